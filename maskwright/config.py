@@ -1,0 +1,245 @@
+"""Strict configuration: frozen dataclasses filled from YAML and flags, with errors that help.
+
+A configuration is a tree of frozen dataclasses, each beside the code it configures. Unknown keys
+are errors that name the nearest valid key; values are converted only where nothing is lost
+(``"1e-3"`` to a float, ``8`` to ``8.0``). Rules between fields live in ``__post_init__`` and
+raise `ConfigError`; this module puts the section's name before the field's.
+"""
+
+import dataclasses
+import difflib
+import types
+import typing
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, TypeVar, Union, cast
+
+import yaml
+
+from maskwright.errors import ConfigError, UnknownKeyError
+
+ConfigType = TypeVar("ConfigType")
+Plain = dict[str, Any]
+
+
+def setting(default: Any, help: str) -> Any:
+    """A dataclass field with a default value and the one line that ``--help`` shows for it."""
+    return dataclasses.field(default=default, metadata={"help": help})
+
+
+def section(factory: type[ConfigType]) -> ConfigType:
+    """A dataclass field that is itself a configuration section with all its defaults."""
+    return dataclasses.field(default_factory=factory)
+
+
+@dataclass(frozen=True)
+class FieldInfo:
+    """One leaf of a configuration tree, as a flag needs it."""
+
+    name: str  # dotted, as in "train.max_steps"
+    annotation: Any
+    default: Any
+    help: str
+
+
+def fields_of(cls: type, prefix: str = "") -> Iterator[FieldInfo]:
+    """All leaves of the tree `cls`, depth first, with dotted names."""
+    hints = typing.get_type_hints(cls)
+    for field in dataclasses.fields(cls):
+        annotation = hints[field.name]
+        if dataclasses.is_dataclass(annotation):
+            yield from fields_of(cast(type, annotation), f"{prefix}{field.name}.")
+        else:
+            help_text = str(field.metadata.get("help", ""))
+            yield FieldInfo(prefix + field.name, annotation, field.default, help_text)
+
+
+def from_mapping(cls: type[ConfigType], mapping: Mapping[str, Any], path: str = "") -> ConfigType:
+    """Builds `cls` from nested plain values.
+
+    Raises:
+        UnknownKeyError: a key that `cls` does not have.
+        ConfigError: a value of the wrong type, or one that breaks a rule of `cls`.
+    """
+    hints = typing.get_type_hints(cls)
+    names = [field.name for field in dataclasses.fields(cast(Any, cls))]
+    values: dict[str, Any] = {}
+    for key, value in mapping.items():
+        if key not in names:
+            raise UnknownKeyError(path + str(key), _nearest(str(key), names, path))
+        annotation = hints[key]
+        if dataclasses.is_dataclass(annotation):
+            if not isinstance(value, Mapping):
+                raise ConfigError(path + key, value, "is a section and needs keys of its own")
+            section_values = cast(Mapping[str, Any], value)
+            values[key] = from_mapping(cast(type, annotation), section_values, f"{path}{key}.")
+        else:
+            values[key] = convert(value, annotation, path + key)
+    try:
+        return cls(**values)
+    except ConfigError as error:
+        raise (error.within(path[:-1]) if path else error) from None
+
+
+def to_mapping(config: Any) -> Plain:
+    """The nested plain values of a configuration, ready for YAML or JSON."""
+
+    def plain(value: Any) -> Any:
+        if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        if isinstance(value, tuple | list):
+            return [plain(item) for item in cast(list[Any], value)]
+        return value
+
+    return plain(config)
+
+
+def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> Plain:
+    """`base` with the values of `over` put over it, section by section."""
+    merged = dict(base)
+    for key, value in over.items():
+        below = merged.get(key)
+        if isinstance(value, Mapping) and isinstance(below, Mapping):
+            merged[key] = merge(cast(Plain, below), cast(Plain, value))
+        else:
+            merged[key] = value
+    return merged
+
+
+def nested(dotted: str, value: Any) -> Plain:
+    """``nested("train.max_steps", 3)`` is ``{"train": {"max_steps": 3}}``."""
+    for name in reversed(dotted.split(".")):
+        value = {name: value}
+    return value
+
+
+def read_yaml(path: Path) -> Plain:
+    """Reads a YAML file of nested keys; plain data only, never Python objects.
+
+    Raises:
+        ConfigError: no such file, not YAML, or not a mapping.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
+        raise ConfigError("config", path, f"cannot be read: {reason}") from None
+    return parse_yaml(text, str(path))
+
+
+def parse_yaml(text: str, name: str) -> Plain:
+    """Like `read_yaml`, from a string that came from `name`."""
+    try:
+        loaded: Any = yaml.safe_load(text)
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        reason = " ".join(str(error).split())
+        raise ConfigError("config", name, f"is not valid YAML: {reason}") from None
+    if loaded is None:
+        return {}
+    if not isinstance(loaded, dict):
+        raise ConfigError("config", name, "does not hold keys and values")
+    return cast(Plain, loaded)
+
+
+def write_yaml(config: Any) -> str:
+    """The resolved configuration as YAML, sections and fields in the order of the classes."""
+    return yaml.safe_dump(to_mapping(config), sort_keys=False, allow_unicode=True)
+
+
+def _nearest(key: str, names: list[str], path: str) -> str | None:
+    close = difflib.get_close_matches(key, names, n=1)
+    return path + close[0] if close else None
+
+
+def describe_type(annotation: Any) -> str:
+    """A type as a user reads it: ``int``, ``gelu|relu``, ``list of str``, ``float or none``."""
+    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is Literal:
+        return "|".join(str(choice) for choice in arguments)
+    if origin in (Union, types.UnionType):
+        return " or ".join(describe_type(argument) for argument in arguments)
+    if origin is tuple:
+        return f"list of {describe_type(arguments[0])}"
+    return "none" if annotation is type(None) else annotation.__name__
+
+
+def convert(value: Any, annotation: Any, name: str) -> Any:
+    """Converts one plain value to its field's type, or says why it cannot.
+
+    Raises:
+        ConfigError: the value is not one of the type's, naming the nearest choice if there is one.
+    """
+    try:
+        return _convert(value, annotation, name)
+    except (TypeError, ValueError):
+        remedy = ""
+        if typing.get_origin(annotation) is Literal:
+            choices = [str(choice) for choice in typing.get_args(annotation)]
+            close = difflib.get_close_matches(str(value), choices, n=1)
+            remedy = f"Did you mean {close[0]}?" if close else ""
+        raise ConfigError(name, value, f"must be {describe_type(annotation)}", remedy) from None
+
+
+def _convert(value: Any, annotation: Any, name: str) -> Any:
+    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin is Literal:
+        return _one_of(value, arguments)
+    if origin in (Union, types.UnionType):
+        return _convert_union(value, arguments, name)
+    if origin is tuple:
+        items = cast(list[Any], value) if isinstance(value, list | tuple) else [value]
+        if isinstance(value, str):
+            items = [part for part in value.strip("[]").split(",") if part]
+        return tuple(convert(item, arguments[0], f"{name}[{i}]") for i, item in enumerate(items))
+    return _convert_scalar(value, annotation)
+
+
+def _one_of(value: Any, choices: tuple[Any, ...]) -> Any:
+    for choice in choices:
+        # YAML 1.1 reads a bare on/off as a boolean; a choice spelled so is still the choice.
+        spelled = {True: "on", False: "off"}.get(value) if isinstance(value, bool) else value
+        if choice in (value, spelled):
+            return choice
+    raise ValueError
+
+
+def _convert_union(value: Any, arguments: tuple[Any, ...], name: str) -> Any:
+    if type(None) in arguments and (value is None or str(value).lower() in ("none", "null")):
+        return None
+    for argument in arguments:
+        if argument is not type(None):
+            try:
+                return _convert(value, argument, name)
+            except (TypeError, ValueError):
+                continue
+    raise ValueError
+
+
+def _convert_scalar(value: Any, annotation: Any) -> Any:
+    if annotation is bool:
+        words = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
+        return value if isinstance(value, bool) else words.get(str(value).lower()) or _false(value)
+    if isinstance(value, bool):
+        raise ValueError  # true is no number
+    if annotation is int:
+        number = float(value)
+        if number != int(number):
+            raise ValueError
+        return int(value) if not isinstance(value, str) or value.lstrip("+-").isdigit() else int(number)
+    if annotation is float:
+        number = float(value)
+        if number != number or number in (float("inf"), float("-inf")):
+            raise ValueError
+        return number
+    if annotation is str:
+        if isinstance(value, list | dict) or value is None:
+            raise ValueError
+        return str(value)
+    raise TypeError(f"no rule for {annotation}")
+
+
+def _false(value: Any) -> bool:
+    if str(value).lower() in ("false", "no", "off"):
+        return False
+    raise ValueError

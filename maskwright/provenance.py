@@ -1,0 +1,62 @@
+"""What ran where: code revision, versions and hardware of a run, for provenance.json."""
+
+import importlib.metadata
+import os
+import platform
+import subprocess
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+_PACKAGES = ("maskwright", "torch", "numpy", "tokenizers", "safetensors")
+
+
+def describe_environment() -> dict[str, Any]:
+    """Versions, hardware, command line and the state of the source tree, as plain values."""
+    return {
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": sys.argv,
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "cpu": describe_cpu(),
+        "cpu_count": os.cpu_count(),
+        "packages": {name: _version(name) for name in _PACKAGES},
+        "source": _describe_source(Path(__file__).parent),
+    }
+
+
+def describe_cpu() -> str:
+    """The processor's name as the operating system gives it."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def _version(package: str) -> str | None:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _describe_source(folder: Path) -> dict[str, str] | None:
+    """Revision and uncommitted changes of a git checkout; None for an installed package."""
+    revision = _git(folder, "rev-parse", "HEAD")
+    if revision is None:
+        return None
+    return {"revision": revision, "diff": _git(folder, "diff", "HEAD") or ""}
+
+
+def _git(folder: Path, *arguments: str) -> str | None:
+    try:
+        result = subprocess.run(
+            ["git", "-C", str(folder), *arguments], capture_output=True, text=True, timeout=10
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return result.stdout.strip() if result.returncode == 0 else None
