@@ -1,0 +1,73 @@
+"""Random numbers without state: a draw is a hash of what it is for.
+
+Every random decision in the data path (order of the segments, which positions are hidden, what
+replaces them) is ``hash(seed, epoch, row, purpose, position)``. Nothing depends on how many draws
+came before, so a batch is the same whichever rank, worker or resumed run builds it.
+
+The hash is the finaliser of SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom
+number generators", OOPSLA 2014), a bijection of 64-bit integers that passes BigCrush as a counter
+generator; numpy's unsigned integers wrap around as the algorithm wants.
+"""
+
+from enum import IntEnum
+
+import numpy as np
+from numpy.typing import NDArray
+
+Bits = NDArray[np.uint64]
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_FIRST = np.uint64(0xBF58476D1CE4E5B9)
+_SECOND = np.uint64(0x94D049BB133111EB)
+
+
+class Purpose(IntEnum):
+    """What a draw decides; two purposes never share a draw."""
+
+    ORDER = 1
+    ROW_ORDER = 2
+    MASK_COUNT = 3
+    MASK_CHOICE = 4
+    SPAN_LENGTH = 5
+    CORRUPTION = 6
+    REPLACEMENT = 7
+    WORD_AT_QUOTA = 8
+
+
+def mix(values: Bits) -> Bits:
+    """Scatters 64-bit integers of any shape, one to one."""
+    values = (values ^ (values >> np.uint64(30))) * _FIRST
+    values = (values ^ (values >> np.uint64(27))) * _SECOND
+    return values ^ (values >> np.uint64(31))
+
+
+def as_bits(values: object) -> Bits:
+    """Integers, negative ones too, as 64-bit patterns of at least one dimension."""
+    return np.atleast_1d(np.asarray(values, dtype=np.int64)).view(np.uint64)
+
+
+def derive_keys(*parts: object) -> Bits:
+    """One key for each combination of integers; `parts` are integers or broadcastable arrays."""
+    keys = as_bits(0)
+    for part in parts:
+        keys = mix(keys + (as_bits(part) + np.uint64(1)) * _GOLDEN)
+    return keys
+
+
+def draw_bits(keys: Bits, purpose: Purpose, positions: NDArray[np.int64]) -> Bits:
+    """One 64-bit draw for each key and position.
+
+    Args:
+        keys: [R], for instance one for each row.
+        positions: [L].
+
+    Returns:
+        [R, L].
+    """
+    offsets = (positions.view(np.uint64) + np.uint64(1)) * _GOLDEN
+    return mix(derive_keys(keys.view(np.int64), purpose)[:, None] + offsets)
+
+
+def to_unit(bits: Bits) -> NDArray[np.float64]:
+    """Draws as numbers in [0, 1), from their upper 53 bits."""
+    return (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53

@@ -1,0 +1,68 @@
+"""Best-fit-decreasing packing: which segments share a row.
+
+Segments are taken from the longest to the shortest, each into the fullest row that still has
+room. `pack_best_fit` finds that row with a bit set over the free slots; `pack_best_fit_slow` is
+the definition, and a test holds the two equal.
+"""
+
+from collections.abc import Sequence
+
+Rows = list[list[int]]
+
+
+def pack_best_fit(lengths: Sequence[int], capacity: int, max_segments: int) -> Rows:
+    """Packs segments into rows.
+
+    Args:
+        lengths: slots that each segment needs, each in 1..capacity.
+        capacity: slots in a row.
+        max_segments: the most segments in a row.
+
+    Returns:
+        For each row the indices into `lengths`, in the order in which they were placed.
+    """
+    rows: Rows = []
+    rows_with_room: list[list[int]] = [[] for _ in range(capacity + 1)]  # by free slots, a queue
+    nonempty = 0  # bit f is set where rows_with_room[f] holds a row
+    for index in sorted(range(len(lengths)), key=lambda i: (-lengths[i], i)):
+        length = lengths[index]
+        fitting = nonempty >> length
+        if fitting:
+            free = length + (fitting & -fitting).bit_length() - 1
+            row = rows_with_room[free].pop()
+            if not rows_with_room[free]:
+                nonempty ^= 1 << free
+            rows[row].append(index)
+        else:
+            free, row = capacity, len(rows)
+            rows.append([index])
+        left = free - length
+        if left and len(rows[row]) < max_segments:
+            rows_with_room[left].append(row)
+            nonempty |= 1 << left
+    return rows
+
+
+def pack_best_fit_slow(lengths: Sequence[int], capacity: int, max_segments: int) -> Rows:
+    """The readable twin of `pack_best_fit`: the same rows, in quadratic time."""
+    rows: Rows = []
+    free: list[int] = []
+    touched: list[int] = []  # when each row was last added to; the latest wins a tie
+    order = sorted(range(len(lengths)), key=lambda i: (-lengths[i], i))
+    for time, index in enumerate(order):
+        open_rows = [
+            row
+            for row in range(len(rows))
+            if free[row] >= lengths[index] and len(rows[row]) < max_segments
+        ]
+        if open_rows:
+            row = min(open_rows, key=lambda row: (free[row], -touched[row]))
+        else:
+            row = len(rows)
+            rows.append([])
+            free.append(capacity)
+            touched.append(time)
+        rows[row].append(index)
+        free[row] -= lengths[index]
+        touched[row] = time
+    return rows
