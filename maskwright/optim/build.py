@@ -1,0 +1,115 @@
+"""From a configuration to the optimizers of a model, as one object with one schedule."""
+
+from collections.abc import Iterable, Mapping
+
+import torch
+from torch import Tensor, nn
+
+from maskwright.errors import CheckpointError
+from maskwright.optim.config import OptimConfig
+from maskwright.optim.muon import Muon
+
+
+class Optimizers:
+    """The optimizers of one model; each parameter belongs to exactly one.
+
+    State is read and written by parameter name (``exp_avg/blocks.0.mlp.output.weight``), so a
+    checkpoint is plain tensors and does not depend on the order of parameters.
+    """
+
+    def __init__(
+        self, optimizers: list[torch.optim.Optimizer], names: Mapping[nn.Parameter, str]
+    ) -> None:
+        self.optimizers, self._names = optimizers, names
+        self._peaks = [[group["lr"] for group in o.param_groups] for o in optimizers]
+
+    @property
+    def peak_learning_rate(self) -> float:
+        """The peak rate of the first optimizer, for logs."""
+        return self._peaks[0][0]
+
+    def scale_learning_rates(self, scale: float) -> None:
+        """Sets every learning rate to `scale` times its peak."""
+        for optimizer, peaks in zip(self.optimizers, self._peaks, strict=True):
+            for group, peak in zip(optimizer.param_groups, peaks, strict=True):
+                group["lr"] = peak * scale
+
+    def step(self) -> None:
+        for optimizer in self.optimizers:
+            optimizer.step()
+
+    def zero_grad(self) -> None:
+        for optimizer in self.optimizers:
+            optimizer.zero_grad(set_to_none=True)
+
+    def state_tensors(self) -> dict[str, Tensor]:
+        """All state as tensors by ``slot/parameter``; scalars become 0-dimensional tensors."""
+        return {
+            f"{slot}/{self._names[parameter]}": torch.as_tensor(value)
+            for optimizer in self.optimizers
+            for parameter, slots in optimizer.state.items()
+            for slot, value in slots.items()
+        }
+
+    def load_state_tensors(self, tensors: Mapping[str, Tensor]) -> None:
+        """Takes back what `state_tensors` gave.
+
+        Raises:
+            CheckpointError: a tensor belongs to no parameter of this model.
+        """
+        owners = {
+            self._names[parameter]: (optimizer, parameter)
+            for optimizer in self.optimizers
+            for group in optimizer.param_groups
+            for parameter in group["params"]
+        }
+        for key, value in tensors.items():
+            slot, _, name = key.partition("/")
+            if name not in owners:
+                raise CheckpointError(f"optimizer state {key} belongs to no parameter of the model")
+            optimizer, parameter = owners[name]
+            # torch's fused AdamW wants its step count in fp32 on the parameter's device.
+            optimizer.state[parameter][slot] = value.to(parameter.device)
+
+
+def build_optimizers(
+    config: OptimConfig,
+    named_parameters: Iterable[tuple[str, nn.Parameter]],
+    fused: Mapping[str, int],
+) -> Optimizers:
+    """The optimizers for a model's parameters.
+
+    Args:
+        fused: hidden matrices by parameter name, with the number of matrices that each holds;
+            these are Muon's when the configuration says so. All others are AdamW's. Parameters
+            with fewer than two dimensions (norms, biases) are not decayed.
+    """
+    names = {parameter: name for name, parameter in named_parameters}
+    hidden = [p for p in names if config.name == "muon" and names[p] in fused]
+    others = [p for p in names if not any(p is q for q in hidden)]
+    matrices = [p for p in others if p.ndim >= 2]
+    vectors = [p for p in others if p.ndim < 2]
+    optimizers: list[torch.optim.Optimizer] = [
+        torch.optim.AdamW(
+            [
+                {"params": matrices, "weight_decay": config.weight_decay},
+                {"params": vectors, "weight_decay": 0.0},
+            ],
+            lr=config.learning_rate,
+            betas=(config.beta1, config.beta2),
+            eps=config.eps,
+            fused=True,  # a third of the default's time on CPU, too
+        )
+    ]
+    if hidden:
+        optimizers.append(
+            Muon(
+                hidden,
+                [fused[names[p]] for p in hidden],
+                lr=config.muon_learning_rate,
+                momentum=config.momentum,
+                weight_decay=config.muon_weight_decay,
+                num_steps=config.newton_schulz_steps,
+            )
+        )
+    return Optimizers(optimizers, names)

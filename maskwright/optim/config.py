@@ -1,0 +1,51 @@
+"""What a user can choose about the optimizer and its schedule."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from maskwright.config import setting
+from maskwright.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class OptimConfig:
+    """Optimizer, learning rates and the shape of the learning-rate schedule."""
+
+    name: Literal["muon", "adamw"] = setting(
+        "muon", "muon: Muon for the hidden matrices, AdamW for the rest; adamw: AdamW for all"
+    )
+    learning_rate: float = setting(3e-3, "peak learning rate of AdamW")
+    muon_learning_rate: float = setting(0.02, "peak learning rate of Muon")
+    weight_decay: float = setting(0.01, "decoupled weight decay of matrices, AdamW")
+    muon_weight_decay: float = setting(0.01, "decoupled weight decay of matrices, Muon")
+    beta1: float = setting(0.9, "AdamW: decay of the mean gradient")
+    beta2: float = setting(0.98, "AdamW: decay of the mean squared gradient")
+    eps: float = setting(1e-8, "AdamW: added to the root of the mean squared gradient")
+    momentum: float = setting(0.95, "Muon: momentum (Nesterov)")
+    newton_schulz_steps: int = setting(5, "Muon: iterations of the orthogonalisation")
+    schedule: Literal["linear", "cosine", "wsd"] = setting(
+        "wsd", "after the warm-up: linear or cosine decay, or stable and a linear decay at the end"
+    )
+    warmup_share: float = setting(0.03, "share of the budget in which the rate rises from 0")
+    decay_share: float = setting(0.5, "wsd: share of the budget in which the rate falls at the end")
+    final_share: float = setting(0.0, "learning rate at the end, as a share of the peak")
+
+    def __post_init__(self) -> None:
+        for name in ("learning_rate", "muon_learning_rate", "eps"):
+            if getattr(self, name) <= 0:
+                raise ConfigError(name, getattr(self, name), "must be above 0")
+        for name in ("beta1", "beta2", "momentum"):
+            if not 0 <= getattr(self, name) < 1:
+                raise ConfigError(name, getattr(self, name), "must lie in [0, 1)")
+        for name in ("warmup_share", "decay_share", "final_share"):
+            if not 0 <= getattr(self, name) <= 1:
+                raise ConfigError(name, getattr(self, name), "must lie between 0 and 1")
+        if self.newton_schulz_steps < 1:
+            raise ConfigError("newton_schulz_steps", self.newton_schulz_steps, "must be at least 1")
+        if self.schedule == "wsd" and self.warmup_share + self.decay_share > 1:
+            raise ConfigError(
+                "decay_share",
+                self.decay_share,
+                f"and warmup_share = {self.warmup_share} add up to more than 1",
+                f"At most {1 - self.warmup_share:g} is left.",
+            )

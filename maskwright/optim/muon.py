@@ -1,0 +1,93 @@
+"""Muon: momentum, orthogonalised (Jordan et al. 2024, https://kellerjordan.github.io/posts/muon).
+
+torch's own Muon orthogonalises in bf16, which is 38 times slower than fp32 on a CPU without bf16
+units. Here the precision follows the device, matrices of one shape are orthogonalised as one
+batch, and a fused matrix (queries, keys and values in one weight) is treated as the separate
+matrices it holds.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+# Quintic iteration x -> a x + b x^3 + c x^5 for singular values x, from the source above.
+_A, _B, _C = 3.4445, -4.7750, 2.0315
+
+
+def orthogonalise(matrices: Tensor, num_steps: int, dtype: torch.dtype) -> Tensor:
+    """Moves all singular values towards 1 by Newton-Schulz iterations.
+
+    Args:
+        matrices: [B, m, n].
+        dtype: precision of the products.
+
+    Returns:
+        [B, m, n] in the dtype of `matrices`; singular values lie in about 0.7..1.2.
+    """
+    x = matrices.to(dtype)
+    if wide := x.shape[1] > x.shape[2]:
+        x = x.mT
+    x = x / (x.norm(dim=(1, 2), keepdim=True) + 1e-7)
+    for _ in range(num_steps):
+        gram = x @ x.mT
+        polynomial = torch.baddbmm(gram, gram, gram, beta=_B, alpha=_C)
+        x = torch.baddbmm(x, polynomial, x, beta=_A)
+    return (x.mT if wide else x).to(matrices.dtype)
+
+
+class Muon(torch.optim.Optimizer):
+    """Muon with decoupled weight decay, for 2-D weights of hidden layers.
+
+    Args:
+        parameters: weights [out, in].
+        fused: for each weight, how many matrices of ``out / fused`` rows it holds.
+        lr: size of a step; an orthogonal update is scaled by ``sqrt(max(1, out / in))``.
+    """
+
+    def __init__(
+        self,
+        parameters: Sequence[nn.Parameter],
+        fused: Sequence[int],
+        *,
+        lr: float,
+        momentum: float,
+        weight_decay: float,
+        num_steps: int,
+    ) -> None:
+        groups: dict[int, list[nn.Parameter]] = defaultdict(list)
+        for parameter, count in zip(parameters, fused, strict=True):
+            groups[count].append(parameter)
+        defaults = {"lr": lr, "momentum": momentum, "weight_decay": weight_decay}
+        super().__init__([{"params": group, "fused": n} for n, group in groups.items()], defaults)
+        self.num_steps = num_steps
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        """One update of all parameters that have a gradient."""
+        by_shape: dict[tuple[int, ...], list[tuple[nn.Parameter, Tensor, dict]]] = defaultdict(list)
+        for group in self.param_groups:
+            for parameter in group["params"]:
+                if parameter.grad is not None:
+                    direction = self._nesterov(parameter, group["momentum"])
+                    matrices = direction.unflatten(0, (group["fused"], -1))
+                    by_shape[tuple(matrices.shape[1:])].append((parameter, matrices, group))
+        for (rows, columns), entries in by_shape.items():
+            stacked = torch.cat([matrices for _, matrices, _ in entries])
+            dtype = torch.bfloat16 if stacked.is_cuda else torch.float32
+            updates = orthogonalise(stacked, self.num_steps, dtype)
+            updates = updates.split([len(matrices) for _, matrices, _ in entries])
+            scale = max(1.0, rows / columns) ** 0.5
+            for (parameter, _, group), update in zip(entries, updates, strict=True):
+                parameter.mul_(1 - group["lr"] * group["weight_decay"])
+                parameter.add_(update.reshape(parameter.shape), alpha=-group["lr"] * scale)
+
+    def _nesterov(self, parameter: nn.Parameter, momentum: float) -> Tensor:
+        gradient = parameter.grad
+        assert gradient is not None
+        state = self.state[parameter]
+        if "momentum_buffer" not in state:
+            state["momentum_buffer"] = torch.zeros_like(gradient)
+        buffer = state["momentum_buffer"].lerp_(gradient, 1 - momentum)
+        return gradient.lerp(buffer, momentum)
