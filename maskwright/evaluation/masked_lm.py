@@ -1,0 +1,113 @@
+"""Masked-language-model scores on pinned masks, beside what no learning would score.
+
+The masks are the same every time: a function of (fixed seed, row), at 15 % with 80/10/10, whatever
+rate and strategy the run trains with. So two validations differ by the model alone, and runs with
+the same tokenizer and row length can be compared.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+
+from maskwright.data.batch import Batch, SpecialIds
+from maskwright.data.config import DataConfig
+from maskwright.data.loader import Corpus, RowSource, StepRequest
+from maskwright.data.masking.config import MaskingConfig
+from maskwright.data.masking.corruption import IGNORED, Masker, Vocabulary
+from maskwright.data.rows import DataPosition
+from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.objectives.mlm import predict_masked
+
+PINNED_SEED = 20_181_011  # not the run's seed: runs with different seeds share their masks
+PINNED_MASKING = MaskingConfig(rate=0.15)
+_TOP = 5
+_ROWS_AT_ONCE = 32
+
+
+@dataclass(frozen=True)
+class MaskedLMScores:
+    """Scores over all predictions of a validation.
+
+    Attributes:
+        loss: mean -log p of the hidden tokens, in nats.
+        masked_accuracy: share of the hidden tokens that are the most likely token.
+        masked_accuracy_top5: share that are among the five most likely.
+        unigram_loss: the loss of predicting the training text's token frequencies.
+        unigram_accuracy: the accuracy of always predicting its most frequent token.
+        num_predictions: hidden tokens.
+    """
+
+    loss: float
+    masked_accuracy: float
+    masked_accuracy_top5: float
+    unigram_loss: float
+    unigram_accuracy: float
+    num_predictions: int
+
+
+def build_pinned_batches(
+    corpus: Corpus,
+    config: DataConfig,
+    special: SpecialIds,
+    vocabulary: Vocabulary,
+    num_tokens: int,
+) -> Iterator[Batch]:
+    """Masked batches of up to `num_tokens` slots from a fixed sample of a corpus, each row once."""
+    masker = Masker(PINNED_MASKING, vocabulary)
+    source = RowSource(corpus, config, special, masker, PINNED_SEED)
+    position = DataPosition(config.max_seq_length)
+    planner = source.planner(config.max_seq_length)
+    remaining = max(1, num_tokens // config.max_seq_length)
+    while remaining > 0:
+        rows, _ = planner.plan_rows(position, min(_ROWS_AT_ONCE, remaining))
+        in_epoch = sum(row.epoch == 0 for row in rows)
+        if in_epoch == 0:
+            return
+        request = StepRequest(
+            config.max_seq_length, in_epoch, in_epoch, PINNED_MASKING.highest_rate
+        )
+        loaded = source.load(request, position)
+        yield loaded.micro_batches[0]
+        position = loaded.next_position
+        remaining = 0 if in_epoch < len(rows) else remaining - in_epoch
+
+
+@torch.no_grad()
+def evaluate_masked_lm(
+    model: MaskedLanguageModel,
+    batches: Iterator[Batch],
+    unigram_counts: NDArray[np.int64],
+    device: torch.device,
+) -> MaskedLMScores:
+    """Scores of `model` on masked batches. Logits are dropped batch by batch.
+
+    Args:
+        unigram_counts: [V] token counts of the training text; one is added to each.
+    """
+    frequencies = torch.from_numpy(unigram_counts).to(device).double() + 1
+    unigram_log = (frequencies / frequencies.sum()).log()
+    most_frequent = frequencies.argmax()
+    sums = torch.zeros(5, dtype=torch.float64, device=device)
+    count = 0
+    for batch in batches:
+        batch = batch.to(device)
+        used = batch.masked_labels != IGNORED
+        labels = batch.masked_labels[used]
+        logits = predict_masked(model, batch)[used]
+        best = logits.topk(_TOP, dim=-1).indices == labels[:, None]
+        sums += torch.stack(
+            [
+                F.cross_entropy(logits, labels, reduction="sum").double(),
+                best[:, 0].sum().double(),
+                best.any(dim=1).sum().double(),
+                -unigram_log[labels].sum(),
+                (labels == most_frequent).sum().double(),
+            ]
+        )
+        count += len(labels)
+    means = [float(value) / max(count, 1) for value in sums]
+    return MaskedLMScores(*means, num_predictions=count)

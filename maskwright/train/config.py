@@ -1,0 +1,102 @@
+"""What a user can choose about a training run."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from maskwright.config import setting
+from maskwright.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class TrainConfig:
+    """Budget, batches, curricula, precision, and how often things happen."""
+
+    max_minutes: float | None = setting(None, "budget in minutes of wall-clock, compiling included")
+    max_steps: int | None = setting(None, "budget in optimizer steps")
+    max_tokens: int | None = setting(None, "budget in tokens (padding not counted)")
+    batch_tokens: int = setting(2048, "token slots in a step: rows times row length")
+    batch_tokens_schedule: tuple[str, ...] = setting(
+        (), "batch curriculum, as progress:tokens, e.g. 0:2048,0.5:4096"
+    )
+    seq_length_schedule: tuple[str, ...] = setting(
+        (), "length curriculum, as progress:length, e.g. 0:64,0.7:128"
+    )
+    micro_batch_tokens: int | None = setting(
+        None, "token slots computed at once; smaller saves memory, the result is the same"
+    )
+    grad_clip: float = setting(1.0, "gradients are scaled down to this norm; 0: never")
+    ema_decay: float | None = setting(
+        None, "average the weights with this decay for validation and the saved model"
+    )
+    precision: Literal["auto", "fp32", "bf16"] = setting(
+        "auto", "bf16 autocast; auto: only where the hardware computes in bf16"
+    )
+    compile: Literal["auto", "on", "off"] = setting(
+        "auto", "torch.compile; auto: when the run is long enough to pay for it"
+    )
+    device: str = setting("auto", "cpu, cuda, cuda:1, mps; auto: a GPU if there is one")
+    log_every_steps: int = setting(20, "steps between two lines of training metrics")
+    num_validations: int = setting(10, "validations, evenly over the budget; the last at its end")
+    valid_tokens: int = setting(32768, "token slots of a validation during training")
+    final_valid_tokens: int = setting(262144, "token slots of the validation after training")
+    checkpoint_every_minutes: float = setting(10.0, "minutes between two checkpoints")
+    keep_checkpoints: int = setting(2, "how many checkpoints are kept")
+
+    def __post_init__(self) -> None:
+        budgets = ("max_minutes", "max_steps", "max_tokens")
+        for name in (*budgets, "micro_batch_tokens", "checkpoint_every_minutes"):
+            value = getattr(self, name)
+            if value is not None and value <= 0:
+                raise ConfigError(name, value, "must be above 0")
+        for name in ("batch_tokens", "log_every_steps", "num_validations", "keep_checkpoints"):
+            if getattr(self, name) < 1:
+                raise ConfigError(name, getattr(self, name), "must be at least 1")
+        if self.ema_decay is not None and not 0 < self.ema_decay < 1:
+            raise ConfigError("ema_decay", self.ema_decay, "must lie between 0 and 1", "Try 0.999.")
+        if self.grad_clip < 0:
+            raise ConfigError("grad_clip", self.grad_clip, "must not be negative")
+        for name in ("batch_tokens_schedule", "seq_length_schedule"):
+            parse_schedule(name, getattr(self, name), 1)
+
+    def batch_tokens_at(self, progress: float) -> int:
+        """Token slots of a step when `progress` (0..1) of the budget is used."""
+        stages = parse_schedule(
+            "batch_tokens_schedule", self.batch_tokens_schedule, self.batch_tokens
+        )
+        return _stage_at(stages, progress)
+
+    def seq_length_at(self, progress: float, max_seq_length: int) -> int:
+        """Row length when `progress` of the budget is used."""
+        stages = parse_schedule("seq_length_schedule", self.seq_length_schedule, max_seq_length)
+        return _stage_at(stages, progress)
+
+    def seq_lengths(self, max_seq_length: int) -> list[int]:
+        """All row lengths of the run, in order."""
+        stages = parse_schedule("seq_length_schedule", self.seq_length_schedule, max_seq_length)
+        return [length for _, length in stages]
+
+
+def parse_schedule(name: str, stages: tuple[str, ...], default: int) -> list[tuple[float, int]]:
+    """``("0:64", "0.7:128")`` as [(0.0, 64), (0.7, 128)]; without stages `default` throughout.
+
+    Raises:
+        ConfigError: a stage that is not progress:count, or stages out of order.
+    """
+    parsed: list[tuple[float, int]] = []
+    for stage in stages or (f"0:{default}",):
+        start, _, count = stage.partition(":")
+        try:
+            parsed.append((float(start), int(count)))
+        except ValueError:
+            rule = f"holds {stage!r}, which is not progress:count"
+            raise ConfigError(name, list(stages), rule, "Write 0:64,0.7:128.") from None
+    starts = [start for start, _ in parsed]
+    if starts[0] != 0 or starts != sorted(set(starts)) or starts[-1] >= 1:
+        raise ConfigError(name, list(stages), "must rise from 0 to below 1", "Write 0:64,0.7:128.")
+    if min(count for _, count in parsed) < 1:
+        raise ConfigError(name, list(stages), "holds a count below 1")
+    return parsed
+
+
+def _stage_at(stages: list[tuple[float, int]], progress: float) -> int:
+    return max(stage for stage in stages if stage[0] <= max(progress, 0.0))[1]

@@ -1,0 +1,41 @@
+"""An exponential moving average of the weights, for validation and the saved model."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import torch
+from torch import Tensor, nn
+
+
+class WeightAverage:
+    """``average = decay * average + (1 - decay) * weights`` after every step.
+
+    The decay rises with the number of steps as ``(1 + n) / (10 + n)`` up to its value, so that
+    the first random weights are soon forgotten.
+    """
+
+    def __init__(self, model: nn.Module, decay: float) -> None:
+        self.decay = decay
+        self.averages = {name: p.detach().clone() for name, p in model.named_parameters()}
+
+    @torch.no_grad()
+    def update(self, model: nn.Module, step: int) -> None:
+        decay = min(self.decay, (1 + step) / (10 + step))
+        for name, parameter in model.named_parameters():
+            self.averages[name].lerp_(parameter, 1 - decay)
+
+    @contextmanager
+    def applied(self, model: nn.Module) -> Iterator[None]:
+        """Within this context the model's weights are the averages."""
+        with torch.no_grad():
+            kept = {name: p.detach().clone() for name, p in model.named_parameters()}
+            self._copy(self.averages, model)
+            try:
+                yield
+            finally:
+                self._copy(kept, model)
+
+    @staticmethod
+    def _copy(tensors: dict[str, Tensor], model: nn.Module) -> None:
+        for name, parameter in model.named_parameters():
+            parameter.copy_(tensors[name])

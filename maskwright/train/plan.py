@@ -1,0 +1,52 @@
+"""What a step does, as a function of how much of the budget is used up."""
+
+from dataclasses import dataclass
+
+from maskwright.data.config import DataConfig
+from maskwright.data.loader import StepRequest
+from maskwright.data.masking.config import MaskingConfig
+from maskwright.errors import ConfigError
+from maskwright.optim.config import OptimConfig
+from maskwright.optim.schedules import learning_rate_scale
+from maskwright.train.config import TrainConfig
+
+
+@dataclass(frozen=True)
+class StepPlan:
+    """One step: its batch and the factor on its learning rates."""
+
+    request: StepRequest
+    learning_rate_scale: float
+
+
+@dataclass(frozen=True)
+class Planner:
+    """All schedules of a run in one place."""
+
+    train: TrainConfig
+    data: DataConfig
+    masking: MaskingConfig
+    optim: OptimConfig
+
+    def __post_init__(self) -> None:
+        longest = max(self.train.seq_lengths(self.data.max_seq_length))
+        if longest > self.data.max_seq_length:
+            raise ConfigError(
+                "train.seq_length_schedule",
+                list(self.train.seq_length_schedule),
+                f"is longer than data.max_seq_length = {self.data.max_seq_length}",
+                f"Set data.max_seq_length to {longest}.",
+            )
+
+    def plan_step(self, progress: float) -> StepPlan:
+        """The step at `progress` (0..1)."""
+        length = self.train.seq_length_at(progress, self.data.max_seq_length)
+        num_rows = max(1, self.train.batch_tokens_at(progress) // length)
+        micro_tokens = self.train.micro_batch_tokens or num_rows * length
+        request = StepRequest(
+            row_length=length,
+            num_rows=num_rows,
+            micro_batch_rows=min(num_rows, max(1, micro_tokens // length)),
+            mask_rate=self.masking.rate_at(progress),
+        )
+        return StepPlan(request, learning_rate_scale(self.optim, progress))

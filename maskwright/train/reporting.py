@@ -1,0 +1,117 @@
+"""A run as its user sees it: metrics.jsonl, TensorBoard, and the terminal.
+
+On a terminal a live panel (rich) shows progress, the last scores and what the model fills in;
+elsewhere the same appears as plain lines.
+"""
+
+import importlib.util
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.markup import escape
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from maskwright.logs import MetricsLog, Record
+
+
+def describe_record(record: Record) -> str:
+    """One record as one plain line."""
+    parts = [f"step {record['step']:,}", f"{record['tokens']:,} tokens"]
+    loss, accuracy = f"loss {record['loss']:.3f}", f"accuracy {record['masked_accuracy']:.3f}"
+    if record["split"] == "valid":
+        baseline = f"(unigram baseline {record['unigram_accuracy']:.3f})"
+        return "  ".join([*parts, f"validation {loss}", f"masked {accuracy} {baseline}"])
+    speed = f"{record['tokens_per_second']:,.0f} tokens/s"
+    return "  ".join([*parts, loss, f"masked {accuracy}", speed])
+
+
+class RunReporter:
+    """Writes every record of a run and shows it.
+
+    Args:
+        folder: the run directory.
+        console: where to show; a live panel if it is a terminal.
+        last_step: of the checkpoint that the run goes on from.
+    """
+
+    def __init__(self, folder: Path, console: Console, last_step: int | None = None) -> None:
+        self._log = MetricsLog(folder / "metrics.jsonl", last_step)
+        self._board = _open_tensorboard(folder / "tensorboard", last_step)
+        self._console = console
+        self._bar = Progress(
+            TextColumn("[bold]{task.description}"),
+            BarColumn(bar_width=None),
+            TaskProgressColumn(),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[left]} left"),
+            console=console,
+        )
+        self._task = self._bar.add_task("training", total=1.0, left="?")
+        self._latest: dict[str, Record] = {}
+        self._samples: list[str] = []
+        self._live = Live(self._draw(), console=console, refresh_per_second=2, transient=True)
+
+    def __enter__(self) -> "RunReporter":
+        if self._console.is_terminal:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._live.stop()
+        self._log.close()
+        if self._board is not None:
+            self._board.close()
+
+    def report(self, record: Record, progress: float) -> None:
+        """Takes a training or validation record; `samples` in it are lines to show."""
+        self._log.write(record)
+        self._latest[record["split"]] = record
+        self._samples = record.get("samples", self._samples)
+        self._write_board(record)
+        if self._console.is_terminal:
+            left = record["seconds"] * (1 - progress) / progress if progress > 0 else 0
+            self._bar.update(self._task, completed=progress, left=_duration(left))
+            self._live.update(self._draw())
+        else:
+            self._console.print(f"{progress:4.0%}  {describe_record(record)}", highlight=False)
+            for line in record.get("samples", []):
+                self._console.print(f"      {escape(line)}", highlight=False)
+
+    def _write_board(self, record: Record) -> None:
+        if self._board is not None:
+            for name, value in record.items():
+                if isinstance(value, int | float) and name != "step":
+                    self._board.add_scalar(f"{record['split']}/{name}", value, record["step"])
+
+    def _draw(self) -> Group:
+        table = Table.grid(padding=(0, 2))
+        for record in self._latest.values():
+            table.add_row(describe_record(record))
+        for line in self._samples:
+            table.add_row(f"[dim]{escape(line)}")
+        return Group(table, self._bar)
+
+
+def _open_tensorboard(folder: Path, last_step: int | None) -> Any:
+    """A writer, or None where the extra ``tensorboard`` is not installed."""
+    if importlib.util.find_spec("tensorboard") is None:
+        return None
+    from torch.utils.tensorboard import SummaryWriter
+
+    purge = None if last_step is None else last_step + 1
+    return SummaryWriter(str(folder), purge_step=purge)
+
+
+def _duration(seconds: float) -> str:
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"

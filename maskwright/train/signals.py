@@ -1,0 +1,38 @@
+"""Stopping a run politely: a signal asks, the loop stops after the step."""
+
+import signal
+from types import FrameType, TracebackType
+
+
+class StopRequest:
+    """Within this context SIGINT and SIGTERM set `signal` instead of killing the process.
+
+    A second SIGINT interrupts at once. Outside the main thread, where Python allows no signal
+    handlers, the context does nothing.
+    """
+
+    def __init__(self) -> None:
+        self.signal: signal.Signals | None = None
+        self._before: dict[signal.Signals, object] = {}
+
+    def __enter__(self) -> "StopRequest":
+        try:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._before[number] = signal.signal(number, self._ask)
+        except ValueError:
+            self._before.clear()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)  # type: ignore[arg-type]
+
+    def _ask(self, number: int, frame: FrameType | None) -> None:
+        if self.signal is not None and number == signal.SIGINT:
+            raise KeyboardInterrupt
+        self.signal = signal.Signals(number)

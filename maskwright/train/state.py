@@ -1,0 +1,52 @@
+"""Where a run stands, beside its tensors; and how much of its budget that is."""
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from maskwright.data.rows import DataPosition
+from maskwright.train.config import TrainConfig
+
+
+@dataclass(frozen=True)
+class TrainState:
+    """Counts since the beginning of the run, over all resumptions.
+
+    Attributes:
+        step: optimizer steps done.
+        tokens: tokens seen, padding not counted.
+        seconds: wall-clock spent in training.
+        startup_seconds: the part of it that went into first steps of a shape (compiling).
+        validations: validations done.
+        position: the next row.
+    """
+
+    position: DataPosition
+    step: int = 0
+    tokens: int = 0
+    seconds: float = 0.0
+    startup_seconds: float = 0.0
+    validations: int = 0
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, values: dict[str, Any]) -> "TrainState":
+        return cls(**{**values, "position": DataPosition(**values["position"])})
+
+    def progress(self, config: TrainConfig) -> float:
+        """The share of the budget used up, 0..1; of several budgets the one that ends first.
+
+        Minutes of the budget that went into compiling are lost for learning; progress counts the
+        others, so that no schedule jumps while a graph is compiled.
+        """
+        shares = [0.0]
+        if config.max_steps:
+            shares.append(self.step / config.max_steps)
+        if config.max_tokens:
+            shares.append(self.tokens / config.max_tokens)
+        if config.max_minutes:
+            usable = 60 * config.max_minutes - self.startup_seconds
+            used = self.seconds - self.startup_seconds
+            shares.append(used / usable if usable > 0 else 1.0)
+        return min(max(shares), 1.0)
