@@ -1,0 +1,45 @@
+"""What every benchmark does: find the corpora, write a dated result file with the hardware in it."""
+
+import json
+import os
+import platform
+import sys
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from maskwright.provenance import describe_cpu, describe_environment
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def find_corpus(name: str) -> Path:
+    """A corpus below MASKWRIGHT_DATA; ends the program with one line if it is not there."""
+    root = os.environ.get("MASKWRIGHT_DATA")
+    if not root:
+        sys.exit("set MASKWRIGHT_DATA to a folder with the corpora (wiki_en/, wiki_ko/, …)")
+    path = Path(root) / name
+    if not path.exists():
+        sys.exit(f"{path} does not exist")
+    return path
+
+
+def hardware_name() -> str:
+    """A short name for file names, such as ``amd-epyc-2c``."""
+    words = [w for w in describe_cpu().lower().replace("(r)", "").split() if w.isalnum()][:2]
+    return "-".join([*words, f"{os.cpu_count()}c"]) or platform.machine()
+
+
+def write_result(name: str, result: dict[str, Any]) -> Path:
+    """Writes ``results/DATE_HARDWARE_NAME.json`` with the environment beside the figures."""
+    RESULTS.mkdir(exist_ok=True)
+    environment = describe_environment()
+    environment["command"] = ["python", *environment["command"]]
+    source = environment["source"]
+    if source:
+        environment["source"] = {**source, "diff": "clean" if not source["diff"] else "modified"}
+    path = RESULTS / f"{date.today():%Y-%m-%d}_{hardware_name()}_{name}.json"
+    content = {"name": name, **result, "environment": environment}
+    path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    print(f"written to {path}")
+    return path

@@ -1,0 +1,70 @@
+"""``maskwright COMMAND …``: finds the command, and turns errors into one line and exit code 2.
+
+Nothing heavy is imported before the command is known: importing torch alone takes two seconds.
+"""
+
+import importlib
+import os
+import sys
+from collections.abc import Sequence
+
+from maskwright.errors import MaskwrightError
+
+COMMANDS = {
+    "pretrain": "train an encoder from raw text or prepared data",
+    "fill": "predict hidden words with a trained model",
+    "prepare": "train a tokenizer and write token shards, to reuse in many runs",
+    "tokenizer": "train or inspect a tokenizer alone",
+    "inspect": "show what a model will see of prepared data",
+    "recipes": "list the recipes that come with maskwright",
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command; returns the exit code of the process."""
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        print(_usage())
+        return 0 if arguments else 2
+    if arguments[0] == "--version":
+        from importlib.metadata import version
+
+        print(f"maskwright {version('maskwright')}")
+        return 0
+    name, *rest = arguments
+    try:
+        return _find_command(name)(rest)
+    except MaskwrightError as error:
+        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # the reader of our output, such as head, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+
+
+def _find_command(name: str):
+    from maskwright.commands.flags import suggest
+
+    if name not in COMMANDS:
+        raise suggest("command", name, list(COMMANDS), "maskwright --help lists them")
+    return importlib.import_module(f"maskwright.commands.{name}").main
+
+
+def _usage() -> str:
+    lines = ["usage: maskwright COMMAND [options]", "", _package_line(), "", "commands:"]
+    lines += [f"  {name:<10} {text}" for name, text in COMMANDS.items()]
+    lines += ["", "maskwright COMMAND --help tells more; maskwright --version the version."]
+    return "\n".join(lines)
+
+
+def _package_line() -> str:
+    import maskwright
+
+    return (maskwright.__doc__ or "").partition("\n")[0]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

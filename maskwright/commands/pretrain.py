@@ -1,0 +1,89 @@
+"""``maskwright pretrain``: raw text, or prepared data, to a model folder."""
+
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from maskwright.commands.config import DEFAULT_RECIPE, PretrainConfig, resolve
+from maskwright.commands.flags import Parser, add_config_flags, config_values
+from maskwright.config import from_mapping, merge, read_yaml, write_yaml
+from maskwright.errors import CheckpointError, ConfigError, InputError
+
+_EPILOG = """examples:
+  maskwright pretrain corpus/*.txt --recipe tiny
+  maskwright pretrain --config my.yaml --train.max_minutes 30 --model.hidden_size 384
+  maskwright pretrain data/NAME --name first-try      (a folder that `prepare` wrote)
+  maskwright pretrain --resume runs/NAME
+"""
+
+
+def build_parser() -> Parser:
+    """The command line of ``maskwright pretrain``."""
+    parser = Parser("pretrain", "Train an encoder of your own from raw text.", _EPILOG)
+    parser.add_argument("text", nargs="*", help="files, folders, globs, -, pydocs, hf:NAME#FIELD")
+    parser.add_argument("--recipe", help=f"recipe to start from [{DEFAULT_RECIPE}]")
+    parser.add_argument("--config", type=Path, help="YAML file put over the recipe")
+    parser.add_argument("--name", help="name of the run directory [recipe and time]")
+    parser.add_argument("--runs-dir", type=Path, default=Path("runs"), help="where runs go [runs]")
+    parser.add_argument(
+        "--data-dir", type=Path, default=Path("data"), help="where prepared data goes [data]"
+    )
+    parser.add_argument("--resume", type=Path, metavar="RUN", help="continue a run directory")
+    parser.add_argument(
+        "--print-config", action="store_true", help="print the resolved configuration and stop"
+    )
+    parser.add_argument(
+        "--dry-run", action="store_true", help="check everything, print sizes and times, and stop"
+    )
+    add_config_flags(parser, PretrainConfig, skip=("text",))
+    return parser
+
+
+def main(argv: Sequence[str]) -> int:
+    arguments = build_parser().parse(argv)
+    overrides = config_values(arguments)
+    if arguments.resume:
+        if arguments.text or arguments.recipe or arguments.config or arguments.name:
+            raise InputError("--resume continues a run as it is; give it no text, recipe or name")
+        config = load_run_config(arguments.resume, overrides)
+    else:
+        config = resolve(arguments.recipe, arguments.config, overrides)
+        if arguments.text:
+            config = replace(config, text=tuple(arguments.text))
+    if arguments.print_config:
+        print(write_yaml(config), end="")
+        return 0
+    if not config.text:
+        raise InputError("no text given: name files or folders, or try pydocs")
+    if arguments.dry_run:
+        from maskwright.commands.dry_run import describe_run
+
+        print(describe_run(config, arguments.data_dir))
+        return 0
+    # torch is imported from here on; everything above has already been checked without it
+    from maskwright.commands.run import resume_run, start_run
+
+    if arguments.resume:
+        return resume_run(arguments.resume, config, arguments.data_dir)
+    recipe = arguments.recipe or (arguments.config.stem if arguments.config else DEFAULT_RECIPE)
+    run = arguments.runs_dir / (arguments.name or f"{recipe}-{time.strftime('%Y%m%d-%H%M%S')}")
+    return start_run(run, config, arguments.data_dir)
+
+
+def load_run_config(run: Path, overrides: dict) -> PretrainConfig:
+    """The configuration of a run, with ``train`` values put over it.
+
+    Raises:
+        CheckpointError: no such run.
+        ConfigError: an override outside ``train``, which would make it another run.
+    """
+    path = run / "config.yaml"
+    if not path.is_file():
+        raise CheckpointError(f"{run} is not a run directory: it holds no config.yaml")
+    for name in overrides:
+        if name != "train":
+            raise ConfigError(
+                name, "…", "cannot change when a run is resumed", "Only train.* values can."
+            )
+    return from_mapping(PretrainConfig, merge(read_yaml(path), overrides))

@@ -1,0 +1,128 @@
+"""A pretraining run from beginning to end, in its run directory."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from maskwright.artifact.folder import save_model
+from maskwright.commands.assemble import PreparedData, build_trainer
+from maskwright.commands.card import describe_training
+from maskwright.commands.config import PretrainConfig, resolve
+from maskwright.commands.prepared import prepare_for
+from maskwright.config import write_yaml
+from maskwright.errors import CheckpointError, InputError
+from maskwright.files import write_json, write_text
+from maskwright.logs import read_metrics
+from maskwright.model.flops import count_parameters
+from maskwright.provenance import describe_environment
+from maskwright.train.checkpoint import load_newest
+from maskwright.train.reporting import RunReporter, describe_record
+from maskwright.train.trainer import Trainer
+
+CONSOLE = Console(highlight=False, soft_wrap=True)
+
+
+def pretrain(
+    text: str | Sequence[str] = (),
+    *,
+    recipe: str | None = None,
+    config: PretrainConfig | None = None,
+    out: str | Path = "runs/run",
+    data_dir: str | Path = "data",
+    **sections: Any,
+) -> Path:
+    """Pretrains an encoder; the Python twin of ``maskwright pretrain``.
+
+    Args:
+        text: files, folders, globs, ``pydocs``, ``hf:NAME``, or a prepared folder.
+        recipe: recipe to start from (``tiny``), unless a whole `config` is given.
+        out: the run directory; must not exist yet.
+        data_dir: where prepared data is kept and found again.
+        sections: values over the recipe, by section: ``train={"max_minutes": 5}``.
+
+    Returns:
+        The model folder, ``out/model``.
+
+    Raises:
+        MaskwrightError: anything wrong with the input, as one line.
+    """
+    config = config or resolve(recipe, overrides=sections)
+    paths = (text,) if isinstance(text, str) else tuple(text)
+    start_run(Path(out), replace(config, text=paths or config.text), Path(data_dir))
+    return Path(out) / "model"
+
+
+def start_run(run: Path, config: PretrainConfig, data_dir: Path) -> int:
+    """Prepares the data if need be, then trains in the new directory `run`."""
+    if run.exists() and any(run.iterdir()):
+        raise InputError(
+            f"{run} exists already: choose another --name, or continue it with --resume {run}"
+        )
+    data = PreparedData(prepare_for(config, data_dir, CONSOLE.print))
+    run.mkdir(parents=True, exist_ok=True)
+    write_text(run / "config.yaml", write_yaml(config))
+    provenance = {
+        **describe_environment(),
+        "corpus": data.train.manifest_summary(),
+        "prepared_data": str(data.folder.resolve()),
+        "tokenizer_fingerprint": data.tokenizer.fingerprint,
+    }
+    write_json(run / "provenance.json", provenance)
+    with RunReporter(run, CONSOLE) as reporter:
+        trainer, note = build_trainer(config, data, reporter, run / "checkpoints")
+        return _train(run, config, data, trainer, note)
+
+
+def resume_run(run: Path, config: PretrainConfig, data_dir: Path) -> int:
+    """Goes on from the newest whole checkpoint of `run`."""
+    checkpoint, complaints = load_newest(run / "checkpoints")
+    for complaint in complaints:
+        CONSOLE.print(f"warning: {complaint}; the checkpoint before it is used")
+    if checkpoint is None:
+        raise CheckpointError(f"{run} has no checkpoint to resume from; start it again")
+    data = PreparedData(prepare_for(config, data_dir, CONSOLE.print))
+    step = checkpoint.state["step"]
+    with RunReporter(run, CONSOLE, last_step=step) as reporter:
+        trainer, note = build_trainer(config, data, reporter, run / "checkpoints")
+        trainer.restore(checkpoint)
+        CONSOLE.print(f"resuming {run} at step {step:,}")
+        return _train(run, config, data, trainer, note)
+
+
+def _train(
+    run: Path, config: PretrainConfig, data: PreparedData, trainer: Trainer, note: str
+) -> int:
+    size = count_parameters(trainer.model.config)
+    CONSOLE.print(f"{run}: {size.total:,} parameters on {trainer.device}, {note}")
+    stopped_by = trainer.fit()
+    if stopped_by is not None:
+        CONSOLE.print(
+            f"stopped at step {trainer.state.step:,}; go on with "
+            f"maskwright pretrain --resume {run}"
+        )
+        return 128 + stopped_by
+    final = [r for r in read_metrics(run / "metrics.jsonl") if r["split"] == "valid"][-1]
+    card = describe_training(run.name, version("maskwright"), config, data, final)
+    with trainer.averaged_weights():
+        save_model(
+            run / "model",
+            trainer.model,
+            data.tokenizer,
+            card,
+            add_special_tokens=config.data.special_tokens,
+        )
+    CONSOLE.print(describe_record(final))
+    for line in final.get("samples", []):
+        CONSOLE.print(f"  {line}", markup=False)
+    CONSOLE.print(f"the model is in {run / 'model'}; try")
+    CONSOLE.print(
+        f'  maskwright fill {run} "A sentence with a [MASK] in it."'.replace(
+            "[MASK]", data.tokenizer.mask_token
+        ),
+        markup=False,
+    )
+    return 0

@@ -1,0 +1,89 @@
+"""``maskwright tokenizer train|inspect``: the tokenizer alone."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+from maskwright.commands.flags import Parser, add_config_flags, config_values
+from maskwright.config import from_mapping, section, setting
+from maskwright.corpus.config import CorpusConfig
+from maskwright.errors import InputError
+from maskwright.tokenizer.config import TokenizerConfig
+
+_EPILOG = """examples:
+  maskwright tokenizer train corpus/ --out tokenizers/mine --tokenizer.vocab_size 16384
+  maskwright tokenizer inspect tokenizers/mine --on corpus/sample.txt
+  maskwright tokenizer inspect runs/NAME/model "A sentence to take apart."
+"""
+
+
+@dataclass(frozen=True)
+class TokenizerRunConfig:
+    """What ``tokenizer train`` needs."""
+
+    seed: int = setting(0, "names the sample of text")
+    corpus: CorpusConfig = section(CorpusConfig)
+    tokenizer: TokenizerConfig = section(TokenizerConfig)
+
+
+def main(argv: Sequence[str]) -> int:
+    actions = {"train": train, "inspect": inspect}
+    if not argv or argv[0] not in actions:
+        if argv and argv[0] in ("-h", "--help"):
+            print(f"usage: maskwright tokenizer train|inspect …\n\n{_EPILOG}")
+            return 0
+        raise InputError("say maskwright tokenizer train or maskwright tokenizer inspect")
+    return actions[argv[0]](argv[1:])
+
+
+def train(argv: Sequence[str]) -> int:
+    """Trains a tokenizer from text and writes its folder."""
+    parser = Parser("tokenizer train", "Train a tokenizer from text.", _EPILOG)
+    parser.add_argument("text", nargs="+", help="files, folders, globs, -, pydocs, hf:NAME#FIELD")
+    parser.add_argument("--out", type=Path, required=True, help="folder to write")
+    add_config_flags(parser, TokenizerRunConfig)
+    arguments = parser.parse(argv)
+    config = from_mapping(TokenizerRunConfig, config_values(arguments))
+    from maskwright.corpus.stream import stream_corpus
+    from maskwright.tokenizer.train import train_tokenizer
+
+    if arguments.out.exists() and any(arguments.out.iterdir()):
+        raise InputError(f"{arguments.out} exists already: choose another --out")
+    counts: Counter[str] = Counter()
+    texts = (document.text for _, document in stream_corpus(arguments.text, config.corpus, counts))
+    tokenizer = train_tokenizer(texts, config.tokenizer, seed=config.seed)
+    tokenizer.save(arguments.out)
+    print(f"{tokenizer.vocab_size:,} tokens in {arguments.out}, fingerprint {tokenizer.fingerprint}")
+    return 0
+
+
+def inspect(argv: Sequence[str]) -> int:
+    """Shows how a tokenizer takes text apart, and measures it on a corpus."""
+    parser = Parser("tokenizer inspect", "Look at a tokenizer.", _EPILOG)
+    parser.add_argument("folder", type=Path, help="a folder with tokenizer.json")
+    parser.add_argument("text", nargs="*", help="sentences to take apart")
+    parser.add_argument("--on", nargs="+", default=[], help="text to measure fertility on")
+    arguments = parser.parse(argv)
+    from maskwright.corpus.stream import stream_corpus
+    from maskwright.tokenizer.stats import measure_tokenizer
+    from maskwright.tokenizer.tokenizer import Tokenizer
+
+    tokenizer = Tokenizer.load(arguments.folder)
+    console = Console(highlight=False, soft_wrap=True)
+    console.print(f"{tokenizer.vocab_size:,} tokens, fingerprint {tokenizer.fingerprint}")
+    for text in arguments.text:
+        tokens = [tokenizer.token(i) for i in tokenizer.encode(text).ids.tolist()]
+        console.print(" ".join(tokens), markup=False)
+    if arguments.on:
+        corpus = CorpusConfig(valid_fraction=0.0)
+        documents = stream_corpus(arguments.on, corpus, Counter())
+        stats = measure_tokenizer(tokenizer, (document.text for _, document in documents))
+        table = Table(show_header=False)
+        for name, value in stats.describe():
+            table.add_row(name, value)
+        console.print(table)
+    return 0

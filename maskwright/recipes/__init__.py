@@ -1,0 +1,58 @@
+"""Recipes: complete configurations, each with what it needs, gives and how to run it.
+
+A recipe is a YAML file in this folder. The comment lines at its head are for people; the first
+one is its title, those of the form ``name: text`` (hardware, time, result, command) are shown by
+``maskwright recipes``.
+"""
+
+import difflib
+from dataclasses import dataclass
+from pathlib import Path
+
+from maskwright.config import Plain, parse_yaml
+from maskwright.errors import ConfigError
+
+_FOLDER = Path(__file__).parent
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """One recipe.
+
+    Attributes:
+        title: the first line of its header.
+        facts: hardware, time, result, command, as its header states them.
+        values: the configuration, nested.
+    """
+
+    name: str
+    title: str
+    facts: dict[str, str]
+    values: Plain
+
+
+def list_recipes() -> list[Recipe]:
+    """All recipes, by name."""
+    return [load_recipe(path.stem) for path in sorted(_FOLDER.glob("*.yaml"))]
+
+
+def load_recipe(name: str) -> Recipe:
+    """Reads a recipe by name.
+
+    Raises:
+        ConfigError: there is none of this name; names the nearest.
+    """
+    names = sorted(path.stem for path in _FOLDER.glob("*.yaml"))
+    if name not in names:
+        close = difflib.get_close_matches(name, names, n=1)
+        remedy = f"Did you mean {close[0]}?" if close else f"There are {', '.join(names)}."
+        raise ConfigError("recipe", name, "is not a recipe", remedy)
+    text = (_FOLDER / f"{name}.yaml").read_text(encoding="utf-8")
+    header = [line[1:].strip() for line in text.splitlines() if line.startswith("#")]
+    facts = dict(_split(line) for line in header[1:] if ": " in line)
+    return Recipe(name, header[0] if header else name, facts, parse_yaml(text, name))
+
+
+def _split(line: str) -> tuple[str, str]:
+    key, _, value = line.partition(": ")
+    return key, value
