@@ -1,0 +1,82 @@
+"""Cleaning: valid Unicode in NFC, no control characters, tidy whitespace.
+
+Nothing here depends on the language and no word is lost; the result is a fixed point:
+``clean_text(clean_text(x)) == clean_text(x)``.
+"""
+
+import re
+import unicodedata
+from collections import Counter
+
+# One lone surrogate stands for each byte that could not be decoded (see readers/text.py).
+_INVALID = re.compile(r"[\ud800-\udfff]+")
+_LINE_ENDS = re.compile(r"[\r\v\f\x85\u2028\u2029]")
+_CONTROL = re.compile(r"[\x01-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\ufffe\uffff]+")
+# Soft hyphen, zero-width space, direction marks, word joiner, byte order mark. The zero-width
+# (non-)joiner stays: Persian, the scripts of India and emoji are spelled with it.
+_INVISIBLE = re.compile(r"[\xad\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff]+")
+# Not the single blank: it stays, and it is most of what there is.
+_BLANKS = re.compile(r"[^\S\n ][^\S\n]*| [^\S\n]+")
+_BLANKS_AT_LINE_ENDS = re.compile(r" ?\n ?")
+_BLANK_LINES = re.compile(r"\n{3,}")
+
+_REPAIRS = (
+    (_INVALID, "\ufffd", "invalid UTF-8 replaced"),
+    (re.compile(r"\0+"), "", "NUL removed"),
+    (_CONTROL, "", "control character removed"),
+    (_INVISIBLE, "", "invisible character removed"),
+)
+
+
+def clean_text(text: str, counts: Counter[str]) -> str:
+    """The cleaned text; `counts` learns, by reason, that this document was repaired.
+
+    Line ends become newlines and stay, other whitespace becomes single blanks, none at the ends
+    of a line, and at most one blank line in a row. Tidying whitespace is not counted.
+    """
+    if _is_clean(text):
+        return text
+    reasons: set[str] = set()
+    lines = text.replace("\r\n", "\n").split("\n")
+    text = "\n".join(line if _is_clean_line(line) else _repair(line, reasons) for line in lines)
+    counts.update(reasons)
+    return _BLANK_LINES.sub("\n\n", text).strip()
+
+
+def _is_clean(text: str) -> bool:
+    """The common case at the speed of C: nothing that is repaired below is printable."""
+    return (
+        "\n\n\n" not in text
+        and " \n" not in text
+        and "\n " not in text
+        and "  " not in text
+        and text == text.strip()
+        and text.replace("\n", "").isprintable()
+        # The only slow question, so it is put to lines: most are ASCII.
+        and (text.isascii() or all(_is_composed(line) for line in text.split("\n")))
+    )
+
+
+def _is_composed(text: str) -> bool:
+    return text.isascii() or unicodedata.is_normalized("NFC", text)
+
+
+def _is_clean_line(line: str) -> bool:
+    return (
+        line.isprintable()
+        and "  " not in line
+        and not (line.startswith(" ") or line.endswith(" "))
+        and _is_composed(line)
+    )
+
+
+def _repair(line: str, reasons: set[str]) -> str:
+    for pattern, replacement, reason in _REPAIRS:
+        line, num_repairs = pattern.subn(replacement, line)
+        if num_repairs:
+            reasons.add(reason)
+    if not _is_composed(line):
+        line = unicodedata.normalize("NFC", line)
+        reasons.add("Unicode normalised")
+    line = _BLANKS.sub(" ", _LINE_ENDS.sub("\n", line))
+    return _BLANKS_AT_LINE_ENDS.sub("\n", line).strip(" ")

@@ -1,0 +1,40 @@
+"""How text becomes documents: the `corpus` section of a configuration."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from maskwright.config import setting
+from maskwright.errors import ConfigError
+
+DocumentMode = Literal["auto", "blank_line", "line", "file"]
+
+
+@dataclass(frozen=True)
+class CorpusConfig:
+    """Reading, cleaning and splitting.
+
+    Raises:
+        ConfigError: a value outside its range.
+    """
+
+    documents: DocumentMode = setting(
+        "auto", "what is one document in plain text: a block between blank lines, a line, a file"
+    )
+    text_field: str = setting("text", "field or column that holds the text (jsonl, csv, parquet)")
+    deduplicate: bool = setting(True, "drop documents whose cleaned text occurred before")
+    valid_fraction: float = setting(0.01, "share of documents held out for validation, by hash")
+    max_document_characters: int = setting(
+        1_000_000, "longer documents are cut into several; bounds the memory"
+    )
+
+    def __post_init__(self) -> None:
+        if not self.text_field:
+            raise ConfigError("text_field", repr(self.text_field), "must name a field")
+        if not 0.0 <= self.valid_fraction <= 0.5:
+            raise ConfigError(
+                "valid_fraction", self.valid_fraction, "must lie between 0 and 0.5", "Try 0.01."
+            )
+        if self.max_document_characters < 1_000:
+            raise ConfigError(
+                "max_document_characters", self.max_document_characters, "must be at least 1000"
+            )

@@ -1,0 +1,36 @@
+"""What a file's name says about its content: ``wiki.jsonl.gz`` is JSON lines inside gzip."""
+
+from pathlib import Path
+from typing import Literal
+
+Kind = Literal["plain", "markdown", "jsonl", "csv", "tsv", "parquet", "hub", "pydocs"]
+Compression = Literal["", ".gz", ".bz2", ".xz", ".zst"]
+
+KINDS: dict[str, Kind] = {
+    ".txt": "plain",
+    ".text": "plain",
+    ".md": "markdown",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".parquet": "parquet",
+}
+# Data sets often call their JSON lines so, but inside a folder it is rather some program's
+# settings: read only if the user names the file.
+NAMED_KINDS: dict[str, Kind] = {".json": "jsonl"}
+COMPRESSIONS: dict[str, Compression] = {
+    ".gz": ".gz",
+    ".bz2": ".bz2",
+    ".xz": ".xz",
+    ".zst": ".zst",
+}
+
+
+def recognise_name(path: Path) -> tuple[Kind | None, Compression]:
+    """The kind of content (None for an unknown suffix) and its compression ("" for none)."""
+    suffixes = [suffix.lower() for suffix in path.suffixes]
+    compression = COMPRESSIONS.get(suffixes[-1], "") if suffixes else ""
+    if compression:
+        suffixes.pop()
+    return (KINDS.get(suffixes[-1]) if suffixes else None), compression

@@ -1,0 +1,85 @@
+"""Hugging Face datasets, streamed (extra `hub`): ``hf:wikimedia/wikipedia:20231101.en#text``.
+
+A local folder works as well, ``hf:/data/my_set#body``: one that `datasets` can load, or one that
+its `save_to_disk` wrote.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from maskwright.corpus.extras import import_extra
+from maskwright.corpus.readers.fields import TextField
+from maskwright.errors import CorpusError
+
+_SPLIT = "train"
+
+
+@dataclass(frozen=True, slots=True)
+class HubName:
+    """A parsed name; `config` and `field` are empty where the name has none."""
+
+    path: str
+    config: str
+    field: str
+
+
+def parse_hub_name(name: str) -> HubName:
+    """Parses ``hf:NAME[:CONFIG][#FIELD]``.
+
+    Raises:
+        CorpusError: the name is empty.
+    """
+    rest, _, field = name.removeprefix("hf:").partition("#")
+    local = rest.startswith(("/", ".", "~"))
+    path, config = (rest, "") if local else rest.partition(":")[::2]
+    if not path:
+        raise CorpusError(f"{name} names no dataset. Write hf:NAME, hf:NAME:CONFIG or add #FIELD.")
+    return HubName(path, config, field)
+
+
+def read_hub(name: str, default_field: str, counts: Counter[str]) -> Iterator[str]:
+    """The texts of the dataset's train split, in its order.
+
+    Raises:
+        CorpusError: `datasets` is missing, the dataset cannot be found or read, or does not have
+            the field.
+    """
+    parsed = parse_hub_name(name)
+    datasets: Any = import_extra("datasets", "hub", name)
+    field = TextField(parsed.field or default_field, name, counts)
+    failures = (OSError, ValueError, datasets.exceptions.DatasetsError)
+    try:
+        rows = _load(datasets, parsed)
+        columns: list[str] | None = getattr(rows, "column_names", None)
+        if columns is not None:
+            field.check_columns(columns)
+            rows = rows.select_columns([field.name])
+        yield from _pick(rows, field)
+    except failures as error:
+        reason = " ".join(str(error).split())
+        raise CorpusError(f"{name} cannot be read: {reason}") from None
+    field.check_found()
+
+
+def _pick(rows: Iterable[Mapping[str, object]], field: TextField) -> Iterator[str]:
+    for row in rows:
+        if (text := field.pick(row.get(field.name), row)) is not None:
+            yield text
+
+
+def _load(datasets: Any, name: HubName) -> Any:
+    folder = Path(name.path).expanduser()
+    if (folder / "dataset_dict.json").is_file():
+        splits = datasets.load_from_disk(str(folder))
+        if _SPLIT not in splits:
+            raise ValueError(f"it has no split {_SPLIT} but {', '.join(splits)}")
+        return splits[_SPLIT]
+    if (folder / "state.json").is_file():
+        return datasets.load_from_disk(str(folder))
+    if name.path.startswith(("/", ".", "~")) and not folder.is_dir():
+        raise FileNotFoundError(f"there is no folder {folder}")
+    path = str(folder) if folder.is_dir() else name.path
+    return datasets.load_dataset(path, name.config or None, split=_SPLIT, streaming=True)

@@ -1,0 +1,130 @@
+"""From what the user names to a list of things to read, in an order that never varies.
+
+An input is a file, a folder (read recursively), a pattern such as ``corpus/**/*.txt``, ``-`` for
+standard input, ``pydocs`` for the documentation of the Python environment, or a Hugging Face
+dataset, ``hf:NAME[:CONFIG][#FIELD]``.
+"""
+
+import os
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from maskwright.corpus.formats import KINDS, NAMED_KINDS, Compression, Kind, recognise_name
+from maskwright.corpus.hub import parse_hub_name
+from maskwright.errors import CorpusError
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One thing to read.
+
+    `name` is how messages and documents call it; `label` is the short form in document ids.
+    `path` is None unless it is a file. `explicit` says that the user named this very file, so
+    that a file that cannot be read is an error; found in a folder, it is skipped and counted.
+    """
+
+    name: str
+    label: str
+    kind: Kind
+    compression: Compression = ""
+    path: Path | None = None
+    explicit: bool = True
+
+
+def find_sources(paths: Sequence[str], counts: Counter[str] | None = None) -> list[Source]:
+    """All sources that `paths` name: in the order given, folders sorted, no file twice.
+
+    Hidden files and folders are passed over; files of unknown suffix inside folders are ignored
+    and counted in `counts`. Symbolic links to folders are not followed.
+
+    Raises:
+        CorpusError: no input, a missing path, a pattern without matches, a folder with nothing
+            to read, a dataset name that cannot be one.
+    """
+    if not paths:
+        raise CorpusError("no input given. Name files, folders, hf:NAME, pydocs, or - for stdin.")
+    ignored: Counter[str] = Counter() if counts is None else counts
+    found: dict[str, Source] = {}
+    for given in paths:
+        for source in _expand(given, ignored):
+            identity = str(source.path.resolve()) if source.path else source.name
+            found.setdefault(identity, source)
+    return list(found.values())
+
+
+def _expand(given: str, counts: Counter[str]) -> Iterator[Source]:
+    if given == "-":
+        yield Source("standard input", "stdin", "plain")
+    elif given == "pydocs":
+        yield Source("pydocs", "pydocs", "pydocs")
+    elif given.startswith("hf:"):
+        yield Source(given, parse_hub_name(given).path, "hub")
+    else:
+        yield from _expand_path(given, counts)
+
+
+def _expand_path(given: str, counts: Counter[str]) -> Iterator[Source]:
+    path = Path(given).expanduser()
+    if path.name == "**":  # a folder is read recursively anyway
+        path = path.parent
+    if _exists(path):
+        matches = [path]
+    elif any(character in given for character in "*?["):
+        matches = _match(path)
+        if not matches:
+            raise CorpusError(f"{given} matches no file. Check the pattern and the folder.")
+    else:
+        raise CorpusError(f"{given} does not exist. Check the path.")
+    for match in matches:
+        if match.is_dir():
+            yield from _walk(match, counts)
+        else:
+            kind, compression = recognise_name(match)
+            kind = kind or NAMED_KINDS.get(match.suffix.lower(), "plain")
+            yield Source(str(match), match.name, kind, compression, match)
+
+
+def _exists(path: Path) -> bool:
+    try:
+        return path.exists()
+    except (OSError, ValueError):  # a name too long, or with a NUL in it
+        return False
+
+
+def _match(pattern: Path) -> list[Path]:
+    """What a pattern matches, sorted; hidden names only where it spells them out."""
+    relative = pattern.relative_to(pattern.anchor)
+    named = set(pattern.parts)
+    try:
+        return sorted(
+            match
+            for match in Path(pattern.anchor).glob(str(relative))
+            if not any(part.startswith(".") and part not in named for part in match.parts)
+        )
+    except ValueError as error:
+        raise CorpusError(f"{pattern} is no valid pattern: {error}.") from None
+
+
+def _walk(folder: Path, counts: Counter[str]) -> Iterator[Source]:
+    empty = True
+    for path in _files_below(folder):
+        kind, compression = recognise_name(path)
+        if kind is None or not path.is_file():
+            counts[f"ignored file {path.suffix.lower() or 'without suffix'}"] += 1
+            continue
+        empty = False
+        label = path.relative_to(folder).as_posix()
+        yield Source(str(path), label, kind, compression, path, explicit=False)
+    if empty:
+        raise CorpusError(f"{folder} holds no file to read. Known suffixes: {' '.join(KINDS)}.")
+
+
+def _files_below(folder: Path) -> Iterator[Path]:
+    def fail(error: OSError) -> None:
+        raise CorpusError(f"{error.filename} cannot be listed: {error.strerror}.")
+
+    for parent, folders, files in os.walk(folder, onerror=fail):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
+        yield from (Path(parent, name) for name in sorted(files) if not name.startswith("."))

@@ -1,0 +1,93 @@
+import bz2
+import contextlib
+import gzip
+import io
+import lzma
+import sys
+import tracemalloc
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import zstandard
+from hypothesis import given
+from hypothesis import strategies as st
+
+from maskwright.corpus.formats import Compression
+from maskwright.corpus.readers.blocks import BLOCK_BYTES, read_blocks
+from maskwright.errors import CorpusError
+from tests.corpus.helpers import write
+
+COMPRESSORS: dict[Compression, Callable[[bytes], bytes]] = {
+    "": bytes,
+    ".gz": gzip.compress,
+    ".bz2": bz2.compress,
+    ".xz": lzma.compress,
+    ".zst": zstandard.ZstdCompressor().compress,
+}
+TEXT = "".join(f"The {number}th line of a text.\n" for number in range(5_000)).encode()
+
+
+def read(path: Path, compression: Compression) -> bytes:
+    return b"".join(read_blocks(path, compression, path.name))
+
+
+@pytest.mark.parametrize("compression", COMPRESSORS)
+def test_every_compression_reads_back(tmp_path: Path, compression: Compression) -> None:
+    path = tmp_path / "x"
+    compress = COMPRESSORS[compression]
+    for content in (b"", b"x", TEXT, bytes(3 * BLOCK_BYTES)):
+        write(path, compress(content))
+        blocks = list(read_blocks(path, compression, "x"))
+        assert b"".join(blocks) == content
+        assert all(len(block) == BLOCK_BYTES for block in blocks[:-1])
+    write(path, compress(TEXT) + compress(b"second member"))
+    assert read(path, compression) == TEXT + b"second member"
+
+
+@pytest.mark.parametrize("compression", [".gz", ".bz2", ".xz", ".zst"])
+def test_a_file_cut_off_anywhere_is_an_error(tmp_path: Path, compression: Compression) -> None:
+    path = tmp_path / f"x{compression}"
+    whole = COMPRESSORS[compression](TEXT)
+    for length in (1, 5, len(whole) // 2, len(whole) - 1):
+        write(path, whole[:length])
+        with pytest.raises(CorpusError, match=f"^x{compression} cannot be decompressed: "):
+            read(path, compression)
+
+
+@pytest.mark.parametrize("compression", [".gz", ".bz2", ".xz", ".zst"])
+@given(content=st.binary(min_size=1, max_size=200))
+def test_random_bytes_are_no_crash(
+    tmp_path_factory: pytest.TempPathFactory, compression: Compression, content: bytes
+) -> None:
+    path = tmp_path_factory.mktemp("random") / "x"
+    whole = COMPRESSORS[compression](content)
+    for damaged in (content, whole[: len(whole) // 2] + content + whole[len(whole) // 2 :]):
+        write(path, damaged)
+        with contextlib.suppress(CorpusError):
+            read(path, compression)
+
+
+@pytest.mark.parametrize("compression", [".gz", ".bz2", ".xz", ".zst"])
+def test_a_decompression_bomb_takes_little_memory(tmp_path: Path, compression: Compression) -> None:
+    path = tmp_path / "bomb"
+    write(path, COMPRESSORS[compression](bytes(60_000_000)))
+    assert path.stat().st_size < 200_000
+    tracemalloc.start()
+    try:
+        size = sum(len(block) for block in read_blocks(path, compression, "bomb"))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert size == 60_000_000
+    assert peak < 30_000_000
+
+
+def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(TEXT)))
+    assert b"".join(read_blocks(None, "", "standard input")) == TEXT
+
+
+def test_what_cannot_be_opened_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(CorpusError, match="x cannot be read: No such file"):
+        list(read_blocks(tmp_path / "x", ".gz", "x"))

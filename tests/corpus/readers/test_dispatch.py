@@ -1,0 +1,77 @@
+import bz2
+import contextlib
+import gzip
+import io
+import lzma
+import random
+import sys
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from maskwright.corpus.config import CorpusConfig
+from maskwright.corpus.formats import COMPRESSIONS, KINDS
+from maskwright.corpus.readers.dispatch import read_source
+from maskwright.corpus.sources import find_sources
+from maskwright.errors import CorpusError
+from tests.corpus.helpers import read_all, write
+
+CONTENTS = {
+    ".txt": "one\n\ntwo\n",
+    ".jsonl": '{"text": "one"}\n{"text": "two"}\n',
+    ".csv": "text,n\none,1\ntwo,2\n",
+    ".tsv": "n\ttext\n1\tone\n2\ttwo\n",
+}
+
+
+@pytest.mark.parametrize("suffix", CONTENTS)
+@pytest.mark.parametrize("compression", ["", ".gz", ".bz2", ".xz", ".zst"])
+def test_every_format_in_every_compression(tmp_path: Path, suffix: str, compression: str) -> None:
+    content = CONTENTS[suffix].encode()
+    compressed = {
+        "": content,
+        ".gz": gzip.compress(content),
+        ".bz2": bz2.compress(content),
+        ".xz": lzma.compress(content),
+        ".zst": zstandard.ZstdCompressor().compress(content),
+    }[compression]
+    path = write(tmp_path / f"x{suffix}{compression}", compressed)
+    assert read_all(path) == ["one", "two"]
+
+
+@pytest.mark.parametrize("suffix", [*KINDS, ".json", ".dat", *COMPRESSIONS])
+def test_random_bytes_under_every_suffix_are_no_crash(tmp_path: Path, suffix: str) -> None:
+    draw = random.Random(suffix)
+    beginnings = [b"", b"text\n", b'{"text": "', b"PAR1", b"\x1f\x8b\x08", b'text\n"', b"a\n\n"]
+    for number in range(25):
+        content = draw.choice(beginnings) + draw.randbytes(draw.choice([1, 9, 300, 70_000]))
+        for given in (write(tmp_path / f"{number}" / f"x{suffix}", content), str(tmp_path)):
+            with contextlib.suppress(CorpusError):
+                read_all(given)
+
+
+def test_ids_count_the_documents_of_a_file(tmp_path: Path) -> None:
+    write(tmp_path / "sub" / "x.txt", "one\n\ntwo\n")
+    (source,) = find_sources([str(tmp_path)])
+    documents = list(read_source(source, CorpusConfig(), Counter()))
+    assert [document.id for document in documents] == ["sub/x.txt:1", "sub/x.txt:2"]
+    assert documents[0].source == str(tmp_path / "sub" / "x.txt")
+
+
+def test_long_records_are_cut_and_counted(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.jsonl", '{"text": "%s"}\n' % ("word " * 1_000))
+    counts: Counter[str] = Counter()
+    documents = read_all(path, counts, max_document_characters=1_000)
+    assert "".join(documents) == "word " * 1_000
+    assert max(map(len, documents)) <= 1_000
+    assert counts == {"long document cut": 1}
+
+
+def test_standard_input_is_plain_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"one\n\ntwo\n")))
+    assert read_all("-") == ["one", "two"]
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"")))
+    with pytest.raises(CorpusError, match=r"^standard input is empty: nothing to train on\.$"):
+        read_all("-")

@@ -1,0 +1,91 @@
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from maskwright.corpus.sources import find_sources
+from maskwright.errors import CorpusError
+from tests.corpus.helpers import write
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> Path:
+    for name in ("b.txt", "a.txt.gz", "sub/c.jsonl", "sub/deep/d.csv", "a/z.md"):
+        write(tmp_path / name, "x")
+    for name in ("photo.jpg", "sub/notes.doc", ".hidden.txt", ".git/e.txt", "Makefile"):
+        write(tmp_path / name, "x")
+    return tmp_path
+
+
+def test_a_folder_is_read_recursively_in_sorted_order(corpus: Path) -> None:
+    counts: Counter[str] = Counter()
+    sources = find_sources([str(corpus)], counts)
+    expected = ["a.txt.gz", "b.txt", "a/z.md", "sub/c.jsonl", "sub/deep/d.csv"]
+    assert [source.label for source in sources] == expected
+    assert not any(source.explicit for source in sources)
+    assert counts == {
+        "ignored file .jpg": 1,
+        "ignored file .doc": 1,
+        "ignored file without suffix": 1,
+    }
+
+
+def test_a_pattern_matches_files_and_folders(corpus: Path) -> None:
+    labels = [source.label for source in find_sources([f"{corpus}/**/*.[tc]*"])]
+    assert labels == ["a.txt.gz", "b.txt", "d.csv"]
+    labels = [source.label for source in find_sources([f"{corpus}/s*"])]
+    assert labels == ["c.jsonl", "deep/d.csv"]
+    everything = [source.path for source in find_sources([str(corpus)])]
+    assert [source.path for source in find_sources([f"{corpus}/**"])] == everything
+
+
+def test_a_pattern_passes_over_what_is_hidden_unless_spelled_out(corpus: Path) -> None:
+    assert [source.label for source in find_sources([f"{corpus}/*.txt"])] == ["b.txt"]
+    assert [source.label for source in find_sources([f"{corpus}/.git/*.txt"])] == ["e.txt"]
+
+
+def test_a_relative_pattern(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(corpus)
+    assert [source.name for source in find_sources(["sub/*.jsonl"])] == ["sub/c.jsonl"]
+
+
+def test_no_file_comes_twice_and_the_given_order_is_kept(corpus: Path) -> None:
+    named = str(corpus / "sub" / "c.jsonl")
+    sources = find_sources([named, str(corpus), named, f"{corpus}/*.txt"])
+    assert sources[0].label == "c.jsonl"
+    assert sources[0].explicit
+    assert len({source.path for source in sources}) == len(sources) == 5
+
+
+def test_an_explicit_file_of_unknown_suffix_is_plain_text(corpus: Path) -> None:
+    (source,) = find_sources([str(corpus / "Makefile")])
+    assert source.kind == "plain"
+    assert source.explicit
+
+
+def test_names_that_are_no_paths() -> None:
+    kinds = [(s.kind, s.label) for s in find_sources(["-", "pydocs", "hf:wiki/set:en#body"])]
+    assert kinds == [("plain", "stdin"), ("pydocs", "pydocs"), ("hub", "wiki/set")]
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("nowhere.txt", "nowhere.txt does not exist"),
+        ("no*where/*.txt", r"no\*where/\*.txt matches no file"),
+        ("hf:", "hf: names no dataset"),
+        ("a\0b", "does not exist"),
+        ("x" * 5000, "does not exist"),
+    ],
+)
+def test_what_names_nothing_is_an_error(given: str, message: str) -> None:
+    with pytest.raises(CorpusError, match=message):
+        find_sources([given])
+
+
+def test_no_input_and_a_folder_without_text_are_errors(tmp_path: Path) -> None:
+    with pytest.raises(CorpusError, match="no input given"):
+        find_sources([])
+    write(tmp_path / "photo.jpg", "x")
+    with pytest.raises(CorpusError, match="holds no file to read"):
+        find_sources([str(tmp_path)])

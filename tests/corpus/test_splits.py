@@ -1,0 +1,22 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from maskwright.corpus.dedup import fingerprint_text
+from maskwright.corpus.splits import is_validation
+
+
+def test_the_share_is_the_fraction() -> None:
+    num_valid = sum(is_validation(fingerprint_text(str(n)), 0.1) for n in range(20_000))
+    assert 1_850 < num_valid < 2_150  # 3.5 standard deviations
+
+
+@given(st.integers(0, 2**64 - 1), st.floats(0, 0.5), st.floats(0, 0.5))
+def test_a_larger_fraction_contains_the_smaller(fingerprint: int, one: float, two: float) -> None:
+    small, large = sorted((one, two))
+    assert is_validation(fingerprint, large) or not is_validation(fingerprint, small)
+
+
+@given(st.integers(0, 2**64 - 1))
+def test_the_ends(fingerprint: int) -> None:
+    assert not is_validation(fingerprint, 0.0)
+    assert is_validation(fingerprint, 0.5) == (fingerprint < 2**63)
