@@ -1,0 +1,1 @@
+"""The model folder: configuration, weights, tokenizer and card, in names that others know."""

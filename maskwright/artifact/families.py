@@ -1,0 +1,85 @@
+"""Which published architecture an `EncoderConfig` is, if it is one."""
+
+import dataclasses
+from typing import Any
+
+from maskwright.artifact.native.bert import BERT
+from maskwright.artifact.native.eurobert import EUROBERT
+from maskwright.artifact.native.family import Family
+from maskwright.artifact.native.modernbert import MODERNBERT
+from maskwright.artifact.native.own import OWN
+from maskwright.errors import ConfigError
+from maskwright.model.config import EncoderConfig
+
+NATIVE: tuple[Family, ...] = (BERT, MODERNBERT, EUROBERT)
+FAMILIES: dict[str, Family] = {family.model_type: family for family in (*NATIVE, OWN)}
+
+# Fields that only training reads. They never cost a model its native home: where a family has no
+# word for one, it is kept under "maskwright" in config.json.
+TRAINING_FIELDS = (
+    "embedding_dropout",
+    "attention_dropout",
+    "hidden_dropout",
+    "mlp_dropout",
+    "initializer_range",
+    "initializer_cutoff_factor",
+    "init_output",
+)
+_TOKEN_IDS = ("cls_token_id", "sep_token_id", "mask_token_id")
+_NOT_ARCHITECTURE = (*TRAINING_FIELDS, *_TOKEN_IDS, "attention_backend")
+
+
+def native_family(config: EncoderConfig) -> tuple[Family | None, str]:
+    """The published family that computes the same function as `config`, or why there is none.
+
+    Returns:
+        The family and an empty reason, or None and a sentence about the nearest family: the
+        fields of `config` that it has no word for.
+    """
+    misfits = {family.architecture: _find_misfits(config, family) for family in NATIVE}
+    for family in NATIVE:
+        if not misfits[family.architecture]:
+            return family, ""
+    nearest = min(misfits, key=lambda name: len(misfits[name]))
+    fields = "; no ".join(misfits[nearest])
+    return None, f"{nearest}, the nearest class of transformers, has no {fields}"
+
+
+def _find_misfits(config: EncoderConfig, family: Family) -> list[str]:
+    ours = _effective_fields(config)
+    misfits = []
+    try:
+        theirs = dataclasses.asdict(family.read_config(family.write_config(config)))
+    except ConfigError as error:  # not even a configuration of theirs
+        theirs = {**ours, **family.fixed}
+        misfits = [f"{error.field} = {error.value}"]
+    return misfits + [_spell(name, value) for name, value in ours.items() if theirs[name] != value]
+
+
+def _spell(name: str, value: Any) -> str:
+    return "sliding_attention in layer_types" if name == "layer_types" else f"{name} = {value}"
+
+
+def _effective_fields(config: EncoderConfig) -> dict[str, Any]:
+    """The fields that decide which function is computed, and nothing that has no effect."""
+    idle = set[str](_NOT_ARCHITECTURE)
+    sliding = "sliding_attention" in config.layer_types
+    if not sliding:
+        idle.add("local_attention")
+    if config.positions != "rotary" or "full_attention" not in config.layer_types:
+        idle.add("rope_theta")
+    if config.positions != "rotary" or not sliding:
+        idle.add("local_rope_theta")
+    if not config.head_transform:
+        idle.update(("head_act", "head_bias"))
+    return {name: value for name, value in vars(config).items() if name not in idle}
+
+
+def training_fields(config: EncoderConfig, family: Family) -> dict[str, Any]:
+    """The fields that training reads and `family` has no word for."""
+    back = family.read_config(family.write_config(config))
+    return {
+        name: getattr(config, name)
+        for name in TRAINING_FIELDS
+        if getattr(back, name) != getattr(config, name)
+    }

@@ -1,0 +1,172 @@
+"""The model folder: what every later use of a model reads, here and in transformers.
+
+``config.json``, ``model.safetensors``, ``tokenizer.json``, ``tokenizer_config.json`` and
+``README.md``. An architecture that transformers knows is written in its names; any other one in
+ours, and the card says why.
+"""
+
+import dataclasses
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from maskwright.artifact.card import write_card
+from maskwright.artifact.families import FAMILIES, TRAINING_FIELDS, native_family, training_fields
+from maskwright.artifact.native.family import Family, read_value
+from maskwright.artifact.native.own import OWN
+from maskwright.artifact.special_tokens import wrap_inputs, wraps_inputs
+from maskwright.artifact.weights import WEIGHTS, read_model, write_weights
+from maskwright.errors import ConfigError, ModelFolderError
+from maskwright.files import replacing_folder, write_json, write_text
+from maskwright.model.config import EncoderConfig
+from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.tokenizer.tokenizer import Tokenizer
+
+CONFIG, CARD, EXTRA_KEY = "config.json", "README.md", "maskwright"
+WRITTEN = {CONFIG, CARD, WEIGHTS, "tokenizer.json", "tokenizer_config.json"}
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """All that a model folder holds; `add_special_tokens`: its inputs are [CLS] … [SEP]."""
+
+    model: MaskedLanguageModel
+    tokenizer: Tokenizer
+    add_special_tokens: bool
+
+
+def save_model(
+    folder: Path | str,
+    model: MaskedLanguageModel,
+    tokenizer: Tokenizer,
+    card: str | None = None,
+    *,
+    add_special_tokens: bool = True,
+) -> None:
+    """Writes a model folder; it appears whole, and takes the place of an older one.
+
+    Args:
+        folder: where to; if it exists, it must be empty or a model folder.
+        model: on any device.
+        tokenizer: the one that the model was trained with.
+        card: Markdown about data, recipe and results, for the card.
+        add_special_tokens: whether the model was trained on [CLS] … [SEP] around every segment.
+
+    Raises:
+        ModelFolderError: `folder` holds something else.
+    """
+    folder = Path(folder)
+    _check_replaceable(folder)
+    tokenizer = wrap_inputs(tokenizer, add_special_tokens)
+    config = dataclasses.replace(
+        model.config,
+        cls_token_id=tokenizer.cls_id,
+        sep_token_id=tokenizer.sep_id,
+        mask_token_id=tokenizer.mask_id,
+    )
+    family, reason = native_family(config)
+    family = family or OWN
+    extra = {
+        "tokenizer_fingerprint": tokenizer.fingerprint,
+        "training": training_fields(config, family),
+    }
+    with replacing_folder(folder) as temporary:
+        tokenizer.save(temporary, max_length=config.max_position_embeddings)
+        write_json(
+            temporary / CONFIG,
+            {**family.write_config(config), "dtype": "float32", EXTRA_KEY: extra},
+        )
+        write_weights(temporary / WEIGHTS, model, family)
+        write_text(temporary / CARD, write_card(card, config, family, reason))
+
+
+def load_model(folder: Path | str) -> tuple[MaskedLanguageModel, Tokenizer]:
+    """The model (in evaluation mode, on the CPU) and its tokenizer; see `open_model`."""
+    loaded = open_model(folder)
+    return loaded.model, loaded.tokenizer
+
+
+def open_model(folder: Path | str) -> LoadedModel:
+    """Reads a model folder of ours, or one that transformers wrote for a class that we know.
+
+    Raises:
+        ModelFolderError: no such folder; a field of ``config.json`` that is missing, wrong or not
+            supported; a tensor that is missing, unknown, of another shape or not finite; weights
+            in a pickle; a tokenizer that the model was not trained with.
+    """
+    folder = Path(folder)
+    raw = _read_config_file(folder)
+    extra = raw.get(EXTRA_KEY) or {}
+    config, family = parse_config(raw, extra, folder)
+    tokenizer = Tokenizer.load(folder)
+    _check_tokenizer(tokenizer, config, extra, folder)
+    model = read_model(folder, config, family)
+    return LoadedModel(model.eval(), tokenizer, wraps_inputs(tokenizer))
+
+
+def parse_config(
+    raw: dict[str, Any], extra: dict[str, Any], folder: Path
+) -> tuple[EncoderConfig, Family]:
+    """The architecture in a ``config.json``, and the family in whose words it is."""
+    family = FAMILIES.get(str(raw.get("model_type")))
+    if family is None:
+        raise ModelFolderError(
+            f"{folder / CONFIG}: model_type = {raw.get('model_type')} is not supported. "
+            f"Supported are {', '.join(sorted(FAMILIES))}."
+        )
+    try:
+        config = family.read_config(raw)
+        training = {
+            name: read_value(value, name, name)
+            for name, value in (extra.get("training") or {}).items()
+            if name in TRAINING_FIELDS
+        }
+        return dataclasses.replace(config, **training), family
+    except ConfigError as error:
+        message = str(error).replace("model.", "")
+        raise ModelFolderError(f"{folder / CONFIG}: {message}") from None
+
+
+def _read_config_file(folder: Path) -> dict[str, Any]:
+    if not folder.is_dir():
+        raise ModelFolderError(f"{folder} is not a folder.")
+    path = folder / CONFIG
+    if not path.is_file():
+        raise ModelFolderError(f"{folder} is not a model folder: it holds no {CONFIG}.")
+    try:
+        raw = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        raise ModelFolderError(f"{path} is not JSON.") from None
+    if not isinstance(raw, dict) or not isinstance(raw.get(EXTRA_KEY) or {}, dict):
+        raise ModelFolderError(f"{path} does not hold a model's configuration.")
+    return raw
+
+
+def _check_tokenizer(
+    tokenizer: Tokenizer, config: EncoderConfig, extra: dict[str, Any], folder: Path
+) -> None:
+    trained_with = str(extra.get("tokenizer_fingerprint", tokenizer.fingerprint))
+    if tokenizer.fingerprint != trained_with:
+        raise ModelFolderError(
+            f"{folder}: tokenizer fingerprint {tokenizer.fingerprint[:4]}… is not the one this "
+            f"model was trained with ({trained_with[:4]}…)."
+        )
+    if tokenizer.vocab_size > config.vocab_size:
+        raise ModelFolderError(
+            f"{folder}: the tokenizer has {tokenizer.vocab_size} tokens, but the model only "
+            f"vocab_size = {config.vocab_size} word embeddings."
+        )
+
+
+def _check_replaceable(folder: Path) -> None:
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise ModelFolderError(f"{folder} is a file. Choose another folder for the model.")
+    strange = sorted(path.name for path in folder.iterdir() if path.name not in WRITTEN)
+    if strange:
+        raise ModelFolderError(
+            f"{folder} holds {strange[0]}, which no model folder of ours does. Choose another "
+            "folder, or empty this one."
+        )

@@ -1,0 +1,40 @@
+"""Whether inputs are [CLS] … [SEP]: tokenizer.json says it once, for us and for transformers."""
+
+from typing import Any
+
+from maskwright.tokenizer.tokenizer import Tokenizer
+
+
+def wraps_inputs(tokenizer: Tokenizer) -> bool:
+    """Whether the tokenizer's own post-processor adds special tokens to a text."""
+    return bool(tokenizer.backend.encode("").ids)
+
+
+def wrap_inputs(tokenizer: Tokenizer, wrap: bool) -> Tokenizer:
+    """The tokenizer with a post-processor that adds [CLS] and [SEP], or with none."""
+    if wraps_inputs(tokenizer) == wrap:
+        return tokenizer
+    post_processor = _template(tokenizer) if wrap else None
+    description = {**tokenizer.description, "post_processor": post_processor}
+    return Tokenizer(description, tokenizer.special_tokens)
+
+
+def _template(tokenizer: Tokenizer) -> dict[str, Any]:
+    def special(token: str, segment: int) -> dict[str, Any]:
+        return {"SpecialToken": {"id": token, "type_id": segment}}
+
+    def text(name: str, segment: int) -> dict[str, Any]:
+        return {"Sequence": {"id": name, "type_id": segment}}
+
+    cls, sep = tokenizer.cls_token, tokenizer.sep_token
+    single = [special(cls, 0), text("A", 0), special(sep, 0)]
+    ids = {cls: tokenizer.cls_id, sep: tokenizer.sep_id}
+    return {
+        "type": "TemplateProcessing",
+        "single": single,
+        "pair": [*single, text("B", 1), special(sep, 1)],
+        "special_tokens": {
+            token: {"id": token, "ids": [number], "tokens": [token]}
+            for token, number in ids.items()
+        },
+    }

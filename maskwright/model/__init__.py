@@ -1,0 +1,1 @@
+"""The encoder: single-device modules on packed tokens, in one configurable architecture."""

@@ -1,0 +1,95 @@
+"""``softmax(q k^T / sqrt(K)) v`` inside each segment: one function, three ways to compute it.
+
+T tokens, H heads, K head size; R rows of L tokens. Every backend gives the same numbers; the
+reference is the one to read.
+"""
+
+from typing import cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from maskwright.model.attention_context import AttentionContext
+from maskwright.model.config import AttentionBackend
+
+
+def attend(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    context: AttentionContext,
+    window: int | None = None,
+    dropout: float = 0.0,
+    backend: AttentionBackend = "auto",
+    visible: Tensor | None = None,
+) -> Tensor:
+    """Attention of every token to the tokens of its own segment: [T, H, K] -> [T, H, K].
+
+    Args:
+        q, k, v: [T, H, K].
+        context: where segments begin and end.
+        window: how many tokens to each side a token sees, inclusive; None = the whole segment.
+        dropout: probability of dropping an attention probability (0 outside training).
+        backend: ``reference`` (dense, slow, obvious), ``sdpa`` (any device), ``varlen`` (CUDA in
+            half precision, no padding, no dropout) or ``auto``.
+        visible: ``context.see(window)``, if it has been computed for all layers together.
+    """
+    if backend == "auto":
+        backend = choose_backend(q.device, q.dtype, dropout)
+    if backend == "reference":
+        return attend_reference(q, k, v, context, window, dropout)
+    if backend == "varlen":
+        return attend_varlen(q, k, v, context, window)
+    visible = context.see(window) if visible is None else visible
+    return attend_sdpa(q, k, v, visible, dropout)
+
+
+def choose_backend(device: torch.device, dtype: torch.dtype, dropout: float) -> AttentionBackend:
+    """``varlen`` where its kernel runs, ``sdpa`` everywhere else."""
+    half = dtype in (torch.float16, torch.bfloat16)
+    return "varlen" if device.type == "cuda" and half and dropout == 0 else "sdpa"
+
+
+def attend_reference(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    context: AttentionContext,
+    window: int | None,
+    dropout: float,
+) -> Tensor:
+    """One dense [T, T] table of who sees whom, and a softmax in fp32."""
+    place = torch.arange(len(q), device=q.device)
+    row, segment = place // context.row_length, context.segment_ids
+    visible = (row[:, None] == row[None, :]) & (segment[:, None] == segment[None, :])
+    if window is not None:
+        visible &= (place[:, None] - place[None, :]).abs() <= window
+    scores = torch.einsum("qhk,shk->hqs", q.float(), k.float()) / q.shape[-1] ** 0.5
+    probabilities = scores.masked_fill(~visible, float("-inf")).softmax(-1)
+    probabilities = F.dropout(probabilities, dropout)
+    return torch.einsum("hqs,shk->qhk", probabilities, v.float()).to(q.dtype)
+
+
+def attend_sdpa(q: Tensor, k: Tensor, v: Tensor, visible: Tensor, dropout: float) -> Tensor:
+    """torch's fused attention over rows, with `visible` [R, 1, L, L] as its mask."""
+    tokens, heads, size = q.shape
+    rows = (visible.shape[0], visible.shape[-1], heads, size)
+    q, k, v = (x.view(rows).transpose(1, 2) for x in (q, k, v))
+    attended = F.scaled_dot_product_attention(q, k, v, attn_mask=visible, dropout_p=dropout)
+    return attended.transpose(1, 2).reshape(tokens, heads, size)
+
+
+def attend_varlen(
+    q: Tensor, k: Tensor, v: Tensor, context: AttentionContext, window: int | None
+) -> Tensor:
+    """Flash attention over segments of any length; CUDA, fp16 or bf16."""
+    from torch.nn.attention.varlen import varlen_attn
+
+    bounds, longest = context.cu_seqlens, context.max_seqlen
+    # Seven positional arguments and window_size only: the rest of the signature still moves.
+    attended = varlen_attn(
+        *(q, k, v, bounds, bounds, longest, longest),
+        window_size=(-1, -1) if window is None else (window, window),
+    )
+    return cast(Tensor, attended)

@@ -1,0 +1,316 @@
+"""What the user says about the model, and what that means.
+
+`ModelConfig` is the section ``model`` of a recipe: a preset, sizes, and any number of structural
+fields of which ``None`` means "as the preset says". `resolve_config` turns it into an
+`EncoderConfig`, which leaves nothing open and is all that the modules read.
+"""
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from maskwright.config import setting
+from maskwright.errors import ConfigError
+
+Preset = Literal["bert", "modernbert", "eurobert"]
+Activation = Literal["gelu", "gelu_pytorch_tanh", "relu", "relu2", "silu"]
+NormKind = Literal["layernorm", "rmsnorm"]
+NormPosition = Literal["pre", "post"]
+Positions = Literal["learned", "sinusoidal", "rotary"]
+InitOutput = Literal["normal", "scaled", "zero"]
+AttentionBackend = Literal["auto", "reference", "sdpa", "varlen"]
+LayerType = Literal["full_attention", "sliding_attention"]
+
+# What each published architecture chooses: BERT (Devlin et al. 2019), ModernBERT (Warner et al.
+# 2024), EuroBERT (Boizard et al. 2025), as their classes in transformers are built.
+PRESETS: dict[Preset, dict[str, Any]] = {
+    "bert": {
+        "hidden_act": "gelu", "gated_mlp": False, "norm": "layernorm", "norm_position": "post",
+        "norm_bias": True, "norm_eps": 1e-12, "positions": "learned", "rope_theta": 10_000.0,
+        "local_rope_theta": 10_000.0, "embedding_norm": True, "first_attention_norm": True,
+        "type_vocab_size": 2, "attention_bias": True, "mlp_bias": True, "qk_norm": False,
+        "global_attn_every_n_layers": 1, "local_attention": 128, "tie_word_embeddings": True,
+        "head_transform": True, "head_act": "gelu", "head_bias": True, "decoder_bias": True,
+        "embedding_dropout": 0.1, "attention_dropout": 0.1, "hidden_dropout": 0.1,
+        "mlp_dropout": 0.0, "initializer_range": 0.02, "initializer_cutoff_factor": 0.0,
+        "init_output": "normal",
+    },
+    "modernbert": {
+        "hidden_act": "gelu", "gated_mlp": True, "norm": "layernorm", "norm_position": "pre",
+        "norm_bias": False, "norm_eps": 1e-5, "positions": "rotary", "rope_theta": 160_000.0,
+        "local_rope_theta": 10_000.0, "embedding_norm": True, "first_attention_norm": False,
+        "type_vocab_size": 0, "attention_bias": False, "mlp_bias": False, "qk_norm": False,
+        "global_attn_every_n_layers": 3, "local_attention": 128, "tie_word_embeddings": True,
+        "head_transform": True, "head_act": "gelu", "head_bias": False, "decoder_bias": True,
+        "embedding_dropout": 0.0, "attention_dropout": 0.0, "hidden_dropout": 0.0,
+        "mlp_dropout": 0.0, "initializer_range": 0.02, "initializer_cutoff_factor": 2.0,
+        "init_output": "scaled",
+    },
+    "eurobert": {
+        "hidden_act": "silu", "gated_mlp": True, "norm": "rmsnorm", "norm_position": "pre",
+        "norm_bias": False, "norm_eps": 1e-5, "positions": "rotary", "rope_theta": 10_000.0,
+        "local_rope_theta": 10_000.0, "embedding_norm": False, "first_attention_norm": True,
+        "type_vocab_size": 0, "attention_bias": False, "mlp_bias": False, "qk_norm": False,
+        "global_attn_every_n_layers": 1, "local_attention": 128, "tie_word_embeddings": False,
+        "head_transform": False, "head_act": "gelu", "head_bias": False, "decoder_bias": False,
+        "embedding_dropout": 0.0, "attention_dropout": 0.0, "hidden_dropout": 0.0,
+        "mlp_dropout": 0.0, "initializer_range": 0.02, "initializer_cutoff_factor": 0.0,
+        "init_output": "normal",
+    },
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class ModelConfig:
+    """The architecture as a recipe states it; ``None`` means "as the preset says"."""
+
+    preset: Preset = setting("modernbert", "published architecture to start from")
+    hidden_size: int = setting(256, "width of the token vectors")
+    num_hidden_layers: int = setting(6, "encoder blocks")
+    num_attention_heads: int = setting(4, "attention heads; must divide hidden_size")
+    intermediate_size: int | None = setting(
+        None, "width inside the MLP; none = 4 x hidden_size, gated: 8/3 x, down to a multiple of 64"
+    )
+    max_position_embeddings: int | None = setting(
+        None, "longest input in tokens; none = data.max_seq_length"
+    )
+    hidden_act: Activation | None = setting(None, "activation of the MLP")
+    gated_mlp: bool | None = setting(None, "GLU variant: act(a) * b instead of act(a)")
+    norm: NormKind | None = setting(None, "kind of normalization")
+    norm_position: NormPosition | None = setting(None, "pre (before) or post (after the residual)")
+    norm_bias: bool | None = setting(None, "biases in LayerNorm")
+    norm_eps: float | None = setting(None, "epsilon of the norms")
+    positions: Positions | None = setting(None, "how the model knows the order of tokens")
+    rope_theta: float | None = setting(None, "base of the rotary frequencies, global layers")
+    local_rope_theta: float | None = setting(None, "base of the rotary frequencies, local layers")
+    embedding_norm: bool | None = setting(None, "normalize the sum of embeddings")
+    first_attention_norm: bool | None = setting(
+        None, "pre-norm before the first attention too (ModernBERT leaves it out)"
+    )
+    type_vocab_size: int | None = setting(None, "number of segment embeddings; 0 = none")
+    attention_bias: bool | None = setting(None, "biases in the attention projections")
+    mlp_bias: bool | None = setting(None, "biases in the MLP")
+    qk_norm: bool | None = setting(None, "RMSNorm on queries and keys of each head")
+    global_attn_every_n_layers: int | None = setting(
+        None, "every n-th layer sees everything, the others a window; 1 = all layers see everything"
+    )
+    local_attention: int | None = setting(None, "total width of that window, in tokens")
+    tie_word_embeddings: bool | None = setting(None, "decoder shares the word embeddings")
+    head_transform: bool | None = setting(None, "dense-activation-norm before the decoder")
+    head_act: Activation | None = setting(None, "activation of that transform")
+    head_bias: bool | None = setting(None, "bias of that transform")
+    decoder_bias: bool | None = setting(None, "bias for each word of the vocabulary")
+    embedding_dropout: float | None = setting(None, "dropout on the embeddings")
+    attention_dropout: float | None = setting(None, "dropout on the attention probabilities")
+    hidden_dropout: float | None = setting(None, "dropout on what attention and MLP give back")
+    mlp_dropout: float | None = setting(None, "dropout inside the MLP")
+    initializer_range: float | None = setting(None, "standard deviation of initial weights")
+    initializer_cutoff_factor: float | None = setting(
+        None, "truncate initial weights at so many standard deviations; 0 = not at all"
+    )
+    init_output: InitOutput | None = setting(
+        None, "output projections: normal, scaled by 1/sqrt(2 x layers), or zero"
+    )
+    attention_backend: AttentionBackend = setting("auto", "attention kernel")
+
+    def __post_init__(self) -> None:
+        for name, needs, value in (
+            ("rope_theta", "positions", "rotary"),
+            ("local_rope_theta", "positions", "rotary"),
+            ("head_act", "head_transform", True),
+            ("head_bias", "head_transform", True),
+        ):
+            if getattr(self, name) is not None and _choose(self, needs) != value:
+                rule = f"has no effect: model.{needs} is {_choose(self, needs)}"
+                raise ConfigError(name, getattr(self, name), rule, f"Set it to {value}.")
+        every = _choose(self, "global_attn_every_n_layers")
+        if every < 1:
+            raise ConfigError("global_attn_every_n_layers", every, "must be at least 1")
+        _resolve(self, {"vocab_size": 64, "max_position_embeddings": 1})
+
+
+@dataclass(frozen=True)
+class EncoderConfig:
+    """One architecture with nothing left open. Field names as in `ModelConfig`.
+
+    Raises:
+        ConfigError: a value out of range, or fields that contradict each other.
+    """
+
+    vocab_size: int
+    hidden_size: int
+    num_hidden_layers: int
+    num_attention_heads: int
+    intermediate_size: int
+    max_position_embeddings: int
+    hidden_act: Activation
+    gated_mlp: bool
+    norm: NormKind
+    norm_position: NormPosition
+    norm_bias: bool
+    norm_eps: float
+    positions: Positions
+    rope_theta: float
+    local_rope_theta: float
+    embedding_norm: bool
+    first_attention_norm: bool
+    type_vocab_size: int
+    attention_bias: bool
+    mlp_bias: bool
+    qk_norm: bool
+    layer_types: tuple[LayerType, ...]
+    local_attention: int
+    tie_word_embeddings: bool
+    head_transform: bool
+    head_act: Activation
+    head_bias: bool
+    decoder_bias: bool
+    embedding_dropout: float = 0.0
+    attention_dropout: float = 0.0
+    hidden_dropout: float = 0.0
+    mlp_dropout: float = 0.0
+    initializer_range: float = 0.02
+    initializer_cutoff_factor: float = 0.0
+    init_output: InitOutput = "normal"
+    pad_token_id: int = 0
+    cls_token_id: int | None = None
+    sep_token_id: int | None = None
+    mask_token_id: int | None = None
+    attention_backend: AttentionBackend = "auto"  # how to compute, not what: never saved
+
+    def __post_init__(self) -> None:
+        _check_numbers(self)
+        _check_structure(self)
+
+    @property
+    def head_size(self) -> int:
+        """Width of one attention head."""
+        return self.hidden_size // self.num_attention_heads
+
+    def window(self, kind: LayerType) -> int | None:
+        """How far (in tokens, inclusive) layers of this type look to each side; None = all."""
+        return self.local_attention // 2 if kind == "sliding_attention" else None
+
+    def theta(self, kind: LayerType) -> float:
+        """Base of the rotary frequencies in layers of this type."""
+        return self.local_rope_theta if kind == "sliding_attention" else self.rope_theta
+
+
+def resolve_config(
+    config: ModelConfig,
+    *,
+    vocab_size: int,
+    max_seq_length: int,
+    pad_token_id: int = 0,
+    cls_token_id: int | None = None,
+    sep_token_id: int | None = None,
+    mask_token_id: int | None = None,
+) -> EncoderConfig:
+    """The architecture that `config` means for this vocabulary and this length of input.
+
+    Raises:
+        ConfigError: ``model.max_position_embeddings`` is shorter than ``data.max_seq_length``.
+    """
+    longest = config.max_position_embeddings or max_seq_length
+    if longest < max_seq_length:
+        rule = f"is less than data.max_seq_length = {max_seq_length}"
+        raise ConfigError("model.max_position_embeddings", longest, rule, "Raise it or leave it.")
+    given = {
+        "vocab_size": vocab_size,
+        "max_position_embeddings": longest,
+        "pad_token_id": pad_token_id,
+        "cls_token_id": cls_token_id,
+        "sep_token_id": sep_token_id,
+        "mask_token_id": mask_token_id,
+    }
+    try:
+        return _resolve(config, given)
+    except ConfigError as error:
+        raise error.within("model") from None
+
+
+def _choose(config: ModelConfig, name: str) -> Any:
+    value = getattr(config, name)
+    return PRESETS[config.preset][name] if value is None else value
+
+
+def _resolve(config: ModelConfig, given: dict[str, Any]) -> EncoderConfig:
+    chosen = {name: _choose(config, name) for name in PRESETS[config.preset]}
+    every = chosen.pop("global_attn_every_n_layers")
+    # Three choices follow another one unless they are made on purpose.
+    if config.norm_bias is None and chosen["norm"] == "rmsnorm":
+        chosen["norm_bias"] = False
+    if config.first_attention_norm is None and chosen["norm_position"] == "post":
+        chosen["first_attention_norm"] = True
+    if config.head_act is None and config.preset == "bert":
+        chosen["head_act"] = chosen["hidden_act"]
+    if config.decoder_bias is None and config.preset == "eurobert":
+        chosen["decoder_bias"] = chosen["mlp_bias"]
+    inner = config.intermediate_size
+    if inner is None:
+        inner = 4 * config.hidden_size
+        if chosen["gated_mlp"]:  # three matrices instead of two, so two thirds of the width
+            inner = max(inner * 2 // 3 // 64 * 64, 64)
+    return EncoderConfig(
+        hidden_size=config.hidden_size,
+        num_hidden_layers=config.num_hidden_layers,
+        num_attention_heads=config.num_attention_heads,
+        intermediate_size=inner,
+        layer_types=tuple(
+            "sliding_attention" if layer % every else "full_attention"
+            for layer in range(config.num_hidden_layers)
+        ),
+        attention_backend=config.attention_backend,
+        **chosen,
+        **given,
+    )
+
+
+def _check_numbers(config: EncoderConfig) -> None:
+    for field in dataclasses.fields(config):
+        name, value = field.name, getattr(config, field.name)
+        if name.endswith("_dropout") and not 0 <= value < 1:
+            raise ConfigError(name, value, "must lie between 0 and 1", "Try 0.1.")
+        at_least = 0 if name in ("type_vocab_size", "pad_token_id") else 1
+        if field.type is int and value < at_least:
+            raise ConfigError(name, value, f"must be at least {at_least}")
+        if name.endswith(("_theta", "_eps")) and value <= 0:
+            raise ConfigError(name, value, "must be positive")
+        if name.startswith("initializer_") and value < 0:
+            raise ConfigError(name, value, "must not be negative")
+        if name == "pad_token_id" and value >= config.vocab_size:
+            raise ConfigError(name, value, f"lies outside vocab_size = {config.vocab_size}")
+
+
+def _check_structure(config: EncoderConfig) -> None:
+    width, heads = config.hidden_size, config.num_attention_heads
+    if width % heads:
+        rule = f"does not divide model.hidden_size = {width}"
+        raise ConfigError("num_attention_heads", heads, rule, _nearest_divisors(width, heads))
+    if config.positions == "rotary" and config.head_size % 2:
+        rule = f"gives heads of {config.head_size} (odd), which rotary positions cannot turn"
+        raise ConfigError("num_attention_heads", heads, rule, _nearest_divisors(width, heads))
+    if config.positions == "sinusoidal" and width % 2:
+        raise ConfigError("hidden_size", width, "is odd; sinusoidal positions need it even")
+    if config.norm == "rmsnorm" and config.norm_bias:
+        raise ConfigError("norm_bias", True, "is impossible: RMSNorm has no bias", "Leave it out.")
+    if config.norm_position == "post" and not config.first_attention_norm:
+        rule = "is for pre-norm: post-norm normalizes after the attention"
+        raise ConfigError("first_attention_norm", False, rule, "Leave it out.")
+    if config.attention_backend == "varlen" and config.attention_dropout:
+        rule = "is impossible with model.attention_backend = varlen"
+        raise ConfigError("attention_dropout", config.attention_dropout, rule, "Set it to 0.")
+    if len(config.layer_types) != config.num_hidden_layers:
+        rule = f"must name one type for each of {config.num_hidden_layers} layers"
+        raise ConfigError("layer_types", len(config.layer_types), rule)
+
+
+def _nearest_divisors(width: int, heads: int) -> str:
+    """The (up to) three numbers of heads nearest in ratio that give heads of an even size."""
+    fits = [n for n in range(1, width + 1) if width % n == 0 and width // n % 2 == 0]
+    fits = sorted(sorted(fits, key=lambda n: abs(math.log(n / heads)))[:3])
+    if not fits:
+        return "Choose an even hidden_size."
+    *others, last = map(str, fits)
+    return f"Choose {', '.join(others)} or {last}." if others else f"Choose {last}."

@@ -1,0 +1,65 @@
+"""The encoder: embeddings and a stack of blocks over packed tokens. T tokens, D width."""
+
+import torch
+from torch import Tensor, nn
+
+from maskwright.model.attend import choose_backend
+from maskwright.model.attention_context import AttentionContext, LayerContext
+from maskwright.model.block import EncoderBlock
+from maskwright.model.config import AttentionBackend, EncoderConfig, LayerType
+from maskwright.model.embeddings import Embeddings
+from maskwright.model.norms import build_norm
+from maskwright.model.positions import rotary_angles
+
+
+class Encoder(nn.Module):
+    """Token ids to contextual vectors: [T] -> [T, D]."""
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.embeddings = Embeddings(config)
+        self.blocks = nn.ModuleList(
+            EncoderBlock(config, normed=layer > 0 or config.first_attention_norm)
+            for layer in range(config.num_hidden_layers)
+        )
+        pre_norm = config.norm_position == "pre"
+        self.final_norm = build_norm(config) if pre_norm else nn.Identity()
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        context: AttentionContext,
+        token_type_ids: Tensor | None = None,
+    ) -> Tensor:
+        """Encodes packed tokens; what blocks share is computed once, before the first.
+
+        Args:
+            input_ids: [T] int64.
+            context: where the segments of [T] begin and end.
+            token_type_ids: [T] int64 below ``type_vocab_size``; None = type 0 everywhere.
+        """
+        backend = self._choose_backend(input_ids.device)
+        kinds = dict.fromkeys(self.config.layer_types)
+        layers = {kind: self._layer_context(context, kind, backend) for kind in kinds}
+        x = self.embeddings(input_ids, context.positions, token_type_ids)
+        for block, kind in zip(self.blocks, self.config.layer_types, strict=True):
+            x = block(x, layers[kind])
+        return self.final_norm(x)
+
+    def _choose_backend(self, device: torch.device) -> AttentionBackend:
+        if self.config.attention_backend != "auto":
+            return self.config.attention_backend
+        dtype = self.embeddings.word.weight.dtype
+        if torch.is_autocast_enabled(device.type):
+            dtype = torch.get_autocast_dtype(device.type)
+        return choose_backend(device, dtype, self.config.attention_dropout if self.training else 0)
+
+    def _layer_context(
+        self, context: AttentionContext, kind: LayerType, backend: AttentionBackend
+    ) -> LayerContext:
+        config, window, angles = self.config, self.config.window(kind), None
+        if config.positions == "rotary":
+            angles = rotary_angles(context.positions, config.head_size, config.theta(kind))
+        visible = context.see(window) if backend == "sdpa" else None
+        return LayerContext(context, window, backend, visible, angles)

@@ -1,0 +1,57 @@
+"""How big a model is and how much work a token costs, from the configuration alone."""
+
+from dataclasses import dataclass
+
+import torch
+
+from maskwright.model.config import EncoderConfig
+from maskwright.model.pretraining import MaskedLanguageModel
+
+
+@dataclass(frozen=True)
+class ParameterCount:
+    """Numbers of parameters; a tied decoder counts with the embeddings."""
+
+    embeddings: int
+    blocks: int
+    head: int
+
+    @property
+    def total(self) -> int:
+        return self.embeddings + self.blocks + self.head
+
+
+def count_parameters(config: EncoderConfig) -> ParameterCount:
+    """Counts on the meta device: nothing is allocated."""
+    with torch.device("meta"):
+        model = MaskedLanguageModel(config)
+    counts = {"embeddings": 0, "blocks": 0, "head": 0}
+    for name, parameter in model.named_parameters():
+        part = name.split(".")[1] if name.startswith("encoder.") else "head"
+        counts["blocks" if part == "final_norm" else part] += parameter.numel()
+    return ParameterCount(**counts)
+
+
+def count_flops_per_token(
+    config: EncoderConfig, segment_length: float, masked_share: float
+) -> float:
+    """Floating-point operations of one training step (forward and backward) per token.
+
+    Matrix products only: 2 forward and 4 backward per weight and token, and as much for scores
+    and values of attention (Kaplan et al. 2020; Hoffmann et al. 2022, appendix F). The head works
+    on masked tokens alone.
+
+    Args:
+        config: the architecture.
+        segment_length: tokens that a token sees in a global layer (mean).
+        masked_share: share of the tokens that reach the head.
+    """
+    size, inner = config.hidden_size, config.intermediate_size
+    block = 4 * size**2 + (3 if config.gated_mlp else 2) * size * inner
+    head = (size**2 if config.head_transform else 0) + size * config.vocab_size
+    weights = config.num_hidden_layers * block + masked_share * head
+    seen = 0.0
+    for kind in config.layer_types:
+        window = config.window(kind)
+        seen += segment_length if window is None else min(segment_length, 2 * window + 1)
+    return 6 * weights + 12 * size * seen

@@ -1,0 +1,38 @@
+"""Heads on top of the encoder. M masked tokens, D width, V vocabulary."""
+
+from torch import Tensor, nn
+
+from maskwright.model.config import EncoderConfig
+from maskwright.model.mlp import ACTIVATIONS
+from maskwright.model.norms import build_norm
+
+
+class HeadTransform(nn.Module):
+    """``norm(act(dense(x)))``, BERT's step between encoder and decoder: [M, D] -> [M, D]."""
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        self.dense = nn.Linear(config.hidden_size, config.hidden_size, bias=config.head_bias)
+        self.activate = ACTIVATIONS[config.head_act]
+        self.norm = build_norm(config)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.norm(self.activate(self.dense(x)))
+
+
+class MLMHead(nn.Module):
+    """Scores every word of the vocabulary: [M, D] -> [M, V].
+
+    A tied decoder is the very parameter of the word embeddings, so it is counted, trained and
+    saved once.
+    """
+
+    def __init__(self, config: EncoderConfig, word_embeddings: nn.Embedding) -> None:
+        super().__init__()
+        self.transform = HeadTransform(config) if config.head_transform else nn.Identity()
+        self.decoder = nn.Linear(config.hidden_size, config.vocab_size, bias=config.decoder_bias)
+        if config.tie_word_embeddings:
+            self.decoder.weight = word_embeddings.weight
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        return self.decoder(self.transform(hidden))

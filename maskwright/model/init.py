@@ -1,0 +1,53 @@
+"""Initial weights as a pure function of (architecture, seed), whatever the device."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from maskwright.model.config import EncoderConfig
+from maskwright.model.embeddings import Embeddings
+from maskwright.model.pretraining import MaskedLanguageModel
+
+
+@torch.no_grad()
+def initialise(model: MaskedLanguageModel, seed: int) -> None:
+    """Draws all weights anew, in the order of ``named_parameters``, from one generator on the CPU.
+
+    Matrices and embeddings are normal with deviation ``initializer_range`` (truncated if
+    ``initializer_cutoff_factor`` says so), except the output projections of attention and MLP
+    (``init_output``) and the zero row of the padding token. Biases are 0, norms 1.
+    """
+    config, generator = model.config, torch.Generator().manual_seed(seed)
+    for name, parameter in model.named_parameters():
+        if parameter.ndim < 2:
+            parameter.fill_(1.0 if name.endswith("norm.weight") else 0.0)
+            continue
+        deviation = _deviation(config, name)
+        if deviation == 0:
+            parameter.zero_()
+        else:
+            parameter.copy_(_draw(parameter.shape, deviation, config, generator))
+    for module in model.modules():
+        if isinstance(module, Embeddings):
+            module.word.weight[config.pad_token_id] = 0
+
+
+def _deviation(config: EncoderConfig, name: str) -> float:
+    is_output = name.endswith(("attention.output.weight", "mlp.output.weight"))
+    if not is_output or config.init_output == "normal":
+        return config.initializer_range
+    if config.init_output == "zero":
+        return 0.0
+    # Radford et al. 2019: keeps the residual sum of 2 x layers branches at the scale of one.
+    return config.initializer_range / math.sqrt(2 * config.num_hidden_layers)
+
+
+def _draw(
+    shape: torch.Size, deviation: float, config: EncoderConfig, generator: torch.Generator
+) -> Tensor:
+    drawn = torch.empty(shape)
+    if config.initializer_cutoff_factor == 0:
+        return drawn.normal_(0.0, deviation, generator=generator)
+    cutoff = config.initializer_cutoff_factor * deviation
+    return nn.init.trunc_normal_(drawn, 0.0, deviation, -cutoff, cutoff, generator=generator)

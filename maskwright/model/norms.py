@@ -1,0 +1,30 @@
+"""Normalization of token vectors. T tokens, D width (``...`` any leading dimensions)."""
+
+import torch
+from torch import Tensor, nn
+
+from maskwright.model.config import EncoderConfig
+
+
+class RMSNorm(nn.Module):
+    """``weight * x / sqrt(mean(x^2) + eps)``: [..., D] -> [..., D], computed in fp32.
+
+    Zhang and Sennrich, "Root Mean Square Layer Normalization", 2019.
+    """
+
+    def __init__(self, size: int, eps: float) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(size))
+        self.eps = eps
+
+    def forward(self, x: Tensor) -> Tensor:
+        wide = x.float()
+        wide = wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + self.eps)
+        return self.weight * wide.to(x.dtype)
+
+
+def build_norm(config: EncoderConfig) -> nn.Module:
+    """The norm over ``hidden_size`` that this architecture uses everywhere."""
+    if config.norm == "rmsnorm":
+        return RMSNorm(config.hidden_size, config.norm_eps)
+    return nn.LayerNorm(config.hidden_size, eps=config.norm_eps, bias=config.norm_bias)

@@ -1,0 +1,40 @@
+"""The model that is pretrained. T tokens, M masked tokens, D width, V vocabulary."""
+
+from torch import Tensor, nn
+
+from maskwright.model.attention_context import AttentionContext
+from maskwright.model.config import EncoderConfig
+from maskwright.model.encoder import Encoder
+from maskwright.model.heads import MLMHead
+
+
+class MaskedLanguageModel(nn.Module):
+    """An encoder and a head that guesses hidden words.
+
+    Only masked positions reach the head: at 15 % masks and a vocabulary of 30,000 the logits of
+    all positions would be the largest tensor of the whole model, and most of it unused.
+    """
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        self.config = config
+        self.encoder = Encoder(config)
+        self.head = MLMHead(config, self.encoder.embeddings.word)
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        context: AttentionContext,
+        masked_positions: Tensor,
+        token_type_ids: Tensor | None = None,
+    ) -> Tensor:
+        """Logits [M, V] for the tokens at `masked_positions`.
+
+        Args:
+            input_ids: [T] int64, corrupted.
+            context: where the segments of [T] begin and end.
+            masked_positions: [M] int64, indices into [T]; repeated ones are allowed.
+            token_type_ids: [T] int64, or None for type 0 everywhere.
+        """
+        hidden = self.encoder(input_ids, context, token_type_ids)
+        return self.head(hidden.index_select(0, masked_positions))

@@ -1,0 +1,133 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from maskwright.config import from_mapping
+from maskwright.errors import ConfigError
+from maskwright.model.config import PRESETS, ModelConfig, resolve_config
+from tests.model.helpers import tiny_config
+
+
+def parse(**fields: object) -> ModelConfig:
+    return from_mapping(ModelConfig, fields, "model.")
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        (
+            {"hidden_size": 768, "num_attention_heads": 10},
+            "model.num_attention_heads = 10 does not divide model.hidden_size = 768. "
+            "Choose 8, 12 or 16.",
+        ),
+        (
+            {"hidden_size": 20, "num_attention_heads": 4},
+            "model.num_attention_heads = 4 gives heads of 5 (odd), which rotary positions cannot "
+            "turn. Choose 2, 5 or 10.",
+        ),
+        ({"hidden_dropout": 1.0}, "model.hidden_dropout = 1.0 must lie between 0 and 1. Try 0.1."),
+        ({"num_hidden_layers": 0}, "model.num_hidden_layers = 0 must be at least 1."),
+        ({"norm_eps": 0.0}, "model.norm_eps = 0.0 must be positive."),
+        (
+            {"norm": "rmsnorm", "norm_bias": True},
+            "model.norm_bias = True is impossible: RMSNorm has no bias. Leave it out.",
+        ),
+        (
+            {"preset": "bert", "first_attention_norm": False},
+            "model.first_attention_norm = False is for pre-norm: post-norm normalizes after the "
+            "attention. Leave it out.",
+        ),
+        (
+            {"positions": "learned", "rope_theta": 5.0},
+            "model.rope_theta = 5.0 has no effect: model.positions is learned. Set it to rotary.",
+        ),
+        (
+            {"preset": "bert", "attention_backend": "varlen"},
+            "model.attention_dropout = 0.1 is impossible with model.attention_backend = varlen. "
+            "Set it to 0.",
+        ),
+        ({"hidden_act": "gleu"}, "model.hidden_act = gleu must be"),
+        ({"global_attn_every_n_layers": 0}, "model.global_attn_every_n_layers = 0 must be at"),
+        ({"initializer_range": -1.0}, "model.initializer_range = -1.0 must not be negative."),
+        (
+            {
+                "preset": "bert",
+                "positions": "sinusoidal",
+                "hidden_size": 9,
+                "num_attention_heads": 1,
+            },
+            "model.hidden_size = 9 is odd; sinusoidal positions need it even.",
+        ),
+    ],
+)
+def test_wrong_fields_are_refused_in_one_line(fields: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse(**fields)
+    assert str(caught.value).startswith(message)
+
+
+def test_an_input_longer_than_the_model_is_refused() -> None:
+    config = parse(max_position_embeddings=64)
+    with pytest.raises(
+        ConfigError, match=r"^model\.max_position_embeddings = 64 is less than data"
+    ):
+        resolve_config(config, vocab_size=64, max_seq_length=128)
+    assert resolve_config(config, vocab_size=64, max_seq_length=32).max_position_embeddings == 64
+
+
+def test_a_padding_token_outside_the_vocabulary_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"^model\.pad_token_id = 64 lies outside vocab_size"):
+        resolve_config(parse(), vocab_size=64, max_seq_length=8, pad_token_id=64)
+
+
+def test_fields_win_over_the_preset() -> None:
+    config = tiny_config(preset="bert", norm_position="pre", positions="rotary", rope_theta=7.0)
+    assert (config.norm_position, config.positions, config.rope_theta) == ("pre", "rotary", 7.0)
+    assert (config.norm, config.norm_eps, config.type_vocab_size) == ("layernorm", 1e-12, 2)
+
+
+def test_some_fields_follow_others_unless_they_are_set() -> None:
+    assert tiny_config(preset="bert", norm="rmsnorm").norm_bias is False
+    assert tiny_config(preset="bert", hidden_act="relu").head_act == "relu"
+    assert tiny_config(preset="bert", hidden_act="relu", head_act="gelu").head_act == "gelu"
+    assert tiny_config(preset="modernbert", norm_position="post").first_attention_norm is True
+    assert tiny_config(preset="eurobert", mlp_bias=True).decoder_bias is True
+    assert tiny_config(preset="eurobert", mlp_bias=True, decoder_bias=False).decoder_bias is False
+
+
+def test_inner_width_costs_the_same_gated_or_not() -> None:
+    def inner(**fields: object) -> int:
+        return resolve_config(parse(**fields), vocab_size=64, max_seq_length=8).intermediate_size
+
+    assert inner(hidden_size=768, num_attention_heads=12) == 2048
+    assert inner(hidden_size=768, num_attention_heads=12, preset="bert") == 3072
+    assert inner(hidden_size=256) == 640
+    assert inner(hidden_size=16) == 64
+
+
+def test_every_nth_layer_is_global() -> None:
+    config = tiny_config(num_hidden_layers=5, global_attn_every_n_layers=2, local_attention=9)
+    kinds = [config.window(kind) for kind in config.layer_types]
+    assert kinds == [None, 4, None, 4, None]
+    assert config.theta("full_attention") == 160_000
+    assert config.theta("sliding_attention") == 10_000
+
+
+def test_presets_say_something_about_the_same_fields() -> None:
+    names = [set(preset) for preset in PRESETS.values()]
+    assert all(preset == names[0] for preset in names)
+
+
+@given(st.integers(1, 256), st.integers(1, 64))
+def test_suggested_heads_would_be_accepted(hidden_size: int, heads: int) -> None:
+    sizes = {"hidden_size": hidden_size, "positions": "rotary"}
+    try:
+        parse(num_attention_heads=heads, **sizes)
+    except ConfigError as error:
+        remedy = error.remedy
+        assert remedy.startswith("Choose ")
+        for word in remedy.removeprefix("Choose ").rstrip(".").replace(" or ", ", ").split(", "):
+            if word.isdigit():
+                parse(num_attention_heads=int(word), **sizes)
+            else:
+                assert hidden_size % 2

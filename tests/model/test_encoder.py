@@ -1,0 +1,119 @@
+import pytest
+import torch
+
+from maskwright.model.attention_context import context_from_lengths
+from maskwright.model.pretraining import MaskedLanguageModel
+from tests.model.helpers import RAGGED_ROWS, pack, random_ids, tiny_config, tiny_model
+
+VARIANTS = {
+    "bert": {"preset": "bert"},
+    "modernbert": {"preset": "modernbert", "local_attention": 4},
+    "eurobert": {"preset": "eurobert"},
+    "sinusoidal": {"positions": "sinusoidal", "norm": "rmsnorm"},
+    "qk norm": {"qk_norm": True, "hidden_act": "relu2"},
+}
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_neighbour_in_the_row_changes_nothing(variant: str) -> None:
+    model, context = tiny_model(**VARIANTS[variant]), pack(RAGGED_ROWS)
+    ids, everywhere = random_ids(36), torch.arange(36)
+    changed = ids.clone()
+    changed[5:9] = random_ids(4, seed=1)  # the second segment of the first row
+    with torch.no_grad():
+        before, after = (model(x, context, everywhere) for x in (ids, changed))
+    untouched = (everywhere < 5) | (everywhere >= 9)
+    assert torch.equal(before[untouched], after[untouched])
+    assert (before[5:9] - after[5:9]).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_packing_equals_one_segment_at_a_time(variant: str) -> None:
+    model, context, ids = tiny_model(**VARIANTS[variant]), pack(RAGGED_ROWS), random_ids(36)
+    with torch.no_grad():
+        packed = model(ids, context, torch.arange(36))
+        start = 0
+        for length in (length for row in RAGGED_ROWS for length in row):
+            alone = context_from_lengths([length])
+            single = model(ids[start : start + length], alone, torch.arange(length))
+            torch.testing.assert_close(packed[start : start + length], single, atol=1e-5, rtol=0)
+            start += length
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_the_whole_model_agrees_for_both_backends(variant: str) -> None:
+    models = [
+        tiny_model(**{**VARIANTS[variant], "attention_backend": backend})
+        for backend in ("reference", "sdpa")
+    ]
+    context, ids = pack(RAGGED_ROWS), random_ids(36)
+    with torch.no_grad():
+        reference, sdpa = (model(ids, context, torch.arange(36)) for model in models)
+    torch.testing.assert_close(sdpa, reference, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("variant", ["bert", "modernbert", "sinusoidal"])
+def test_the_model_knows_the_order_of_tokens(variant: str) -> None:
+    model, context = tiny_model(**VARIANTS[variant]), context_from_lengths([4])
+    with torch.no_grad():
+        forward = model(torch.tensor([5, 6, 7, 8]), context, torch.tensor([0]))
+        swapped = model(torch.tensor([5, 8, 7, 6]), context, torch.tensor([0]))
+    assert (forward - swapped).abs().max() > 1e-3
+
+
+def test_token_types_matter_and_default_to_zero() -> None:
+    model, context, ids = tiny_model(preset="bert"), context_from_lengths([6]), random_ids(6)
+    zeros, places = torch.zeros(6, dtype=torch.long), torch.arange(6)
+    with torch.no_grad():
+        default = model(ids, context, places)
+        assert torch.equal(default, model(ids, context, places, zeros))
+        assert not torch.allclose(default, model(ids, context, places, zeros + 1))
+
+
+def test_only_masked_positions_reach_the_head() -> None:
+    model, context, ids = tiny_model(), context_from_lengths([8]), random_ids(8)
+    seen = []
+    model.head.register_forward_pre_hook(lambda module, inputs: seen.append(inputs[0].shape))
+    with torch.no_grad():
+        some = model(ids, context, torch.tensor([6, 2, 2]))
+        whole = model(ids, context, torch.arange(8))
+    assert seen == [(3, 32), (8, 32)]
+    torch.testing.assert_close(some, whole[[6, 2, 2]])
+
+
+def test_dropout_works_only_in_training() -> None:
+    fields = {"embedding_dropout": 0.2, "attention_dropout": 0.2, "hidden_dropout": 0.2}
+    model = tiny_model(**fields, mlp_dropout=0.2)
+    context, ids, places = context_from_lengths([8]), random_ids(8), torch.arange(8)
+    plain = tiny_model()
+    assert torch.equal(model(ids, context, places), plain(ids, context, places))
+    model.train()
+    assert not torch.allclose(model(ids, context, places), plain(ids, context, places))
+
+
+@pytest.mark.parametrize("preset", ["bert", "modernbert", "eurobert"])
+def test_tracing_for_compilation_finds_one_whole_graph(preset: str) -> None:
+    """Graph capture without code generation, which would take a minute."""
+    model = MaskedLanguageModel(tiny_config(preset=preset, local_attention=4))
+    graphs = []
+
+    def keep(graph: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> torch.fx.GraphModule:
+        graphs.append(graph)
+        return graph
+
+    torch.compiler.reset()
+    compiled = torch.compile(model.eval(), backend=keep, fullgraph=True, dynamic=False)
+    places = torch.arange(5)
+    for seed, rows in enumerate((RAGGED_ROWS, ((6, 6), (3, 9), (2, 10)))):
+        ids, context = random_ids(36, seed), pack(rows)  # another number of segments, same shapes
+        torch.testing.assert_close(compiled(ids, context, places), model(ids, context, places))
+    assert len(graphs) == 1
+
+
+def test_bf16_autocast_stays_near_fp32() -> None:
+    model, context, ids = tiny_model(qk_norm=True), pack(RAGGED_ROWS), random_ids(36)
+    with torch.no_grad():
+        exact = model(ids, context, torch.arange(36))
+        with torch.autocast("cpu", torch.bfloat16):
+            rough = model(ids, context, torch.arange(36))
+    assert (rough.float() - exact).abs().max() < 0.1 * exact.std()

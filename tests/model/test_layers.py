@@ -1,0 +1,77 @@
+import pytest
+import torch
+import torch.nn.functional as F
+
+from maskwright.model.config import Activation
+from maskwright.model.mlp import ACTIVATIONS, MLP, GatedMLP
+from maskwright.model.norms import RMSNorm, build_norm
+from maskwright.model.positions import rotary_angles, rotate, sinusoids
+from tests.model.helpers import tiny_config
+
+
+def test_rms_norm_is_torchs_and_computes_in_fp32() -> None:
+    norm, x = RMSNorm(8, 1e-5), torch.randn(5, 8)
+    with torch.no_grad():
+        norm.weight.copy_(torch.linspace(0.5, 1.5, 8))
+    torch.testing.assert_close(norm(x), F.rms_norm(x, (8,), norm.weight, 1e-5))
+    large = torch.full((1, 8), 300.0, dtype=torch.float16)  # its square overflows in fp16
+    torch.testing.assert_close(norm(large)[0], norm.weight)
+
+
+def test_norms_have_biases_only_where_asked() -> None:
+    names = [name for name, _ in build_norm(tiny_config(norm_bias=True)).named_parameters()]
+    assert names == ["weight", "bias"]
+    for config in (tiny_config(norm_bias=False), tiny_config(norm="rmsnorm")):
+        assert [name for name, _ in build_norm(config).named_parameters()] == ["weight"]
+
+
+def test_rotation_keeps_lengths_and_depends_on_distance_alone() -> None:
+    generator = torch.Generator().manual_seed(0)
+    q, k = torch.randn(2, 1, 1, 8, generator=generator, dtype=torch.float64)
+    turned = {
+        place: rotary_angles(torch.tensor([place]), 8, theta=100.0) for place in (0, 3, 10, 13)
+    }
+    assert torch.equal(rotate(q, turned[0]), q)
+    torch.testing.assert_close(rotate(q, turned[13]).norm(), q.norm(), atol=1e-6, rtol=0)
+    near = (rotate(q, turned[0]) * rotate(k, turned[3])).sum()
+    far = (rotate(q, turned[10]) * rotate(k, turned[13])).sum()
+    torch.testing.assert_close(near, far, atol=1e-5, rtol=0)
+    assert (near - (q * k).sum()).abs() > 1e-2
+
+
+def test_rotation_turns_pairs_half_a_head_apart() -> None:
+    x = torch.zeros(1, 1, 4)
+    x[..., 0] = 1.0
+    angle = torch.tensor(2.0)
+    expected = torch.tensor([angle.cos(), 0.0, angle.sin(), 0.0])
+    torch.testing.assert_close(rotate(x, rotary_angles(torch.tensor([2]), 4, 9.0))[0, 0], expected)
+
+
+def test_sinusoids_are_those_of_the_paper() -> None:
+    found = sinusoids(torch.tensor([0, 3]), 4)
+    assert found[0].tolist() == [0.0, 0.0, 1.0, 1.0]
+    angles = torch.tensor([3.0, 3.0 / 100])
+    torch.testing.assert_close(found[1], torch.cat((angles.sin(), angles.cos())))
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_mlps_are_their_equations(name: Activation) -> None:
+    x = torch.randn(3, 32)
+    plain = MLP(tiny_config(preset="bert", hidden_act=name, hidden_dropout=0.0))
+    inner = ACTIVATIONS[name](F.linear(x, plain.input.weight, plain.input.bias))
+    expected = F.linear(inner, plain.output.weight, plain.output.bias)
+    torch.testing.assert_close(plain(x), expected)
+    gated = GatedMLP(tiny_config(hidden_act=name))
+    first, second = gated.input.weight.chunk(2)
+    expected = F.linear(ACTIVATIONS[name](x @ first.T) * (x @ second.T), gated.output.weight)
+    torch.testing.assert_close(gated(x), expected)
+
+
+@pytest.mark.parametrize("biased", [True, False])
+def test_biases_are_where_they_are_asked_for(biased: bool) -> None:
+    from maskwright.model.pretraining import MaskedLanguageModel
+
+    fields = {"attention_bias": biased, "mlp_bias": biased, "norm_bias": biased}
+    config = tiny_config(**fields, head_bias=biased, decoder_bias=biased)
+    names = [name for name, _ in MaskedLanguageModel(config).named_parameters()]
+    assert any(name.endswith("bias") for name in names) == biased
