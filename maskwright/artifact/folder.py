@@ -117,10 +117,11 @@ def parse_config(
         )
     try:
         config = family.read_config(raw)
+        kept = extra.get("training") or {}
+        if not isinstance(kept, dict):
+            raise ConfigError(f"{EXTRA_KEY}.training", kept, "must hold fields and values")
         training = {
-            name: read_value(value, name, name)
-            for name, value in (extra.get("training") or {}).items()
-            if name in TRAINING_FIELDS
+            name: read_value(kept[name], name, name) for name in TRAINING_FIELDS if name in kept
         }
         return dataclasses.replace(config, **training), family
     except ConfigError as error:

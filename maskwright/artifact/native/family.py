@@ -25,7 +25,15 @@ ACTIVATION_ALIASES = {
     "gelu_fast": "gelu_pytorch_tanh",
     "gelu_python_tanh": "gelu_pytorch_tanh",
 }
-MOST_LAYERS = 1000  # nothing published comes near; a damaged file must not fill the memory
+# Nothing published comes near; a damaged file must not fill the memory.
+MOST = {
+    "num_hidden_layers": 1000,
+    "vocab_size": 10**8,
+    "hidden_size": 10**8,
+    "intermediate_size": 10**8,
+    "max_position_embeddings": 10**8,
+    "type_vocab_size": 10**8,
+}
 _TYPES = typing.get_type_hints(EncoderConfig)
 
 
@@ -94,9 +102,9 @@ class Family:
             value = entry.default if value is None else value
             for ours in entry.ours:
                 values[ours] = read_value(value, ours, entry.theirs)
-        if values["num_hidden_layers"] > MOST_LAYERS:
-            rule = f"must be at most {MOST_LAYERS}"
-            raise ConfigError("num_hidden_layers", values["num_hidden_layers"], rule)
+        for name, most in MOST.items():
+            if values[name] > most:
+                raise ConfigError(name, values[name], f"must be at most {most}")
         for name, accepted in self.accepts.items():
             value = raw.get(name)
             if value is not None and value not in accepted:

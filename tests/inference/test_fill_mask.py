@@ -1,0 +1,176 @@
+import json
+from pathlib import Path
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from maskwright.artifact.folder import save_model
+from maskwright.errors import InputError, ModelFolderError
+from maskwright.inference.fill_mask import FillMask, plan_batches
+from maskwright.model.attention_context import context_from_lengths
+from tests.artifact.helpers import WORDS, tiny_tokenizer
+from tests.model.helpers import tiny_model
+
+TEXTS = [
+    "the cat sat on the [MASK]",
+    "[MASK]",
+    "a [MASK] flew over the [MASK] near word9",
+    "The DOG ran under [MASK] tree [MASK] [MASK]",
+    "word1 word2 word3 word4 word5 word6 word7 word8 word9 word10 word11 word12 [MASK]",
+]
+
+
+@pytest.fixture(scope="module")
+def fill(tmp_path_factory: pytest.TempPathFactory) -> FillMask:
+    tokenizer = tiny_tokenizer(tmp_path_factory.mktemp("tokenizer"))
+    return FillMask.from_parts(tiny_model(local_attention=4), tokenizer)
+
+
+def error_of(
+    fill: FillMask,
+    texts: str | list[str],
+    top_k: int = 5,
+    targets: list[str] | None = None,
+) -> str:
+    with pytest.raises(InputError) as caught:
+        fill(texts, top_k, targets)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+def test_scores_are_the_softmax_of_the_models_logits(fill: FillMask) -> None:
+    ids = torch.tensor([2, *fill.tokenizer.encode_prompt(TEXTS[0]).ids.tolist(), 3])
+    [place] = (ids == 4).nonzero()[0].tolist()
+    with torch.no_grad():
+        logits = fill.model(ids, context_from_lengths([len(ids)]), torch.tensor([place]))
+    expected = logits.softmax(-1)[0].topk(5)
+    [result] = fill(TEXTS[0])
+    assert [p.token_id for p in result.masks[0]] == expected.indices.tolist()
+    assert [p.score for p in result.masks[0]] == pytest.approx(expected.values.tolist(), abs=1e-6)
+    assert [p.token for p in result.masks[0]] == fill.tokenizer.tokens(expected.indices.tolist())
+
+
+@pytest.mark.parametrize("batch_tokens", [1, 20, 40, 8192])
+def test_batches_change_nothing_and_keep_the_order(fill: FillMask, batch_tokens: int) -> None:
+    together = fill(TEXTS * 3, batch_tokens=batch_tokens)
+    alone = [fill(text)[0] for text in TEXTS] * 3
+    assert [len(result.masks) for result in alone[:5]] == [1, 1, 2, 3, 1]
+    for ours, expected in zip(together, alone, strict=True):
+        assert ours.text == expected.text
+        for mine, theirs in zip(ours.masks, expected.masks, strict=True):
+            assert [p.token for p in mine] == [p.token for p in theirs]
+            scores = [p.score for p in theirs]
+            assert [p.score for p in mine] == pytest.approx(scores, abs=1e-6)
+
+
+@given(st.lists(st.integers(1, 30), max_size=20), st.integers(1, 100))
+def test_batches_hold_every_text_once_and_fit(lengths: list[int], batch_tokens: int) -> None:
+    batches = list(plan_batches(lengths, batch_tokens))
+    assert sorted(number for batch in batches for number in batch) == list(range(len(lengths)))
+    for batch in batches:
+        padded = len(batch) * max(lengths[number] for number in batch)
+        assert padded <= batch_tokens or len(batch) == 1
+
+
+def test_only_masks_reach_the_head(fill: FillMask) -> None:
+    seen = []
+    handle = fill.model.head.register_forward_pre_hook(
+        lambda module, inputs: seen.append(len(inputs[0]))
+    )
+    fill(TEXTS)
+    handle.remove()
+    assert seen == [8]
+
+
+def test_scores_of_everything_sum_to_one(fill: FillMask) -> None:
+    [result] = fill(TEXTS[0], top_k=1000)
+    assert len(result.masks[0]) == 64
+    assert sum(p.score for p in result.masks[0]) == pytest.approx(1, abs=1e-5)
+
+
+def test_targets_restrict_and_keep_the_scores(fill: FillMask) -> None:
+    whole = {p.token: p.score for p in fill(TEXTS[0], top_k=64)[0].masks[0]}
+    [result] = fill(TEXTS[0], targets=["dog", "Cat", "dog"])  # the tokenizer lower-cases
+    assert sorted(p.token for p in result.masks[0]) == ["cat", "dog"]
+    for prediction in result.masks[0]:
+        assert prediction.score == pytest.approx(whole[prediction.token], abs=1e-6)
+    assert result.masks[0][0].score >= result.masks[0][1].score
+
+
+def test_json_is_plain(fill: FillMask) -> None:
+    [result] = fill("[MASK] cat", top_k=2)
+    loaded = json.loads(json.dumps(result.to_json()))
+    assert list(loaded) == ["text", "masks"]
+    assert [sorted(p) for p in loaded["masks"][0]] == [["score", "token", "token_id"]] * 2
+
+
+def test_wrong_input_is_refused_in_one_line(fill: FillMask) -> None:
+    assert error_of(fill, ["[MASK] a", "no\nmask"]) == (
+        '"no mask" has no [MASK]. Write [MASK] for the word to predict.'
+    )
+    assert error_of(fill, "") == '"" has no [MASK]. Write [MASK] for the word to predict.'
+    message = error_of(fill, "cat " * 15 + "[MASK]")
+    assert "has 18 tokens, more than the model's max_position_embeddings = 16." in message
+    assert error_of(fill, TEXTS[0], targets=["zebra"]).startswith(
+        'target "zebra" is not one token of the model\'s vocabulary but [UNK].'
+    )
+    assert "but cat dog." in error_of(fill, TEXTS[0], targets=["cat dog"])
+    assert error_of(fill, TEXTS[0], top_k=0) == "top_k = 0 must be at least 1."
+    assert error_of(fill, TEXTS[0], targets=[]) == "targets is empty. Name at least one word."
+
+
+def test_no_texts_give_no_results(fill: FillMask) -> None:
+    assert fill([]) == []
+
+
+def test_a_random_word_is_hidden_whole_and_by_seed(fill: FillMask) -> None:
+    text = "The cat sat, on a tree."
+    hidden = {fill.hide_random_word(text, seed).word for seed in range(40)}
+    assert hidden == {"The", "cat", "sat", "on", "a", "tree"}
+    first, again = (fill.hide_random_word(text, 7) for _ in range(2))
+    assert first == again
+    lines = fill.describe_random(text, 7)
+    assert lines == [
+        f"masked: {first.word} predicted: {first.guess}",
+        f"ACTUAL: {text}",
+        f"MASKED: {text.replace(first.word, '[MASK]')}",
+        f"MODEL:  {text.replace(first.word, first.guess)}",
+    ]
+    masked = lines[2].removeprefix("MASKED: ")
+    assert fill(masked)[0].masks[0][0].token == first.guess
+
+
+def test_masks_in_the_text_are_not_the_hidden_word(fill: FillMask) -> None:
+    text = "[MASK] cat [MASK]"
+    hidden = fill.hide_random_word(text)
+    assert hidden.word == "cat"
+    assert hidden.guess == fill("[MASK] [MASK] [MASK]")[0].masks[1][0].token
+
+
+@pytest.mark.parametrize("text", ["", "  \n", "…!?", "[MASK]"])
+def test_a_text_without_words_cannot_hide_one(fill: FillMask, text: str) -> None:
+    with pytest.raises(InputError, match="has no word to hide"):
+        fill.hide_random_word(text)
+
+
+@pytest.mark.parametrize("wrap", [True, False])
+def test_a_folder_says_whether_special_tokens_are_added(
+    fill: FillMask, tmp_path: Path, wrap: bool
+) -> None:
+    save_model(tmp_path / "model", fill.model, fill.tokenizer, add_special_tokens=wrap)
+    loaded = FillMask(tmp_path / "model")
+    expected = FillMask.from_parts(fill.model, fill.tokenizer, add_special_tokens=wrap)
+    other = FillMask.from_parts(fill.model, fill.tokenizer, add_special_tokens=not wrap)
+    assert loaded(TEXTS) == expected(TEXTS)
+    assert loaded(TEXTS) != other(TEXTS)
+
+
+def test_a_folder_that_is_no_model(tmp_path: Path) -> None:
+    with pytest.raises(ModelFolderError, match=r"holds no config\.json"):
+        FillMask(tmp_path)
+
+
+def test_the_vocabulary_of_these_tests_has_whole_words(fill: FillMask) -> None:
+    assert all(fill.tokenizer.token_id(word) is not None for word in WORDS)

@@ -1,0 +1,63 @@
+"""``pipeline("fill-mask")`` of transformers and `FillMask` on the same folder say the same."""
+
+from pathlib import Path
+from pydoc_data.topics import topics
+
+import pytest
+from transformers import pipeline
+
+from maskwright.artifact.folder import save_model
+from maskwright.inference.fill_mask import FillMask
+from maskwright.model.config import ModelConfig, resolve_config
+from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.tokenizer.config import TokenizerConfig, TokenizerKind
+from maskwright.tokenizer.train import train_tokenizer
+from tests.artifact.helpers import tiny_tokenizer
+from tests.model.helpers import randomise, tiny_model
+
+TEXTS = [
+    "the cat sat on the [MASK]",
+    "a [MASK] flew over the [MASK] near word9",
+    "The DOG ran under [MASK] tree, unknown!",
+    "[MASK]",
+]
+
+
+@pytest.mark.parametrize("wrap", [True, False])
+@pytest.mark.parametrize("preset", ["bert", "modernbert", "eurobert"])
+def test_predictions_are_those_of_transformers(preset: str, wrap: bool, tmp_path: Path) -> None:
+    model, tokenizer = tiny_model(preset=preset), tiny_tokenizer(tmp_path / "tokenizer")
+    save_model(tmp_path / "model", model, tokenizer, add_special_tokens=wrap)
+    folder = str(tmp_path / "model")
+    theirs = pipeline("fill-mask", model=folder, tokenizer=folder, device="cpu")
+    ours = FillMask(folder, device="cpu")
+    for result in ours(TEXTS, top_k=7):
+        expected = theirs(result.text, top_k=7)
+        expected = [expected] if len(result.masks) == 1 else expected
+        compare(result.masks, expected)
+    targets = ["dog", "cat", "tree"]
+    compare(ours(TEXTS[0], targets=targets)[0].masks, [theirs(TEXTS[0], targets=targets)])
+
+
+@pytest.mark.parametrize("kind", ["wordpiece", "bpe", "unigram", "character"])
+def test_every_kind_of_tokenizer_agrees(kind: TokenizerKind, tmp_path: Path) -> None:
+    texts = list(topics.values())[:20]
+    tokenizer = train_tokenizer(texts, TokenizerConfig(kind=kind, vocab_size=512))
+    sizes = ModelConfig(hidden_size=32, num_hidden_layers=2, intermediate_size=48)
+    config = resolve_config(sizes, vocab_size=tokenizer.vocab_size, max_seq_length=128)
+    model = MaskedLanguageModel(config)
+    randomise(model, seed=0)
+    save_model(tmp_path, model, tokenizer)
+    theirs = pipeline("fill-mask", model=str(tmp_path), tokenizer=str(tmp_path), device="cpu")
+    ours = FillMask(tmp_path, device="cpu")
+    for text in ("The [MASK] statement, a [MASK].", "[MASK] of objects[MASK]"):
+        compare(ours(text)[0].masks, theirs(text))
+
+
+def compare(ours: list, theirs: list) -> None:
+    """Our predictions and theirs, mask by mask: words, ids and scores."""
+    for predictions, expected in zip(ours, theirs, strict=True):
+        assert [p.token_id for p in predictions] == [e["token"] for e in expected]
+        assert [p.token for p in predictions] == [e["token_str"] for e in expected]
+        scores = [e["score"] for e in expected]
+        assert [p.score for p in predictions] == pytest.approx(scores, abs=1e-5)
