@@ -1,4 +1,4 @@
-"""What every benchmark does: find the corpora, write a dated result file with the hardware in it."""
+"""What every benchmark does: find the corpora, write a dated result file."""
 
 import json
 import os

@@ -58,13 +58,13 @@ def main() -> None:
     manifest = json.loads((folder / "wiki" / "manifest.json").read_text(encoding="utf-8"))
     shutil.rmtree(folder)
     splits = manifest["splits"]
-    num_bytes = sum(split["utf8_bytes"] for split in splits.values())
+    num_bytes = sum(split["num_bytes"] for split in splits.values())
     write_result(
         "prepare-wiki_en",
         {
             "vocab_size": manifest["vocab_size"],
             "text_bytes": num_bytes,
-            "tokens": sum(split["tokens"] for split in splits.values()),
+            "tokens": sum(split["num_tokens"] for split in splits.values()),
             "seconds": round(seconds, 1),
             "megabytes_per_second": round(num_bytes / 1e6 / seconds, 2),
             "peak_resident_megabytes": round(peak / 1e6),

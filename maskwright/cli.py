@@ -35,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return _find_command(name)(rest)
     except MaskwrightError as error:
-        print(f"{type(error).__name__}: {error}", file=sys.stderr)
+        print(f"{_category(error)}: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
@@ -51,6 +51,12 @@ def _find_command(name: str):
     if name not in COMMANDS:
         raise suggest("command", name, list(COMMANDS), "maskwright --help lists them")
     return importlib.import_module(f"maskwright.commands.{name}").main
+
+
+def _category(error: MaskwrightError) -> str:
+    """The error's name in the tree of `maskwright.errors`, below its root."""
+    line = [kind for kind in type(error).__mro__ if issubclass(kind, MaskwrightError)]
+    return line[max(len(line) - 2, 0)].__name__
 
 
 def _usage() -> str:

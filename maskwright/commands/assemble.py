@@ -26,9 +26,8 @@ from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.train.device import choose_device, should_compile
 from maskwright.train.ema import WeightAverage
 from maskwright.train.plan import Planner
-from maskwright.train.reporting import RunReporter
 from maskwright.train.state import TrainState
-from maskwright.train.trainer import Trainer
+from maskwright.train.trainer import Reporter, Trainer
 
 NUM_SAMPLES = 5
 
@@ -113,7 +112,7 @@ class Validation:
 
 
 def build_trainer(
-    config: PretrainConfig, data: PreparedData, reporter: RunReporter, checkpoints: Path | None
+    config: PretrainConfig, data: PreparedData, reporter: Reporter, checkpoints: Path | None
 ) -> tuple[Trainer, str]:
     """A trainer at step 0, and a sentence on whether it compiles and why."""
     device = choose_device(config.train.device)

@@ -28,10 +28,7 @@ def describe_run(config: PretrainConfig, data_dir: Path) -> str:
     device = choose_device(config.train.device)
     folder = find_prepared(config, data_dir)
     data = PreparedData(folder) if folder else None
-    if data:
-        model = resolve_model(config, data.tokenizer)
-    else:
-        model = _guess_model(config)
+    model = resolve_model(config, data.tokenizer) if data else _guess_model(config)
     parameters = count_parameters(model)
     compiles, reason = should_compile(config.train, device)
     masked = config.masking.highest_rate
@@ -54,7 +51,9 @@ def describe_run(config: PretrainConfig, data_dir: Path) -> str:
         f"{data.valid.num_tokens:,} tokens for validation ({data.folder})"
     )
     speed = _measure_speed(config, data)
-    lines.append(f"speed        {speed:,.0f} tokens/s measured over {_TIMED_STEPS} steps, not compiled")
+    lines.append(
+        f"speed        {speed:,.0f} tokens/s measured over {_TIMED_STEPS} steps, not compiled"
+    )
     lines.append(_estimate(config, tokens, speed))
     return "\n".join(lines)
 

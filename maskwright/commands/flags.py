@@ -41,7 +41,12 @@ class Parser(argparse.ArgumentParser):
         known, unknown = self.parse_known_intermixed_args(argv)
         if unknown:
             flag = unknown[0].partition("=")[0]
-            raise suggest("flag" if flag.startswith("-") else "argument", flag, self._flags(), f"{self.prog} --help lists them")
+            raise suggest(
+                "flag" if flag.startswith("-") else "argument",
+                flag,
+                self._flags(),
+                f"{self.prog} --help lists them",
+            )
         return known
 
     def _flags(self) -> list[str]:

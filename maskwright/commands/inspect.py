@@ -44,18 +44,15 @@ def _count(data, config: PretrainConfig) -> Table:
     """Counts of both splits side by side."""
     table = Table("", "train", "valid", title=str(data.folder), title_justify="left")
     stores = (data.train, data.valid)
-    totals = [store.totals for store in stores]
     table.add_row("documents", *[f"{store.num_documents:,}" for store in stores])
     table.add_row("tokens", *[f"{store.num_tokens:,}" for store in stores])
-    table.add_row("words", *[f"{total.words:,}" for total in totals])
-    table.add_row(
-        "fertility (tokens a word)",
-        *[f"{store.num_tokens / max(t.words, 1):.3f}" for store, t in zip(stores, totals, strict=True)],
-    )
-    table.add_row(
-        "bytes a token",
-        *[f"{t.utf8_bytes / max(store.num_tokens, 1):.2f}" for store, t in zip(stores, totals, strict=True)],
-    )
+    table.add_row("words", *[f"{store.info.num_words:,}" for store in stores])
+    ratios = {
+        "fertility (tokens a word)": [s.num_tokens / max(s.info.num_words, 1) for s in stores],
+        "bytes a token": [s.info.num_bytes / max(s.num_tokens, 1) for s in stores],
+    }
+    for name, values in ratios.items():
+        table.add_row(name, *[f"{value:.3f}" for value in values])
     unknown = data.train.unigram_counts[data.tokenizer.unk_id] / max(data.train.num_tokens, 1)
     table.add_row("unknown tokens", f"{unknown:.3%}", "")
     filled = [_measure_fill(data, config, split) for split in ("train", "valid")]
@@ -111,7 +108,8 @@ def _show_rows(console: Console, data, config: PretrainConfig, arguments) -> Non
         f"\n{arguments.rows} rows from row {arguments.first_row} of epoch {arguments.epoch}: "
         f"{batch.num_tokens:,} tokens, {batch.num_predictions:,} hidden "
         f"({batch.num_predictions / batch.num_tokens:.1%}); "
-        "[black on yellow]hidden[/] [black on red]random[/] [black on green]kept[/], then what it was"
+        "[black on yellow]hidden[/] [black on red]random[/] [black on green]kept[/], "
+        "then what it was"
     )
     for first in range(0, len(labels), length):
         slots = slice(first, first + length)

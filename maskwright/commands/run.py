@@ -16,11 +16,11 @@ from maskwright.commands.prepared import prepare_for
 from maskwright.config import write_yaml
 from maskwright.errors import CheckpointError, InputError
 from maskwright.files import write_json, write_text
-from maskwright.logs import read_metrics
+from maskwright.logs import Record, read_metrics
 from maskwright.model.flops import count_parameters
 from maskwright.provenance import describe_environment
 from maskwright.train.checkpoint import load_newest
-from maskwright.train.reporting import RunReporter, describe_record
+from maskwright.train.reporting import RunReporter
 from maskwright.train.trainer import Trainer
 
 CONSOLE = Console(highlight=False, soft_wrap=True)
@@ -65,9 +65,10 @@ def start_run(run: Path, config: PretrainConfig, data_dir: Path) -> int:
     data = PreparedData(prepare_for(config, data_dir, CONSOLE.print))
     run.mkdir(parents=True, exist_ok=True)
     write_text(run / "config.yaml", write_yaml(config))
+    manifest = data.train.manifest
     provenance = {
         **describe_environment(),
-        "corpus": data.train.manifest_summary(),
+        "corpus": {"fingerprint": manifest.fingerprint, **manifest.source},
         "prepared_data": str(data.folder.resolve()),
         "tokenizer_fingerprint": data.tokenizer.fingerprint,
     }
@@ -101,8 +102,7 @@ def _train(
     stopped_by = trainer.fit()
     if stopped_by is not None:
         CONSOLE.print(
-            f"stopped at step {trainer.state.step:,}; go on with "
-            f"maskwright pretrain --resume {run}"
+            f"stopped at step {trainer.state.step:,}; go on with maskwright pretrain --resume {run}"
         )
         return 128 + stopped_by
     final = [r for r in read_metrics(run / "metrics.jsonl") if r["split"] == "valid"][-1]
@@ -115,14 +115,24 @@ def _train(
             card,
             add_special_tokens=config.data.special_tokens,
         )
-    CONSOLE.print(describe_record(final))
+    _show_result(run, final, data.tokenizer.mask_token)
+    return 0
+
+
+def _show_result(run: Path, final: Record, mask_token: str) -> None:
+    """What the model learned, beside what no learning would score, and what to do next."""
+    CONSOLE.print(
+        f"\n{final['step']:,} steps, {final['tokens']:,} tokens, "
+        f"{final['seconds'] / 60:.1f} minutes. On held-out text, {final['num_predictions']:,} "
+        "hidden tokens:\n"
+        f"  masked accuracy  {final['masked_accuracy']:.3f}   (always the most frequent token: "
+        f"{final['unigram_accuracy']:.3f})\n"
+        f"  among the top 5  {final['masked_accuracy_top5']:.3f}\n"
+        f"  loss             {final['loss']:.3f}   (token frequencies: {final['unigram_loss']:.3f})"
+    )
+    if final.get("samples"):
+        CONSOLE.print("\nWords of held-out text, hidden:")
     for line in final.get("samples", []):
         CONSOLE.print(f"  {line}", markup=False)
-    CONSOLE.print(f"the model is in {run / 'model'}; try")
-    CONSOLE.print(
-        f'  maskwright fill {run} "A sentence with a [MASK] in it."'.replace(
-            "[MASK]", data.tokenizer.mask_token
-        ),
-        markup=False,
-    )
-    return 0
+    CONSOLE.print(f"\nThe model is in {run / 'model'}. Try", markup=False)
+    CONSOLE.print(f'  maskwright fill {run} "A sentence with a {mask_token} in it."', markup=False)

@@ -4,8 +4,10 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from maskwright.commands.flags import Parser, add_config_flags, config_values
@@ -13,6 +15,9 @@ from maskwright.config import from_mapping, section, setting
 from maskwright.corpus.config import CorpusConfig
 from maskwright.errors import InputError
 from maskwright.tokenizer.config import TokenizerConfig
+
+if TYPE_CHECKING:
+    from maskwright.tokenizer.stats import TokenizerStats
 
 _EPILOG = """examples:
   maskwright tokenizer train corpus/ --out tokenizers/mine --tokenizer.vocab_size 16384
@@ -57,7 +62,9 @@ def train(argv: Sequence[str]) -> int:
     texts = (document.text for _, document in stream_corpus(arguments.text, config.corpus, counts))
     tokenizer = train_tokenizer(texts, config.tokenizer, seed=config.seed)
     tokenizer.save(arguments.out)
-    print(f"{tokenizer.vocab_size:,} tokens in {arguments.out}, fingerprint {tokenizer.fingerprint}")
+    print(
+        f"{tokenizer.vocab_size:,} tokens in {arguments.out}, fingerprint {tokenizer.fingerprint}"
+    )
     return 0
 
 
@@ -82,8 +89,20 @@ def inspect(argv: Sequence[str]) -> int:
         corpus = CorpusConfig(valid_fraction=0.0)
         documents = stream_corpus(arguments.on, corpus, Counter())
         stats = measure_tokenizer(tokenizer, (document.text for _, document in documents))
-        table = Table(show_header=False)
-        for name, value in stats.describe():
-            table.add_row(name, value)
-        console.print(table)
+        console.print(_describe(stats))
     return 0
+
+
+def _describe(stats: "TokenizerStats") -> Table:
+    table = Table(show_header=False)
+    table.add_row("text", f"{stats.num_words:,} words, {stats.num_characters:,} characters")
+    table.add_row("tokens", f"{stats.num_tokens:,}")
+    table.add_row("fertility (tokens a word)", f"{stats.fertility:.3f}")
+    table.add_row("tokens a character", f"{stats.tokens_per_character:.3f}")
+    table.add_row("bytes a token", f"{stats.bytes_per_token:.2f}")
+    table.add_row("unknown tokens", f"{stats.unknown_share:.3%}")
+    table.add_row("words of several tokens", f"{stats.split_share:.1%}")
+    table.add_row("vocabulary used", f"{stats.used_share:.1%}")
+    table.add_row("most frequent", escape(" ".join(token for token, _ in stats.most_frequent)))
+    table.add_row("longest", escape(" ".join(stats.longest)))
+    return table

@@ -43,17 +43,23 @@ def save_checkpoint(
     state: Mapping[str, Any],
     keep: int,
 ) -> Path:
-    """Writes ``folder/step_N`` and removes all but the `keep` newest checkpoints."""
+    """Writes ``folder/step_N`` and keeps the `keep` newest checkpoints up to this one.
+
+    A checkpoint of a later step can only be one that was found damaged when the run was resumed,
+    so it goes, too; and so does what an interrupted save has left.
+    """
     path = folder / f"step_{step:08d}"
     with replacing_folder(path) as temporary:
         for group, values in tensors.items():
-            contiguous = {name: tensor.detach().cpu() for name, tensor in values.items()}
+            contiguous = {name: t.detach().cpu().contiguous() for name, t in values.items()}
             save_file(contiguous, temporary / f"{group}.safetensors")
         write_json(temporary / _STATE, state)
         names = sorted(file.name for file in temporary.iterdir())
         write_json(temporary / _MANIFEST, {name: hash_file(temporary / name) for name in names})
-    for old in list_checkpoints(folder)[:-keep]:
-        shutil.rmtree(old)
+    present = list_checkpoints(folder)
+    kept = [checkpoint for checkpoint in present if checkpoint <= path][-keep:]
+    for abandoned in [*folder.glob(".step_*"), *(old for old in present if old not in kept)]:
+        shutil.rmtree(abandoned)
     return path
 
 

@@ -4,7 +4,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from maskwright.config import setting
+from maskwright.data.config import MIN_ROW_LENGTH
 from maskwright.errors import ConfigError
+
+Precision = Literal["auto", "fp32", "bf16"]
 
 
 @dataclass(frozen=True)
@@ -28,7 +31,7 @@ class TrainConfig:
     ema_decay: float | None = setting(
         None, "average the weights with this decay for validation and the saved model"
     )
-    precision: Literal["auto", "fp32", "bf16"] = setting(
+    precision: Precision = setting(
         "auto", "bf16 autocast; auto: only where the hardware computes in bf16"
     )
     compile: Literal["auto", "on", "off"] = setting(
@@ -55,8 +58,11 @@ class TrainConfig:
             raise ConfigError("ema_decay", self.ema_decay, "must lie between 0 and 1", "Try 0.999.")
         if self.grad_clip < 0:
             raise ConfigError("grad_clip", self.grad_clip, "must not be negative")
-        for name in ("batch_tokens_schedule", "seq_length_schedule"):
-            parse_schedule(name, getattr(self, name), 1)
+        parse_schedule("batch_tokens_schedule", self.batch_tokens_schedule, 1)
+        if min(self.seq_lengths(MIN_ROW_LENGTH)) < MIN_ROW_LENGTH:
+            stages = list(self.seq_length_schedule)
+            rule = f"holds a length below {MIN_ROW_LENGTH}"
+            raise ConfigError("seq_length_schedule", stages, rule, "Write 0:64,0.7:128.")
 
     def batch_tokens_at(self, progress: float) -> int:
         """Token slots of a step when `progress` (0..1) of the budget is used."""
@@ -91,7 +97,7 @@ def parse_schedule(name: str, stages: tuple[str, ...], default: int) -> list[tup
             rule = f"holds {stage!r}, which is not progress:count"
             raise ConfigError(name, list(stages), rule, "Write 0:64,0.7:128.") from None
     starts = [start for start, _ in parsed]
-    if starts[0] != 0 or starts != sorted(set(starts)) or starts[-1] >= 1:
+    if starts[0] != 0 or starts != sorted(set(starts)) or not starts[-1] < 1:
         raise ConfigError(name, list(stages), "must rise from 0 to below 1", "Write 0:64,0.7:128.")
     if min(count for _, count in parsed) < 1:
         raise ConfigError(name, list(stages), "holds a count below 1")

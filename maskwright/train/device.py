@@ -2,12 +2,11 @@
 
 import shutil
 from contextlib import AbstractContextManager, nullcontext
-from typing import Literal
 
 import torch
 
 from maskwright.errors import ConfigError
-from maskwright.train.config import TrainConfig
+from maskwright.train.config import Precision, TrainConfig
 
 # Compiling takes the better part of a minute on a CPU and makes steps 1.5 to 1.7 times faster.
 _MINUTES_WORTH_COMPILING = 3.0
@@ -39,9 +38,7 @@ def computes_in_bf16(device: torch.device) -> bool:
     return False
 
 
-def autocast(
-    precision: Literal["auto", "fp32", "bf16"], device: torch.device
-) -> AbstractContextManager[object]:
+def autocast(precision: Precision, device: torch.device) -> AbstractContextManager[object]:
     """The context in which the loss is computed."""
     if precision == "bf16" or (precision == "auto" and computes_in_bf16(device)):
         return torch.autocast(device.type, dtype=torch.bfloat16)

@@ -1,6 +1,6 @@
 """An exponential moving average of the weights, for validation and the saved model."""
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 import torch
@@ -25,7 +25,7 @@ class WeightAverage:
             self.averages[name].lerp_(parameter, 1 - decay)
 
     @contextmanager
-    def applied(self, model: nn.Module) -> Iterator[None]:
+    def applied(self, model: nn.Module) -> Generator[None]:
         """Within this context the model's weights are the averages."""
         with torch.no_grad():
             kept = {name: p.detach().clone() for name, p in model.named_parameters()}

@@ -81,7 +81,7 @@ class RunReporter:
             left = record["seconds"] * (1 - progress) / progress if progress > 0 else 0
             self._bar.update(self._task, completed=progress, left=_duration(left))
             self._live.update(self._draw())
-        else:
+        elif not record.get("final"):  # the last scores are shown by whoever ends the run
             self._console.print(f"{progress:4.0%}  {describe_record(record)}", highlight=False)
             for line in record.get("samples", []):
                 self._console.print(f"      {escape(line)}", highlight=False)

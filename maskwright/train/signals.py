@@ -1,7 +1,11 @@
 """Stopping a run politely: a signal asks, the loop stops after the step."""
 
 import signal
+from collections.abc import Callable
 from types import FrameType, TracebackType
+from typing import Any
+
+Handler = Callable[[int, FrameType | None], Any] | int | None
 
 
 class StopRequest:
@@ -13,7 +17,7 @@ class StopRequest:
 
     def __init__(self) -> None:
         self.signal: signal.Signals | None = None
-        self._before: dict[signal.Signals, object] = {}
+        self._before: dict[signal.Signals, Handler] = {}
 
     def __enter__(self) -> "StopRequest":
         try:
@@ -30,7 +34,7 @@ class StopRequest:
         traceback: TracebackType | None,
     ) -> None:
         for number, handler in self._before.items():
-            signal.signal(number, handler)  # type: ignore[arg-type]
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
     def _ask(self, number: int, frame: FrameType | None) -> None:
         if self.signal is not None and number == signal.SIGINT:

@@ -5,7 +5,6 @@ known before the first is computed; so 1 x 64 and 8 x 8 rows give the same gradi
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
@@ -14,24 +13,10 @@ from maskwright.data.draws import derive_keys
 from maskwright.data.loader import LoadedStep
 from maskwright.objectives.mlm import ObjectiveSums, context_of
 from maskwright.optim.build import Optimizers
+from maskwright.train.config import Precision
 from maskwright.train.device import autocast
 
 Objective = Callable[..., ObjectiveSums]
-
-
-@dataclass(frozen=True)
-class StepSums:
-    """Sums of a step as tensors; reading them waits for the device.
-
-    Attributes:
-        loss: [] mean loss of the predictions, nats.
-        num_correct: [].
-        grad_norm: [] before clipping.
-    """
-
-    loss: Tensor
-    num_correct: Tensor
-    grad_norm: Tensor
 
 
 def seed_dropout(seed: int, step: int) -> None:
@@ -40,7 +25,7 @@ def seed_dropout(seed: int, step: int) -> None:
 
 
 def compute_gradients(
-    objective: Objective, loaded: LoadedStep, device: torch.device, precision: str
+    objective: Objective, loaded: LoadedStep, device: torch.device, precision: Precision
 ) -> tuple[Tensor, Tensor]:
     """Adds the gradient of the mean loss to the parameters; returns (loss, num_correct).
 
@@ -51,7 +36,7 @@ def compute_gradients(
     correct = torch.zeros((), dtype=torch.int64, device=device)
     for batch in loaded.micro_batches:
         batch = batch.to(device)
-        with autocast(precision, device):  # type: ignore[arg-type]
+        with autocast(precision, device):
             sums = objective(
                 batch.input_ids, context_of(batch), batch.masked_positions, batch.masked_labels
             )

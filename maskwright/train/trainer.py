@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 import torch
 
-from maskwright.data.loader import LoadedStep, Prefetcher
+from maskwright.data.loader import LoadedStep, Prefetcher, StepRequest
 from maskwright.errors import MaskwrightError
 from maskwright.logs import Record
 from maskwright.model.pretraining import MaskedLanguageModel
@@ -43,6 +43,9 @@ class Trainer:
         validate: gives the scores of the current weights; its argument says whether the run is
             over.
         checkpoints: folder of the checkpoints; None saves none.
+
+    Raises:
+        MaskwrightError: from `fit`, when the loss or the gradient is not finite.
     """
 
     config: TrainConfig
@@ -59,11 +62,14 @@ class Trainer:
     state: TrainState
     average: WeightAverage | None = None
     _window: "_LogWindow" = field(init=False)
-    _shapes: set[tuple[int, int]] = field(default_factory=set[tuple[int, int]])
+    _shapes: set[tuple[int, int]] = field(init=False, default_factory=set[tuple[int, int]])
+
+    def __post_init__(self) -> None:
+        self._window = _LogWindow(self.device)
 
     def fit(self) -> signal.Signals | None:
         """Trains until the budget is used up; returns the signal that stopped it before, if any."""
-        self._window = _LogWindow(self.device)
+        self._window.restart_clock()
         resumed_at, clock = self.state.seconds, time.perf_counter()
         saved_at = clock
         with StopRequest() as stop:
@@ -72,8 +78,8 @@ class Trainer:
                 loaded = self.prefetcher.take(plan.request, self.state.position)
                 self._prefetch_after(loaded)
                 self._train_on(loaded, plan)
-                self._count(loaded, plan, resumed_at + time.perf_counter() - clock)
-                self._log_if_due(plan)
+                self._count(loaded, resumed_at + time.perf_counter() - clock)
+                self._log_if_due(loaded.request, plan.learning_rate_scale)
                 self._validate_if_due()
                 minutes = (time.perf_counter() - saved_at) / 60
                 if minutes >= self.config.checkpoint_every_minutes:
@@ -106,8 +112,8 @@ class Trainer:
             self.average.update(self.model, self.state.step)
         self._window.add(loss, correct, norm, loaded)
 
-    def _count(self, loaded: LoadedStep, plan: StepPlan, seconds: float) -> None:
-        shape = (plan.request.row_length, plan.request.num_rows)
+    def _count(self, loaded: LoadedStep, seconds: float) -> None:
+        shape = (loaded.request.row_length, loaded.request.num_rows)
         startup = 0.0 if shape in self._shapes else seconds - self.state.seconds
         self._shapes.add(shape)
         self.state = replace(
@@ -121,27 +127,28 @@ class Trainer:
         if startup:
             self._window.restart_clock()
 
-    def _log_if_due(self, plan: StepPlan) -> None:
+    def _log_if_due(self, request: StepRequest, learning_rate_scale: float) -> None:
         if self.state.step % self.config.log_every_steps and self.progress < 1:
             return
-        averages = self._window.read()
-        if averages["loss"] != averages["loss"]:
-            raise MaskwrightError(
-                f"the loss is not finite at step {self.state.step} (epoch "
-                f"{self.state.position.epoch}, row {self.state.position.row}): lower "
-                "optim.learning_rate or optim.muon_learning_rate and start again, or resume from "
-                "the last checkpoint"
-            )
-        scale = plan.learning_rate_scale
+        self._check_finite()
         record = {
             **self._counts("train"),
-            **averages,
-            "learning_rate": scale * self.optimizers.peak_learning_rate,
-            "mask_rate": plan.request.mask_rate,
-            "row_length": plan.request.row_length,
+            **self._window.read(),
+            "learning_rate": learning_rate_scale * self.optimizers.peak_learning_rate,
+            "mask_rate": request.mask_rate,
+            "row_length": request.row_length,
             "epoch": self.state.position.epoch,
         }
         self.reporter.report(record, self.progress)
+
+    def _check_finite(self) -> None:
+        if not self._window.is_finite:
+            position = self.state.position
+            raise MaskwrightError(
+                f"the loss or its gradient is not finite at or before step {self.state.step} "
+                f"(epoch {position.epoch}, row {position.row}): lower optim.learning_rate or "
+                "optim.muon_learning_rate and start again, or resume from the last checkpoint"
+            )
 
     def _validate_if_due(self) -> None:
         due = int(self.progress * self.config.num_validations + 1e-9)
@@ -173,9 +180,10 @@ class Trainer:
         }
 
     def save(self) -> None:
-        """Writes a checkpoint of the current step."""
+        """Writes a checkpoint of the current step, unless it has gone to NaN."""
         if self.checkpoints is None:
             return
+        self._check_finite()
         tensors = {
             "model": dict(self.model.named_parameters()),
             "optimizer": self.optimizers.state_tensors(),
@@ -213,6 +221,11 @@ class _LogWindow:
         self._sums = torch.zeros(3, dtype=torch.float64, device=self._device)
         self._steps = self._tokens = self._predictions = self._timed_tokens = 0
         self._clock = time.perf_counter()
+
+    @property
+    def is_finite(self) -> bool:
+        """Whether all losses and gradients since the last record are; waits for the device."""
+        return bool(self._sums.isfinite().all())
 
     def restart_clock(self) -> None:
         """Leaves what came before (compiling, validation) out of the tokens per second."""

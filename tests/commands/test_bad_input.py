@@ -1,0 +1,142 @@
+"""Every mistake a user can make gives one clear line and exit code 2."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from maskwright.cli import main
+from tests.commands.workplace import SMALL, write_corpus
+
+
+def fails_with(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> str:
+    """Runs a command that must fail; its only line on standard error."""
+    capsys.readouterr()
+    assert main(arguments) == 2
+    lines = capsys.readouterr().err.strip().splitlines()
+    assert len(lines) == 1, lines
+    assert "Traceback" not in lines[0]
+    return lines[0]
+
+
+@pytest.fixture
+def pretrain(tmp_path: Path) -> list[str]:
+    folders = ["--runs-dir", str(tmp_path / "runs"), "--data-dir", str(tmp_path / "data")]
+    return ["pretrain", *folders, *SMALL, "--train.max_steps", "2"]
+
+
+def test_empty_file(tmp_path: Path, pretrain: list[str], capsys: pytest.CaptureFixture[str]):
+    (tmp_path / "notes.txt").touch()
+    message = fails_with(capsys, [*pretrain, str(tmp_path / "notes.txt")])
+    assert message.startswith("CorpusError")
+    assert "notes.txt is empty: nothing to train on" in message
+
+
+def test_binary_file(tmp_path: Path, pretrain: list[str], capsys: pytest.CaptureFixture[str]):
+    (tmp_path / "image.txt").write_bytes(os.urandom(20_000))
+    message = fails_with(capsys, [*pretrain, str(tmp_path / "image.txt")])
+    assert message.startswith("CorpusError")
+    assert "image.txt" in message
+    assert "binary" in message
+
+
+def test_missing_path(tmp_path: Path, pretrain: list[str], capsys: pytest.CaptureFixture[str]):
+    message = fails_with(capsys, [*pretrain, str(tmp_path / "nowhere.txt")])
+    assert message.startswith("CorpusError")
+    assert "nowhere.txt" in message
+
+
+def test_no_text(pretrain: list[str], capsys: pytest.CaptureFixture[str]):
+    assert "no text given" in fails_with(capsys, pretrain)
+
+
+def test_typo_in_a_flag(pretrain: list[str], capsys: pytest.CaptureFixture[str]):
+    message = fails_with(capsys, [*pretrain, "pydocs", "--train.grad_clp", "1"])
+    assert "unknown flag --train.grad_clp; did you mean --train.grad_clip?" in message
+
+
+def test_typo_in_a_file(tmp_path: Path, pretrain: list[str], capsys: pytest.CaptureFixture[str]):
+    (tmp_path / "my.yaml").write_text("train:\n  grad_clp: 1\n", encoding="utf-8")
+    message = fails_with(capsys, [*pretrain, "pydocs", "--config", str(tmp_path / "my.yaml")])
+    assert message == "ConfigError: unknown key train.grad_clp; did you mean train.grad_clip?"
+
+
+def test_value_of_the_wrong_kind(pretrain: list[str], capsys: pytest.CaptureFixture[str]):
+    message = fails_with(capsys, [*pretrain, "pydocs", "--model.hidden_act", "gleu"])
+    assert "model.hidden_act = gleu must be" in message
+    assert "Did you mean gelu?" in message
+
+
+def test_heads_that_do_not_divide(pretrain: list[str], capsys: pytest.CaptureFixture[str]):
+    flags = ["--model.hidden_size", "768", "--model.num_attention_heads", "10"]
+    message = fails_with(capsys, [*pretrain, "pydocs", *flags])
+    assert "num_attention_heads = 10 does not divide" in message
+    assert "8" in message
+    assert "12" in message
+
+
+def test_vocabulary_larger_than_the_corpus(
+    tmp_path: Path, pretrain: list[str], capsys: pytest.CaptureFixture[str]
+):
+    text = write_corpus(tmp_path / "animals.txt")
+    message = fails_with(capsys, [*pretrain, str(text), "--tokenizer.vocab_size", "20000"])
+    assert message.startswith("TokenizerError")
+    assert "20000" in message.replace(",", "")
+
+
+def test_run_directory_that_exists(
+    workplace: Path, pretrain: list[str], capsys: pytest.CaptureFixture[str]
+):
+    arguments = [str(workplace / "animals.txt"), "--name", "small"]
+    message = fails_with(capsys, [*pretrain, *arguments, "--runs-dir", str(workplace / "runs")])
+    assert "exists already" in message
+
+
+def test_resume_of_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    message = fails_with(capsys, ["pretrain", "--resume", str(tmp_path)])
+    assert message.startswith("CheckpointError")
+
+
+def test_resume_with_another_model(workplace: Path, capsys: pytest.CaptureFixture[str]):
+    run = str(workplace / "runs" / "small")
+    message = fails_with(capsys, ["pretrain", "--resume", run, "--model.hidden_size", "64"])
+    assert "cannot change when a run is resumed" in message
+
+
+def test_sentence_without_a_mask(workplace: Path, capsys: pytest.CaptureFixture[str]):
+    run = str(workplace / "runs" / "small")
+    message = fails_with(capsys, ["fill", run, "The cat eats fish."])
+    assert message.startswith("InputError")
+    assert "[MASK]" in message
+
+
+def test_sentence_longer_than_the_model(workplace: Path, capsys: pytest.CaptureFixture[str]):
+    run = str(workplace / "runs" / "small")
+    message = fails_with(capsys, ["fill", run, "the cat " * 40 + "[MASK]"])
+    assert message.startswith("InputError")
+    assert "32" in message
+
+
+def test_folder_that_is_no_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    message = fails_with(capsys, ["fill", str(tmp_path), "a [MASK]"])
+    assert message.startswith("ModelFolderError")
+
+
+def test_target_that_is_no_token(workplace: Path, capsys: pytest.CaptureFixture[str]):
+    run = str(workplace / "runs" / "small")
+    message = fails_with(capsys, ["fill", run, "a [MASK]", "--targets", "xylophone"])
+    assert message.startswith("InputError")
+    assert "xylophone" in message
+
+
+def test_unknown_command(capsys: pytest.CaptureFixture[str]):
+    assert "did you mean fill?" in fails_with(capsys, ["fil"])
+
+
+def test_unknown_recipe(capsys: pytest.CaptureFixture[str]):
+    message = fails_with(capsys, ["pretrain", "pydocs", "--recipe", "tinny"])
+    assert "Did you mean tiny?" in message
+
+
+def test_inspect_of_no_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    assert fails_with(capsys, ["inspect", str(tmp_path)]).startswith("ShardError")

@@ -1,0 +1,107 @@
+"""fill, inspect, prepare, tokenizer and recipes through the command line."""
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from maskwright.cli import COMMANDS, main
+from maskwright.commands.config import PretrainConfig
+from maskwright.config import from_mapping
+from maskwright.recipes import list_recipes
+
+SENTENCE = "The small horse in the river eats [MASK] every day."
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    capsys.readouterr()
+    assert main(list(arguments)) == 0
+    return capsys.readouterr().out
+
+
+def test_fill_json_has_one_object_for_each_input(
+    workplace: Path, capsys: pytest.CaptureFixture[str]
+):
+    two = "The [MASK] cat in the forest eats [MASK] every day."
+    folder = str(workplace / "runs" / "small")
+    lines = run(capsys, "fill", folder, SENTENCE, two, "--json", "--top-k", "3").splitlines()
+    first, second = (json.loads(line) for line in lines)
+    assert first["text"] == SENTENCE
+    assert [len(masks) for masks in (first["masks"], second["masks"])] == [1, 2]
+    for prediction in first["masks"][0]:
+        assert prediction.keys() == {"token", "token_id", "score"}
+    assert len(first["masks"][0]) == 3
+
+
+def test_fill_learned_what_a_horse_eats(workplace: Path, capsys: pytest.CaptureFixture[str]):
+    folder = str(workplace / "runs" / "small" / "model")
+    foods = ["grass", "fish", "seeds", "berries"]
+    output = run(capsys, "fill", folder, SENTENCE, "--json", "--targets", ",".join(foods))
+    masks = json.loads(output)["masks"][0]
+    assert {prediction["token"] for prediction in masks} == set(foods)
+
+
+def test_fill_reads_a_file_and_standard_input(
+    workplace: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+):
+    folder = str(workplace / "runs" / "small")
+    (tmp_path / "sentences.txt").write_text(f"{SENTENCE}\n\n{SENTENCE}\n", encoding="utf-8")
+    from_file = run(capsys, "fill", folder, "--file", str(tmp_path / "sentences.txt"), "--json")
+    monkeypatch.setattr("sys.stdin", io.StringIO(f"{SENTENCE}\n{SENTENCE}\n"))
+    assert run(capsys, "fill", folder, "--json") == from_file
+    assert len(from_file.splitlines()) == 2
+
+
+def test_fill_random_prints_the_four_lines(workplace: Path, capsys: pytest.CaptureFixture[str]):
+    folder = str(workplace / "runs" / "small")
+    text = "The old bird in the garden eats seeds every day."
+    lines = run(capsys, "fill", folder, text, "--random").splitlines()
+    assert [line.split(":")[0] for line in lines] == ["masked", "ACTUAL", "MASKED", "MODEL"]
+    assert "predicted:" in lines[0]
+    assert text in lines[1]
+    assert "[MASK]" in lines[2]
+
+
+def test_inspect_shows_counts_and_masked_rows(workplace: Path, capsys: pytest.CaptureFixture[str]):
+    data = str(next((workplace / "data").iterdir()))
+    report = run(capsys, "inspect", data, "--data.max_seq_length", "32", "--rows", "3")
+    for word in ("documents", "fertility", "fill rate", "hidden", "[MASK]=", "row 2", "[CLS]"):
+        assert word in report, word
+
+
+def test_prepare_then_pretrain_its_folder(
+    workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    text, out = str(workplace / "animals.txt"), str(tmp_path / "data")
+    flags = ["--tokenizer.vocab_size", "96", "--tokenizer.min_frequency", "1"]
+    run(capsys, "prepare", text, "--out", out, *flags)
+    assert "parameters" in run(capsys, "pretrain", out, "--dry-run", "--train.max_steps", "3")
+
+
+def test_tokenizer_train_and_inspect(
+    workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    text, out = str(workplace / "animals.txt"), str(tmp_path / "tokenizer")
+    flags = ["--tokenizer.kind", "bpe", "--tokenizer.vocab_size", "300"]
+    assert "320 tokens" in run(capsys, "tokenizer", "train", text, "--out", out, *flags)
+    report = run(capsys, "tokenizer", "inspect", out, "The cat eats fish.", "--on", text)
+    assert "fertility" in report.lower()
+
+
+@pytest.mark.parametrize("recipe", list_recipes(), ids=lambda recipe: recipe.name)
+def test_recipes_are_valid_and_say_what_they_need(recipe, capsys: pytest.CaptureFixture[str]):
+    assert from_mapping(PretrainConfig, recipe.values)
+    assert recipe.facts.keys() >= {"hardware", "time", "result", "command"}
+    assert recipe.name in run(capsys, "recipes")
+
+
+@pytest.mark.parametrize("command", [name for name in COMMANDS if name != "tokenizer"])
+def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit) as stop:
+        main([command, "--help"])
+    assert stop.value.code == 0
+    assert "usage: maskwright" in capsys.readouterr().out

@@ -1,0 +1,109 @@
+"""The main job through the command line."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+
+from maskwright.cli import main
+from maskwright.logs import read_metrics
+from tests.commands.workplace import SMALL
+
+VALID_KEYS = {"split", "step", "tokens", "seconds", "loss", "masked_accuracy", "unigram_accuracy"}
+TRAIN_KEYS = {"split", "loss", "learning_rate", "tokens_per_second"}
+
+
+def test_a_run_learns_and_leaves_everything_behind(workplace: Path):
+    run = workplace / "runs" / "small"
+    assert {path.name for path in (run / "model").iterdir()} == {
+        "README.md", "config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json",
+    }  # fmt: skip
+    records = read_metrics(run / "metrics.jsonl")
+    valid = [record for record in records if record["split"] == "valid"]
+    train = [record for record in records if record["split"] == "train"]
+    assert all(record.keys() >= VALID_KEYS for record in valid)
+    assert all(record.keys() >= TRAIN_KEYS for record in train)
+    assert valid[-1]["step"] == 150
+    assert valid[-1]["masked_accuracy"] > valid[-1]["unigram_accuracy"] + 0.1
+    assert valid[-1]["loss"] < valid[0]["loss"]
+    provenance = json.loads((run / "provenance.json").read_text(encoding="utf-8"))
+    assert provenance["packages"]["torch"]
+    config = yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8"))
+    assert config["train"]["max_steps"] == 150
+    card = (run / "model" / "README.md").read_text(encoding="utf-8")
+    assert "unigram baseline" in card
+    assert "animals.txt" in card
+
+
+def test_the_same_text_is_prepared_once(workplace: Path, capsys: pytest.CaptureFixture[str]):
+    folders = ["--runs-dir", str(workplace / "runs"), "--data-dir", str(workplace / "data")]
+    text = str(workplace / "animals.txt")
+    steps = ["--train.max_steps", "1"]
+    assert main(["pretrain", text, *folders, "--name", "again", *SMALL, *steps]) == 0
+    assert len(list((workplace / "data").iterdir())) == 1
+    assert "reus" in capsys.readouterr().out
+
+
+def test_resume_gives_the_same_weights_bit_for_bit(workplace: Path, tmp_path: Path):
+    data = next((workplace / "data").iterdir())
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    flags = [*SMALL, "--train.max_steps", "8", "--train.checkpoint_every_minutes", "1e-9"]
+    flags += ["--train.keep_checkpoints", "20", "--runs-dir", str(tmp_path)]
+    flags += ["--model.hidden_dropout", "0.1", "--train.ema_decay", "0.9"]
+    flags += ["--train.log_every_steps", "1"]
+    assert main(["pretrain", str(data), "--name", "whole", *flags]) == 0
+    shutil.copytree(whole, broken)
+    shutil.rmtree(broken / "model")
+    for checkpoint in (broken / "checkpoints").iterdir():
+        if int(checkpoint.name.removeprefix("step_")) > 3:
+            shutil.rmtree(checkpoint)
+    assert main(["pretrain", "--resume", str(broken)]) == 0
+    weights = [path / "model" / "model.safetensors" for path in (whole, broken)]
+    assert weights[0].read_bytes() == weights[1].read_bytes()
+    losses = [
+        [(r["step"], r["loss"]) for r in read_metrics(path / "metrics.jsonl")]
+        for path in (whole, broken)
+    ]
+    assert losses[0] == losses[1]
+
+
+def test_a_budget_can_be_raised_on_resume(workplace: Path, tmp_path: Path):
+    run = tmp_path / "small"
+    shutil.copytree(workplace / "runs" / "small", run)
+    assert main(["pretrain", "--resume", str(run), "--train.max_steps", "152"]) == 0
+    assert read_metrics(run / "metrics.jsonl")[-1]["step"] == 152
+
+
+def test_print_config_resolves_recipe_file_and_flags(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    (tmp_path / "my.yaml").write_text(
+        "model:\n  num_hidden_layers: 5\n  hidden_size: 64\n", encoding="utf-8"
+    )
+    flags = ["--recipe", "tiny", "--config", str(tmp_path / "my.yaml"), "--model.hidden_size", "96"]
+    assert main(["pretrain", *flags, "--train.max_steps", "7", "--print-config"]) == 0
+    config = yaml.safe_load(capsys.readouterr().out)
+    assert config["model"]["num_hidden_layers"] == 5
+    assert config["model"]["hidden_size"] == 96
+    assert config["tokenizer"]["vocab_size"] == 8192
+    # a budget on the command line replaces the recipe's budget of another kind
+    assert config["train"]["max_steps"] == 7
+    assert config["train"]["max_minutes"] is None
+
+
+def test_dry_run_writes_nothing(workplace: Path, capsys: pytest.CaptureFixture[str]):
+    before = sorted(workplace.rglob("*"))
+    folders = ["--runs-dir", str(workplace / "runs"), "--data-dir", str(workplace / "data")]
+    text = str(workplace / "animals.txt")
+    assert main(["pretrain", text, *folders, *SMALL, "--train.max_steps", "5", "--dry-run"]) == 0
+    report = capsys.readouterr().out
+    assert all(word in report for word in ("parameters", "MB", "tokens/s", "minutes"))
+    assert sorted(workplace.rglob("*")) == before
+
+
+def test_dry_run_before_preparation(workplace: Path, capsys: pytest.CaptureFixture[str]):
+    arguments = ["pretrain", str(workplace / "animals.txt"), "--recipe", "base", "--dry-run"]
+    assert main([*arguments, "--data-dir", str(workplace / "elsewhere")]) == 0
+    assert "not prepared yet" in capsys.readouterr().out

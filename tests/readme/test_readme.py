@@ -1,0 +1,61 @@
+"""The README's commands and Python work as written, on a small corpus with small sizes."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+
+from maskwright.cli import COMMANDS, main
+from tests.commands.workplace import SMALL, write_corpus
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def code_blocks(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", README, flags=re.DOTALL)
+
+
+def without_budget(flags: list[str]) -> list[str]:
+    """README commands run for minutes; here for two steps."""
+    return [*SMALL, "--train.max_steps", "2"] if "pretrain" in flags else []
+
+
+def test_make_targets_exist():
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    targets = re.findall(r"^make (\w+)", "\n".join(code_blocks("sh")), flags=re.MULTILINE)
+    assert targets[:2] == ["quickstart", "test"]
+    assert all(f"\n{target}:" in makefile for target in targets)
+
+
+def test_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "corpus").mkdir()
+    write_corpus(tmp_path / "corpus" / "animals.txt", num_documents=100)
+    lines = [line for block in code_blocks("sh") for line in block.splitlines()]
+    commands = [shlex.split(line)[1:] for line in lines if line.startswith("maskwright")]
+    assert {command[0] for command in commands} >= {"pretrain", "fill"}
+    for command in commands:
+        # the budget in minutes goes, a budget of two steps comes
+        kept = [part for part in command if part not in ("--train.max_minutes", "10")]
+        assert main([*kept, *without_budget(command)]) == 0, command
+
+
+def test_python_interface_runs(workplace: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    snippet = next(block for block in code_blocks("python") if "from maskwright" in block)
+    monkeypatch.chdir(tmp_path)
+    snippet = re.sub(r"pretrain\(.*?\)\n", f'"{workplace / "runs" / "small" / "model"}"\n', snippet)
+    exec(compile(snippet, "README.md", "exec"), {})
+
+
+def test_every_command_is_in_the_table():
+    assert all(f"`maskwright {name}" in README for name in COMMANDS)
+
+
+def test_links_lead_somewhere():
+    documents = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/**/*.md")]
+    for document in documents:
+        for target in re.findall(r"\]\(([^)#]+)\)", document.read_text(encoding="utf-8")):
+            if "://" not in target:
+                assert (document.parent / target).exists(), f"{document.name}: {target}"
