@@ -8,6 +8,7 @@ raise `ConfigError`; this module puts the section's name before the field's.
 
 import dataclasses
 import difflib
+import math
 import types
 import typing
 from collections.abc import Iterator, Mapping
@@ -131,7 +132,7 @@ def read_yaml(path: Path) -> Plain:
 def parse_yaml(text: str, name: str) -> Plain:
     """Like `read_yaml`, from a string that came from `name`."""
     try:
-        loaded: Any = yaml.safe_load(text)
+        loaded: Any = yaml.load(text, _StrictLoader)
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         reason = " ".join(str(error).split())
         raise ConfigError("config", name, f"is not valid YAML: {reason}") from None
@@ -140,6 +141,17 @@ def parse_yaml(text: str, name: str) -> Plain:
     if not isinstance(loaded, dict):
         raise ConfigError("config", name, "does not hold keys and values")
     return cast(Plain, loaded)
+
+
+class _StrictLoader(yaml.SafeLoader):
+    """Plain data only, and a key that stands twice is an error: YAML would let the last one win."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [str(key.value) for key, _ in node.value]
+        for key in keys:
+            if keys.count(key) > 1:
+                raise yaml.YAMLError(f"key {key} stands twice")
+        return super().construct_mapping(node, deep)
 
 
 def write_yaml(config: Any) -> str:
@@ -172,13 +184,17 @@ def convert(value: Any, annotation: Any, name: str) -> Any:
     """
     try:
         return _convert(value, annotation, name)
-    except (TypeError, ValueError):
-        remedy = ""
-        if typing.get_origin(annotation) is Literal:
-            choices = [str(choice) for choice in typing.get_args(annotation)]
-            close = difflib.get_close_matches(str(value), choices, n=1)
-            remedy = f"Did you mean {close[0]}?" if close else ""
+    except (TypeError, ValueError, OverflowError):
+        close = difflib.get_close_matches(str(value), _choices(annotation), n=1)
+        remedy = f"Did you mean {close[0]}?" if close else ""
         raise ConfigError(name, value, f"must be {describe_type(annotation)}", remedy) from None
+
+
+def _choices(annotation: Any) -> list[str]:
+    """The words that a ``Literal``, alone or in a union, allows."""
+    if typing.get_origin(annotation) is Literal:
+        return [str(choice) for choice in typing.get_args(annotation)]
+    return [choice for part in typing.get_args(annotation) for choice in _choices(part)]
 
 
 def _convert(value: Any, annotation: Any, name: str) -> Any:
@@ -190,7 +206,7 @@ def _convert(value: Any, annotation: Any, name: str) -> Any:
     if origin is tuple:
         items = cast(list[Any], value) if isinstance(value, list | tuple) else [value]
         if isinstance(value, str):
-            items = [part for part in value.strip("[]").split(",") if part]
+            items = [part.strip() for part in value.split(",") if part.strip()]
         return tuple(convert(item, arguments[0], f"{name}[{i}]") for i, item in enumerate(items))
     return _convert_scalar(value, annotation)
 
@@ -218,18 +234,14 @@ def _convert_union(value: Any, arguments: tuple[Any, ...], name: str) -> Any:
 
 def _convert_scalar(value: Any, annotation: Any) -> Any:
     if annotation is bool:
-        words = {"true": True, "yes": True, "on": True, "false": False, "no": False, "off": False}
-        return value if isinstance(value, bool) else words.get(str(value).lower()) or _false(value)
+        return value if isinstance(value, bool) else _one_of_words(str(value).lower())
     if isinstance(value, bool):
         raise ValueError  # true is no number
     if annotation is int:
-        number = float(value)
-        if number != int(number):
-            raise ValueError
-        return int(value) if not isinstance(value, str) or value.lstrip("+-").isdigit() else int(number)
+        return _convert_integer(value)
     if annotation is float:
         number = float(value)
-        if number != number or number in (float("inf"), float("-inf")):
+        if not math.isfinite(number):
             raise ValueError
         return number
     if annotation is str:
@@ -239,7 +251,21 @@ def _convert_scalar(value: Any, annotation: Any) -> Any:
     raise TypeError(f"no rule for {annotation}")
 
 
-def _false(value: Any) -> bool:
-    if str(value).lower() in ("false", "no", "off"):
+def _one_of_words(word: str) -> bool:
+    if word in ("true", "yes", "on"):
+        return True
+    if word in ("false", "no", "off"):
         return False
     raise ValueError
+
+
+def _convert_integer(value: Any) -> int:
+    try:
+        if isinstance(value, int | str):
+            return int(value)
+    except ValueError:
+        pass  # "1e3" and "8.0" are whole numbers, too
+    number = float(value)
+    if not number.is_integer():
+        raise ValueError
+    return int(number)

@@ -30,7 +30,10 @@ class MetricsLog:
         self._file = path.open("a", encoding="utf-8")
 
     def write(self, record: Record) -> None:
-        """Appends one record. Numbers that JSON cannot hold (NaN, infinity) become null."""
+        """Appends one record. Numbers that JSON cannot hold (NaN, infinity) become null.
+
+        Other numbers keep eight significant digits.
+        """
         finite = {key: _jsonable(value) for key, value in record.items()}
         self._file.write(json.dumps(finite) + "\n")
         self._file.flush()
@@ -60,5 +63,5 @@ def _is_kept(record: Record, last_step: int | None) -> bool:
 
 def _jsonable(value: Any) -> Any:
     if isinstance(value, float):
-        return round(value, 6) if math.isfinite(value) else None
+        return float(f"{value:.8g}") if math.isfinite(value) else None
     return value

@@ -45,17 +45,25 @@ def _version(package: str) -> str | None:
 
 
 def _describe_source(folder: Path) -> dict[str, str] | None:
-    """Revision and uncommitted changes of a git checkout; None for an installed package."""
+    """Revision and uncommitted changes of a git checkout; None for an installed package.
+
+    An installed package may lie inside somebody else's checkout, whose changes are none of our
+    business; so git must know this very file.
+    """
     revision = _git(folder, "rev-parse", "HEAD")
-    if revision is None:
+    if revision is None or _git(folder, "ls-files", "--error-unmatch", Path(__file__).name) is None:
         return None
-    return {"revision": revision, "diff": _git(folder, "diff", "HEAD") or ""}
+    return {"revision": revision, "diff": _git(folder, "diff", "HEAD", "--", ".") or ""}
 
 
 def _git(folder: Path, *arguments: str) -> str | None:
     try:
         result = subprocess.run(
-            ["git", "-C", str(folder), *arguments], capture_output=True, text=True, timeout=10
+            ["git", "-C", str(folder), *arguments],
+            capture_output=True,
+            encoding="utf-8",
+            errors="replace",
+            timeout=10,
         )
     except (OSError, subprocess.TimeoutExpired):
         return None

@@ -12,7 +12,7 @@ from maskwright.data.batch import SpecialIds
 from maskwright.data.loader import Prefetcher, RowSource
 from maskwright.data.masking.corruption import Masker, Vocabulary
 from maskwright.data.rows import DataPosition
-from maskwright.errors import ConfigError
+from maskwright.errors import ConfigError, ShardError
 from maskwright.evaluation.masked_lm import build_pinned_batches, evaluate_masked_lm
 from maskwright.inference.samples import HeldOutSamples
 from maskwright.model.config import EncoderConfig, resolve_config
@@ -39,6 +39,11 @@ class PreparedData:
         self.folder = folder
         self.train = TokenStore.open(folder, "train")
         self.valid = TokenStore.open(folder, "valid")
+        if self.valid.num_tokens == 0:
+            raise ShardError(
+                f"{folder} holds no validation text. Prepare it again with a larger "
+                "corpus.valid_fraction."
+            )
         self.tokenizer = Tokenizer.load(folder / "tokenizer")
 
     @property
@@ -95,6 +100,10 @@ class Validation:
     ) -> None:
         self.config, self.data, self.model = config, data, model
         self.samples = HeldOutSamples(data.valid, data.tokenizer, NUM_SAMPLES)
+        # The baseline may only guess what can be a label: [UNK] is often frequent and never one.
+        ordinary = data.vocabulary.ordinary_ids
+        self._label_counts = np.zeros_like(data.train.unigram_counts)
+        self._label_counts[ordinary] = data.train.unigram_counts[ordinary]
 
     def __call__(self, final: bool) -> dict[str, Any]:
         train = self.config.train
@@ -106,7 +115,7 @@ class Validation:
             train.final_valid_tokens if final else train.valid_tokens,
         )
         device = next(self.model.parameters()).device
-        scores = evaluate_masked_lm(self.model, batches, self.data.train.unigram_counts, device)
+        scores = evaluate_masked_lm(self.model, batches, self._label_counts, device)
         lines = self.samples.predict(self.model, self.config.data.special_tokens)
         return {**asdict(scores), "final": final, "samples": lines}
 

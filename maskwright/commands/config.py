@@ -34,6 +34,8 @@ class PretrainConfig:
     train: TrainConfig = section(TrainConfig)
 
     def __post_init__(self) -> None:
+        if not 0 <= self.seed < 2**63:
+            raise ConfigError("seed", self.seed, "must lie between 0 and 2^63 - 1")
         if not (self.train.max_minutes or self.train.max_steps or self.train.max_tokens):
             raise ConfigError(
                 "train.max_minutes", None, "and no other budget is set", "Set it to 10, say."

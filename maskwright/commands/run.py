@@ -1,5 +1,6 @@
 """A pretraining run from beginning to end, in its run directory."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from importlib.metadata import version
@@ -12,16 +13,15 @@ from maskwright.artifact.folder import save_model
 from maskwright.commands.assemble import PreparedData, build_trainer
 from maskwright.commands.card import describe_training
 from maskwright.commands.config import PretrainConfig, resolve
-from maskwright.commands.prepared import prepare_for
+from maskwright.commands.prepared import is_prepared, prepare_for
 from maskwright.config import write_yaml
 from maskwright.errors import CheckpointError, InputError
 from maskwright.files import write_json, write_text
 from maskwright.logs import Record, read_metrics
 from maskwright.model.flops import count_parameters
 from maskwright.provenance import describe_environment
-from maskwright.train.checkpoint import load_newest
+from maskwright.train.checkpoint import Checkpoint, load_newest
 from maskwright.train.reporting import RunReporter
-from maskwright.train.trainer import Trainer
 
 CONSOLE = Console(highlight=False, soft_wrap=True)
 
@@ -73,9 +73,7 @@ def start_run(run: Path, config: PretrainConfig, data_dir: Path) -> int:
         "tokenizer_fingerprint": data.tokenizer.fingerprint,
     }
     write_json(run / "provenance.json", provenance)
-    with RunReporter(run, CONSOLE) as reporter:
-        trainer, note = build_trainer(config, data, reporter, run / "checkpoints")
-        return _train(run, config, data, trainer, note)
+    return _train(run, config, data, None)
 
 
 def resume_run(run: Path, config: PretrainConfig, data_dir: Path) -> int:
@@ -85,21 +83,44 @@ def resume_run(run: Path, config: PretrainConfig, data_dir: Path) -> int:
         CONSOLE.print(f"warning: {complaint}; the checkpoint before it is used")
     if checkpoint is None:
         raise CheckpointError(f"{run} has no checkpoint to resume from; start it again")
-    data = PreparedData(prepare_for(config, data_dir, CONSOLE.print))
-    step = checkpoint.state["step"]
-    with RunReporter(run, CONSOLE, last_step=step) as reporter:
-        trainer, note = build_trainer(config, data, reporter, run / "checkpoints")
-        trainer.restore(checkpoint)
-        CONSOLE.print(f"resuming {run} at step {step:,}")
-        return _train(run, config, data, trainer, note)
+    data = _find_data(run, config, data_dir)
+    CONSOLE.print(f"resuming {run} at step {checkpoint.state['step']:,}")
+    return _train(run, config, data, checkpoint)
+
+
+def _find_data(run: Path, config: PretrainConfig, data_dir: Path) -> PreparedData:
+    """The prepared data that the run began with, made again if it is gone.
+
+    Raises:
+        CheckpointError: what is there now is other data.
+    """
+    provenance = json.loads((run / "provenance.json").read_text(encoding="utf-8"))
+    folder = Path(provenance["prepared_data"])
+    if not is_prepared(folder):
+        folder = prepare_for(config, data_dir, CONSOLE.print)
+    data = PreparedData(folder)
+    if data.train.manifest.fingerprint != provenance["corpus"]["fingerprint"]:
+        raise CheckpointError(
+            f"{folder} is not the data that {run} began with: the text has changed. "
+            "Start a new run, or bring the old text back."
+        )
+    return data
 
 
 def _train(
-    run: Path, config: PretrainConfig, data: PreparedData, trainer: Trainer, note: str
+    run: Path, config: PretrainConfig, data: PreparedData, checkpoint: Checkpoint | None
 ) -> int:
-    size = count_parameters(trainer.model.config)
-    CONSOLE.print(f"{run}: {size.total:,} parameters on {trainer.device}, {note}")
-    stopped_by = trainer.fit()
+    last_step = checkpoint.state["step"] if checkpoint else None
+    with RunReporter(run, CONSOLE, last_step) as reporter:
+        trainer, note = build_trainer(config, data, reporter, run / "checkpoints")
+        if checkpoint:
+            trainer.restore(checkpoint)
+        size = count_parameters(trainer.model.config).total
+        CONSOLE.print(f"{run}: {size:,} parameters on {trainer.device}, {note}")
+        try:
+            stopped_by = trainer.fit()
+        finally:
+            trainer.prefetcher.close()
     if stopped_by is not None:
         CONSOLE.print(
             f"stopped at step {trainer.state.step:,}; go on with maskwright pretrain --resume {run}"

@@ -1,7 +1,7 @@
 """A batch: rows of packed segments, masked, as tensors of static shapes."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -68,7 +68,7 @@ class Batch:
             for name, value in vars(self).items()
             if isinstance(value, Tensor)
         }
-        return Batch(**{**vars(self), **moved})
+        return replace(self, **moved)
 
 
 @dataclass(frozen=True)
@@ -133,12 +133,13 @@ def build_batch(
     masked = masker.mask(clean.ids, clean.word_starts, keys, rate)
     first_slots = np.arange(len(rows))[:, None] * row_length
     used = masked.labels != IGNORED
+    masked_positions = np.where(used, masked.positions + first_slots, 0)
     return Batch(
         input_ids=torch.from_numpy(masked.input_ids.reshape(-1)),
         positions=torch.from_numpy(clean.positions.reshape(-1)),
         segment_ids=torch.from_numpy(clean.segment_ids.reshape(-1)),
         cu_seqlens=torch.from_numpy(clean.cu_seqlens),
-        masked_positions=torch.from_numpy(np.where(used, masked.positions + first_slots, 0).ravel()),
+        masked_positions=torch.from_numpy(masked_positions.reshape(-1)),
         masked_labels=torch.from_numpy(masked.labels.reshape(-1)),
         row_length=row_length,
         num_tokens=clean.num_tokens,

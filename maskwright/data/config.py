@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from maskwright.config import setting
 from maskwright.errors import ConfigError
 
+MIN_ROW_LENGTH = 8
+
 
 @dataclass(frozen=True)
 class DataConfig:
@@ -15,10 +17,9 @@ class DataConfig:
     packed: bool = setting(True, "let several short segments share a row")
 
     def __post_init__(self) -> None:
-        if self.max_seq_length < 8:
-            raise ConfigError(
-                "max_seq_length", self.max_seq_length, "must be at least 8", "128 is usual."
-            )
+        if self.max_seq_length < MIN_ROW_LENGTH:
+            rule = f"must be at least {MIN_ROW_LENGTH}"
+            raise ConfigError("max_seq_length", self.max_seq_length, rule, "128 is usual.")
 
     @property
     def extra_slots(self) -> int:

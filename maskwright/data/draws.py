@@ -31,7 +31,7 @@ class Purpose(IntEnum):
     SPAN_LENGTH = 5
     CORRUPTION = 6
     REPLACEMENT = 7
-    WORD_AT_QUOTA = 8
+    WORD_TURN = 8
 
 
 def mix(values: Bits) -> Bits:

@@ -38,8 +38,9 @@ class StepRequest:
 
 @dataclass(frozen=True)
 class LoadedStep:
-    """The micro-batches of one step and the position after them."""
+    """The micro-batches of one step, what was asked for, and the position after them."""
 
+    request: StepRequest
     micro_batches: tuple[Batch, ...]
     next_position: DataPosition
 
@@ -56,7 +57,7 @@ class RowSource:
     """Rows of one corpus at any row length, masked.
 
     Args:
-        corpus: must hold at least one token.
+        corpus: must hold at least one token, or asking for rows is a `ShardError`.
         seed: names order and masks.
     """
 
@@ -94,7 +95,7 @@ class RowSource:
             )
             for first in range(0, len(rows), request.micro_batch_rows)
         )
-        return LoadedStep(batches, position)
+        return LoadedStep(request, batches, position)
 
 
 class Prefetcher:
@@ -110,7 +111,11 @@ class Prefetcher:
         self._ahead = (position, self._thread.submit(self._load, request, position))
 
     def take(self, request: StepRequest, position: DataPosition) -> LoadedStep:
-        """The step at `position`: the one begun by `start`, else loaded now."""
+        """The step at `position`: the one begun by `start`, else loaded now.
+
+        Where a schedule follows the clock, the step begun ahead may differ from `request`; it is
+        taken all the same, and its own `request` says what it is.
+        """
         ahead, self._ahead = self._ahead, None
         if ahead is not None and ahead[0] == position:
             return ahead[1].result()

@@ -15,6 +15,7 @@ from maskwright.data.draws import Purpose, derive_keys
 from maskwright.data.order import permute
 from maskwright.data.packing import pack_best_fit
 from maskwright.data.segments import SegmentTable
+from maskwright.errors import ShardError
 
 WINDOW_SEGMENTS = 4096
 
@@ -49,21 +50,29 @@ class RowPlanner:
     """Plans the rows of every epoch.
 
     Args:
-        segments: the corpus; must not be empty.
+        segments: the corpus.
         row_length: slots in a row, special tokens included.
         extra_slots: slots that each segment takes beside its own tokens ([CLS] and [SEP]).
         seed: names the order.
         packed: several short segments may share a row; otherwise one segment a row.
+
+    Raises:
+        ShardError: there is not a single token.
     """
 
     def __init__(
         self, segments: SegmentTable, row_length: int, extra_slots: int, seed: int, packed: bool
     ) -> None:
+        if not len(segments):
+            raise ShardError(
+                "the prepared data holds 0 tokens, too few for a row: give more text, or for the "
+                "validation split raise corpus.valid_fraction"
+            )
         self.segments, self.row_length, self.extra_slots = segments, row_length, extra_slots
         self.seed = seed
         self.max_segments = segments_per_row(row_length) if packed else 1
-        self._planned: tuple[int, int] | None = None  # epoch and window of self._rows
-        self._rows: list[Row] = []
+        # The last window, with its epoch and number. One tuple, as threads may share a planner.
+        self._planned: tuple[int, int, list[Row]] | None = None
 
     def plan_rows(self, position: DataPosition, count: int) -> tuple[list[Row], DataPosition]:
         """The next `count` rows from `position` on, and the position after them.
@@ -84,10 +93,10 @@ class RowPlanner:
         return rows, DataPosition(self.row_length, epoch, number)
 
     def _window(self, epoch: int, window: int) -> list[Row]:
-        if self._planned != (epoch, window):
-            self._rows = self._plan_window(epoch, window)
-            self._planned = (epoch, window)
-        return self._rows
+        planned = self._planned
+        if planned is None or planned[:2] != (epoch, window):
+            self._planned = planned = (epoch, window, self._plan_window(epoch, window))
+        return planned[2]
 
     def _plan_window(self, epoch: int, window: int) -> list[Row]:
         first = window * WINDOW_SEGMENTS

@@ -18,7 +18,7 @@ class Optimizers:
     """
 
     def __init__(
-        self, optimizers: list[torch.optim.Optimizer], names: Mapping[nn.Parameter, str]
+        self, optimizers: list[torch.optim.Optimizer], names: Mapping[Tensor, str]
     ) -> None:
         self.optimizers, self._names = optimizers, names
         self._peaks = [[group["lr"] for group in o.param_groups] for o in optimizers]
@@ -84,9 +84,9 @@ def build_optimizers(
             these are Muon's when the configuration says so. All others are AdamW's. Parameters
             with fewer than two dimensions (norms, biases) are not decayed.
     """
-    names = {parameter: name for name, parameter in named_parameters}
-    hidden = [p for p in names if config.name == "muon" and names[p] in fused]
-    others = [p for p in names if not any(p is q for q in hidden)]
+    names: dict[Tensor, str] = {parameter: name for name, parameter in named_parameters}
+    hidden = [p for p, name in names.items() if config.name == "muon" and name in fused]
+    others = [p for p, name in names.items() if config.name != "muon" or name not in fused]
     matrices = [p for p in others if p.ndim >= 2]
     vectors = [p for p in others if p.ndim < 2]
     optimizers: list[torch.optim.Optimizer] = [

@@ -34,6 +34,9 @@ class OptimConfig:
         for name in ("learning_rate", "muon_learning_rate", "eps"):
             if getattr(self, name) <= 0:
                 raise ConfigError(name, getattr(self, name), "must be above 0")
+        for name in ("weight_decay", "muon_weight_decay"):
+            if getattr(self, name) < 0:
+                raise ConfigError(name, getattr(self, name), "must not be negative")
         for name in ("beta1", "beta2", "momentum"):
             if not 0 <= getattr(self, name) < 1:
                 raise ConfigError(name, getattr(self, name), "must lie in [0, 1)")

@@ -7,10 +7,11 @@ matrices it holds.
 """
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 # Quintic iteration x -> a x + b x^3 + c x^5 for singular values x, from the source above.
 _A, _B, _C = 3.4445, -4.7750, 2.0315
@@ -27,14 +28,14 @@ def orthogonalise(matrices: Tensor, num_steps: int, dtype: torch.dtype) -> Tenso
         [B, m, n] in the dtype of `matrices`; singular values lie in about 0.7..1.2.
     """
     x = matrices.to(dtype)
-    if wide := x.shape[1] > x.shape[2]:
+    if tall := x.shape[1] > x.shape[2]:
         x = x.mT
     x = x / (x.norm(dim=(1, 2), keepdim=True) + 1e-7)
     for _ in range(num_steps):
         gram = x @ x.mT
         polynomial = torch.baddbmm(gram, gram, gram, beta=_B, alpha=_C)
         x = torch.baddbmm(x, polynomial, x, beta=_A)
-    return (x.mT if wide else x).to(matrices.dtype)
+    return (x.mT if tall else x).to(matrices.dtype)
 
 
 class Muon(torch.optim.Optimizer):
@@ -48,7 +49,7 @@ class Muon(torch.optim.Optimizer):
 
     def __init__(
         self,
-        parameters: Sequence[nn.Parameter],
+        parameters: Sequence[Tensor],
         fused: Sequence[int],
         *,
         lr: float,
@@ -56,7 +57,7 @@ class Muon(torch.optim.Optimizer):
         weight_decay: float,
         num_steps: int,
     ) -> None:
-        groups: dict[int, list[nn.Parameter]] = defaultdict(list)
+        groups: dict[int, list[Tensor]] = defaultdict(list)
         for parameter, count in zip(parameters, fused, strict=True):
             groups[count].append(parameter)
         defaults = {"lr": lr, "momentum": momentum, "weight_decay": weight_decay}
@@ -64,9 +65,9 @@ class Muon(torch.optim.Optimizer):
         self.num_steps = num_steps
 
     @torch.no_grad()
-    def step(self, closure=None):
-        """One update of all parameters that have a gradient."""
-        by_shape: dict[tuple[int, ...], list[tuple[nn.Parameter, Tensor, dict]]] = defaultdict(list)
+    def step(self, closure: Callable[[], float] | None = None) -> Any:
+        """One update of all parameters that have a gradient; a `closure` is not called."""
+        by_shape: dict[tuple[int, ...], list[tuple[Tensor, Tensor, dict]]] = defaultdict(list)
         for group in self.param_groups:
             for parameter in group["params"]:
                 if parameter.grad is not None:
@@ -83,7 +84,7 @@ class Muon(torch.optim.Optimizer):
                 parameter.mul_(1 - group["lr"] * group["weight_decay"])
                 parameter.add_(update.reshape(parameter.shape), alpha=-group["lr"] * scale)
 
-    def _nesterov(self, parameter: nn.Parameter, momentum: float) -> Tensor:
+    def _nesterov(self, parameter: Tensor, momentum: float) -> Tensor:
         gradient = parameter.grad
         assert gradient is not None
         state = self.state[parameter]

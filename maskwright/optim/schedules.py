@@ -18,10 +18,8 @@ def learning_rate_scale(config: OptimConfig, progress: float) -> float:
     progress = min(max(progress, 0.0), 1.0)
     if progress < config.warmup_share:
         return progress / config.warmup_share
-    if config.schedule == "wsd":
-        decay_start = 1 - config.decay_share
-    else:
-        decay_start = config.warmup_share
+    is_wsd = config.schedule == "wsd"
+    decay_start = 1 - config.decay_share if is_wsd else config.warmup_share
     if progress <= decay_start:
         return 1.0
     decayed = (progress - decay_start) / (1 - decay_start)

@@ -12,5 +12,5 @@ class TokenMasking:
     whole_groups = False
     extra_slots = 0
 
-    def draw_times(self, keys: Bits, word_starts: Flags) -> Bits:
+    def draw_times(self, keys: Bits, maskable: Flags, word_starts: Flags) -> Bits:
         return draw_bits(keys, Purpose.MASK_CHOICE, np.arange(word_starts.shape[1]))

@@ -1,0 +1,105 @@
+"""Imports go one way: a package imports only from layers below its own."""
+
+import subprocess
+import sys
+
+import pytest
+
+from tests.architecture.sources import ROOT, Source, imported_names, read_sources
+
+# From the bottom to the top. Packages on one layer do not import each other.
+LAYERS: tuple[tuple[str, ...], ...] = (
+    ("errors",),
+    ("config", "files", "logs", "provenance"),
+    ("corpus", "tokenizer", "shards"),
+    ("preparation",),
+    ("data", "model", "optim", "distributed", "metrics"),
+    ("objectives", "artifact"),
+    ("train",),
+    ("evaluation", "finetune", "inference", "interop"),
+    ("serving", "report", "recipes"),
+    ("commands",),
+    ("cli",),
+    ("__main__",),
+)
+LEVELS = {name: level for level, names in enumerate(LAYERS) for name in names}
+TENSORS_FROM = LEVELS["data"]
+
+SOURCES = read_sources("maskwright")
+
+
+def room_of(module: str) -> str:
+    """``maskwright.data.rows`` lies in the room ``data``."""
+    return module.split(".")[1]
+
+
+def rooms_imported(source: Source) -> set[str]:
+    """Rooms of the package; a public name of the package itself counts as one above all."""
+    names = imported_names(source.tree)
+    return {room_of(name) for name in names if name.startswith("maskwright.")}
+
+
+def third_parties(source: Source) -> set[str]:
+    return {name.split(".")[0] for name in imported_names(source.tree)}
+
+
+def inner_sources() -> list[Source]:
+    """All but the package itself, whose public names are imported late from everywhere."""
+    return [source for source in SOURCES if source.module != "maskwright"]
+
+
+def test_every_room_has_a_layer() -> None:
+    assert {room_of(source.module) for source in inner_sources()} <= LEVELS.keys()
+
+
+def test_imports_go_down() -> None:
+    wrong = [
+        f"{source.name} ({room}) imports {other}"
+        for source in inner_sources()
+        for room in [room_of(source.module)]
+        for other in rooms_imported(source)
+        if other != room and LEVELS.get(other, len(LAYERS)) >= LEVELS[room]
+    ]
+    assert wrong == []
+
+
+def test_the_check_would_notice() -> None:
+    (trainer,) = (s for s in SOURCES if s.module == "maskwright.train.trainer")
+    assert {"data", "model", "optim", "errors", "train"} <= rooms_imported(trainer)
+    assert "torch" in third_parties(trainer)
+
+
+def test_torch_stays_where_tensors_are() -> None:
+    low = [s for s in inner_sources() if LEVELS[room_of(s.module)] < TENSORS_FROM]
+    assert low
+    assert [s.name for s in low if "torch" in third_parties(s)] == []
+
+
+def test_tokenizers_is_imported_in_one_room() -> None:
+    users = {room_of(s.module) for s in inner_sources() if "tokenizers" in third_parties(s)}
+    assert users <= {"tokenizer"}
+
+
+def test_transformers_is_never_imported() -> None:
+    assert [s.name for s in SOURCES if "transformers" in third_parties(s)] == []
+
+
+def test_package_files_import_nothing() -> None:
+    """So that importing one module (a configuration, say) imports no other."""
+    for source in inner_sources():
+        if source.is_package and room_of(source.module) != "recipes":
+            assert list(imported_names(source.tree)) == [], source.name
+
+
+def light_modules() -> list[str]:
+    configs = [s.module for s in SOURCES if s.module.endswith(".config")]
+    return ["maskwright", "maskwright.cli", "maskwright.commands.flags", *configs]
+
+
+@pytest.mark.parametrize("heavy", ["torch", "tokenizers"])
+def test_commands_and_configurations_start_without_heavy_libraries(heavy: str) -> None:
+    code = (
+        f"import sys, {', '.join(light_modules())}\nassert {heavy!r} not in sys.modules, 'imported'"
+    )
+    result = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr

@@ -1,0 +1,10 @@
+"""What all tests share: one thread of torch, so that results and timings do not depend on cores."""
+
+import torch
+from hypothesis import settings
+
+torch.set_num_threads(1)
+
+# Examples are the same in every run, and slow machines are no failures.
+settings.register_profile("default", deadline=None, derandomize=True, max_examples=60)
+settings.load_profile("default")

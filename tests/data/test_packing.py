@@ -1,0 +1,41 @@
+from itertools import chain
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from maskwright.data.packing import pack_best_fit, pack_best_fit_slow
+
+
+@st.composite
+def problems(draw: st.DrawFn) -> tuple[list[int], int, int]:
+    capacity = draw(st.integers(1, 30))
+    lengths = draw(st.lists(st.integers(1, capacity), max_size=60))
+    return lengths, capacity, draw(st.integers(1, 8))
+
+
+@given(problems())
+def test_the_fast_packer_equals_the_readable_one(problem: tuple[list[int], int, int]) -> None:
+    assert pack_best_fit(*problem) == pack_best_fit_slow(*problem)
+
+
+@given(problems())
+def test_every_segment_is_in_one_row_and_no_row_overflows(
+    problem: tuple[list[int], int, int],
+) -> None:
+    lengths, capacity, max_segments = problem
+    rows = pack_best_fit(*problem)
+    assert sorted(chain.from_iterable(rows)) == list(range(len(lengths)))
+    assert all(1 <= len(row) <= max_segments for row in rows)
+    assert all(sum(lengths[i] for i in row) <= capacity for row in rows)
+
+
+def test_the_fullest_row_with_room_is_taken() -> None:
+    # 6 and 5 open rows; 3 fits both and goes beside the 6; 4 beside the 5.
+    assert pack_best_fit([3, 6, 5, 4], 9, 4) == [[1, 0], [2, 3]]
+
+
+def test_packing_fills_nearly_all_slots() -> None:
+    lengths = np.random.default_rng(0).integers(1, 129, 3000).tolist()
+    rows = pack_best_fit(lengths, 128, 32)
+    assert sum(lengths) / (128 * len(rows)) > 0.97

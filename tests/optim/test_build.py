@@ -1,0 +1,106 @@
+from typing import Literal
+
+import pytest
+import torch
+from torch import Tensor
+
+from maskwright.errors import CheckpointError
+from maskwright.model.matrices import count_fused_matrices
+from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.optim.build import Optimizers, build_optimizers
+from maskwright.optim.config import OptimConfig
+from maskwright.optim.muon import Muon
+from tests.models import small_model
+
+Name = Literal["muon", "adamw"]
+
+
+def build(model: MaskedLanguageModel, name: Name = "muon") -> Optimizers:
+    config = OptimConfig(name=name, weight_decay=0.3)
+    return build_optimizers(config, model.named_parameters(), count_fused_matrices(model))
+
+
+def set_gradients(model: MaskedLanguageModel, seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    for parameter in model.parameters():
+        parameter.grad = torch.randn(parameter.shape, generator=generator)
+
+
+def owned(optimizer: torch.optim.Optimizer) -> list[Tensor]:
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
+
+
+@pytest.mark.parametrize("name", ["muon", "adamw"])
+@pytest.mark.parametrize("preset", ["bert", "modernbert", "eurobert"])
+def test_every_parameter_has_exactly_one_optimizer(name: Name, preset: str) -> None:
+    model = small_model(preset=preset)
+    all_owned = [id(p) for optimizer in build(model, name).optimizers for p in owned(optimizer)]
+    assert sorted(all_owned) == sorted(id(p) for p in model.parameters())
+
+
+def test_muon_has_the_hidden_matrices_and_nothing_else() -> None:
+    model = small_model(preset="bert")
+    optimizers = build(model)
+    muon = next(o for o in optimizers.optimizers if isinstance(o, Muon))
+    names = {name for name, p in model.named_parameters() if any(p is q for q in owned(muon))}
+    assert names == {
+        name
+        for name, p in model.named_parameters()
+        if name.startswith("encoder.blocks.") and p.ndim == 2
+    }
+    assert len(names) == 8
+    assert len(build(model, "adamw").optimizers) == 1
+
+
+def test_norms_and_biases_are_not_decayed() -> None:
+    model = small_model(preset="bert")
+    decays = {
+        id(p): group["weight_decay"]
+        for group in build(model, "adamw").optimizers[0].param_groups
+        for p in group["params"]
+    }
+    for parameter in model.parameters():
+        assert decays[id(parameter)] == (0.3 if parameter.ndim >= 2 else 0.0)
+
+
+def test_learning_rates_are_scaled_from_their_peaks() -> None:
+    optimizers = build(small_model())
+    optimizers.scale_learning_rates(0.5)
+    optimizers.scale_learning_rates(0.1)
+    rates = [group["lr"] for o in optimizers.optimizers for group in o.param_groups]
+    assert sorted(set(rates)) == pytest.approx([3e-4, 2e-3])
+    assert optimizers.peak_learning_rate == 3e-3
+
+
+@pytest.mark.parametrize("name", ["muon", "adamw"])
+def test_state_goes_round_through_tensors(name: Name) -> None:
+    first, second = small_model(), small_model()
+    before, after = build(first, name), build(second, name)
+    for step in range(3):
+        set_gradients(first, step)
+        before.step()
+    second.load_state_dict(first.state_dict())
+    after.load_state_tensors({k: v.clone() for k, v in before.state_tensors().items()})
+    for model, optimizers in ((first, before), (second, after)):
+        set_gradients(model, 9)
+        optimizers.step()
+    for a, b in zip(first.parameters(), second.parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_state_is_named_by_slot_and_parameter() -> None:
+    model = small_model()
+    optimizers = build(model)
+    assert optimizers.state_tensors() == {}
+    set_gradients(model, 0)
+    optimizers.step()
+    names = set(optimizers.state_tensors())
+    assert "momentum_buffer/encoder.blocks.0.attention.qkv.weight" in names
+    assert {"exp_avg/encoder.embeddings.word.weight", "step/encoder.embeddings.word.weight"} < names
+    optimizers.zero_grad()
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def test_state_of_another_model_is_an_error() -> None:
+    with pytest.raises(CheckpointError, match="exp_avg/nobody belongs to no parameter"):
+        build(small_model()).load_state_tensors({"exp_avg/nobody": torch.zeros(1)})

@@ -1,0 +1,109 @@
+import pytest
+import torch
+from torch import Tensor, nn
+
+from maskwright.optim.muon import Muon, orthogonalise
+
+SETTINGS = {"lr": 0.02, "momentum": 0.9, "weight_decay": 0.1, "num_steps": 5}
+
+
+def random(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.mark.parametrize("shape", [(3, 16, 16), (2, 48, 16), (2, 16, 48)])
+def test_singular_values_come_near_one(shape: tuple[int, ...]) -> None:
+    updates = orthogonalise(random(*shape), 5, torch.float32)
+    values = torch.linalg.svdvals(updates)
+    assert updates.shape == shape
+    assert float(values.max()) < 1.25
+    # A square random matrix has singular values near 0, which five steps cannot all lift.
+    assert float(values.median()) > 0.65
+    assert float(values.min()) > (0.65 if shape[1] != shape[2] else 0.0)
+
+
+def test_orthogonalising_keeps_the_singular_vectors_and_forgets_the_scale() -> None:
+    u, _, v = torch.linalg.svd(random(8, 8))
+    spread = u @ torch.diag(torch.linspace(0.5, 1.5, 8)) @ v
+    update = orthogonalise(spread[None], 5, torch.float32)[0]
+    inner = u.T @ update @ v.T
+    assert float((inner - torch.diag(inner.diagonal())).abs().max()) < 1e-5
+    scaled = orthogonalise(1000 * spread[None], 5, torch.float32)[0]
+    assert torch.allclose(update, scaled, atol=1e-5)
+
+
+def test_a_zero_gradient_gives_a_zero_update() -> None:
+    assert torch.equal(orthogonalise(torch.zeros(1, 4, 6), 5, torch.float32), torch.zeros(1, 4, 6))
+
+
+def step_slowly(weight: Tensor, gradients: list[Tensor], settings: dict[str, float]) -> Tensor:
+    """The readable twin: one matrix, one line of the paper after the other."""
+    momentum = torch.zeros_like(weight)
+    for gradient in gradients:
+        momentum = settings["momentum"] * momentum + (1 - settings["momentum"]) * gradient
+        x = (1 - settings["momentum"]) * gradient + settings["momentum"] * momentum
+        x = x / x.norm()
+        for _ in range(5):
+            a = x @ x.T
+            x = 3.4445 * x + (-4.7750 * a + 2.0315 * a @ a) @ x
+        scale = max(1, weight.shape[0] / weight.shape[1]) ** 0.5
+        weight = weight * (1 - settings["lr"] * settings["weight_decay"])
+        weight = weight - settings["lr"] * scale * x
+    return weight
+
+
+@pytest.mark.parametrize("shape", [(12, 8), (8, 12), (8, 8)])
+def test_steps_equal_those_of_the_slow_twin(shape: tuple[int, int]) -> None:
+    weight = nn.Parameter(random(*shape))
+    expected = weight.detach().clone()
+    gradients = [random(*shape, seed=step) for step in range(1, 4)]
+    optimizer = Muon([weight], [1], **SETTINGS)
+    for gradient in gradients:
+        weight.grad = gradient.clone()
+        optimizer.step()
+    assert torch.allclose(weight, step_slowly(expected, gradients, SETTINGS), atol=1e-5)
+
+
+def test_a_fused_weight_is_the_matrices_it_holds() -> None:
+    fused = nn.Parameter(random(3 * 8, 8))
+    parts = [nn.Parameter(part.clone()) for part in fused.detach().chunk(3)]
+    together, apart = Muon([fused], [3], **SETTINGS), Muon(parts, [1, 1, 1], **SETTINGS)
+    for step in range(3):
+        fused.grad = random(3 * 8, 8, seed=step)
+        for part, gradient in zip(parts, fused.grad.chunk(3), strict=True):
+            part.grad = gradient.clone()
+        together.step()
+        apart.step()
+    assert torch.allclose(fused, torch.cat(list(parts)), atol=1e-6)
+
+
+def test_weights_of_mixed_shapes_are_updated_each_by_its_own_gradient() -> None:
+    shapes = [(8, 8), (24, 8), (8, 16), (8, 8)]
+    weights = [nn.Parameter(random(*shape, seed=i)) for i, shape in enumerate(shapes)]
+    alone = [nn.Parameter(weight.detach().clone()) for weight in weights]
+    fused = [1, 3, 1, 1]
+    for i, weight in enumerate([*weights, *alone]):
+        weight.grad = random(*weight.shape, seed=i % 4 + 10)
+    Muon(weights, fused, **SETTINGS).step()
+    for weight, count in zip(alone, fused, strict=True):
+        Muon([weight], [count], **SETTINGS).step()
+    for a, b in zip(weights, alone, strict=True):
+        assert torch.allclose(a, b, atol=1e-6)
+
+
+def test_a_weight_without_gradient_stays_as_it_is() -> None:
+    weight = nn.Parameter(random(4, 4))
+    before = weight.detach().clone()
+    Muon([weight], [1], **SETTINGS).step()
+    assert torch.equal(weight, before)
+
+
+def test_muon_minimises() -> None:
+    target, weight = random(8, 8, seed=1), nn.Parameter(torch.zeros(8, 8))
+    optimizer = Muon([weight], [1], lr=0.1, momentum=0.9, weight_decay=0.0, num_steps=5)
+    for _ in range(60):
+        optimizer.zero_grad()
+        (weight - target).pow(2).mean().backward()
+        optimizer.step()
+    distance = (weight.detach() - target).norm() / target.norm()
+    assert distance.item() < 0.25

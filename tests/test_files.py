@@ -1,0 +1,65 @@
+import hashlib
+import json
+from pathlib import Path
+
+import pytest
+
+from maskwright.files import hash_file, replacing_folder, write_json, write_text
+
+
+def test_the_hash_is_sha256(tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(b"maskwright")
+    assert hash_file(tmp_path / "x") == hashlib.sha256(b"maskwright").hexdigest()
+
+
+def test_text_is_replaced_and_nothing_is_left_over(tmp_path: Path) -> None:
+    path = tmp_path / "file.txt"
+    write_text(path, "old")
+    write_text(path, "new ü")
+    assert path.read_text(encoding="utf-8") == "new ü"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_failed_write_leaves_the_old_text(tmp_path: Path) -> None:
+    path = tmp_path / "file.txt"
+    write_text(path, "old")
+    with pytest.raises(UnicodeEncodeError):
+        write_text(path, "new \ud800")
+    assert path.read_text(encoding="utf-8") == "old"
+
+
+def test_json_is_readable_by_people(tmp_path: Path) -> None:
+    write_json(tmp_path / "x.json", {"a": "ü"})
+    text = (tmp_path / "x.json").read_text(encoding="utf-8")
+    assert json.loads(text) == {"a": "ü"}
+    assert "ü" in text
+    assert text.endswith("}\n")
+
+
+def test_a_folder_takes_the_place_of_the_old_one(tmp_path: Path) -> None:
+    path = tmp_path / "folder"
+    for content in ("first", "second"):
+        with replacing_folder(path) as temporary:
+            (temporary / "below").mkdir()
+            (temporary / "below" / content).write_text(content, encoding="utf-8")
+            assert not (path / "below" / content).exists()
+    assert [file.name for file in path.rglob("*") if file.is_file()] == ["second"]
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_failure_leaves_the_old_folder(tmp_path: Path) -> None:
+    path = tmp_path / "folder"
+    with replacing_folder(path) as temporary:
+        (temporary / "old").touch()
+    with pytest.raises(FileNotFoundError), replacing_folder(path) as temporary:
+        (temporary / "new" / "file").touch()
+    assert [file.name for file in path.iterdir()] == ["old"]
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_an_earlier_crash_left_is_not_mixed_in(tmp_path: Path) -> None:
+    (tmp_path / ".folder.tmp").mkdir()
+    (tmp_path / ".folder.tmp" / "stale").touch()
+    with replacing_folder(tmp_path / "folder") as temporary:
+        (temporary / "fresh").touch()
+    assert [file.name for file in (tmp_path / "folder").iterdir()] == ["fresh"]

@@ -1,0 +1,77 @@
+"""A whole run over a synthetic corpus, small enough for a test."""
+
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from maskwright.config import from_mapping
+from maskwright.data.loader import Prefetcher
+from maskwright.data.masking.config import MaskingConfig
+from maskwright.data.rows import DataPosition
+from maskwright.logs import Record
+from maskwright.model.matrices import count_fused_matrices
+from maskwright.objectives.mlm import MaskedLM
+from maskwright.optim.build import build_optimizers
+from maskwright.optim.config import OptimConfig
+from maskwright.train.config import TrainConfig
+from maskwright.train.ema import WeightAverage
+from maskwright.train.plan import Planner
+from maskwright.train.state import TrainState
+from maskwright.train.trainer import Trainer
+from tests.helpers import random_corpus, row_source
+from tests.models import small_model
+
+
+class Recorder:
+    """Keeps all records; asks the process to stop when a step is reached."""
+
+    def __init__(self, stop_at: int | None = None) -> None:
+        self.records: list[Record] = []
+        self.stop_at = stop_at
+
+    def report(self, record: Record, progress: float) -> None:
+        self.records.append(record)
+        if record["split"] == "train" and record["step"] == self.stop_at:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    def of(self, split: str) -> list[Record]:
+        return [record for record in self.records if record["split"] == split]
+
+
+def make_trainer(
+    checkpoints: Path | None = None,
+    recorder: Recorder | None = None,
+    *,
+    train: dict[str, Any] | None = None,
+    model: dict[str, Any] | None = None,
+    masking: dict[str, Any] | None = None,
+    optim: dict[str, Any] | None = None,
+    seed: int = 0,
+) -> Trainer:
+    """A trainer at step 0 with rows of at most 16 tokens, 64 tokens a step."""
+    defaults = {"max_steps": 20, "batch_tokens": 64, "log_every_steps": 1, "precision": "fp32"}
+    config = from_mapping(TrainConfig, {**defaults, **(train or {})})
+    masking_config = from_mapping(MaskingConfig, masking or {})
+    source = row_source(random_corpus(), masking=masking_config, seed=seed)
+    network = small_model(seed, **(model or {}))
+    optim_config = from_mapping(OptimConfig, optim or {})
+    return Trainer(
+        config=config,
+        planner=Planner(config, source.config, masking_config, optim_config),
+        seed=seed,
+        model=network,
+        objective=MaskedLM(network),
+        optimizers=build_optimizers(
+            optim_config, network.named_parameters(), count_fused_matrices(network)
+        ),
+        prefetcher=Prefetcher(source.load),
+        device=torch.device("cpu"),
+        reporter=recorder or Recorder(),
+        validate=lambda final: {"final": final, "loss": 0.0},
+        checkpoints=checkpoints,
+        state=TrainState(DataPosition(config.seq_length_at(0.0, 16))),
+        average=WeightAverage(network, config.ema_decay) if config.ema_decay else None,
+    )

@@ -1,0 +1,134 @@
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from maskwright.errors import CheckpointError
+from maskwright.train import checkpoint as checkpoint_module
+from maskwright.train.checkpoint import (
+    list_checkpoints,
+    load_checkpoint,
+    load_newest,
+    save_checkpoint,
+)
+
+TENSORS = {
+    "model": {"weight": torch.arange(6.0).reshape(2, 3), "turned": torch.arange(6).reshape(2, 3).T},
+    "optimizer": {"step/weight": torch.tensor(7.0), "exp_avg/weight": torch.full((2, 3), 0.1)},
+}
+
+
+def save(folder: Path, step: int, keep: int = 10) -> Path:
+    return save_checkpoint(folder, step, TENSORS, {"step": step}, keep)
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_everything_comes_back_bit_for_bit(tmp_path: Path) -> None:
+    loaded = load_checkpoint(save(tmp_path, 12))
+    assert loaded.state == {"step": 12}
+    assert loaded.tensors.keys() == TENSORS.keys()
+    for group, tensors in TENSORS.items():
+        assert loaded.tensors[group].keys() == tensors.keys()
+        for name, tensor in tensors.items():
+            assert torch.equal(loaded.tensors[group][name], tensor)
+            assert loaded.tensors[group][name].dtype == tensor.dtype
+
+
+def test_an_optimizer_without_state_can_be_saved(tmp_path: Path) -> None:
+    path = save_checkpoint(tmp_path, 0, {**TENSORS, "optimizer": {}}, {}, 1)
+    assert load_checkpoint(path).tensors["optimizer"] == {}
+
+
+def test_nothing_in_a_checkpoint_has_to_be_unpickled(tmp_path: Path) -> None:
+    suffixes = {file.suffix for file in save(tmp_path, 1).iterdir()}
+    assert suffixes == {".safetensors", ".json"}
+
+
+def test_an_interrupted_save_leaves_no_checkpoint(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save(tmp_path, 1)
+
+    def fail(*arguments: object) -> None:
+        raise OSError("disk full")
+
+    monkeypatch.setattr(checkpoint_module, "hash_file", fail)
+    with pytest.raises(OSError, match="disk full"):
+        save(tmp_path, 2)
+    assert names(tmp_path) == ["step_00000001"]
+
+
+def test_what_a_killed_save_left_is_removed_by_the_next(tmp_path: Path) -> None:
+    (tmp_path / ".step_00000001.tmp").mkdir(parents=True)
+    assert load_newest(tmp_path) == (None, [])
+    save(tmp_path, 2)
+    assert names(tmp_path) == ["step_00000002"]
+
+
+@pytest.mark.parametrize(
+    "file", ["model.safetensors", "optimizer.safetensors", "state.json", "manifest.json"]
+)
+@pytest.mark.parametrize("damage", ["flipped", "truncated", "missing", "empty"])
+def test_damage_is_found_and_the_checkpoint_before_is_used(
+    tmp_path: Path, file: str, damage: str
+) -> None:
+    save(tmp_path, 1)
+    path = save(tmp_path, 2) / file
+    content = path.read_bytes()
+    changed = bytearray(content)
+    changed[len(changed) // 2] ^= 1
+    damaged = {"flipped": bytes(changed), "truncated": content[:-9], "empty": b""}
+    path.unlink()
+    if damage in damaged:
+        path.write_bytes(damaged[damage])
+    with pytest.raises(CheckpointError) as caught:
+        load_checkpoint(path.parent)
+    assert "step_00000002" in str(caught.value)
+    loaded, complaints = load_newest(tmp_path)
+    assert loaded is not None
+    assert loaded.state == {"step": 1}
+    assert len(complaints) == 1
+
+
+def test_without_a_whole_checkpoint_there_is_none(tmp_path: Path) -> None:
+    assert load_newest(tmp_path / "missing") == (None, [])
+    (save(tmp_path, 3) / "manifest.json").unlink()
+    loaded, complaints = load_newest(tmp_path)
+    assert loaded is None
+    assert len(complaints) == 1
+
+
+def test_the_last_few_are_kept(tmp_path: Path) -> None:
+    for step in (5, 10, 100, 1000):
+        save(tmp_path, step, keep=2)
+    assert names(tmp_path) == ["step_00000100", "step_00001000"]
+    assert [path.name for path in list_checkpoints(tmp_path)] == names(tmp_path)
+
+
+@pytest.mark.parametrize("keep", [1, 2])
+def test_a_damaged_later_checkpoint_does_not_push_out_a_whole_one(
+    tmp_path: Path, keep: int
+) -> None:
+    save(tmp_path, 10)
+    (save(tmp_path, 20) / "state.json").unlink()
+    # The run goes on from step 10 and saves at step 15.
+    save(tmp_path, 15, keep)
+    loaded, complaints = load_newest(tmp_path)
+    assert loaded is not None
+    assert loaded.state == {"step": 15}
+    assert complaints == []
+
+
+def test_saving_a_step_again_replaces_it(tmp_path: Path) -> None:
+    path = save(tmp_path, 4)
+    shutil.copy(path / "state.json", path / "stray.json")
+    assert names(save(tmp_path, 4)) == [
+        "manifest.json",
+        "model.safetensors",
+        "optimizer.safetensors",
+        "state.json",
+    ]

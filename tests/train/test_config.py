@@ -1,0 +1,54 @@
+from typing import Any
+
+import pytest
+
+from maskwright.errors import ConfigError
+from maskwright.train.config import TrainConfig, parse_schedule
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"max_steps": 0}, "max_steps = 0 must be above 0"),
+        ({"max_minutes": -1.0}, "max_minutes = -1.0 must be above 0"),
+        ({"micro_batch_tokens": 0}, "micro_batch_tokens = 0 must be above 0"),
+        ({"batch_tokens": 0}, "batch_tokens = 0 must be at least 1"),
+        ({"keep_checkpoints": 0}, "keep_checkpoints = 0 must be at least 1"),
+        ({"ema_decay": 1.0}, "ema_decay = 1.0 must lie between 0 and 1. Try 0.999."),
+        ({"grad_clip": -1.0}, "grad_clip = -1.0 must not be negative"),
+        ({"seq_length_schedule": ("0:64", "half:128")}, "holds 'half:128', which is not"),
+        ({"seq_length_schedule": ("0.1:64",)}, "must rise from 0 to below 1"),
+        ({"seq_length_schedule": ("0:64", "1:128")}, "must rise from 0 to below 1"),
+        ({"seq_length_schedule": ("0:64", "nan:128")}, "must rise from 0 to below 1"),
+        ({"seq_length_schedule": ("0:2",)}, "holds a length below 8"),
+        ({"batch_tokens_schedule": ("0:0",)}, "holds a count below 1"),
+        ({"batch_tokens_schedule": ("0:64", "0:32")}, "must rise from 0 to below 1"),
+    ],
+)
+def test_values_that_break_a_rule(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        TrainConfig(**values)
+    assert message in str(caught.value)
+    assert next(iter(values)) in str(caught.value)
+
+
+def test_a_curriculum_goes_from_stage_to_stage() -> None:
+    config = TrainConfig(
+        batch_tokens_schedule=("0:2048", "0.5:4096"), seq_length_schedule=("0:64", "0.7:128")
+    )
+    assert [config.batch_tokens_at(p) for p in (-1, 0, 0.4999, 0.5, 1)] == [
+        2048,
+        2048,
+        2048,
+        4096,
+        4096,
+    ]
+    assert [config.seq_length_at(p, 256) for p in (0, 0.69, 0.7, 1)] == [64, 64, 128, 128]
+    assert config.seq_lengths(256) == [64, 128]
+
+
+def test_without_stages_the_default_holds_throughout() -> None:
+    config = TrainConfig(batch_tokens=512)
+    assert config.batch_tokens_at(0.9) == 512
+    assert config.seq_lengths(128) == [128]
+    assert parse_schedule("x", (), 7) == [(0.0, 7)]

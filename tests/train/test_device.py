@@ -1,0 +1,60 @@
+import shutil
+
+import pytest
+import torch
+
+from maskwright.errors import ConfigError
+from maskwright.train.config import Precision, TrainConfig
+from maskwright.train.device import autocast, choose_device, computes_in_bf16, should_compile
+
+CPU = torch.device("cpu")
+
+
+def test_a_device_is_chosen_by_name() -> None:
+    assert choose_device("cpu") == CPU
+    assert choose_device("auto").type == ("cuda" if torch.cuda.is_available() else "cpu")
+
+
+@pytest.mark.parametrize("name", ["gpu", "cuda:99", ""])
+def test_a_device_that_is_not_here_is_one_line(name: str) -> None:
+    with pytest.raises(ConfigError, match=r"train.device = .* is not a device here\. Try cpu"):
+        choose_device(name)
+
+
+def product_type(precision: Precision) -> torch.dtype:
+    with autocast(precision, CPU):
+        return (torch.ones(2, 2) @ torch.ones(2, 2)).dtype
+
+
+def test_precision_is_what_was_asked_for() -> None:
+    assert product_type("fp32") is torch.float32
+    assert product_type("bf16") is torch.bfloat16
+    fast = computes_in_bf16(CPU)
+    assert product_type("auto") is (torch.bfloat16 if fast else torch.float32)
+
+
+@pytest.mark.parametrize(
+    ("config", "compiles"),
+    [
+        (TrainConfig(compile="on", max_steps=1), True),
+        (TrainConfig(compile="off", max_minutes=600), False),
+        (TrainConfig(max_minutes=10), True),
+        (TrainConfig(max_minutes=2), False),
+        (TrainConfig(max_steps=1000, batch_tokens=2048), True),
+        (TrainConfig(max_steps=10, batch_tokens=2048), False),
+        (TrainConfig(max_tokens=10**6), True),
+        (TrainConfig(max_minutes=60, max_tokens=1000), False),
+    ],
+)
+def test_long_runs_are_compiled(
+    config: TrainConfig, compiles: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(shutil, "which", lambda name: "/usr/bin/" + name)
+    answer, reason = should_compile(config, CPU)
+    assert answer is compiles
+    assert reason
+
+
+def test_nothing_is_compiled_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    assert should_compile(TrainConfig(max_minutes=60), CPU) == (False, "no C++ compiler found")

@@ -1,0 +1,46 @@
+import pytest
+
+from maskwright.data.config import DataConfig
+from maskwright.data.loader import StepRequest
+from maskwright.data.masking.config import MaskingConfig
+from maskwright.errors import ConfigError
+from maskwright.optim.config import OptimConfig
+from maskwright.train.config import TrainConfig
+from maskwright.train.plan import Planner
+
+
+def make_planner(train: TrainConfig, max_seq_length: int = 128) -> Planner:
+    return Planner(
+        train, DataConfig(max_seq_length), MaskingConfig(rate=0.3, final_rate=0.1), OptimConfig()
+    )
+
+
+def test_a_step_follows_all_schedules() -> None:
+    train = TrainConfig(
+        batch_tokens_schedule=("0:1024", "0.5:2048"), seq_length_schedule=("0:64", "0.5:128")
+    )
+    planner = make_planner(train)
+    assert planner.plan_step(0.0).request == StepRequest(64, 16, 16, 0.3)
+    middle = planner.plan_step(0.5)
+    assert (middle.request.row_length, middle.request.num_rows) == (128, 16)
+    assert middle.request.mask_rate == pytest.approx(0.2)
+    assert middle.learning_rate_scale == 1.0
+    assert planner.plan_step(1.0).learning_rate_scale == 0.0
+
+
+def test_micro_batches_are_whole_rows() -> None:
+    def rows_at_once(micro_batch_tokens: int | None) -> int:
+        train = TrainConfig(batch_tokens=1024, micro_batch_tokens=micro_batch_tokens)
+        return make_planner(train).plan_step(0).request.micro_batch_rows
+
+    assert [rows_at_once(tokens) for tokens in (None, 1, 128, 300, 10**6)] == [8, 1, 1, 2, 8]
+
+
+def test_a_batch_smaller_than_a_row_is_one_row() -> None:
+    assert make_planner(TrainConfig(batch_tokens=50)).plan_step(0).request.num_rows == 1
+
+
+def test_a_curriculum_may_not_pass_the_longest_input() -> None:
+    train = TrainConfig(seq_length_schedule=("0:64", "0.5:256"))
+    with pytest.raises(ConfigError, match=r"longer than data.max_seq_length = 128\. Set .* 256"):
+        make_planner(train)

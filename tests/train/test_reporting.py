@@ -1,0 +1,102 @@
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+
+from maskwright.logs import Record, read_metrics
+from maskwright.train import reporting
+from maskwright.train.reporting import RunReporter, describe_record
+
+TRAIN: Record = {
+    "split": "train",
+    "step": 1200,
+    "tokens": 2_000_000,
+    "seconds": 60.0,
+    "loss": 5.25,
+    "masked_accuracy": 0.21,
+    "learning_rate": 0.003,
+    "tokens_per_second": 3456.7,
+}
+VALID: Record = {
+    "split": "valid",
+    "step": 1200,
+    "tokens": 2_000_000,
+    "seconds": 61.0,
+    "loss": 5.5,
+    "masked_accuracy": 0.2,
+    "unigram_accuracy": 0.05,
+    "samples": ["✓ a [MASK] cat  →  black 40%"],
+}
+
+
+@pytest.fixture
+def no_board(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(reporting, "_open_tensorboard", lambda *arguments: None)
+
+
+def run_report(folder: Path, records: list[Record], **console: Any) -> str:
+    stream = io.StringIO()
+    with RunReporter(folder, Console(file=stream, width=120, **console)) as reporter:
+        for record in records:
+            reporter.report(record, 0.25)
+    return stream.getvalue()
+
+
+def test_a_record_is_one_line_of_words() -> None:
+    assert describe_record(TRAIN) == (
+        "step 1,200  2,000,000 tokens  loss 5.250  masked accuracy 0.210  3,457 tokens/s"
+    )
+    assert describe_record(VALID) == (
+        "step 1,200  2,000,000 tokens  validation loss 5.500  masked accuracy 0.200 "
+        "(unigram baseline 0.050)"
+    )
+
+
+@pytest.mark.usefixtures("no_board")
+def test_away_from_a_terminal_there_are_plain_lines(tmp_path: Path) -> None:
+    shown = run_report(tmp_path, [TRAIN, VALID])
+    assert shown.splitlines() == [
+        " 25%  " + describe_record(TRAIN),
+        " 25%  " + describe_record(VALID),
+        "      ✓ a [MASK] cat  →  black 40%",  # brackets are text and no markup
+    ]
+
+
+@pytest.mark.usefixtures("no_board")
+def test_on_a_terminal_there_is_a_panel(tmp_path: Path) -> None:
+    shown = run_report(tmp_path, [TRAIN, VALID], force_terminal=True, color_system=None)
+    assert "validation loss 5.500" in shown
+    assert "[MASK]" in shown
+    assert "3:03 left" in shown  # 61 seconds for a quarter
+
+
+@pytest.mark.usefixtures("no_board")
+def test_every_record_is_in_metrics_jsonl(tmp_path: Path) -> None:
+    run_report(tmp_path, [TRAIN, VALID])
+    assert read_metrics(tmp_path / "metrics.jsonl") == [TRAIN, VALID]
+
+
+@pytest.mark.usefixtures("no_board")
+def test_a_resumed_run_continues_the_file(tmp_path: Path) -> None:
+    run_report(tmp_path, [{**TRAIN, "step": step} for step in (1, 2, 3)])
+    with RunReporter(tmp_path, Console(file=io.StringIO()), last_step=2) as reporter:
+        reporter.report({**TRAIN, "step": 3, "loss": 1.0}, 0.5)
+    lines = (tmp_path / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    assert [(r["step"], r["loss"]) for r in map(json.loads, lines)] == [
+        (1, 5.25),
+        (2, 5.25),
+        (3, 1.0),
+    ]
+
+
+def test_tensorboard_gets_the_numbers(tmp_path: Path) -> None:
+    accumulator = pytest.importorskip("tensorboard.backend.event_processing.event_accumulator")
+    run_report(tmp_path, [TRAIN, VALID])
+    events = accumulator.EventAccumulator(str(tmp_path / "tensorboard"))
+    events.Reload()
+    assert {"train/loss", "valid/loss", "valid/unigram_accuracy"} <= set(events.Tags()["scalars"])
+    (point,) = events.Scalars("valid/loss")
+    assert (point.step, point.value) == (1200, 5.5)

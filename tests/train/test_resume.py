@@ -1,0 +1,97 @@
+"""10 + 10 steps are 20 steps, bit for bit."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from maskwright.train.checkpoint import load_newest
+from maskwright.train.trainer import Trainer
+from tests.train.helpers import Recorder, make_trainer
+
+VARIANTS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "dropout": {"model": {"hidden_dropout": 0.2, "attention_dropout": 0.1, "mlp_dropout": 0.1}},
+    "ema": {"train": {"ema_decay": 0.99}},
+    "adamw": {"optim": {"name": "adamw", "schedule": "cosine"}},
+    "tokens-budget": {"train": {"max_steps": None, "max_tokens": 1150}},
+    "micro-batches": {"train": {"micro_batch_tokens": 16}},
+    "curricula": {
+        "train": {
+            "seq_length_schedule": "0:8,0.3:12,0.7:16",
+            "batch_tokens_schedule": "0:32,0.55:96",
+        },
+        "masking": {"rate": 0.4, "final_rate": 0.1, "strategy": "words"},
+    },
+}
+
+
+def run_interrupted(folder: Path, stops: list[int], variant: dict[str, Any]) -> Trainer:
+    """Trains to the end, with a stop and a new trainer (as in a new process) at each of `stops`."""
+    for stop in stops:
+        trainer = make_trainer(folder, Recorder(stop), **variant)
+        checkpoint, _ = load_newest(folder)
+        if checkpoint is not None:
+            trainer.restore(checkpoint)
+        assert trainer.fit() is not None
+        assert trainer.state.step == stop
+    trainer = make_trainer(folder, Recorder(), **variant)
+    checkpoint, _ = load_newest(folder)
+    assert checkpoint is not None
+    trainer.restore(checkpoint)
+    assert trainer.fit() is None
+    return trainer
+
+
+def tensors_of(trainer: Trainer) -> dict[str, torch.Tensor]:
+    averages = trainer.average.averages if trainer.average else {}
+    return {
+        **dict(trainer.model.named_parameters()),
+        **trainer.optimizers.state_tensors(),
+        **{f"average/{name}": tensor for name, tensor in averages.items()},
+    }
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_a_resumed_run_is_the_uninterrupted_one(tmp_path: Path, variant: str) -> None:
+    whole = make_trainer(None, Recorder(), **VARIANTS[variant])
+    whole.fit()
+    resumed = run_interrupted(tmp_path, [10], VARIANTS[variant])
+    expected, actual = tensors_of(whole), tensors_of(resumed)
+    assert expected.keys() == actual.keys()
+    assert all(torch.equal(expected[name], actual[name]) for name in expected)
+    clocks = {"seconds": 0.0, "startup_seconds": 0.0}
+    assert replace(whole.state, **clocks) == replace(resumed.state, **clocks)
+
+
+def test_a_run_may_be_interrupted_again_and_again(tmp_path: Path) -> None:
+    whole = make_trainer(None, Recorder())
+    whole.fit()
+    resumed = run_interrupted(tmp_path, [1, 2, 9, 19], {})
+    for a, b in zip(whole.model.parameters(), resumed.model.parameters(), strict=True):
+        assert torch.equal(a, b)
+
+
+def test_losses_after_a_resumption_are_the_same(tmp_path: Path) -> None:
+    whole, first, second = Recorder(), Recorder(10), Recorder()
+    make_trainer(None, whole).fit()
+    make_trainer(tmp_path, first).fit()
+    trainer = make_trainer(tmp_path, second)
+    checkpoint, _ = load_newest(tmp_path)
+    assert checkpoint is not None
+    trainer.restore(checkpoint)
+    trainer.fit()
+    losses = [r["loss"] for r in (*first.of("train"), *second.of("train"))]
+    assert losses == [r["loss"] for r in whole.of("train")]
+    validated = [r["step"] for r in (*first.of("valid"), *second.of("valid"))]
+    assert validated == [r["step"] for r in whole.of("valid")]
+
+
+def test_another_seed_is_another_run() -> None:
+    runs = [make_trainer(None, Recorder(), seed=seed) for seed in (0, 1)]
+    for run in runs:
+        run.fit()
+    a, b = (next(iter(run.model.parameters())) for run in runs)
+    assert not torch.equal(a, b)

@@ -1,0 +1,96 @@
+import pytest
+import torch
+
+from maskwright.data.loader import LoadedStep, StepRequest
+from maskwright.data.masking.config import MaskingConfig
+from maskwright.data.rows import DataPosition
+from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.objectives.mlm import MaskedLM
+from maskwright.optim.build import build_optimizers
+from maskwright.optim.config import OptimConfig
+from maskwright.train.step import compute_gradients, seed_dropout, take_step
+from tests.helpers import random_corpus, row_source
+from tests.models import small_model
+
+CPU = torch.device("cpu")
+
+
+def load(num_rows: int, micro: int, rate: float = 0.15) -> LoadedStep:
+    # Not packed, so that some rows are short and hold few predictions.
+    source = row_source(random_corpus(300), packed=False, masking=MaskingConfig(rate=0.3))
+    return source.load(StepRequest(16, num_rows, micro, rate), DataPosition(16))
+
+
+def gradients_of(model: MaskedLanguageModel, loaded: LoadedStep) -> tuple[torch.Tensor, float, int]:
+    """All gradients as one vector, the loss and the number of right predictions."""
+    model.zero_grad()
+    loss, correct = compute_gradients(MaskedLM(model), loaded, CPU, "fp32")
+    gradients = [p.grad.flatten() for p in model.parameters() if p.grad is not None]
+    return torch.cat(gradients), loss.item(), int(correct.item())
+
+
+@pytest.mark.parametrize("micro", [8, 1, 5])
+def test_accumulation_gives_the_gradient_of_the_whole_batch(micro: int) -> None:
+    model = small_model()
+    whole, loss, correct = gradients_of(model, load(64, 64))
+    cut, cut_loss, cut_correct = gradients_of(model, load(64, micro))
+    assert len(load(64, micro).micro_batches) == -(-64 // micro)
+    assert whole.abs().max().item() > 1e-3
+    assert torch.allclose(whole, cut, atol=1e-6, rtol=0)
+    assert cut_loss == pytest.approx(loss, abs=1e-6)
+    assert cut_correct == correct
+
+
+def test_the_loss_is_the_mean_over_predictions_and_not_over_micro_batches() -> None:
+    model, loaded = small_model(), load(8, 1)
+    counts = [batch.num_predictions for batch in loaded.micro_batches]
+    assert len(set(counts)) > 1
+    losses = [
+        gradients_of(model, LoadedStep(loaded.request, (batch,), loaded.next_position))[1]
+        for batch in loaded.micro_batches
+    ]
+    _, loss, _ = gradients_of(model, loaded)
+    weighted = sum(c * x for c, x in zip(counts, losses, strict=True)) / sum(counts)
+    assert loss == pytest.approx(weighted, rel=1e-5)
+
+
+def test_a_step_without_a_prediction_is_zero_and_no_nan() -> None:
+    gradients, loss, correct = gradients_of(small_model(), load(4, 2, rate=0.0))
+    assert (loss, correct) == (0.0, 0)
+    assert torch.equal(gradients, torch.zeros_like(gradients))
+
+
+@pytest.mark.parametrize(("limit", "clipped"), [(1e-3, True), (1e6, False), (0.0, False)])
+def test_gradients_are_clipped_to_a_norm(limit: float, clipped: bool) -> None:
+    model = small_model()
+    gradients, _, _ = gradients_of(model, load(8, 8))
+    seen: list[float] = []
+    optimizers = build_optimizers(OptimConfig(name="adamw"), model.named_parameters(), {})
+
+    def look(*arguments: object) -> None:
+        norms = [p.grad.norm() for p in model.parameters() if p.grad is not None]
+        seen.append(torch.stack(norms).norm().item())
+
+    optimizers.optimizers[0].register_step_pre_hook(look)
+    norm = take_step(model, optimizers, 1.0, limit)
+    assert norm.item() == pytest.approx(gradients.norm().item(), rel=1e-5)  # before clipping
+    assert seen == [pytest.approx(limit if clipped else norm.item(), rel=1e-3)]
+    assert all(parameter.grad is None for parameter in model.parameters())
+
+
+def test_a_learning_rate_of_zero_changes_nothing() -> None:
+    model = small_model()
+    before = [parameter.detach().clone() for parameter in model.parameters()]
+    gradients_of(model, load(8, 8))
+    optimizers = build_optimizers(OptimConfig(), model.named_parameters(), {})
+    take_step(model, optimizers, 0.0, 1.0)
+    assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
+
+
+def test_dropout_follows_seed_and_step() -> None:
+    def draw(seed: int, step: int) -> list[float]:
+        seed_dropout(seed, step)
+        return torch.rand(3).tolist()
+
+    assert draw(0, 5) == draw(0, 5)
+    assert len({tuple(draw(seed, step)) for seed in range(3) for step in range(3)}) == 9
