@@ -1,4 +1,4 @@
-"""The quality of a short run: recipe ``tiny`` on English Wikipedia for a number of minutes.
+"""The quality of a short run: recipe ``sprint`` on English Wikipedia for a number of minutes.
 
     MASKWRIGHT_DATA=… python -m benchmarks.pretrain_wiki --minutes 10
 
@@ -20,6 +20,8 @@ from maskwright.logs import read_metrics
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--minutes", type=float, default=10)
+    parser.add_argument("--recipe", default="sprint")
+    parser.add_argument("--name", help="put into the name of the result file")
     parser.add_argument("--data", type=Path, help="prepared data, to save time")
     parser.add_argument("--runs", type=Path, help="keep the run in this folder")
     parser.add_argument("options", nargs="*", help="more flags for maskwright pretrain")
@@ -31,15 +33,16 @@ def main() -> None:
     if not data.exists():
         text = str(find_corpus("wiki_en/wiki_en.train.txt.gz"))
         subprocess.run([*program, "prepare", text, "--out", str(data)], check=True)
-    options = ["--recipe", "tiny", "--train.max_minutes", str(arguments.minutes)]
+    options = ["--recipe", arguments.recipe, "--train.max_minutes", str(arguments.minutes)]
     command = [*program, "pretrain", str(data), "--runs-dir", str(runs), "--name", "wiki_en"]
     subprocess.run([*command, *options, *arguments.options], check=True)
     records = read_metrics(runs / "wiki_en" / "metrics.jsonl")
     curve = [record for record in records if record["split"] == "valid"]
     keys = ("step", "tokens", "seconds", "loss", "masked_accuracy")
     write_result(
-        f"pretrain-wiki_en-{arguments.minutes:g}min",
+        f"pretrain-wiki_en-{arguments.name or arguments.recipe}-{arguments.minutes:g}min",
         {
+            "recipe": arguments.recipe,
             "options": arguments.options,
             "final": {key: value for key, value in curve[-1].items() if key != "split"},
             "curve": [{key: record[key] for key in keys} for record in curve],

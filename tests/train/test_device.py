@@ -38,12 +38,12 @@ def test_precision_is_what_was_asked_for() -> None:
     [
         (TrainConfig(compile="on", max_steps=1), True),
         (TrainConfig(compile="off", max_minutes=600), False),
-        (TrainConfig(max_minutes=10), True),
-        (TrainConfig(max_minutes=2), False),
-        (TrainConfig(max_steps=1000, batch_tokens=2048), True),
-        (TrainConfig(max_steps=10, batch_tokens=2048), False),
-        (TrainConfig(max_tokens=10**6), True),
-        (TrainConfig(max_minutes=60, max_tokens=1000), False),
+        (TrainConfig(max_minutes=90), True),
+        (TrainConfig(max_minutes=10), False),
+        (TrainConfig(max_steps=10_000, batch_tokens=2048), True),
+        (TrainConfig(max_steps=1000, batch_tokens=2048), False),
+        (TrainConfig(max_tokens=10**8), True),
+        (TrainConfig(max_minutes=90, max_tokens=1000), False),
     ],
 )
 def test_long_runs_are_compiled(
@@ -57,4 +57,4 @@ def test_long_runs_are_compiled(
 
 def test_nothing_is_compiled_without_a_compiler(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "which", lambda name: None)
-    assert should_compile(TrainConfig(max_minutes=60), CPU) == (False, "no C++ compiler found")
+    assert should_compile(TrainConfig(max_minutes=90), CPU) == (False, "no C++ compiler found")

@@ -1,0 +1,70 @@
+"""The bag of words that a tokenizer is learnt from: each word of the sample with its count.
+
+Counting the text between blanks is fast; the library's normalizer and pre-tokenizer then see
+each different part once. Memory is bounded: rare words are left out beyond a number of characters.
+"""
+
+import random
+from collections import Counter
+from collections.abc import Iterable
+
+import tokenizers
+
+from maskwright.tokenizer.chunks import MAX_CHUNK_CHARACTERS, Cutting
+
+
+def count_words(
+    texts: Iterable[str], backend: tokenizers.Tokenizer, cutting: Cutting
+) -> Counter[str]:
+    """The pre-tokens of `texts`, as the trainer's model will see them, with their counts."""
+    chunks: Counter[str] = Counter()
+    for text in texts:
+        chunks.update(cutting.split(text))
+    normalizer, pre_tokenizer = backend.normalizer, backend.pre_tokenizer
+    assert normalizer is not None
+    assert pre_tokenizer is not None
+    parts: Counter[str] = Counter()
+    for chunk, count in chunks.items():
+        for part in cutting.divide(chunk):
+            parts[part] += count
+    words: Counter[str] = Counter()
+    for part, count in parts.items():
+        normal = normalizer.normalize_str(part[:MAX_CHUNK_CHARACTERS])
+        for word, _ in pre_tokenizer.pre_tokenize_str(normal):
+            words[word] += count
+    return words
+
+
+def keep_frequent(words: Counter[str], max_characters: int, seed: int) -> dict[str, int]:
+    """The most frequent words, up to `max_characters` together; equals in an order by `seed`."""
+    generator = random.Random(seed)
+    kept: dict[str, int] = {}
+    order = sorted(words.items(), key=lambda item: (-item[1], generator.random()))
+    for word, count in order:
+        max_characters -= len(word)
+        if max_characters < 0:
+            break
+        kept[word] = count
+    return kept
+
+
+def choose_alphabet(words: dict[str, int], coverage: float, max_size: int) -> list[str]:
+    """The most frequent characters, sorted: `coverage` of all in `words`, at most `max_size`."""
+    counts: Counter[str] = Counter()
+    for word, count in words.items():
+        for character in word:
+            counts[character] += count
+    wanted = coverage * sum(counts.values())
+    alphabet: list[str] = []
+    for character, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
+        if wanted <= 0 or len(alphabet) == max_size:
+            break
+        wanted -= count
+        alphabet.append(character)
+    return sorted(alphabet)
+
+
+def drop_words_beyond(words: dict[str, int], alphabet: Iterable[str]) -> dict[str, int]:
+    """The words that `alphabet` can spell."""
+    known = frozenset(alphabet)
+    return {word: count for word, count in words.items() if known.issuperset(word)}

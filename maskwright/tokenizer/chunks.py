@@ -1,0 +1,191 @@
+"""Fast encoding: a text is cut into parts that encode independently, and each is encoded once.
+
+Most of a text consists of few different words. Where a tokenizer never looks across a blank,
+encoding chunk by chunk is exactly encoding the whole, and a dictionary from chunk to tokens
+does nearly all the work. A chunk that is new ("snails.") is first divided further, into parts
+that have mostly been met before ("snails", "."). `choose_cutting` decides from a tokenizer's own
+description whether and where its text may be cut; any other tokenizer gets the whole text.
+"""
+
+import re
+from array import array
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import filterfalse
+from typing import Any, cast
+
+import numpy as np
+import tokenizers
+from numpy.typing import NDArray
+
+from maskwright.tokenizer.words import find_word_starts
+
+WORD_START = 1 << 31  # the high bit of a packed token; the others are its id
+
+# A run without a blank that is longer than this is cut: the library needs some 100 bytes of
+# memory a character. BERT's WordPiece makes [UNK] of any word beyond 100 characters anyway.
+MAX_CHUNK_CHARACTERS = 16_384
+
+_CACHE_BYTES = 150_000_000
+_ENTRY_BYTES = 200
+
+
+@dataclass(frozen=True)
+class Cutting:
+    """How text may be cut: `split` into chunks, and those that match `plain` into `parts`."""
+
+    split: Callable[[str], list[str]]
+    plain: re.Pattern[str] | None = None
+    parts: re.Pattern[str] | None = None
+
+    def divide(self, chunk: str) -> list[str]:
+        """The parts of a chunk, which may be all of it."""
+        if self.plain and self.parts and self.plain.fullmatch(chunk):
+            return self.parts.findall(chunk)
+        return [chunk]
+
+
+def _split_at_blanks(text: str) -> list[str]:
+    return text.replace("\n", " ").split(" ")
+
+
+_BLANK_BESIDE_SPACE = re.compile(r" (?:(?=\s)|(?<=\s ))")
+_BEFORE_SINGLE_BLANK = re.compile(r"(?<=\S)(?= \S)")
+
+
+def _split_before_blanks(text: str) -> list[str]:
+    """Cuts before each blank that stands alone between two other characters.
+
+    The regular expression of byte-level BPE takes one blank into the word after it; a cut in a
+    longer run of whitespace would change how the run is divided.
+    """
+    if _BLANK_BESIDE_SPACE.search(text) or text[:1].isspace() or text[-1:].isspace():
+        return _BEFORE_SINGLE_BLANK.split(text)
+    first, *others = text.split(" ")
+    return [first, *[" " + part for part in others]]
+
+
+# For BERT's pre-tokenizer every punctuation character of ASCII stands alone. Byte-level BPE keeps
+# runs of them together, with the blank before, and treats some apostrophes as letters.
+BERT_CUTTING = Cutting(
+    _split_at_blanks, re.compile(r"[!-~]+"), re.compile(r"[A-Za-z0-9]+|[^A-Za-z0-9]")
+)
+BYTE_CUTTING = Cutting(
+    _split_before_blanks,
+    re.compile(r" ?[!-&(-~]+"),
+    re.compile(r" ?[A-Za-z0-9]+| ?[^ A-Za-z0-9]+"),
+)
+BLANK_CUTTING = Cutting(_split_at_blanks)
+
+_PER_CHARACTER = {"BertNormalizer", "Lowercase", "NFC", "NFD", "NFKC", "NFKD", "StripAccents"}
+
+
+def split_at_blanks(text: str) -> list[str]:
+    """For tokenizers that drop whitespace: the parts between blanks and line ends."""
+    return text.replace("\n", " ").split(" ")
+
+
+def split_before_blanks(text: str) -> list[str]:
+    """For tokenizers that keep whitespace: cuts before each blank between two other characters.
+
+    The regular expression of byte-level BPE takes one blank into the word after it, and a cut in
+    a longer run of whitespace would change how the run is divided.
+    """
+    if _BLANK_BESIDE_SPACE.search(text) or text[:1].isspace() or text[-1:].isspace():
+        return _BEFORE_SINGLE_BLANK.split(text)
+    first, *others = text.split(" ")
+    return [first, *[" " + part for part in others]]
+
+
+def choose_cutting(description: dict[str, Any]) -> Cutting | None:
+    """An exact way to cut text for the tokenizer that this ``tokenizer.json`` holds, or None."""
+    ordinary_added = any(not token["special"] for token in description["added_tokens"])
+    if ordinary_added or not _is_per_character(description["normalizer"]):
+        return None
+    pre_tokenizer = description["pre_tokenizer"] or {"type": None}
+    parts = cast(list[dict[str, Any]], pre_tokenizer.get("pretokenizers", [pre_tokenizer]))
+    kinds = [part["type"] for part in parts]
+    if kinds == ["BertPreTokenizer"]:
+        return BERT_CUTTING
+    if kinds[:1] == ["WhitespaceSplit"]:
+        metaspaces = [part for part in parts if part["type"] == "Metaspace"]
+        return BLANK_CUTTING if all(_begins_words(part) for part in metaspaces) else None
+    if kinds == ["ByteLevel"] and parts[0]["use_regex"] and not parts[0]["add_prefix_space"]:
+        return BYTE_CUTTING
+    if kinds == ["Split"] and parts[0]["pattern"] == {"Regex": r"[\s\S]"}:
+        return BYTE_CUTTING
+    return None
+
+
+def _begins_words(metaspace: dict[str, Any]) -> bool:
+    return metaspace["prepend_scheme"] == "always"
+
+
+def _is_per_character(normalizer: dict[str, Any] | None) -> bool:
+    """Whether normalising the parts between blanks is normalising the whole."""
+    if normalizer is None:
+        return True
+    if normalizer["type"] == "Sequence":
+        parts = cast(list[dict[str, Any]], normalizer["normalizers"])
+        return all(_is_per_character(part) for part in parts)
+    if normalizer["type"] == "Replace":  # of one character out of a class without whitespace
+        return normalizer["pattern"] == {"Regex": "[\u0300-\u036f]"}
+    return normalizer["type"] in _PER_CHARACTER
+
+
+class ChunkEncoder:
+    """Text to packed tokens (uint32: word-start bit and id) through a dictionary of chunks."""
+
+    def __init__(self, backend: tokenizers.Tokenizer, cutting: Cutting | None) -> None:
+        self._backend = backend
+        self._cutting = cutting
+        self._known: dict[str, bytes] = {}
+        self._bytes = 0
+
+    def encode(self, text: str) -> NDArray[np.uint32]:
+        """The packed tokens of `text`, without special tokens."""
+        if self._cutting is None:
+            return np.frombuffer(self._encode_part(text), np.uint32)
+        chunks = self._cutting.split(text)
+        if self._bytes > _CACHE_BYTES:
+            self._known.clear()
+            self._bytes = 0
+        new = set(filterfalse(self._known.__contains__, chunks))
+        if new:
+            self._learn({chunk: self._cutting.divide(chunk) for chunk in new})
+        return np.frombuffer(b"".join(map(self._known.__getitem__, chunks)), np.uint32)
+
+    def _learn(self, divided: dict[str, list[str]]) -> None:
+        known = self._known
+        parts = {part for parts in divided.values() for part in parts if part not in known}
+        short = [part for part in parts if len(part) <= MAX_CHUNK_CHARACTERS]
+        encodings = self._backend.encode_batch(short, add_special_tokens=False)
+        for part, encoding in zip(short, encodings, strict=True):
+            known[part] = pack_encoding(part, encoding)
+        for part in parts - known.keys() if len(short) < len(parts) else ():
+            known[part] = self._encode_long(part)
+        for chunk, its_parts in divided.items():
+            if len(its_parts) > 1:
+                known[chunk] = b"".join([known[part] for part in its_parts])
+        self._bytes += sum(_ENTRY_BYTES + 2 * len(chunk) for chunk in (*parts, *divided))
+
+    def _encode_long(self, part: str) -> bytes:
+        size = MAX_CHUNK_CHARACTERS
+        pieces = [part[start : start + size] for start in range(0, len(part), size)]
+        return b"".join(map(self._encode_part, pieces))
+
+    def _encode_part(self, part: str) -> bytes:
+        return pack_encoding(part, self._backend.encode(part, add_special_tokens=False))
+
+
+def pack_encoding(text: str, encoding: tokenizers.Encoding) -> bytes:
+    """The library's encoding of `text` as the bytes of packed tokens."""
+    packed = array("I", encoding.ids)
+    if text.isascii() and text.isalnum():
+        starts = [True] * bool(packed)  # a plain word: only its first token begins one
+    else:
+        starts = find_word_starts(text, encoding.offsets)
+    for index, is_start in enumerate(starts):
+        if is_start:
+            packed[index] |= WORD_START
+    return packed.tobytes()

@@ -1,0 +1,40 @@
+"""Which tokenizer to train: the `tokenizer` section of a configuration."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from maskwright.config import setting
+from maskwright.errors import ConfigError
+
+TokenizerKind = Literal["wordpiece", "bpe", "unigram", "character"]
+
+_NUM_BYTES = 256
+_NUM_SPECIAL = 5
+
+
+@dataclass(frozen=True)
+class TokenizerConfig:
+    """Training a tokenizer, or naming one that exists.
+
+    Raises:
+        ConfigError: a value outside its range.
+    """
+
+    kind: TokenizerKind = setting("wordpiece", "how words are cut into tokens")
+    vocab_size: int = setting(
+        8192, "number of tokens, rounded up to a multiple of 64; an upper bound for characters"
+    )
+    lowercase: bool = setting(True, "lower-case the text; WordPiece then also strips accents")
+    min_frequency: int = setting(2, "a token must occur this often in the sample")
+    sample_megabytes: float = setting(100.0, "most text to train the tokenizer on, drawn by seed")
+    path: str | None = setting(None, "use the tokenizer in this folder instead of training one")
+
+    def __post_init__(self) -> None:
+        least = _NUM_BYTES + _NUM_SPECIAL if self.kind == "bpe" else 32
+        if not least <= self.vocab_size <= 1_000_000:
+            rule = f"must lie between {least} and 1000000 for {self.kind}"
+            raise ConfigError("vocab_size", self.vocab_size, rule, "Try 8192.")
+        if self.min_frequency < 1:
+            raise ConfigError("min_frequency", self.min_frequency, "must be at least 1")
+        if self.sample_megabytes <= 0:
+            raise ConfigError("sample_megabytes", self.sample_megabytes, "must be positive")

@@ -1,0 +1,88 @@
+"""A tokenizer on disk: ``tokenizer.json`` and ``tokenizer_config.json``, as Hugging Face has them.
+
+``tokenizer.json`` is the `tokenizers` library's own format and says everything about encoding;
+``tokenizer_config.json`` says which token plays which role. Older folders keep the roles in
+``special_tokens_map.json``.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from maskwright.errors import TokenizerError
+from maskwright.files import write_text
+from maskwright.tokenizer.vocabulary import SPECIAL_TOKENS
+
+TOKENIZER = "tokenizer.json"
+CONFIG = "tokenizer_config.json"
+ROLES = tuple(SPECIAL_TOKENS)
+
+
+def write_tokenizer(
+    folder: Path,
+    description: Mapping[str, Any],
+    special_tokens: Mapping[str, str],
+    lowercase: bool,
+    max_length: int | None,
+) -> None:
+    """Writes both files; see `Tokenizer.save`."""
+    config: dict[str, Any] = {
+        # The class that takes tokenizer.json as it is; BertTokenizer would build its own.
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "do_lower_case": lowercase,
+        "clean_up_tokenization_spaces": False,
+        "model_input_names": ["input_ids", "attention_mask"],
+        **{f"{role}_token": token for role, token in special_tokens.items()},
+    }
+    if max_length is not None:
+        config["model_max_length"] = max_length
+    folder.mkdir(parents=True, exist_ok=True)
+    write_text(folder / TOKENIZER, json.dumps(description, ensure_ascii=False, indent=1))
+    write_text(folder / CONFIG, json.dumps(config, ensure_ascii=False, indent=2) + "\n")
+
+
+def read_tokenizer(path: Path) -> tuple[Path, dict[str, Any], dict[str, str]]:
+    """The ``tokenizer.json`` at `path` (a folder or the file), parsed, and the special tokens.
+
+    A role that no file names has BERT's token; whether the vocabulary has it is not checked.
+
+    Raises:
+        TokenizerError: nothing there, or no JSON object.
+    """
+    file = path / TOKENIZER if path.is_dir() else path
+    if not file.is_file():
+        raise TokenizerError(
+            f"{path} holds no {TOKENIZER}. Name a folder written by `maskwright tokenizer train` "
+            "or a model folder."
+        )
+    named: dict[str, Any] = {}
+    for neighbour in (file.with_name("special_tokens_map.json"), file.with_name(CONFIG)):
+        if neighbour.is_file():
+            named.update(_read_object(neighbour))
+    special_tokens = {role: named.get(f"{role}_token") for role in ROLES}
+    return (
+        file,
+        _read_object(file),
+        {
+            role: _token_content(token) or SPECIAL_TOKENS[role]
+            for role, token in special_tokens.items()
+        },
+    )
+
+
+def _token_content(token: Any) -> str | None:
+    """A token is written as a string or as an object with its content and its properties."""
+    if isinstance(token, dict):
+        token = cast(dict[str, Any], token).get("content")
+    return token if isinstance(token, str) else None
+
+
+def _read_object(file: Path) -> dict[str, Any]:
+    try:
+        loaded: Any = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise TokenizerError(f"{file} cannot be read: {' '.join(str(error).split())}.") from None
+    if not isinstance(loaded, dict):
+        raise TokenizerError(f"{file} does not hold a JSON object.")
+    return cast(dict[str, Any], loaded)

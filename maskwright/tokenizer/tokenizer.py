@@ -1,0 +1,176 @@
+"""The tokenizer as the rest of the program sees it: text to ids with word starts, and back."""
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import tokenizers
+from numpy.typing import NDArray
+
+from maskwright.errors import TokenizerError
+from maskwright.tokenizer.chunks import WORD_START, ChunkEncoder, choose_cutting
+from maskwright.tokenizer.files import ROLES, read_tokenizer, write_tokenizer
+from maskwright.tokenizer.vocabulary import is_filler
+from maskwright.tokenizer.words import find_word_starts
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedText:
+    """Tokens of one text, without special tokens. ids: uint32 [n]; word_starts: bool [n]."""
+
+    ids: NDArray[np.uint32]
+    word_starts: NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class EncodedPrompt:
+    """Tokens of a text with [MASK] in it; offsets: int64 [n, 2], the characters of each token."""
+
+    ids: NDArray[np.uint32]
+    word_starts: NDArray[np.bool_]
+    offsets: NDArray[np.int64]
+
+
+class Tokenizer:
+    """A trained tokenizer with the five special tokens of BERT, whatever they are called.
+
+    Attributes:
+        vocab_size: one more than the largest id.
+        pad_token, unk_token, cls_token, sep_token, mask_token: the special tokens, and
+        pad_id, unk_id, cls_id, sep_id, mask_id: their ids.
+        special_ids: these and any other special token of the file.
+        fingerprint: sha256 (hex) of the tokenizer's canonical JSON.
+    """
+
+    def __init__(self, description: Mapping[str, Any], special_tokens: Mapping[str, str]) -> None:
+        """From a parsed ``tokenizer.json`` and the token of each role (pad, unk, cls, sep, mask).
+
+        Raises:
+            TokenizerError: the library cannot read the description, or a token is not in it.
+        """
+        plain = {**description, "truncation": None, "padding": None}
+        self.backend = _build_backend(plain)
+        self.description: dict[str, Any] = json.loads(self.backend.to_str())
+        # In text a literal "[MASK]" is just characters; only in a prompt is it the mask.
+        self._plain = tokenizers.Tokenizer.from_str(self.backend.to_str())
+        self._plain.encode_special_tokens = True
+        self._encoder = ChunkEncoder(self._plain, choose_cutting(self.description))
+        self.special_tokens = {role: special_tokens[role] for role in ROLES}
+        self.pad_token, self.unk_token, self.cls_token, self.sep_token, self.mask_token = (
+            self.special_tokens.values()
+        )
+        ids = _find_special_ids(self.backend, self.special_tokens)
+        self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = ids
+        self.vocab_size = 1 + max(self.backend.get_vocab(with_added_tokens=True).values())
+        added = self.description["added_tokens"]
+        self.special_ids = frozenset([*ids, *(token["id"] for token in added if token["special"])])
+
+    @cached_property
+    def fingerprint(self) -> str:
+        canonical = json.dumps(self.description, sort_keys=True, separators=(",", ":"))
+        return hashlib.sha256(canonical.encode()).hexdigest()
+
+    @cached_property
+    def ordinary_ids(self) -> NDArray[np.int64]:
+        """The ids of all tokens that can stand for text: no special token, no filler; sorted."""
+        vocabulary = self.backend.get_vocab(with_added_tokens=True)
+        ordinary = [
+            token_id
+            for token, token_id in vocabulary.items()
+            if token_id not in self.special_ids and not is_filler(token)
+        ]
+        return np.array(sorted(ordinary), np.int64)
+
+    @property
+    def lowercase(self) -> bool:
+        """Whether upper and lower case are the same to this tokenizer."""
+        return self.encode("A").ids.tolist() == self.encode("a").ids.tolist()
+
+    def encode(self, text: str) -> EncodedText:
+        """The tokens of `text`; no special tokens are added, and none is recognised in it."""
+        packed = self._encoder.encode(text)
+        return EncodedText(packed & np.uint32(WORD_START - 1), packed >= WORD_START)
+
+    def encode_batch(self, texts: Iterable[str]) -> list[EncodedText]:
+        """`encode` of each text."""
+        return [self.encode(text) for text in texts]
+
+    def encode_reference(self, text: str) -> EncodedText:
+        """The slow twin of `encode`: the library on the whole text. For tests."""
+        encoding = self._plain.encode(text, add_special_tokens=False)
+        starts = find_word_starts(text, encoding.offsets)
+        return EncodedText(np.array(encoding.ids, np.uint32), np.array(starts, np.bool_))
+
+    def encode_prompt(self, text: str) -> EncodedPrompt:
+        """Like `encode`, but special tokens written in `text`, such as [MASK], are themselves."""
+        encoding = self.backend.encode(text, add_special_tokens=False)
+        starts = find_word_starts(text, encoding.offsets)
+        ids = np.array(encoding.ids, np.uint32)
+        return EncodedPrompt(
+            ids,
+            np.array(starts, np.bool_) | (ids == self.mask_id),
+            np.array(encoding.offsets, np.int64).reshape(-1, 2),
+        )
+
+    def decode(self, ids: Iterable[int]) -> str:
+        """The text of `ids`, special tokens included; what normalisation dropped stays lost."""
+        return self.backend.decode([int(token_id) for token_id in ids], skip_special_tokens=False)
+
+    def token(self, token_id: int) -> str:
+        """The token as the vocabulary spells it; an id that holds none is the unknown token."""
+        return self.backend.id_to_token(int(token_id)) or self.unk_token
+
+    def tokens(self, ids: Sequence[int]) -> list[str]:
+        """`token` of each id."""
+        return [self.token(token_id) for token_id in ids]
+
+    def token_id(self, token: str) -> int | None:
+        """The id of a token spelled as in the vocabulary, or None."""
+        return self.backend.token_to_id(token)
+
+    def save(self, folder: Path | str, max_length: int | None = None) -> None:
+        """Writes ``tokenizer.json`` and ``tokenizer_config.json`` for us and for transformers.
+
+        Args:
+            folder: made if it is not there.
+            max_length: longest input of the model, special tokens included.
+        """
+        write_tokenizer(
+            Path(folder), self.description, self.special_tokens, self.lowercase, max_length
+        )
+
+    @classmethod
+    def load(cls, path: Path | str) -> "Tokenizer":
+        """From a folder that holds a ``tokenizer.json``, or from the file itself.
+
+        Raises:
+            TokenizerError: nothing there, damaged, or without one of the five special tokens.
+        """
+        file, description, special_tokens = read_tokenizer(Path(path))
+        try:
+            return cls(description, special_tokens)
+        except TokenizerError as error:
+            raise TokenizerError(f"{file} {error}") from None
+
+
+def _build_backend(description: Mapping[str, Any]) -> tokenizers.Tokenizer:
+    try:
+        return tokenizers.Tokenizer.from_str(json.dumps(description))
+    except Exception as error:  # the library raises a bare Exception for all that it cannot read
+        raise TokenizerError(f"is not a tokenizer: {' '.join(str(error).split())}.") from None
+
+
+def _find_special_ids(backend: tokenizers.Tokenizer, tokens: Mapping[str, str]) -> list[int]:
+    ids = {role: backend.token_to_id(token) for role, token in tokens.items()}
+    missing = [f"{role}_token {tokens[role]}" for role, found in ids.items() if found is None]
+    if missing:
+        raise TokenizerError(
+            f"has no {', '.join(missing)}. Name in tokenizer_config.json the tokens that it uses "
+            "for pad, unk, cls, sep and mask; a masked language model needs all five."
+        )
+    return [found for found in ids.values() if found is not None]

@@ -1,0 +1,162 @@
+"""Training a tokenizer from a stream of texts, in bounded memory.
+
+texts → a seeded sample → a bag of words → a vocabulary → a tokenizer. The same texts,
+configuration and seed give the same tokenizer.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+
+import tokenizers
+from tokenizers import models, pre_tokenizers, trainers
+
+from maskwright.errors import TokenizerError
+from maskwright.tokenizer.bag import (
+    choose_alphabet,
+    count_words,
+    drop_words_beyond,
+    keep_frequent,
+)
+from maskwright.tokenizer.chunks import choose_cutting
+from maskwright.tokenizer.config import TokenizerConfig
+from maskwright.tokenizer.kinds import WORDPIECE_PREFIX, Model, build_backend, install_model
+from maskwright.tokenizer.merges import learn_merges
+from maskwright.tokenizer.sample import sample_texts
+from maskwright.tokenizer.tokenizer import Tokenizer
+from maskwright.tokenizer.vocabulary import SPECIAL_TOKENS, name_fillers, round_up
+
+_SPECIAL = list(SPECIAL_TOKENS.values())
+
+# The rarest characters of a large text mostly come from other scripts; what contains them
+# becomes [UNK]. WordPiece may need two tokens for a character, hence the smaller share.
+_COVERAGE = 0.9999
+_WORDPIECE_ALPHABET_SHARE = 4
+_UNIGRAM_ALPHABET_SHARE = 2
+
+# Characters of different words to learn from: bounds memory and time.
+_MERGE_CHARACTERS = 2_000_000
+_UNIGRAM_CHARACTERS = 500_000
+_UNIGRAM_WORDS = 1_000_000
+
+
+def train_tokenizer(texts: Iterable[str], config: TokenizerConfig, seed: int = 0) -> Tokenizer:
+    """Trains a tokenizer on (a sample of) `texts`, which are read once, as a stream.
+
+    `seed` decides what is in the sample if the texts are more than it may hold.
+    `config.path` is not looked at.
+
+    Raises:
+        TokenizerError: no text, or not enough of it for `config.vocab_size`.
+    """
+    sample = sample_texts(texts, int(config.sample_megabytes * 1_000_000), seed)
+    if not sample:
+        raise TokenizerError("there is no text to train a tokenizer on.")
+    backend = build_backend(config)
+    size = round_up(config.vocab_size)
+    if config.kind == "character":
+        model = _learn_characters(sample, backend, config)
+    else:
+        cutting = choose_cutting(json.loads(backend.to_str()))
+        assert cutting is not None  # all kinds of ours can be cut
+        words = count_words(sample, backend, cutting)
+        sample.clear()
+        learn = {"wordpiece": _learn_wordpiece, "bpe": _learn_bpe, "unigram": _learn_unigram}
+        model = learn[config.kind](words, size, config, seed)
+    install_model(backend, model, config.kind)
+    return Tokenizer(json.loads(backend.to_str()), SPECIAL_TOKENS)
+
+
+def _learn_wordpiece(words: Counter[str], size: int, config: TokenizerConfig, seed: int) -> Model:
+    bag = keep_frequent(words, _MERGE_CHARACTERS, seed)
+    alphabet = choose_alphabet(bag, _COVERAGE, size // _WORDPIECE_ALPHABET_SHARE)
+    bag = drop_words_beyond(bag, alphabet)
+    num_learnt = size - len(_SPECIAL)
+    merges = learn_merges(bag, alphabet, num_learnt, config.min_frequency, WORDPIECE_PREFIX)
+    vocabulary = _number_tokens(merges.tokens, config)
+    return models.WordPiece(
+        vocabulary, unk_token=SPECIAL_TOKENS["unk"], max_input_chars_per_word=100
+    )
+
+
+def _learn_bpe(words: Counter[str], size: int, config: TokenizerConfig, seed: int) -> Model:
+    bag = keep_frequent(words, _MERGE_CHARACTERS, seed)
+    alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
+    merges = learn_merges(bag, alphabet, size - len(_SPECIAL), config.min_frequency)
+    return models.BPE(_number_tokens(merges.tokens, config), merges.pairs)
+
+
+def _learn_unigram(words: Counter[str], size: int, config: TokenizerConfig, seed: int) -> Model:
+    """Kudo 2018 (arXiv:1804.10959), by the library's trainer; only counts matter to it, so the
+    words are repeated in proportion to theirs, a million in all."""
+    bag = keep_frequent(words, _UNIGRAM_CHARACTERS, seed)
+    bag = drop_words_beyond(bag, choose_alphabet(bag, _COVERAGE, size // _UNIGRAM_ALPHABET_SHARE))
+    learner = tokenizers.Tokenizer(models.Unigram())
+    learner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    trainer = trainers.UnigramTrainer(
+        vocab_size=size,
+        special_tokens=_SPECIAL,
+        unk_token=SPECIAL_TOKENS["unk"],
+        show_progress=False,
+    )
+    learner.train_from_iterator(_repeat_words(bag), trainer)
+    pieces: list[tuple[str, float]] = json.loads(learner.to_str())["model"]["vocab"]
+    scores = _settle_scores({piece: score for piece, score in pieces if piece not in _SPECIAL})
+    learnt = sorted(scores, key=lambda piece: (-scores[piece], piece))
+    vocabulary = _number_tokens(learnt, config)
+    scored = [(piece, scores.get(piece, min(scores.values()))) for piece in vocabulary]
+    return models.Unigram(scored, vocabulary[SPECIAL_TOKENS["unk"]], False)
+
+
+def _settle_scores(scores: Mapping[str, float]) -> dict[str, float]:
+    """The library's scores without what varies from run to run.
+
+    It adds in parallel, so the last digits vary; and characters that it must keep but has no use
+    for get the lowest score plus 0.0001 for each one before, in the order of a hash table.
+    """
+    lowest = min(scores.values(), default=0.0)
+    useless = lowest + 0.0001 * (1 + sum(len(piece) == 1 for piece in scores))
+    return {
+        piece: round(lowest if len(piece) == 1 and score < useless else score, 6)
+        for piece, score in scores.items()
+    }
+
+
+def _repeat_words(bag: Mapping[str, int]) -> Iterator[str]:
+    total = sum(bag.values())
+    for word, count in bag.items():
+        times = count if total <= _UNIGRAM_WORDS else 1 + count * _UNIGRAM_WORDS // total
+        yield " ".join([word] * times)
+
+
+def _learn_characters(
+    sample: list[str], backend: tokenizers.Tokenizer, config: TokenizerConfig
+) -> Model:
+    counts: Counter[str] = Counter()
+    assert backend.normalizer is not None
+    for text in sample:
+        counts.update(backend.normalizer.normalize_str(text))
+    frequent = [item for item in counts.items() if item[1] >= config.min_frequency]
+    frequent.sort(key=lambda item: (-item[1], item[0]))
+    characters = [character for character, _ in frequent[: config.vocab_size - len(_SPECIAL)]]
+    tokens = [*_SPECIAL, *characters]
+    tokens += name_fillers(round_up(len(tokens)) - len(tokens))
+    vocabulary = {token: token_id for token_id, token in enumerate(tokens)}
+    return models.WordLevel(vocabulary, unk_token=SPECIAL_TOKENS["unk"])
+
+
+def _number_tokens(learnt: list[str], config: TokenizerConfig) -> dict[str, int]:
+    """Special tokens, what was learnt, and fillers if only the rounding up is missing.
+
+    Raises:
+        TokenizerError: the text supports fewer tokens than `config.vocab_size`.
+    """
+    tokens = [*_SPECIAL, *learnt]
+    if len(tokens) < config.vocab_size:
+        smaller = f"Set tokenizer.vocab_size to {len(tokens)} or less, or give more text."
+        raise TokenizerError(
+            f"tokenizer.vocab_size = {config.vocab_size} is more than the text supports, which is "
+            f"{len(tokens)} tokens. {smaller if len(tokens) >= 32 else 'Give more text.'}"
+        )
+    tokens += name_fillers(round_up(config.vocab_size) - len(tokens))
+    return {token: token_id for token_id, token in enumerate(tokens)}

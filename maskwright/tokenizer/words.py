@@ -1,0 +1,86 @@
+"""Where words begin, for whole-word masking: one rule for every tokenizer and script.
+
+A word ends at whitespace and at punctuation, and a punctuation character is a word of its own.
+In scripts that are written without spaces (Chinese, Japanese, Thai, ...) every character may
+begin a word, so there a token is a word. Combining marks belong to the character before them.
+Punctuation is what BERT takes it to be: all ASCII symbols and Unicode's categories P.
+"""
+
+import unicodedata
+from collections.abc import Iterable
+
+_SPACE, _ALONE, _LETTER, _MARK = range(4)
+
+# Han, kana, Bopomofo, Yi, Thai, Lao, Tibetan, Myanmar, Khmer: written without spaces.
+_UNSPACED = (
+    (0x0E00, 0x0FFF),
+    (0x1000, 0x109F),
+    (0x1780, 0x17FF),
+    (0x2E80, 0x2FDF),
+    (0x3040, 0x312F),
+    (0x31A0, 0x31FF),
+    (0x3400, 0x4DBF),
+    (0x4E00, 0x9FFF),
+    (0xA000, 0xA4CF),
+    (0xF900, 0xFAFF),
+    (0xFF66, 0xFF9F),
+    (0x1B000, 0x1B16F),
+    (0x20000, 0x3FFFF),
+)
+
+
+class _CharacterClasses(dict[str, int]):
+    """The class of each character, worked out when it is first met."""
+
+    def __missing__(self, character: str) -> int:
+        self[character] = found = _classify(character)
+        return found
+
+
+def _classify(character: str) -> int:
+    category = unicodedata.category(character)
+    if character.isspace():
+        return _SPACE
+    if category[0] == "M" or category == "Cf":
+        return _MARK
+    if category[0] == "P" or (character.isascii() and not character.isalnum()):
+        return _ALONE
+    code = ord(character)
+    return _ALONE if any(first <= code <= last for first, last in _UNSPACED) else _LETTER
+
+
+_classes = _CharacterClasses()
+
+
+def find_boundaries(text: str) -> list[bool]:
+    """For each character, whether a word may begin there."""
+    boundaries: list[bool] = []
+    previous = _SPACE
+    for character in text:
+        kind = _classes[character]
+        if kind == _MARK:
+            boundaries.append(previous == _SPACE)
+            previous = _LETTER if previous == _SPACE else previous
+        else:
+            boundaries.append(kind != _LETTER or previous != _LETTER)
+            previous = kind
+    return boundaries
+
+
+def find_word_starts(text: str, spans: Iterable[tuple[int, int]]) -> list[bool]:
+    """For each token, given by its span of characters in `text`, whether it begins a word.
+
+    A token begins a word if its first character that is no whitespace may begin one, and no
+    token before it begins with the same character (as the bytes of one character do).
+    """
+    boundaries = find_boundaries(text)
+    starts: list[bool] = []
+    last = -1
+    for start, stop in spans:
+        place = start
+        while place < stop and _classes[text[place]] == _SPACE:
+            place += 1
+        place = start if place == stop else place
+        starts.append(place != last and (place >= len(text) or boundaries[place]))
+        last = place
+    return starts

@@ -1,0 +1,158 @@
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from maskwright.errors import ShardError
+from maskwright.shards.reader import TokenStore
+from tests.shards.helpers import SHARDS, VOCAB_SIZE, write_prepared
+
+TRAIN = [document for shard in SHARDS["train"] for document in shard]
+
+
+@pytest.mark.parametrize("vocab_size", [VOCAB_SIZE, 70_000])
+def test_documents_come_back(vocab_size: int, tmp_path: Path) -> None:
+    write_prepared(tmp_path, vocab_size)
+    store = TokenStore.open(tmp_path, "train")
+    assert (store.num_documents, store.num_tokens) == (4, 15)
+    assert (store.vocab_size, store.tokenizer_fingerprint) == (vocab_size, "t" * 64)
+    assert store.document_lengths.dtype == np.int64
+    assert store.document_lengths.tolist() == [3, 1, 9, 2]
+    start = 0
+    for ids, starts in TRAIN:
+        stop = start + len(ids)
+        assert store.tokens(start, stop).tolist() == ids
+        word_starts = store.word_starts(start, stop)
+        assert word_starts.dtype == np.bool_
+        assert word_starts.tolist() == [bool(bit) for bit in starts]
+        start = stop
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.data())
+def test_any_part_of_a_document(tmp_path: Path, data: st.DataObject) -> None:
+    if not (tmp_path / "manifest.json").exists():
+        write_prepared(tmp_path)
+    store = TokenStore.open(tmp_path, "train", verify="sizes")
+    number = data.draw(st.integers(0, 3))
+    begin = int(store.document_lengths[:number].sum())
+    ids, starts = TRAIN[number]
+    low = data.draw(st.integers(0, len(ids)))
+    high = data.draw(st.integers(low, len(ids)))
+    assert store.tokens(begin + low, begin + high).tolist() == ids[low:high]
+    assert (
+        store.word_starts(begin + low, begin + high).tolist() == list(map(bool, starts))[low:high]
+    )
+
+
+def test_unigram_counts_are_those_of_the_train_split(tmp_path: Path) -> None:
+    write_prepared(tmp_path)
+    for split in ("train", "valid"):
+        counts = TokenStore.open(tmp_path, split).unigram_counts
+        assert counts.dtype == np.int64
+        assert counts.shape == (VOCAB_SIZE,)
+        assert {int(i): int(counts[i]) for i in np.flatnonzero(counts)} == {
+            **{7: 1, 300: 1, 9: 1, 8: 1},
+            **{5: 9, 6: 1, 399: 1},
+        }
+
+
+def test_ranges_outside(tmp_path: Path) -> None:
+    write_prepared(tmp_path)
+    store = TokenStore.open(tmp_path, "train")
+    for start, stop in ((-1, 1), (14, 16), (3, 2), (3, 5)):  # the last crosses two shards
+        with pytest.raises(IndexError):
+            store.tokens(start, stop)
+    assert store.tokens(15, 15).tolist() == []
+
+
+def test_a_pickled_store_is_small_and_the_same(tmp_path: Path) -> None:
+    write_prepared(tmp_path)
+    store = TokenStore.open(tmp_path, "train")
+    pickled = pickle.dumps(store)
+    assert len(pickled) < 1000
+    assert pickle.loads(pickled).tokens(4, 13).tolist() == [5] * 9
+
+
+def test_an_empty_split(tmp_path: Path) -> None:
+    write_prepared(tmp_path)
+    file = tmp_path / "manifest.json"
+    values = json.loads(file.read_text())
+    values["splits"]["valid"].update(num_tokens=0, num_documents=0, shards=[])
+    file.write_text(json.dumps(values))
+    store = TokenStore.open(tmp_path, "valid")
+    assert store.num_documents == 0
+    assert store.document_lengths.tolist() == []
+
+
+FILES = [
+    "unigram.counts",
+    *(f"train/0000{n}.{kind}" for n in (0, 1) for kind in ("tokens", "ends", "starts")),
+]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_damage_is_found_and_named(name: str, tmp_path: Path) -> None:
+    write_prepared(tmp_path)
+    path = tmp_path / name
+    content = path.read_bytes()
+
+    def check(message: str) -> None:
+        with pytest.raises(ShardError, match=message) as error:
+            TokenStore.open(tmp_path, "train")
+        assert str(path) in str(error.value)
+        assert "\n" not in str(error.value)
+
+    for place in range(0, len(content), max(1, len(content) // 10)):
+        damaged = bytearray(content)
+        damaged[place] ^= 1
+        path.write_bytes(damaged)
+        check("sha256")
+    path.write_bytes(content[:-1])
+    check(f"has {len(content) - 1} bytes and not {len(content)}")
+    path.write_bytes(content + b"\0")
+    check(f"has {len(content) + 1} bytes")
+    path.unlink()
+    check("cannot be read")
+    path.write_bytes(content)
+    TokenStore.open(tmp_path, "train")
+
+
+def test_sizes_alone_are_checked_on_demand(tmp_path: Path) -> None:
+    write_prepared(tmp_path)
+    path = tmp_path / "train" / "00000.tokens"
+    path.write_bytes(bytes(len(path.read_bytes())))
+    assert TokenStore.open(tmp_path, "train", verify="sizes").tokens(0, 3).tolist() == [0, 0, 0]
+    path.write_bytes(b"")
+    with pytest.raises(ShardError, match="has 0 bytes"):
+        TokenStore.open(tmp_path, "train", verify="sizes")
+
+
+@pytest.mark.parametrize("key", ["num_tokens", "num_documents"])
+def test_counts_that_do_not_fit_the_files(key: str, tmp_path: Path) -> None:
+    write_prepared(tmp_path)
+    file = tmp_path / "manifest.json"
+    values: dict[str, Any] = json.loads(file.read_text())
+    values["splits"]["train"]["shards"][0][key] += 8
+    values["splits"]["train"][key] += 8
+    file.write_text(json.dumps(values))
+    with pytest.raises(ShardError, match=r"00000\.(tokens|ends) has .* which is not what"):
+        TokenStore.open(tmp_path, "train")
+
+
+def test_ends_that_do_not_increase(tmp_path: Path) -> None:
+    write_prepared(tmp_path)
+    np.array([4, 4], "<u8").tofile(tmp_path / "train" / "00000.ends")
+    with pytest.raises(ShardError, match=r"00000\.ends is no increasing list"):
+        TokenStore.open(tmp_path, "train", verify="sizes")
+
+
+def test_a_split_that_is_none(tmp_path: Path) -> None:
+    write_prepared(tmp_path)
+    with pytest.raises(ShardError, match="no split test"):
+        TokenStore.open(tmp_path, "test")

@@ -1,0 +1,67 @@
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from maskwright.errors import TokenizerError
+from maskwright.tokenizer.config import TokenizerKind
+from maskwright.tokenizer.tokenizer import Tokenizer
+from tests.tokenizer.helpers import KINDS, MIXED, trained
+
+ROBERTA = {"[PAD]": "<pad>", "[UNK]": "<unk>", "[CLS]": "<s>", "[SEP]": "</s>", "[MASK]": "<mask>"}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_saved_is_loaded(kind: TokenizerKind, tmp_path: Path) -> None:
+    tokenizer = trained(kind)
+    tokenizer.save(tmp_path)
+    for path in (tmp_path, tmp_path / "tokenizer.json", str(tmp_path)):
+        loaded = Tokenizer.load(path)
+        assert loaded.fingerprint == tokenizer.fingerprint
+        assert loaded.encode(MIXED).ids.tolist() == tokenizer.encode(MIXED).ids.tolist()
+        assert loaded.vocab_size == tokenizer.vocab_size
+
+
+def save_foreign(folder: Path) -> dict[str, Any]:
+    """A byte-level tokenizer whose special tokens have RoBERTa's names."""
+    text = json.dumps(trained("bpe").description, ensure_ascii=False)
+    for ours, theirs in ROBERTA.items():
+        text = text.replace(json.dumps(ours), json.dumps(theirs))
+    (folder / "tokenizer.json").write_text(text, encoding="utf-8")
+    return {"mask_token": {"content": "<mask>", "lstrip": True}, "pad_token": "<pad>"}
+
+
+def test_other_names_of_special_tokens(tmp_path: Path) -> None:
+    names = save_foreign(tmp_path)
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"mask_token": "<mask>"}))
+    older = {**names, "unk_token": "<unk>", "cls_token": "<s>", "sep_token": "</s>"}
+    (tmp_path / "special_tokens_map.json").write_text(json.dumps(older))
+    tokenizer = Tokenizer.load(tmp_path)
+    assert (tokenizer.mask_token, tokenizer.mask_id) == ("<mask>", 4)
+    assert 4 in tokenizer.encode_prompt("a <mask>").ids
+    assert 4 not in tokenizer.encode("a <mask>").ids
+    tokenizer.save(tmp_path / "again")
+    again = Tokenizer.load(tmp_path / "again")
+    assert (again.cls_token, again.fingerprint) == ("<s>", tokenizer.fingerprint)
+
+
+def test_special_tokens_that_nobody_names(tmp_path: Path) -> None:
+    save_foreign(tmp_path)
+    with pytest.raises(TokenizerError, match=r"tokenizer.json has no pad_token \[PAD\], unk_token"):
+        Tokenizer.load(tmp_path)
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"model": {"type": "None"}}'])
+def test_damaged_files_are_named(content: str, tmp_path: Path) -> None:
+    (tmp_path / "tokenizer.json").write_text(content)
+    with pytest.raises(TokenizerError, match=r"tokenizer\.json") as error:
+        Tokenizer.load(tmp_path)
+    assert "\n" not in str(error.value)
+
+
+def test_no_tokenizer(tmp_path: Path) -> None:
+    with pytest.raises(TokenizerError, match=r"holds no tokenizer\.json"):
+        Tokenizer.load(tmp_path)
+    with pytest.raises(TokenizerError, match=r"holds no tokenizer\.json"):
+        Tokenizer.load(tmp_path / "nothing")

@@ -1,0 +1,12 @@
+from maskwright.tokenizer.vocabulary import is_filler, name_fillers, round_up
+
+
+def test_sizes_are_rounded_up() -> None:
+    assert [round_up(size) for size in (1, 64, 65, 8192)] == [64, 64, 128, 8192]
+
+
+def test_fillers() -> None:
+    assert name_fillers(2) == ["[unused0]", "[unused1]"]
+    assert is_filler("[unused17]")
+    assert not is_filler("[unused17] ")
+    assert not is_filler("unused")

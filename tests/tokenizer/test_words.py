@@ -1,0 +1,57 @@
+from hypothesis import given
+from hypothesis import strategies as st
+
+from maskwright.tokenizer.words import find_boundaries, find_word_starts
+
+
+def cut(text: str) -> list[str]:
+    """`text` cut at its boundaries."""
+    parts: list[str] = []
+    for character, boundary in zip(text, find_boundaries(text), strict=True):
+        if boundary:
+            parts.append(character)
+        else:
+            parts[-1] += character
+    return parts
+
+
+def test_latin_words_and_punctuation() -> None:
+    assert cut("snails, don't") == ["snails", ",", " ", "don", "'", "t"]
+    assert cut("x_y 3.14€") == ["x", "_", "y", " ", "3", ".", "14€"]
+
+
+def test_korean_words_end_at_spaces() -> None:
+    assert cut("실수는 수 체계이다.") == ["실수는", " ", "수", " ", "체계이다", "."]
+
+
+def test_scripts_without_spaces_may_begin_a_word_anywhere() -> None:
+    assert cut("实数abc東京タワー") == ["实", "数", "abc", "東", "京", "タ", "ワ", "ー"]
+
+
+def test_marks_belong_to_the_character_before() -> None:
+    assert cut("e\u0301a สวัสดี") == ["e\u0301a", " ", "ส", "วั", "ส", "ดี"]
+
+
+def test_zero_width_joiner_does_not_end_a_word() -> None:
+    assert cut("می\u200cخواهم") == ["می\u200cخواهم"]
+
+
+def test_tokens_inside_a_word_do_not_start_one() -> None:
+    assert find_word_starts("snails, ok", [(0, 5), (5, 6), (6, 7), (7, 10)]) == [
+        True,
+        False,
+        True,
+        True,
+    ]
+
+
+def test_bytes_of_one_character_start_one_word() -> None:
+    assert find_word_starts(" 中x", [(0, 2), (1, 2), (1, 2), (2, 3)]) == [True, False, False, True]
+
+
+@given(st.text())
+def test_every_whitespace_character_and_the_first_one_is_a_boundary(text: str) -> None:
+    boundaries = find_boundaries(text)
+    assert len(boundaries) == len(text)
+    assert all(boundaries[:1])
+    assert all(b for c, b in zip(text, boundaries, strict=True) if c.isspace())
