@@ -1,0 +1,1 @@
+"""From text to a prepared folder: tokenizer, shards and manifest."""

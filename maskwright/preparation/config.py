@@ -1,0 +1,31 @@
+"""How text becomes token shards: everything that ``maskwright prepare`` can be told."""
+
+from dataclasses import dataclass
+
+from maskwright.config import section, setting
+from maskwright.corpus.config import CorpusConfig
+from maskwright.errors import ConfigError
+from maskwright.tokenizer.config import TokenizerConfig
+
+
+@dataclass(frozen=True)
+class PrepareConfig:
+    """Reading, tokenizer, shards.
+
+    Raises:
+        ConfigError: a value outside its range.
+    """
+
+    corpus: CorpusConfig = section(CorpusConfig)
+    tokenizer: TokenizerConfig = section(TokenizerConfig)
+    shard_megabytes: int = setting(
+        16, "text (UTF-8) in one shard; each core works on one at a time"
+    )
+    workers: int = setting(0, "processes that encode; 0 for one per core")
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.shard_megabytes <= 1024:
+            rule = "must lie between 1 and 1024"
+            raise ConfigError("shard_megabytes", self.shard_megabytes, rule, "Try 16.")
+        if self.workers < 0:
+            raise ConfigError("workers", self.workers, "must not be negative", "0 takes all cores.")

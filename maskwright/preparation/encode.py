@@ -1,0 +1,82 @@
+"""One chunk of text into one shard, unless that shard is there already.
+
+Beside a finished shard lies ``NAME.done``, which holds the hash of its text and what is known of
+it. It goes away when the manifest, which says the same of all shards, is written.
+"""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from maskwright.corpus.stream import Split
+from maskwright.errors import ShardError
+from maskwright.files import write_json
+from maskwright.preparation.chunks import Chunk
+from maskwright.shards.manifest import ShardInfo, choose_dtype, parse_shard
+from maskwright.shards.reader import check_shard
+from maskwright.shards.writer import ShardWriter
+from maskwright.tokenizer.tokenizer import Tokenizer
+
+DONE_SUFFIX = ".done"
+
+
+@dataclass(frozen=True)
+class EncodedChunk:
+    """What became of a chunk, with the size of its text.
+
+    `num_without_tokens` documents came out empty and are in none of the other numbers.
+    """
+
+    split: Split
+    index: int
+    shard: ShardInfo
+    num_characters: int
+    num_bytes: int
+    num_words: int
+    num_without_tokens: int
+    reused: bool = False
+
+
+def encode_chunk(chunk: Chunk, folder: Path, tokenizer: Tokenizer) -> EncodedChunk:
+    """Writes ``FOLDER/SPLIT/NAME.*``, or finds that it was written by an earlier run."""
+    dtype = choose_dtype(tokenizer.vocab_size)
+    text_hash = chunk.hash(tokenizer.fingerprint, dtype)
+    done = folder / chunk.split / f"{chunk.name}{DONE_SUFFIX}"
+    finished = _read_finished(done, text_hash, dtype, chunk)
+    if finished is not None:
+        return finished
+    writer = ShardWriter(folder / chunk.split, chunk.name, dtype)
+    num_characters = num_bytes = num_words = num_without_tokens = 0
+    for document in chunk.documents:
+        text = document.decode()
+        encoded = tokenizer.encode(text)
+        if not len(encoded.ids):
+            num_without_tokens += 1
+            continue
+        writer.add(encoded.ids, encoded.word_starts)
+        num_characters += len(text)
+        num_bytes += len(document)
+        num_words += len(text.split())
+    shard = writer.close()
+    sizes: Any = {
+        "num_characters": num_characters,
+        "num_bytes": num_bytes,
+        "num_words": num_words,
+        "num_without_tokens": num_without_tokens,
+    }
+    write_json(done, {"text": text_hash, "shard": asdict(shard), "sizes": sizes})
+    return EncodedChunk(chunk.split, chunk.index, shard, **sizes)
+
+
+def _read_finished(done: Path, text_hash: str, dtype: str, chunk: Chunk) -> EncodedChunk | None:
+    """What `done` says of this very text, if the shard is still as it says."""
+    try:
+        values: dict[str, Any] = json.loads(done.read_text(encoding="utf-8"))
+        if values["text"] != text_hash:
+            return None
+        shard = parse_shard(values["shard"])
+        check_shard(done.parent, shard, dtype, "full")
+        return EncodedChunk(chunk.split, chunk.index, shard, **values["sizes"], reused=True)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, ShardError):
+        return None

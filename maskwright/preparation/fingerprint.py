@@ -1,0 +1,61 @@
+"""What identifies an input, so that the same text is not prepared twice.
+
+The fingerprint covers the content of the files and not their names, all of the configuration
+that changes the result, and the version of the shard format. A dataset from the hub counts by its
+name: a change there is not noticed.
+"""
+
+import hashlib
+import json
+import sys
+from collections.abc import Sequence
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+from maskwright.config import to_mapping
+from maskwright.corpus.sources import Source, find_sources
+from maskwright.errors import CorpusError
+from maskwright.files import hash_file
+from maskwright.preparation.config import PrepareConfig
+from maskwright.shards.manifest import VERSION
+from maskwright.tokenizer.tokenizer import Tokenizer
+
+
+def describe_config(config: PrepareConfig) -> dict[str, Any]:
+    """The part of the configuration that the result depends on, as plain values."""
+    plain = to_mapping(config)
+    del plain["workers"]
+    return plain
+
+
+def fingerprint_input(paths: Sequence[str], config: PrepareConfig, seed: int) -> str:
+    """sha256 (hex) over the text that `paths` name and how it is to be prepared.
+
+    Raises:
+        CorpusError: an input that is missing or cannot be read.
+        TokenizerError: `config.tokenizer.path` holds no tokenizer.
+    """
+    plain = describe_config(config)
+    if config.tokenizer.path is not None:
+        plain["tokenizer"] = Tokenizer.load(config.tokenizer.path).fingerprint
+    sources = [_identify(source) for source in find_sources(paths)]
+    described = json.dumps([VERSION, plain, seed, sources], sort_keys=True)
+    return hashlib.sha256(described.encode()).hexdigest()
+
+
+def _identify(source: Source) -> list[str]:
+    if source.path is not None:
+        try:
+            return [source.kind, source.compression, hash_file(source.path)]
+        except OSError as error:
+            raise CorpusError(f"{source.name} cannot be read: {error.strerror}.") from None
+    if source.kind == "pydocs":
+        return ["pydocs", sys.version, *(_version(name) for name in ("numpy", "torch"))]
+    return [source.kind, source.name]
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "none"

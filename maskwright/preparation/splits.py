@@ -1,0 +1,60 @@
+"""The corpus in its two splits, neither of them empty.
+
+Documents are held out by hash, which leaves nothing to validate on when there are only a few. Then
+the end of the longest document is held out: its share of all the text, cut at a line end.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+
+from maskwright.corpus.config import CorpusConfig
+from maskwright.corpus.stream import Split, stream_corpus
+from maskwright.errors import CorpusError
+
+
+def split_corpus(
+    paths: Sequence[str], config: CorpusConfig, counts: Counter[str]
+) -> Iterator[tuple[Split, str]]:
+    """The cleaned text of each document with its split; see `stream_corpus`.
+
+    Raises:
+        CorpusError: as `stream_corpus`, or too little text to hold some of it out.
+    """
+    held_back: str | None = None  # the longest document for training so far
+    num_characters = 0
+    any_valid = not config.valid_fraction
+    for split, document in stream_corpus(paths, config, counts):
+        text = document.text
+        num_characters += len(text)
+        any_valid = any_valid or split == "valid"
+        if split == "train" and not any_valid:
+            if held_back is None or len(text) > len(held_back):
+                held_back, text = text, held_back
+            if text is None:
+                continue
+        yield split, text
+    if held_back is None:
+        return
+    if any_valid:
+        yield "train", held_back
+        return
+    head, tail = cut_tail(held_back, round(config.valid_fraction * num_characters))
+    if not head or not tail:
+        raise CorpusError(
+            f"{', '.join(paths)}: {num_characters} characters are too few to hold some out for "
+            "validation. Give more text."
+        )
+    counts["end of the longest document held out"] += 1
+    yield "train", head
+    yield "valid", tail
+
+
+def cut_tail(text: str, num_characters: int) -> tuple[str, str]:
+    """Cuts about `num_characters`, at most half, off the end: at a line end, else at a blank."""
+    place = len(text) - min(max(num_characters, 1), len(text) // 2)
+    for blank in ("\n", " "):
+        found = text.rfind(blank, len(text) // 4, place)
+        if found > 0:
+            place = found
+            break
+    return text[:place].strip(), text[place:].strip()

@@ -1,0 +1,214 @@
+import io
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from maskwright.corpus.config import CorpusConfig
+from maskwright.errors import CorpusError, ShardError, TokenizerError
+from maskwright.preparation.config import PrepareConfig
+from maskwright.preparation.pipeline import prepare
+from maskwright.shards.manifest import Manifest, read_manifest
+from maskwright.shards.reader import TokenStore
+from maskwright.tokenizer.config import TokenizerConfig
+from maskwright.tokenizer.tokenizer import Tokenizer
+from tests.preparation.helpers import read_folder, small_config, write_corpus
+
+KINDS = ("tokens", "ends", "starts")
+
+
+def prepare_quietly(
+    paths: Sequence[Path | str], out: Path, config: PrepareConfig
+) -> tuple[Manifest, list[str]]:
+    lines: list[str] = []
+    manifest = prepare([str(path) for path in paths], out, config, report=lines.append)
+    return manifest, lines
+
+
+def test_text_comes_back_from_the_shards(tmp_path: Path) -> None:
+    path, out = write_corpus(tmp_path / "a.txt"), tmp_path / "out"
+    config = replace(small_config(), corpus=CorpusConfig(valid_fraction=0.1))
+    manifest, lines = prepare_quietly([path], out, config)
+    assert read_manifest(out) == manifest
+    assert "tokenizer: 256 tokens" in " ".join(lines)
+    tokenizer = Tokenizer.load(out / "tokenizer")
+    assert manifest.tokenizer_fingerprint == tokenizer.fingerprint
+    documents: list[str] = []
+    for split in ("train", "valid"):
+        store, info = TokenStore.open(out, split), manifest.splits[split]
+        assert store.num_documents == info.num_documents > 0
+        start, words = 0, 0
+        for length in store.document_lengths.tolist():
+            documents.append(tokenizer.decode(store.tokens(start, start + length)))
+            words += int(store.word_starts(start, start + length).sum())
+            start += length
+        assert start == store.num_tokens == info.num_tokens
+        assert info.num_words <= words <= info.num_words + info.num_documents  # full stops
+    assert sorted(documents) == sorted(path.read_text().strip().split("\n\n"))
+    total = sum(info.num_characters for info in manifest.splits.values())
+    assert total == sum(map(len, documents))
+
+
+def test_unigram_counts(tmp_path: Path) -> None:
+    prepare_quietly([write_corpus(tmp_path / "a.txt")], tmp_path / "out", small_config())
+    store = TokenStore.open(tmp_path / "out", "train")
+    ids = [store.tokens(s, s + 1)[0] for s in range(store.num_tokens)]
+    assert store.unigram_counts.tolist() == np.bincount(ids, minlength=256).tolist()
+
+
+def test_nothing_but_the_result_is_left(tmp_path: Path) -> None:
+    prepare_quietly([write_corpus(tmp_path / "a.txt")], tmp_path / "out", small_config())
+    shards = [f"{split}/00000.{kind}" for split in ("train", "valid") for kind in KINDS]
+    tokenizer = ["tokenizer/tokenizer.json", "tokenizer/tokenizer_config.json"]
+    expected = sorted(["manifest.json", "unigram.counts", *shards, *tokenizer])
+    assert sorted(read_folder(tmp_path / "out")) == expected
+
+
+def test_the_number_of_workers_changes_no_byte(tmp_path: Path) -> None:
+    path = write_corpus(tmp_path / "a.txt", 3.5)
+    for workers in (1, 2):
+        config = small_config(workers=workers)
+        manifest, _ = prepare_quietly([path], tmp_path / str(workers), config)
+        assert len(manifest.splits["train"].shards) == 4
+    assert read_folder(tmp_path / "1") == read_folder(tmp_path / "2")
+
+
+def test_the_same_is_not_prepared_twice(tmp_path: Path) -> None:
+    path, out = write_corpus(tmp_path / "a.txt"), tmp_path / "out"
+    first, _ = prepare_quietly([path], out, small_config())
+    before = (out / "train" / "00000.tokens").stat().st_mtime_ns
+    copy = tmp_path / "copy.txt"
+    copy.write_bytes(path.read_bytes())
+    again, lines = prepare_quietly([copy], out, small_config(workers=2))
+    assert again == first
+    assert "reused" in lines[0]
+    assert (out / "train" / "00000.tokens").stat().st_mtime_ns == before
+
+
+def test_a_folder_with_other_data_is_left_alone(tmp_path: Path) -> None:
+    path, out = write_corpus(tmp_path / "a.txt"), tmp_path / "out"
+    prepare_quietly([path], out, small_config())
+    before = read_folder(out)
+    other = write_corpus(tmp_path / "b.txt", seed=1)
+    for paths, config in (([other], small_config()), ([path], small_config(shard_megabytes=2))):
+        with pytest.raises(ShardError, match="out was prepared from other text"):
+            prepare_quietly(paths, out, config)
+    assert read_folder(out) == before
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "thesis.doc").write_text("do not touch")
+    for used in (tmp_path / "full", path):
+        with pytest.raises(ShardError, match="in use for something else"):
+            prepare_quietly([path], used, small_config())
+
+
+START = """
+import sys
+from pathlib import Path
+from maskwright.preparation.pipeline import prepare
+from tests.preparation.helpers import small_config
+
+if __name__ == "__main__":
+    workers = int(sys.argv[3])
+    prepare([sys.argv[1]], Path(sys.argv[2]), small_config(workers=workers), report=print)
+"""
+
+
+@pytest.mark.parametrize(
+    ("workers", "stop"), [(1, signal.SIGKILL), (2, signal.SIGKILL), (2, signal.SIGINT)]
+)
+def test_an_interrupted_preparation_continues(
+    workers: int, stop: signal.Signals, tmp_path: Path
+) -> None:
+    path = write_corpus(tmp_path / "a.txt", 6.5)
+    script = tmp_path / "start.py"
+    script.write_text(START)
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    command = [sys.executable, str(script), str(path), str(tmp_path / "out"), str(workers)]
+    running = subprocess.Popen(
+        command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    deadline = time.monotonic() + 60
+    while not list((tmp_path / "out").glob("train/*.done")) and time.monotonic() < deadline:
+        time.sleep(0.002)
+    running.send_signal(stop)
+    running.wait(timeout=60)
+    assert not (tmp_path / "out" / "manifest.json").exists()
+    finished = list((tmp_path / "out").glob("train/*.done"))
+    assert finished
+    _, lines = prepare_quietly([path], tmp_path / "out", small_config())
+    assert not any("training" in line for line in lines)  # the tokenizer is kept
+    kept = int(lines[-1].split("MB/s, ")[1].split()[0])
+    assert kept >= len(finished)
+    prepare_quietly([path], tmp_path / "whole", small_config())
+    assert read_folder(tmp_path / "out") == read_folder(tmp_path / "whole")
+
+
+def test_after_a_failure_another_configuration_may_be_tried(tmp_path: Path) -> None:
+    path, out = write_corpus(tmp_path / "a.txt"), tmp_path / "out"
+    large = replace(small_config(), tokenizer=TokenizerConfig(vocab_size=100_000))
+    with pytest.raises(TokenizerError, match="more than the text supports") as error:
+        prepare_quietly([path], out, large)
+    assert "\n" not in str(error.value)
+    prepare_quietly([path], out, small_config())
+    prepare_quietly([path], tmp_path / "fresh", small_config())
+    assert read_folder(out) == read_folder(tmp_path / "fresh")
+
+
+def test_an_existing_tokenizer(tmp_path: Path) -> None:
+    path = write_corpus(tmp_path / "a.txt")
+    first, _ = prepare_quietly([path], tmp_path / "first", small_config())
+    folder = str(tmp_path / "first" / "tokenizer")
+    config = replace(small_config(), tokenizer=TokenizerConfig(path=folder))
+    second, lines = prepare_quietly([path], tmp_path / "second", config)
+    assert second.tokenizer_fingerprint == first.tokenizer_fingerprint
+    assert second.splits == first.splits
+    assert not any("training" in line for line in lines)
+
+
+def test_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write_corpus(tmp_path / "a.txt")
+
+    def prepare_piped() -> tuple[Manifest, list[str]]:
+        stdin = io.TextIOWrapper(io.BytesIO(path.read_bytes()))
+        monkeypatch.setattr(sys, "stdin", stdin)
+        return prepare_quietly(["-"], tmp_path / "piped", small_config())
+
+    manifest, _ = prepare_piped()
+    assert "reused" in prepare_piped()[1][0]
+    named, _ = prepare_quietly([path], tmp_path / "named", small_config())
+    assert manifest.splits == named.splits
+    assert manifest.source["paths"] == ["-"]
+    assert not (tmp_path / "piped" / "stdin.txt").exists()
+
+
+def test_what_was_dropped_is_counted_once(tmp_path: Path) -> None:
+    path = tmp_path / "a.jsonl"
+    corpus = write_corpus(tmp_path / "a.txt").read_text().split("\n\n")
+    lines = [f'{{"text": "{text.strip()}"}}' for text in corpus if text.strip()]
+    path.write_text("\n".join([*lines, lines[0], "{broken", '{"text": ""}']))
+    manifest, _ = prepare_quietly([path], tmp_path / "out", small_config())
+    assert manifest.dropped["duplicate"] == 1
+    assert sum(manifest.dropped.values()) == 3
+
+
+def test_no_text(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("\n\n")
+    with pytest.raises(CorpusError, match=r"a\.txt"):
+        prepare_quietly([tmp_path / "a.txt"], tmp_path / "out", small_config())
+
+
+def test_one_long_document_becomes_both_splits(tmp_path: Path) -> None:
+    words = write_corpus(tmp_path / "a.txt").read_text().replace("\n\n", "\n")
+    (tmp_path / "book.txt").write_text(words)
+    config = replace(small_config(), corpus=CorpusConfig(documents="file"))
+    manifest, _ = prepare_quietly([tmp_path / "book.txt"], tmp_path / "out", config)
+    train, valid = manifest.splits["train"], manifest.splits["valid"]
+    assert (train.num_documents, valid.num_documents) == (1, 1)
+    assert 0.005 < valid.num_tokens / train.num_tokens < 0.04

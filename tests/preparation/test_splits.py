@@ -1,0 +1,75 @@
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from maskwright.corpus.config import CorpusConfig
+from maskwright.corpus.stream import stream_corpus
+from maskwright.errors import CorpusError
+from maskwright.preparation.splits import cut_tail, split_corpus
+from tests.preparation.helpers import write_corpus
+
+
+def split_texts(path: Path, config: CorpusConfig) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {"train": [], "valid": []}
+    for split, text in split_corpus([str(path)], config, Counter()):
+        found[split].append(text)
+    return found
+
+
+def test_many_documents_are_split_by_hash(tmp_path: Path) -> None:
+    path, config = write_corpus(tmp_path / "a.txt", 0.2), CorpusConfig(valid_fraction=0.1)
+    expected: dict[str, list[str]] = {"train": [], "valid": []}
+    for split, document in stream_corpus([str(path)], config, Counter()):
+        expected[split].append(document.text)
+    found = split_texts(path, config)
+    assert found["valid"] == expected["valid"] != []
+    assert sorted(found["train"]) == sorted(expected["train"])
+
+
+def test_a_single_document_gives_its_end(tmp_path: Path) -> None:
+    path = tmp_path / "book.txt"
+    lines = [f"line {number} of the book" for number in range(1000)]
+    path.write_text("\n".join(lines))
+    found = split_texts(path, CorpusConfig(documents="file"))
+    assert [len(texts) for texts in found.values()] == [1, 1]
+    train, valid = found["train"][0].split("\n"), found["valid"][0].split("\n")
+    assert train + valid == lines
+    assert 0.009 < len(valid) / len(lines) < 0.012
+
+
+def test_of_a_few_documents_the_longest_gives_its_end(tmp_path: Path) -> None:
+    path = tmp_path / "few.txt"
+    documents = ["short one", "a much longer one of many words " * 20, "another short one"]
+    path.write_text("\n\n".join(documents))
+    found = split_texts(path, CorpusConfig(documents="blank_line"))
+    assert len(found["train"]) == 3
+    assert len(found["valid"]) == 1
+    assert documents[1].strip().endswith(found["valid"][0])
+    together = " ".join(sorted([*found["train"], *found["valid"]])).split()
+    assert sorted(together) == sorted(" ".join(documents).split())
+
+
+def test_nothing_is_held_out_on_request(tmp_path: Path) -> None:
+    path = tmp_path / "few.txt"
+    path.write_text("one\n\ntwo words\n\nthree")
+    found = split_texts(path, CorpusConfig(documents="blank_line", valid_fraction=0.0))
+    assert sorted(found["train"]) == ["one", "three", "two words"]
+    assert found["valid"] == []
+
+
+def test_too_little_to_hold_any_out(tmp_path: Path) -> None:
+    path = tmp_path / "tiny.txt"
+    path.write_text("x")
+    with pytest.raises(CorpusError, match=r"tiny\.txt: 1 characters are too few"):
+        split_texts(path, CorpusConfig())
+
+
+@given(st.text(min_size=2), st.integers(0, 50))
+def test_cutting_loses_only_whitespace(text: str, size: int) -> None:
+    head, tail = cut_tail(text, size)
+    assert "".join((head + tail).split()) == "".join(text.split())
+    if " " not in text and "\n" not in text:
+        assert len(tail) <= max(len(text) // 2, 1)
