@@ -1,14 +1,13 @@
 """Finds or makes the prepared data of a run."""
 
-import hashlib
-import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 from maskwright.commands.config import PretrainConfig
-from maskwright.config import to_mapping
 from maskwright.errors import InputError
 from maskwright.preparation.config import PrepareConfig
+from maskwright.preparation.fingerprint import fingerprint_input
 from maskwright.preparation.pipeline import prepare
 from maskwright.shards.manifest import MANIFEST_NAME
 
@@ -46,9 +45,13 @@ def _prepare_config(config: PretrainConfig) -> PrepareConfig:
 
 
 def _folder_name(config: PretrainConfig) -> str:
-    """NAME-HASH: the hash covers the paths and all of the configuration that changes the shards."""
-    described = json.dumps([config.text, to_mapping(_prepare_config(config))], sort_keys=True)
-    digest = hashlib.sha256(described.encode()).hexdigest()[:8]
+    """NAME-HASH: the hash covers the text itself and all of the configuration that shapes shards.
+
+    Text from standard input cannot be hashed before it is read, so it is prepared anew each time.
+    """
+    if "-" in config.text:
+        return f"stdin-{time.strftime('%Y%m%d-%H%M%S')}"
+    digest = fingerprint_input(config.text, _prepare_config(config), seed=0)[:8]
     stem = Path(config.text[0]).name.partition(".")[0] or "text"
     name = "".join(c if c.isalnum() or c in "-_" else "-" for c in stem)
     return f"{name}-{digest}"

@@ -46,6 +46,16 @@ def test_the_same_text_is_prepared_once(workplace: Path, capsys: pytest.CaptureF
     assert "reus" in capsys.readouterr().out
 
 
+def test_changed_text_is_prepared_anew(workplace: Path, tmp_path: Path):
+    text = tmp_path / "animals.txt"
+    folders = ["--runs-dir", str(tmp_path / "runs"), "--data-dir", str(tmp_path / "data")]
+    for number in range(2):
+        text.write_text((workplace / "animals.txt").read_text() + "One more cat.\n" * number)
+        name = ["--name", str(number), "--train.max_steps", "1"]
+        assert main(["pretrain", str(text), *folders, *SMALL, *name]) == 0
+    assert len(list((tmp_path / "data").iterdir())) == 2
+
+
 def test_resume_gives_the_same_weights_bit_for_bit(workplace: Path, tmp_path: Path):
     data = next((workplace / "data").iterdir())
     whole, broken = tmp_path / "whole", tmp_path / "broken"
