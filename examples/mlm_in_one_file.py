@@ -1,0 +1,260 @@
+"""maskwright in one file: pretrains the encoder of the recipe `tiny` on a prepared folder.
+
+    python examples/mlm_in_one_file.py data/NAME --steps 200
+
+What the library does, in the plainest way and not the fastest, without importing it; a test holds
+the losses of both equal. R rows of L tokens, D width, H heads of K, M hidden tokens, V words.
+"""
+
+import argparse
+import json
+import math
+from collections.abc import Iterator
+from itertools import count, islice
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+
+class Settings(NamedTuple):
+    seed: int = 0  # names the initial weights, the order of the data and the masks
+    num_rows: int = 16  # R
+    row_length: int = 128  # L
+    mask_rate: float = 0.3  # share of the tokens that is hidden, at the start
+    final_mask_rate: float = 0.15  # and at the end
+    hidden_size: int = 256  # D
+    num_hidden_layers: int = 6
+    num_attention_heads: int = 4  # H
+    intermediate_size: int = 704
+    learning_rate: float = 0.003  # of AdamW: words and norms
+    muon_learning_rate: float = 0.02  # of Muon: the matrices of the blocks
+    momentum: float = 0.95
+    weight_decay: float = 0.01  # of both
+    warmup_share: float = 0.03  # learning rates rise from 0 in this share of the steps,
+    decay_share: float = 0.5  # are constant, and fall to 0 in this share
+
+
+# A random number is a hash of what it is for, so any row of any epoch can be built by itself.
+ORDER, ROW_ORDER, MASK_COUNT, MASK_CHOICE, CORRUPTION, REPLACEMENT = 1, 2, 3, 4, 6, 7
+
+
+def scatter(bits: int) -> int:
+    """64 bits to 64 bits, one to one: the finaliser of SplitMix64 (Steele et al. 2014)."""
+    bits = (bits ^ bits >> 30) * 0xBF58476D1CE4E5B9 % 2**64
+    bits = (bits ^ bits >> 27) * 0x94D049BB133111EB % 2**64
+    return bits ^ bits >> 31
+
+
+def draw(*what: int) -> int:
+    """64 random bits; divided by 2^64, a number from 0 to 1."""
+    bits = 0
+    for part in what:
+        bits = scatter((bits + (part + 1) * 0x9E3779B97F4A7C15) % 2**64)
+    return bits
+
+
+def shuffle(index: int, size: int, *key: int) -> int:
+    """Where `index` goes in a random order of range(size), which is never stored.
+
+    A Feistel network on a grid of a x b cells: add a hash of the line to the column, then one of
+    the column to the line. Both can be undone, so no two meet. Who lands outside `size` walks on.
+    """
+    a = math.isqrt(size - 1) + 1
+    b = math.ceil(size / a)
+    column, line = divmod(index, b)
+    for turn in range(0, 8, 2):
+        column = (column + scatter(line ^ draw(*key, ORDER, turn))) % a
+        line = (line + scatter(column ^ draw(*key, ORDER, turn + 1))) % b
+    index = column * b + line
+    return index if index < size else shuffle(index, size, *key)
+
+
+class Corpus:
+    """The training text of a prepared folder (docs/shard-format.md) as (start, length) segments."""
+
+    def __init__(self, folder: Path, row_length: int) -> None:
+        manifest = json.loads((folder / "manifest.json").read_bytes())
+        self.vocab_size, dtype = manifest["vocab_size"], getattr(torch, manifest["dtype"])
+        self.row_length, longest = row_length, row_length - 2  # for [CLS] and [SEP]
+        shards, self.segments, start = [], [], 0
+        for shard in manifest["splits"]["train"]["shards"]:
+            path = folder / "train" / shard["name"]
+            shards.append(torch.from_file(f"{path}.tokens", size=shard["num_tokens"], dtype=dtype))
+            ends = torch.from_file(f"{path}.ends", size=shard["num_documents"], dtype=torch.int64)
+            for end in (start + ends).tolist():
+                self.segments += [(i, min(longest, end - i)) for i in range(start, end, longest)]
+                start = end
+        self.tokens = torch.cat(shards)
+        tokenizer = json.loads((folder / "tokenizer" / "tokenizer.json").read_bytes())
+        self.special = {token["content"]: token["id"] for token in tokenizer["added_tokens"]}
+        ids = tokenizer["model"]["vocab"]
+        words = [word for word in ids if word not in self.special and word[:7] != "[unused"]
+        self.ordinary_ids = sorted(ids[word] for word in words)
+
+
+def pack(lengths: list[int], capacity: int) -> list[list[int]]:
+    """Best fit decreasing: from the longest on, each into the fullest row with room for it."""
+    rows, rows_by_room = [], [[] for _ in range(capacity + 1)]  # room is free slots
+    for index in sorted(range(len(lengths)), key=lambda index: -lengths[index]):
+        room = next((n for n in range(lengths[index], capacity) if rows_by_room[n]), capacity)
+        row = rows_by_room[room].pop() if room < capacity else []
+        if not row:
+            rows.append(row)
+        row.append(index)
+        if len(row) < capacity // 4:  # a limit that gives the library arrays of a fixed size
+            rows_by_room[room - lengths[index]].append(row)
+    return rows
+
+
+def plan_rows(corpus: Corpus, seed: int, window_size: int = 4096) -> Iterator[tuple[int, list]]:
+    """The key and the segments of each row: shuffled, packed a window at a time, shuffled."""
+    size = len(corpus.segments)
+    for epoch in count():
+        for window, first in enumerate(range(0, size, window_size)):
+            places = range(first, min(first + window_size, size))
+            segments = [corpus.segments[shuffle(place, size, seed, epoch)] for place in places]
+            rows = pack([length + 2 for _, length in segments], corpus.row_length)
+            order = sorted(range(len(rows)), key=lambda i: draw(seed, epoch, window, ROW_ORDER, i))
+            for number, row in enumerate(order, start=first):
+                yield draw(seed, epoch, number), [segments[i] for i in rows[row]]
+
+
+def build_row(key: int, segments: list, corpus: Corpus, rate: float) -> list[list[int]]:
+    """One row: input ids, labels (-100 where nothing is hidden), positions and segment numbers.
+
+    The padding at the end is a segment too. `rate` of the ordinary tokens are hidden, rounded at
+    random; 80 % of these become [MASK], 10 % a random token, 10 % stay (Devlin et al. 2019).
+    """
+    pad, cls, sep = (corpus.special[token] for token in ("[PAD]", "[CLS]", "[SEP]"))
+    pieces = [[cls, *corpus.tokens[i : i + n].tolist(), sep] for i, n in segments]
+    pieces.append([pad] * (corpus.row_length - sum(map(len, pieces))))
+    positions = [position for piece in pieces for position in range(len(piece))]
+    numbers = [number for number, piece in enumerate(pieces) for _ in piece]
+    ids, labels = [token for piece in pieces for token in piece], [-100] * corpus.row_length
+    ordinary = [i for i, token in enumerate(ids) if token not in corpus.special.values()]
+    quota = math.floor(len(ordinary) * rate + draw(key, MASK_COUNT) / 2**64)
+    for i in sorted(ordinary, key=lambda i: draw(key, MASK_CHOICE, i))[:quota]:
+        labels[i], decision = ids[i], draw(key, CORRUPTION, i) / 2**64
+        if decision < 0.8:
+            ids[i] = corpus.special["[MASK]"]
+        elif decision < 0.9:
+            ids[i] = corpus.ordinary_ids[draw(key, REPLACEMENT, i) * len(corpus.ordinary_ids) >> 64]
+    return [ids, labels, positions, numbers]
+
+
+class Block(nn.Module):
+    """x = x + softmax(q k^T / sqrt(K)) v, then x = x + gelu(a) * b, each of norm(x): [R, L, D]."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__()
+        D, inner = settings.hidden_size, settings.intermediate_size
+        self.heads = (settings.num_attention_heads, D // settings.num_attention_heads)  # H, K
+        self.attention_norm = nn.RMSNorm(D, eps=1e-5)
+        self.qkv = nn.Linear(D, 3 * D, bias=False)
+        self.attention_output = nn.Linear(D, D, bias=False)
+        self.mlp_norm = nn.RMSNorm(D, eps=1e-5)
+        self.gate_up = nn.Linear(D, 2 * inner, bias=False)
+        self.mlp_output = nn.Linear(inner, D, bias=False)
+
+    def forward(self, x: Tensor, turns: Tensor, visible: Tensor) -> Tensor:
+        qkv = self.qkv(self.attention_norm(x)).unflatten(-1, (3, *self.heads))
+        qkv = qkv.permute(2, 0, 3, 1, 4)  # [3, R, H, L, K]
+        # Rotary positions (Su et al. 2021): the halves of a head are real and imaginary parts.
+        qk = torch.complex(*qkv[:2].chunk(2, dim=-1)) * turns
+        q, k = torch.cat((qk.real, qk.imag), dim=-1)
+        scores = (q @ k.mT / math.sqrt(q.shape[-1])).masked_fill(~visible, -math.inf)
+        attended = scores.softmax(dim=-1) @ qkv[2]
+        x = x + self.attention_output(attended.transpose(1, 2).flatten(2))
+        a, b = self.gate_up(self.mlp_norm(x)).chunk(2, dim=-1)
+        return x + self.mlp_output(F.gelu(a) * b)
+
+
+class Encoder(nn.Module):
+    """EuroBERT's shape (Boizard et al. 2025) with gelu; words are embedded and scored alike."""
+
+    def __init__(self, settings: Settings, corpus: Corpus) -> None:
+        super().__init__()
+        D, K = settings.hidden_size, settings.hidden_size // settings.num_attention_heads
+        self.frequencies = 10_000.0 ** -(torch.arange(0, K, 2) / K)
+        self.words = nn.Embedding(corpus.vocab_size, D)
+        self.blocks = nn.ModuleList(Block(settings) for _ in range(settings.num_hidden_layers))
+        self.final_norm = nn.RMSNorm(D, eps=1e-5)
+        generator = torch.Generator().manual_seed(settings.seed)
+        for name, weight in self.named_parameters():
+            if "output" in name:
+                nn.init.zeros_(weight)  # so that every block begins as the identity
+            elif weight.ndim == 2:
+                nn.init.normal_(weight, 0.0, 0.02, generator)
+        self.words.weight.data[corpus.special["[PAD]"]] = 0.0
+
+    def forward(self, ids: Tensor, positions: Tensor, numbers: Tensor, hidden: Tensor) -> Tensor:
+        """[R, L] each -> scores [M, V] of all words at the places that are `hidden`."""
+        angles = positions[:, None, :, None] * self.frequencies
+        turns = torch.polar(torch.ones_like(angles), angles)  # e^(i angle)
+        visible = numbers[:, None, :, None] == numbers[:, None, None, :]
+        x = self.words(ids)
+        for block in self.blocks:
+            x = block(x, turns, visible)
+        return self.final_norm(x)[hidden] @ self.words.weight.mT
+
+
+def orthogonalise(x: Tensor) -> Tensor:
+    """Moves singular values s towards 1 by Newton-Schulz: s = 3.4445 s - 4.775 s^3 + 2.0315 s^5."""
+    if x.shape[0] > x.shape[1]:
+        return orthogonalise(x.mT).mT  # the same, with smaller products
+    x = x / (x.norm() + 1e-7)
+    for _ in range(5):
+        gram = x @ x.mT
+        x = 3.4445 * x + (-4.775 * gram + 2.0315 * gram @ gram) @ x
+    return x
+
+
+@torch.no_grad()
+def step_muon(name: str, weight: Tensor, average: Tensor, scale: float, settings: Settings) -> None:
+    """Muon (Jordan et al. 2024): moves a matrix against its momentum, orthogonalised."""
+    assert weight.grad is not None
+    rate = scale * settings.muon_learning_rate
+    average.lerp_(weight.grad, 1 - settings.momentum)
+    direction = weight.grad.lerp(average, settings.momentum)  # Nesterov's
+    weight.mul_(1 - rate * settings.weight_decay)
+    fused = 3 if "qkv" in name else 2 if "gate_up" in name else 1  # matrices in one
+    for part, change in zip(weight.chunk(fused), direction.chunk(fused), strict=True):
+        part -= rate * max(1, part.shape[0] / part.shape[1]) ** 0.5 * orthogonalise(change)
+
+
+def train(corpus: Corpus, settings: Settings, steps: int) -> Iterator[float]:
+    """Yields the loss of each step: the mean of -log p(hidden token)."""
+    model, rows = Encoder(settings, corpus), plan_rows(corpus, settings.seed)
+    momenta = {n: torch.zeros_like(w) for n, w in model.blocks.named_parameters() if w.ndim == 2}
+    words = {"params": [model.words.weight], "weight_decay": settings.weight_decay}
+    norms = {"params": [w for w in model.parameters() if w.ndim == 1], "weight_decay": 0.0}
+    adamw = torch.optim.AdamW([words, norms], betas=(0.9, 0.98))
+    for done in (step / steps for step in range(steps)):
+        rate = settings.mask_rate + (settings.final_mask_rate - settings.mask_rate) * done
+        batch = [build_row(*row, corpus, rate) for row in islice(rows, settings.num_rows)]
+        ids, labels, positions, numbers = torch.tensor(batch).unbind(1)
+        logits = model(ids, positions, numbers, labels != -100)
+        loss = F.cross_entropy(logits, labels[labels != -100], reduction="sum") / len(logits)
+        model.zero_grad()
+        loss.backward()
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        scale = min(1.0, done / settings.warmup_share, (1 - done) / settings.decay_share)
+        for group in adamw.param_groups:
+            group["lr"] = scale * settings.learning_rate
+        adamw.step()
+        for name, momentum in momenta.items():
+            step_muon(name, model.blocks.get_parameter(name), momentum, scale, settings)
+        yield loss.item()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description="Pretrains an encoder on a prepared folder.")
+    parser.add_argument("folder", type=Path, help="what `maskwright prepare` wrote")
+    parser.add_argument("--steps", type=int, default=200)
+    arguments = parser.parse_args()
+    corpus = Corpus(arguments.folder, Settings().row_length)
+    for step, loss in enumerate(train(corpus, Settings(), arguments.steps), start=1):
+        print(f"step {step}  loss {loss:.4f}")
