@@ -88,10 +88,10 @@ def evaluate_masked_lm(
     Args:
         unigram_counts: [V] token counts of the training text; one is added to each.
     """
-    frequencies = torch.from_numpy(unigram_counts).to(device).double() + 1
+    frequencies = torch.from_numpy(unigram_counts).double() + 1
     unigram_log = (frequencies / frequencies.sum()).log()
     most_frequent = frequencies.argmax()
-    sums = torch.zeros(5, dtype=torch.float64, device=device)
+    sums = torch.zeros(5, dtype=torch.float64)
     count = 0
     for batch in batches:
         batch = batch.to(device)
@@ -99,13 +99,15 @@ def evaluate_masked_lm(
         labels = batch.masked_labels[used]
         logits = predict_masked(model, batch)[used]
         best = logits.topk(_TOP, dim=-1).indices == labels[:, None]
+        loss = F.cross_entropy(logits, labels, reduction="sum")
+        labels = labels.cpu()
         sums += torch.stack(
             [
-                F.cross_entropy(logits, labels, reduction="sum").double(),
-                best[:, 0].sum().double(),
-                best.any(dim=1).sum().double(),
+                loss.cpu().double(),
+                best[:, 0].sum().cpu(),
+                best.any(dim=1).sum().cpu(),
                 -unigram_log[labels].sum(),
-                (labels == most_frequent).sum().double(),
+                (labels == most_frequent).sum(),
             ]
         )
         count += len(labels)

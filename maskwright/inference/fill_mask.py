@@ -107,10 +107,8 @@ class FillMask:
         texts = [texts] if isinstance(texts, str) else list(texts)
         rows = [self._encode(text) for text in texts]
         among = None if targets is None else [self._find_target(target) for target in targets]
-        found = self._predict(rows, top_k, among, batch_tokens)
+        found = self.predict_ids(rows, top_k, among, batch_tokens)
         return [FillResult(text, masks) for text, masks in zip(texts, found, strict=True)]
-
-    predict = __call__
 
     def describe_random(self, text: str, seed: int = 0) -> list[str]:
         """Hides a random word of `text` and tells in four lines what the model puts there."""
@@ -133,8 +131,8 @@ class FillMask:
         # The text may hold masks of its own; those of the hidden word come after the earlier ones.
         earlier = ids[: word.first].count(mask_id)
         ids[word.first : word.end] = [mask_id] * (word.end - word.first)
-        row = self._wrap(ids, text)
-        [masks] = self._predict([row], 1, None, len(row))
+        row = self._wrap_text(ids, text)
+        [masks] = self.predict_ids([row], 1, None, len(row))
         guessed = [mask[0].token_id for mask in masks[earlier:][: word.end - word.first]]
         spelled = self.tokenizer.mask_token * len(guessed)
         return HiddenWord(text, word.start, word.stop, self.tokenizer.decode(guessed), spelled)
@@ -144,16 +142,20 @@ class FillMask:
         if self.tokenizer.mask_id not in ids:
             mask = self.tokenizer.mask_token
             raise InputError(f"{_show(text)} has no {mask}. Write {mask} for the word to predict.")
-        return self._wrap(ids, text)
+        return self._wrap_text(ids, text)
 
-    def _wrap(self, ids: list[int], text: str) -> list[int]:
-        row, longest = self._before + ids + self._after, self.model.config.max_position_embeddings
+    def _wrap_text(self, ids: list[int], text: str) -> list[int]:
+        row, longest = self.wrap(ids), self.model.config.max_position_embeddings
         if len(row) > longest:
             raise InputError(
                 f"{_show(text)} has {len(row)} tokens, more than the model's "
                 f"max_position_embeddings = {longest}. Shorten it."
             )
         return row
+
+    def wrap(self, ids: list[int]) -> list[int]:
+        """The ids with [CLS] and [SEP] around them, if the model was trained so."""
+        return self._before + ids + self._after
 
     def _find_target(self, target: str) -> int:
         found = self.tokenizer.token_id(target)
@@ -169,10 +171,14 @@ class FillMask:
         )
 
     @torch.no_grad()
-    def _predict(
-        self, rows: list[list[int]], top_k: int, among: list[int] | None, batch_tokens: int
+    def predict_ids(
+        self,
+        rows: Sequence[list[int]],
+        top_k: int = 5,
+        among: list[int] | None = None,
+        batch_tokens: int = 8192,
     ) -> list[list[list[Prediction]]]:
-        """For each row of ids, for each of its masks, the best `top_k` tokens."""
+        """For each row of ids (see `wrap`), for each of its masks, the best `top_k` tokens."""
         results: list[list[list[Prediction]]] = [[] for _ in rows]
         for batch in plan_batches([len(row) for row in rows], batch_tokens):
             lengths = [len(rows[number]) for number in batch]

@@ -9,15 +9,14 @@ from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from maskwright.data.draws import derive_keys
-from maskwright.model.attention_context import context_from_lengths
+from maskwright.inference.fill_mask import FillMask, Prediction
 from maskwright.model.pretraining import MaskedLanguageModel
 from maskwright.tokenizer.tokenizer import Tokenizer
 
-_WINDOW_TOKENS = 28
+_MAX_SAMPLE_TOKENS = 28
 _NUM_GUESSES = 3
 _SENTENCE_ENDS = (".", "!", "?")
 
@@ -42,17 +41,25 @@ class Sample:
 
 
 class HeldOutSamples:
-    """Up to `count` samples, spread evenly over the documents of a corpus."""
+    """Samples from documents of a corpus, in an order that depends on nothing but their number.
 
-    def __init__(self, corpus: HeldOutCorpus, tokenizer: Tokenizer, count: int) -> None:
+    Args:
+        count: at most so many; fewer if the corpus does not have them.
+        max_tokens: of a sample, if that is less than is easily read.
+    """
+
+    def __init__(
+        self, corpus: HeldOutCorpus, tokenizer: Tokenizer, count: int, max_tokens: int
+    ) -> None:
         self.tokenizer = tokenizer
+        self.max_tokens = min(max_tokens, _MAX_SAMPLE_TOKENS)
         self.samples: list[Sample] = []
         lengths = corpus.document_lengths
         starts = np.cumsum(lengths) - lengths
         candidates = np.argsort(derive_keys(np.arange(len(lengths))), kind="stable")
         for document in candidates.tolist():
             start, stop = int(starts[document]), int(starts[document] + lengths[document])
-            stop = min(stop, start + 20 * _WINDOW_TOKENS)
+            stop = min(stop, start + 20 * self.max_tokens)
             ids = corpus.tokens(start, stop).tolist()
             sample = self._cut(ids, corpus.word_starts(start, stop), document)
             if sample is not None:
@@ -66,7 +73,7 @@ class HeldOutSamples:
         ends = [i + 1 for i, token in enumerate(tokens) if token in _SENTENCE_ENDS]
         sentences = zip([0, *ends], [*ends, len(ids)], strict=True)
         for begin, end in list(sentences)[1:] or [(0, len(ids))]:
-            end = min(end, begin + _WINDOW_TOKENS)
+            end = min(end, begin + self.max_tokens)
             can_hide = [
                 i
                 for i in range(begin + 1, end - 1)
@@ -81,33 +88,18 @@ class HeldOutSamples:
         word = self.tokenizer.decode([token_id]).strip()
         return len(word) >= 3 and word.isalpha()
 
-    @torch.no_grad()
     def predict(self, model: MaskedLanguageModel, wrap: bool) -> list[str]:
         """A line for each sample: right or wrong, the text, the guesses, the hidden word.
 
         Args:
             wrap: whether the model was trained with [CLS] and [SEP] around the text.
         """
-        if not self.samples:
-            return []
-        device = next(model.parameters()).device
-        tokenizer = self.tokenizer
-        before, after = ([tokenizer.cls_id], [tokenizer.sep_id]) if wrap else ([], [])
-        rows = [before + self._hide(sample) + after for sample in self.samples]
-        length = max(len(row) for row in rows)
-        padded = [row + [tokenizer.pad_id] * (length - len(row)) for row in rows]
-        places = [r * length + len(before) + sample.hidden for r, sample in enumerate(self.samples)]
-        logits = model(
-            torch.tensor(padded, device=device).flatten(),
-            context_from_lengths([len(row) for row in rows], length, device),
-            torch.tensor(places, device=device),
-        )
-        best = logits.float().softmax(-1).topk(_NUM_GUESSES)
+        fill = FillMask.from_parts(model, self.tokenizer, wrap)
+        rows = [fill.wrap(self._hide(sample)) for sample in self.samples]
+        predictions = fill.predict_ids(rows, _NUM_GUESSES)
         return [
-            self._describe(sample, guesses, shares)
-            for sample, guesses, shares in zip(
-                self.samples, best.indices.tolist(), best.values.tolist(), strict=True
-            )
+            self._describe(sample, guesses)
+            for sample, [guesses] in zip(self.samples, predictions, strict=True)
         ]
 
     def _hide(self, sample: Sample) -> list[int]:
@@ -115,14 +107,12 @@ class HeldOutSamples:
         ids[sample.hidden] = self.tokenizer.mask_id
         return ids
 
-    def _describe(self, sample: Sample, guesses: list[int], shares: list[float]) -> str:
+    def _describe(self, sample: Sample, guesses: list[Prediction]) -> str:
         actual = sample.ids[sample.hidden]
         left = self.tokenizer.decode(sample.ids[: sample.hidden])
         right = self.tokenizer.decode(sample.ids[sample.hidden + 1 :])
-        guessed = ", ".join(
-            f"{self.tokenizer.decode([guess]).strip()} {share:.0%}"
-            for guess, share in zip(guesses, shares, strict=True)
-        )
-        sign = "✓" if guesses[0] == actual else "✗"
+        guessed = ", ".join(f"{guess.token.strip()} {guess.score:.0%}" for guess in guesses)
+        sign = "✓" if guesses[0].token_id == actual else "✗"
         word = self.tokenizer.decode([actual]).strip()
-        return f"{sign} {left} [MASK] {right}  →  {guessed}  (was: {word})"
+        mask = self.tokenizer.mask_token
+        return f"{sign} {left} {mask} {right}  →  {guessed}  (was: {word})"

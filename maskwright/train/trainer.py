@@ -43,6 +43,7 @@ class Trainer:
         validate: gives the scores of the current weights; its argument says whether the run is
             over.
         checkpoints: folder of the checkpoints; None saves none.
+        last_scores: the record of the last validation of this process, None before it.
 
     Raises:
         MaskwrightError: from `fit`, when the loss or the gradient is not finite.
@@ -61,6 +62,7 @@ class Trainer:
     checkpoints: Path | None
     state: TrainState
     average: WeightAverage | None = None
+    last_scores: Record | None = None
     _window: "_LogWindow" = field(init=False)
     _shapes: set[tuple[int, int]] = field(init=False, default_factory=set[tuple[int, int]])
 
@@ -113,7 +115,7 @@ class Trainer:
         self._window.add(loss, correct, norm, loaded)
 
     def _count(self, loaded: LoadedStep, seconds: float) -> None:
-        shape = (loaded.request.row_length, loaded.request.num_rows)
+        shape = (loaded.request.row_length, loaded.request.micro_batch_rows)
         startup = 0.0 if shape in self._shapes else seconds - self.state.seconds
         self._shapes.add(shape)
         self.state = replace(
@@ -155,9 +157,8 @@ class Trainer:
         if due <= self.state.validations:
             return
         self.state = replace(self.state, validations=due)
-        self.reporter.report(
-            {**self._counts("valid"), **self.scores(final=self.progress >= 1)}, self.progress
-        )
+        self.last_scores = {**self._counts("valid"), **self.scores(final=self.progress >= 1)}
+        self.reporter.report(self.last_scores, self.progress)
         self._window.restart_clock()
 
     def scores(self, final: bool) -> dict[str, Any]:
@@ -205,9 +206,14 @@ class Trainer:
                 parameter.copy_(checkpoint.tensors["model"][name])
         self.optimizers.load_state_tensors(checkpoint.tensors["optimizer"])
         if self.average:
+            # A run that begins to average when it is resumed begins with the weights it has.
+            saved = checkpoint.tensors.get("average", checkpoint.tensors["model"])
             for name, average in self.average.averages.items():
-                average.copy_(checkpoint.tensors["average"][name])
-        self.state = TrainState.from_json(checkpoint.state)
+                average.copy_(saved[name])
+        state = TrainState.from_json(checkpoint.state)
+        # Counted against the budget of now, which may be larger than when they were done.
+        due = int(state.progress(self.config) * self.config.num_validations + 1e-9)
+        self.state = replace(state, validations=min(state.validations, due))
 
 
 class _LogWindow:
@@ -218,7 +224,7 @@ class _LogWindow:
         self._reset()
 
     def _reset(self) -> None:
-        self._sums = torch.zeros(3, dtype=torch.float64, device=self._device)
+        self._sums = torch.zeros(3, device=self._device)
         self._steps = self._tokens = self._predictions = self._timed_tokens = 0
         self._clock = time.perf_counter()
 
@@ -234,7 +240,7 @@ class _LogWindow:
     def add(
         self, loss: torch.Tensor, correct: torch.Tensor, norm: torch.Tensor, loaded: LoadedStep
     ) -> None:
-        self._sums += torch.stack([loss.double(), correct.double(), norm.double()])
+        self._sums += torch.stack([loss.float(), correct.float(), norm.float()])
         self._steps += 1
         self._tokens += loaded.num_tokens
         self._timed_tokens += loaded.num_tokens

@@ -95,3 +95,26 @@ def test_another_seed_is_another_run() -> None:
         run.fit()
     a, b = (next(iter(run.model.parameters())) for run in runs)
     assert not torch.equal(a, b)
+
+
+def test_an_extended_run_validates_to_its_new_end(tmp_path: Path) -> None:
+    make_trainer(tmp_path, Recorder(), train={"max_steps": 4, "num_validations": 2}).fit()
+    checkpoint, _ = load_newest(tmp_path)
+    assert checkpoint is not None
+    recorder = Recorder()
+    trainer = make_trainer(tmp_path, recorder, train={"max_steps": 8, "num_validations": 2})
+    trainer.restore(checkpoint)
+    trainer.fit()
+    assert [record["step"] for record in recorder.of("valid")] == [8]
+    assert trainer.last_scores == recorder.of("valid")[-1]
+
+
+def test_averaging_can_begin_when_a_run_is_resumed(tmp_path: Path) -> None:
+    make_trainer(tmp_path, Recorder(), train={"max_steps": 4}).fit()
+    checkpoint, _ = load_newest(tmp_path)
+    assert checkpoint is not None
+    trainer = make_trainer(tmp_path, Recorder(), train={"max_steps": 8, "ema_decay": 0.9})
+    trainer.restore(checkpoint)
+    assert trainer.average is not None
+    for name, parameter in trainer.model.named_parameters():
+        assert torch.equal(trainer.average.averages[name], parameter)

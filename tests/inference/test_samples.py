@@ -1,0 +1,71 @@
+"""Held-out samples: the same ones every time, never longer than the model."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from maskwright.inference.samples import HeldOutSamples
+from maskwright.model.init import initialise
+from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.tokenizer.config import TokenizerConfig
+from maskwright.tokenizer.tokenizer import Tokenizer
+from maskwright.tokenizer.train import train_tokenizer
+from tests.models import small_config
+
+TEXTS = [
+    f"First sentence number {n}. The {animal} eats green grass and drinks clear water daily. End."
+    for n, animal in enumerate(["horse", "goat", "sheep", "donkey", "hare"])
+]
+
+
+class Corpus:
+    """Five documents as a token store shows them."""
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        encoded = tokenizer.encode_batch(TEXTS)
+        self.document_lengths = np.array([len(text.ids) for text in encoded])
+        self._ids = np.concatenate([text.ids for text in encoded])
+        self._starts = np.concatenate([text.word_starts for text in encoded])
+
+    def tokens(self, start: int, stop: int) -> np.ndarray:
+        return self._ids[start:stop]
+
+    def word_starts(self, start: int, stop: int) -> np.ndarray:
+        return self._starts[start:stop]
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    return train_tokenizer(TEXTS, TokenizerConfig(vocab_size=100, min_frequency=1))
+
+
+def test_samples_are_the_same_every_time_and_hide_one_word(tokenizer: Tokenizer) -> None:
+    corpus = Corpus(tokenizer)
+    samples = HeldOutSamples(corpus, tokenizer, 3, max_tokens=28).samples
+    assert samples == HeldOutSamples(corpus, tokenizer, 3, max_tokens=28).samples
+    assert len(samples) == 3
+    for sample in samples:
+        word = tokenizer.decode([sample.ids[sample.hidden]])
+        assert len(word) >= 3
+        assert word.isalpha()
+
+
+@pytest.mark.parametrize("max_tokens", [6, 10])
+def test_samples_fit_a_short_model(tokenizer: Tokenizer, max_tokens: int) -> None:
+    samples = HeldOutSamples(Corpus(tokenizer), tokenizer, 5, max_tokens).samples
+    assert all(len(sample.ids) <= max_tokens for sample in samples)
+
+
+def test_a_line_names_the_guesses_and_the_word(tokenizer: Tokenizer) -> None:
+    samples = HeldOutSamples(Corpus(tokenizer), tokenizer, 2, max_tokens=28)
+    config = replace(small_config(max_seq_length=32), vocab_size=tokenizer.vocab_size)
+    model = MaskedLanguageModel(config)
+    initialise(model, seed=0)
+    lines = samples.predict(model, wrap=True)
+    assert len(lines) == 2
+    for line, sample in zip(lines, samples.samples, strict=True):
+        assert line[0] in "✓✗"
+        assert "[MASK]" in line
+        assert line.count("%") == 3
+        assert line.endswith(f"(was: {tokenizer.decode([sample.ids[sample.hidden]])})")
