@@ -33,7 +33,11 @@ def write_json(path: Path, value: Any) -> None:
 
 @contextmanager
 def replacing_folder(path: Path) -> Generator[Path]:
-    """A temporary folder to fill, which takes the place of `path` when the block succeeds."""
+    """A temporary folder to fill, which takes the place of `path` when the block succeeds.
+
+    If it fails, or the temporary folder cannot be renamed, `path` is as it was before.
+    """
+    restore_folder(path)
     temporary = path.with_name(f".{path.name}.tmp")
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(parents=True)
@@ -41,7 +45,7 @@ def replacing_folder(path: Path) -> Generator[Path]:
         yield temporary
         for entry in (*temporary.rglob("*"), temporary):
             flush(entry)
-        old = path.with_name(f".{path.name}.old")
+        old = _old_folder(path)
         shutil.rmtree(old, ignore_errors=True)
         if path.exists():
             path.rename(old)
@@ -49,8 +53,20 @@ def replacing_folder(path: Path) -> Generator[Path]:
         flush(path.parent)
         shutil.rmtree(old, ignore_errors=True)
     except BaseException:
+        restore_folder(path)
         shutil.rmtree(temporary, ignore_errors=True)
         raise
+
+
+def restore_folder(path: Path) -> None:
+    """Puts `path` back where `replacing_folder` was stopped between its two renames."""
+    old = _old_folder(path)
+    if old.is_dir() and not path.exists():
+        old.rename(path)
+
+
+def _old_folder(path: Path) -> Path:
+    return path.with_name(f".{path.name}.old")
 
 
 def flush(path: Path) -> None:

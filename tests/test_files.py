@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from maskwright.files import hash_file, replacing_folder, write_json, write_text
+from maskwright.files import hash_file, replacing_folder, restore_folder, write_json, write_text
 
 
 def test_the_hash_is_sha256(tmp_path: Path) -> None:
@@ -55,6 +55,39 @@ def test_a_failure_leaves_the_old_folder(tmp_path: Path) -> None:
         (temporary / "new" / "file").touch()
     assert [file.name for file in path.iterdir()] == ["old"]
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_failed_rename_leaves_the_old_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "folder"
+    with replacing_folder(path) as temporary:
+        (temporary / "old").touch()
+    rename = Path.rename
+
+    def fail(source: Path, target: Path) -> Path:
+        if source.name.endswith(".tmp"):
+            raise PermissionError(str(source))
+        return rename(source, target)
+
+    monkeypatch.setattr(Path, "rename", fail)
+    with pytest.raises(PermissionError), replacing_folder(path) as temporary:
+        (temporary / "new").touch()
+    assert [file.name for file in path.iterdir()] == ["old"]
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_crash_between_the_renames_is_undone(tmp_path: Path) -> None:
+    path = tmp_path / "folder"
+    for content in ("kept", "not wanted"):
+        (tmp_path / ".folder.old").mkdir()
+        (tmp_path / ".folder.old" / content).touch()
+        restore_folder(path)
+    assert [file.name for file in path.iterdir()] == ["kept"]
+    path.rename(tmp_path / ".folder.crashed")
+    with pytest.raises(ZeroDivisionError), replacing_folder(path):
+        _ = 1 / 0
+    assert [file.name for file in path.iterdir()] == ["not wanted"]
 
 
 def test_what_an_earlier_crash_left_is_not_mixed_in(tmp_path: Path) -> None:

@@ -27,10 +27,14 @@ COMPRESSIONS: dict[str, Compression] = {
 }
 
 
-def recognise_name(path: Path) -> tuple[Kind | None, Compression]:
-    """The kind of content (None for an unknown suffix) and its compression ("" for none)."""
+def recognise_name(path: Path, named: bool = False) -> tuple[Kind | None, Compression]:
+    """The kind of content (None for an unknown suffix) and its compression ("" for none).
+
+    `named` says that the user named this very file; then the suffixes in `NAMED_KINDS` count too.
+    """
     suffixes = [suffix.lower() for suffix in path.suffixes]
     compression = COMPRESSIONS.get(suffixes[-1], "") if suffixes else ""
     if compression:
         suffixes.pop()
-    return (KINDS.get(suffixes[-1]) if suffixes else None), compression
+    kinds = KINDS | NAMED_KINDS if named else KINDS
+    return (kinds.get(suffixes[-1]) if suffixes else None), compression

@@ -25,6 +25,12 @@ class HubName:
     config: str
     field: str
 
+    @property
+    def folder(self) -> Path | None:
+        """The local folder that the name means, if there is one."""
+        folder = Path(self.path).expanduser()
+        return folder if folder.is_dir() else None
+
 
 def parse_hub_name(name: str) -> HubName:
     """Parses ``hf:NAME[:CONFIG][#FIELD]``.
@@ -71,7 +77,11 @@ def _pick(rows: Iterable[Mapping[str, object]], field: TextField) -> Iterator[st
 
 
 def _load(datasets: Any, name: HubName) -> Any:
-    folder = Path(name.path).expanduser()
+    folder = name.folder
+    if folder is None:
+        if name.path.startswith(("/", ".", "~")):
+            raise FileNotFoundError(f"there is no folder {Path(name.path).expanduser()}")
+        return datasets.load_dataset(name.path, name.config or None, split=_SPLIT, streaming=True)
     if (folder / "dataset_dict.json").is_file():
         splits = datasets.load_from_disk(str(folder))
         if _SPLIT not in splits:
@@ -79,7 +89,4 @@ def _load(datasets: Any, name: HubName) -> Any:
         return splits[_SPLIT]
     if (folder / "state.json").is_file():
         return datasets.load_from_disk(str(folder))
-    if name.path.startswith(("/", ".", "~")) and not folder.is_dir():
-        raise FileNotFoundError(f"there is no folder {folder}")
-    path = str(folder) if folder.is_dir() else name.path
-    return datasets.load_dataset(path, name.config or None, split=_SPLIT, streaming=True)
+    return datasets.load_dataset(str(folder), name.config or None, split=_SPLIT, streaming=True)

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from maskwright.corpus.formats import KINDS, NAMED_KINDS, Compression, Kind, recognise_name
+from maskwright.corpus.formats import KINDS, Compression, Kind, recognise_name
 from maskwright.corpus.hub import parse_hub_name
 from maskwright.errors import CorpusError
 
@@ -81,9 +81,8 @@ def _expand_path(given: str, counts: Counter[str]) -> Iterator[Source]:
         if match.is_dir():
             yield from _walk(match, counts)
         else:
-            kind, compression = recognise_name(match)
-            kind = kind or NAMED_KINDS.get(match.suffix.lower(), "plain")
-            yield Source(str(match), match.name, kind, compression, match)
+            kind, compression = recognise_name(match, named=True)
+            yield Source(str(match), match.name, kind or "plain", compression, match)
 
 
 def _exists(path: Path) -> bool:
@@ -109,7 +108,7 @@ def _match(pattern: Path) -> list[Path]:
 
 def _walk(folder: Path, counts: Counter[str]) -> Iterator[Source]:
     empty = True
-    for path in _files_below(folder):
+    for path in list_files(folder):
         kind, compression = recognise_name(path)
         if kind is None or not path.is_file():
             counts[f"ignored file {path.suffix.lower() or 'without suffix'}"] += 1
@@ -121,7 +120,13 @@ def _walk(folder: Path, counts: Counter[str]) -> Iterator[Source]:
         raise CorpusError(f"{folder} holds no file to read. Known suffixes: {' '.join(KINDS)}.")
 
 
-def _files_below(folder: Path) -> Iterator[Path]:
+def list_files(folder: Path) -> Iterator[Path]:
+    """The files below `folder`, sorted folder by folder, without hidden ones.
+
+    Raises:
+        CorpusError: a folder that cannot be listed.
+    """
+
     def fail(error: OSError) -> None:
         raise CorpusError(f"{error.filename} cannot be listed: {error.strerror}.")
 

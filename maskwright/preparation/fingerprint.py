@@ -1,8 +1,8 @@
 """What identifies an input, so that the same text is not prepared twice.
 
 The fingerprint covers the content of the files and not their names, all of the configuration
-that changes the result, and the version of the shard format. A dataset from the hub counts by its
-name: a change there is not noticed.
+that changes the result, and the version of the shard format. A dataset on the hub counts by its
+name: a change there is not noticed; one in a local folder counts by the files in it.
 """
 
 import hashlib
@@ -10,10 +10,12 @@ import json
 import sys
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
 from maskwright.config import to_mapping
-from maskwright.corpus.sources import Source, find_sources
+from maskwright.corpus.hub import parse_hub_name
+from maskwright.corpus.sources import Source, find_sources, list_files
 from maskwright.errors import CorpusError
 from maskwright.files import hash_file
 from maskwright.preparation.config import PrepareConfig
@@ -45,13 +47,25 @@ def fingerprint_input(paths: Sequence[str], config: PrepareConfig, seed: int) ->
 
 def _identify(source: Source) -> list[str]:
     if source.path is not None:
-        try:
-            return [source.kind, source.compression, hash_file(source.path)]
-        except OSError as error:
-            raise CorpusError(f"{source.name} cannot be read: {error.strerror}.") from None
+        return [source.kind, source.compression, _hash_content(source.path)]
     if source.kind == "pydocs":
         return ["pydocs", sys.version, *(_version(name) for name in ("numpy", "torch"))]
+    if source.kind == "hub" and (folder := (name := parse_hub_name(source.name)).folder):
+        # Here names count too: they tell `datasets` which file is of which split.
+        names_and_hashes = (
+            part
+            for path in list_files(folder)
+            for part in (path.relative_to(folder).as_posix(), _hash_content(path))
+        )
+        return ["hub folder", name.config, name.field, *names_and_hashes]
     return [source.kind, source.name]
+
+
+def _hash_content(path: Path) -> str:
+    try:
+        return hash_file(path)
+    except OSError as error:
+        raise CorpusError(f"{path} cannot be read: {error.strerror}.") from None
 
 
 def _version(package: str) -> str:

@@ -6,28 +6,34 @@ continued: ``preparing.json`` names the input, then ``tokenizer/`` appears, then
 last of all ``manifest.json``.
 """
 
-import json
 import shutil
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from maskwright.errors import ShardError
-from maskwright.files import replacing_folder, write_json
+from maskwright.files import replacing_folder
 from maskwright.preparation.chunks import gather_chunks
 from maskwright.preparation.config import PrepareConfig
-from maskwright.preparation.encode import DONE_SUFFIX, EncodedChunk
+from maskwright.preparation.encode import EncodedChunk
 from maskwright.preparation.fingerprint import describe_config, fingerprint_input
+from maskwright.preparation.folder import (
+    STDIN_NAME,
+    Report,
+    check_use,
+    claim_folder,
+    locking_folder,
+    mark_unfinished,
+    tidy_folder,
+)
 from maskwright.preparation.splits import split_corpus
 from maskwright.preparation.workers import count_cores, encode_chunks
 from maskwright.shards.manifest import (
     COUNTS_NAME,
-    MANIFEST_NAME,
     SPLITS,
     TOKEN_DTYPES,
     TOKENIZER_NAME,
@@ -36,17 +42,11 @@ from maskwright.shards.manifest import (
     Manifest,
     SplitInfo,
     choose_dtype,
-    read_manifest,
     write_manifest,
 )
 from maskwright.shards.writer import write_array
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.tokenizer.train import train_tokenizer
-
-STATE_NAME = "preparing.json"
-STDIN_NAME = "stdin.txt"
-
-Report = Callable[[str], None]
 
 
 def prepare(
@@ -55,11 +55,13 @@ def prepare(
     config: PrepareConfig,
     seed: int = 0,
     report: Report = lambda line: None,
+    fingerprint: str | None = None,
 ) -> Manifest:
     """Prepares the text that `paths` name into the folder `out`.
 
     The result depends on the text, the configuration and the seed alone: not on the number of
-    workers, nor on interruptions. If it is there already, nothing is done.
+    workers, nor on interruptions. If it is there already and undamaged, nothing is done. While
+    another process prepares `out`, this one waits.
 
     Args:
         paths: files, folders, patterns, ``pydocs``, ``hf:NAME``, ``-`` (see `find_sources`).
@@ -67,21 +69,38 @@ def prepare(
         config: what to do.
         seed: draws the tokenizer's sample.
         report: called with a line about each stage.
+        fingerprint: that of the input, if it is known (`fingerprint_input`); else it is worked out.
 
     Raises:
         CorpusError: text that cannot be read, or none.
         TokenizerError: the text is too little for the vocabulary.
         ShardError: `out` holds something else.
     """
-    _check_use(out)
-    inputs = _spool_stdin(paths, out) if "-" in paths else list(paths)
-    fingerprint = fingerprint_input(inputs, config, seed)
-    finished = _claim_folder(out, fingerprint)
-    if finished is not None:
-        report(f"{out}: prepared before from the same text and configuration, reused")
-        _tidy(out)
+    if fingerprint is None and "-" not in paths:
+        fingerprint = fingerprint_input(paths, config, seed)
+    with locking_folder(out, report):
+        check_use(out)
+        inputs = _spool_stdin(paths, out) if "-" in paths else list(paths)
+        fingerprint = fingerprint or fingerprint_input(inputs, config, seed)
+        finished = claim_folder(out, fingerprint, report)
+        if finished is not None:
+            report(f"{out}: prepared before from the same text and configuration, reused")
+        else:
+            source = {"paths": list(paths), "seed": seed, **describe_config(config)}
+            finished = _fill_folder(inputs, out, config, fingerprint, source, report)
+        tidy_folder(out)
         return finished
-    tokenizer = _obtain_tokenizer(inputs, out, config, seed, report)
+
+
+def _fill_folder(
+    inputs: Sequence[str],
+    out: Path,
+    config: PrepareConfig,
+    fingerprint: str,
+    source: dict[str, Any],
+    report: Report,
+) -> Manifest:
+    tokenizer = _obtain_tokenizer(inputs, out, config, source["seed"], report)
     dropped: Counter[str] = Counter()
     documents = split_corpus(inputs, config.corpus, dropped)
     chunks = gather_chunks(documents, config.shard_megabytes * 1_000_000)
@@ -93,68 +112,34 @@ def prepare(
         dtype=choose_dtype(tokenizer.vocab_size),
         tokenizer_fingerprint=tokenizer.fingerprint,
         fingerprint=fingerprint,
-        source={"paths": list(paths), "seed": seed, **describe_config(config)},
+        source=source,
         splits={split: _sum_split(split, results) for split in SPLITS},
         unigram_counts=_count_unigrams(out, tokenizer.vocab_size, results),
         dropped={reason: count for reason, count in sorted(dropped.items()) if count},
     )
     write_manifest(out, manifest)
-    _tidy(out)
+    report(_summarise(manifest))
     return manifest
+
+
+def _summarise(manifest: Manifest) -> str:
+    train, valid = manifest.splits["train"], manifest.splits["valid"]
+    dropped = ", ".join(f"{count:,} {reason}" for reason, count in manifest.dropped.items())
+    return (
+        f"{train.num_documents:,} documents, {train.num_tokens:,} tokens to train on; "
+        f"{valid.num_documents:,} documents, {valid.num_tokens:,} tokens held out; "
+        f"dropped or repaired: {dropped or 'nothing'}"
+    )
 
 
 def _spool_stdin(paths: Sequence[str], out: Path) -> list[str]:
     """Standard input can be read only once; a file can be read again."""
-    out.mkdir(parents=True, exist_ok=True)
     if not any(out.iterdir()):  # so that an interrupted reading leaves a folder known as ours
-        write_json(out / STATE_NAME, {"fingerprint": "standard input was not read to its end"})
+        mark_unfinished(out, "standard input was not read to its end")
     spool = out / STDIN_NAME
     with spool.open("wb") as file:
         shutil.copyfileobj(sys.stdin.buffer, file)
     return [str(spool) if path == "-" else path for path in paths]
-
-
-def _check_use(out: Path) -> None:
-    """Refuses a path that holds anything but prepared data, finished or not.
-
-    Raises:
-        ShardError: it does.
-    """
-    ours = (out / MANIFEST_NAME).is_file() or (out / STATE_NAME).is_file()
-    if out.is_file() or (not ours and out.is_dir() and any(out.iterdir())):
-        raise ShardError(f"{out} is in use for something else. Choose another --out.")
-
-
-def _claim_folder(out: Path, fingerprint: str) -> Manifest | None:
-    """The manifest if `out` is finished; None if it is ours to fill, or to go on filling.
-
-    Raises:
-        ShardError: `out` holds other data.
-    """
-    state = out / STATE_NAME
-    if (out / MANIFEST_NAME).is_file():
-        manifest = read_manifest(out)
-        if manifest.fingerprint == fingerprint:
-            return manifest
-        (out / STDIN_NAME).unlink(missing_ok=True)
-        raise ShardError(
-            f"{out} was prepared from other text or with another configuration. "
-            "Choose another --out, or remove that folder."
-        )
-    if state.is_file() and _read_state(state) != fingerprint:  # unfinished, and not wanted
-        for name in (TOKENIZER_NAME, *SPLITS):
-            shutil.rmtree(out / name, ignore_errors=True)
-    out.mkdir(parents=True, exist_ok=True)
-    write_json(state, {"fingerprint": fingerprint})
-    return None
-
-
-def _read_state(state: Path) -> str:
-    try:
-        values: dict[str, Any] = json.loads(state.read_text(encoding="utf-8"))
-        return str(values["fingerprint"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return ""
 
 
 def _obtain_tokenizer(
@@ -212,12 +197,3 @@ def _count_unigrams(out: Path, vocab_size: int, results: Sequence[EncodedChunk])
             tokens = np.fromfile(out / "train" / f"{chunk.shard.name}.{TOKENS}", dtype)
             counts += np.bincount(tokens, minlength=vocab_size)
     return write_array(out / COUNTS_NAME, counts.astype("<u8"))
-
-
-def _tidy(out: Path) -> None:
-    """Removes what only an unfinished preparation needs."""
-    for split in SPLITS:
-        for done in (out / split).glob(f"*{DONE_SUFFIX}"):
-            done.unlink()
-    for name in (STATE_NAME, STDIN_NAME):
-        (out / name).unlink(missing_ok=True)

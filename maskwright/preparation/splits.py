@@ -1,7 +1,8 @@
 """The corpus in its two splits, neither of them empty.
 
-Documents are held out by hash, which leaves nothing to validate on when there are only a few. Then
-the end of the longest document is held out: its share of all the text, cut at a line end.
+Documents are held out by hash, which leaves nothing or next to nothing to validate on when there
+are only a few. If it is less than half of its share of the text, and little at that, the end of the
+longest document makes up the share, cut at a line end.
 """
 
 from collections import Counter
@@ -10,6 +11,8 @@ from collections.abc import Iterator, Sequence
 from maskwright.corpus.config import CorpusConfig
 from maskwright.corpus.stream import Split, stream_corpus
 from maskwright.errors import CorpusError
+
+_ENOUGH_CHARACTERS = 2_000  # to validate on, however small a share of the text
 
 
 def split_corpus(
@@ -21,13 +24,14 @@ def split_corpus(
         CorpusError: as `stream_corpus`, or too little text to hold some of it out.
     """
     held_back: str | None = None  # the longest document for training so far
-    num_characters = 0
-    any_valid = not config.valid_fraction
+    num_characters = num_valid = 0
+    enough = not config.valid_fraction
     for split, document in stream_corpus(paths, config, counts):
         text = document.text
         num_characters += len(text)
-        any_valid = any_valid or split == "valid"
-        if split == "train" and not any_valid:
+        num_valid += len(text) * (split == "valid")
+        enough = enough or num_valid >= _ENOUGH_CHARACTERS
+        if split == "train" and not enough:
             if held_back is None or len(text) > len(held_back):
                 held_back, text = text, held_back
             if text is None:
@@ -35,18 +39,20 @@ def split_corpus(
         yield split, text
     if held_back is None:
         return
-    if any_valid:
+    num_missing = round(config.valid_fraction * num_characters) - num_valid
+    enough = enough or (num_valid > 0 and num_valid >= num_missing)
+    head, tail = (held_back, "") if enough else cut_tail(held_back, num_missing)
+    if head and tail:
+        counts["end of the longest document held out"] += 1
+        yield "train", head
+        yield "valid", tail
+    elif num_valid:
         yield "train", held_back
-        return
-    head, tail = cut_tail(held_back, round(config.valid_fraction * num_characters))
-    if not head or not tail:
+    else:
         raise CorpusError(
             f"{', '.join(paths)}: {num_characters} characters are too few to hold some out for "
             "validation. Give more text."
         )
-    counts["end of the longest document held out"] += 1
-    yield "train", head
-    yield "valid", tail
 
 
 def cut_tail(text: str, num_characters: int) -> tuple[str, str]:

@@ -111,22 +111,22 @@ def read_manifest(folder: Path) -> Manifest:
             f"{folder} holds no {MANIFEST_NAME}: it is no prepared data, or unfinished. "
             "Run `maskwright prepare` with this --out."
         )
+    remedy = f"Remove {folder} and prepare the data again."
     try:
         values: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
         if values.pop("format") != FORMAT:
             raise ValueError(f"format is not {FORMAT}")
         version = values.pop("version")
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ShardError(f"{file} is damaged: {describe(error)}. Prepare the data again.") from None
+        raise ShardError(f"{file} is damaged: {describe(error)}. {remedy}") from None
     if version != VERSION:
         raise ShardError(
-            f"{file} has version {version}, this maskwright reads version {VERSION}. "
-            "Prepare the data again."
+            f"{file} has version {version}, this maskwright reads version {VERSION}. {remedy}"
         )
     try:
         return parse_manifest(values)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ShardError(f"{file} is damaged: {describe(error)}. Prepare the data again.") from None
+        raise ShardError(f"{file} is damaged: {describe(error)}. {remedy}") from None
 
 
 def describe(error: Exception) -> str:

@@ -46,6 +46,7 @@ class Cutting:
 
 
 def _split_at_blanks(text: str) -> list[str]:
+    """For tokenizers that drop whitespace: the parts between blanks and line ends."""
     return text.replace("\n", " ").split(" ")
 
 
@@ -54,10 +55,10 @@ _BEFORE_SINGLE_BLANK = re.compile(r"(?<=\S)(?= \S)")
 
 
 def _split_before_blanks(text: str) -> list[str]:
-    """Cuts before each blank that stands alone between two other characters.
+    """For tokenizers that keep whitespace: cuts before each blank between two other characters.
 
-    The regular expression of byte-level BPE takes one blank into the word after it; a cut in a
-    longer run of whitespace would change how the run is divided.
+    The regular expression of byte-level BPE takes one blank into the word after it, and a cut in
+    a longer run of whitespace would change how the run is divided.
     """
     if _BLANK_BESIDE_SPACE.search(text) or text[:1].isspace() or text[-1:].isspace():
         return _BEFORE_SINGLE_BLANK.split(text)
@@ -78,23 +79,6 @@ BYTE_CUTTING = Cutting(
 BLANK_CUTTING = Cutting(_split_at_blanks)
 
 _PER_CHARACTER = {"BertNormalizer", "Lowercase", "NFC", "NFD", "NFKC", "NFKD", "StripAccents"}
-
-
-def split_at_blanks(text: str) -> list[str]:
-    """For tokenizers that drop whitespace: the parts between blanks and line ends."""
-    return text.replace("\n", " ").split(" ")
-
-
-def split_before_blanks(text: str) -> list[str]:
-    """For tokenizers that keep whitespace: cuts before each blank between two other characters.
-
-    The regular expression of byte-level BPE takes one blank into the word after it, and a cut in
-    a longer run of whitespace would change how the run is divided.
-    """
-    if _BLANK_BESIDE_SPACE.search(text) or text[:1].isspace() or text[-1:].isspace():
-        return _BEFORE_SINGLE_BLANK.split(text)
-    first, *others = text.split(" ")
-    return [first, *[" " + part for part in others]]
 
 
 def choose_cutting(description: dict[str, Any]) -> Cutting | None:

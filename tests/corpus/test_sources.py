@@ -63,6 +63,12 @@ def test_an_explicit_file_of_unknown_suffix_is_plain_text(corpus: Path) -> None:
     assert source.explicit
 
 
+def test_an_explicit_json_file_holds_json_lines_even_compressed(tmp_path: Path) -> None:
+    write(tmp_path / "dump.json.gz", "x")
+    (source,) = find_sources([str(tmp_path / "dump.json.gz")])
+    assert (source.kind, source.compression) == ("jsonl", ".gz")
+
+
 def test_names_that_are_no_paths() -> None:
     kinds = [(s.kind, s.label) for s in find_sources(["-", "pydocs", "hf:wiki/set:en#body"])]
     assert kinds == [("plain", "stdin"), ("pydocs", "pydocs"), ("hub", "wiki/set")]

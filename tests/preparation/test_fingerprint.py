@@ -47,6 +47,20 @@ def test_built_in_text_and_datasets_count_by_name() -> None:
     assert len(prints) == 3
 
 
+def test_a_local_dataset_counts_by_its_files(tmp_path: Path) -> None:
+    def fingerprint(name: str, field: str = "text") -> str:
+        return fingerprint_input([f"hf:{tmp_path / name}#{field}"], small_config(), 0)
+
+    for name in ("one", "two"):
+        (tmp_path / name / "below").mkdir(parents=True)
+        (tmp_path / name / "below" / "train.jsonl").write_text('{"text": "a"}')
+    first = fingerprint("one")
+    assert fingerprint("two") == first
+    assert fingerprint("one", "body") != first
+    (tmp_path / "two" / "below" / "train.jsonl").write_text('{"text": "b"}')
+    assert fingerprint("two") != first
+
+
 def test_missing_inputs(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match="does not exist"):
         fingerprint_input([str(tmp_path / "none.txt")], small_config(), 0)

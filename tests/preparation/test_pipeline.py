@@ -13,7 +13,9 @@ import pytest
 
 from maskwright.corpus.config import CorpusConfig
 from maskwright.errors import CorpusError, ShardError, TokenizerError
+from maskwright.preparation import pipeline
 from maskwright.preparation.config import PrepareConfig
+from maskwright.preparation.fingerprint import fingerprint_input
 from maskwright.preparation.pipeline import prepare
 from maskwright.shards.manifest import Manifest, read_manifest
 from maskwright.shards.reader import TokenStore
@@ -92,6 +94,32 @@ def test_the_same_is_not_prepared_twice(tmp_path: Path) -> None:
     assert (out / "train" / "00000.tokens").stat().st_mtime_ns == before
 
 
+@pytest.mark.parametrize(
+    "damaged", ["train/00000.tokens", "valid/00000.ends", "unigram.counts", "tokenizer"]
+)
+def test_damaged_data_is_prepared_again(damaged: str, tmp_path: Path) -> None:
+    path, out = write_corpus(tmp_path / "a.txt"), tmp_path / "out"
+    prepare_quietly([path], out, small_config())
+    before = read_folder(out)
+    file = out / damaged if damaged != "tokenizer" else out / "tokenizer" / "tokenizer.json"
+    file.write_bytes(file.read_bytes().replace(b"to", b"tu")[:-2] + b"}\n")
+    _, lines = prepare_quietly([path], out, small_config())
+    assert "again, because it was damaged" in lines[0]
+    assert damaged in lines[0]
+    assert read_folder(out) == before
+    assert "reused" in prepare_quietly([path], out, small_config())[1][0]
+
+
+def test_a_known_fingerprint_is_not_worked_out_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, out = write_corpus(tmp_path / "a.txt"), tmp_path / "out"
+    known = fingerprint_input([str(path)], small_config(), 0)
+    monkeypatch.delattr(pipeline, "fingerprint_input")
+    manifest = prepare([str(path)], out, small_config(), fingerprint=known)
+    assert manifest.fingerprint == known
+
+
 def test_a_folder_with_other_data_is_left_alone(tmp_path: Path) -> None:
     path, out = write_corpus(tmp_path / "a.txt"), tmp_path / "out"
     prepare_quietly([path], out, small_config())
@@ -144,7 +172,7 @@ def test_an_interrupted_preparation_continues(
     assert finished
     _, lines = prepare_quietly([path], tmp_path / "out", small_config())
     assert not any("training" in line for line in lines)  # the tokenizer is kept
-    kept = int(lines[-1].split("MB/s, ")[1].split()[0])
+    kept = int(lines[-2].split("MB/s, ")[1].split()[0])
     assert kept >= len(finished)
     prepare_quietly([path], tmp_path / "whole", small_config())
     assert read_folder(tmp_path / "out") == read_folder(tmp_path / "whole")
@@ -193,9 +221,13 @@ def test_what_was_dropped_is_counted_once(tmp_path: Path) -> None:
     corpus = write_corpus(tmp_path / "a.txt").read_text().split("\n\n")
     lines = [f'{{"text": "{text.strip()}"}}' for text in corpus if text.strip()]
     path.write_text("\n".join([*lines, lines[0], "{broken", '{"text": ""}']))
-    manifest, _ = prepare_quietly([path], tmp_path / "out", small_config())
+    manifest, reported = prepare_quietly([path], tmp_path / "out", small_config())
     assert manifest.dropped["duplicate"] == 1
     assert sum(manifest.dropped.values()) == 3
+    train = manifest.splits["train"]
+    assert f"{train.num_documents:,} documents, {train.num_tokens:,} tokens" in reported[-1]
+    assert "1 bad JSON line" in reported[-1]
+    assert "1 duplicate" in reported[-1]
 
 
 def test_no_text(tmp_path: Path) -> None:

@@ -52,6 +52,29 @@ def test_of_a_few_documents_the_longest_gives_its_end(tmp_path: Path) -> None:
     assert sorted(together) == sorted(" ".join(documents).split())
 
 
+def test_next_to_nothing_held_out_is_made_up_for(tmp_path: Path) -> None:
+    path = tmp_path / "few.txt"
+    words = write_corpus(tmp_path / "a.txt", 0.03).read_text().replace("\n\n", "\n")
+    # Of these short documents the hash holds some out.
+    documents = [words[:20_000].strip(), *(f"short {number}" for number in range(200))]
+    path.write_text("\n\n".join(documents))
+    config = CorpusConfig(documents="blank_line", valid_fraction=0.02)
+    found = split_texts(path, config)
+    short = [text for text in found["valid"] if text.startswith("short ")]
+    assert 0 < len(short) == len(found["valid"]) - 1
+    total = sum(len(text) for texts in found.values() for text in texts)
+    assert 0.01 < sum(map(len, found["valid"])) / total < 0.03
+    assert documents[0].endswith(found["valid"][-1])
+
+
+def test_what_the_hash_holds_out_is_enough_when_it_is_half_of_the_share(tmp_path: Path) -> None:
+    path = tmp_path / "even.txt"
+    path.write_text("\n\n".join(f"document number {number}" for number in range(300)))
+    found = split_texts(path, CorpusConfig(documents="blank_line", valid_fraction=0.1))
+    assert all(text.startswith("document number") for texts in found.values() for text in texts)
+    assert sum(map(len, found.values())) == 300
+
+
 def test_nothing_is_held_out_on_request(tmp_path: Path) -> None:
     path = tmp_path / "few.txt"
     path.write_text("one\n\ntwo words\n\nthree")

@@ -1,0 +1,133 @@
+"""The folder that is prepared: who may write to it, and how far it has come.
+
+``preparing.json`` names the input of an unfinished folder; ``manifest.json`` finishes it.
+"""
+
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from maskwright.errors import MaskwrightError, ShardError
+from maskwright.files import write_json
+from maskwright.preparation.encode import DONE_SUFFIX
+from maskwright.shards.manifest import (
+    MANIFEST_NAME,
+    SPLITS,
+    TOKENIZER_NAME,
+    Manifest,
+    read_manifest,
+)
+from maskwright.shards.reader import TokenStore
+from maskwright.tokenizer.tokenizer import Tokenizer
+
+STATE_NAME = "preparing.json"
+STDIN_NAME = "stdin.txt"
+
+Report = Callable[[str], None]
+
+
+@contextmanager
+def locking_folder(folder: Path, report: Report) -> Generator[None]:
+    """Makes `folder` and keeps other processes from preparing it; waits for one that does.
+
+    The lock is on the folder itself and goes away with its process: nothing is left behind.
+
+    Raises:
+        ShardError: `folder` is a file.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        raise ShardError(f"{folder} is a file, in use for something else.") from None
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            report(f"{folder} is being prepared by another process; waiting for it")
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        except OSError:
+            pass  # some network file systems cannot lock a folder: there, nothing guards it
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def check_use(out: Path) -> None:
+    """Refuses a folder that holds anything but prepared data, finished or not.
+
+    Raises:
+        ShardError: it does.
+    """
+    ours = (out / MANIFEST_NAME).is_file() or (out / STATE_NAME).is_file()
+    if not ours and any(out.iterdir()):
+        raise ShardError(f"{out} is in use for something else. Choose another --out.")
+
+
+def mark_unfinished(out: Path, fingerprint: str) -> None:
+    """Says that `out` is to hold the input with this fingerprint."""
+    write_json(out / STATE_NAME, {"fingerprint": fingerprint})
+
+
+def claim_folder(out: Path, fingerprint: str, report: Report) -> Manifest | None:
+    """The manifest if `out` is finished; None if it is ours to fill, or to go on filling.
+
+    Finished data that has been damaged since is to be filled again.
+
+    Raises:
+        ShardError: `out` holds other data.
+    """
+    if (out / MANIFEST_NAME).is_file():
+        manifest = read_manifest(out)
+        if manifest.fingerprint != fingerprint:
+            (out / STDIN_NAME).unlink(missing_ok=True)
+            raise ShardError(
+                f"{out} was prepared from other text or with another configuration. "
+                "Choose another --out, or remove that folder."
+            )
+        damage = _find_damage(out, manifest)
+        if damage is None:
+            return manifest
+        report(f"preparing {out} again, because it was damaged: {damage}")
+        mark_unfinished(out, "")
+        (out / MANIFEST_NAME).unlink()
+    if _read_state(out) != fingerprint:  # unfinished, and not wanted
+        for name in (TOKENIZER_NAME, *SPLITS):
+            shutil.rmtree(out / name, ignore_errors=True)
+    mark_unfinished(out, fingerprint)
+    return None
+
+
+def _find_damage(out: Path, manifest: Manifest) -> str | None:
+    """What of the finished folder is not as the manifest says."""
+    try:
+        for split in SPLITS:
+            TokenStore.open(out, split)
+        found = Tokenizer.load(out / TOKENIZER_NAME).fingerprint
+    except MaskwrightError as error:
+        return str(error)
+    if found != manifest.tokenizer_fingerprint:
+        return f"{out / TOKENIZER_NAME} is not the tokenizer of these tokens."
+    return None
+
+
+def _read_state(out: Path) -> str:
+    try:
+        values: dict[str, Any] = json.loads((out / STATE_NAME).read_text(encoding="utf-8"))
+        return str(values["fingerprint"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return ""
+
+
+def tidy_folder(out: Path) -> None:
+    """Removes what only an unfinished preparation needs."""
+    for split in SPLITS:
+        for done in (out / split).glob(f"*{DONE_SUFFIX}"):
+            done.unlink()
+    for name in (STATE_NAME, STDIN_NAME):
+        (out / name).unlink(missing_ok=True)
