@@ -34,7 +34,8 @@ def write_result(name: str, result: dict[str, Any]) -> Path:
     """Writes ``results/DATE_HARDWARE_NAME.json`` with the environment beside the figures."""
     RESULTS.mkdir(exist_ok=True)
     environment = describe_environment()
-    environment["command"] = ["python", *environment["command"]]
+    program, *arguments = [Path(part).name if "/" in part else part for part in sys.argv]
+    environment["command"] = ["python", "-m", f"benchmarks.{Path(program).stem}", *arguments]
     source = environment["source"]
     if source:
         environment["source"] = {**source, "diff": "clean" if not source["diff"] else "modified"}

@@ -1,0 +1,78 @@
+"""Writes the results section of the README from the newest result files.
+
+python -m benchmarks.readme_results
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from benchmarks.common import RESULTS
+
+README = Path(__file__).parents[1] / "README.md"
+BEGIN, END = "<!-- results: begin -->\n", "<!-- results: end -->\n"
+
+
+def newest(name: str) -> tuple[Path, dict[str, Any]]:
+    """The newest result file of a benchmark and its content."""
+    path = sorted(RESULTS.glob(f"*_{name}.json"))[-1]
+    return path, json.loads(path.read_text(encoding="utf-8"))
+
+
+def write_section() -> str:
+    """The section as Markdown, without its markers."""
+    quick_path, quick = newest("quickstart")
+    wiki_path, wiki = newest("pretrain-wiki_en-sprint-10min")
+    prepare_path, prepare = newest("prepare-wiki_en")
+    rows = [
+        (
+            f"`make quickstart`: installation {quick['install_seconds'] / 60:.1f} min, work "
+            f"{quick['work_seconds'] / 60:.1f} min",
+            _describe(quick["final"]),
+            quick_path,
+        ),
+        (
+            f"`--recipe sprint` on 24 M words of English Wikipedia: {wiki['final']['tokens']:,} "
+            f"tokens in {wiki['final']['seconds'] / 60:.1f} min",
+            _describe(wiki["final"]),
+            wiki_path,
+        ),
+        (
+            f"`prepare` of {prepare['text_bytes'] / 1e6:.0f} MB of that text, WordPiece "
+            f"{prepare['vocab_size']:,} trained on it",
+            f"{prepare['seconds']:.0f} s, {prepare['megabytes_per_second']} MB/s, "
+            f"{prepare['peak_resident_megabytes']} MB of memory at most",
+            prepare_path,
+        ),
+    ]
+    environment = wiki["environment"]
+    lines = [
+        f"On {environment['cpu_count']} cores of an {environment['cpu']} without AVX-512, torch "
+        f"{environment['packages']['torch']}:\n",
+        "| | on held-out text | file |",
+        "|---|---|---|",
+        *(
+            f"| {what} | {score} | [{p.name}](benchmarks/results/{p.name}) |"
+            for what, score, p in rows
+        ),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _describe(final: dict[str, Any]) -> str:
+    return (
+        f"masked accuracy {final['masked_accuracy']:.3f} (always the most frequent token: "
+        f"{final['unigram_accuracy']:.3f}), loss {final['loss']:.2f} (token frequencies: "
+        f"{final['unigram_loss']:.2f})"
+    )
+
+
+def main() -> None:
+    text = README.read_text(encoding="utf-8")
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    README.write_text(before + BEGIN + write_section() + END + after, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
