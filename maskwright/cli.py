@@ -3,6 +3,7 @@
 Nothing heavy is imported before the command is known: importing torch alone takes two seconds.
 """
 
+import errno
 import importlib
 import os
 import sys
@@ -43,6 +44,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader of our output, such as head, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:
+        if error.filename is None and error.errno != errno.ENOSPC:
+            raise  # not about a file, so a bug
+        where = f"{error.filename}: " if error.filename is not None else ""
+        print(f"InputError: {where}{error.strerror}", file=sys.stderr)
+        return 2
 
 
 def _find_command(name: str):

@@ -60,17 +60,47 @@ def resolve(
         base = from_file.pop("recipe", None)
         if base is not None and recipe is None:
             values = load_recipe(str(base)).values
-        values = merge(values, from_file)
-    return from_mapping(PretrainConfig, _drop_conflicts(values, overrides or {}))
+        values = put_over(values, from_file)
+    return from_mapping(PretrainConfig, put_over(values, overrides or {}))
 
 
-def _drop_conflicts(values: Plain, overrides: Mapping[str, Any]) -> Plain:
-    """Overrides put over `values`; a budget given explicitly replaces the recipe's budgets."""
-    budgets = ("max_minutes", "max_steps", "max_tokens")
-    given = overrides.get("train", {})
-    merged = merge(values, overrides)
-    if any(name in given for name in budgets):
-        for name in budgets:
-            if name not in given:
-                merged.get("train", {}).pop(name, None)
-    return merged
+_BUDGETS = ("max_minutes", "max_steps", "max_tokens")
+
+
+def put_over(values: Mapping[str, Any], layer: Mapping[str, Any]) -> Plain:
+    """`values` with a higher layer over them: a file over a recipe, flags over a file.
+
+    What says the same thing in another way is replaced, too: a budget replaces all budgets, batch
+    tokens replace their schedule and the other way round, and a row length replaces a schedule of
+    row lengths.
+
+    Raises:
+        ConfigError: the layer gives both batch tokens and a schedule of them.
+    """
+    train, data = (_mapping(layer.get(name)) for name in ("train", "data"))
+    replaced: set[str] = set()
+    if any(train.get(name) is not None for name in _BUDGETS):
+        replaced.update(_BUDGETS)
+    if "batch_tokens" in train or "batch_tokens_schedule" in train:
+        _check_batch_tokens(train)
+        replaced.update(("batch_tokens", "batch_tokens_schedule"))
+    if "max_seq_length" in data:
+        replaced.add("seq_length_schedule")
+    below = dict(values)
+    if isinstance(below.get("train"), Mapping):
+        kept = below["train"].items()
+        below["train"] = {name: value for name, value in kept if name not in replaced}
+    return merge(below, layer)
+
+
+def _mapping(section_values: Any) -> Mapping[str, Any]:
+    """A section's values; none where it is missing, or no section, an error found later."""
+    return section_values if isinstance(section_values, Mapping) else {}
+
+
+def _check_batch_tokens(train: Mapping[str, Any]) -> None:
+    """A run's config.yaml holds every field; there the default is not a choice."""
+    given = train.get("batch_tokens", TrainConfig.batch_tokens)
+    if train.get("batch_tokens_schedule") and str(given) != str(TrainConfig.batch_tokens):
+        rule = "is given beside train.batch_tokens_schedule"
+        raise ConfigError("train.batch_tokens", given, rule, "Leave one of the two out.")

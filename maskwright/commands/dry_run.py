@@ -1,22 +1,24 @@
 """``maskwright pretrain --dry-run``: everything checked and counted, nothing trained or written."""
 
-import time
-from dataclasses import replace
 from pathlib import Path
 
-import torch
-
-from maskwright.commands.assemble import PreparedData, build_trainer, resolve_model
+from maskwright.commands.assemble import (
+    PreparedData,
+    build_row_source,
+    check_config,
+    guess_model,
+    resolve_model,
+)
 from maskwright.commands.config import PretrainConfig
-from maskwright.commands.prepared import find_prepared
-from maskwright.corpus.sources import find_sources
-from maskwright.errors import InputError
-from maskwright.model.config import EncoderConfig, resolve_config
+from maskwright.commands.prepared import find_prepared, named_folder
+from maskwright.commands.speed import measure_step_seconds
+from maskwright.corpus.sources import Source, find_sources
 from maskwright.model.flops import count_flops_per_token, count_parameters
 from maskwright.train.device import choose_device, should_compile
 
 _BYTES_PER_PARAMETER = 16  # fp32 weight, gradient and two AdamW moments; Muon keeps one
-_TIMED_STEPS = 3
+_BYTES_PER_TOKEN = 4.2  # of English text and some 16 thousand tokens; others differ by half
+_COMPRESSION = 3.5  # of text by gzip; also taken for parquet
 
 
 def describe_run(config: PretrainConfig, data_dir: Path) -> str:
@@ -25,14 +27,21 @@ def describe_run(config: PretrainConfig, data_dir: Path) -> str:
     Raises:
         MaskwrightError: whatever would stop the run.
     """
-    device = choose_device(config.train.device)
+    if named_folder(config) is None:
+        check_config(config)
     folder = find_prepared(config, data_dir)
     data = PreparedData(folder) if folder else None
-    model = resolve_model(config, data.tokenizer) if data else _guess_model(config)
+    model = resolve_model(config, data.tokenizer) if data else guess_model(config)
     parameters = count_parameters(model)
+    device = choose_device(config.train.device)
     compiles, reason = should_compile(config.train, device)
-    masked = config.masking.highest_rate
-    flops = count_flops_per_token(model, config.data.max_seq_length, masked)
+    flops = count_flops_per_token(model, config.data.max_seq_length, config.masking.highest_rate)
+    if data:
+        build_row_source(config, data)
+        tokens, described = data.train.num_tokens, _describe_data(data)
+    else:
+        tokens, described = _guess_tokens(find_sources(config.text))
+    seconds = measure_step_seconds(config, model, device)
     lines = [
         f"model        {parameters.total:,} parameters: embeddings {parameters.embeddings:,}, "
         f"blocks {parameters.blocks:,}, head {parameters.head:,}",
@@ -40,83 +49,52 @@ def describe_run(config: PretrainConfig, data_dir: Path) -> str:
         "gradients and optimizer, activations not counted",
         f"device       {device}, {'compiled' if compiles else 'not compiled'}: {reason}",
         f"work         {flops / 1e6:,.0f} MFLOP a token, {_describe_budget(config)}",
+        f"data         {described}",
+        f"speed        {config.train.mean_batch_tokens / seconds:,.0f} tokens/s, measured on a few "
+        "rows of random tokens, not compiled",
+        _estimate(config, tokens, seconds),
     ]
-    if data is None:
-        lines.append(_describe_text(config))
-        lines.append("             tokens and time are known once the text is prepared")
-        return "\n".join(lines)
-    tokens = data.train.num_tokens
-    lines.append(
-        f"data         {tokens:,} tokens in {data.train.num_documents:,} documents, "
-        f"{data.valid.num_tokens:,} tokens for validation ({data.folder})"
-    )
-    speed = _measure_speed(config, data)
-    lines.append(
-        f"speed        {speed:,.0f} tokens/s measured over {_TIMED_STEPS} steps, not compiled"
-    )
-    lines.append(_estimate(config, tokens, speed))
     return "\n".join(lines)
 
 
-def _guess_model(config: PretrainConfig) -> EncoderConfig:
-    return resolve_config(
-        config.model,
-        vocab_size=-(-config.tokenizer.vocab_size // 64) * 64,
-        max_seq_length=config.data.max_seq_length,
+def _describe_data(data: PreparedData) -> str:
+    return (
+        f"{data.train.num_tokens:,} tokens in {data.train.num_documents:,} documents, "
+        f"{data.valid.num_tokens:,} tokens for validation ({data.folder})"
     )
 
 
-def _describe_text(config: PretrainConfig) -> str:
-    if not config.text:
-        raise InputError("no text given: name files or folders, or try pydocs")
-    sources = find_sources(config.text)
-    return f"data         {len(sources):,} source{'s' * (len(sources) != 1)}, not prepared yet"
+def _guess_tokens(sources: list[Source]) -> tuple[float | None, str]:
+    """Tokens of text that is not prepared yet, from the sizes of its files, and words on them."""
+    described = f"{len(sources):,} source{'s' * (len(sources) != 1)}, not prepared yet"
+    num_bytes = 0.0
+    for source in sources:
+        if source.path is None:
+            return None, f"{described}; how many tokens is not known before"
+        packed = source.compression or source.kind == "parquet"
+        num_bytes += source.path.stat().st_size * (_COMPRESSION if packed else 1)
+    tokens = num_bytes / _BYTES_PER_TOKEN
+    return tokens, f"{described}; about {tokens:,.0f} tokens, guessed from the size of the files"
 
 
 def _describe_budget(config: PretrainConfig) -> str:
     train = config.train
     budgets = {"minutes": train.max_minutes, "steps": train.max_steps, "tokens": train.max_tokens}
     given = [f"{value:,} {name}" for name, value in budgets.items() if value]
-    return f"budget {' or '.join(given)}, {train.batch_tokens_at(0):,} token slots a step"
+    mean = " on average" * bool(train.batch_tokens_schedule)
+    return f"budget {' or '.join(given)}, {train.mean_batch_tokens:,.0f} token slots a step{mean}"
 
 
-class _Silent:
-    def report(self, record: dict, progress: float) -> None:
-        pass
-
-
-def _measure_speed(config: PretrainConfig, data: PreparedData) -> float:
-    """Tokens per second of a few uncompiled steps, the first one not counted."""
-    train = replace(
-        config.train,
-        compile="off",
-        max_steps=_TIMED_STEPS + 1,
-        max_minutes=None,
-        max_tokens=None,
-        log_every_steps=_TIMED_STEPS + 2,
-    )
-    trainer, _ = build_trainer(replace(config, train=train), data, _Silent(), None)
-    trainer.validate = lambda final: {}
-    started = time.perf_counter()
-    trainer.fit()
-    seconds = time.perf_counter() - started - trainer.state.startup_seconds
-    if trainer.device.type == "cuda":
-        torch.cuda.synchronize(trainer.device)
-    return trainer.state.tokens * _TIMED_STEPS / (_TIMED_STEPS + 1) / max(seconds, 1e-9)
-
-
-def _estimate(config: PretrainConfig, corpus_tokens: int, speed: float) -> str:
+def _estimate(config: PretrainConfig, corpus_tokens: float | None, step_seconds: float) -> str:
     train = config.train
+    speed = train.mean_batch_tokens / step_seconds
     seconds = [float("inf")]
     if train.max_minutes:
         seconds.append(60 * train.max_minutes)
     if train.max_steps:
-        seconds.append(train.max_steps * train.batch_tokens_at(0) / speed)
+        seconds.append(train.max_steps * step_seconds)
     if train.max_tokens:
         seconds.append(train.max_tokens / speed)
-    shortest = min(seconds)
-    tokens = shortest * speed
-    return (
-        f"estimate     {shortest / 60:,.1f} minutes, {tokens:,.0f} tokens, "
-        f"{tokens / corpus_tokens:.2f} epochs"
-    )
+    tokens = min(seconds) * speed
+    epochs = f", {tokens / corpus_tokens:.2f} epochs" if corpus_tokens else ""
+    return f"estimate     {min(seconds) / 60:,.1f} minutes, {tokens:,.0f} tokens{epochs}"

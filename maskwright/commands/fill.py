@@ -8,7 +8,8 @@ from rich.console import Console
 from rich.markup import escape
 
 from maskwright.commands.flags import Parser, read_lines
-from maskwright.errors import InputError
+from maskwright.commands.run_folder import CONFIG_NAME
+from maskwright.errors import InputError, ModelFolderError
 
 _EPILOG = """examples:
   maskwright fill runs/NAME "The larvae are black and [MASK] on snails."
@@ -18,6 +19,8 @@ _EPILOG = """examples:
   maskwright fill runs/NAME "Hide any word of this sentence." --random
 """
 
+_TOP_K = 5
+
 
 def build_parser() -> Parser:
     """The command line of ``maskwright fill``."""
@@ -25,7 +28,7 @@ def build_parser() -> Parser:
     parser.add_argument("folder", type=Path, help="a run directory or a model folder")
     parser.add_argument("text", nargs="*", help="sentences with [MASK]; none, or -: standard input")
     parser.add_argument("--file", type=Path, help="read sentences from a file, one a line")
-    parser.add_argument("--top-k", type=int, default=5, help="predictions a mask [5]")
+    parser.add_argument("--top-k", type=int, help=f"predictions a mask [{_TOP_K}]")
     parser.add_argument("--targets", help="only these words, separated by commas")
     parser.add_argument("--json", action="store_true", help="one JSON object a sentence")
     parser.add_argument(
@@ -37,8 +40,10 @@ def build_parser() -> Parser:
 
 def main(argv: Sequence[str]) -> int:
     arguments = build_parser().parse(argv)
-    if arguments.top_k < 1:
+    if arguments.top_k is not None and arguments.top_k < 1:
         raise InputError(f"--top-k = {arguments.top_k} must be at least 1")
+    if arguments.random and (arguments.json or arguments.top_k or arguments.targets):
+        raise InputError("--random shows one hidden word; it takes no --json, --top-k, --targets")
     texts = _read_texts(arguments.file, arguments.text)
     from maskwright.inference.fill_mask import FillMask
 
@@ -48,7 +53,7 @@ def main(argv: Sequence[str]) -> int:
             print("\n".join(fill.describe_random(text, arguments.seed)))
         return 0
     targets = arguments.targets.split(",") if arguments.targets else None
-    results = fill(texts, top_k=arguments.top_k, targets=targets)
+    results = fill(texts, top_k=arguments.top_k or _TOP_K, targets=targets)
     for result in results:
         if arguments.json:
             print(json.dumps(result.to_json(), ensure_ascii=False))
@@ -58,8 +63,19 @@ def main(argv: Sequence[str]) -> int:
 
 
 def find_model_folder(folder: Path) -> Path:
-    """The model folder itself, or the one in a run directory."""
-    return folder / "model" if (folder / "model").is_dir() else folder
+    """The model folder itself, or the one in a run directory.
+
+    Raises:
+        ModelFolderError: a run that has no model yet.
+    """
+    if (folder / "model").is_dir():
+        return folder / "model"
+    if (folder / CONFIG_NAME).is_file():
+        raise ModelFolderError(
+            f"{folder} is a run that is not finished: it has no model yet. "
+            f"Go on with maskwright pretrain --resume {folder}"
+        )
+    return folder
 
 
 def _read_texts(file: Path | None, texts: Sequence[str]) -> list[str]:

@@ -25,12 +25,12 @@ def main(argv: Sequence[str]) -> int:
     parser.add_argument("--epoch", type=int, default=0, help="their epoch [0]")
     parser.add_argument("--config", type=Path, help="YAML file of the run")
     add_config_flags(parser, PretrainConfig, skip=_SECTIONS)
-    parser.add_argument("--seed", type=int, default=0, help="seed of the run [0]")
+    parser.add_argument("--seed", type=int, help="seed of the run [the configuration's]")
     arguments = parser.parse(argv)
     if arguments.rows < 0 or arguments.first_row < 0 or arguments.epoch < 0:
         raise InputError("--rows, --first-row and --epoch must not be negative")
-    values = {**config_values(arguments), "seed": arguments.seed}
-    config = resolve(None, arguments.config, values)
+    seed = {} if arguments.seed is None else {"seed": arguments.seed}
+    config = resolve(None, arguments.config, {**config_values(arguments), **seed})
     from maskwright.commands.assemble import PreparedData
 
     data = PreparedData(arguments.folder)
@@ -67,7 +67,7 @@ def _measure_fill(data, config: PretrainConfig, split: str) -> tuple[int, float]
     """About how many rows an epoch has, and the share of their slots that holds tokens."""
     from maskwright.data.rows import DataPosition
 
-    planner = _source(data, config, split).planner(config.data.max_seq_length)
+    planner = _source(data, config, split).planner(_first_length(config))
     segments = len(planner.segments)
     if segments == 0:
         return 0, 0.0
@@ -77,6 +77,11 @@ def _measure_fill(data, config: PretrainConfig, split: str) -> tuple[int, float]
     slots = sum(length + planner.extra_slots for row in rows for _, length in row.segments)
     rows_an_epoch = round(segments * len(rows) / num_segments)
     return rows_an_epoch, slots / (len(rows) * planner.row_length)
+
+
+def _first_length(config: PretrainConfig) -> int:
+    """The length of a run's first rows."""
+    return config.train.seq_length_at(0.0, config.data.max_seq_length)
 
 
 def _source(data, config: PretrainConfig, split: str):
@@ -94,7 +99,7 @@ def _show_rows(console: Console, data, config: PretrainConfig, arguments) -> Non
 
     if arguments.rows == 0:
         return
-    length = config.data.max_seq_length
+    length = _first_length(config)
     source = _source(data, config, arguments.split)
     if not len(source.planner(length).segments):
         raise InputError(f"{data.folder} has no {arguments.split} tokens")
@@ -109,7 +114,9 @@ def _show_rows(console: Console, data, config: PretrainConfig, arguments) -> Non
         f"{batch.num_tokens:,} tokens, {batch.num_predictions:,} hidden "
         f"({batch.num_predictions / batch.num_tokens:.1%}); "
         "[black on yellow]hidden[/] [black on red]random[/] [black on green]kept[/], "
-        "then what it was"
+        "then what it was\n"
+        f"as a run begins: row length {length}, mask rate {config.masking.rate:g}, "
+        f"seed {config.seed}"
     )
     for first in range(0, len(labels), length):
         slots = slice(first, first + length)

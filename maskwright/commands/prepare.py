@@ -1,14 +1,17 @@
 """``maskwright prepare``: tokenizer and token shards, to be reused by many runs."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 from rich.console import Console
 
+from maskwright.commands.config import PretrainConfig
 from maskwright.commands.flags import Parser, add_config_flags, config_values
-from maskwright.config import from_mapping, merge, read_yaml
+from maskwright.config import Plain, from_mapping, merge, read_yaml
+from maskwright.errors import InputError
 from maskwright.preparation.config import PrepareConfig
+from maskwright.recipes import load_recipe
 
 _EPILOG = """examples:
   maskwright prepare corpus/ --out data/NAME
@@ -24,19 +27,38 @@ class PrepareArguments:
     paths: tuple[str, ...]
     out: Path
     config: PrepareConfig
+    seed: int
 
 
 def parse(argv: Sequence[str]) -> PrepareArguments:
-    """Reads the command line; a configuration file may be that of a whole run."""
+    """Reads the command line; a configuration file may be that of a whole run.
+
+    Of a run's file only what shapes the data is taken: not its seed, because `pretrain` prepares
+    the same data for every seed.
+    """
     parser = Parser("prepare", "Train a tokenizer and write token shards.", _EPILOG)
     parser.add_argument("text", nargs="+", help="files, folders, globs, -, pydocs, hf:NAME#FIELD")
     parser.add_argument("--out", type=Path, required=True, help="folder to write, data/NAME")
-    parser.add_argument("--config", type=Path, help="YAML file with the same keys as the flags")
+    parser.add_argument("--config", type=Path, help="YAML file with the same keys, or a run's")
+    parser.add_argument("--seed", type=int, default=0, help="draws the tokenizer's sample [0]")
     add_config_flags(parser, PrepareConfig)
     arguments = parser.parse(argv)
-    values = read_yaml(arguments.config) if arguments.config else {}
+    if arguments.seed < 0:
+        raise InputError(f"--seed = {arguments.seed} must not be negative")
+    values = _read_file(arguments.config) if arguments.config else {}
     config = from_mapping(PrepareConfig, merge(values, config_values(arguments)))
-    return PrepareArguments(tuple(arguments.text), arguments.out, config)
+    return PrepareArguments(tuple(arguments.text), arguments.out, config, arguments.seed)
+
+
+def _read_file(path: Path) -> Plain:
+    """What a file for `prepare`, or one for `pretrain`, says about preparing data."""
+    values = read_yaml(path)
+    recipe = values.pop("recipe", None)
+    if recipe is not None:
+        values = merge(load_recipe(str(recipe)).values, values)
+    names = {field.name for field in fields(PretrainConfig)}
+    other = names - {field.name for field in fields(PrepareConfig)}
+    return {name: value for name, value in values.items() if name not in other}
 
 
 def main(argv: Sequence[str]) -> int:
@@ -44,7 +66,7 @@ def main(argv: Sequence[str]) -> int:
     from maskwright.preparation.pipeline import prepare
 
     console = Console(highlight=False, soft_wrap=True)
-    prepare(arguments.paths, arguments.out, arguments.config, report=console.print)
+    prepare(arguments.paths, arguments.out, arguments.config, arguments.seed, console.print)
     console.print(f"next: maskwright inspect {arguments.out}")
     console.print(f"      maskwright pretrain {arguments.out}")
     return 0

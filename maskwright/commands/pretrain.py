@@ -5,9 +5,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from maskwright.commands.config import DEFAULT_RECIPE, PretrainConfig, resolve
+from maskwright.commands.config import DEFAULT_RECIPE, PretrainConfig, put_over, resolve
 from maskwright.commands.flags import Parser, add_config_flags, config_values
-from maskwright.config import from_mapping, merge, read_yaml, write_yaml
+from maskwright.commands.prepared import adopt_preparation
+from maskwright.commands.run_folder import CONFIG_NAME
+from maskwright.config import from_mapping, read_yaml, write_yaml
 from maskwright.errors import CheckpointError, ConfigError, InputError
 
 _EPILOG = """examples:
@@ -51,6 +53,7 @@ def main(argv: Sequence[str]) -> int:
         config = resolve(arguments.recipe, arguments.config, overrides)
         if arguments.text:
             config = replace(config, text=tuple(arguments.text))
+        config = adopt_preparation(config, overrides)
     if arguments.print_config:
         print(write_yaml(config), end="")
         return 0
@@ -65,10 +68,12 @@ def main(argv: Sequence[str]) -> int:
     from maskwright.commands.run import resume_run, start_run
 
     if arguments.resume:
-        return resume_run(arguments.resume, config, arguments.data_dir)
+        stopped_by = resume_run(arguments.resume, config, arguments.data_dir, overrides)
+        return 128 + stopped_by if stopped_by else 0
     recipe = arguments.recipe or (arguments.config.stem if arguments.config else DEFAULT_RECIPE)
     run = arguments.runs_dir / (arguments.name or f"{recipe}-{time.strftime('%Y%m%d-%H%M%S')}")
-    return start_run(run, config, arguments.data_dir)
+    stopped_by = start_run(run, config, arguments.data_dir)
+    return 128 + stopped_by if stopped_by else 0
 
 
 def load_run_config(run: Path, overrides: dict) -> PretrainConfig:
@@ -78,12 +83,12 @@ def load_run_config(run: Path, overrides: dict) -> PretrainConfig:
         CheckpointError: no such run.
         ConfigError: an override outside ``train``, which would make it another run.
     """
-    path = run / "config.yaml"
+    path = run / CONFIG_NAME
     if not path.is_file():
-        raise CheckpointError(f"{run} is not a run directory: it holds no config.yaml")
+        raise CheckpointError(f"{run} is not a run directory: it holds no {CONFIG_NAME}")
     for name in overrides:
         if name != "train":
             raise ConfigError(
                 name, "…", "cannot change when a run is resumed", "Only train.* values can."
             )
-    return from_mapping(PretrainConfig, merge(read_yaml(path), overrides))
+    return from_mapping(PretrainConfig, put_over(read_yaml(path), overrides))

@@ -71,6 +71,17 @@ class TrainConfig:
         )
         return _stage_at(stages, progress)
 
+    @property
+    def mean_batch_tokens(self) -> float:
+        """Token slots of a step, on average over the steps of a run."""
+        stages = parse_schedule(
+            "batch_tokens_schedule", self.batch_tokens_schedule, self.batch_tokens
+        )
+        ends = [*(start for start, _ in stages[1:]), 1.0]
+        return sum(
+            (end - start) * tokens for (start, tokens), end in zip(stages, ends, strict=True)
+        )
+
     def seq_length_at(self, progress: float, max_seq_length: int) -> int:
         """Row length when `progress` of the budget is used."""
         stages = parse_schedule("seq_length_schedule", self.seq_length_schedule, max_seq_length)

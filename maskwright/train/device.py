@@ -53,7 +53,8 @@ def should_compile(config: TrainConfig, device: torch.device) -> tuple[bool, str
     if device.type == "cpu" and not (shutil.which("g++") or shutil.which("clang++")):
         return False, "no C++ compiler found"
     minutes = config.max_minutes or float("inf")
-    tokens = min(config.max_tokens or 1 << 62, (config.max_steps or 1 << 40) * config.batch_tokens)
+    steps = config.max_steps or float("inf")
+    tokens = min(config.max_tokens or float("inf"), steps * config.mean_batch_tokens)
     least_minutes, least_tokens = _WORTH_COMPILING.get(device.type, (float("inf"), 0))
     if minutes < least_minutes or tokens < least_tokens:
         return False, "the run is too short to pay for it"

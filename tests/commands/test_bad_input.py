@@ -1,6 +1,8 @@
 """Every mistake a user can make gives one clear line and exit code 2."""
 
+import errno
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -101,6 +103,123 @@ def test_resume_with_another_model(workplace: Path, capsys: pytest.CaptureFixtur
     run = str(workplace / "runs" / "small")
     message = fails_with(capsys, ["pretrain", "--resume", run, "--model.hidden_size", "64"])
     assert "cannot change when a run is resumed" in message
+
+
+def nothing_is_prepared(tmp_path: Path) -> bool:
+    return not (tmp_path / "data").exists() and not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--train.seq_length_schedule", "0:32,0.5:64"], "train.seq_length_schedule"),
+        (["--train.device", "gpu"], "train.device = gpu is not a device here"),
+        (["--model.max_position_embeddings", "16"], "model.max_position_embeddings = 16"),
+        (["--tokenizer.path", "nowhere"], "nowhere"),
+    ],
+)
+def test_configuration_is_checked_before_the_text_is_prepared(
+    workplace: Path,
+    tmp_path: Path,
+    pretrain: list[str],
+    capsys: pytest.CaptureFixture[str],
+    flags: list[str],
+    message: str,
+):
+    arguments = [*pretrain, str(workplace / "animals.txt"), *flags]
+    assert message in fails_with(capsys, arguments)
+    assert message in fails_with(capsys, [*arguments, "--dry-run"])
+    assert nothing_is_prepared(tmp_path)
+
+
+def test_an_error_in_assembly_leaves_no_run_directory(
+    workplace: Path, tmp_path: Path, pretrain: list[str], capsys: pytest.CaptureFixture[str]
+):
+    data = str(next((workplace / "data").iterdir()))
+    message = fails_with(capsys, [*pretrain, data, "--masking.no_mask_tokens", "xylophone"])
+    assert "masking.no_mask_tokens = xylophone" in message
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_name_that_is_a_file(
+    tmp_path: Path, pretrain: list[str], capsys: pytest.CaptureFixture[str]
+):
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "taken").touch()
+    message = fails_with(capsys, [*pretrain, "pydocs", "--name", "taken"])
+    assert message.startswith("InputError")
+    assert "taken is not a folder to write to" in message
+    assert not (tmp_path / "data").exists()
+
+
+def test_an_out_that_is_a_file(workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    (tmp_path / "taken").touch()
+    arguments = [str(workplace / "animals.txt"), "--out", str(tmp_path / "taken")]
+    message = fails_with(capsys, ["tokenizer", "train", *arguments])
+    assert message == f"InputError: {tmp_path / 'taken'}: Not a directory"
+
+
+def fail_with_error(monkeypatch: pytest.MonkeyPatch, error: OSError) -> None:
+    def fail(argv: list[str]) -> int:
+        raise error
+
+    monkeypatch.setattr("maskwright.cli._find_command", lambda name: fail)
+
+
+def test_errors_of_the_file_system(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    fail_with_error(monkeypatch, PermissionError(errno.EACCES, "Permission denied", "runs/x"))
+    assert fails_with(capsys, ["pretrain"]) == "InputError: runs/x: Permission denied"
+    fail_with_error(monkeypatch, OSError(errno.ENOSPC, "No space left on device"))
+    assert fails_with(capsys, ["pretrain"]) == "InputError: No space left on device"
+
+
+def test_an_error_that_is_about_no_file_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch):
+    fail_with_error(monkeypatch, OSError(errno.EBADF, "Bad file descriptor"))
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        main(["pretrain"])
+
+
+def test_preparation_flags_for_prepared_data(
+    workplace: Path, pretrain: list[str], capsys: pytest.CaptureFixture[str]
+):
+    data = str(next((workplace / "data").iterdir()))
+    message = fails_with(capsys, [*pretrain, data, "--tokenizer.vocab_size", "16384"])
+    assert message.startswith("ConfigError: tokenizer.vocab_size = 16384 has no effect")
+    assert "with 96" in message
+
+
+def test_resume_of_a_run_without_provenance(
+    workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    run = tmp_path / "small"
+    shutil.copytree(workplace / "runs" / "small", run)
+    for content in (None, "{", "[]", '{"prepared_data": "data"}'):
+        (run / "provenance.json").unlink()
+        if content is not None:
+            (run / "provenance.json").write_text(content, encoding="utf-8")
+        message = fails_with(capsys, ["pretrain", "--resume", str(run)])
+        assert message.startswith("CheckpointError")
+        assert "provenance.json" in message
+        (run / "provenance.json").touch()
+
+
+def test_fill_with_a_run_that_is_not_finished(
+    workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    shutil.copy(workplace / "runs" / "small" / "config.yaml", tmp_path)
+    message = fails_with(capsys, ["fill", str(tmp_path), "a [MASK]"])
+    assert message.startswith("ModelFolderError")
+    assert f"--resume {tmp_path}" in message
+
+
+@pytest.mark.parametrize("flags", [["--json"], ["--top-k", "3"], ["--targets", "cat"]])
+def test_fill_random_with_what_it_cannot_do(
+    workplace: Path, capsys: pytest.CaptureFixture[str], flags: list[str]
+):
+    run = str(workplace / "runs" / "small")
+    assert "--random" in fails_with(capsys, ["fill", run, "The cat.", "--random", *flags])
 
 
 def test_sentence_without_a_mask(workplace: Path, capsys: pytest.CaptureFixture[str]):

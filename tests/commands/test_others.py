@@ -8,7 +8,9 @@ import pytest
 
 from maskwright.cli import COMMANDS, main
 from maskwright.commands.config import PretrainConfig
+from maskwright.commands.prepare import parse
 from maskwright.config import from_mapping
+from maskwright.errors import UnknownKeyError
 from maskwright.recipes import list_recipes
 
 SENTENCE = "The small horse in the river eats [MASK] every day."
@@ -80,6 +82,41 @@ def test_prepare_then_pretrain_its_folder(
     flags = ["--tokenizer.vocab_size", "96", "--tokenizer.min_frequency", "1"]
     run(capsys, "prepare", text, "--out", out, *flags)
     assert "parameters" in run(capsys, "pretrain", out, "--dry-run", "--train.max_steps", "3")
+
+
+def test_prepare_takes_the_file_of_a_run(tmp_path: Path):
+    (tmp_path / "run.yaml").write_text(
+        "recipe: small\ntext: [pydocs]\nseed: 3\ncorpus:\n  valid_fraction: 0.1\n"
+        "train:\n  max_steps: 5\n",
+        encoding="utf-8",
+    )
+    arguments = ["corpus", "--out", "data", "--config", str(tmp_path / "run.yaml")]
+    parsed = parse([*arguments, "--workers", "2", "--seed", "7"])
+    assert parsed.config.tokenizer.vocab_size == 16384  # of the recipe
+    assert parsed.config.corpus.valid_fraction == 0.1
+    assert (parsed.config.workers, parsed.seed) == (2, 7)
+
+
+def test_prepare_finds_a_typo_in_the_file_of_a_run(tmp_path: Path):
+    (tmp_path / "run.yaml").write_text("corpsu: {}\n", encoding="utf-8")
+    with pytest.raises(UnknownKeyError, match=r"did you mean corpus\?"):
+        parse(["corpus", "--out", "data", "--config", str(tmp_path / "run.yaml")])
+
+
+def test_inspect_takes_the_seed_of_the_run(
+    workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    data = str(next((workplace / "data").iterdir()))
+    config = tmp_path / "run.yaml"
+    config.write_text(
+        "seed: 5\ndata:\n  max_seq_length: 32\nmasking:\n  rate: 0.3\n"
+        "train:\n  max_steps: 5\n  seq_length_schedule: ['0:16', '0.5:32']\n",
+        encoding="utf-8",
+    )
+    report = run(capsys, "inspect", data, "--config", str(config))
+    assert "row length 16, mask rate 0.3, seed 5" in report
+    assert run(capsys, "inspect", data, "--config", str(config), "--seed", "5") == report
+    assert run(capsys, "inspect", data, "--config", str(config), "--seed", "6") != report
 
 
 def test_tokenizer_train_and_inspect(

@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from maskwright.cli import main
+from maskwright.commands.pretrain import load_run_config
 from maskwright.logs import read_metrics
 from tests.commands.workplace import SMALL
 
@@ -84,6 +85,27 @@ def test_a_budget_can_be_raised_on_resume(workplace: Path, tmp_path: Path):
     shutil.copytree(workplace / "runs" / "small", run)
     assert main(["pretrain", "--resume", str(run), "--train.max_steps", "152"]) == 0
     assert read_metrics(run / "metrics.jsonl")[-1]["step"] == 152
+    assert load_run_config(run, {}).train.max_steps == 152  # it is kept
+    provenance = json.loads((run / "provenance.json").read_text(encoding="utf-8"))
+    [resumption] = provenance["resumptions"]
+    assert resumption["step"] == 150
+    assert resumption["changes"] == {"train": {"max_steps": "152"}}
+    assert resumption["started"] >= provenance["started"]
+
+
+def test_a_budget_of_another_kind_replaces_the_old_one_on_resume(workplace: Path):
+    run = workplace / "runs" / "small"
+    train = load_run_config(run, {"train": {"max_minutes": 5}}).train
+    assert (train.max_minutes, train.max_steps) == (5, None)
+
+
+def test_a_finished_run_can_be_resumed_for_its_model_alone(workplace: Path, tmp_path: Path):
+    run = tmp_path / "small"
+    shutil.copytree(workplace / "runs" / "small", run)
+    shutil.rmtree(run / "model")
+    assert main(["pretrain", "--resume", str(run)]) == 0
+    model = Path("model", "README.md")
+    assert (run / model).read_text() == (workplace / "runs" / "small" / model).read_text()
 
 
 def test_print_config_resolves_recipe_file_and_flags(
@@ -114,6 +136,11 @@ def test_dry_run_writes_nothing(workplace: Path, capsys: pytest.CaptureFixture[s
 
 
 def test_dry_run_before_preparation(workplace: Path, capsys: pytest.CaptureFixture[str]):
-    arguments = ["pretrain", str(workplace / "animals.txt"), "--recipe", "base", "--dry-run"]
-    assert main([*arguments, "--data-dir", str(workplace / "elsewhere")]) == 0
-    assert "not prepared yet" in capsys.readouterr().out
+    arguments = ["pretrain", str(workplace / "animals.txt"), *SMALL, "--train.max_steps", "5"]
+    elsewhere = workplace / "elsewhere"
+    assert main([*arguments, "--dry-run", "--data-dir", str(elsewhere)]) == 0
+    report = capsys.readouterr().out
+    guess = (workplace / "animals.txt").stat().st_size / 4.2
+    assert f"not prepared yet; about {guess:,.0f} tokens" in report
+    assert all(word in report for word in ("tokens/s", "minutes", "epochs"))
+    assert not elsewhere.exists()

@@ -52,3 +52,9 @@ def test_without_stages_the_default_holds_throughout() -> None:
     assert config.batch_tokens_at(0.9) == 512
     assert config.seq_lengths(128) == [128]
     assert parse_schedule("x", (), 7) == [(0.0, 7)]
+
+
+def test_the_mean_of_a_batch_curriculum_counts_the_share_of_each_stage() -> None:
+    assert TrainConfig(batch_tokens=512).mean_batch_tokens == 512
+    curriculum = TrainConfig(batch_tokens_schedule=("0:1000", "0.2:2000", "0.5:4000"))
+    assert curriculum.mean_batch_tokens == pytest.approx(200 + 600 + 2000)

@@ -42,6 +42,7 @@ def test_precision_is_what_was_asked_for() -> None:
         (TrainConfig(max_minutes=10), False),
         (TrainConfig(max_steps=10_000, batch_tokens=2048), True),
         (TrainConfig(max_steps=1000, batch_tokens=2048), False),
+        (TrainConfig(max_steps=1000, batch_tokens_schedule=("0:1024", "0.5:65536")), True),
         (TrainConfig(max_tokens=10**8), True),
         (TrainConfig(max_minutes=90, max_tokens=1000), False),
     ],

@@ -1,0 +1,107 @@
+"""A run directory: who may train in it, and what it says about the run."""
+
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from maskwright.errors import CheckpointError, InputError
+from maskwright.files import write_json, write_text
+from maskwright.provenance import describe_environment
+
+CONFIG_NAME = "config.yaml"
+METRICS_NAME = "metrics.jsonl"
+CHECKPOINTS_NAME = "checkpoints"
+MODEL_NAME = "model"
+_PROVENANCE_NAME = "provenance.json"
+_TENSORBOARD_NAME = "tensorboard"
+
+
+def check_new(run: Path) -> None:
+    """Refuses a run directory that holds anything but a run that ended before its first checkpoint.
+
+    Raises:
+        InputError: it does, or it is a file, or it cannot be made.
+    """
+    existing = next(path for path in (run, *run.absolute().parents) if path.exists())
+    if not existing.is_dir() or not os.access(existing, os.W_OK):
+        raise InputError(f"{run} cannot be made: {existing} is not a folder to write to")
+    if run.exists() and any(run.iterdir()) and not _is_dead(run):
+        raise InputError(
+            f"{run} exists already: choose another --name, or continue it with --resume {run}"
+        )
+
+
+def _is_dead(run: Path) -> bool:
+    """Whether a run ended so early that there is nothing to go on from."""
+    has_checkpoint = any(run.glob(f"{CHECKPOINTS_NAME}/step_*"))
+    return (run / CONFIG_NAME).is_file() and not has_checkpoint and not (run / MODEL_NAME).exists()
+
+
+@contextmanager
+def locking_run(run: Path) -> Generator[None]:
+    """Keeps other processes from training in `run`; the lock goes away with its process.
+
+    Raises:
+        InputError: another process trains there.
+    """
+    descriptor = os.open(run, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise InputError(f"{run} is being trained by another process") from None
+        except OSError:
+            pass  # some network file systems cannot lock a folder: there, nothing guards it
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def begin_run(run: Path, config: str, facts: dict[str, Any], report: Callable[[str], None]) -> None:
+    """Writes config.yaml and provenance.json; what a run that ended early has left goes.
+
+    Raises:
+        InputError: `run` is not new any more.
+    """
+    check_new(run)
+    if (run / CONFIG_NAME).exists():
+        report(f"{run} holds a run that ended before its first checkpoint; this one replaces it")
+        (run / METRICS_NAME).unlink(missing_ok=True)
+        shutil.rmtree(run / _TENSORBOARD_NAME, ignore_errors=True)
+    write_text(run / CONFIG_NAME, config)
+    write_json(run / _PROVENANCE_NAME, {**describe_environment(), **facts})
+
+
+def read_provenance(run: Path) -> dict[str, Any]:
+    """What `begin_run` wrote.
+
+    Raises:
+        CheckpointError: it is missing or damaged.
+    """
+    path = run / _PROVENANCE_NAME
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(values["prepared_data"], str):
+            raise TypeError("prepared_data is no path")
+        if not isinstance(values["corpus"]["fingerprint"], str):
+            raise TypeError("corpus.fingerprint is no text")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+        raise CheckpointError(
+            f"{path} cannot be read ({reason}), so the data of the run is not known; start it again"
+        ) from None
+    return values
+
+
+def record_resumption(run: Path, config: str, step: int, changes: dict[str, Any]) -> None:
+    """Keeps the configuration of now, and adds when and with what changes the run goes on."""
+    provenance = read_provenance(run)
+    resumption = {**describe_environment(), "step": step, "changes": changes}
+    earlier = provenance.get("resumptions", [])
+    write_json(run / _PROVENANCE_NAME, {**provenance, "resumptions": [*earlier, resumption]})
+    write_text(run / CONFIG_NAME, config)

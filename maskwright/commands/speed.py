@@ -1,0 +1,93 @@
+"""How long a step would take, measured on random tokens: no text is needed to know it."""
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from maskwright.commands.assemble import build_planner
+from maskwright.commands.config import PretrainConfig
+from maskwright.data.batch import SpecialIds
+from maskwright.data.loader import RowSource, StepRequest
+from maskwright.data.masking.corruption import Masker, Vocabulary
+from maskwright.data.rows import DataPosition
+from maskwright.model.config import EncoderConfig
+from maskwright.model.flops import count_flops_per_token
+from maskwright.model.init import initialise
+from maskwright.model.matrices import count_fused_matrices
+from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.objectives.mlm import MaskedLM
+from maskwright.optim.build import build_optimizers
+from maskwright.train.step import compute_gradients, take_step
+
+_TIMED = 3
+_NUM_SPECIAL = 5  # as in every tokenizer that is trained here
+# Rows enough to keep the device busy, and no more: a step of a large model on a CPU takes minutes.
+_TIMED_FLOPS = {"cpu": 1e11, "cuda": 2e13}
+
+
+@dataclass(frozen=True)
+class RandomCorpus:
+    """Documents of random ordinary tokens, every one a word, each as long as a row can take."""
+
+    ids: NDArray[np.int64]
+    document_lengths: NDArray[np.int64]
+
+    def tokens(self, start: int, stop: int) -> NDArray[np.unsignedinteger]:
+        return self.ids[start:stop].astype(np.uint32)
+
+    def word_starts(self, start: int, stop: int) -> NDArray[np.bool_]:
+        return np.ones(stop - start, np.bool_)
+
+
+def measure_step_seconds(
+    config: PretrainConfig, model_config: EncoderConfig, device: torch.device
+) -> float:
+    """Seconds of a mean step, uncompiled, from a few rows as they are at half of the run."""
+    plan = build_planner(config).plan_step(0.5)
+    length, rate = plan.request.row_length, config.masking.rate_at(0.5)
+    flops = count_flops_per_token(model_config, length, rate) * length
+    num_rows = int(_TIMED_FLOPS.get(device.type, 1e11) / flops)
+    num_rows = min(max(1, num_rows), plan.request.micro_batch_rows)
+    source = _random_rows(config, model_config, num_rows, length)
+    loaded = source.load(StepRequest(length, num_rows, num_rows, rate), DataPosition(length))
+
+    model = MaskedLanguageModel(model_config)
+    initialise(model, config.seed)
+    model.to(device).train()
+    objective = MaskedLM(model)
+    optimizers = build_optimizers(
+        config.optim, model.named_parameters(), count_fused_matrices(model)
+    )
+    computing, stepping = [], []
+    for _ in range(1 + _TIMED):  # the first is slower: it allocates
+        started = _now(device)
+        compute_gradients(objective, loaded, device, config.train.precision)
+        computed = _now(device)
+        take_step(model, optimizers, plan.learning_rate_scale, config.train.grad_clip)
+        computing.append(computed - started)
+        stepping.append(_now(device) - computed)
+    batches = config.train.mean_batch_tokens / (num_rows * length)
+    return min(computing[1:]) * batches + min(stepping[1:])
+
+
+def _random_rows(
+    config: PretrainConfig, model: EncoderConfig, num_rows: int, length: int
+) -> RowSource:
+    size = model.vocab_size
+    inside = length - config.data.extra_slots
+    ids = np.random.default_rng(config.seed).integers(_NUM_SPECIAL, size, num_rows * inside)
+    corpus = RandomCorpus(ids, np.full(num_rows, inside, np.int64))
+    ordinary = np.arange(_NUM_SPECIAL, size)
+    vocabulary = Vocabulary(size, _NUM_SPECIAL - 1, ordinary, np.ones(size, np.int64))
+    special = SpecialIds(model.pad_token_id, 2, 3, config.data.special_tokens)
+    masker = Masker(config.masking, vocabulary)
+    return RowSource(corpus, config.data, special, masker, config.seed)
+
+
+def _now(device: torch.device) -> float:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter()
