@@ -47,7 +47,7 @@ def write_section() -> str:
     ]
     environment = wiki["environment"]
     lines = [
-        f"On {environment['cpu_count']} cores of an {environment['cpu']} without AVX-512, torch "
+        f"On {environment['cpu_count']} cores of an {environment['cpu']}, torch "
         f"{environment['packages']['torch']}:\n",
         "| | on held-out text | file |",
         "|---|---|---|",
