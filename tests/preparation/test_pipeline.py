@@ -3,7 +3,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -137,14 +136,21 @@ def test_a_folder_with_other_data_is_left_alone(tmp_path: Path) -> None:
 
 
 START = """
+import os
 import sys
 from pathlib import Path
 from maskwright.preparation.pipeline import prepare
 from tests.preparation.helpers import small_config
 
+
+def stop(line):
+    if line.startswith("encoded"):  # the first shard is written, the others are on their way
+        os.kill(os.getpid(), int(sys.argv[4]))
+
+
 if __name__ == "__main__":
     workers = int(sys.argv[3])
-    prepare([sys.argv[1]], Path(sys.argv[2]), small_config(workers=workers), report=print)
+    prepare([sys.argv[1]], Path(sys.argv[2]), small_config(workers=workers), report=stop)
 """
 
 
@@ -158,15 +164,10 @@ def test_an_interrupted_preparation_continues(
     script = tmp_path / "start.py"
     script.write_text(START)
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    command = [sys.executable, str(script), str(path), str(tmp_path / "out"), str(workers)]
-    running = subprocess.Popen(
-        command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    deadline = time.monotonic() + 60
-    while not list((tmp_path / "out").glob("train/*.done")) and time.monotonic() < deadline:
-        time.sleep(0.002)
-    running.send_signal(stop)
-    running.wait(timeout=60)
+    command = [sys.executable, str(script), str(path), str(tmp_path / "out")]
+    command += [str(workers), str(int(stop))]
+    stopped = subprocess.run(command, env=environment, capture_output=True, timeout=60)
+    assert stopped.returncode != 0
     assert not (tmp_path / "out" / "manifest.json").exists()
     finished = list((tmp_path / "out").glob("train/*.done"))
     assert finished
