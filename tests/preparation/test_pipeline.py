@@ -137,6 +137,7 @@ def test_a_folder_with_other_data_is_left_alone(tmp_path: Path) -> None:
 
 START = """
 import os
+import signal
 import sys
 from pathlib import Path
 from maskwright.preparation.pipeline import prepare
@@ -149,6 +150,8 @@ def stop(line):
 
 
 if __name__ == "__main__":
+    # a shell that starts the tests in the background has SIGINT ignored
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     workers = int(sys.argv[3])
     prepare([sys.argv[1]], Path(sys.argv[2]), small_config(workers=workers), report=stop)
 """
