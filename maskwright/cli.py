@@ -36,7 +36,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return _find_command(name)(rest)
     except MaskwrightError as error:
-        print(f"{_category(error)}: {error}", file=sys.stderr)
+        rank = os.environ.get("RANK", "0")
+        print(f"rank {rank}: " * (rank != "0") + f"{_category(error)}: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)

@@ -8,16 +8,59 @@
     ├── TokenizerError         a tokenizer that cannot be trained or loaded
     ├── ShardError             prepared data that is missing, damaged or does not fit
     ├── ModelFolderError       a folder that is no model, or not this one
-    ├── CheckpointError        a run that cannot be resumed
+    ├── TrainingError          a run that cannot go on
+    ├── CheckpointError        a checkpoint that cannot be written or resumed from
     └── InputError             a sentence or argument given to a finished model
 
 A message names the field or file, its value, the rule it breaks and the remedy, in one line.
 Anything that is not in this tree is a bug in maskwright and keeps its traceback.
 """
 
+import reprlib
+
+_LONGEST_MESSAGE = 1_000
+_MOST_BITS = 256
+
 
 class MaskwrightError(Exception):
     """Base of every error that is the input's fault and not the program's."""
+
+    def __init__(self, message: str = "") -> None:
+        super().__init__(make_line(message))
+
+
+def make_line(text: str) -> str:
+    """`text` in one printable line; of a long one the middle is left out.
+
+    What a message quotes may come from a hostile file: line ends, a terminal's control sequences,
+    megabytes.
+    """
+    if len(text) > _LONGEST_MESSAGE:
+        half = _LONGEST_MESSAGE // 2
+        text = f"{text[:half]} … {text[-half:]}"
+    if text.isprintable():
+        return text
+    return "".join(
+        " " if c in "\r\n\t" else c if c.isprintable() else repr(c)[1:-1] for c in text
+    )
+
+
+def show_value(value: object) -> str:
+    """A value as a message quotes it: shortened where it is large, deep or a huge number."""
+    is_bulky = isinstance(value, int | list | tuple | dict | set | frozenset)
+    return _SHORTENED.repr(value) if is_bulky else str(value)
+
+
+def _show_integer(number: int, level: int) -> str:
+    # Python refuses to print a number of more than 4300 digits.
+    bits = number.bit_length()
+    return repr(number) if bits <= _MOST_BITS else f"(an integer of {bits} bits)"
+
+
+_SHORTENED = reprlib.Repr()
+_SHORTENED.repr_int = _show_integer
+_SHORTENED.maxstring = _SHORTENED.maxother = 200
+_SHORTENED.maxlist = _SHORTENED.maxtuple = _SHORTENED.maxdict = 20
 
 
 class ConfigError(MaskwrightError):
@@ -29,7 +72,7 @@ class ConfigError(MaskwrightError):
 
     def __init__(self, field: str, value: object, rule: str, remedy: str = "") -> None:
         self.field, self.value, self.rule, self.remedy = field, value, rule, remedy
-        super().__init__(f"{field} = {value} {rule}. {remedy}".rstrip())
+        super().__init__(f"{field} = {show_value(value)} {rule}. {remedy}".rstrip())
 
     def within(self, section: str) -> "ConfigError":
         """The same error with ``section.`` before the field's name."""
@@ -63,8 +106,12 @@ class ModelFolderError(MaskwrightError):
     """A folder that is not a model folder, or whose parts do not belong together."""
 
 
+class TrainingError(MaskwrightError):
+    """A run that cannot go on: its loss is not finite, or another rank is gone."""
+
+
 class CheckpointError(MaskwrightError):
-    """A run directory that cannot be resumed."""
+    """A checkpoint that cannot be written, or a run directory that cannot be resumed."""
 
 
 class InputError(MaskwrightError):

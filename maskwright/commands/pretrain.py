@@ -1,22 +1,25 @@
 """``maskwright pretrain``: raw text, or prepared data, to a model folder."""
 
+import os
 import time
+from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from maskwright.commands.config import DEFAULT_RECIPE, PretrainConfig, put_over, resolve
+from maskwright.commands.config import DEFAULT_RECIPE, PretrainConfig, resolve
 from maskwright.commands.flags import Parser, add_config_flags, config_values
 from maskwright.commands.prepared import adopt_preparation
-from maskwright.commands.run_folder import CONFIG_NAME
-from maskwright.config import from_mapping, read_yaml, write_yaml
-from maskwright.errors import CheckpointError, ConfigError, InputError
+from maskwright.commands.run_folder import load_run_config
+from maskwright.config import write_yaml
+from maskwright.errors import InputError
 
 _EPILOG = """examples:
   maskwright pretrain corpus/*.txt --recipe tiny
   maskwright pretrain --config my.yaml --train.max_minutes 30 --model.hidden_size 384
   maskwright pretrain data/NAME --name first-try      (a folder that `prepare` wrote)
   maskwright pretrain --resume runs/NAME
+  torchrun --nproc-per-node 4 -m maskwright pretrain data/NAME --name big --auto-resume
 """
 
 
@@ -33,6 +36,11 @@ def build_parser() -> Parser:
     )
     parser.add_argument("--resume", type=Path, metavar="RUN", help="continue a run directory")
     parser.add_argument(
+        "--auto-resume",
+        action="store_true",
+        help="go on from the newest checkpoint of --name if there is one, for jobs that restart",
+    )
+    parser.add_argument(
         "--print-config", action="store_true", help="print the resolved configuration and stop"
     )
     parser.add_argument(
@@ -46,7 +54,8 @@ def main(argv: Sequence[str]) -> int:
     arguments = build_parser().parse(argv)
     overrides = config_values(arguments)
     if arguments.resume:
-        if arguments.text or arguments.recipe or arguments.config or arguments.name:
+        given = (arguments.text, arguments.recipe, arguments.config, arguments.name)
+        if any(given) or arguments.auto_resume:
             raise InputError("--resume continues a run as it is; give it no text, recipe or name")
         config = load_run_config(arguments.resume, overrides)
     else:
@@ -65,30 +74,25 @@ def main(argv: Sequence[str]) -> int:
         print(describe_run(config, arguments.data_dir))
         return 0
     # torch is imported from here on; everything above has already been checked without it
-    from maskwright.commands.run import resume_run, start_run
+    from maskwright.commands.run import go_on, resume_run, start_run
 
     if arguments.resume:
         stopped_by = resume_run(arguments.resume, config, arguments.data_dir, overrides)
-        return 128 + stopped_by if stopped_by else 0
-    recipe = arguments.recipe or (arguments.config.stem if arguments.config else DEFAULT_RECIPE)
-    run = arguments.runs_dir / (arguments.name or f"{recipe}-{time.strftime('%Y%m%d-%H%M%S')}")
-    stopped_by = start_run(run, config, arguments.data_dir)
+    else:
+        begin = go_on if arguments.auto_resume or _was_restarted() else start_run
+        stopped_by = begin(_name_run(arguments), config, arguments.data_dir)
     return 128 + stopped_by if stopped_by else 0
 
 
-def load_run_config(run: Path, overrides: dict) -> PretrainConfig:
-    """The configuration of a run, with ``train`` values put over it.
+def _was_restarted() -> bool:
+    """Whether torchrun started this process after another one had failed."""
+    return os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
 
-    Raises:
-        CheckpointError: no such run.
-        ConfigError: an override outside ``train``, which would make it another run.
-    """
-    path = run / CONFIG_NAME
-    if not path.is_file():
-        raise CheckpointError(f"{run} is not a run directory: it holds no {CONFIG_NAME}")
-    for name in overrides:
-        if name != "train":
-            raise ConfigError(
-                name, "…", "cannot change when a run is resumed", "Only train.* values can."
-            )
-    return from_mapping(PretrainConfig, put_over(read_yaml(path), overrides))
+
+def _name_run(arguments: Namespace) -> Path:
+    if arguments.name is None and (arguments.auto_resume or "RANK" in os.environ):
+        raise InputError(
+            "give the run a --name: processes that share it or come back to it must know it"
+        )
+    recipe = arguments.recipe or (arguments.config.stem if arguments.config else DEFAULT_RECIPE)
+    return arguments.runs_dir / (arguments.name or f"{recipe}-{time.strftime('%Y%m%d-%H%M%S')}")

@@ -1,22 +1,14 @@
-"""A pretraining run from beginning to end, in its run directory."""
+"""Pretraining runs: begun, resumed, or gone on with after a failure."""
 
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
-from maskwright.artifact.folder import save_model
-from maskwright.commands.assemble import (
-    PreparedData,
-    SilentReporter,
-    build_trainer,
-    check_config,
-)
-from maskwright.commands.card import describe_training
+from maskwright.commands.assemble import PreparedData, check_config
+from maskwright.commands.build import build_trainer
 from maskwright.commands.config import PretrainConfig, resolve
 from maskwright.commands.prepared import (
     adopt_preparation,
@@ -28,20 +20,22 @@ from maskwright.commands.run_folder import (
     CHECKPOINTS_NAME,
     MODEL_NAME,
     begin_run,
+    check_changes,
     check_new,
+    has_checkpoint,
+    list_changes,
+    load_run_config,
     locking_run,
     read_provenance,
     record_resumption,
 )
+from maskwright.commands.session import Session, open_console
 from maskwright.config import write_yaml
+from maskwright.distributed.world import World, joining, read_world
 from maskwright.errors import CheckpointError, MaskwrightError
-from maskwright.logs import Record
-from maskwright.model.flops import count_parameters
-from maskwright.train.checkpoint import load_newest
-from maskwright.train.reporting import RunReporter
-from maskwright.train.trainer import Trainer
-
-CONSOLE = Console(highlight=False, soft_wrap=True)
+from maskwright.shards.manifest import read_manifest
+from maskwright.train.checkpoint import Checkpoint, find_newest, open_checkpoint
+from maskwright.train.device import choose_device
 
 
 def pretrain(
@@ -84,6 +78,13 @@ def pretrain(
     return Path(out) / MODEL_NAME
 
 
+@contextmanager
+def _joined(config: PretrainConfig) -> Generator[World]:
+    world = read_world()
+    with joining(world, choose_device(config.train.device, world.local_rank)):
+        yield world
+
+
 def start_run(run: Path, config: PretrainConfig, data_dir: Path) -> signal.Signals | None:
     """Prepares the data if need be, then trains in the new directory `run`.
 
@@ -92,47 +93,96 @@ def start_run(run: Path, config: PretrainConfig, data_dir: Path) -> signal.Signa
     Returns:
         The signal that stopped the run before its end, if one did.
     """
-    check_new(run)
-    if named_folder(config) is None:
-        check_config(config)
-    data = PreparedData(prepare_for(config, data_dir, CONSOLE.print))
-    trainer, note = build_trainer(config, data, SilentReporter(), run / CHECKPOINTS_NAME)
-    manifest = data.train.manifest
-    facts = {
-        "corpus": {"fingerprint": manifest.fingerprint, **manifest.source},
-        "prepared_data": str(data.folder.resolve()),
-        "tokenizer_fingerprint": data.tokenizer.fingerprint,
-    }
-    run.mkdir(parents=True, exist_ok=True)
-    with locking_run(run):
-        begin_run(run, write_yaml(config), facts, CONSOLE.print)
-        return _train(run, config, data, trainer, note)
+    with _joined(config) as world:
+        console = open_console(world)
+        if world.is_first:
+            check_new(run)
+        if named_folder(config) is None:
+            check_config(config)
+        folder = world.text_from_first(lambda: str(prepare_for(config, data_dir, console.print)))
+        data = _open_data(Path(folder), world)
+        trainer, note = build_trainer(config, data, run / CHECKPOINTS_NAME, world)
+        run.mkdir(parents=True, exist_ok=True)
+        with _owning(run, world):
+            if world.is_first:
+                begin_run(run, write_yaml(config), _describe_data(data), console.print)
+            return Session(run, config, data, trainer, note, console).train()
 
 
 def resume_run(
-    run: Path, config: PretrainConfig, data_dir: Path, changes: dict[str, Any]
+    run: Path, config: PretrainConfig, data_dir: Path, changes: Mapping[str, Any]
 ) -> signal.Signals | None:
     """Goes on from the newest whole checkpoint of `run`; returns as `start_run` does.
 
     Args:
         changes: what of `config` is new, nested.
     """
-    with locking_run(run):
-        checkpoint, complaints = load_newest(run / CHECKPOINTS_NAME)
-        for complaint in complaints:
-            CONSOLE.print(f"warning: {complaint}; the checkpoint before it is used")
-        if checkpoint is None:
-            raise CheckpointError(f"{run} has no checkpoint to resume from; start it again")
-        data = _find_data(run, config, data_dir)
-        trainer, note = build_trainer(config, data, SilentReporter(), run / CHECKPOINTS_NAME)
+    with _joined(config) as world, _owning(run, world):
+        console = open_console(world)
+        found = world.text_from_first(lambda: str(_find_checkpoint(run, console.print).path))
+        checkpoint = open_checkpoint(Path(found))
+        folder = world.text_from_first(
+            lambda: str(_find_data(run, config, data_dir, console.print))
+        )
+        data = _open_data(Path(folder), world)
+        trainer, note = build_trainer(config, data, run / CHECKPOINTS_NAME, world)
         trainer.restore(checkpoint)
         step = trainer.state.step
-        record_resumption(run, write_yaml(config), step, changes)
-        CONSOLE.print(f"resuming {run} at step {step:,}")
-        return _train(run, config, data, trainer, note, last_step=step)
+        if world.is_first:
+            record_resumption(run, write_yaml(config), step, changes)
+        ended = " (it had ended; its last weights are scored again)" * (trainer.progress >= 1)
+        console.print(f"resuming {run} at step {step:,}{ended}")
+        return Session(run, config, data, trainer, note, console).train(last_step=step)
 
 
-def _find_data(run: Path, config: PretrainConfig, data_dir: Path) -> PreparedData:
+def go_on(run: Path, config: PretrainConfig, data_dir: Path) -> signal.Signals | None:
+    """Resumes `run` if it has a checkpoint, else starts it: what a restarted job wants.
+
+    Raises:
+        ConfigError: the run was begun with another configuration.
+    """
+    if not has_checkpoint(run):
+        return start_run(run, config, data_dir)
+    changes = list_changes(load_run_config(run, {}), config)
+    check_changes(changes)
+    return resume_run(run, config, data_dir, changes)
+
+
+@contextmanager
+def _owning(run: Path, world: World) -> Generator[None]:
+    """Keeps other runs out of the run directory; all ranks of this one are in it together."""
+    if not world.is_first:
+        yield
+        return
+    with locking_run(run):
+        yield
+
+
+def _open_data(folder: Path, world: World) -> PreparedData:
+    return PreparedData(folder, verify="full" if world.is_first else "sizes")
+
+
+def _describe_data(data: PreparedData) -> dict[str, Any]:
+    manifest = data.train.manifest
+    return {
+        "corpus": {"fingerprint": manifest.fingerprint, **manifest.source},
+        "prepared_data": str(data.folder.resolve()),
+        "tokenizer_fingerprint": data.tokenizer.fingerprint,
+    }
+
+
+def _find_checkpoint(run: Path, report: Callable[[str], None]) -> Checkpoint:
+    checkpoint, complaints = find_newest(run / CHECKPOINTS_NAME)
+    for complaint in complaints:
+        report(f"warning: {complaint}; the checkpoint before it is used")
+    if checkpoint is None:
+        raise CheckpointError(f"{run} has no checkpoint to resume from; start it again")
+    return checkpoint
+
+
+def _find_data(
+    run: Path, config: PretrainConfig, data_dir: Path, report: Callable[[str], None]
+) -> Path:
     """The prepared data that the run began with, made again if it is gone.
 
     Raises:
@@ -141,65 +191,10 @@ def _find_data(run: Path, config: PretrainConfig, data_dir: Path) -> PreparedDat
     provenance = read_provenance(run)
     folder = Path(provenance["prepared_data"])
     if not is_prepared(folder):
-        folder = prepare_for(config, data_dir, CONSOLE.print)
-    data = PreparedData(folder)
-    if data.train.manifest.fingerprint != provenance["corpus"]["fingerprint"]:
+        folder = prepare_for(config, data_dir, report)
+    if read_manifest(folder).fingerprint != provenance["corpus"]["fingerprint"]:
         raise CheckpointError(
             f"{folder} is not the data that {run} began with: the text has changed. "
             "Start a new run, or bring the old text back."
         )
-    return data
-
-
-def _train(
-    run: Path,
-    config: PretrainConfig,
-    data: PreparedData,
-    trainer: Trainer,
-    note: str,
-    last_step: int | None = None,
-) -> signal.Signals | None:
-    with RunReporter(run, CONSOLE, last_step) as trainer.reporter:
-        size = count_parameters(trainer.model.config).total
-        CONSOLE.print(f"{run}: {size:,} parameters on {trainer.device}, {note}")
-        try:
-            stopped_by = trainer.fit()
-        finally:
-            trainer.prefetcher.close()
-    if stopped_by is not None:
-        CONSOLE.print(
-            f"stopped at step {trainer.state.step:,}; go on with maskwright pretrain --resume {run}"
-        )
-        return stopped_by
-    # A run that had ended already when it was resumed is scored again.
-    final = trainer.last_scores or {**trainer.state.to_json(), **trainer.scores(final=True)}
-    card = describe_training(run.name, version("maskwright"), config, data, final)
-    with trainer.averaged_weights():
-        save_model(
-            run / MODEL_NAME,
-            trainer.model,
-            data.tokenizer,
-            card,
-            add_special_tokens=config.data.special_tokens,
-        )
-    _show_result(run, final, data.tokenizer.mask_token)
-    return None
-
-
-def _show_result(run: Path, final: Record, mask_token: str) -> None:
-    """What the model learned, beside what no learning would score, and what to do next."""
-    CONSOLE.print(
-        f"\n{final['step']:,} steps, {final['tokens']:,} tokens, "
-        f"{final['seconds'] / 60:.1f} minutes. On held-out text, {final['num_predictions']:,} "
-        "hidden tokens:\n"
-        f"  masked accuracy  {final['masked_accuracy']:.3f}   (always the most frequent token: "
-        f"{final['unigram_accuracy']:.3f})\n"
-        f"  among the top 5  {final['masked_accuracy_top5']:.3f}\n"
-        f"  loss             {final['loss']:.3f}   (token frequencies: {final['unigram_loss']:.3f})"
-    )
-    if final.get("samples"):
-        CONSOLE.print("\nWords of held-out text, hidden:")
-    for line in final.get("samples", []):
-        CONSOLE.print(f"  {line}", markup=False)
-    CONSOLE.print(f"\nThe model is in {run / MODEL_NAME}. Try", markup=False)
-    CONSOLE.print(f'  maskwright fill {run} "A sentence with a {mask_token} in it."', markup=False)
+    return folder

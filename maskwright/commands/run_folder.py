@@ -4,12 +4,14 @@ import fcntl
 import json
 import os
 import shutil
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from maskwright.errors import CheckpointError, InputError
+from maskwright.commands.config import PretrainConfig, put_over
+from maskwright.config import from_mapping, read_yaml, to_mapping
+from maskwright.errors import CheckpointError, ConfigError, InputError
 from maskwright.files import write_json, write_text
 from maskwright.provenance import describe_environment
 
@@ -17,6 +19,8 @@ CONFIG_NAME = "config.yaml"
 METRICS_NAME = "metrics.jsonl"
 CHECKPOINTS_NAME = "checkpoints"
 MODEL_NAME = "model"
+# Sections of the configuration that may change when a run goes on.
+_CHANGEABLE = ("train", "optim")
 _PROVENANCE_NAME = "provenance.json"
 _TENSORBOARD_NAME = "tensorboard"
 
@@ -36,10 +40,17 @@ def check_new(run: Path) -> None:
         )
 
 
+def has_checkpoint(run: Path) -> bool:
+    """Whether there is anything to resume from."""
+    folder = run / CHECKPOINTS_NAME
+    # The second is one that was to be replaced when the process died.
+    return any(folder.glob("step_*")) or any(folder.glob(".step_*.old"))
+
+
 def _is_dead(run: Path) -> bool:
     """Whether a run ended so early that there is nothing to go on from."""
-    has_checkpoint = any(run.glob(f"{CHECKPOINTS_NAME}/step_*"))
-    return (run / CONFIG_NAME).is_file() and not has_checkpoint and not (run / MODEL_NAME).exists()
+    has_model = (run / MODEL_NAME).exists()
+    return (run / CONFIG_NAME).is_file() and not has_checkpoint(run) and not has_model
 
 
 @contextmanager
@@ -98,7 +109,54 @@ def read_provenance(run: Path) -> dict[str, Any]:
     return values
 
 
-def record_resumption(run: Path, config: str, step: int, changes: dict[str, Any]) -> None:
+def load_run_config(run: Path, overrides: Mapping[str, Any]) -> PretrainConfig:
+    """The configuration of a run with other values over it.
+
+    Raises:
+        CheckpointError: no such run.
+        ConfigError: a value that cannot change.
+    """
+    path = run / CONFIG_NAME
+    if not path.is_file():
+        raise CheckpointError(f"{run} is not a run directory: it holds no {CONFIG_NAME}")
+    check_changes(overrides)
+    return from_mapping(PretrainConfig, put_over(read_yaml(path), overrides))
+
+
+def list_changes(begun: PretrainConfig, asked: PretrainConfig) -> dict[str, Any]:
+    """What of `asked` differs from what a run was begun with, nested."""
+    old, new = to_mapping(begun), to_mapping(asked)
+    changes: dict[str, Any] = {}
+    for section, values in new.items():
+        if isinstance(values, Mapping):
+            different = {name: v for name, v in values.items() if v != old[section][name]}
+            if different:
+                changes[section] = different
+        elif values != old[section]:
+            changes[section] = values
+    return changes
+
+
+def check_changes(changes: Mapping[str, Any]) -> None:
+    """Lets pass what may change when a run goes on: budgets, precision, learning rates.
+
+    Raises:
+        ConfigError: anything else, which would make it another run.
+    """
+    for section, values in changes.items():
+        names = list(values) if isinstance(values, Mapping) else []
+        fixed = names if section not in _CHANGEABLE else [n for n in names if n == "name"]
+        if fixed or not names:
+            field = ".".join([section, *fixed[:1]])
+            raise ConfigError(
+                field,
+                values[fixed[0]] if fixed else values,
+                "cannot change when a run goes on",
+                "Only train.* and optim.* values can, but not optim.name.",
+            )
+
+
+def record_resumption(run: Path, config: str, step: int, changes: Mapping[str, Any]) -> None:
     """Keeps the configuration of now, and adds when and with what changes the run goes on."""
     provenance = read_provenance(run)
     resumption = {**describe_environment(), "step": step, "changes": changes}

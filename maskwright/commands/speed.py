@@ -13,6 +13,7 @@ from maskwright.data.batch import SpecialIds
 from maskwright.data.loader import RowSource, StepRequest
 from maskwright.data.masking.corruption import Masker, Vocabulary
 from maskwright.data.rows import DataPosition
+from maskwright.distributed.parallel import Parallel
 from maskwright.model.config import EncoderConfig
 from maskwright.model.flops import count_flops_per_token
 from maskwright.model.init import initialise
@@ -20,7 +21,7 @@ from maskwright.model.matrices import count_fused_matrices
 from maskwright.model.pretraining import MaskedLanguageModel
 from maskwright.objectives.mlm import MaskedLM
 from maskwright.optim.build import build_optimizers
-from maskwright.train.step import compute_gradients, take_step
+from maskwright.train.step import clip_gradients, compute_gradients, update_weights
 
 _TIMED = 3
 _NUM_SPECIAL = 5  # as in every tokenizer that is trained here
@@ -57,16 +58,19 @@ def measure_step_seconds(
     model = MaskedLanguageModel(model_config)
     initialise(model, config.seed)
     model.to(device).train()
-    objective = MaskedLM(model)
+    parallel = Parallel(MaskedLM(model))
     optimizers = build_optimizers(
         config.optim, model.named_parameters(), count_fused_matrices(model)
     )
     computing, stepping = [], []
     for _ in range(1 + _TIMED):  # the first is slower: it allocates
         started = _now(device)
-        compute_gradients(objective, loaded, device, config.train.precision)
+        count = loaded.num_predictions
+        compute_gradients(parallel, loaded, count, device, config.train.precision)
         computed = _now(device)
-        take_step(model, optimizers, plan.learning_rate_scale, config.train.grad_clip)
+        clip_gradients(model, config.train.grad_clip, parallel)
+        update_weights(optimizers, plan.learning_rate_scale)
+        optimizers.zero_grad()
         computing.append(computed - started)
         stepping.append(_now(device) - computed)
     batches = config.train.mean_batch_tokens / (num_rows * length)

@@ -17,6 +17,8 @@ from maskwright.data.config import DataConfig
 from maskwright.data.masking.corruption import Masker
 from maskwright.data.rows import DataPosition, RowPlanner
 from maskwright.data.segments import SegmentTable
+from maskwright.data.share import cut_share
+from maskwright.distributed.world import ALONE, World
 
 
 class Corpus(TokenSource, Protocol):
@@ -28,7 +30,10 @@ class Corpus(TokenSource, Protocol):
 
 @dataclass(frozen=True)
 class StepRequest:
-    """What one step wants: `num_rows` rows, `micro_batch_rows` at a time, at a mask rate."""
+    """What one step wants of all ranks together: `num_rows` rows, masked at a rate.
+
+    A rank computes at most `micro_batch_rows` of them at a time.
+    """
 
     row_length: int
     num_rows: int
@@ -38,18 +43,24 @@ class StepRequest:
 
 @dataclass(frozen=True)
 class LoadedStep:
-    """The micro-batches of one step, what was asked for, and the position after them."""
+    """One rank's micro-batches of one step.
+
+    Attributes:
+        request: what was asked for.
+        position: where the step's first row is.
+        next_position: where the next step begins.
+        num_tokens: of the whole step, all ranks together.
+    """
 
     request: StepRequest
     micro_batches: tuple[Batch, ...]
+    position: DataPosition
     next_position: DataPosition
-
-    @property
-    def num_tokens(self) -> int:
-        return sum(batch.num_tokens for batch in self.micro_batches)
+    num_tokens: int
 
     @property
     def num_predictions(self) -> int:
+        """Hidden tokens in this rank's micro-batches."""
         return sum(batch.num_predictions for batch in self.micro_batches)
 
 
@@ -59,13 +70,20 @@ class RowSource:
     Args:
         corpus: must hold at least one token, or asking for rows is a `ShardError`.
         seed: names order and masks.
+        world: of each step's rows, each rank loads its own.
     """
 
     def __init__(
-        self, corpus: Corpus, config: DataConfig, special: SpecialIds, masker: Masker, seed: int
+        self,
+        corpus: Corpus,
+        config: DataConfig,
+        special: SpecialIds,
+        masker: Masker,
+        seed: int,
+        world: World = ALONE,
     ) -> None:
         self.corpus, self.config, self.special = corpus, config, special
-        self.masker, self.seed = masker, seed
+        self.masker, self.seed, self.world = masker, seed, world
         self._planners: dict[int, RowPlanner] = {}
 
     def planner(self, row_length: int) -> RowPlanner:
@@ -82,10 +100,11 @@ class RowSource:
         """The batches of one step. A change of the row length begins a new epoch."""
         if request.row_length != position.row_length:
             position = DataPosition(request.row_length, position.epoch + 1, 0)
-        rows, position = self.planner(request.row_length).plan_rows(position, request.num_rows)
+        planner = self.planner(request.row_length)
+        rows, next_position = planner.plan_rows(position, request.num_rows)
         batches = tuple(
             build_batch(
-                rows[first : first + request.micro_batch_rows],
+                part,
                 request.row_length,
                 self.corpus,
                 self.special,
@@ -93,9 +112,10 @@ class RowSource:
                 request.mask_rate,
                 self.seed,
             )
-            for first in range(0, len(rows), request.micro_batch_rows)
+            for part in cut_share(rows, request.micro_batch_rows, self.world)
         )
-        return LoadedStep(request, batches, position)
+        num_tokens = sum(planner.count_tokens(row) for row in rows)
+        return LoadedStep(request, batches, position, next_position, num_tokens)
 
 
 class Prefetcher:

@@ -92,6 +92,10 @@ class RowPlanner:
             number = (window + 1) * WINDOW_SEGMENTS if used_up else number + len(taken)
         return rows, DataPosition(self.row_length, epoch, number)
 
+    def count_tokens(self, row: Row) -> int:
+        """Slots of `row` that hold a token, [CLS] and [SEP] included."""
+        return sum(length + self.extra_slots for _, length in row.segments)
+
     def _window(self, epoch: int, window: int) -> list[Row]:
         planned = self._planned
         if planned is None or planned[:2] != (epoch, window):

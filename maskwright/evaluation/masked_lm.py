@@ -19,6 +19,7 @@ from maskwright.data.loader import Corpus, RowSource, StepRequest
 from maskwright.data.masking.config import MaskingConfig
 from maskwright.data.masking.corruption import IGNORED, Masker, Vocabulary
 from maskwright.data.rows import DataPosition
+from maskwright.distributed.world import ALONE, World
 from maskwright.model.pretraining import MaskedLanguageModel
 from maskwright.objectives.mlm import predict_masked
 
@@ -55,10 +56,14 @@ def build_pinned_batches(
     special: SpecialIds,
     vocabulary: Vocabulary,
     num_tokens: int,
+    world: World = ALONE,
 ) -> Iterator[Batch]:
-    """Masked batches of up to `num_tokens` slots from a fixed sample of a corpus, each row once."""
+    """Masked batches of up to `num_tokens` slots from a fixed sample of a corpus, each row once.
+
+    Each rank gets its own rows of every batch.
+    """
     masker = Masker(PINNED_MASKING, vocabulary)
-    source = RowSource(corpus, config, special, masker, PINNED_SEED)
+    source = RowSource(corpus, config, special, masker, PINNED_SEED, world)
     position = DataPosition(config.max_seq_length)
     planner = source.planner(config.max_seq_length)
     remaining = max(1, num_tokens // config.max_seq_length)
@@ -82,8 +87,9 @@ def evaluate_masked_lm(
     batches: Iterator[Batch],
     unigram_counts: NDArray[np.int64],
     device: torch.device,
+    world: World = ALONE,
 ) -> MaskedLMScores:
-    """Scores of `model` on masked batches. Logits are dropped batch by batch.
+    """Scores of `model` on the batches of all ranks. Logits are dropped batch by batch.
 
     Args:
         unigram_counts: [V] token counts of the training text; one is added to each.
@@ -111,5 +117,6 @@ def evaluate_masked_lm(
             ]
         )
         count += len(labels)
-    means = [float(value) / max(count, 1) for value in sums]
-    return MaskedLMScores(*means, num_predictions=count)
+    *totals, count = world.sum(*sums.tolist(), count)
+    means = [total / max(count, 1) for total in totals]
+    return MaskedLMScores(*means, num_predictions=int(count))

@@ -1,11 +1,16 @@
 """The model that is pretrained. T tokens, M masked tokens, D width, V vocabulary."""
 
+from collections.abc import Mapping
+
+import torch
 from torch import Tensor, nn
 
 from maskwright.model.attention_context import AttentionContext
 from maskwright.model.config import EncoderConfig
 from maskwright.model.encoder import Encoder
 from maskwright.model.heads import MLMHead
+
+TIED = "head.decoder.weight"  # is the word embeddings where the two are tied
 
 
 class MaskedLanguageModel(nn.Module):
@@ -20,6 +25,19 @@ class MaskedLanguageModel(nn.Module):
         self.config = config
         self.encoder = Encoder(config)
         self.head = MLMHead(config, self.encoder.embeddings.word)
+
+    @classmethod
+    def around(cls, config: EncoderConfig, tensors: Mapping[str, Tensor]) -> "MaskedLanguageModel":
+        """A model of tensors that exist already, by parameter name; none of them is copied."""
+        with torch.device("meta"):
+            model = cls(config)
+        embeddings = model.encoder.embeddings
+        if config.tie_word_embeddings:
+            tensors = {**tensors, TIED: tensors["encoder.embeddings.word.weight"]}
+        model.load_state_dict(tensors, assign=True)
+        if config.tie_word_embeddings:
+            model.head.decoder.weight = embeddings.word.weight
+        return model
 
     def forward(
         self,

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping
 import torch
 from torch import Tensor, nn
 
+from maskwright.distributed.sharding import UNSHARDED, Unsharded
 from maskwright.errors import CheckpointError
 from maskwright.optim.config import OptimConfig
 from maskwright.optim.muon import Muon
@@ -51,11 +52,13 @@ class Optimizers:
             for slot, value in slots.items()
         }
 
-    def load_state_tensors(self, tensors: Mapping[str, Tensor]) -> None:
-        """Takes back what `state_tensors` gave.
+    def allocate_state(self, shapes: Mapping[str, torch.Size]) -> dict[str, Tensor]:
+        """State as `state_tensors` gives it, of these names and shapes, for a caller to fill.
+
+        A slot of its parameter's shape is spread over devices as the parameter is.
 
         Raises:
-            CheckpointError: a tensor belongs to no parameter of this model.
+            CheckpointError: a name belongs to no parameter of this model.
         """
         owners = {
             self._names[parameter]: (optimizer, parameter)
@@ -63,19 +66,25 @@ class Optimizers:
             for group in optimizer.param_groups
             for parameter in group["params"]
         }
-        for key, value in tensors.items():
+        for key, shape in shapes.items():
             slot, _, name = key.partition("/")
             if name not in owners:
                 raise CheckpointError(f"optimizer state {key} belongs to no parameter of the model")
             optimizer, parameter = owners[name]
             # torch's fused AdamW wants its step count in fp32 on the parameter's device.
-            optimizer.state[parameter][slot] = value.to(parameter.device)
+            optimizer.state[parameter][slot] = (
+                torch.zeros_like(parameter, requires_grad=False)
+                if shape == parameter.shape
+                else torch.zeros(shape, device=parameter.device)
+            )
+        return self.state_tensors()
 
 
 def build_optimizers(
     config: OptimConfig,
     named_parameters: Iterable[tuple[str, nn.Parameter]],
     fused: Mapping[str, int],
+    sharding: Unsharded = UNSHARDED,
 ) -> Optimizers:
     """The optimizers for a model's parameters.
 
@@ -83,6 +92,7 @@ def build_optimizers(
         fused: hidden matrices by parameter name, with the number of matrices that each holds;
             these are Muon's when the configuration says so. All others are AdamW's. Parameters
             with fewer than two dimensions (norms, biases) are not decayed.
+        sharding: how the parameters are spread over ranks.
     """
     names: dict[Tensor, str] = {parameter: name for name, parameter in named_parameters}
     hidden = [p for p, name in names.items() if config.name == "muon" and name in fused]
@@ -110,6 +120,7 @@ def build_optimizers(
                 momentum=config.momentum,
                 weight_decay=config.muon_weight_decay,
                 num_steps=config.newton_schulz_steps,
+                sharding=sharding,
             )
         )
     return Optimizers(optimizers, names)

@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from maskwright.distributed.sharding import UNSHARDED, Unsharded
+
 # Quintic iteration x -> a x + b x^3 + c x^5 for singular values x, from the source above.
 _A, _B, _C = 3.4445, -4.7750, 2.0315
 
@@ -45,6 +47,8 @@ class Muon(torch.optim.Optimizer):
         parameters: weights [out, in].
         fused: for each weight, how many matrices of ``out / fused`` rows it holds.
         lr: size of a step; an orthogonal update is scaled by ``sqrt(max(1, out / in))``.
+        sharding: how parameters are spread over ranks; matrices are put together to be
+            orthogonalised, by every rank.
     """
 
     def __init__(
@@ -56,13 +60,14 @@ class Muon(torch.optim.Optimizer):
         momentum: float,
         weight_decay: float,
         num_steps: int,
+        sharding: Unsharded = UNSHARDED,
     ) -> None:
         groups: dict[int, list[Tensor]] = defaultdict(list)
         for parameter, count in zip(parameters, fused, strict=True):
             groups[count].append(parameter)
         defaults = {"lr": lr, "momentum": momentum, "weight_decay": weight_decay}
         super().__init__([{"params": group, "fused": n} for n, group in groups.items()], defaults)
-        self.num_steps = num_steps
+        self.num_steps, self.sharding = num_steps, sharding
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> Any:
@@ -72,6 +77,7 @@ class Muon(torch.optim.Optimizer):
             for parameter in group["params"]:
                 if parameter.grad is not None:
                     direction = self._nesterov(parameter, group["momentum"])
+                    direction = self.sharding.whole(direction)
                     matrices = direction.unflatten(0, (group["fused"], -1))
                     by_shape[tuple(matrices.shape[1:])].append((parameter, matrices, group))
         for (rows, columns), entries in by_shape.items():
@@ -82,7 +88,8 @@ class Muon(torch.optim.Optimizer):
             scale = max(1.0, rows / columns) ** 0.5
             for (parameter, _, group), update in zip(entries, updates, strict=True):
                 parameter.mul_(1 - group["lr"] * group["weight_decay"])
-                parameter.add_(update.reshape(parameter.shape), alpha=-group["lr"] * scale)
+                update = self.sharding.part(update.reshape(parameter.shape), parameter)
+                parameter.add_(update, alpha=-group["lr"] * scale)
 
     def _nesterov(self, parameter: Tensor, momentum: float) -> Tensor:
         gradient = parameter.grad

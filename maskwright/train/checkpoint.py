@@ -1,26 +1,30 @@
 """Checkpoints: all that a run needs to go on, and nothing that has to be unpickled.
 
-``checkpoints/step_00001200/`` holds tensors as safetensors, the counts of `TrainState` as
-``state.json`` and, written last, ``manifest.json`` with the sha256 of every file. A checkpoint
-appears under its name by one rename, so one that can be seen is whole; the hashes find the ones
-that were damaged afterwards, and then the checkpoint before it is used.
+``checkpoints/step_00001200/`` holds tensors as safetensors (one file, or one of each rank where
+they are spread), the counts of `TrainState` as ``state.json`` and, written last, ``manifest.json``
+with the sha256 of every file. A checkpoint appears under its name by one rename, so one that can
+be seen is whole; the hashes find the ones that were damaged afterwards, and then the checkpoint
+before it is used.
 """
 
 import json
 import shutil
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+import torch
+from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
+from maskwright.distributed.sharding import UNSHARDED, Unsharded
 from maskwright.errors import CheckpointError
-from maskwright.files import hash_file, replacing_folder, write_json
+from maskwright.files import hash_file, restore_folder, write_json
 
-_MANIFEST, _STATE = "manifest.json", "state.json"
+WHOLE = "tensors.safetensors"
+_MANIFEST, _STATE, _SUFFIX = "manifest.json", "state.json", ".safetensors"
 
 
 @dataclass(frozen=True)
@@ -28,70 +32,132 @@ class Checkpoint:
     """What was saved at one step.
 
     Attributes:
-        tensors: by group (``model``, ``optimizer``, ``average``) and name.
+        path: its folder.
         state: plain values.
+        shapes: of the tensors, by name.
     """
 
-    tensors: dict[str, dict[str, Tensor]]
+    path: Path
     state: dict[str, Any]
+    shapes: dict[str, torch.Size]
+
+    def read_into(self, tensors: Mapping[str, Tensor], sharding: Unsharded = UNSHARDED) -> None:
+        """Fills tensors in place, each by its name; a rank reads no more than its own parts.
+
+        Raises:
+            CheckpointError: a tensor is not there, or has another shape.
+        """
+        for name, tensor in tensors.items():
+            found = self.shapes.get(name)
+            if found != tensor.shape:
+                what = "is missing" if found is None else f"has shape {tuple(found)}"
+                raise CheckpointError(
+                    f"{self.path}: {name} {what}, the model's is {tuple(tensor.shape)}"
+                )
+        if (self.path / WHOLE).is_file():
+            with torch.no_grad(), safe_open(self.path / WHOLE, framework="pt") as file:
+                for name, tensor in tensors.items():
+                    tensor.copy_(sharding.part(file.get_tensor(name), tensor))
+        else:
+            _read_shards(self.path, tensors)
 
 
-def save_checkpoint(
-    folder: Path,
-    step: int,
-    tensors: Mapping[str, Mapping[str, Tensor]],
-    state: Mapping[str, Any],
-    keep: int,
-) -> Path:
-    """Writes ``folder/step_N`` and keeps the `keep` newest checkpoints up to this one.
+def _read_shards(path: Path, tensors: Mapping[str, Tensor]) -> None:
+    """Reads what any number of ranks wrote, on any number of ranks."""
+    from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader
+    from torch.distributed.checkpoint.state_dict_loader import load
+
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="torch.distributed is")  # one process is enough
+        targets = {name: tensor.detach() for name, tensor in tensors.items()}
+        load(targets, storage_reader=HuggingFaceStorageReader(str(path)))
+
+
+def checkpoint_path(folder: Path, step: int) -> Path:
+    """Where the checkpoint of a step belongs."""
+    return folder / f"step_{step:08d}"
+
+
+def seal(temporary: Path, state: Mapping[str, Any]) -> None:
+    """Adds to a folder of tensors what makes it a checkpoint; its name comes after that."""
+    write_json(temporary / _STATE, state)
+    names = sorted(file.name for file in temporary.iterdir())
+    write_json(temporary / _MANIFEST, {name: hash_file(temporary / name) for name in names})
+
+
+def keep_newest(path: Path, keep: int) -> None:
+    """Leaves the `keep` newest checkpoints beside and up to `path`.
 
     A checkpoint of a later step can only be one that was found damaged when the run was resumed,
     so it goes, too; and so does what an interrupted save has left.
     """
-    path = folder / f"step_{step:08d}"
-    with replacing_folder(path) as temporary:
-        for group, values in tensors.items():
-            contiguous = {name: t.detach().cpu().contiguous() for name, t in values.items()}
-            save_file(contiguous, temporary / f"{group}.safetensors")
-        write_json(temporary / _STATE, state)
-        names = sorted(file.name for file in temporary.iterdir())
-        write_json(temporary / _MANIFEST, {name: hash_file(temporary / name) for name in names})
-    present = list_checkpoints(folder)
+    present = list_checkpoints(path.parent)
     kept = [checkpoint for checkpoint in present if checkpoint <= path][-keep:]
-    for abandoned in [*folder.glob(".step_*"), *(old for old in present if old not in kept)]:
-        shutil.rmtree(abandoned)
-    return path
+    abandoned = (old for old in present if old not in kept)
+    for folder in (*path.parent.glob(".step_*"), *abandoned):
+        shutil.rmtree(folder)
 
 
 def list_checkpoints(folder: Path) -> list[Path]:
     """The checkpoints in a folder, oldest first."""
+    for interrupted in folder.glob(".step_*.old"):
+        restore_folder(folder / interrupted.name.removeprefix(".").removesuffix(".old"))
     return sorted(path for path in folder.glob("step_*") if path.is_dir())
 
 
-def load_checkpoint(path: Path) -> Checkpoint:
-    """Reads one checkpoint.
-
-    Raises:
-        CheckpointError: a file is missing or is not what was written.
-    """
-    try:
-        manifest = json.loads((path / _MANIFEST).read_text(encoding="utf-8"))
-        for name, digest in manifest.items():
-            if hash_file(path / name) != digest:
-                raise CheckpointError(f"{path / name} is damaged: its sha256 is not the one saved")
-        groups = [name for name in manifest if name.endswith(".safetensors")]
-        tensors = {Path(name).stem: load_file(path / name) for name in groups}
-        return Checkpoint(tensors, json.loads((path / _STATE).read_text(encoding="utf-8")))
-    except (OSError, ValueError, AttributeError, SafetensorError) as error:
-        raise CheckpointError(f"{path} cannot be read: {error}") from None
-
-
-def load_newest(folder: Path) -> tuple[Checkpoint | None, list[str]]:
+def find_newest(folder: Path) -> tuple[Checkpoint | None, list[str]]:
     """The newest whole checkpoint, or None where there is none; and what was found damaged."""
     complaints: list[str] = []
     for path in reversed(list_checkpoints(folder)):
         try:
-            return load_checkpoint(path), complaints
+            verify_checkpoint(path)
+            return open_checkpoint(path), complaints
         except CheckpointError as error:
             complaints.append(str(error))
     return None, complaints
+
+
+def verify_checkpoint(path: Path) -> None:
+    """Compares every file with the manifest.
+
+    Raises:
+        CheckpointError: a file is missing, too many, or not what was written.
+    """
+    try:
+        manifest = json.loads((path / _MANIFEST).read_text(encoding="utf-8"))
+        present = {file.name for file in path.iterdir()} - {_MANIFEST}
+        for name in sorted(set(manifest) ^ present):
+            what = "is missing" if name in manifest else "does not belong there"
+            raise CheckpointError(f"{path} is damaged: {name} {what}")
+        for name, digest in manifest.items():
+            if hash_file(path / name) != digest:
+                raise CheckpointError(f"{path / name} is damaged: its sha256 is not the one saved")
+    except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise CheckpointError(f"{path} cannot be read: {error}") from None
+
+
+def open_checkpoint(path: Path) -> Checkpoint:
+    """Reads all but the tensors of a checkpoint.
+
+    Raises:
+        CheckpointError: it cannot be read.
+    """
+    try:
+        state = json.loads((path / _STATE).read_text(encoding="utf-8"))
+        if not isinstance(state, dict):
+            raise ValueError(f"{_STATE} does not hold counts")
+        return Checkpoint(path, state, _read_shapes(path))
+    except (OSError, ValueError, KeyError, TypeError, RecursionError, SafetensorError) as error:
+        raise CheckpointError(f"{path} cannot be read: {error}") from None
+
+
+def _read_shapes(path: Path) -> dict[str, torch.Size]:
+    if (path / WHOLE).is_file():
+        with safe_open(path / WHOLE, framework="pt") as file:
+            names = list(file.keys())
+            return {name: torch.Size(file.get_slice(name).get_shape()) for name in names}
+    from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader
+    from torch.distributed.checkpoint.metadata import TensorStorageMetadata
+
+    found = HuggingFaceStorageReader(str(path)).read_metadata().state_dict_metadata
+    return {name: t.size for name, t in found.items() if isinstance(t, TensorStorageMetadata)}

@@ -25,7 +25,7 @@ class TrainConfig:
         (), "length curriculum, as progress:length, e.g. 0:64,0.7:128"
     )
     micro_batch_tokens: int | None = setting(
-        None, "token slots computed at once; smaller saves memory, the result is the same"
+        None, "token slots a process computes at once; smaller saves memory, the result is the same"
     )
     grad_clip: float = setting(1.0, "gradients are scaled down to this norm; 0: never")
     ema_decay: float | None = setting(
@@ -36,6 +36,15 @@ class TrainConfig:
     )
     compile: Literal["auto", "on", "off"] = setting(
         "auto", "torch.compile; auto: when the run is long enough to pay for it"
+    )
+    parallel: Literal["ddp", "fsdp"] = setting(
+        "ddp", "how several processes share the work; fsdp also spreads the weights over them"
+    )
+    activation_checkpointing: bool = setting(
+        False, "compute the inside of blocks twice instead of keeping it: less memory, slower"
+    )
+    max_skipped_steps: int = setting(
+        5, "steps in a row without a finite loss and gradient, each skipped, that end the run"
     )
     device: str = setting("auto", "cpu, cuda, cuda:1, mps; auto: a GPU if there is one")
     log_every_steps: int = setting(20, "steps between two lines of training metrics")
@@ -51,7 +60,8 @@ class TrainConfig:
             value = getattr(self, name)
             if value is not None and value <= 0:
                 raise ConfigError(name, value, "must be above 0")
-        for name in ("batch_tokens", "log_every_steps", "num_validations", "keep_checkpoints"):
+        counts = ("batch_tokens", "log_every_steps", "num_validations", "keep_checkpoints")
+        for name in (*counts, "max_skipped_steps"):
             if getattr(self, name) < 1:
                 raise ConfigError(name, getattr(self, name), "must be at least 1")
         if self.ema_decay is not None and not 0 < self.ema_decay < 1:

@@ -14,16 +14,16 @@ from maskwright.train.config import Precision, TrainConfig
 _WORTH_COMPILING = {"cpu": (60.0, 20_000_000), "cuda": (3.0, 20_000_000)}
 
 
-def choose_device(name: str) -> torch.device:
-    """The device of a configuration; ``auto`` takes a GPU if there is one.
+def choose_device(name: str, local_rank: int = 0) -> torch.device:
+    """The device of a configuration; ``auto`` and ``cuda`` take this process's own GPU.
 
     Raises:
         ConfigError: no such device here.
     """
     if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        name = "cuda" if torch.cuda.is_available() else "cpu"
     try:
-        device = torch.device(name)
+        device = torch.device(name, local_rank) if name == "cuda" else torch.device(name)
         torch.empty(1, device=device)
     except (RuntimeError, AssertionError):
         raise ConfigError("train.device", name, "is not a device here", "Try cpu.") from None
@@ -39,9 +39,14 @@ def computes_in_bf16(device: torch.device) -> bool:
     return False
 
 
+def takes_bf16(precision: Precision, device: torch.device) -> bool:
+    """Whether a run computes in bf16."""
+    return precision == "bf16" or (precision == "auto" and computes_in_bf16(device))
+
+
 def autocast(precision: Precision, device: torch.device) -> AbstractContextManager[object]:
     """The context in which the loss is computed."""
-    if precision == "bf16" or (precision == "auto" and computes_in_bf16(device)):
+    if takes_bf16(precision, device):
         return torch.autocast(device.type, dtype=torch.bfloat16)
     return nullcontext()
 

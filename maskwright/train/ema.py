@@ -16,6 +16,11 @@ class WeightAverage:
 
     def __init__(self, model: nn.Module, decay: float) -> None:
         self.decay = decay
+        self.averages: dict[str, Tensor] = {}
+        self.restart(model)
+
+    def restart(self, model: nn.Module) -> None:
+        """Begins with the weights that the model has now."""
         self.averages = {name: p.detach().clone() for name, p in model.named_parameters()}
 
     @torch.no_grad()

@@ -46,12 +46,7 @@ class Planner:
         request = StepRequest(
             row_length=length,
             num_rows=num_rows,
-            micro_batch_rows=_largest_divisor(num_rows, max(1, micro_tokens // length)),
+            micro_batch_rows=max(1, micro_tokens // length),
             mask_rate=self.masking.rate_at(progress),
         )
         return StepPlan(request, learning_rate_scale(self.optim, progress))
-
-
-def _largest_divisor(number: int, limit: int) -> int:
-    """The largest divisor not above `limit`: micro-batches of one shape need one compiled graph."""
-    return next(d for d in range(min(limit, number), 0, -1) if number % d == 0)

@@ -29,6 +29,13 @@ def describe_record(record: Record) -> str:
     return "  ".join([*parts, loss, f"masked {accuracy}", speed])
 
 
+class SilentReporter:
+    """Reports nothing: for ranks that are not the first."""
+
+    def report(self, record: Record, progress: float) -> None:
+        pass
+
+
 class RunReporter:
     """Writes every record of a run and shows it.
 

@@ -1,9 +1,11 @@
 """Where a run stands, beside its tensors; and how much of its budget that is."""
 
-from dataclasses import asdict, dataclass
+import math
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 from maskwright.data.rows import DataPosition
+from maskwright.errors import CheckpointError
 from maskwright.train.config import TrainConfig
 
 
@@ -17,6 +19,8 @@ class TrainState:
         seconds: wall-clock spent in training.
         startup_seconds: the part of it that went into first steps of a shape (compiling).
         validations: validations done.
+        skipped_steps: steps whose loss or gradient was not finite.
+        skipped_in_a_row: such steps since the last good one.
         position: the next row.
     """
 
@@ -26,13 +30,32 @@ class TrainState:
     seconds: float = 0.0
     startup_seconds: float = 0.0
     validations: int = 0
+    skipped_steps: int = 0
+    skipped_in_a_row: int = 0
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "TrainState":
-        return cls(**{**values, "position": DataPosition(**values["position"])})
+        """What `to_json` gave; counts that are not there are 0.
+
+        Raises:
+            CheckpointError: anything else.
+        """
+        try:
+            position = DataPosition(**values["position"])
+            state = cls(**{**values, "position": position})
+        except (KeyError, TypeError) as error:
+            raise CheckpointError(f"the checkpoint's counts cannot be read: {error}") from None
+        for part in (state, position):
+            for count in fields(part):
+                value = getattr(part, count.name)
+                kinds = {"seconds": (int, float), "startup_seconds": (int, float)}
+                is_number = isinstance(value, kinds.get(count.name, int)) and value >= 0
+                if value is not position and not (is_number and math.isfinite(value)):
+                    raise CheckpointError(f"the checkpoint's {count.name} = {value} is no count")
+        return state
 
     def progress(self, config: TrainConfig) -> float:
         """The share of the budget used up, 0..1; of several budgets the one that ends first.

@@ -1,31 +1,37 @@
 """The training loop: plan, load, step, log, validate, save.
 
 `Trainer.fit` is the whole loop, in order, with nothing hooked in. Everything it needs is passed
-in, so it knows neither files of text nor evaluation suites.
+in, so it knows neither files of text nor evaluation suites. Every rank runs the same loop on its
+own rows; whatever a decision depends on (counts, the clock, a signal) is agreed upon first.
 """
 
+import math
 import signal
 import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import Any, Protocol
 
 import torch
+from torch import Tensor
 
 from maskwright.data.loader import LoadedStep, Prefetcher, StepRequest
-from maskwright.errors import MaskwrightError
+from maskwright.distributed.parallel import Parallel
+from maskwright.distributed.world import ALONE, World
+from maskwright.errors import TrainingError
 from maskwright.logs import Record
 from maskwright.model.pretraining import MaskedLanguageModel
 from maskwright.optim.build import Optimizers
-from maskwright.train.checkpoint import Checkpoint, save_checkpoint
+from maskwright.train.checkpoint import Checkpoint
+from maskwright.train.checkpoint_writer import CheckpointWriter
 from maskwright.train.config import TrainConfig
 from maskwright.train.ema import WeightAverage
 from maskwright.train.plan import Planner, StepPlan
 from maskwright.train.signals import StopRequest
 from maskwright.train.state import TrainState
-from maskwright.train.step import Objective, compute_gradients, seed_dropout, take_step
+from maskwright.train.step import clip_gradients, compute_gradients, seed_dropout, update_weights
+from maskwright.train.window import LogWindow
 
 
 class Reporter(Protocol):
@@ -39,56 +45,62 @@ class Trainer:
     """A run in progress.
 
     Attributes:
-        objective: the loss over `model`, compiled or not.
+        parallel: the objective over `model`, compiled or not, on one rank or several.
         validate: gives the scores of the current weights; its argument says whether the run is
             over.
-        checkpoints: folder of the checkpoints; None saves none.
+        checkpoints: where checkpoints go; None saves none.
         last_scores: the record of the last validation of this process, None before it.
 
     Raises:
-        MaskwrightError: from `fit`, when the loss or the gradient is not finite.
+        TrainingError: from `fit`, when too many steps in a row were skipped because the loss or
+            the gradient was not finite.
     """
 
     config: TrainConfig
     planner: Planner
     seed: int
     model: MaskedLanguageModel
-    objective: Objective
+    parallel: Parallel
     optimizers: Optimizers
     prefetcher: Prefetcher
     device: torch.device
     reporter: Reporter
     validate: Callable[[bool], dict[str, Any]]
-    checkpoints: Path | None
+    checkpoints: CheckpointWriter | None
     state: TrainState
     average: WeightAverage | None = None
+    world: World = ALONE
     last_scores: Record | None = None
-    _window: "_LogWindow" = field(init=False)
+    _window: LogWindow = field(init=False, default_factory=LogWindow)
     _shapes: set[tuple[int, int]] = field(init=False, default_factory=set[tuple[int, int]])
-
-    def __post_init__(self) -> None:
-        self._window = _LogWindow(self.device)
 
     def fit(self) -> signal.Signals | None:
         """Trains until the budget is used up; returns the signal that stopped it before, if any."""
-        self._window.restart_clock()
+        self._window = LogWindow()
         resumed_at, clock = self.state.seconds, time.perf_counter()
-        saved_at = clock
+        saved_at = resumed_at
         with StopRequest() as stop:
-            while self.progress < 1 and stop.signal is None:
+            while self.progress < 1:
                 plan = self.planner.plan_step(self.progress)
                 loaded = self.prefetcher.take(plan.request, self.state.position)
+                num_predictions, num_asked_to_stop = self.world.sum(
+                    loaded.num_predictions, stop.signal is not None
+                )
+                if num_asked_to_stop:
+                    break
                 self._prefetch_after(loaded)
-                self._train_on(loaded, plan)
-                self._count(loaded, resumed_at + time.perf_counter() - clock)
+                is_good = self._train_on(loaded, plan, num_predictions)
+                (seconds,) = self.world.from_first(resumed_at + time.perf_counter() - clock)
+                self._count(loaded, is_good, seconds)
                 self._log_if_due(loaded.request, plan.learning_rate_scale)
                 self._validate_if_due()
-                minutes = (time.perf_counter() - saved_at) / 60
-                if minutes >= self.config.checkpoint_every_minutes:
+                if seconds - saved_at >= 60 * self.config.checkpoint_every_minutes and is_good:
                     self.save()
-                    saved_at = time.perf_counter()
+                    saved_at = seconds
         self.save()
-        return stop.signal if self.progress < 1 else None
+        if self.checkpoints is not None:
+            self.checkpoints.wait()
+        return (stop.signal or signal.SIGTERM) if self.progress < 1 else None
 
     @property
     def progress(self) -> float:
@@ -101,23 +113,36 @@ class Trainer:
         if progress < 1:
             self.prefetcher.start(self.planner.plan_step(progress).request, ahead.position)
 
-    def _train_on(self, loaded: LoadedStep, plan: StepPlan) -> None:
-        seed_dropout(self.seed, self.state.step)
-        self.model.train()
-        loss, correct = compute_gradients(
-            self.objective, loaded, self.device, self.config.precision
-        )
-        norm = take_step(
-            self.model, self.optimizers, plan.learning_rate_scale, self.config.grad_clip
-        )
-        if self.average:
-            self.average.update(self.model, self.state.step)
-        self._window.add(loss, correct, norm, loaded)
+    def _train_on(self, loaded: LoadedStep, plan: StepPlan, num_predictions: float) -> bool:
+        """One step; if loss or gradient is not finite, weights and optimizers stay as they are.
 
-    def _count(self, loaded: LoadedStep, seconds: float) -> None:
-        shape = (loaded.request.row_length, loaded.request.micro_batch_rows)
+        Args:
+            num_predictions: of all ranks.
+
+        Returns:
+            Whether they were finite. All ranks come to the same result.
+        """
+        seed_dropout(self.seed, self.state.step, self.world.rank)
+        self.model.train()
+        own_loss, own_correct = compute_gradients(
+            self.parallel, loaded, num_predictions, self.device, self.config.precision
+        )
+        norm = clip_gradients(self.model, self.config.grad_clip, self.parallel)
+        loss, correct = self.world.sum(own_loss.item(), own_correct.item())
+        is_good = math.isfinite(loss) and math.isfinite(norm)
+        if is_good:
+            update_weights(self.optimizers, plan.learning_rate_scale)
+            if self.average:
+                self.average.update(self.model, self.state.step)
+            self._window.add(loss, correct, num_predictions, norm)
+        self.optimizers.zero_grad()
+        return is_good
+
+    def _count(self, loaded: LoadedStep, is_good: bool, seconds: float) -> None:
+        shape = (loaded.request.row_length, len(loaded.micro_batches[0].input_ids))
         startup = 0.0 if shape in self._shapes else seconds - self.state.seconds
         self._shapes.add(shape)
+        self._window.add_time(loaded.num_tokens)
         self.state = replace(
             self.state,
             step=self.state.step + 1,
@@ -125,32 +150,40 @@ class Trainer:
             seconds=seconds,
             startup_seconds=self.state.startup_seconds + startup,
             position=loaded.next_position,
+            skipped_steps=self.state.skipped_steps + (not is_good),
+            skipped_in_a_row=0 if is_good else self.state.skipped_in_a_row + 1,
         )
         if startup:
             self._window.restart_clock()
+        if self.state.skipped_in_a_row >= self.config.max_skipped_steps:
+            raise TrainingError(self._describe_failure(loaded))
+
+    def _describe_failure(self, loaded: LoadedStep) -> str:
+        request, position = loaded.request, loaded.position
+        return (
+            f"loss or gradient were not finite in {self.state.skipped_in_a_row} steps in a row; "
+            f"the last was step {self.state.step}, epoch {position.epoch}, {request.num_rows} rows "
+            f"from row {position.row} on (maskwright inspect RUN --epoch {position.epoch} "
+            f"--first-row {position.row} --rows {request.num_rows} "
+            f"--row-length {request.row_length} --mask-rate {request.mask_rate:g} shows them). "
+            "The last good checkpoint is kept: go on from it with a lower optim.learning_rate "
+            "and optim.muon_learning_rate"
+        )
 
     def _log_if_due(self, request: StepRequest, learning_rate_scale: float) -> None:
         if self.state.step % self.config.log_every_steps and self.progress < 1:
             return
-        self._check_finite()
         record = {
             **self._counts("train"),
-            **self._window.read(),
+            **self._window.means(),
             "learning_rate": learning_rate_scale * self.optimizers.peak_learning_rate,
             "mask_rate": request.mask_rate,
             "row_length": request.row_length,
             "epoch": self.state.position.epoch,
+            "skipped_steps": self.state.skipped_steps,
         }
+        self._window = LogWindow()
         self.reporter.report(record, self.progress)
-
-    def _check_finite(self) -> None:
-        if not self._window.is_finite:
-            position = self.state.position
-            raise MaskwrightError(
-                f"the loss or its gradient is not finite at or before step {self.state.step} "
-                f"(epoch {position.epoch}, row {position.row}): lower optim.learning_rate or "
-                "optim.muon_learning_rate and start again, or resume from the last checkpoint"
-            )
 
     def _validate_if_due(self) -> None:
         due = int(self.progress * self.config.num_validations + 1e-9)
@@ -181,80 +214,42 @@ class Trainer:
         }
 
     def save(self) -> None:
-        """Writes a checkpoint of the current step, unless it has gone to NaN."""
-        if self.checkpoints is None:
-            return
-        self._check_finite()
-        tensors = {
-            "model": dict(self.model.named_parameters()),
-            "optimizer": self.optimizers.state_tensors(),
+        """Writes a checkpoint of the current step, or begins to."""
+        if self.checkpoints is not None:
+            tensors = {**self._weights(), **_named("optimizer", self.optimizers.state_tensors())}
+            self.checkpoints.save(self.state.step, tensors, self.state.to_json())
+
+    def _weights(self) -> dict[str, Tensor]:
+        averages = self.average.averages if self.average else {}
+        return {
+            **_named("model", dict(self.model.named_parameters())),
+            **_named("average", averages),
         }
-        if self.average:
-            tensors["average"] = self.average.averages
-        save_checkpoint(
-            self.checkpoints,
-            self.state.step,
-            tensors,
-            self.state.to_json(),
-            self.config.keep_checkpoints,
-        )
 
     def restore(self, checkpoint: Checkpoint) -> None:
-        """Puts weights, optimizers and counts back to where the checkpoint was written."""
-        with torch.no_grad():
-            for name, parameter in self.model.named_parameters():
-                parameter.copy_(checkpoint.tensors["model"][name])
-        self.optimizers.load_state_tensors(checkpoint.tensors["optimizer"])
-        if self.average:
-            # A run that begins to average when it is resumed begins with the weights it has.
-            saved = checkpoint.tensors.get("average", checkpoint.tensors["model"])
-            for name, average in self.average.averages.items():
-                average.copy_(saved[name])
+        """Puts weights, optimizers and counts back to where the checkpoint was written.
+
+        Raises:
+            CheckpointError: it is not one of this run.
+        """
         state = TrainState.from_json(checkpoint.state)
+        shapes = {
+            name.removeprefix("optimizer/"): shape
+            for name, shape in checkpoint.shapes.items()
+            if name.startswith("optimizer/")
+        }
+        tensors = self._weights()
+        begins_to_average = not any(name.startswith("average/") for name in checkpoint.shapes)
+        if begins_to_average:
+            tensors = {n: tensor for n, tensor in tensors.items() if not n.startswith("average/")}
+        tensors |= _named("optimizer", self.optimizers.allocate_state(shapes))
+        checkpoint.read_into(tensors, self.parallel.sharding)
+        if self.average and begins_to_average:
+            self.average.restart(self.model)
         # Counted against the budget of now, which may be larger than when they were done.
         due = int(state.progress(self.config) * self.config.num_validations + 1e-9)
         self.state = replace(state, validations=min(state.validations, due))
 
 
-class _LogWindow:
-    """Sums since the last training record, kept on the device until they are read."""
-
-    def __init__(self, device: torch.device) -> None:
-        self._device = device
-        self._reset()
-
-    def _reset(self) -> None:
-        self._sums = torch.zeros(3, device=self._device)
-        self._steps = self._tokens = self._predictions = self._timed_tokens = 0
-        self._clock = time.perf_counter()
-
-    @property
-    def is_finite(self) -> bool:
-        """Whether all losses and gradients since the last record are; waits for the device."""
-        return bool(self._sums.isfinite().all())
-
-    def restart_clock(self) -> None:
-        """Leaves what came before (compiling, validation) out of the tokens per second."""
-        self._timed_tokens, self._clock = 0, time.perf_counter()
-
-    def add(
-        self, loss: torch.Tensor, correct: torch.Tensor, norm: torch.Tensor, loaded: LoadedStep
-    ) -> None:
-        self._sums += torch.stack([loss.float(), correct.float(), norm.float()])
-        self._steps += 1
-        self._tokens += loaded.num_tokens
-        self._timed_tokens += loaded.num_tokens
-        self._predictions += loaded.num_predictions
-
-    def read(self) -> dict[str, float]:
-        """Means since the last call."""
-        loss, correct, norm = self._sums.tolist()  # waits for the device
-        seconds = time.perf_counter() - self._clock
-        means = {
-            "loss": loss / self._steps,
-            "masked_accuracy": correct / max(self._predictions, 1),
-            "grad_norm": norm / self._steps,
-            "tokens_per_second": self._timed_tokens / seconds if seconds > 0 else 0.0,
-        }
-        self._reset()
-        return means
+def _named(group: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+    return {f"{group}/{name}": tensor for name, tensor in tensors.items()}

@@ -13,7 +13,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("config", "files", "logs", "provenance"),
     ("corpus", "tokenizer", "shards"),
     ("preparation",),
-    ("data", "model", "optim", "distributed", "metrics"),
+    ("distributed",),
+    ("data", "model", "optim", "metrics"),
     ("objectives", "artifact"),
     ("train",),
     ("evaluation", "finetune", "inference", "interop"),
@@ -23,7 +24,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("__main__",),
 )
 LEVELS = {name: level for level, names in enumerate(LAYERS) for name in names}
-TENSORS_FROM = LEVELS["data"]
+TENSORS_FROM = LEVELS["distributed"]
 
 SOURCES = read_sources("maskwright")
 

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from maskwright.cli import main
-from maskwright.commands.assemble import PreparedData, SilentReporter, build_trainer
+from maskwright.commands.assemble import PreparedData
+from maskwright.commands.build import build_trainer
 from maskwright.commands.config import PretrainConfig, resolve
 from maskwright.commands.prepared import adopt_preparation
 from maskwright.errors import ConfigError, ShardError
@@ -47,7 +48,7 @@ def test_validation_text_too_short_to_be_scored(data: Path):
     prepared = PreparedData(data)
     prepared.valid.document_lengths = prepared.valid.document_lengths[:1] * 0 + 2
     with pytest.raises(ShardError, match=r"too little validation text.*corpus\.valid_fraction"):
-        build_trainer(small_config(data), prepared, SilentReporter(), None)
+        build_trainer(small_config(data), prepared, data / "checkpoints")
 
 
 def test_prepared_data_says_how_it_was_prepared(data: Path):

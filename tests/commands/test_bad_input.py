@@ -101,8 +101,9 @@ def test_resume_of_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
 
 def test_resume_with_another_model(workplace: Path, capsys: pytest.CaptureFixture[str]):
     run = str(workplace / "runs" / "small")
-    message = fails_with(capsys, ["pretrain", "--resume", run, "--model.hidden_size", "64"])
-    assert "cannot change when a run is resumed" in message
+    for flag, value in (("model.hidden_size", "64"), ("optim.name", "adamw"), ("seed", "1")):
+        message = fails_with(capsys, ["pretrain", "--resume", run, f"--{flag}", value])
+        assert f"{flag} = {value} cannot change when a run goes on" in message
 
 
 def nothing_is_prepared(tmp_path: Path) -> bool:

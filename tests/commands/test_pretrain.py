@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from maskwright.cli import main
-from maskwright.commands.pretrain import load_run_config
+from maskwright.commands.run_folder import load_run_config
 from maskwright.logs import read_metrics
 from tests.commands.workplace import SMALL
 

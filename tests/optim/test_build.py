@@ -80,7 +80,12 @@ def test_state_goes_round_through_tensors(name: Name) -> None:
         set_gradients(first, step)
         before.step()
     second.load_state_dict(first.state_dict())
-    after.load_state_tensors({k: v.clone() for k, v in before.state_tensors().items()})
+    saved = before.state_tensors()
+    allocated = after.allocate_state({name: tensor.shape for name, tensor in saved.items()})
+    assert allocated.keys() == saved.keys()
+    for state_name, tensor in allocated.items():
+        assert tensor.dtype == saved[state_name].dtype
+        tensor.copy_(saved[state_name])
     for model, optimizers in ((first, before), (second, after)):
         set_gradients(model, 9)
         optimizers.step()
@@ -103,4 +108,4 @@ def test_state_is_named_by_slot_and_parameter() -> None:
 
 def test_state_of_another_model_is_an_error() -> None:
     with pytest.raises(CheckpointError, match="exp_avg/nobody belongs to no parameter"):
-        build(small_model()).load_state_tensors({"exp_avg/nobody": torch.zeros(1)})
+        build(small_model()).allocate_state({"exp_avg/nobody": torch.Size([1])})

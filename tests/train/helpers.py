@@ -11,11 +11,14 @@ from maskwright.config import from_mapping
 from maskwright.data.loader import Prefetcher
 from maskwright.data.masking.config import MaskingConfig
 from maskwright.data.rows import DataPosition
+from maskwright.distributed.parallel import Parallel
+from maskwright.distributed.world import ALONE
 from maskwright.logs import Record
 from maskwright.model.matrices import count_fused_matrices
 from maskwright.objectives.mlm import MaskedLM
 from maskwright.optim.build import build_optimizers
 from maskwright.optim.config import OptimConfig
+from maskwright.train.checkpoint_writer import WholeWriter
 from maskwright.train.config import TrainConfig
 from maskwright.train.ema import WeightAverage
 from maskwright.train.plan import Planner
@@ -63,7 +66,7 @@ def make_trainer(
         planner=Planner(config, source.config, masking_config, optim_config),
         seed=seed,
         model=network,
-        objective=MaskedLM(network),
+        parallel=Parallel(MaskedLM(network)),
         optimizers=build_optimizers(
             optim_config, network.named_parameters(), count_fused_matrices(network)
         ),
@@ -71,7 +74,7 @@ def make_trainer(
         device=torch.device("cpu"),
         reporter=recorder or Recorder(),
         validate=lambda final: {"final": final, "loss": 0.0},
-        checkpoints=checkpoints,
+        checkpoints=checkpoints and WholeWriter(checkpoints, config.keep_checkpoints, ALONE),
         state=TrainState(DataPosition(config.seq_length_at(0.0, 16))),
         average=WeightAverage(network, config.ema_decay) if config.ema_decay else None,
     )

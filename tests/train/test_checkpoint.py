@@ -7,16 +7,27 @@ import torch
 from maskwright.errors import CheckpointError
 from maskwright.train import checkpoint as checkpoint_module
 from maskwright.train.checkpoint import (
+    Checkpoint,
+    find_newest,
     list_checkpoints,
-    load_checkpoint,
-    load_newest,
-    save_checkpoint,
+    open_checkpoint,
+    verify_checkpoint,
 )
+from maskwright.train.checkpoint_writer import save_checkpoint
 
 TENSORS = {
-    "model": {"weight": torch.arange(6.0).reshape(2, 3), "turned": torch.arange(6).reshape(2, 3).T},
-    "optimizer": {"step/weight": torch.tensor(7.0), "exp_avg/weight": torch.full((2, 3), 0.1)},
+    "model/weight": torch.arange(6.0).reshape(2, 3),
+    "model/turned": torch.arange(6).reshape(2, 3).T,
+    "optimizer/step/weight": torch.tensor(7.0),
+    "optimizer/exp_avg/weight": torch.full((2, 3), 0.1),
 }
+
+
+def read_all(checkpoint: Checkpoint) -> dict[str, torch.Tensor]:
+    """Into tensors of the dtypes above."""
+    read = {name: torch.zeros_like(tensor) for name, tensor in TENSORS.items()}
+    checkpoint.read_into(read)
+    return read
 
 
 def save(folder: Path, step: int, keep: int = 10) -> Path:
@@ -28,19 +39,27 @@ def names(folder: Path) -> list[str]:
 
 
 def test_everything_comes_back_bit_for_bit(tmp_path: Path) -> None:
-    loaded = load_checkpoint(save(tmp_path, 12))
-    assert loaded.state == {"step": 12}
-    assert loaded.tensors.keys() == TENSORS.keys()
-    for group, tensors in TENSORS.items():
-        assert loaded.tensors[group].keys() == tensors.keys()
-        for name, tensor in tensors.items():
-            assert torch.equal(loaded.tensors[group][name], tensor)
-            assert loaded.tensors[group][name].dtype == tensor.dtype
+    checkpoint = open_checkpoint(save(tmp_path, 12))
+    assert checkpoint.state == {"step": 12}
+    assert checkpoint.shapes == {name: tensor.shape for name, tensor in TENSORS.items()}
+    read = read_all(checkpoint)
+    assert all(torch.equal(read[name], tensor) for name, tensor in TENSORS.items())
 
 
-def test_an_optimizer_without_state_can_be_saved(tmp_path: Path) -> None:
-    path = save_checkpoint(tmp_path, 0, {**TENSORS, "optimizer": {}}, {}, 1)
-    assert load_checkpoint(path).tensors["optimizer"] == {}
+@pytest.mark.parametrize(
+    ("name", "shape", "message"),
+    [
+        ("model/other", (2, 3), "model/other is missing, the model's is (2, 3)"),
+        ("model/weight", (3, 2), "model/weight has shape (2, 3), the model's is (3, 2)"),
+    ],
+)
+def test_a_tensor_that_does_not_fit_is_an_error(
+    tmp_path: Path, name: str, shape: tuple[int, ...], message: str
+) -> None:
+    checkpoint = open_checkpoint(save(tmp_path, 1))
+    with pytest.raises(CheckpointError) as caught:
+        checkpoint.read_into({name: torch.zeros(shape)})
+    assert message in str(caught.value)
 
 
 def test_nothing_in_a_checkpoint_has_to_be_unpickled(tmp_path: Path) -> None:
@@ -64,14 +83,12 @@ def test_an_interrupted_save_leaves_no_checkpoint(
 
 def test_what_a_killed_save_left_is_removed_by_the_next(tmp_path: Path) -> None:
     (tmp_path / ".step_00000001.tmp").mkdir(parents=True)
-    assert load_newest(tmp_path) == (None, [])
+    assert find_newest(tmp_path) == (None, [])
     save(tmp_path, 2)
     assert names(tmp_path) == ["step_00000002"]
 
 
-@pytest.mark.parametrize(
-    "file", ["model.safetensors", "optimizer.safetensors", "state.json", "manifest.json"]
-)
+@pytest.mark.parametrize("file", ["tensors.safetensors", "state.json", "manifest.json"])
 @pytest.mark.parametrize("damage", ["flipped", "truncated", "missing", "empty"])
 def test_damage_is_found_and_the_checkpoint_before_is_used(
     tmp_path: Path, file: str, damage: str
@@ -86,18 +103,26 @@ def test_damage_is_found_and_the_checkpoint_before_is_used(
     if damage in damaged:
         path.write_bytes(damaged[damage])
     with pytest.raises(CheckpointError) as caught:
-        load_checkpoint(path.parent)
+        verify_checkpoint(path.parent)
     assert "step_00000002" in str(caught.value)
-    loaded, complaints = load_newest(tmp_path)
+    loaded, complaints = find_newest(tmp_path)
     assert loaded is not None
     assert loaded.state == {"step": 1}
     assert len(complaints) == 1
 
 
+def test_a_file_too_many_is_damage(tmp_path: Path) -> None:
+    """Else a file of tensors that nobody hashed might be read."""
+    path = save(tmp_path, 1)
+    shutil.copy(path / "tensors.safetensors", path / "shard-00001.safetensors")
+    with pytest.raises(CheckpointError, match=r"shard-00001\.safetensors does not belong there"):
+        verify_checkpoint(path)
+
+
 def test_without_a_whole_checkpoint_there_is_none(tmp_path: Path) -> None:
-    assert load_newest(tmp_path / "missing") == (None, [])
+    assert find_newest(tmp_path / "missing") == (None, [])
     (save(tmp_path, 3) / "manifest.json").unlink()
-    loaded, complaints = load_newest(tmp_path)
+    loaded, complaints = find_newest(tmp_path)
     assert loaded is None
     assert len(complaints) == 1
 
@@ -117,7 +142,7 @@ def test_a_damaged_later_checkpoint_does_not_push_out_a_whole_one(
     (save(tmp_path, 20) / "state.json").unlink()
     # The run goes on from step 10 and saves at step 15.
     save(tmp_path, 15, keep)
-    loaded, complaints = load_newest(tmp_path)
+    loaded, complaints = find_newest(tmp_path)
     assert loaded is not None
     assert loaded.state == {"step": 15}
     assert complaints == []
@@ -128,7 +153,6 @@ def test_saving_a_step_again_replaces_it(tmp_path: Path) -> None:
     shutil.copy(path / "state.json", path / "stray.json")
     assert names(save(tmp_path, 4)) == [
         "manifest.json",
-        "model.safetensors",
-        "optimizer.safetensors",
         "state.json",
+        "tensors.safetensors",
     ]

@@ -33,7 +33,7 @@ def test_micro_batches_are_whole_rows() -> None:
         train = TrainConfig(batch_tokens=1024, micro_batch_tokens=micro_batch_tokens)
         return make_planner(train).plan_step(0).request.micro_batch_rows
 
-    assert [rows_at_once(tokens) for tokens in (None, 1, 128, 300, 10**6)] == [8, 1, 1, 2, 8]
+    assert [rows_at_once(tokens) for tokens in (None, 1, 128, 300)] == [8, 1, 1, 2]
 
 
 def test_a_batch_smaller_than_a_row_is_one_row() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from maskwright.train.checkpoint import load_newest
+from maskwright.train.checkpoint import find_newest
 from maskwright.train.trainer import Trainer
 from tests.train.helpers import Recorder, make_trainer
 
@@ -32,13 +32,13 @@ def run_interrupted(folder: Path, stops: list[int], variant: dict[str, Any]) -> 
     """Trains to the end, with a stop and a new trainer (as in a new process) at each of `stops`."""
     for stop in stops:
         trainer = make_trainer(folder, Recorder(stop), **variant)
-        checkpoint, _ = load_newest(folder)
+        checkpoint, _ = find_newest(folder)
         if checkpoint is not None:
             trainer.restore(checkpoint)
         assert trainer.fit() is not None
         assert trainer.state.step == stop
     trainer = make_trainer(folder, Recorder(), **variant)
-    checkpoint, _ = load_newest(folder)
+    checkpoint, _ = find_newest(folder)
     assert checkpoint is not None
     trainer.restore(checkpoint)
     assert trainer.fit() is None
@@ -79,7 +79,7 @@ def test_losses_after_a_resumption_are_the_same(tmp_path: Path) -> None:
     make_trainer(None, whole).fit()
     make_trainer(tmp_path, first).fit()
     trainer = make_trainer(tmp_path, second)
-    checkpoint, _ = load_newest(tmp_path)
+    checkpoint, _ = find_newest(tmp_path)
     assert checkpoint is not None
     trainer.restore(checkpoint)
     trainer.fit()
@@ -99,7 +99,7 @@ def test_another_seed_is_another_run() -> None:
 
 def test_an_extended_run_validates_to_its_new_end(tmp_path: Path) -> None:
     make_trainer(tmp_path, Recorder(), train={"max_steps": 4, "num_validations": 2}).fit()
-    checkpoint, _ = load_newest(tmp_path)
+    checkpoint, _ = find_newest(tmp_path)
     assert checkpoint is not None
     recorder = Recorder()
     trainer = make_trainer(tmp_path, recorder, train={"max_steps": 8, "num_validations": 2})
@@ -111,7 +111,7 @@ def test_an_extended_run_validates_to_its_new_end(tmp_path: Path) -> None:
 
 def test_averaging_can_begin_when_a_run_is_resumed(tmp_path: Path) -> None:
     make_trainer(tmp_path, Recorder(), train={"max_steps": 4}).fit()
-    checkpoint, _ = load_newest(tmp_path)
+    checkpoint, _ = find_newest(tmp_path)
     assert checkpoint is not None
     trainer = make_trainer(tmp_path, Recorder(), train={"max_steps": 8, "ema_decay": 0.9})
     trainer.restore(checkpoint)

@@ -1,14 +1,18 @@
+import itertools
+from dataclasses import replace
+
 import pytest
 import torch
 
 from maskwright.data.loader import LoadedStep, StepRequest
 from maskwright.data.masking.config import MaskingConfig
 from maskwright.data.rows import DataPosition
+from maskwright.distributed.parallel import Parallel
 from maskwright.model.pretraining import MaskedLanguageModel
 from maskwright.objectives.mlm import MaskedLM
 from maskwright.optim.build import build_optimizers
 from maskwright.optim.config import OptimConfig
-from maskwright.train.step import compute_gradients, seed_dropout, take_step
+from maskwright.train.step import clip_gradients, compute_gradients, seed_dropout, update_weights
 from tests.helpers import random_corpus, row_source
 from tests.models import small_model
 
@@ -24,7 +28,8 @@ def load(num_rows: int, micro: int, rate: float = 0.15) -> LoadedStep:
 def gradients_of(model: MaskedLanguageModel, loaded: LoadedStep) -> tuple[torch.Tensor, float, int]:
     """All gradients as one vector, the loss and the number of right predictions."""
     model.zero_grad()
-    loss, correct = compute_gradients(MaskedLM(model), loaded, CPU, "fp32")
+    count = loaded.num_predictions
+    loss, correct = compute_gradients(Parallel(MaskedLM(model)), loaded, count, CPU, "fp32")
     gradients = [p.grad.flatten() for p in model.parameters() if p.grad is not None]
     return torch.cat(gradients), loss.item(), int(correct.item())
 
@@ -46,7 +51,7 @@ def test_the_loss_is_the_mean_over_predictions_and_not_over_micro_batches() -> N
     counts = [batch.num_predictions for batch in loaded.micro_batches]
     assert len(set(counts)) > 1
     losses = [
-        gradients_of(model, LoadedStep(loaded.request, (batch,), loaded.next_position))[1]
+        gradients_of(model, replace(loaded, micro_batches=(batch,)))[1]
         for batch in loaded.micro_batches
     ]
     _, loss, _ = gradients_of(model, loaded)
@@ -72,10 +77,10 @@ def test_gradients_are_clipped_to_a_norm(limit: float, clipped: bool) -> None:
         seen.append(torch.stack(norms).norm().item())
 
     optimizers.optimizers[0].register_step_pre_hook(look)
-    norm = take_step(model, optimizers, 1.0, limit)
-    assert norm.item() == pytest.approx(gradients.norm().item(), rel=1e-5)  # before clipping
-    assert seen == [pytest.approx(limit if clipped else norm.item(), rel=1e-3)]
-    assert all(parameter.grad is None for parameter in model.parameters())
+    norm = clip_gradients(model, limit, Parallel(MaskedLM(model)))
+    update_weights(optimizers, 1.0)
+    assert norm == pytest.approx(gradients.norm().item(), rel=1e-5)  # before clipping
+    assert seen == [pytest.approx(limit if clipped else norm, rel=1e-3)]
 
 
 def test_a_learning_rate_of_zero_changes_nothing() -> None:
@@ -83,14 +88,14 @@ def test_a_learning_rate_of_zero_changes_nothing() -> None:
     before = [parameter.detach().clone() for parameter in model.parameters()]
     gradients_of(model, load(8, 8))
     optimizers = build_optimizers(OptimConfig(), model.named_parameters(), {})
-    take_step(model, optimizers, 0.0, 1.0)
+    update_weights(optimizers, 0.0)
     assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
 
 
-def test_dropout_follows_seed_and_step() -> None:
-    def draw(seed: int, step: int) -> list[float]:
-        seed_dropout(seed, step)
-        return torch.rand(3).tolist()
+def test_dropout_follows_seed_step_and_rank() -> None:
+    def draw(seed: int, step: int, rank: int) -> tuple[float, ...]:
+        seed_dropout(seed, step, rank)
+        return tuple(torch.rand(3).tolist())
 
-    assert draw(0, 5) == draw(0, 5)
-    assert len({tuple(draw(seed, step)) for seed in range(3) for step in range(3)}) == 9
+    assert draw(0, 5, 1) == draw(0, 5, 1)
+    assert len({draw(*names) for names in itertools.product(range(3), repeat=3)}) == 27

@@ -1,6 +1,8 @@
+import itertools
 import math
+import re
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Container
 from pathlib import Path
 
 import pytest
@@ -8,10 +10,12 @@ import torch
 
 from maskwright.data.loader import LoadedStep, StepRequest
 from maskwright.data.rows import DataPosition
-from maskwright.errors import MaskwrightError
+from maskwright.distributed.parallel import Parallel
+from maskwright.errors import TrainingError
 from maskwright.objectives.mlm import ObjectiveSums
-from maskwright.train.checkpoint import list_checkpoints, load_newest
+from maskwright.train.checkpoint import find_newest, list_checkpoints
 from maskwright.train.trainer import Trainer
+from tests.helpers import random_corpus, row_source
 from tests.train.helpers import Recorder, make_trainer
 
 
@@ -22,7 +26,7 @@ def test_a_run_ends_with_its_budget_and_a_checkpoint(tmp_path: Path) -> None:
     assert trainer.state.step == 20
     assert trainer.progress == 1
     assert [record["step"] for record in recorder.of("train")] == list(range(1, 21))
-    checkpoint, _ = load_newest(tmp_path)
+    checkpoint, _ = find_newest(tmp_path)
     assert checkpoint is not None
     assert checkpoint.state == trainer.state.to_json()
 
@@ -34,8 +38,8 @@ def test_a_run_learns() -> None:
     make_trainer(None, recorder, train=train, model=model, optim={"learning_rate": 2e-2}).fit()
     losses = [record["loss"] for record in recorder.of("train")]
     assert losses[0] == pytest.approx(math.log(64), rel=0.1)
-    assert losses[-1] < 2.5
-    assert recorder.of("train")[-1]["masked_accuracy"] > 0.3
+    assert losses[-1] < 3
+    assert recorder.of("train")[-1]["masked_accuracy"] > 0.2
 
 
 def test_training_lines_carry_their_fields() -> None:
@@ -118,40 +122,100 @@ def test_checkpoints_are_written_by_the_clock(tmp_path: Path) -> None:
     assert [path.name[-1] for path in list_checkpoints(tmp_path)] == ["3", "4", "5"]
 
 
-@pytest.mark.parametrize("value", [math.nan, math.inf])
-def test_a_loss_that_is_not_finite_is_one_line(tmp_path: Path, value: float) -> None:
-    trainer = make_trainer(tmp_path, train={"log_every_steps": 10})
-    objective = trainer.objective
+def spoil(trainer: Trainer, steps: Container[int], factor: float = math.nan) -> None:
+    """Multiplies the loss of these steps, counted from 0."""
+    objective = trainer.parallel.objective
 
-    def spoil(*arguments: object) -> ObjectiveSums:
+    def spoiled(*arguments: object) -> ObjectiveSums:
         sums = objective(*arguments)
-        return ObjectiveSums(sums.loss * value, sums.num_correct)
+        bad = factor if trainer.state.step in steps else 1.0
+        return ObjectiveSums(sums.loss * bad, sums.num_correct)
 
-    trainer.objective = spoil
-    with pytest.raises(MaskwrightError, match=r"not finite at or before step 10 .* lower optim"):
-        trainer.fit()
-    assert list_checkpoints(tmp_path) == []
+    trainer.parallel = Parallel(spoiled)
 
 
-def test_weights_gone_to_nan_are_never_saved(tmp_path: Path) -> None:
+@pytest.mark.parametrize("factor", [math.nan, math.inf])
+def test_a_step_that_is_not_finite_is_skipped_and_counted(factor: float) -> None:
     recorder = Recorder()
-    train = {"log_every_steps": 20, "checkpoint_every_minutes": 1e-9}
-    trainer = make_trainer(tmp_path, recorder, train=train)
-    objective = trainer.objective
+    trainer = make_trainer(None, recorder, train={"ema_decay": 0.9})
+    spoil(trainer, {4}, factor)
+    before: list[dict[str, torch.Tensor]] = []
+    take = trainer.prefetcher.take
 
-    def spoil(*arguments: object) -> ObjectiveSums:
-        sums = objective(*arguments)
-        factor = math.nan if trainer.state.step == 4 else 1.0
-        return ObjectiveSums(sums.loss * factor, sums.num_correct)
+    def watch(request: StepRequest, position: DataPosition) -> LoadedStep:
+        before.append(tensors_of(trainer))
+        return take(request, position)
 
-    trainer.objective = spoil
-    with pytest.raises(MaskwrightError, match="not finite at or before step 5"):
+    trainer.prefetcher.take = watch
+    trainer.fit()
+    assert (trainer.state.step, trainer.state.skipped_steps) == (20, 1)
+    assert trainer.state.skipped_in_a_row == 0
+    changed = [
+        not all(torch.equal(a[name], b[name]) for name in a)
+        for a, b in itertools.pairwise([*before, tensors_of(trainer)])
+    ]
+    # Neither weights nor optimizers nor averages move. (In step 0 the learning rate is still 0.)
+    assert changed == [step not in (0, 4) for step in range(20)]
+    lines = recorder.of("train")
+    assert math.isnan(lines[4]["loss"])
+    assert [line["skipped_steps"] for line in lines[3:6]] == [0, 1, 1]
+    assert math.isfinite(lines[5]["loss"])
+
+
+def tensors_of(trainer: Trainer) -> dict[str, torch.Tensor]:
+    assert trainer.average is not None
+    tensors = {**dict(trainer.model.named_parameters()), **trainer.average.averages}
+    state = trainer.optimizers.state_tensors()
+    return {name: tensor.detach().clone() for name, tensor in {**tensors, **state}.items()}
+
+
+def test_too_many_skipped_steps_end_the_run_with_the_last_good_checkpoint(tmp_path: Path) -> None:
+    train = {"checkpoint_every_minutes": 1e-9, "max_skipped_steps": 3, "log_every_steps": 10}
+    trainer = make_trainer(tmp_path, train=train)
+    spoil(trainer, range(5, 20))
+    with pytest.raises(TrainingError) as caught:
         trainer.fit()
-    checkpoint, complaints = load_newest(tmp_path)
+    message = str(caught.value)
+    assert "\n" not in message
+    assert "not finite in 3 steps in a row; the last was step 8, epoch 0, 4 rows" in message
+    checkpoint, complaints = find_newest(tmp_path)
     assert checkpoint is not None
     assert complaints == []
-    assert checkpoint.state["step"] == 4
-    assert all(tensor.isfinite().all() for tensor in checkpoint.tensors["model"].values())
+    assert checkpoint.state["step"] == 5
+    assert checkpoint.state["skipped_steps"] == 0
+
+
+def test_the_batch_of_a_failure_can_be_loaded_again(tmp_path: Path) -> None:
+    trainer = make_trainer(tmp_path, train={"max_skipped_steps": 1})
+    seen: list[LoadedStep] = []
+    take = trainer.prefetcher.take
+
+    def watch(request: StepRequest, position: DataPosition) -> LoadedStep:
+        seen.append(take(request, position))
+        return seen[-1]
+
+    trainer.prefetcher.take = watch
+    spoil(trainer, {7})
+    with pytest.raises(TrainingError) as caught:
+        trainer.fit()
+    pattern = r"--epoch (\d+) --first-row (\d+) --rows (\d+) --row-length (\d+) --mask-rate (\S+)"
+    found = re.search(pattern, str(caught.value))
+    assert found is not None
+    epoch, row, rows, length = (int(number) for number in found.groups()[:4])
+    request = StepRequest(length, rows, rows, float(found[5]))
+    again = row_source(random_corpus()).load(request, DataPosition(length, epoch, row))
+    for a, b in zip(seen[7].micro_batches, again.micro_batches, strict=True):
+        assert torch.equal(a.input_ids, b.input_ids)
+        assert torch.equal(a.masked_labels, b.masked_labels)
+
+
+def test_no_checkpoint_is_written_while_steps_are_skipped(tmp_path: Path) -> None:
+    train = {"checkpoint_every_minutes": 1e-9, "keep_checkpoints": 30, "max_steps": 8}
+    trainer = make_trainer(tmp_path, train=train)
+    spoil(trainer, {2, 3, 6})
+    trainer.fit()
+    steps = [int(path.name[-2:]) for path in list_checkpoints(tmp_path)]
+    assert steps == [1, 2, 5, 6, 8]
 
 
 def test_a_step_loaded_ahead_is_counted_as_what_it_is() -> None:

@@ -1,0 +1,97 @@
+"""Builds the trainer of a run, on one process or several."""
+
+from pathlib import Path
+
+import torch
+
+from maskwright.commands.assemble import (
+    PreparedData,
+    build_planner,
+    build_row_source,
+    resolve_model,
+)
+from maskwright.commands.config import PretrainConfig
+from maskwright.commands.validation import Validation
+from maskwright.data.loader import Prefetcher
+from maskwright.data.rows import DataPosition
+from maskwright.distributed.parallel import Parallel, checkpoint_activations, replicate, shard
+from maskwright.distributed.sharding import UNSHARDED, Unsharded
+from maskwright.distributed.world import ALONE, World
+from maskwright.model.init import initialise
+from maskwright.model.matrices import count_fused_matrices
+from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.objectives.mlm import MaskedLM
+from maskwright.optim.build import build_optimizers
+from maskwright.train.checkpoint_writer import CheckpointWriter, ShardedWriter, WholeWriter
+from maskwright.train.config import TrainConfig
+from maskwright.train.device import choose_device, should_compile, takes_bf16
+from maskwright.train.ema import WeightAverage
+from maskwright.train.reporting import SilentReporter
+from maskwright.train.state import TrainState
+from maskwright.train.trainer import Trainer
+
+
+def distribute(
+    config: TrainConfig,
+    model: MaskedLanguageModel,
+    world: World,
+    device: torch.device,
+    compiles: bool,
+) -> Parallel:
+    """The objective over a model on the CPU, taken to its devices: the one place for the order."""
+    objective, blocks = MaskedLM(model), list(model.encoder.blocks)
+    if config.activation_checkpointing:
+        checkpoint_activations(blocks)
+    if world.size > 1 and config.parallel == "fsdp":
+        for block in blocks if compiles else ():
+            block.compile(dynamic=False)
+        bf16 = takes_bf16(config.precision, device)
+        return Parallel(objective, sharding=shard(model, blocks, world, device, bf16))
+    model.to(device)
+    if compiles:
+        objective.compile(dynamic=False)
+    return replicate(objective, world, device) if world.size > 1 else Parallel(objective)
+
+
+def build_writer(
+    config: TrainConfig, folder: Path, world: World, sharding: Unsharded
+) -> CheckpointWriter:
+    """What writes the checkpoints of a run."""
+    writer = WholeWriter if sharding is UNSHARDED else ShardedWriter
+    return writer(folder, config.keep_checkpoints, world)
+
+
+def build_trainer(
+    config: PretrainConfig,
+    data: PreparedData,
+    checkpoints: Path,
+    world: World = ALONE,
+) -> tuple[Trainer, str]:
+    """A trainer at step 0, and a sentence on whether it compiles and why."""
+    device = choose_device(config.train.device, world.local_rank)
+    model = MaskedLanguageModel(resolve_model(config, data.tokenizer))
+    initialise(model, config.seed)
+    fused = count_fused_matrices(model)
+    compiles, reason = should_compile(config.train, device)
+    parallel = distribute(config.train, model, world, device, compiles)
+    decay = config.train.ema_decay
+    first_length = config.train.seq_length_at(0.0, config.data.max_seq_length)
+    trainer = Trainer(
+        config=config.train,
+        planner=build_planner(config),
+        seed=config.seed,
+        model=model,
+        parallel=parallel,
+        optimizers=build_optimizers(
+            config.optim, model.named_parameters(), fused, parallel.sharding
+        ),
+        prefetcher=Prefetcher(build_row_source(config, data, world).load),
+        device=device,
+        reporter=SilentReporter(),
+        validate=Validation(config, data, model, world),
+        checkpoints=build_writer(config.train, checkpoints, world, parallel.sharding),
+        state=TrainState(DataPosition(first_length)),
+        average=WeightAverage(model, decay) if decay else None,
+        world=world,
+    )
+    return trainer, f"{'compiling' if compiles else 'not compiling'}: {reason}"

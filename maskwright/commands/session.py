@@ -1,0 +1,142 @@
+"""Trains in a run directory to the end of the budget, or to a signal, and saves the model."""
+
+import signal
+from collections.abc import Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+import torch
+from rich.console import Console
+
+from maskwright.artifact.folder import save_model
+from maskwright.commands.assemble import PreparedData
+from maskwright.commands.card import describe_training
+from maskwright.commands.config import PretrainConfig
+from maskwright.commands.run_folder import MODEL_NAME
+from maskwright.distributed.sharding import UNSHARDED
+from maskwright.distributed.world import World
+from maskwright.logs import Record
+from maskwright.model.flops import count_parameters
+from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.train.reporting import RunReporter
+from maskwright.train.trainer import Trainer
+
+
+def open_console(world: World) -> Console:
+    """Where this process speaks to the user: only the first does."""
+    return Console(highlight=False, soft_wrap=True, quiet=not world.is_first)
+
+
+@dataclass(frozen=True)
+class Session:
+    """A trainer in its run directory.
+
+    Attributes:
+        note: a sentence on whether it compiles.
+    """
+
+    run: Path
+    config: PretrainConfig
+    data: PreparedData
+    trainer: Trainer
+    note: str
+    console: Console
+
+    def train(self, last_step: int | None = None) -> signal.Signals | None:
+        """Trains and saves; returns the signal that stopped it before its end, if one did.
+
+        Args:
+            last_step: of the checkpoint that the run goes on from.
+        """
+        trainer = self.trainer
+        with self._reporting(last_step):
+            size = count_parameters(trainer.model.config).total
+            self.console.print(
+                f"{self.run}: {size:,} parameters on {_describe_place(trainer)}, {self.note}"
+            )
+            try:
+                stopped_by = trainer.fit()
+            finally:
+                trainer.prefetcher.close()
+        if stopped_by is not None:
+            self.console.print(
+                f"stopped at step {trainer.state.step:,}; go on with "
+                f"maskwright pretrain --resume {self.run}"
+            )
+            return stopped_by
+        # A run that had ended already when it was resumed is scored again.
+        final = trainer.last_scores or {**trainer.state.to_json(), **trainer.scores(final=True)}
+        self._save(final)
+        self._show_result(final)
+        return None
+
+    @contextmanager
+    def _reporting(self, last_step: int | None) -> Generator[None]:
+        if not self.trainer.world.is_first:
+            yield
+            return
+        with RunReporter(self.run, self.console, last_step) as self.trainer.reporter:
+            yield
+
+    def _save(self, final: Record) -> None:
+        with self.trainer.averaged_weights():
+            model = consolidate(self.trainer)
+            if model is None:
+                return
+            save_model(
+                self.run / MODEL_NAME,
+                model,
+                self.data.tokenizer,
+                describe_training(
+                    self.run.name, version("maskwright"), self.config, self.data, final
+                ),
+                add_special_tokens=self.config.data.special_tokens,
+            )
+
+    def _show_result(self, final: Record) -> None:
+        """What the model learned, beside what no learning would score, and what to do next."""
+        say, mask_token = self.console.print, self.data.tokenizer.mask_token
+        say(
+            f"\n{final['step']:,} steps, {final['tokens']:,} tokens, "
+            f"{final['seconds'] / 60:.1f} minutes. On held-out text, {final['num_predictions']:,} "
+            "hidden tokens:\n"
+            f"  masked accuracy  {final['masked_accuracy']:.3f}   (always the most frequent token: "
+            f"{final['unigram_accuracy']:.3f})\n"
+            f"  among the top 5  {final['masked_accuracy_top5']:.3f}\n"
+            f"  loss             {final['loss']:.3f}   "
+            f"(token frequencies: {final['unigram_loss']:.3f})"
+        )
+        if final.get("samples"):
+            say("\nWords of held-out text, hidden:")
+        for line in final.get("samples", []):
+            say(f"  {line}", markup=False)
+        say(f"\nThe model is in {self.run / MODEL_NAME}. Try", markup=False)
+        say(f'  maskwright fill {self.run} "A sentence with a {mask_token} in it."', markup=False)
+
+
+def _describe_place(trainer: Trainer) -> str:
+    world, kind = trainer.world, trainer.device.type
+    if world.size == 1:
+        return str(trainer.device)
+    return f"{world.size} ranks ({kind}, {trainer.config.parallel})"
+
+
+def consolidate(trainer: Trainer) -> MaskedLanguageModel | None:
+    """The whole model on the first rank, None on the others. All ranks must call it.
+
+    Spread parameters are put together one at a time and go to the CPU of the first rank, so that
+    no rank ever holds more than one of them beside its own parts, and the first the model once.
+    """
+    sharding, world = trainer.parallel.sharding, trainer.world
+    if sharding is UNSHARDED:
+        return trainer.model if world.is_first else None
+    tensors: dict[str, torch.Tensor] = {}
+    for name, parameter in trainer.model.named_parameters():
+        whole = sharding.whole(parameter.detach())
+        if world.is_first:
+            tensors[name] = whole.cpu()
+    if not world.is_first:
+        return None
+    return MaskedLanguageModel.around(trainer.model.config, tensors)

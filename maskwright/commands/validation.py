@@ -1,0 +1,65 @@
+"""What is said of a run's weights again and again: scores, and words filled in."""
+
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+
+from maskwright.commands.assemble import PreparedData
+from maskwright.commands.config import PretrainConfig
+from maskwright.data.batch import Batch
+from maskwright.distributed.world import ALONE, World
+from maskwright.errors import ShardError
+from maskwright.evaluation.masked_lm import build_pinned_batches, evaluate_masked_lm
+from maskwright.inference.samples import HeldOutSamples
+from maskwright.model.pretraining import MaskedLanguageModel
+
+NUM_SAMPLES = 5
+
+
+class Validation:
+    """Pinned-mask scores and, beside them, what the model fills into held-out text.
+
+    Raises:
+        ShardError: there is nothing to score.
+    """
+
+    def __init__(
+        self,
+        config: PretrainConfig,
+        data: PreparedData,
+        model: MaskedLanguageModel,
+        world: World = ALONE,
+    ) -> None:
+        self.config, self.data, self.model, self.world = config, data, model, world
+        longest = model.config.max_position_embeddings - config.data.extra_slots
+        self.samples = HeldOutSamples(data.valid, data.tokenizer, NUM_SAMPLES, longest)
+        # The baseline may only guess what can be a label: [UNK] is often frequent and never one.
+        ordinary = data.vocabulary.ordinary_ids
+        self._label_counts = np.zeros_like(data.train.unigram_counts)
+        self._label_counts[ordinary] = data.train.unigram_counts[ordinary]
+        for final in (False, True):
+            if not any(batch.num_predictions for batch in self._batches(final, ALONE)):
+                raise ShardError(
+                    f"{data.folder} holds too little validation text: no token of it is hidden, so "
+                    "nothing can be scored. Prepare it with a larger corpus.valid_fraction."
+                )
+
+    def __call__(self, final: bool) -> dict[str, Any]:
+        device = next(self.model.parameters()).device
+        batches = self._batches(final, self.world)
+        scores = evaluate_masked_lm(self.model, batches, self._label_counts, device, self.world)
+        lines = self.samples.predict(self.model, self.config.data.special_tokens)
+        return {**asdict(scores), "final": final, "samples": lines}
+
+    def _batches(self, final: bool, world: World) -> Iterator[Batch]:
+        train = self.config.train
+        return build_pinned_batches(
+            self.data.valid,
+            self.config.data,
+            self.data.special_ids(self.config.data.special_tokens),
+            self.data.vocabulary,
+            train.final_valid_tokens if final else train.valid_tokens,
+            world,
+        )

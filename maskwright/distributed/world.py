@@ -1,0 +1,140 @@
+"""The processes that train one model together, and what they tell one another.
+
+``torchrun`` (or anything else that sets ``RANK``, ``WORLD_SIZE``, ``MASTER_ADDR`` and
+``MASTER_PORT``) starts them; a process that was started alone is a world of one and talks to
+nobody. Gradients travel by nccl on GPUs and by gloo on CPUs; the few numbers that ranks must agree
+on always travel by gloo, so that agreeing does not wait for a GPU.
+"""
+
+import os
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+
+from maskwright.errors import ConfigError, TrainingError
+
+# While one process prepares the data. A rank that dies meanwhile is noticed at once all the same.
+_LONG_WAIT = timedelta(days=7)
+
+
+@dataclass(frozen=True)
+class World:
+    """This process among all of them.
+
+    Attributes:
+        rank: its number, from 0.
+        size: how many there are.
+        local_rank: its number on this machine.
+    """
+
+    rank: int = 0
+    size: int = 1
+    local_rank: int = 0
+
+    @property
+    def is_first(self) -> bool:
+        """Whether this process is the one that writes files and speaks to the user."""
+        return self.rank == 0
+
+    def sum(self, *values: float) -> list[float]:
+        """Each value summed over all ranks, in fp64. All ranks must call it."""
+        if self.size == 1:
+            return list(values)
+        sums = torch.tensor(values, dtype=torch.float64)
+        with self._noticing_loss():
+            dist.all_reduce(sums)
+        return sums.tolist()
+
+    def from_first(self, *values: float) -> list[float]:
+        """The values of rank 0, in fp64. All ranks must call it."""
+        return self.sum(*(values if self.is_first else [0.0] * len(values)))
+
+    def wait(self) -> None:
+        """Returns when all ranks have called it."""
+        self.sum(0)
+
+    def text_from_first(self, make: Callable[[], str]) -> str:
+        """What `make` gives on rank 0, even if it takes days. All ranks must call it."""
+        if self.size == 1:
+            return make()
+        text = make().encode() if self.is_first else b""
+        channel = open_channel(_LONG_WAIT)
+        with self._noticing_loss():
+            length = torch.tensor([len(text)])
+            dist.broadcast(length, src=0, group=channel)
+            content = torch.zeros(int(length), dtype=torch.uint8)
+            if self.is_first:
+                content = torch.tensor(list(text), dtype=torch.uint8)
+            dist.broadcast(content, src=0, group=channel)
+        dist.destroy_process_group(channel)
+        return bytes(content.tolist()).decode()
+
+    @contextmanager
+    def _noticing_loss(self) -> Generator[None]:
+        try:
+            yield
+        except RuntimeError as error:
+            raise TrainingError(
+                f"rank {self.rank} has lost another rank, whose own message says why "
+                f"({str(error).splitlines()[0]})"
+            ) from None
+
+
+ALONE = World()
+
+
+def open_channel(timeout: timedelta | None = None) -> dist.ProcessGroup:
+    """Another group of all ranks, for what must not get into the way of the training."""
+    group = dist.new_group(backend="gloo", timeout=timeout)
+    assert isinstance(group, dist.ProcessGroup)
+    return group
+
+
+def read_world() -> World:
+    """What the environment says, without joining anything.
+
+    Raises:
+        ConfigError: a variable that is no number, or a rank outside the world.
+    """
+    if "RANK" not in os.environ or "WORLD_SIZE" not in os.environ:
+        return ALONE
+    rank, size = _read_number("RANK"), _read_number("WORLD_SIZE")
+    local_rank = _read_number("LOCAL_RANK") if "LOCAL_RANK" in os.environ else rank
+    if not 0 <= rank < size:
+        rule = f"must lie between 0 and WORLD_SIZE - 1 = {size - 1}"
+        raise ConfigError("RANK", rank, rule, "Start the processes with torchrun.")
+    return World(rank, size, local_rank)
+
+
+def _read_number(name: str) -> int:
+    value = os.environ[name]
+    if not value.isdecimal():
+        raise ConfigError(name, value, "must be a number", "Start the processes with torchrun.")
+    return int(value)
+
+
+@contextmanager
+def joining(world: World, device: torch.device) -> Generator[World]:
+    """Within this context the ranks of `world` can talk to one another.
+
+    Raises:
+        ConfigError: `device` has no means to do so.
+    """
+    if world.size == 1:
+        yield world
+        return
+    backends = {"cpu": "gloo", "cuda": "cpu:gloo,cuda:nccl"}
+    if device.type not in backends:
+        rule = "cannot be used by several processes"
+        raise ConfigError("train.device", device.type, rule, "Take cpu or cuda, or one process.")
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
+    dist.init_process_group(backends[device.type], rank=world.rank, world_size=world.size)
+    try:
+        yield world
+    finally:
+        dist.destroy_process_group()
