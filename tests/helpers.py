@@ -10,6 +10,7 @@ from maskwright.data.config import DataConfig
 from maskwright.data.loader import RowSource
 from maskwright.data.masking.config import MaskingConfig
 from maskwright.data.masking.corruption import Masker, Vocabulary
+from maskwright.distributed.world import ALONE, World
 
 PAD, UNK, CLS, SEP, MASK = range(5)
 NUM_SPECIAL = 5
@@ -66,8 +67,9 @@ def row_source(
     packed: bool = True,
     masking: MaskingConfig | None = None,
     seed: int = 0,
+    world: World = ALONE,
 ) -> RowSource:
     """Rows of `corpus`, masked at 15 % unless `masking` says otherwise."""
     config = DataConfig(max_seq_length, special_tokens, packed)
     masker = Masker(masking or MaskingConfig(), vocabulary(corpus.unigram_counts))
-    return RowSource(corpus, config, special_ids(special_tokens), masker, seed)
+    return RowSource(corpus, config, special_ids(special_tokens), masker, seed, world)

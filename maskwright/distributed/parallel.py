@@ -53,7 +53,6 @@ def replicate(objective: nn.Module, world: World, device: torch.device) -> Paral
     ddp = DistributedDataParallel(
         objective,
         device_ids=[device] if device.type == "cuda" else None,
-        broadcast_buffers=False,
         gradient_as_bucket_view=True,
     )
     return Parallel(ddp, loss_factor=float(world.size), accumulating=ddp.no_sync)

@@ -14,6 +14,8 @@ from datetime import timedelta
 
 import torch
 import torch.distributed as dist
+from torch.distributed.distributed_c10d import PrefixStore, Store
+from torch.distributed.rendezvous import rendezvous
 
 from maskwright.errors import ConfigError, TrainingError
 
@@ -133,8 +135,24 @@ def joining(world: World, device: torch.device) -> Generator[World]:
         raise ConfigError("train.device", device.type, rule, "Take cpu or cuda, or one process.")
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    dist.init_process_group(backends[device.type], rank=world.rank, world_size=world.size)
+    store = _open_store(world)
+    dist.init_process_group(
+        backends[device.type], store=store, rank=world.rank, world_size=world.size
+    )
     try:
         yield world
     finally:
         dist.destroy_process_group()
+
+
+def _open_store(world: World) -> Store:
+    """Where ranks find one another's addresses.
+
+    When torchrun starts the ranks of one machine again, its store may still hold the addresses of
+    the dead ones, hence a name for each attempt. Over several machines torchrun does not count
+    attempts alike, but its c10d rendezvous makes a new store each time.
+    """
+    store, _, _ = next(rendezvous("env://", world.rank, world.size))
+    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    is_one_machine = os.environ.get("GROUP_WORLD_SIZE", "1") == "1"
+    return PrefixStore(f"attempt {attempt}", store) if is_one_machine else store

@@ -7,18 +7,16 @@ from typing import Any
 
 import torch
 
+from maskwright.commands.build import build_writer, distribute
 from maskwright.config import from_mapping
 from maskwright.data.loader import Prefetcher
 from maskwright.data.masking.config import MaskingConfig
 from maskwright.data.rows import DataPosition
-from maskwright.distributed.parallel import Parallel
-from maskwright.distributed.world import ALONE
+from maskwright.distributed.world import ALONE, World
 from maskwright.logs import Record
 from maskwright.model.matrices import count_fused_matrices
-from maskwright.objectives.mlm import MaskedLM
 from maskwright.optim.build import build_optimizers
 from maskwright.optim.config import OptimConfig
-from maskwright.train.checkpoint_writer import WholeWriter
 from maskwright.train.config import TrainConfig
 from maskwright.train.ema import WeightAverage
 from maskwright.train.plan import Planner
@@ -53,28 +51,33 @@ def make_trainer(
     masking: dict[str, Any] | None = None,
     optim: dict[str, Any] | None = None,
     seed: int = 0,
+    world: World = ALONE,
 ) -> Trainer:
     """A trainer at step 0 with rows of at most 16 tokens, 64 tokens a step."""
     defaults = {"max_steps": 20, "batch_tokens": 64, "log_every_steps": 1, "precision": "fp32"}
     config = from_mapping(TrainConfig, {**defaults, **(train or {})})
     masking_config = from_mapping(MaskingConfig, masking or {})
-    source = row_source(random_corpus(), masking=masking_config, seed=seed)
+    source = row_source(random_corpus(), masking=masking_config, seed=seed, world=world)
     network = small_model(seed, **(model or {}))
+    fused = count_fused_matrices(network)
+    device = torch.device("cpu")
+    parallel = distribute(config, network, world, device, compiles=False)
     optim_config = from_mapping(OptimConfig, optim or {})
     return Trainer(
         config=config,
         planner=Planner(config, source.config, masking_config, optim_config),
         seed=seed,
         model=network,
-        parallel=Parallel(MaskedLM(network)),
+        parallel=parallel,
         optimizers=build_optimizers(
-            optim_config, network.named_parameters(), count_fused_matrices(network)
+            optim_config, network.named_parameters(), fused, parallel.sharding
         ),
         prefetcher=Prefetcher(source.load),
-        device=torch.device("cpu"),
+        device=device,
         reporter=recorder or Recorder(),
         validate=lambda final: {"final": final, "loss": 0.0},
-        checkpoints=checkpoints and WholeWriter(checkpoints, config.keep_checkpoints, ALONE),
+        checkpoints=checkpoints and build_writer(config, checkpoints, world, parallel.sharding),
         state=TrainState(DataPosition(config.seq_length_at(0.0, 16))),
         average=WeightAverage(network, config.ema_decay) if config.ema_decay else None,
+        world=world,
     )

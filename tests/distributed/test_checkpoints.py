@@ -1,0 +1,43 @@
+"""Checkpoints and model folders of a model that is spread over ranks."""
+
+from pathlib import Path
+
+import numpy as np
+
+from maskwright.train.checkpoint import list_checkpoints, verify_checkpoint
+from tests.distributed.work import count_gathered, save_and_train_on, train
+from tests.distributed.worlds import run_world
+from tests.models import small_model
+
+SPREAD = {"train": {"parallel": "fsdp", "keep_checkpoints": 9}}
+
+
+def test_a_checkpoint_is_of_the_step_it_was_begun_at(tmp_path: Path) -> None:
+    """It is written in the background, and the weights change meanwhile."""
+    first, second = run_world(2, save_and_train_on, SPREAD, tmp_path)
+    assert second.when_saved is None
+    assert first.when_saved is not None
+    assert first.in_checkpoint is not None
+    assert first.when_saved.keys() == first.in_checkpoint.keys()
+    for name, weights in first.when_saved.items():
+        assert np.array_equal(weights, first.in_checkpoint[name]), name
+
+
+def test_every_rank_writes_a_file_of_its_own_and_nothing_is_pickled(tmp_path: Path) -> None:
+    run_world(3, train, SPREAD, tmp_path)
+    (path,) = list_checkpoints(tmp_path)
+    verify_checkpoint(path)
+    names = sorted(file.name for file in path.iterdir())
+    assert names[0] == "manifest.json"
+    assert [name for name in names if not name.endswith(".json")] == [
+        f"shard-{rank:05d}-model-00001-of-00001.safetensors" for rank in (1, 2, 3)
+    ]
+    assert [entry.name for entry in tmp_path.iterdir()] == [path.name]
+
+
+def test_a_model_is_put_together_once_and_one_parameter_at_a_time() -> None:
+    total = sum(parameter.numel() for parameter in small_model().parameters())
+    for own, gathered, at_once in run_world(4, count_gathered):
+        assert own < 0.4 * total  # about a quarter, and the padding of what does not divide
+        assert gathered == total
+        assert at_once < 0.2 * total

@@ -1,0 +1,76 @@
+from concurrent.futures.process import BrokenProcessPool
+
+import pytest
+import torch
+
+from maskwright.distributed.world import ALONE, World, joining, read_world
+from maskwright.errors import ConfigError
+from tests.distributed.work import fail_on_one_rank, validate
+from tests.distributed.worlds import alone, run_world, start_world
+
+
+def agree(world: World) -> tuple[list[float], list[float], str]:
+    return (
+        world.sum(world.rank, 0.1),
+        world.from_first(world.rank + 0.25),
+        world.text_from_first(lambda: f"größer, von Rang {world.rank}"),
+    )
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_ranks_agree(size: int) -> None:
+    results = run_world(size, agree) if size > 1 else [alone(agree)]
+    for sums, first, text in results:
+        assert sums == pytest.approx([sum(range(size)), 0.1 * size], abs=1e-15)
+        assert first == [0.25]
+        assert text == "größer, von Rang 0"
+
+
+def test_a_process_started_alone_is_a_world_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"):
+        monkeypatch.delenv(name, raising=False)
+    assert read_world() == ALONE
+    with joining(ALONE, torch.device("cpu")) as world:
+        assert world.is_first
+
+
+def test_the_environment_names_the_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("RANK", "5"), ("WORLD_SIZE", "8"), ("LOCAL_RANK", "1")):
+        monkeypatch.setenv(name, value)
+    assert read_world() == World(5, 8, 1)
+
+
+@pytest.mark.parametrize(
+    ("rank", "size", "message"),
+    [("x", "2", "RANK = x must be a number"), ("2", "2", "RANK = 2 must lie between 0 and")],
+)
+def test_a_wrong_environment_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, rank: str, size: str, message: str
+) -> None:
+    monkeypatch.setenv("RANK", rank)
+    monkeypatch.setenv("WORLD_SIZE", size)
+    with pytest.raises(ConfigError, match=message):
+        read_world()
+
+
+def test_a_device_that_cannot_be_shared_is_one_line() -> None:
+    with (
+        pytest.raises(ConfigError, match=r"train\.device = mps cannot be used by several"),
+        joining(World(0, 2), torch.device("mps")),
+    ):
+        pass
+
+
+def test_scores_do_not_depend_on_the_number_of_ranks() -> None:
+    expected = alone(validate, 60)
+    for scores in run_world(3, validate, 60):
+        assert scores.num_predictions == expected.num_predictions > 100
+        for name, value in vars(expected).items():
+            assert getattr(scores, name) == pytest.approx(value, rel=1e-6), name
+
+
+def test_the_loss_of_a_rank_is_noticed_by_the_others() -> None:
+    first, last = start_world(2, fail_on_one_rank)
+    assert first.result(60).startswith("rank 0 has lost another rank, whose own message says why")
+    with pytest.raises(BrokenProcessPool):
+        last.result(60)

@@ -1,0 +1,194 @@
+"""What the ranks of a test world do."""
+
+import math
+import os
+from dataclasses import dataclass, replace
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+from torch.distributed.tensor import DTensor
+
+from maskwright.commands.session import consolidate
+from maskwright.data.config import DataConfig
+from maskwright.data.loader import LoadedStep, StepRequest
+from maskwright.data.rows import DataPosition
+from maskwright.distributed.sharding import Sharded
+from maskwright.distributed.world import World
+from maskwright.errors import TrainingError
+from maskwright.evaluation.masked_lm import (
+    MaskedLMScores,
+    build_pinned_batches,
+    evaluate_masked_lm,
+)
+from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.objectives.mlm import ObjectiveSums
+from maskwright.train.checkpoint import checkpoint_path, find_newest, open_checkpoint
+from maskwright.train.checkpoint_writer import ShardedWriter
+from maskwright.train.trainer import Trainer
+from tests.helpers import random_corpus, special_ids, vocabulary
+from tests.models import small_model
+from tests.train.helpers import Recorder, make_trainer
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """One rank's view of a run.
+
+    Attributes:
+        losses: by step.
+        predictions: of this rank, by step.
+        weights: of the whole model, as numbers, on the first rank only.
+        step: where the run ended.
+    """
+
+    losses: list[float]
+    predictions: list[int]
+    weights: dict[str, NDArray[np.float32]] | None
+    step: int
+    skipped_steps: int
+
+
+def train(
+    world: World, options: dict[str, Any], folder: Path | None = None, stop_at: int | None = None
+) -> Outcome:
+    """A run to its end, or to step `stop_at`; goes on from a checkpoint in `folder`, if any.
+
+    Only the first rank is asked to stop.
+    """
+    recorder = Recorder(stop_at if world.is_first else None)
+    trainer = make_trainer(folder, recorder, world=world, **options)
+    if folder is not None:
+        checkpoint, _ = find_newest(folder)
+        if checkpoint is not None:
+            trainer.restore(checkpoint)
+    return finish(trainer, recorder)
+
+
+def finish(trainer: Trainer, recorder: Recorder) -> Outcome:
+    predictions: list[int] = []
+    take = trainer.prefetcher.take
+
+    def watch(request: StepRequest, position: DataPosition) -> LoadedStep:
+        loaded = take(request, position)
+        predictions.append(loaded.num_predictions)
+        return loaded
+
+    trainer.prefetcher.take = watch
+    trainer.fit()
+    model = consolidate(trainer)
+    return Outcome(
+        losses=[record["loss"] for record in recorder.of("train")],
+        predictions=predictions,
+        weights=numbers_of(model) if model is not None else None,
+        step=trainer.state.step,
+        skipped_steps=trainer.state.skipped_steps,
+    )
+
+
+def train_spoiled(world: World, options: dict[str, Any]) -> Outcome:
+    """In the step numbered 5, counted from 0, the last rank's loss is not a number."""
+    recorder = Recorder()
+    trainer = make_trainer(None, recorder, world=world, **options)
+    objective = trainer.parallel.objective
+
+    def spoiled(*arguments: object) -> ObjectiveSums:
+        sums = objective(*arguments)
+        is_bad = trainer.state.step == 5 and world.rank == world.size - 1
+        return ObjectiveSums(sums.loss * (math.nan if is_bad else 1.0), sums.num_correct)
+
+    trainer.parallel = replace(trainer.parallel, objective=spoiled)
+    return finish(trainer, recorder)
+
+
+@dataclass(frozen=True)
+class Snapshots:
+    """Weights when a checkpoint was begun, and what the checkpoint holds."""
+
+    when_saved: dict[str, NDArray[np.float32]] | None
+    in_checkpoint: dict[str, NDArray[np.float32]] | None
+
+
+def save_and_train_on(world: World, options: dict[str, Any], folder: Path) -> Snapshots:
+    """Begins a checkpoint after 5 steps, and trains on before it may be written."""
+    trainer = make_trainer(folder, Recorder(), world=world, **options)
+    writer = trainer.checkpoints
+    assert isinstance(writer, ShardedWriter)
+    free, write, when_saved = Event(), writer._write, None
+
+    def write_late(path: Path, staged: dict[str, Tensor], state: dict[str, Any]) -> None:
+        free.wait()
+        write(path, staged, state)
+
+    writer._write = write_late
+    take = trainer.prefetcher.take
+
+    def watch(request: StepRequest, position: DataPosition) -> LoadedStep:
+        nonlocal when_saved
+        if trainer.state.step == 5:
+            trainer.save()
+            model = consolidate(trainer)
+            when_saved = numbers_of(model) if model is not None else None
+        if trainer.state.step == 10:
+            free.set()
+        return take(request, position)
+
+    trainer.prefetcher.take = watch
+    trainer.fit()
+    again = make_trainer(None, Recorder(), world=world, **options)
+    again.restore(open_checkpoint(checkpoint_path(folder, 5)))
+    model = consolidate(again)
+    return Snapshots(when_saved, numbers_of(model) if model is not None else None)
+
+
+def count_gathered(world: World) -> tuple[int, int, int]:
+    """Numbers of a spread model held by this rank, and gathered to consolidate it: all, at once."""
+    trainer = make_trainer(None, Recorder(), world=world, train={"parallel": "fsdp"})
+    own = sum(p.to_local().numel() for p in trainer.model.parameters() if isinstance(p, DTensor))
+    gathered: list[int] = []
+
+    class Counting(Sharded):
+        def whole(self, tensor: Tensor) -> Tensor:
+            gathered.append(tensor.numel())
+            return super().whole(tensor)
+
+    trainer.parallel = replace(trainer.parallel, sharding=Counting())
+    consolidate(trainer)
+    return own, sum(gathered), max(gathered)
+
+
+def validate(world: World, corpus_size: int) -> MaskedLMScores:
+    corpus = random_corpus(corpus_size)
+    names = vocabulary(corpus.unigram_counts)
+    batches = build_pinned_batches(
+        corpus, DataConfig(max_seq_length=16), special_ids(), names, 10_000, world
+    )
+    return evaluate_masked_lm(
+        small_model(), batches, corpus.unigram_counts, torch.device("cpu"), world
+    )
+
+
+def fail_on_one_rank(world: World) -> str:
+    """The last rank dies in the middle of a run; what the others say."""
+    trainer = make_trainer(None, Recorder(), world=world)
+    take = trainer.prefetcher.take
+
+    def die(request: StepRequest, position: DataPosition) -> LoadedStep:
+        if trainer.state.step == 3 and world.rank == world.size - 1:
+            os._exit(1)
+        return take(request, position)
+
+    trainer.prefetcher.take = die
+    try:
+        trainer.fit()
+    except TrainingError as error:
+        return str(error)
+    return "nothing was noticed"
+
+
+def numbers_of(model: MaskedLanguageModel) -> dict[str, NDArray[np.float32]]:
+    return {name: tensor.detach().numpy().copy() for name, tensor in model.named_parameters()}
