@@ -17,23 +17,19 @@ from maskwright.model.pretraining import MaskedLanguageModel
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.bin", "model.pt")
-TIED = "head.decoder.weight"
 
 
 def write_weights(path: Path, model: MaskedLanguageModel, family: Family) -> None:
-    """Writes the model's weights in fp32 under the family's names."""
+    """Writes the model's weights in fp32 under the family's names.
+
+    Of a model in fp32 on the CPU no second copy is made.
+    """
     config, tensors = model.config, {}
-    for ours, tensor in model.state_dict().items():
-        if ours == TIED and config.tie_word_embeddings:
-            continue  # it is the word embeddings, as transformers knows too
+    # A tied decoder is the word embeddings and comes once, as transformers has it, too.
+    for ours, tensor in model.named_parameters():
         names = family.native_names(ours, config)
         blocks = tensor.detach().to("cpu", torch.float32).chunk(len(names))
-        tensors.update(
-            {
-                n: b.clone(memory_format=torch.contiguous_format)
-                for n, b in zip(names, blocks, strict=True)
-            }
-        )
+        tensors.update({n: b.contiguous() for n, b in zip(names, blocks, strict=True)})
     for name, second in family.written_twice(config).items():
         tensors[second] = tensors[name].clone()
     save_file(tensors, path, metadata={"format": "pt"})
@@ -50,11 +46,9 @@ def read_model(folder: Path, config: EncoderConfig, family: Family) -> MaskedLan
     for old, new in family.renamed.items():
         found = {name.replace(old, new): tensor for name, tensor in found.items()}
     with torch.device("meta"):
-        model = MaskedLanguageModel(config)
+        expected_tensors = dict(MaskedLanguageModel(config).named_parameters())
     state, used = {}, set[str]()
-    for ours, expected in model.state_dict().items():
-        if ours == TIED and config.tie_word_embeddings:
-            continue
+    for ours, expected in expected_tensors.items():
         names = family.native_names(ours, config)
         rows = expected.shape[0] // len(names)
         shape = torch.Size((rows, *expected.shape[1:]))
@@ -62,12 +56,7 @@ def read_model(folder: Path, config: EncoderConfig, family: Family) -> MaskedLan
         state[ours] = torch.cat(blocks).to(torch.float32, copy=True)
         used.update(names)
     _check_unused(set(found) - used, family, folder)
-    if config.tie_word_embeddings:
-        state[TIED] = state["encoder.embeddings.word.weight"]
-    model.load_state_dict(state, assign=True)
-    if config.tie_word_embeddings:
-        model.head.decoder.weight = model.encoder.embeddings.word.weight
-    return model
+    return MaskedLanguageModel.around(config, state)
 
 
 def read_tensors(folder: Path) -> dict[str, Tensor]:

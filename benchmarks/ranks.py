@@ -1,0 +1,151 @@
+"""Several ranks: the same losses as one process, a killed rank, and tokens/s on this machine.
+
+    python -m benchmarks.ranks [--kills 5] [--rounds 5]
+
+The runs are started as a user starts them, with torchrun, on `pydocs`. *Losses*: 20 steps at world
+sizes 1, 2 and 4, with DDP and FSDP2, whole or in micro-batches, beside one process; the greatest
+difference of a step's loss. *Kills*: SIGKILL to one of two ranks, again and again, under
+``--max-restarts``; the final model.safetensors bit for bit beside an undisturbed run. *Speed*: two
+processes of one thread each beside one process of two threads, in turns; the median ratio.
+"""
+
+import argparse
+import os
+import random
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from benchmarks.common import write_result
+from maskwright.logs import read_metrics
+
+_SMALL = [
+    "--recipe", "sprint", "--model.hidden_size", "64", "--model.num_attention_heads", "2",
+    "--model.intermediate_size", "128", "--train.compile", "off", "--train.log_every_steps", "1",
+    "--train.num_validations", "1", "--train.valid_tokens", "2048",
+    "--train.final_valid_tokens", "2048",
+]  # fmt: skip
+_SPEED = ["--recipe", "sprint", "--train.compile", "off", "--train.log_every_steps", "30",
+          "--train.max_steps", "60", "--train.num_validations", "1",
+          "--train.final_valid_tokens", "2048"]  # fmt: skip
+# world size, parallel, micro_batch_tokens
+_WAYS = [
+    (1, "ddp", 256), (2, "ddp", None), (4, "ddp", None), (4, "ddp", 256),
+    (2, "fsdp", None), (4, "fsdp", None), (4, "fsdp", 256),
+]  # fmt: skip
+
+
+class Place:
+    """Prepared data, and the folder of the runs over it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.data, self.runs = folder / "data", folder / "runs"
+        flags = ["--tokenizer.vocab_size", "4096", "--out", str(self.data)]
+        subprocess.run(
+            [sys.executable, "-m", "maskwright", "prepare", "pydocs", *flags], check=True
+        )
+
+    def start(
+        self, name: str, size: int, flags: list[str], restarts: int = 0
+    ) -> subprocess.Popen[bytes]:
+        """Starts a run of `size` ranks; a world of one is started without torchrun."""
+        launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(size)]
+        launcher += ["--max-restarts", str(restarts)] if restarts else []
+        command = [sys.executable, *(launcher if size > 1 else []), "-m", "maskwright", "pretrain"]
+        where = ["--runs-dir", str(self.runs), "--name", name]
+        return subprocess.Popen([*command, str(self.data), *where, *flags], stdout=sys.stderr)
+
+    def run(self, name: str, size: int, flags: list[str]) -> None:
+        with self.start(name, size, flags) as process:
+            if process.wait() != 0:
+                sys.exit(f"the run {name} failed")
+
+    def losses(self, name: str) -> list[float]:
+        records = read_metrics(self.runs / name / "metrics.jsonl")
+        return [record["loss"] for record in records if record["split"] == "train"]
+
+    def model(self, name: str) -> bytes:
+        return (self.runs / name / "model" / "model.safetensors").read_bytes()
+
+
+def compare_losses(place: Place) -> list[dict[str, object]]:
+    """The greatest difference of a loss over 20 steps, for each way to cut the batch."""
+    flags = [*_SMALL, "--train.max_steps", "20"]
+    place.run("one", 1, flags)
+    expected, results = place.losses("one"), []
+    for size, parallel, micro in _WAYS:
+        name = f"{parallel}-{size}-{micro}"
+        cut = ["--train.micro_batch_tokens", str(micro)] if micro else []
+        place.run(name, size, [*flags, "--train.parallel", parallel, *cut])
+        pairs = zip(place.losses(name), expected, strict=True)
+        results.append(
+            {
+                "ranks": size,
+                "parallel": parallel if size > 1 else "none",
+                "micro_batch_tokens": micro,
+                "steps": len(expected),
+                "greatest_difference": max(abs(a - b) for a, b in pairs),
+            }
+        )
+    return results
+
+
+def kill_ranks(place: Place, parallel: str, kills: int) -> dict[str, object]:
+    """SIGKILL to a random rank at random moments; whether the end is the undisturbed one."""
+    flags = [*_SMALL, "--train.max_steps", "400", "--train.parallel", parallel]
+    flags += ["--train.checkpoint_every_minutes", "0.02"]
+    place.run(f"calm-{parallel}", 2, flags)
+    draw, done = random.Random(0), 0
+    name = f"killed-{parallel}"
+    checkpoints = place.runs / name / "checkpoints"
+    with place.start(name, 2, flags, restarts=kills) as launcher:
+        while done < kills and launcher.poll() is None:
+            seen = set(checkpoints.glob("step_*"))
+            while launcher.poll() is None and not set(checkpoints.glob("step_*")) - seen:
+                time.sleep(0.01)
+            time.sleep(draw.uniform(0, 1))
+            children = Path(f"/proc/{launcher.pid}/task/{launcher.pid}/children").read_text()
+            ranks = [int(child) for child in children.split()]
+            if ranks:
+                os.kill(draw.choice(ranks), signal.SIGKILL)
+                done += 1
+        code = launcher.wait()
+    same = code == 0 and place.model(name) == place.model(f"calm-{parallel}")
+    return {"parallel": parallel, "ranks": 2, "kills": done, "exit_code": code, "same_bits": same}
+
+
+def compare_speed(place: Place, rounds: int) -> dict[str, object]:
+    """Tokens/s of two processes with one thread each over one process with two threads."""
+    ratios = []
+    for number in range(rounds):
+        speeds = {}
+        for size in (1, 2):
+            name = f"speed-{size}-{number}"
+            place.run(name, size, _SPEED)
+            records = read_metrics(place.runs / name / "metrics.jsonl")
+            speeds[size] = records[1]["tokens_per_second"]  # the first holds the start
+        ratios.append(speeds[2] / speeds[1])
+    return {"rounds": rounds, "ratios": ratios, "median_ratio": statistics.median(ratios)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--kills", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=5)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="maskwright-ranks-") as folder:
+        place = Place(Path(folder))
+        result = {
+            "losses": compare_losses(place),
+            "kills": [kill_ranks(place, mode, arguments.kills) for mode in ("ddp", "fsdp")],
+            "speed_two_processes_over_two_threads": compare_speed(place, arguments.rounds),
+        }
+    write_result("ranks", result)
+
+
+if __name__ == "__main__":
+    main()
