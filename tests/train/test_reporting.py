@@ -34,7 +34,7 @@ VALID: Record = {
 
 @pytest.fixture
 def no_board(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reporting, "_open_tensorboard", lambda *arguments: None)
+    monkeypatch.setattr(reporting, "has_tensorboard", lambda: False)
 
 
 def run_report(folder: Path, records: list[Record], **console: Any) -> str:

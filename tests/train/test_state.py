@@ -4,6 +4,7 @@ from typing import Any
 import pytest
 
 from maskwright.data.rows import DataPosition
+from maskwright.errors import CheckpointError
 from maskwright.train.config import TrainConfig
 from maskwright.train.state import TrainState
 
@@ -44,3 +45,26 @@ def test_compiling_does_not_move_progress_back() -> None:
 def test_the_state_goes_round_through_json() -> None:
     state = TrainState(HERE, 3, 400, 1.25, 0.5, 2)
     assert TrainState.from_json(json.loads(json.dumps(state.to_json()))) == state
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"step": -1}, "step = -1 is no count"),
+        ({"tokens": 1.5}, "tokens = 1.5 is no count"),
+        ({"seconds": float("nan")}, "seconds = nan is no count"),
+        ({"position": {"row_length": "8"}}, "row_length = 8 is no count"),
+        ({"position": 3}, "counts cannot be read"),
+        ({"stpe": 1}, "counts cannot be read"),
+    ],
+)
+def test_a_state_that_cannot_be_is_an_error(change: dict[str, Any], message: str) -> None:
+    values = {**TrainState(DataPosition(8)).to_json(), **change}
+    with pytest.raises(CheckpointError, match=message):
+        TrainState.from_json(values)
+
+
+def test_counts_that_an_older_checkpoint_lacks_are_zero() -> None:
+    values = TrainState(DataPosition(8, 2, 5), step=3).to_json()
+    del values["skipped_steps"]
+    assert TrainState.from_json(values) == TrainState(DataPosition(8, 2, 5), step=3)

@@ -79,6 +79,21 @@ def test_every_budget_ends_a_run(
     assert recorder.of("valid")[-1]["final"] is True
 
 
+def test_minutes_end_within_the_step_that_passes_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a clock on which every step takes one second."""
+    trainer = make_trainer(None, train={"max_steps": None, "max_minutes": 7.5 / 60})
+    now, take = [0.0], trainer.prefetcher.take
+
+    def tick(request: StepRequest, position: DataPosition) -> LoadedStep:
+        now[0] += 1
+        return take(request, position)
+
+    trainer.prefetcher.take = tick
+    monkeypatch.setattr("time.perf_counter", lambda: now[0])
+    trainer.fit()
+    assert (trainer.state.step, trainer.state.seconds) == (8, 8.0)
+
+
 def test_validations_are_spread_evenly_and_end_with_the_final_one() -> None:
     recorder = Recorder()
     make_trainer(None, recorder, train={"num_validations": 4}).fit()

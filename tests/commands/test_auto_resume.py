@@ -1,0 +1,81 @@
+"""``--auto-resume``: the same command, given again and again until the run has ended."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from maskwright.cli import main
+from maskwright.commands.config import resolve
+from maskwright.commands.run_folder import check_changes, list_changes
+from maskwright.errors import ConfigError
+from maskwright.logs import read_metrics
+from tests.commands.workplace import SMALL
+
+
+def steps_of(run: Path) -> list[int]:
+    records = read_metrics(run / "metrics.jsonl")
+    return [record["step"] for record in records if record["split"] == "train"]
+
+
+@pytest.fixture
+def command(workplace: Path, tmp_path: Path) -> list[str]:
+    data = next((workplace / "data").iterdir())
+    return ["pretrain", str(data), "--runs-dir", str(tmp_path), "--name", "run", "--auto-resume"]
+
+
+def test_the_first_time_it_begins_and_then_it_goes_on(
+    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    flags = [*command, *SMALL, "--train.max_steps", "20"]
+    assert main(flags) == 0
+    assert "resuming" not in capsys.readouterr().out
+    shutil.rmtree(tmp_path / "run" / "model")
+    assert main([*flags[:-1], "30"]) == 0
+    assert "at step 20\n" in capsys.readouterr().out
+    assert steps_of(tmp_path / "run") == [10, 20, 30]
+    assert (tmp_path / "run" / "model" / "model.safetensors").is_file()
+    assert main([*flags[:-1], "30"]) == 0
+    assert "at step 30 (it had ended; its last weights are" in capsys.readouterr().out
+
+
+def test_another_configuration_is_refused(
+    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    flags = [*command, *SMALL, "--train.max_steps", "10"]
+    assert main(flags) == 0
+    assert main([*flags, "--masking.rate", "0.4"]) == 2
+    error = capsys.readouterr().err
+    assert "masking.rate = 0.4 cannot change when a run goes on" in error
+    assert steps_of(tmp_path / "run") == [10]
+
+
+def test_it_needs_a_name(command: list[str], capsys: pytest.CaptureFixture[str]):
+    without = [flag for flag in command if flag not in ("--name", "run")]
+    assert main([*without, *SMALL]) == 2
+    assert "give the run a --name" in capsys.readouterr().err
+
+
+def test_changes_are_what_differs():
+    begun = resolve("tiny", None, {"train": {"max_steps": 10}})
+    asked = resolve("tiny", None, {"train": {"max_steps": 20}, "optim": {"learning_rate": 1e-4}})
+    changes = list_changes(begun, asked)
+    assert changes == {"train": {"max_steps": 20}, "optim": {"learning_rate": 1e-4}}
+    check_changes(changes)
+    assert list_changes(begun, begun) == {}
+
+
+@pytest.mark.parametrize(
+    ("overrides", "field"),
+    [
+        ({"seed": 1}, "seed"),
+        ({"optim": {"name": "adamw"}}, "optim.name"),
+        ({"model": {"hidden_size": 64}}, "model.hidden_size"),
+        ({"text": ["other.txt"]}, "text"),
+    ],
+)
+def test_what_would_make_it_another_run_cannot_change(overrides: dict, field: str):
+    changes = list_changes(resolve("tiny"), resolve("tiny", None, overrides))
+    with pytest.raises(ConfigError) as caught:
+        check_changes(changes)
+    assert caught.value.field == field

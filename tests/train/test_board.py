@@ -1,0 +1,42 @@
+from pathlib import Path
+
+import pytest
+
+from maskwright.train.board import Board
+
+pytest.importorskip("tensorboard")
+
+
+def read_points(folder: Path, name: str) -> list[tuple[int, float]]:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    events = EventAccumulator(str(folder))
+    events.Reload()
+    return [(point.step, point.value) for point in events.Scalars(name)]
+
+
+def test_points_can_be_read_at_once(tmp_path: Path) -> None:
+    board = Board(tmp_path / "board")
+    board.add_scalar("train/loss", 5.25, 10)
+    board.add_scalar("train/loss", 4, 20)
+    assert read_points(tmp_path / "board", "train/loss") == [(10, 5.25), (20, 4.0)]
+    board.close()
+
+
+def test_a_resumed_run_takes_the_place_of_what_came_after_its_checkpoint(tmp_path: Path) -> None:
+    for last_step, steps in ((None, (1, 2, 3)), (2, (3, 4))):
+        board = Board(tmp_path, last_step)
+        for step in steps:
+            board.add_scalar("loss", len(steps), step)
+        board.close()
+    assert read_points(tmp_path, "loss") == [(1, 3.0), (2, 3.0), (3, 2.0), (4, 2.0)]
+
+
+def test_an_error_names_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    board = Board(tmp_path)
+    monkeypatch.setattr(board, "_path", tmp_path / "events")
+    board.close()
+    board._writer._writer = Path("/dev/full").open("wb", buffering=0)
+    with pytest.raises(OSError, match=r"No space left on device: .*events"):
+        board.add_scalar("loss", 1.0, 1)
+    board.close()
