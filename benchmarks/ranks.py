@@ -1,6 +1,6 @@
 """Several ranks: the same losses as one process, a killed rank, and tokens/s on this machine.
 
-    python -m benchmarks.ranks [--kills 5] [--rounds 5]
+    python -m benchmarks.ranks [losses | kills | speed] [--kills 10] [--rounds 5]
 
 The runs are started as a user starts them, with torchrun, on `pydocs`. *Losses*: 20 steps at world
 sizes 1, 2 and 4, with DDP and FSDP2, whole or in micro-batches, beside one process; the greatest
@@ -134,17 +134,20 @@ def compare_speed(place: Place, rounds: int) -> dict[str, object]:
 
 def main() -> None:
     parser = argparse.ArgumentParser()
-    parser.add_argument("--kills", type=int, default=5)
+    parser.add_argument("parts", nargs="*", choices=("losses", "kills", "speed"))
+    parser.add_argument("--kills", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=5)
     arguments = parser.parse_args()
+    parts = arguments.parts or ["losses", "kills", "speed"]
     with tempfile.TemporaryDirectory(prefix="maskwright-ranks-") as folder:
         place = Place(Path(folder))
-        result = {
-            "losses": compare_losses(place),
-            "kills": [kill_ranks(place, mode, arguments.kills) for mode in ("ddp", "fsdp")],
-            "speed_two_processes_over_two_threads": compare_speed(place, arguments.rounds),
-        }
-    write_result("ranks", result)
+        if "losses" in parts:
+            write_result("ranks-losses", {"ways": compare_losses(place)})
+        if "kills" in parts:
+            killed = [kill_ranks(place, mode, arguments.kills) for mode in ("ddp", "fsdp")]
+            write_result("ranks-kills", {"runs": killed})
+        if "speed" in parts:
+            write_result("ranks-speed", compare_speed(place, arguments.rounds))
 
 
 if __name__ == "__main__":

@@ -32,7 +32,10 @@ def write_weights(path: Path, model: MaskedLanguageModel, family: Family) -> Non
         tensors.update({n: b.contiguous() for n, b in zip(names, blocks, strict=True)})
     for name, second in family.written_twice(config).items():
         tensors[second] = tensors[name].clone()
-    save_file(tensors, path, metadata={"format": "pt"})
+    try:
+        save_file(tensors, path, metadata={"format": "pt"})
+    except SafetensorError as error:  # which is no OSError, however full the disk is
+        raise ModelFolderError(f"{path} cannot be written: {error}.") from None
 
 
 def read_model(folder: Path, config: EncoderConfig, family: Family) -> MaskedLanguageModel:
