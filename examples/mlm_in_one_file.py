@@ -63,9 +63,10 @@ def shuffle(index: int, size: int, *key: int) -> int:
     the column to the line. Both can be undone, so no two meet. Who lands outside `size` walks on.
     """
     a = math.isqrt(size - 1) + 1
+    a += a % 2  # with two odd sides, only even permutations would come about
     b = math.ceil(size / a)
     column, line = divmod(index, b)
-    for turn in range(0, 8, 2):
+    for turn in range(0, 16, 2):
         column = (column + scatter(line ^ draw(*key, ORDER, turn))) % a
         line = (line + scatter(column ^ draw(*key, ORDER, turn + 1))) % b
     index = column * b + line

@@ -11,17 +11,22 @@ import difflib
 import math
 import types
 import typing
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import Any, Literal, TypeVar, Union, cast
 
 import yaml
 
-from maskwright.errors import ConfigError, UnknownKeyError
+from maskwright.errors import ConfigError, UnknownKeyError, show_value
 
 ConfigType = TypeVar("ConfigType")
 Plain = dict[str, Any]
+
+# A configuration has a few kilobytes; reading this much YAML takes seconds.
+MAX_YAML_BYTES = 100_000
 
 
 def setting(default: Any, help: str) -> Any:
@@ -66,21 +71,26 @@ def from_mapping(cls: type[ConfigType], mapping: Mapping[str, Any], path: str = 
     hints = typing.get_type_hints(cls)
     names = [field.name for field in dataclasses.fields(cast(Any, cls))]
     values: dict[str, Any] = {}
-    for key, value in mapping.items():
+    for key, value in _check_section(mapping, path).items():
         if key not in names:
-            raise UnknownKeyError(path + str(key), _nearest(str(key), names, path))
+            key = show_value(key)
+            raise UnknownKeyError(path + key, _nearest(key, names, path))
         annotation = hints[key]
         if dataclasses.is_dataclass(annotation):
-            if not isinstance(value, Mapping):
-                raise ConfigError(path + key, value, "is a section and needs keys of its own")
-            section_values = cast(Mapping[str, Any], value)
-            values[key] = from_mapping(cast(type, annotation), section_values, f"{path}{key}.")
+            values[key] = from_mapping(cast(type, annotation), value, f"{path}{key}.")
         else:
             values[key] = convert(value, annotation, path + key)
     try:
         return cls(**values)
     except ConfigError as error:
         raise (error.within(path[:-1]) if path else error) from None
+
+
+def _check_section(value: Any, path: str) -> Mapping[str, Any]:
+    if isinstance(value, Mapping):
+        return cast(Mapping[str, Any], value)
+    name = path.removesuffix(".") or "configuration"
+    raise ConfigError(name, value, "is a section and needs keys of its own")
 
 
 def to_mapping(config: Any) -> Plain:
@@ -119,11 +129,16 @@ def read_yaml(path: Path) -> Plain:
     """Reads a YAML file of nested keys; plain data only, never Python objects.
 
     Raises:
-        ConfigError: no such file, not YAML, or not a mapping.
+        ConfigError: no such file, too large, not YAML, or not a mapping.
     """
     try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
+        with path.open("rb") as file:
+            content = file.read(MAX_YAML_BYTES + 1)
+        if len(content) > MAX_YAML_BYTES:
+            rule = f"has more than {MAX_YAML_BYTES:,} bytes, too many for a configuration"
+            raise ConfigError("config", path, rule, "Was another file meant?")
+        text = content.decode()
+    except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
         raise ConfigError("config", path, f"cannot be read: {reason}") from None
     return parse_yaml(text, str(path))
@@ -134,8 +149,7 @@ def parse_yaml(text: str, name: str) -> Plain:
     try:
         loaded: Any = yaml.load(text, _StrictLoader)
     except (yaml.YAMLError, RecursionError, ValueError) as error:
-        reason = " ".join(str(error).split())
-        raise ConfigError("config", name, f"is not valid YAML: {reason}") from None
+        raise ConfigError("config", name, f"is not valid YAML: {_describe(error)}") from None
     if loaded is None:
         return {}
     if not isinstance(loaded, dict):
@@ -143,13 +157,28 @@ def parse_yaml(text: str, name: str) -> Plain:
     return cast(Plain, loaded)
 
 
+def _describe(error: Exception) -> str:
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    return " ".join(str(error).split())
+
+
 class _StrictLoader(yaml.SafeLoader):
-    """Plain data only, and a key that stands twice is an error: YAML would let the last one win."""
+    """Plain data only, and a key that stands twice is an error: YAML would let the last one win.
+
+    Aliases are refused: ten lines of aliases of aliases are a billion values ("billion laughs").
+    """
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        parser = cast(Any, self)
+        if parser.check_event(yaml.AliasEvent):
+            raise yaml.YAMLError(f"alias *{parser.peek_event().anchor} is not supported")
+        return super().compose_node(parent, index)
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
-        keys = [str(key.value) for key, _ in node.value]
-        for key in keys:
-            if keys.count(key) > 1:
+        keys = Counter(key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode))
+        for key, times in keys.items():
+            if times > 1:
                 raise yaml.YAMLError(f"key {key} stands twice")
         return super().construct_mapping(node, deep)
 
@@ -185,7 +214,8 @@ def convert(value: Any, annotation: Any, name: str) -> Any:
     try:
         return _convert(value, annotation, name)
     except (TypeError, ValueError, OverflowError):
-        close = difflib.get_close_matches(str(value), _choices(annotation), n=1)
+        is_word = isinstance(value, str)
+        close = difflib.get_close_matches(value, _choices(annotation), n=1) if is_word else None
         remedy = f"Did you mean {close[0]}?" if close else ""
         raise ConfigError(name, value, f"must be {describe_type(annotation)}", remedy) from None
 
@@ -221,20 +251,21 @@ def _one_of(value: Any, choices: tuple[Any, ...]) -> Any:
 
 
 def _convert_union(value: Any, arguments: tuple[Any, ...], name: str) -> Any:
-    if type(None) in arguments and (value is None or str(value).lower() in ("none", "null")):
+    word = value.lower() if isinstance(value, str) else value
+    if type(None) in arguments and word in (None, "none", "null"):
         return None
     for argument in arguments:
         if argument is not type(None):
             try:
                 return _convert(value, argument, name)
-            except (TypeError, ValueError):
+            except (TypeError, ValueError, OverflowError):
                 continue
     raise ValueError
 
 
 def _convert_scalar(value: Any, annotation: Any) -> Any:
     if annotation is bool:
-        return value if isinstance(value, bool) else _one_of_words(str(value).lower())
+        return value if isinstance(value, bool) else _one_of_words(value)
     if isinstance(value, bool):
         raise ValueError  # true is no number
     if annotation is int:
@@ -245,13 +276,21 @@ def _convert_scalar(value: Any, annotation: Any) -> Any:
             raise ValueError
         return number
     if annotation is str:
-        if isinstance(value, list | dict) or value is None:
-            raise ValueError
-        return str(value)
+        return _convert_text(value)
     raise TypeError(f"no rule for {annotation}")
 
 
-def _one_of_words(word: str) -> bool:
+def _convert_text(value: Any) -> str:
+    if not isinstance(value, str | int | float | date):
+        raise ValueError
+    text = str(value)
+    # What is no Unicode cannot be written anywhere; file names that are no UTF-8 can.
+    text.encode("utf-8", "surrogateescape")
+    return text
+
+
+def _one_of_words(value: Any) -> bool:
+    word = value.lower() if isinstance(value, str) else None
     if word in ("true", "yes", "on"):
         return True
     if word in ("false", "no", "off"):

@@ -40,9 +40,7 @@ def make_line(text: str) -> str:
         text = f"{text[:half]} … {text[-half:]}"
     if text.isprintable():
         return text
-    return "".join(
-        " " if c in "\r\n\t" else c if c.isprintable() else repr(c)[1:-1] for c in text
-    )
+    return "".join(" " if c in "\r\n\t" else c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def show_value(value: object) -> str:
@@ -51,10 +49,10 @@ def show_value(value: object) -> str:
     return _SHORTENED.repr(value) if is_bulky else str(value)
 
 
-def _show_integer(number: int, level: int) -> str:
+def _show_integer(x: int, level: int) -> str:
     # Python refuses to print a number of more than 4300 digits.
-    bits = number.bit_length()
-    return repr(number) if bits <= _MOST_BITS else f"(an integer of {bits} bits)"
+    bits = x.bit_length()
+    return repr(x) if bits <= _MOST_BITS else f"(an integer of {bits} bits)"
 
 
 _SHORTENED = reprlib.Repr()

@@ -5,9 +5,12 @@ import json
 import os
 import shutil
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
+
+# In a JSON file; each takes up to a hundred bytes of memory, however short it is written.
+_MOST_VALUES = 4_000_000
 
 
 def hash_file(path: Path) -> str:
@@ -16,19 +19,68 @@ def hash_file(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+@contextmanager
+def naming_file(path: Path) -> Generator[None]:
+    """An error of the file system that names no file, such as a full disk, names `path`."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = str(path)
+        raise
+
+
+@contextmanager
+def replacing_file(path: Path) -> Generator[Path]:
+    """A temporary file to write, which takes the place of `path` when the block succeeds.
+
+    If it fails, `path` is as it was before, and the temporary file takes up no space.
+    """
+    temporary = temporary_path(path)
+    try:
+        with naming_file(path):
+            yield temporary
+            flush(temporary)
+            temporary.replace(path)
+    except BaseException:
+        with suppress(OSError):
+            temporary.unlink()
+        raise
+
+
+def temporary_path(path: Path) -> Path:
+    """Where a file or folder is written before it takes its name."""
+    return path.with_name(f".{path.name}.tmp")
+
+
 def write_text(path: Path, text: str) -> None:
     """Writes a text file so that a crash leaves the old one or the new one."""
-    temporary = path.with_name(f".{path.name}.tmp")
-    with temporary.open("w", encoding="utf-8") as file:
-        file.write(text)
-        file.flush()
-        os.fsync(file.fileno())
-    temporary.replace(path)
+    with replacing_file(path) as temporary:
+        temporary.write_text(text, encoding="utf-8")
 
 
 def write_json(path: Path, value: Any) -> None:
     """Like `write_text`, of a value as indented JSON."""
     write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+
+
+def read_json(path: Path, max_bytes: int) -> Any:
+    """The value in a JSON file that anybody may have written, in bounded memory.
+
+    Raises:
+        OSError: it cannot be read.
+        ValueError: it is larger than `max_bytes`, or not JSON.
+    """
+    with path.open("rb") as file:
+        content = file.read(max_bytes + 1)
+    if len(content) > max_bytes:
+        raise ValueError(f"it has more than the {max_bytes:,} bytes that such a file may have")
+    if sum(map(content.count, (b",", b"[", b"{"))) > _MOST_VALUES:
+        raise ValueError(f"it holds more than {_MOST_VALUES:,} values")
+    try:
+        return json.loads(content.decode())
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
 
 
 @contextmanager
@@ -38,7 +90,7 @@ def replacing_folder(path: Path) -> Generator[Path]:
     If it fails, or the temporary folder cannot be renamed, `path` is as it was before.
     """
     restore_folder(path)
-    temporary = path.with_name(f".{path.name}.tmp")
+    temporary = temporary_path(path)
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(parents=True)
     try:

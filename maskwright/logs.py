@@ -12,31 +12,35 @@ Record = dict[str, Any]
 
 
 class MetricsLog:
-    """Appends records to ``metrics.jsonl`` and flushes each, so a killed run loses none.
+    """Appends records to ``metrics.jsonl``, each at once, so a killed run loses none.
 
     Args:
         path: the file; lines after `last_step` (of a run that is resumed from an earlier
-            checkpoint) are removed, because the resumed run writes them again.
+            checkpoint) are cut off, because the resumed run writes them again; so is a last line
+            that a crash left unfinished.
     """
 
     def __init__(self, path: Path, last_step: int | None = None) -> None:
         self.path = path
-        kept = [record for record in read_metrics(path) if _is_kept(record, last_step)]
-        if path.exists():
-            text = "".join(json.dumps(record) + "\n" for record in kept)
-            replacement = path.with_suffix(".tmp")
-            replacement.write_text(text, encoding="utf-8")
-            replacement.replace(path)
-        self._file = path.open("a", encoding="utf-8")
+        self._file = path.open("ab", buffering=0)
+        self._file.truncate(_end_of_kept(path, last_step))
 
     def write(self, record: Record) -> None:
         """Appends one record. Numbers that JSON cannot hold (NaN, infinity) become null.
 
         Other numbers keep eight significant digits.
+
+        Raises:
+            OSError: the disk is full, say; names the file.
         """
         finite = {key: _jsonable(value) for key, value in record.items()}
-        self._file.write(json.dumps(finite) + "\n")
-        self._file.flush()
+        line = memoryview(json.dumps(finite).encode() + b"\n")
+        try:
+            while line:  # the last bytes of a disk take a part of it
+                line = line[self._file.write(line) :]
+        except OSError as error:
+            error.filename = str(self.path)
+            raise
 
     def close(self) -> None:
         self._file.close()
@@ -57,8 +61,23 @@ def read_metrics(path: Path) -> list[Record]:
     return records
 
 
-def _is_kept(record: Record, last_step: int | None) -> bool:
-    return last_step is None or record.get("step", 0) <= last_step
+def _end_of_kept(path: Path, last_step: int | None) -> int:
+    """How many bytes of a metrics file stay when its run goes on after `last_step`."""
+    end = 0
+    with path.open("rb") as file:
+        for line in file:
+            is_later = last_step is not None and _read_step(line) > last_step
+            if is_later or not line.endswith(b"\n"):
+                break
+            end += len(line)
+    return end
+
+
+def _read_step(line: bytes) -> int:
+    try:
+        return json.loads(line)["step"]
+    except (ValueError, KeyError, TypeError):
+        return 0
 
 
 def _jsonable(value: Any) -> Any:

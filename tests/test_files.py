@@ -4,7 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from maskwright.files import hash_file, replacing_folder, restore_folder, write_json, write_text
+from maskwright.files import (
+    hash_file,
+    naming_file,
+    replacing_folder,
+    restore_folder,
+    write_json,
+    write_text,
+)
+from tests.limits import limited_file_size
 
 
 def test_the_hash_is_sha256(tmp_path: Path) -> None:
@@ -26,6 +34,20 @@ def test_a_failed_write_leaves_the_old_text(tmp_path: Path) -> None:
     with pytest.raises(UnicodeEncodeError):
         write_text(path, "new \ud800")
     assert path.read_text(encoding="utf-8") == "old"
+
+
+def test_a_full_disk_is_named_and_the_temporary_file_removed(tmp_path: Path) -> None:
+    path = tmp_path / "file.txt"
+    write_text(path, "old")
+    with limited_file_size(1000), pytest.raises(OSError, match=r"File too large: .*file\.txt"):
+        write_text(path, "new" * 1000)
+    assert path.read_text(encoding="utf-8") == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_an_error_that_names_a_file_is_left_as_it_is(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match="missing"), naming_file(tmp_path / "other"):
+        (tmp_path / "missing").read_text(encoding="utf-8")
 
 
 def test_json_is_readable_by_people(tmp_path: Path) -> None:

@@ -2,7 +2,10 @@ import json
 import math
 from pathlib import Path
 
+import pytest
+
 from maskwright.logs import MetricsLog, read_metrics
+from tests.limits import limited_file_size
 
 
 def write_steps(path: Path, steps: range, last_step: int | None = None) -> None:
@@ -55,6 +58,28 @@ def test_a_line_cut_by_a_crash_is_left_out_and_the_next_is_whole(tmp_path: Path)
     assert [record["step"] for record in read_metrics(path)] == [0, 1]
     write_steps(path, range(2, 4), last_step=2)
     assert [record["step"] for record in read_metrics(path)] == [0, 1, 2, 3]
+
+
+def test_lines_that_stay_are_not_written_again(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text('{"step": 1,  "kept": "as it is"}\n{"step": 2}\n{"step": 3}\n{"ste')
+    inode = path.stat().st_ino
+    write_steps(path, range(0), last_step=2)
+    assert path.read_text() == '{"step": 1,  "kept": "as it is"}\n{"step": 2}\n'
+    assert path.stat().st_ino == inode
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_full_disk_is_named_and_costs_no_line(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    log = MetricsLog(path)
+    log.write({"step": 1})
+    with limited_file_size(path.stat().st_size + 10), pytest.raises(OSError, match="metrics"):
+        log.write({"step": 2, "text": "more than ten bytes"})
+    assert path.read_bytes().startswith(b'{"step": 1}\n{"step": 2')  # a part of it fitted
+    log.close()
+    write_steps(path, range(2, 4), last_step=1)
+    assert [record["step"] for record in read_metrics(path)] == [1, 2, 3]
 
 
 def test_no_file_holds_no_records(tmp_path: Path) -> None:

@@ -2,12 +2,14 @@
 
 from typing import Any
 
+from maskwright.tokenizer.library import calling_library
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 
 def wraps_inputs(tokenizer: Tokenizer) -> bool:
     """Whether the tokenizer's own post-processor adds special tokens to a text."""
-    return bool(tokenizer.backend.encode("").ids)
+    with calling_library("the tokenizer's post-processor fails"):
+        return bool(tokenizer.backend.encode("").ids)
 
 
 def wrap_inputs(tokenizer: Tokenizer, wrap: bool) -> Tokenizer:

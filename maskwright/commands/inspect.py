@@ -1,46 +1,136 @@
-"""``maskwright inspect``: what a model will see of prepared data."""
+"""``maskwright inspect``: what a model will see of prepared data, or has seen in a run."""
 
+import argparse
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
 from rich.console import Console
 from rich.table import Table
-from rich.text import Text
 
 from maskwright.commands.config import PretrainConfig, resolve
 from maskwright.commands.flags import Parser, add_config_flags, config_values
-from maskwright.errors import InputError
+from maskwright.commands.run_folder import CONFIG_NAME, load_run_config, read_provenance
+from maskwright.data.config import MIN_ROW_LENGTH
+from maskwright.errors import CheckpointError, InputError
+from maskwright.shards.manifest import MANIFEST_NAME, read_manifest
 
 _SECTIONS = ("run", "corpus", "tokenizer", "model", "optim", "train")
 _FILL_SAMPLE_ROWS = 4096
+_LARGEST = 2**53  # of the numbers that name rows
+
+_EPILOG = """examples:
+  maskwright inspect data/NAME --masking.strategy words
+  maskwright inspect runs/NAME --epoch 1 --first-row 4096 --rows 32 --row-length 64 --mask-rate 0.2
+    (the rows of one step: metrics.jsonl and error messages say which)
+"""
+
+
+def build_parser() -> Parser:
+    """The command line of ``maskwright inspect``."""
+    parser = Parser("inspect", "Show rows, segments, masks and counts of prepared data.", _EPILOG)
+    add = parser.add_argument
+    add("folder", type=Path, help="a folder that `maskwright prepare` wrote, or a run directory")
+    add("--split", choices=("train", "valid"), default="train")
+    add("--rows", type=int, default=2, help="rows to show [2]")
+    add("--first-row", type=int, default=0, help="number of the first one [0]")
+    add("--epoch", type=int, default=0, help="their epoch [0]")
+    add("--row-length", type=int, help="slots in a row [as a run begins]")
+    add("--mask-rate", type=float, help="share of the tokens that is hidden [as a run begins]")
+    add("--json", action="store_true", help="one JSON object a row, and nothing else")
+    add("--config", type=Path, help="YAML file of the run")
+    add_config_flags(parser, PretrainConfig, skip=_SECTIONS)
+    add("--seed", type=int, help="seed of the run [the configuration's]")
+    return parser
 
 
 def main(argv: Sequence[str]) -> int:
-    parser = Parser("inspect", "Show rows, segments, masks and counts of prepared data.")
-    parser.add_argument("folder", type=Path, help="a folder that `maskwright prepare` wrote")
-    parser.add_argument("--split", choices=("train", "valid"), default="train")
-    parser.add_argument("--rows", type=int, default=2, help="rows to show [2]")
-    parser.add_argument("--first-row", type=int, default=0, help="number of the first one [0]")
-    parser.add_argument("--epoch", type=int, default=0, help="their epoch [0]")
-    parser.add_argument("--config", type=Path, help="YAML file of the run")
-    add_config_flags(parser, PretrainConfig, skip=_SECTIONS)
-    parser.add_argument("--seed", type=int, help="seed of the run [the configuration's]")
-    arguments = parser.parse(argv)
-    if arguments.rows < 0 or arguments.first_row < 0 or arguments.epoch < 0:
-        raise InputError("--rows, --first-row and --epoch must not be negative")
-    seed = {} if arguments.seed is None else {"seed": arguments.seed}
-    config = resolve(None, arguments.config, {**config_values(arguments), **seed})
-    from maskwright.commands.assemble import PreparedData
+    arguments = build_parser().parse(argv)
+    for name in ("rows", "first_row", "epoch"):
+        _check_range(name, getattr(arguments, name), 0, _LARGEST)
+    folder, config = _find_data(arguments)
+    row_length, mask_rate = _choose_rows(arguments, config)
+    # torch is imported from here on; everything above has already been checked without it
+    from maskwright.commands.assemble import PreparedData, build_row_source
+    from maskwright.commands.rows_view import view_rows
+    from maskwright.data.rows import DataPosition
 
-    data = PreparedData(arguments.folder)
+    data = PreparedData(folder)
+    source = build_row_source(config, data)
+    source.corpus = data.train if arguments.split == "train" else data.valid
+    position = DataPosition(row_length, arguments.epoch, arguments.first_row)
+    rows = view_rows(source, position, arguments.rows, mask_rate)
+    if arguments.json:
+        for row in rows:
+            print(json.dumps(row.to_json(data.tokenizer), ensure_ascii=False))
+        return 0
     console = Console(highlight=False)
-    console.print(_count(data, config))
-    _show_rows(console, data, config, arguments)
+    console.print(_count(data, config, row_length))
+    if arguments.rows:
+        console.print(
+            f"\nrow length {row_length}, mask rate {mask_rate:g}, seed {config.seed}; "
+            "[black on yellow]hidden[/] [black on red]random[/] [black on green]kept[/], "
+            "then what it was"
+        )
+    for row in rows:
+        console.print(row.to_text(data.tokenizer))
     return 0
 
 
-def _count(data, config: PretrainConfig) -> Table:
+def _find_data(arguments: argparse.Namespace) -> tuple[Path, PretrainConfig]:
+    """The prepared folder, and the configuration that rows are made with.
+
+    Raises:
+        InputError: a flag that contradicts the configuration of a run.
+        CheckpointError: a run whose data is gone, or has become other data.
+    """
+    folder: Path = arguments.folder
+    values = config_values(arguments)
+    seed = {} if arguments.seed is None else {"seed": arguments.seed}
+    if not (folder / CONFIG_NAME).is_file() or (folder / MANIFEST_NAME).is_file():
+        return folder, resolve(None, arguments.config, {**values, **seed})
+    if arguments.config or values or seed:
+        raise InputError(
+            f"{folder} is a run, which has a configuration of its own: "
+            "leave out --config, --seed and the flags of the configuration"
+        )
+    return _find_data_of_run(folder), load_run_config(folder, {})
+
+
+def _find_data_of_run(run: Path) -> Path:
+    provenance = read_provenance(run)
+    folder = Path(provenance["prepared_data"])
+    if not (folder / MANIFEST_NAME).is_file():
+        raise CheckpointError(
+            f"{folder}, the data of {run}, is gone: bring it back, or prepare it again and inspect "
+            "that with --config"
+        )
+    if read_manifest(folder).fingerprint != provenance["corpus"]["fingerprint"]:
+        raise CheckpointError(f"{folder} is not the data that {run} began with: it has changed")
+    return folder
+
+
+def _choose_rows(arguments: argparse.Namespace, config: PretrainConfig) -> tuple[int, float]:
+    """Row length and mask rate: what was asked for, else those of a run's first step."""
+    length, rate = arguments.row_length, arguments.mask_rate
+    if length is not None:
+        _check_range("row_length", length, MIN_ROW_LENGTH, config.data.max_seq_length)
+    highest = config.masking.highest_rate
+    if rate is not None and not 0 < rate <= highest:
+        raise InputError(
+            f"--mask-rate = {rate:g} must lie between 0 and {highest:g}, the highest of the run"
+        )
+    first_length = config.train.seq_length_at(0.0, config.data.max_seq_length)
+    return length or first_length, rate or config.masking.rate_at(0.0)
+
+
+def _check_range(name: str, value: int, least: int, most: int) -> None:
+    if not least <= value <= most:
+        flag = name.replace("_", "-")
+        raise InputError(f"--{flag} = {value} must lie between {least:,} and {most:,}")
+
+
+def _count(data, config: PretrainConfig, row_length: int) -> Table:
     """Counts of both splits side by side."""
     table = Table("", "train", "valid", title=str(data.folder), title_justify="left")
     stores = (data.train, data.valid)
@@ -55,7 +145,7 @@ def _count(data, config: PretrainConfig) -> Table:
         table.add_row(name, *[f"{value:.3f}" for value in values])
     unknown = data.train.unigram_counts[data.tokenizer.unk_id] / max(data.train.num_tokens, 1)
     table.add_row("unknown tokens", f"{unknown:.3%}", "")
-    filled = [_measure_fill(data, config, split) for split in ("train", "valid")]
+    filled = [_measure_fill(store, config, row_length) for store in stores]
     table.add_row("rows an epoch", *[f"{rows:,}" for rows, _ in filled])
     table.add_row("fill rate of the rows", *[f"{share:.2%}" for _, share in filled])
     dropped = ", ".join(f"{n:,} {reason}" for reason, n in data.train.manifest.dropped.items())
@@ -63,91 +153,17 @@ def _count(data, config: PretrainConfig) -> Table:
     return table
 
 
-def _measure_fill(data, config: PretrainConfig, split: str) -> tuple[int, float]:
+def _measure_fill(store, config: PretrainConfig, row_length: int) -> tuple[int, float]:
     """About how many rows an epoch has, and the share of their slots that holds tokens."""
-    from maskwright.data.rows import DataPosition
+    from maskwright.data.rows import DataPosition, RowPlanner
+    from maskwright.data.segments import SegmentTable
 
-    planner = _source(data, config, split).planner(_first_length(config))
-    segments = len(planner.segments)
-    if segments == 0:
-        return 0, 0.0
-    rows, _ = planner.plan_rows(DataPosition(planner.row_length), min(segments, _FILL_SAMPLE_ROWS))
+    extra = config.data.extra_slots
+    table = SegmentTable(store.document_lengths, row_length - extra)
+    planner = RowPlanner(table, row_length, extra, config.seed, config.data.packed)
+    rows, _ = planner.plan_rows(DataPosition(row_length), min(len(table), _FILL_SAMPLE_ROWS))
     rows = [row for row in rows if row.epoch == 0]
     num_segments = sum(len(row.segments) for row in rows)
-    slots = sum(length + planner.extra_slots for row in rows for _, length in row.segments)
-    rows_an_epoch = round(segments * len(rows) / num_segments)
-    return rows_an_epoch, slots / (len(rows) * planner.row_length)
-
-
-def _first_length(config: PretrainConfig) -> int:
-    """The length of a run's first rows."""
-    return config.train.seq_length_at(0.0, config.data.max_seq_length)
-
-
-def _source(data, config: PretrainConfig, split: str):
-    from maskwright.commands.assemble import build_row_source
-
-    source = build_row_source(config, data)
-    source.corpus = data.train if split == "train" else data.valid
-    return source
-
-
-def _show_rows(console: Console, data, config: PretrainConfig, arguments) -> None:
-    """Rows as the model gets them, masked tokens in colour with what they were."""
-    from maskwright.data.loader import StepRequest
-    from maskwright.data.rows import DataPosition
-
-    if arguments.rows == 0:
-        return
-    length = _first_length(config)
-    source = _source(data, config, arguments.split)
-    if not len(source.planner(length).segments):
-        raise InputError(f"{data.folder} has no {arguments.split} tokens")
-    position = DataPosition(length, arguments.epoch, arguments.first_row)
-    request = StepRequest(length, arguments.rows, arguments.rows, config.masking.rate)
-    batch = source.load(request, position).micro_batches[0]
-    labels = np.full(len(batch.input_ids), -100)
-    used = batch.masked_labels.numpy() != -100
-    labels[batch.masked_positions.numpy()[used]] = batch.masked_labels.numpy()[used]
-    console.print(
-        f"\n{arguments.rows} rows from row {arguments.first_row} of epoch {arguments.epoch}: "
-        f"{batch.num_tokens:,} tokens, {batch.num_predictions:,} hidden "
-        f"({batch.num_predictions / batch.num_tokens:.1%}); "
-        "[black on yellow]hidden[/] [black on red]random[/] [black on green]kept[/], "
-        "then what it was\n"
-        f"as a run begins: row length {length}, mask rate {config.masking.rate:g}, "
-        f"seed {config.seed}"
-    )
-    for first in range(0, len(labels), length):
-        slots = slice(first, first + length)
-        console.print(Text(f"\nrow {arguments.first_row + first // length}", style="bold"))
-        console.print(
-            _paint(
-                data.tokenizer,
-                batch.input_ids[slots].tolist(),
-                labels[slots].tolist(),
-                batch.segment_ids[slots].tolist(),
-            )
-        )
-
-
-def _paint(tokenizer, ids: list[int], labels: list[int], segments: list[int]) -> Text:
-    line = Text()
-    previous = segments[0]
-    for token_id, label, segment in zip(ids, labels, segments, strict=True):
-        if token_id == tokenizer.pad_id:
-            continue
-        if segment != previous:
-            line.append("\n│ ", style="dim")
-            previous = segment
-        token = tokenizer.token(token_id)
-        if label == -100:
-            line.append(token + " ")
-            continue
-        kinds = {tokenizer.mask_id: "black on yellow", label: "black on green"}
-        line.append(token, style=kinds.get(token_id, "black on red"))
-        line.append(f"={tokenizer.token(label)} ", style="dim")
-    padding = ids.count(tokenizer.pad_id)
-    if padding:
-        line.append(f"[{padding} empty]", style="dim")
-    return line
+    slots = sum(planner.count_tokens(row) for row in rows)
+    rows_an_epoch = round(len(table) * len(rows) / num_segments)
+    return rows_an_epoch, slots / (len(rows) * row_length)

@@ -12,7 +12,7 @@ from typing import Any
 from maskwright.commands.config import PretrainConfig, put_over
 from maskwright.config import from_mapping, read_yaml, to_mapping
 from maskwright.errors import CheckpointError, ConfigError, InputError
-from maskwright.files import write_json, write_text
+from maskwright.files import temporary_path, write_json, write_text
 from maskwright.provenance import describe_environment
 
 CONFIG_NAME = "config.yaml"
@@ -49,8 +49,10 @@ def has_checkpoint(run: Path) -> bool:
 
 def _is_dead(run: Path) -> bool:
     """Whether a run ended so early that there is nothing to go on from."""
-    has_model = (run / MODEL_NAME).exists()
-    return (run / CONFIG_NAME).is_file() and not has_checkpoint(run) and not has_model
+    config, has_model = run / CONFIG_NAME, (run / MODEL_NAME).exists()
+    # The second is all there is of a run that was killed while it wrote its first file.
+    is_run = config.is_file() or temporary_path(config).is_file()
+    return is_run and not has_checkpoint(run) and not has_model
 
 
 @contextmanager

@@ -5,8 +5,10 @@ Nothing here depends on the language and no word is lost; the result is a fixed 
 """
 
 import re
+import sys
 import unicodedata
 from collections import Counter
+from functools import cache
 
 # One lone surrogate stands for each byte that could not be decoded (see readers/text.py).
 _INVALID = re.compile(r"[\ud800-\udfff]+")
@@ -19,6 +21,12 @@ _INVISIBLE = re.compile(r"[\xad\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u206
 _BLANKS = re.compile(r"[^\S\n ][^\S\n]*| [^\S\n]+")
 _BLANKS_AT_LINE_ENDS = re.compile(r" ?\n ?")
 _BLANK_LINES = re.compile(r"\n{3,}")
+
+# Normalising a run of combining marks takes time quadratic in its length. No word has so many
+# that UAX #15 ("Stream-Safe Text Format") could not cut them off.
+MAX_MARKS = 30
+_LONG_LINE = 2_000  # characters; in a shorter line no run is long enough to matter
+_MAY_BE_MARKS = re.compile(rf"\W{{{MAX_MARKS + 1}}}")  # a mark is no letter or digit
 
 _REPAIRS = (
     (_INVALID, "\ufffd", "invalid UTF-8 replaced"),
@@ -58,7 +66,11 @@ def _is_clean(text: str) -> bool:
 
 
 def _is_composed(text: str) -> bool:
-    return text.isascii() or unicodedata.is_normalized("NFC", text)
+    if text.isascii():
+        return True
+    if len(text) > _LONG_LINE and _MAY_BE_MARKS.search(text):
+        return False  # not sure, and asking takes as long as composing
+    return unicodedata.is_normalized("NFC", text)
 
 
 def _is_clean_line(line: str) -> bool:
@@ -76,7 +88,34 @@ def _repair(line: str, reasons: set[str]) -> str:
         if num_repairs:
             reasons.add(reason)
     if not _is_composed(line):
-        line = unicodedata.normalize("NFC", line)
-        reasons.add("Unicode normalised")
+        line = _compose(line, reasons)
     line = _BLANKS.sub(" ", _LINE_ENDS.sub("\n", line))
     return _BLANKS_AT_LINE_ENDS.sub("\n", line).strip(" ")
+
+
+def _compose(line: str, reasons: set[str]) -> str:
+    short = _cut_marks(line)
+    composed = unicodedata.normalize("NFC", short)
+    if composed != short:
+        reasons.add("Unicode normalised")
+    result = _cut_marks(composed)  # composing may take characters apart
+    if short != line or result != composed:
+        reasons.add("combining mark removed")
+    return result
+
+
+def _cut_marks(line: str) -> str:
+    return _marks_beyond().sub(r"\1", line) if len(line) > _LONG_LINE else line
+
+
+@cache
+def _marks_beyond() -> re.Pattern[str]:
+    marks = "".join(filter(_is_mark, map(chr, range(0x300, sys.maxunicode))))
+    return re.compile(f"([{marks}]{{{MAX_MARKS}}})[{marks}]+")
+
+
+def _is_mark(character: str) -> bool:
+    """Whether normalising sorts this character, or what it is taken apart into, among marks."""
+    if not unicodedata.decomposition(character):
+        return unicodedata.combining(character) > 0
+    return unicodedata.combining(unicodedata.normalize("NFD", character)[0]) > 0

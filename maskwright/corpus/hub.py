@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from maskwright.corpus.extras import import_extra
+from maskwright.corpus.paths import expand_home
 from maskwright.corpus.readers.fields import TextField
 from maskwright.errors import CorpusError
 
@@ -28,7 +29,7 @@ class HubName:
     @property
     def folder(self) -> Path | None:
         """The local folder that the name means, if there is one."""
-        folder = Path(self.path).expanduser()
+        folder = expand_home(self.path)
         return folder if folder.is_dir() else None
 
 
@@ -56,7 +57,6 @@ def read_hub(name: str, default_field: str, counts: Counter[str]) -> Iterator[st
     parsed = parse_hub_name(name)
     datasets: Any = import_extra("datasets", "hub", name)
     field = TextField(parsed.field or default_field, name, counts)
-    failures = (OSError, ValueError, datasets.exceptions.DatasetsError)
     try:
         rows = _load(datasets, parsed)
         columns: list[str] | None = getattr(rows, "column_names", None)
@@ -64,8 +64,10 @@ def read_hub(name: str, default_field: str, counts: Counter[str]) -> Iterator[st
             field.check_columns(columns)
             rows = rows.select_columns([field.name])
         yield from _pick(rows, field)
-    except failures as error:
-        reason = " ".join(str(error).split())
+    except CorpusError:
+        raise
+    except Exception as error:  # a damaged dataset may raise anything in there
+        reason = " ".join(str(error).split()) or type(error).__name__
         raise CorpusError(f"{name} cannot be read: {reason}") from None
     field.check_found()
 
@@ -80,7 +82,7 @@ def _load(datasets: Any, name: HubName) -> Any:
     folder = name.folder
     if folder is None:
         if name.path.startswith(("/", ".", "~")):
-            raise FileNotFoundError(f"there is no folder {Path(name.path).expanduser()}")
+            raise FileNotFoundError(f"there is no folder {expand_home(name.path)}")
         return datasets.load_dataset(name.path, name.config or None, split=_SPLIT, streaming=True)
     if (folder / "dataset_dict.json").is_file():
         splits = datasets.load_from_disk(str(folder))

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from maskwright.corpus.formats import KINDS, Compression, Kind, recognise_name
 from maskwright.corpus.hub import parse_hub_name
+from maskwright.corpus.paths import expand_home, show_name
 from maskwright.errors import CorpusError
 
 
@@ -41,7 +42,7 @@ def find_sources(paths: Sequence[str], counts: Counter[str] | None = None) -> li
 
     Raises:
         CorpusError: no input, a missing path, a pattern without matches, a folder with nothing
-            to read, a dataset name that cannot be one.
+            to read, a device or pipe, a dataset name that cannot be one.
     """
     if not paths:
         raise CorpusError("no input given. Name files, folders, hf:NAME, pydocs, or - for stdin.")
@@ -66,7 +67,7 @@ def _expand(given: str, counts: Counter[str]) -> Iterator[Source]:
 
 
 def _expand_path(given: str, counts: Counter[str]) -> Iterator[Source]:
-    path = Path(given).expanduser()
+    path = expand_home(given)
     if path.name == "**":  # a folder is read recursively anyway
         path = path.parent
     if _exists(path):
@@ -80,9 +81,12 @@ def _expand_path(given: str, counts: Counter[str]) -> Iterator[Source]:
     for match in matches:
         if match.is_dir():
             yield from _walk(match, counts)
-        else:
+        elif match.is_file():
             kind, compression = recognise_name(match, named=True)
-            yield Source(str(match), match.name, kind or "plain", compression, match)
+            name, label = show_name(str(match)), show_name(match.name)
+            yield Source(name, label, kind or "plain", compression, match)
+        else:  # a device may have no end, and a pipe can be read only once
+            raise CorpusError(f"{match} is no regular file. Send its text to standard input: -")
 
 
 def _exists(path: Path) -> bool:
@@ -102,7 +106,7 @@ def _match(pattern: Path) -> list[Path]:
             for match in Path(pattern.anchor).glob(str(relative))
             if not any(part.startswith(".") and part not in named for part in match.parts)
         )
-    except ValueError as error:
+    except (ValueError, RecursionError, OSError) as error:
         raise CorpusError(f"{pattern} is no valid pattern: {error}.") from None
 
 
@@ -111,11 +115,11 @@ def _walk(folder: Path, counts: Counter[str]) -> Iterator[Source]:
     for path in list_files(folder):
         kind, compression = recognise_name(path)
         if kind is None or not path.is_file():
-            counts[f"ignored file {path.suffix.lower() or 'without suffix'}"] += 1
+            counts[f"ignored file {show_name(path.suffix.lower()) or 'without suffix'}"] += 1
             continue
         empty = False
-        label = path.relative_to(folder).as_posix()
-        yield Source(str(path), label, kind, compression, path, explicit=False)
+        name, label = str(path), path.relative_to(folder).as_posix()
+        yield Source(show_name(name), show_name(label), kind, compression, path, explicit=False)
     if empty:
         raise CorpusError(f"{folder} holds no file to read. Known suffixes: {' '.join(KINDS)}.")
 

@@ -14,7 +14,9 @@ from numpy.typing import NDArray
 
 from maskwright.data.draws import Purpose, derive_keys, mix
 
-_HALF_ROUNDS = 8
+# From 5 on no statistic tells an order of 50 elements or more from a random one; with 16, orders of
+# a handful are about equally frequent, too (docs/decisions/0006-order-of-16-half-rounds.md).
+_HALF_ROUNDS = 16
 
 
 def permute(indices: NDArray[np.int64], size: int, *key: int) -> NDArray[np.int64]:
@@ -28,6 +30,7 @@ def permute(indices: NDArray[np.int64], size: int, *key: int) -> NDArray[np.int6
         [n]; over all indices, every number of ``range(size)`` exactly once.
     """
     a = math.isqrt(size - 1) + 1
+    a += a % 2  # with two odd sides, each half round would be an even number of swaps
     b = -(-size // a)
     round_keys = derive_keys(*key, Purpose.ORDER, np.arange(_HALF_ROUNDS))
     result = _walk_once(indices, a, b, round_keys)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from maskwright.errors import MaskwrightError, ShardError
-from maskwright.files import write_json
+from maskwright.files import temporary_path, write_json
 from maskwright.preparation.encode import DONE_SUFFIX
 from maskwright.shards.manifest import (
     MANIFEST_NAME,
@@ -65,7 +65,8 @@ def check_use(out: Path) -> None:
         ShardError: it does.
     """
     ours = (out / MANIFEST_NAME).is_file() or (out / STATE_NAME).is_file()
-    if not ours and any(out.iterdir()):
+    killed_at_once = {temporary_path(out / STATE_NAME).name}
+    if not ours and {entry.name for entry in out.iterdir()} - killed_at_once:
         raise ShardError(f"{out} is in use for something else. Choose another --out.")
 
 
@@ -130,4 +131,5 @@ def tidy_folder(out: Path) -> None:
         for done in (out / split).glob(f"*{DONE_SUFFIX}"):
             done.unlink()
     for name in (STATE_NAME, STDIN_NAME):
-        (out / name).unlink(missing_ok=True)
+        if (out / name).exists():  # where nothing can be written, unlinking nothing fails, too
+            (out / name).unlink()

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from maskwright.files import replacing_folder
+from maskwright.files import naming_file, replacing_folder
 from maskwright.preparation.chunks import gather_chunks
 from maskwright.preparation.config import PrepareConfig
 from maskwright.preparation.encode import EncodedChunk
@@ -137,7 +137,7 @@ def _spool_stdin(paths: Sequence[str], out: Path) -> list[str]:
     if not any(out.iterdir()):  # so that an interrupted reading leaves a folder known as ours
         mark_unfinished(out, "standard input was not read to its end")
     spool = out / STDIN_NAME
-    with spool.open("wb") as file:
+    with naming_file(spool), spool.open("wb") as file:
         shutil.copyfileobj(sys.stdin.buffer, file)
     return [str(spool) if path == "-" else path for path in paths]
 

@@ -1,6 +1,12 @@
-"""Reads the shards of one split as a single run of tokens, memory-mapped and verified on open."""
+"""Reads the shards of one split as a single run of tokens, verified on open.
 
-from functools import cached_property
+Tokens are read from the files as they are asked for. Mapped into memory they would be no faster
+to get at, but every page once touched would count as this process's memory, each mapped shard
+would hold a file open, and a file cut short under a run would kill it with SIGBUS.
+"""
+
+import os
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -25,6 +31,8 @@ from maskwright.shards.manifest import (
 
 Verify = Literal["full", "sizes"]
 
+_MOST_OPEN = 128  # files of a store; shells allow a process 1024, and a large corpus has more
+
 
 class TokenStore:
     """The tokens of one split, addressed by their position in the split.
@@ -48,10 +56,11 @@ class TokenStore:
         self.num_tokens = self.info.num_tokens
         self.num_documents = self.info.num_documents
         shards = self.info.shards
-        dtype = TOKEN_DTYPES[manifest.dtype]
         self._offsets = np.cumsum([0, *(shard.num_tokens for shard in shards)])
-        self._tokens = [_map_file(self._path(shard, TOKENS), dtype) for shard in shards]
-        self._starts = [_map_file(self._path(shard, STARTS), np.dtype("u1")) for shard in shards]
+        self._dtype = TOKEN_DTYPES[manifest.dtype]
+        self._tokens = [str(self._path(shard, TOKENS)) for shard in shards]
+        self._starts = [str(self._path(shard, STARTS)) for shard in shards]
+        self._open_file = lru_cache(_MOST_OPEN)(_OpenFile)
         self.document_lengths = self._read_document_lengths()
 
     @classmethod
@@ -85,7 +94,7 @@ class TokenStore:
     def _read_document_lengths(self) -> NDArray[np.int64]:
         lengths = [np.zeros(0, np.int64)]
         for shard in self.info.shards:
-            ends = _map_file(self._path(shard, ENDS), ENDS_DTYPE).astype(np.int64)
+            ends = np.fromfile(self._path(shard, ENDS), ENDS_DTYPE).astype(np.int64)
             lengths.append(np.diff(ends, prepend=0))
         return np.concatenate(lengths)
 
@@ -95,33 +104,66 @@ class TokenStore:
         return np.fromfile(self.folder / COUNTS_NAME, "<u8").astype(np.int64)
 
     def tokens(self, start: int, stop: int) -> NDArray[np.unsignedinteger[Any]]:
-        """The ids at positions `start` to `stop` (exclusive) of one document; a view."""
+        """The ids at positions `start` to `stop` (exclusive) of one document; not to be changed.
+
+        Raises:
+            ShardError: the file has been damaged since it was opened, or cannot be read.
+        """
         shard, offset = self._locate(start, stop)
-        return self._tokens[shard][start - offset : stop - offset]
+        if start == stop:
+            return np.zeros(0, self._dtype)
+        width = self._dtype.itemsize
+        file = self._open_file(self._tokens[shard])
+        return np.frombuffer(
+            file.read((start - offset) * width, (stop - start) * width), self._dtype
+        )
 
     def word_starts(self, start: int, stop: int) -> NDArray[np.bool_]:
-        """Whether a word begins at each of these positions; a range as for `tokens`."""
+        """Whether a word begins at each of these positions; range and errors as for `tokens`."""
         shard, offset = self._locate(start, stop)
+        if start == stop:
+            return np.zeros(0, np.bool_)
         start, stop = start - offset, stop - offset
         first = start // 8
-        bits = np.unpackbits(self._starts[shard][first : -(-stop // 8)], bitorder="little")
+        packed = self._open_file(self._starts[shard]).read(first, -(-stop // 8) - first)
+        bits = np.unpackbits(np.frombuffer(packed, np.uint8), bitorder="little")
         return bits[start - 8 * first : stop - 8 * first].view(np.bool_)
 
     def _locate(self, start: int, stop: int) -> tuple[int, int]:
         shard = int(np.searchsorted(self._offsets, start, side="right")) - 1
         if not 0 <= start <= stop <= self.num_tokens:
             raise IndexError(f"positions {start} to {stop} of {self.num_tokens}")
-        if start == stop:
-            shard = min(shard, len(self._tokens) - 1)
-        elif stop > self._offsets[shard + 1]:
+        if start < stop and stop > self._offsets[shard + 1]:
             raise IndexError(f"positions {start} to {stop} are in more than one document")
         return shard, int(self._offsets[shard])
 
 
-def _map_file(path: Path, dtype: np.dtype[Any]) -> NDArray[Any]:
-    if path.stat().st_size == 0:  # an empty file cannot be mapped
-        return np.zeros(0, dtype)
-    return np.asarray(np.memmap(path, dtype, mode="r"))
+class _OpenFile:
+    """A file to read parts of, by any thread; closed when nobody holds it any more."""
+
+    _descriptor = -1
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        try:
+            self._descriptor = os.open(path, os.O_RDONLY)
+        except OSError as error:
+            raise ShardError(f"{path} cannot be read: {error.strerror}.") from None
+
+    def __del__(self) -> None:
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+
+    def read(self, start: int, num_bytes: int) -> bytes:
+        try:
+            content = os.pread(self._descriptor, num_bytes, start)
+        except OSError as error:
+            raise ShardError(f"{self._path} cannot be read: {error.strerror}.") from None
+        if len(content) < num_bytes:
+            raise ShardError(
+                f"{self._path} ends before byte {start + num_bytes}: it was cut short."
+            )
+        return content
 
 
 def check_file(path: Path, info: FileInfo, verify: Verify) -> None:
@@ -161,7 +203,7 @@ def check_shard(folder: Path, shard: ShardInfo, dtype: str, verify: Verify) -> N
                 f"{shard.num_tokens} tokens in {shard.num_documents} documents take. "
                 "Prepare the data again."
             )
-    ends = _map_file(folder / f"{shard.name}.{ENDS}", ENDS_DTYPE).astype(np.int64)
+    ends = np.fromfile(folder / f"{shard.name}.{ENDS}", ENDS_DTYPE).astype(np.int64)
     if (np.diff(ends, prepend=0) < 1).any() or (len(ends) and ends[-1] != shard.num_tokens):
         raise ShardError(
             f"{folder / shard.name}.{ENDS} is no increasing list of ends up to "

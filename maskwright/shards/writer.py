@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.files import flush
+from maskwright.files import flush, replacing_file
 from maskwright.shards.manifest import (
     ENDS,
     ENDS_DTYPE,
@@ -70,8 +70,6 @@ class ShardWriter:
 def write_array(path: Path, array: NDArray[Any]) -> FileInfo:
     """Writes the bytes of `array` so that `path` is whole or not there."""
     content = array.tobytes()
-    temporary = path.with_name(f".{path.name}.tmp")
-    temporary.write_bytes(content)
-    flush(temporary)
-    temporary.replace(path)
+    with replacing_file(path) as temporary:
+        temporary.write_bytes(content)
     return FileInfo(len(content), hashlib.sha256(content).hexdigest())

@@ -12,6 +12,10 @@ import tokenizers
 
 from maskwright.tokenizer.chunks import MAX_CHUNK_CHARACTERS, Cutting
 
+# A longer word is counted as pieces of this length: learning merges looks through a whole word for
+# each of them, so text without any blank would take hours.
+MAX_WORD_CHARACTERS = 256
+
 
 def count_words(
     texts: Iterable[str], backend: tokenizers.Tokenizer, cutting: Cutting
@@ -31,7 +35,8 @@ def count_words(
     for part, count in parts.items():
         normal = normalizer.normalize_str(part[:MAX_CHUNK_CHARACTERS])
         for word, _ in pre_tokenizer.pre_tokenize_str(normal):
-            words[word] += count
+            for start in range(0, len(word), MAX_WORD_CHARACTERS):
+                words[word[start : start + MAX_WORD_CHARACTERS]] += count
     return words
 
 

@@ -18,6 +18,7 @@ import numpy as np
 import tokenizers
 from numpy.typing import NDArray
 
+from maskwright.tokenizer.library import calling_library
 from maskwright.tokenizer.words import find_word_starts
 
 WORD_START = 1 << 31  # the high bit of a packed token; the others are its id
@@ -25,6 +26,8 @@ WORD_START = 1 << 31  # the high bit of a packed token; the others are its id
 # A run without a blank that is longer than this is cut: the library needs some 100 bytes of
 # memory a character. BERT's WordPiece makes [UNK] of any word beyond 100 characters anyway.
 MAX_CHUNK_CHARACTERS = 16_384
+# A text that may not be cut is cut all the same where the library would make more of it than this.
+_MAX_GROWN_CHARACTERS = 20_000_000
 
 _CACHE_BYTES = 150_000_000
 _ENTRY_BYTES = 200
@@ -120,16 +123,20 @@ def _is_per_character(normalizer: dict[str, Any] | None) -> bool:
 class ChunkEncoder:
     """Text to packed tokens (uint32: word-start bit and id) through a dictionary of chunks."""
 
-    def __init__(self, backend: tokenizers.Tokenizer, cutting: Cutting | None) -> None:
+    def __init__(
+        self, backend: tokenizers.Tokenizer, cutting: Cutting | None, growth: int = 1
+    ) -> None:
+        """`growth`: how many characters the backend's normalizer may make of one."""
         self._backend = backend
         self._cutting = cutting
+        self._longest = MAX_CHUNK_CHARACTERS if cutting else _MAX_GROWN_CHARACTERS // growth
         self._known: dict[str, bytes] = {}
         self._bytes = 0
 
     def encode(self, text: str) -> NDArray[np.uint32]:
         """The packed tokens of `text`, without special tokens."""
         if self._cutting is None:
-            return np.frombuffer(self._encode_part(text), np.uint32)
+            return np.frombuffer(self._encode_long(text), np.uint32)
         chunks = self._cutting.split(text)
         if self._bytes > _CACHE_BYTES:
             self._known.clear()
@@ -142,8 +149,9 @@ class ChunkEncoder:
     def _learn(self, divided: dict[str, list[str]]) -> None:
         known = self._known
         parts = {part for parts in divided.values() for part in parts if part not in known}
-        short = [part for part in parts if len(part) <= MAX_CHUNK_CHARACTERS]
-        encodings = self._backend.encode_batch(short, add_special_tokens=False)
+        short = [part for part in parts if len(part) <= self._longest]
+        with calling_library("the tokenizer fails on this text"):
+            encodings = self._backend.encode_batch(short, add_special_tokens=False)
         for part, encoding in zip(short, encodings, strict=True):
             known[part] = pack_encoding(part, encoding)
         for part in parts - known.keys() if len(short) < len(parts) else ():
@@ -154,12 +162,14 @@ class ChunkEncoder:
         self._bytes += sum(_ENTRY_BYTES + 2 * len(chunk) for chunk in (*parts, *divided))
 
     def _encode_long(self, part: str) -> bytes:
-        size = MAX_CHUNK_CHARACTERS
+        size = self._longest
         pieces = [part[start : start + size] for start in range(0, len(part), size)]
         return b"".join(map(self._encode_part, pieces))
 
     def _encode_part(self, part: str) -> bytes:
-        return pack_encoding(part, self._backend.encode(part, add_special_tokens=False))
+        with calling_library("the tokenizer fails on this text"):
+            encoding = self._backend.encode(part, add_special_tokens=False)
+        return pack_encoding(part, encoding)
 
 
 def pack_encoding(text: str, encoding: tokenizers.Encoding) -> bytes:

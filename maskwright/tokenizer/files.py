@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import Any, cast
 
 from maskwright.errors import TokenizerError
-from maskwright.files import write_text
+from maskwright.files import read_json, write_text
 from maskwright.tokenizer.vocabulary import SPECIAL_TOKENS
 
 TOKENIZER = "tokenizer.json"
 CONFIG = "tokenizer_config.json"
+MAX_TOKENIZER_BYTES = 64 << 20  # twice the largest that is known
 ROLES = tuple(SPECIAL_TOKENS)
 
 
@@ -80,8 +81,8 @@ def _token_content(token: Any) -> str | None:
 
 def _read_object(file: Path) -> dict[str, Any]:
     try:
-        loaded: Any = json.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
+        loaded: Any = read_json(file, MAX_TOKENIZER_BYTES)
+    except (OSError, ValueError) as error:
         raise TokenizerError(f"{file} cannot be read: {' '.join(str(error).split())}.") from None
     if not isinstance(loaded, dict):
         raise TokenizerError(f"{file} does not hold a JSON object.")

@@ -15,6 +15,12 @@ from numpy.typing import NDArray
 from maskwright.errors import TokenizerError
 from maskwright.tokenizer.chunks import WORD_START, ChunkEncoder, choose_cutting
 from maskwright.tokenizer.files import ROLES, read_tokenizer, write_tokenizer
+from maskwright.tokenizer.library import (
+    MAX_VOCAB_SIZE,
+    calling_library,
+    make_valid,
+    measure_growth,
+)
 from maskwright.tokenizer.vocabulary import is_filler
 from maskwright.tokenizer.words import find_word_starts
 
@@ -51,15 +57,18 @@ class Tokenizer:
         """From a parsed ``tokenizer.json`` and the token of each role (pad, unk, cls, sep, mask).
 
         Raises:
-            TokenizerError: the library cannot read the description, or a token is not in it.
+            TokenizerError: the library cannot read the description, a token is not in it, or it
+                asks for too much memory (see `measure_growth`).
         """
-        plain = {**description, "truncation": None, "padding": None}
-        self.backend = _build_backend(plain)
-        self.description: dict[str, Any] = json.loads(self.backend.to_str())
-        # In text a literal "[MASK]" is just characters; only in a prompt is it the mask.
-        self._plain = tokenizers.Tokenizer.from_str(self.backend.to_str())
-        self._plain.encode_special_tokens = True
-        self._encoder = ChunkEncoder(self._plain, choose_cutting(self.description))
+        with calling_library("is not a tokenizer"):
+            plain = {**description, "truncation": None, "padding": None}
+            self.backend = tokenizers.Tokenizer.from_str(json.dumps(plain))
+            self.description: dict[str, Any] = json.loads(self.backend.to_str())
+            # In text a literal "[MASK]" is just characters; only in a prompt is it the mask.
+            self._plain = tokenizers.Tokenizer.from_str(self.backend.to_str())
+            self._plain.encode_special_tokens = True
+        growth = measure_growth(self.description)
+        self._encoder = ChunkEncoder(self._plain, choose_cutting(self.description), growth)
         self.special_tokens = {role: special_tokens[role] for role in ROLES}
         self.pad_token, self.unk_token, self.cls_token, self.sep_token, self.mask_token = (
             self.special_tokens.values()
@@ -67,6 +76,9 @@ class Tokenizer:
         ids = _find_special_ids(self.backend, self.special_tokens)
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = ids
         self.vocab_size = 1 + max(self.backend.get_vocab(with_added_tokens=True).values())
+        if self.vocab_size > MAX_VOCAB_SIZE:
+            rule = f"which means {self.vocab_size} word embeddings; at most {MAX_VOCAB_SIZE} work"
+            raise TokenizerError(f"has a token with the id {self.vocab_size - 1}, {rule}.")
         added = self.description["added_tokens"]
         self.special_ids = frozenset([*ids, *(token["id"] for token in added if token["special"])])
 
@@ -92,8 +104,12 @@ class Tokenizer:
         return self.encode("A").ids.tolist() == self.encode("a").ids.tolist()
 
     def encode(self, text: str) -> EncodedText:
-        """The tokens of `text`; no special tokens are added, and none is recognised in it."""
-        packed = self._encoder.encode(text)
+        """The tokens of `text`; no special tokens are added, and none is recognised in it.
+
+        Raises:
+            TokenizerError: the tokenizer has a step that fails on this text.
+        """
+        packed = self._encoder.encode(make_valid(text))
         return EncodedText(packed & np.uint32(WORD_START - 1), packed >= WORD_START)
 
     def encode_batch(self, texts: Iterable[str]) -> list[EncodedText]:
@@ -102,13 +118,16 @@ class Tokenizer:
 
     def encode_reference(self, text: str) -> EncodedText:
         """The slow twin of `encode`: the library on the whole text. For tests."""
+        text = make_valid(text)
         encoding = self._plain.encode(text, add_special_tokens=False)
         starts = find_word_starts(text, encoding.offsets)
         return EncodedText(np.array(encoding.ids, np.uint32), np.array(starts, np.bool_))
 
     def encode_prompt(self, text: str) -> EncodedPrompt:
         """Like `encode`, but special tokens written in `text`, such as [MASK], are themselves."""
-        encoding = self.backend.encode(text, add_special_tokens=False)
+        text = make_valid(text)
+        with calling_library("the tokenizer fails on this text"):
+            encoding = self.backend.encode(text, add_special_tokens=False)
         starts = find_word_starts(text, encoding.offsets)
         ids = np.array(encoding.ids, np.uint32)
         return EncodedPrompt(
@@ -119,7 +138,9 @@ class Tokenizer:
 
     def decode(self, ids: Iterable[int]) -> str:
         """The text of `ids`, special tokens included; what normalisation dropped stays lost."""
-        return self.backend.decode([int(token_id) for token_id in ids], skip_special_tokens=False)
+        numbers = [int(token_id) for token_id in ids]
+        with calling_library("the tokenizer fails on these tokens"):
+            return self.backend.decode(numbers, skip_special_tokens=False)
 
     def token(self, token_id: int) -> str:
         """The token as the vocabulary spells it; an id that holds none is the unknown token."""
@@ -131,7 +152,7 @@ class Tokenizer:
 
     def token_id(self, token: str) -> int | None:
         """The id of a token spelled as in the vocabulary, or None."""
-        return self.backend.token_to_id(token)
+        return self.backend.token_to_id(make_valid(token))
 
     def save(self, folder: Path | str, max_length: int | None = None) -> None:
         """Writes ``tokenizer.json`` and ``tokenizer_config.json`` for us and for transformers.
@@ -158,15 +179,8 @@ class Tokenizer:
             raise TokenizerError(f"{file} {error}") from None
 
 
-def _build_backend(description: Mapping[str, Any]) -> tokenizers.Tokenizer:
-    try:
-        return tokenizers.Tokenizer.from_str(json.dumps(description))
-    except Exception as error:  # the library raises a bare Exception for all that it cannot read
-        raise TokenizerError(f"is not a tokenizer: {' '.join(str(error).split())}.") from None
-
-
 def _find_special_ids(backend: tokenizers.Tokenizer, tokens: Mapping[str, str]) -> list[int]:
-    ids = {role: backend.token_to_id(token) for role, token in tokens.items()}
+    ids = {role: backend.token_to_id(make_valid(token)) for role, token in tokens.items()}
     missing = [f"{role}_token {tokens[role]}" for role, found in ids.items() if found is None]
     if missing:
         raise TokenizerError(

@@ -4,10 +4,8 @@ On a terminal a live panel (rich) shows progress, the last scores and what the m
 elsewhere the same appears as plain lines.
 """
 
-import importlib.util
 from pathlib import Path
 from types import TracebackType
-from typing import Any
 
 from rich.console import Console, Group
 from rich.live import Live
@@ -16,6 +14,7 @@ from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, T
 from rich.table import Table
 
 from maskwright.logs import MetricsLog, Record
+from maskwright.train.board import Board, has_tensorboard
 
 
 def describe_record(record: Record) -> str:
@@ -47,7 +46,7 @@ class RunReporter:
 
     def __init__(self, folder: Path, console: Console, last_step: int | None = None) -> None:
         self._log = MetricsLog(folder / "metrics.jsonl", last_step)
-        self._board = _open_tensorboard(folder / "tensorboard", last_step)
+        self._board = Board(folder / "tensorboard", last_step) if has_tensorboard() else None
         self._console = console
         self._bar = Progress(
             TextColumn("[bold]{task.description}"),
@@ -106,16 +105,6 @@ class RunReporter:
         for line in self._samples:
             table.add_row(f"[dim]{escape(line)}")
         return Group(table, self._bar)
-
-
-def _open_tensorboard(folder: Path, last_step: int | None) -> Any:
-    """A writer, or None where the extra ``tensorboard`` is not installed."""
-    if importlib.util.find_spec("tensorboard") is None:
-        return None
-    from torch.utils.tensorboard import SummaryWriter
-
-    purge = None if last_step is None else last_step + 1
-    return SummaryWriter(str(folder), purge_step=purge)
 
 
 def _duration(seconds: float) -> str:

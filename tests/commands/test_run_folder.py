@@ -82,3 +82,11 @@ def test_python_is_told_that_a_run_was_stopped(
             train={"max_steps": 5, "compile": "off", "valid_tokens": 512},
         )
     assert not (tmp_path / "run" / "model").exists()
+
+
+def test_a_run_killed_while_it_wrote_its_first_file_is_replaced(tmp_path: Path):
+    (tmp_path / ".config.yaml.tmp").write_text("train:\n  max_st", encoding="utf-8")
+    check_new(tmp_path)
+    begin_run(tmp_path, "seed: 0\n", {}, print)
+    names = {path.name for path in tmp_path.iterdir()}
+    assert names == {"config.yaml", "provenance.json"}

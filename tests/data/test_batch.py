@@ -73,7 +73,10 @@ def test_a_batch_does_not_depend_on_how_it_is_cut(num_rows: int, micro: int) -> 
     whole = load(row_source(corpus), num_rows, num_rows)[0]
     parts = load(row_source(corpus), num_rows, micro)
     for name in ("input_ids", "positions", "segment_ids", "masked_labels"):
-        assert torch.equal(torch.cat([getattr(part, name) for part in parts]), getattr(whole, name))
+        expected = getattr(whole, name)
+        # The last part is filled up with empty rows.
+        joined = torch.cat([getattr(part, name) for part in parts])[: len(expected)]
+        assert torch.equal(joined, expected)
     assert sum(part.num_tokens for part in parts) == whole.num_tokens
     assert sum(part.num_predictions for part in parts) == whole.num_predictions
 

@@ -58,7 +58,7 @@ def test_loading_ahead_runs_in_another_thread() -> None:
 
     def load(request: StepRequest, position: DataPosition) -> LoadedStep:
         threads.append(threading.get_ident())
-        return LoadedStep(request, (), position)
+        return LoadedStep(request, (), position, position, 0)
 
     prefetcher = Prefetcher(load)
     prefetcher.start(REQUEST, START)
@@ -70,7 +70,9 @@ def test_loading_ahead_runs_in_another_thread() -> None:
 
 
 def test_a_step_prefetched_for_another_position_is_thrown_away() -> None:
-    prefetcher = Prefetcher(lambda request, position: LoadedStep(request, (), position))
+    prefetcher = Prefetcher(
+        lambda request, position: LoadedStep(request, (), position, position, 0)
+    )
     prefetcher.start(REQUEST, START)
     elsewhere = DataPosition(16, 5, 7)
     assert prefetcher.take(REQUEST, elsewhere).next_position == elsewhere

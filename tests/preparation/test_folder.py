@@ -1,3 +1,4 @@
+import errno
 import threading
 import time
 from pathlib import Path
@@ -5,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from maskwright.errors import ShardError
-from maskwright.preparation.folder import locking_folder
+from maskwright.preparation.folder import check_use, locking_folder
 from maskwright.preparation.pipeline import prepare
 from maskwright.shards.manifest import read_manifest
 from tests.preparation.helpers import small_config, write_corpus
@@ -52,3 +53,30 @@ def test_a_file_cannot_be_filled(tmp_path: Path) -> None:
         locking_folder(tmp_path / "a.txt", ignore),
     ):
         pass
+
+
+def test_a_folder_left_by_a_preparation_killed_at_its_first_file_is_ours(tmp_path: Path) -> None:
+    path, out = write_corpus(tmp_path / "a.txt"), tmp_path / "out"
+    out.mkdir()
+    (out / ".preparing.json.tmp").write_text('{"finger', encoding="utf-8")
+    prepare([str(path)], out, small_config())
+    assert not list(out.glob(".*"))
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / ".preparing.json.tmp").touch()
+    (tmp_path / "other" / "thesis.doc").touch()
+    with pytest.raises(ShardError, match="in use for something else"):
+        check_use(tmp_path / "other")
+
+
+def test_a_finished_folder_that_cannot_be_written_to_is_reused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, out = write_corpus(tmp_path / "a.txt"), tmp_path / "out"
+    before = prepare([str(path)], out, small_config())
+
+    def fail(file: Path, missing_ok: bool = False) -> None:
+        raise OSError(errno.EROFS, "Read-only file system", str(file))
+
+    # As root, tests can write everywhere; and there the kernel does not look for the file first.
+    monkeypatch.setattr(Path, "unlink", fail)
+    assert prepare([str(path)], out, small_config()) == before

@@ -9,8 +9,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from maskwright.errors import ShardError
+from maskwright.shards.manifest import COUNTS_NAME, Manifest, SplitInfo, write_manifest
 from maskwright.shards.reader import TokenStore
-from tests.shards.helpers import SHARDS, VOCAB_SIZE, write_prepared
+from maskwright.shards.writer import write_array
+from tests.shards.helpers import SHARDS, VOCAB_SIZE, write_prepared, write_shard
 
 TRAIN = [document for shard in SHARDS["train"] for document in shard]
 
@@ -156,3 +158,44 @@ def test_a_split_that_is_none(tmp_path: Path) -> None:
     write_prepared(tmp_path)
     with pytest.raises(ShardError, match="no split test"):
         TokenStore.open(tmp_path, "test")
+
+
+def count_open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").is_dir(), reason="no /proc here")
+def test_a_corpus_of_many_shards_needs_few_open_files(tmp_path: Path) -> None:
+    folder = tmp_path / "train"
+    shards = [write_shard(folder, f"{n:05d}", [([5, 6, 7], [1, 0, 1])]) for n in range(200)]
+    counts = write_array(tmp_path / COUNTS_NAME, np.zeros(VOCAB_SIZE, "<u8"))
+    empty = SplitInfo(0, 0, 0, 0, 0, ())
+    train = SplitInfo(3 * len(shards), len(shards), 0, 0, 0, tuple(shards))
+    splits = {"train": train, "valid": empty}
+    write_manifest(tmp_path, Manifest(VOCAB_SIZE, "uint16", "t", "f", {}, splits, counts, {}))
+    before = count_open_files()
+    store = TokenStore.open(tmp_path, "train")
+    for start in (*range(0, store.num_tokens, 3), 0):
+        assert store.tokens(start, start + 3).tolist() == [5, 6, 7]
+        assert store.word_starts(start, start + 3).tolist() == [True, False, True]
+        assert count_open_files() <= before + 128
+    del store
+    assert count_open_files() == before
+
+
+@pytest.mark.parametrize("kind", ["tokens", "starts"])
+def test_a_file_cut_short_while_it_is_used(tmp_path: Path, kind: str) -> None:
+    write_prepared(tmp_path)
+    store = TokenStore.open(tmp_path, "train")
+    path = tmp_path / "train" / f"00001.{kind}"
+    path.write_bytes(b"\1")
+    with pytest.raises(ShardError, match=rf"{kind} ends before byte \d+: it was cut short"):
+        (store.tokens if kind == "tokens" else store.word_starts)(4, 13)
+
+
+def test_a_file_that_goes_away_before_it_is_used(tmp_path: Path) -> None:
+    write_prepared(tmp_path)
+    store = TokenStore.open(tmp_path, "train")
+    (tmp_path / "train" / "00000.tokens").unlink()
+    with pytest.raises(ShardError, match=r"00000\.tokens cannot be read: No such file"):
+        store.tokens(0, 3)

@@ -5,7 +5,7 @@ import gzip
 import lzma
 import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Protocol
@@ -13,9 +13,12 @@ from typing import Protocol
 import zstandard
 
 from maskwright.corpus.formats import Compression
+from maskwright.corpus.readers.expansion import Expansion
 from maskwright.errors import CorpusError
 
 BLOCK_BYTES = 1 << 20
+# What a decompressor may take; the strongest usual settings (xz -9, zstd -19) need a third of it.
+MAX_DECOMPRESSOR_BYTES = 256 << 20
 # So few bytes of zstandard unfold to 8 MB at most (runs of 128 kB in four bytes each).
 _ZSTD_INPUT_BYTES = 256
 _ZSTD_MAGICS = tuple(
@@ -27,18 +30,37 @@ class _Readable(Protocol):
     def read(self, size: int = -1, /) -> bytes: ...
 
 
+class _Decompressor(Protocol):
+    """One compressed stream: bz2 and xz files are made of one or several."""
+
+    @property
+    def eof(self) -> bool: ...
+    @property
+    def needs_input(self) -> bool: ...
+    @property
+    def unused_data(self) -> bytes: ...
+    def decompress(self, data: bytes, max_length: int = -1) -> bytes: ...
+
+
 def read_blocks(path: Path | None, compression: Compression, name: str) -> Iterator[bytes]:
     """The decompressed bytes of `path` (None: standard input); only the last block is short.
 
     Raises:
-        CorpusError: the file cannot be read, or its compressed data is damaged or cut off.
+        CorpusError: the file cannot be read, its compressed data is damaged or cut off, or it
+            unfolds to a multiple of its size that no text has (see `Expansion`).
     """
     try:
         if path is None:
             yield from _read_file(sys.stdin.buffer)
-            return
-        with _open(path, compression) as file:
-            yield from _unzstd(file) if compression == ".zst" else _read_file(file)
+        elif not compression:
+            with path.open("rb") as file:
+                yield from _read_file(file)
+        else:
+            expansion = Expansion(name, path.stat().st_size)
+            with _open(path, compression) as file:
+                for block in _decompress(file, compression):
+                    expansion.add(len(block))
+                    yield block
     except (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError, zstandard.ZstdError) as error:
         raise _damaged(name, error) from None
     except OSError as error:
@@ -49,17 +71,28 @@ def read_blocks(path: Path | None, compression: Compression, name: str) -> Itera
 
 def _damaged(name: str, error: Exception) -> CorpusError:
     reason = " ".join(str(error).split()).rstrip(".")
+    if "memory" in reason:
+        return CorpusError(
+            f"{name} takes more than {MAX_DECOMPRESSOR_BYTES >> 20} MB of memory to decompress."
+            " Decompress it yourself and name the result."
+        )
     return CorpusError(f"{name} cannot be decompressed: {reason}. Fetch or copy it again.")
 
 
 def _open(path: Path, compression: Compression) -> AbstractContextManager[_Readable]:
-    if compression == ".gz":
-        return gzip.open(path)
+    return gzip.open(path) if compression == ".gz" else path.open("rb")
+
+
+def _decompress(file: _Readable, compression: Compression) -> Iterator[bytes]:
     if compression == ".bz2":
-        return bz2.open(path)
+        return _gather(_unpack_streams(file, bz2.BZ2Decompressor))
     if compression == ".xz":
-        return lzma.open(path)
-    return path.open("rb")
+        return _gather(_unpack_streams(file, _new_xz))
+    return _gather(_unzstd(file)) if compression == ".zst" else _read_file(file)
+
+
+def _new_xz() -> lzma.LZMADecompressor:
+    return lzma.LZMADecompressor(memlimit=MAX_DECOMPRESSOR_BYTES)
 
 
 def _read_file(file: _Readable) -> Iterator[bytes]:
@@ -67,24 +100,46 @@ def _read_file(file: _Readable) -> Iterator[bytes]:
         yield block
 
 
+def _gather(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """The same bytes in blocks, of which only the last is short."""
+    ready = bytearray()
+    for piece in pieces:
+        ready += piece
+        while len(ready) >= BLOCK_BYTES:
+            yield bytes(ready[:BLOCK_BYTES])
+            del ready[:BLOCK_BYTES]
+    if ready:
+        yield bytes(ready)
+
+
+def _unpack_streams(file: _Readable, new_stream: Callable[[], _Decompressor]) -> Iterator[bytes]:
+    """Unlike the readers of the standard library this one bounds the memory of xz, and notices
+    rubbish after the first stream."""
+    data = file.read(BLOCK_BYTES)
+    while data:
+        stream = new_stream()
+        while not stream.eof:
+            if stream.needs_input and not data and not (data := file.read(BLOCK_BYTES)):
+                raise EOFError("the file ends in the middle of a stream")
+            yield stream.decompress(data, BLOCK_BYTES)
+            data = b""
+        data = stream.unused_data.lstrip(b"\0") or file.read(BLOCK_BYTES).lstrip(b"\0")
+
+
 def _unzstd(file: _Readable) -> Iterator[bytes]:
     """Unlike zstandard's own reader this one notices a cut-off file."""
-    ready = bytearray()
     frame = None
     rest = b""
     while piece := rest + file.read(_ZSTD_INPUT_BYTES - len(rest)):
         if frame is None:
             if not piece.startswith(_ZSTD_MAGICS):
                 raise zstandard.ZstdError("not a zstandard frame")
-            frame = zstandard.ZstdDecompressor().decompressobj()
-        ready += frame.decompress(piece)
+            frame = zstandard.ZstdDecompressor(
+                max_window_size=MAX_DECOMPRESSOR_BYTES // 2
+            ).decompressobj()
+        yield frame.decompress(piece)
         rest = b""
         if frame.eof:
             rest, frame = frame.unused_data, None
-        while len(ready) >= BLOCK_BYTES:
-            yield bytes(ready[:BLOCK_BYTES])
-            del ready[:BLOCK_BYTES]
     if frame is not None:
         raise EOFError("the file ends in the middle of a frame")
-    if ready:
-        yield bytes(ready)

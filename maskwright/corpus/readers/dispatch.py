@@ -8,7 +8,7 @@ from maskwright.corpus.documents import Document, cut_text
 from maskwright.corpus.hub import read_hub
 from maskwright.corpus.pydocs import read_pydocs
 from maskwright.corpus.readers.blocks import read_blocks
-from maskwright.corpus.readers.fields import TextField
+from maskwright.corpus.readers.fields import MAX_RECORD_CHARACTERS, TextField
 from maskwright.corpus.readers.jsonl import read_jsonl
 from maskwright.corpus.readers.parquet import read_parquet
 from maskwright.corpus.readers.plain import read_plain
@@ -16,9 +16,6 @@ from maskwright.corpus.readers.tables import read_table
 from maskwright.corpus.readers.text import decode_text, read_lines
 from maskwright.corpus.readers.unreadable import UnreadableError
 from maskwright.corpus.sources import Source
-
-# A record (line of JSON or of a table) longer than this is not parsed.
-_MAX_RECORD_CHARACTERS = 32_000_000
 
 
 def read_source(source: Source, config: CorpusConfig, counts: Counter[str]) -> Iterator[Document]:
@@ -62,13 +59,13 @@ def _read_texts(source: Source, config: CorpusConfig, counts: Counter[str]) -> I
     if source.kind == "hub":
         return read_hub(source.name, config.text_field, counts)
     if source.kind == "parquet" and source.path:
-        return read_parquet(source.path, source.compression, field)
+        return read_parquet(source.path, source.compression, field, counts)
     texts = decode_text(read_blocks(source.path, source.compression, source.name), source.name)
     if source.kind in ("plain", "markdown"):
         whole = source.kind == "markdown" and config.documents == "auto"
         mode = "file" if whole else config.documents
         return read_plain(texts, mode, config.max_document_characters, counts)
-    lines = read_lines(texts, _MAX_RECORD_CHARACTERS, counts)
+    lines = read_lines(texts, MAX_RECORD_CHARACTERS, counts)
     if source.kind == "jsonl":
         return read_jsonl(lines, field, counts)
     return read_table(lines, "csv" if source.kind == "csv" else "tsv", field, counts)

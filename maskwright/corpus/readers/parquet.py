@@ -1,6 +1,13 @@
-"""Parquet: one column of strings, read a few rows at a time (extra `parquet`)."""
+"""Parquet: one column of strings, read a few rows at a time (extra `parquet`).
 
+A file of a kilobyte can ask for gigabytes: by a page that unpacks to them, or by one long value
+that a million rows repeat. So the pages are looked at first, and decide how many rows are read
+at a time.
+"""
+
+import importlib
 import tempfile
+from collections import Counter
 from collections.abc import Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -9,39 +16,88 @@ from typing import Any, BinaryIO
 from maskwright.corpus.extras import import_extra
 from maskwright.corpus.formats import Compression
 from maskwright.corpus.readers.blocks import read_blocks
-from maskwright.corpus.readers.fields import TextField
+from maskwright.corpus.readers.expansion import Expansion
+from maskwright.corpus.readers.fields import MAX_RECORD_CHARACTERS, TextField
+from maskwright.corpus.readers.pages import PageError, largest_page
 from maskwright.corpus.readers.unreadable import UnreadableError
 from maskwright.errors import CorpusError
 
+MAX_PAGE_BYTES = 256 << 20
+MAX_FOOTER_BYTES = 16 << 20
+
 _BATCH_ROWS = 64
+_BATCH_BYTES = 64 << 20
+_ROW_BYTES = 64  # a row counts so much, even if there is nothing in it
 _BUFFER_BYTES = 1 << 20  # reads a column chunk piecemeal, not whole
 
 
-def read_parquet(path: Path, compression: Compression, field: TextField) -> Iterator[str]:
-    """The texts of one column, in the order of the rows.
+def read_parquet(
+    path: Path, compression: Compression, field: TextField, counts: Counter[str]
+) -> Iterator[str]:
+    """The texts of one column, in the order of the rows; too long ones are counted.
 
     Raises:
-        CorpusError: pyarrow is missing, the file is damaged or does not have the column.
+        CorpusError: pyarrow is missing, the file is damaged, asks for too much memory, or does
+            not have the column.
         UnreadableError: the file is empty.
     """
     arrow: Any = import_extra("pyarrow", "parquet", field.source)
     parquet: Any = import_extra("pyarrow.parquet", "parquet", field.source)
-    with _open_seekable(path, compression, field.source) as file:
+    with _open_seekable(path, compression, field.source) as (file, num_bytes):
         try:
+            _check_footer(file, num_bytes, field.source)
             table = parquet.ParquetFile(file, buffer_size=_BUFFER_BYTES, pre_buffer=False)
             columns = [str(name) for name in table.schema_arrow.names]
             field.check_columns(columns)
-            for batch in table.iter_batches(_BATCH_ROWS, columns=[field.name]):
-                for value in _to_python(batch.column(0)):
+            rows = _choose_rows(arrow, table, file, field)
+            expansion = Expansion(field.source, num_bytes)
+            for batch in table.iter_batches(rows, columns=[field.name]):
+                for value in _read_values(arrow, batch.column(0), expansion, counts):
                     if (text := field.pick(value, columns)) is not None:
                         yield text
-        except (arrow.ArrowException, OSError) as error:
+        except (arrow.ArrowException, OSError, OverflowError, PageError) as error:
             reason = " ".join(str(error).split())
             raise CorpusError(f"{field.source} is no readable Parquet file: {reason}") from None
     field.check_found()
 
 
-def _to_python(column: Any) -> list[object]:
+def _check_footer(file: BinaryIO, num_bytes: int, name: str) -> None:
+    """What the file says about itself is read whole, and takes many times its size."""
+    file.seek(max(num_bytes - 8, 0))
+    if int.from_bytes(file.read(4), "little") > MAX_FOOTER_BYTES:
+        raise CorpusError(
+            f"{name} is no readable Parquet file: its footer has more than"
+            f" {MAX_FOOTER_BYTES >> 20} MB."
+        )
+
+
+def _choose_rows(arrow: Any, table: Any, file: BinaryIO, field: TextField) -> int:
+    """How many rows to read at a time so that little memory is needed whatever is in them."""
+    kind = table.schema_arrow.field(field.name).type
+    kind = kind.value_type if arrow.types.is_dictionary(kind) else kind
+    if kind not in (arrow.string(), arrow.large_string(), arrow.string_view()):
+        raise field.no_text()
+    leaves = [table.metadata.schema.column(n).path for n in range(table.metadata.num_columns)]
+    if leaves.count(field.name) != 1:
+        raise PageError(f"the schema is ambiguous about {field.name}")
+    largest = largest_page(file, table.metadata, leaves.index(field.name))
+    if largest > MAX_PAGE_BYTES:
+        raise CorpusError(
+            f"{field.source} has a page of {largest >> 20} MB in its column {field.name}, more than"
+            f" the {MAX_PAGE_BYTES >> 20} MB that are read at once. Write it again with smaller"
+            " pages (pyarrow: write_batch_size=16)."
+        )
+    return max(1, min(_BATCH_ROWS, _BATCH_BYTES // max(largest, 1)))
+
+
+def _read_values(
+    arrow: Any, column: Any, expansion: Expansion, counts: Counter[str]
+) -> list[str | None]:
+    if arrow.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    expansion.add(_ROW_BYTES * len(column) + column.nbytes)
+    if column.nbytes > MAX_RECORD_CHARACTERS:
+        column = _drop_long(column.cast(arrow.large_string()), counts)
     try:
         return column.to_pylist()
     except UnicodeDecodeError:
@@ -49,9 +105,20 @@ def _to_python(column: Any) -> list[object]:
         return [None if v is None else v.decode("utf-8", "surrogateescape") for v in values]
 
 
+def _drop_long(column: Any, counts: Counter[str]) -> Any:
+    """A string in Python may take four times its bytes, so long values do not become one."""
+    compute: Any = importlib.import_module("pyarrow.compute")
+    fits = compute.less_equal(compute.binary_length(column), MAX_RECORD_CHARACTERS)
+    counts["record too long"] += len(column) - column.null_count - (compute.sum(fits).as_py() or 0)
+    return column.filter(fits, null_selection_behavior="emit_null")
+
+
 @contextmanager
-def _open_seekable(path: Path, compression: Compression, name: str) -> Generator[BinaryIO]:
-    """Parquet is read from its end: a compressed file is first unpacked to a temporary one."""
+def _open_seekable(
+    path: Path, compression: Compression, name: str
+) -> Generator[tuple[BinaryIO, int]]:
+    """The file and its size. Parquet is read from its end: a compressed file is first unpacked to
+    a temporary one."""
     with ExitStack() as stack:
         try:
             if compression:
@@ -65,4 +132,4 @@ def _open_seekable(path: Path, compression: Compression, name: str) -> Generator
             raise CorpusError(f"{name} cannot be read: {error.strerror}.") from None
         if not size:
             raise UnreadableError("empty file", f"{name} is empty: nothing to train on.")
-        yield file
+        yield file, size

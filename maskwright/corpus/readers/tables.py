@@ -13,7 +13,7 @@ from maskwright.corpus.readers.fields import TextField
 from maskwright.corpus.readers.unreadable import UnreadableError
 
 # An unclosed quotation mark swallows at most this much before the row is given up.
-_MAX_FIELD_CHARACTERS = 10_000_000
+MAX_ROW_CHARACTERS = 10_000_000
 
 
 def read_table(
@@ -24,13 +24,13 @@ def read_table(
     Raises:
         CorpusError: the header does not have the column.
     """
-    csv.field_size_limit(max(csv.field_size_limit(), _MAX_FIELD_CHARACTERS))
-    ended = (line + "\n" for line in lines)
+    csv.field_size_limit(max(csv.field_size_limit(), MAX_ROW_CHARACTERS))
+    ended = _RowLines(lines)
     if kind == "csv":
         rows = csv.reader(ended)
     else:
         rows = csv.reader(ended, delimiter="\t", quoting=csv.QUOTE_NONE)
-    parsed = _parse_rows(rows, counts)
+    parsed = _parse_rows(rows, ended, counts)
     header = next(parsed, None)
     if header is None:
         raise UnreadableError("no header", f"{field.source} has no header line.")
@@ -41,8 +41,32 @@ def read_table(
             yield text
 
 
-def _parse_rows(rows: Iterator[list[str]], counts: Counter[str]) -> Iterator[list[str]]:
+class _RowLines:
+    """Lines for the csv module, which takes as many for one row as its quotation marks ask for.
+
+    `num_characters` were given since it was last set to 0.
+    """
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        self._lines = iter(lines)
+        self.num_characters = 0
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        line = next(self._lines) + "\n"
+        self.num_characters += len(line)
+        if self.num_characters > MAX_ROW_CHARACTERS:
+            raise csv.Error("row too long")
+        return line
+
+
+def _parse_rows(
+    rows: Iterator[list[str]], lines: _RowLines, counts: Counter[str]
+) -> Iterator[list[str]]:
     while True:
+        lines.num_characters = 0
         try:
             row = next(rows)
         except StopIteration:

@@ -1,0 +1,101 @@
+"""The `tokenizers` library at arm's length: a ``tokenizer.json`` is a small program, and not ours.
+
+The library runs whatever steps the file describes. What it cannot do it reports by a bare
+Exception, or by a panic of its Rust code, which is not even an Exception; and a step that replaces
+one character by many takes memory that no text explains. So its failures are translated here, and
+what a file asks for is measured before any text goes through it.
+"""
+
+import base64
+import binascii
+import re
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from math import prod
+from typing import Any, cast
+
+from maskwright.errors import TokenizerError
+
+# The largest published vocabularies have a million tokens.
+MAX_VOCAB_SIZE = 1 << 24
+# BERT's WordPiece stops at words of 100 characters; the time grows with the cube.
+MAX_WORD_CHARACTERS = 1_000
+# How many times a text may grow. Normalising ALBERT's way can make 1188 characters of one.
+MAX_GROWTH = 2_000
+
+_UNICODE_GROWTH = 18  # NFKC makes so many characters of U+FDFA
+_COMPATIBLE = ("NFKC", "NFKD")
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
+
+
+@contextmanager
+def calling_library(what: str) -> Generator[None]:
+    """Within this context every failure is a TokenizerError that begins with `what`."""
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as error:
+        raise TokenizerError(f"{what}: {' '.join(str(error).split()).rstrip('.')}.") from None
+
+
+def make_valid(text: str) -> str:
+    """`text` as the library can take it: what is no Unicode becomes U+FFFD, as in cleaned text."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return _SURROGATE.sub("\ufffd", text)
+    return text
+
+
+def measure_growth(description: Mapping[str, Any]) -> int:
+    """How many characters the steps of a ``tokenizer.json`` may make of one.
+
+    Raises:
+        TokenizerError: too many, or words of a length that takes too long.
+    """
+    longest = description["model"].get("max_input_chars_per_word") or 0
+    if longest > MAX_WORD_CHARACTERS:
+        raise TokenizerError(
+            f"has max_input_chars_per_word = {longest}, more than {MAX_WORD_CHARACTERS}."
+        )
+    growths = (_growth(description[name]) for name in ("normalizer", "pre_tokenizer", "decoder"))
+    growth = max(growths)
+    if growth > MAX_GROWTH:
+        raise TokenizerError(
+            f"makes up to {growth} characters of one, more than {MAX_GROWTH}: text would take too"
+            " much memory."
+        )
+    return growth
+
+
+def _growth(step: Mapping[str, Any] | None) -> int:
+    if step is None:
+        return 1
+    for name in ("normalizers", "pretokenizers", "decoders"):
+        if name in step:
+            return prod(_growth(inner) for inner in cast(list[dict[str, Any]], step[name]))
+    kind = step["type"]
+    if kind == "Replace":
+        return _replacement_growth(step["pattern"], step["content"])
+    if kind == "Prepend":
+        return 1 + len(step["prepend"])
+    if kind == "Precompiled":
+        return _charsmap_growth(step["precompiled_charsmap"])
+    return _UNICODE_GROWTH if kind in _COMPATIBLE else 1
+
+
+def _replacement_growth(pattern: Mapping[str, str], content: str) -> int:
+    if pattern.get("String"):
+        return -(-len(content) // len(pattern["String"])) or 1
+    return 1 + len(content)  # a regular expression may match before every character
+
+
+def _charsmap_growth(encoded: str) -> int:
+    """SentencePiece's table: the size of a trie (uint32), the trie, what it maps to, NUL between."""
+    try:
+        table = base64.b64decode(encoded)
+    except (binascii.Error, ValueError):
+        raise TokenizerError("has a precompiled_charsmap that is not base64.") from None
+    replacements = table[4 + int.from_bytes(table[:4], "little") :]
+    return max(map(len, replacements.split(b"\0")), default=1) or 1

@@ -1,0 +1,58 @@
+"""Short versions of benchmarks/crash_test.py: killed or stopped, and the end is the same."""
+
+import random
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+
+from benchmarks.crash.preparation import Preparations
+from benchmarks.crash.pretraining import PretrainingRuns
+from benchmarks.crash.stopping import LIMIT_SECONDS
+from maskwright.logs import read_metrics
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> PretrainingRuns:
+    return PretrainingRuns(tmp_path_factory.mktemp("runs"), steps=40, checkpoint_seconds=0.02)
+
+
+def test_a_run_killed_and_interrupted_on_its_way_ends_with_the_same_weights(
+    runs: PretrainingRuns,
+) -> None:
+    run, draw = runs.folder / "run", random.Random(0)
+    done = runs.go_on(run, runs.aim(run, "checkpoint", draw))
+    assert done.was_killed, done.output
+    done = runs.go_on(run, runs.aim(run, "validation", draw), signal.SIGINT)
+    assert done.code == 128 + signal.SIGINT, done.output
+    assert done.seconds_to_exit < LIMIT_SECONDS
+    assert f"--resume {run}" in done.output
+    last = read_metrics(run / "metrics.jsonl")[-1]["step"]
+    assert max((run / "checkpoints").glob("step_*")).name == f"step_{last:08d}"
+    done = runs.go_on(run)
+    assert done.code == 0, done.output
+    assert "warning" not in done.output
+    assert runs.compare(run) == []
+
+
+def test_the_comparison_would_notice(runs: PretrainingRuns) -> None:
+    run = runs.folder / "changed"
+    shutil.copytree(runs.whole, run)
+    assert runs.compare(run) == []
+    weights, metrics = run / "model" / "model.safetensors", run / "metrics.jsonl"
+    content = bytearray(weights.read_bytes())
+    content[-1] ^= 1
+    weights.write_bytes(content)
+    lines = metrics.read_text(encoding="utf-8").splitlines(keepends=True)
+    metrics.write_text("".join(lines[:7] + lines[8:]), encoding="utf-8")
+    (run / "checkpoints" / ".step_00000040.tmp").mkdir()
+    found = " ".join(runs.compare(run))
+    for words in ("model.safetensors differs", "metrics.jsonl differs", "still holds .step_"):
+        assert words in found
+
+
+def test_a_preparation_killed_again_and_again_ends_with_the_same_bytes(tmp_path: Path) -> None:
+    tally = Preparations(tmp_path, megabytes=2.3).kill(3)
+    assert tally.kills.total() == 3
+    assert tally.differences == []
