@@ -11,6 +11,7 @@ from typing import Any
 from maskwright.provenance import describe_cpu, describe_environment
 
 RESULTS = Path(__file__).parent / "results"
+BEGIN, END = "<!-- results: begin -->\n", "<!-- results: end -->\n"
 
 
 def find_corpus(name: str) -> Path:
@@ -44,3 +45,10 @@ def write_result(name: str, result: dict[str, Any]) -> Path:
     path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     print(f"written to {path}")
     return path
+
+
+def put_section(page: Path, section: str) -> None:
+    """Replaces what stands between the markers of a page."""
+    before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
+    _, _, after = rest.partition(END)
+    page.write_text(before + BEGIN + section + END + after, encoding="utf-8")

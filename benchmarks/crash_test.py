@@ -35,7 +35,7 @@ def test_pretraining(folder: Path, kills: int, seed: int) -> dict[str, Any]:
         "started_again": tally.started_again,
         "runs_compared_bitwise": tally.runs,
         "unreadable_checkpoints": tally.unreadable_checkpoints,
-        "differences": tally.differences,
+        **list_differences(tally.differences),
     }
     for number in (signal.SIGTERM, signal.SIGINT):
         stopped = stop_and_go_on(runs, [number] * _STOPS, seed)
@@ -43,7 +43,7 @@ def test_pretraining(folder: Path, kills: int, seed: int) -> dict[str, Any]:
             "stops": len(stopped["seconds"]),
             "longest_seconds": round(max(stopped["seconds"]), 2),
             "limit_seconds": LIMIT_SECONDS,
-            "differences": stopped["differences"],
+            **list_differences(stopped["differences"]),
         }
     return result
 
@@ -57,9 +57,14 @@ def test_preparation(folder: Path, kills: int, seed: int) -> dict[str, Any]:
         "kills": tally.kills.total(),
         "kills_by_place": dict(tally.kills.most_common()),
         "preparations_compared_bytewise": tally.preparations,
-        "differences": tally.differences,
+        **list_differences(tally.differences),
         "longest_seconds_to_exit": round(max(seconds), 2),
     }
+
+
+def list_differences(found: list[str]) -> dict[str, Any]:
+    """How many there are, and which."""
+    return {"differences": len(found), **({"different": found} if found else {})}
 
 
 def main() -> None:

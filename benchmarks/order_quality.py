@@ -31,8 +31,12 @@ def shuffle_by_numpy(indices: Ints, size: int, *key: int) -> Ints:
     return np.random.default_rng(key).permutation(size)[indices]
 
 
-def measure_large(order: Order, size: int, length: int, seed: int = 0) -> dict[str, Any]:
-    """All statistics of three epochs, each compared with the next."""
+def measure_large(order: Order, size: int, length: int, seed: int) -> dict[str, Any]:
+    """All statistics of three epochs, each compared with the next.
+
+    Args:
+        length: indices looked at, beginning at a third of `size`; 0 for all.
+    """
     keys = [(seed, epoch) for epoch in range(_KEYS + 1)]
     both = take_sample(order, size, keys, start=size // 3 if length else 0, length=length)
     first, second = both.select(slice(_KEYS)), both.select(slice(1, None))
@@ -41,6 +45,7 @@ def measure_large(order: Order, size: int, length: int, seed: int = 0) -> dict[s
     return {
         "elements": size,
         "indices": length or size,
+        "seed": seed,
         "epochs": _KEYS,
         "statistics": len(p_values),
         "smallest_p_value": float(f"{p_values[smallest]:.2g}"),
@@ -51,7 +56,7 @@ def measure_large(order: Order, size: int, length: int, seed: int = 0) -> dict[s
 
 
 def measure_by_half_rounds(size: int) -> dict[str, dict[str, Any]]:
-    """The smallest p-value with other numbers of half rounds, of 80 epochs or a million images."""
+    """The smallest p-value with other numbers of half rounds, of half a million images."""
     found: dict[str, dict[str, Any]] = {}
     used = order_module._HALF_ROUNDS
     num_keys = max(4, 500_000 // size)
@@ -157,11 +162,11 @@ def main() -> None:
         "few_elements": measure_few(),
         "by_half_rounds": {str(n): measure_by_half_rounds(n) for n in (1000, 1024, 10_000)},
         "large": [
-            measure_large(permute, 10**7, 0),
-            measure_large(permute, 10**8, _LENGTH),
-            measure_large(permute, 10**12, _LENGTH),
+            measure_large(permute, size, length, seed)
+            for size, length in ((10**7, 0), (10**8, _LENGTH), (10**12, _LENGTH))
+            for seed in (0, 1)  # what is chance with one is not there with the other
         ],
-        "control_numpy": measure_large(shuffle_by_numpy, 10**7, 0),
+        "control_numpy": measure_large(shuffle_by_numpy, 10**7, 0, 0),
     }
     if arguments.throughput:
         result["throughput"] = measure_throughput()

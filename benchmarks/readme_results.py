@@ -7,10 +7,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from benchmarks.common import RESULTS
+from benchmarks.common import RESULTS, put_section
 
 README = Path(__file__).parents[1] / "README.md"
-BEGIN, END = "<!-- results: begin -->\n", "<!-- results: end -->\n"
 
 
 def newest(name: str) -> tuple[Path, dict[str, Any]]:
@@ -68,10 +67,7 @@ def _describe(final: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    text = README.read_text(encoding="utf-8")
-    before, _, rest = text.partition(BEGIN)
-    _, _, after = rest.partition(END)
-    README.write_text(before + BEGIN + write_section() + END + after, encoding="utf-8")
+    put_section(README, write_section())
 
 
 if __name__ == "__main__":

@@ -5,9 +5,11 @@ Nothing heavy is imported before the command is known: importing torch alone tak
 
 import errno
 import importlib
+import io
 import os
 import sys
 from collections.abc import Sequence
+from typing import Any, cast
 
 from maskwright.errors import MaskwrightError
 
@@ -23,6 +25,9 @@ COMMANDS = {
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command; returns the exit code of the process."""
+    output: Any = sys.stdout
+    if isinstance(output, io.TextIOWrapper):  # which may show file names of any bytes
+        cast(Any, output).reconfigure(errors="backslashreplace")
     arguments = list(sys.argv[1:] if argv is None else argv)
     if not arguments or arguments[0] in ("-h", "--help", "help"):
         print(_usage())

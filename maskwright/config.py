@@ -25,8 +25,11 @@ from maskwright.errors import ConfigError, UnknownKeyError, show_value
 ConfigType = TypeVar("ConfigType")
 Plain = dict[str, Any]
 
-# A configuration has a few kilobytes; reading this much YAML takes seconds.
-MAX_YAML_BYTES = 100_000
+# Of all parts of the program; the largest published vocabularies have a million tokens.
+MAX_VOCAB_SIZE = 1 << 24
+# A configuration has a few kilobytes, and more only if it names thousands of files; reading this
+# much YAML takes half a minute.
+MAX_YAML_BYTES = 1_000_000
 
 
 def setting(default: Any, help: str) -> Any:

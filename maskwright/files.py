@@ -39,6 +39,7 @@ def replacing_file(path: Path) -> Generator[Path]:
     temporary = temporary_path(path)
     try:
         with naming_file(path):
+            temporary.unlink(missing_ok=True)  # if somebody put a link there, it is not followed
             yield temporary
             flush(temporary)
             temporary.replace(path)
@@ -60,8 +61,17 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Like `write_text`, of a value as indented JSON."""
-    write_text(path, json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+    """Like `write_text`, of a value as indented JSON.
+
+    Strings that are no Unicode, such as some file names, are written with JSON's escapes.
+    """
+    text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
+    write_text(path, text.encode("utf-8", "backslashreplace").decode())
+
+
+def find_link(folder: Path) -> Path | None:
+    """A symbolic link in `folder` (not deeper), through which writing would go elsewhere."""
+    return next((entry for entry in sorted(folder.iterdir()) if entry.is_symlink()), None)
 
 
 def read_json(path: Path, max_bytes: int) -> Any:

@@ -51,10 +51,10 @@ def read_metrics(path: Path) -> list[Record]:
     if not path.exists():
         return []
     records: list[Record] = []
-    for line in path.read_text(encoding="utf-8").splitlines():
+    for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
         try:
             record: Any = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
         if isinstance(record, dict):
             records.append(cast(Record, record))
@@ -62,22 +62,26 @@ def read_metrics(path: Path) -> list[Record]:
 
 
 def _end_of_kept(path: Path, last_step: int | None) -> int:
-    """How many bytes of a metrics file stay when its run goes on after `last_step`."""
-    end = 0
-    with path.open("rb") as file:
-        for line in file:
-            is_later = last_step is not None and _read_step(line) > last_step
-            if is_later or not line.endswith(b"\n"):
-                break
-            end += len(line)
+    """How many bytes of a metrics file stay when its run goes on after `last_step`.
+
+    Steps only grow, so it is looked at from its end: a long run is resumed as fast as a short one.
+    """
+    content = path.read_bytes()
+    end = content.rfind(b"\n") + 1
+    while end and last_step is not None:
+        start = content.rfind(b"\n", 0, end - 1) + 1
+        if _read_step(content[start:end]) <= last_step:
+            break
+        end = start
     return end
 
 
-def _read_step(line: bytes) -> int:
+def _read_step(line: bytes) -> float:
     try:
-        return json.loads(line)["step"]
-    except (ValueError, KeyError, TypeError):
-        return 0
+        step = json.loads(line)["step"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        return math.inf  # no record, so nothing to keep
+    return step if isinstance(step, int | float) else math.inf
 
 
 def _jsonable(value: Any) -> Any:

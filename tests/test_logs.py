@@ -62,7 +62,7 @@ def test_a_line_cut_by_a_crash_is_left_out_and_the_next_is_whole(tmp_path: Path)
 
 def test_lines_that_stay_are_not_written_again(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
-    path.write_text('{"step": 1,  "kept": "as it is"}\n{"step": 2}\n{"step": 3}\n{"ste')
+    path.write_text('{"step": 1,  "kept": "as it is"}\n{"step": 2}\n{"step": 3}\n\0\0\n{"ste')
     inode = path.stat().st_ino
     write_steps(path, range(0), last_step=2)
     assert path.read_text() == '{"step": 1,  "kept": "as it is"}\n{"step": 2}\n'

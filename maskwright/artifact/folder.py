@@ -6,7 +6,6 @@ ours, and the card says why.
 """
 
 import dataclasses
-import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,13 +16,14 @@ from maskwright.artifact.native.family import Family, read_value
 from maskwright.artifact.native.own import OWN
 from maskwright.artifact.special_tokens import wrap_inputs, wraps_inputs
 from maskwright.artifact.weights import WEIGHTS, read_model, write_weights
-from maskwright.errors import ConfigError, ModelFolderError
-from maskwright.files import replacing_folder, write_json, write_text
+from maskwright.errors import ConfigError, ModelFolderError, show_value
+from maskwright.files import read_json, replacing_folder, write_json, write_text
 from maskwright.model.config import EncoderConfig
 from maskwright.model.pretraining import MaskedLanguageModel
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 CONFIG, CARD, EXTRA_KEY = "config.json", "README.md", "maskwright"
+MAX_CONFIG_BYTES = 4 << 20
 WRITTEN = {CONFIG, CARD, WEIGHTS, "tokenizer.json", "tokenizer_config.json"}
 
 
@@ -109,10 +109,11 @@ def parse_config(
     raw: dict[str, Any], extra: dict[str, Any], folder: Path
 ) -> tuple[EncoderConfig, Family]:
     """The architecture in a ``config.json``, and the family in whose words it is."""
-    family = FAMILIES.get(str(raw.get("model_type")))
+    model_type = show_value(raw.get("model_type"))
+    family = FAMILIES.get(model_type)
     if family is None:
         raise ModelFolderError(
-            f"{folder / CONFIG}: model_type = {raw.get('model_type')} is not supported. "
+            f"{folder / CONFIG}: model_type = {model_type} is not supported. "
             f"Supported are {', '.join(sorted(FAMILIES))}."
         )
     try:
@@ -136,9 +137,9 @@ def _read_config_file(folder: Path) -> dict[str, Any]:
     if not path.is_file():
         raise ModelFolderError(f"{folder} is not a model folder: it holds no {CONFIG}.")
     try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
-        raise ModelFolderError(f"{path} is not JSON.") from None
+        raw = read_json(path, MAX_CONFIG_BYTES)
+    except (OSError, ValueError) as error:
+        raise ModelFolderError(f"{path} cannot be read: {error}.") from None
     if not isinstance(raw, dict) or not isinstance(raw.get(EXTRA_KEY) or {}, dict):
         raise ModelFolderError(f"{path} does not hold a model's configuration.")
     return raw
@@ -147,7 +148,7 @@ def _read_config_file(folder: Path) -> dict[str, Any]:
 def _check_tokenizer(
     tokenizer: Tokenizer, config: EncoderConfig, extra: dict[str, Any], folder: Path
 ) -> None:
-    trained_with = str(extra.get("tokenizer_fingerprint", tokenizer.fingerprint))
+    trained_with = show_value(extra.get("tokenizer_fingerprint", tokenizer.fingerprint))
     if tokenizer.fingerprint != trained_with:
         raise ModelFolderError(
             f"{folder}: tokenizer fingerprint {tokenizer.fingerprint[:4]}… is not the one this "

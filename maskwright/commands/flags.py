@@ -4,6 +4,7 @@ import argparse
 import difflib
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from maskwright.config import FieldInfo, Plain, describe_type, fields_of, merge, nested
@@ -69,6 +70,13 @@ def add_config_flags(parser: Parser, config: type, skip: Sequence[str] = ()) -> 
             default=argparse.SUPPRESS,
             help=_describe(info),
         )
+
+
+def folder_name(given: str) -> str:
+    """The type of a flag that names a folder inside another one, and must not lead out of it."""
+    if given in ("", ".", "..") or Path(given).name != given:
+        raise argparse.ArgumentTypeError(f"{given} must be a name without a slash")
+    return given
 
 
 def config_values(arguments: argparse.Namespace) -> Plain:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
+from rich.markup import escape
 from rich.table import Table
 
 from maskwright.commands.config import PretrainConfig, resolve
@@ -132,7 +133,8 @@ def _check_range(name: str, value: int, least: int, most: int) -> None:
 
 def _count(data, config: PretrainConfig, row_length: int) -> Table:
     """Counts of both splits side by side."""
-    table = Table("", "train", "valid", title=str(data.folder), title_justify="left")
+    title = escape(str(data.folder))
+    table = Table("", "train", "valid", title=title, title_justify="left")
     stores = (data.train, data.valid)
     table.add_row("documents", *[f"{store.num_documents:,}" for store in stores])
     table.add_row("tokens", *[f"{store.num_tokens:,}" for store in stores])
@@ -149,7 +151,7 @@ def _count(data, config: PretrainConfig, row_length: int) -> Table:
     table.add_row("rows an epoch", *[f"{rows:,}" for rows, _ in filled])
     table.add_row("fill rate of the rows", *[f"{share:.2%}" for _, share in filled])
     dropped = ", ".join(f"{n:,} {reason}" for reason, n in data.train.manifest.dropped.items())
-    table.caption = f"dropped or repaired: {dropped or 'nothing'}"
+    table.caption = f"dropped or repaired: {escape(dropped) or 'nothing'}"
     return table
 
 

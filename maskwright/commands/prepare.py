@@ -65,7 +65,7 @@ def main(argv: Sequence[str]) -> int:
     arguments = parse(argv)
     from maskwright.preparation.pipeline import prepare
 
-    console = Console(highlight=False, soft_wrap=True)
+    console = Console(highlight=False, soft_wrap=True, markup=False)
     prepare(arguments.paths, arguments.out, arguments.config, arguments.seed, console.print)
     console.print(f"next: maskwright inspect {arguments.out}")
     console.print(f"      maskwright pretrain {arguments.out}")

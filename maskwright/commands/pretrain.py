@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from maskwright.commands.config import DEFAULT_RECIPE, PretrainConfig, resolve
-from maskwright.commands.flags import Parser, add_config_flags, config_values
+from maskwright.commands.flags import Parser, add_config_flags, config_values, folder_name
 from maskwright.commands.prepared import adopt_preparation
 from maskwright.commands.run_folder import load_run_config
 from maskwright.config import write_yaml
@@ -29,7 +29,9 @@ def build_parser() -> Parser:
     parser.add_argument("text", nargs="*", help="files, folders, globs, -, pydocs, hf:NAME#FIELD")
     parser.add_argument("--recipe", help=f"recipe to start from [{DEFAULT_RECIPE}]")
     parser.add_argument("--config", type=Path, help="YAML file put over the recipe")
-    parser.add_argument("--name", help="name of the run directory [recipe and time]")
+    parser.add_argument(
+        "--name", type=folder_name, help="name of the run directory [recipe and time]"
+    )
     parser.add_argument("--runs-dir", type=Path, default=Path("runs"), help="where runs go [runs]")
     parser.add_argument(
         "--data-dir", type=Path, default=Path("data"), help="where prepared data goes [data]"

@@ -1,7 +1,6 @@
 """A run directory: who may train in it, and what it says about the run."""
 
 import fcntl
-import json
 import os
 import shutil
 from collections.abc import Callable, Generator, Mapping
@@ -12,7 +11,7 @@ from typing import Any
 from maskwright.commands.config import PretrainConfig, put_over
 from maskwright.config import from_mapping, read_yaml, to_mapping
 from maskwright.errors import CheckpointError, ConfigError, InputError
-from maskwright.files import temporary_path, write_json, write_text
+from maskwright.files import find_link, read_json, temporary_path, write_json, write_text
 from maskwright.provenance import describe_environment
 
 CONFIG_NAME = "config.yaml"
@@ -22,6 +21,7 @@ MODEL_NAME = "model"
 # Sections of the configuration that may change when a run goes on.
 _CHANGEABLE = ("train", "optim")
 _PROVENANCE_NAME = "provenance.json"
+_MAX_PROVENANCE_BYTES = 64 << 20
 _TENSORBOARD_NAME = "tensorboard"
 
 
@@ -60,7 +60,7 @@ def locking_run(run: Path) -> Generator[None]:
     """Keeps other processes from training in `run`; the lock goes away with its process.
 
     Raises:
-        InputError: another process trains there.
+        InputError: another process trains there, or `run` leads elsewhere.
     """
     descriptor = os.open(run, os.O_RDONLY)
     try:
@@ -70,6 +70,11 @@ def locking_run(run: Path) -> Generator[None]:
             raise InputError(f"{run} is being trained by another process") from None
         except OSError:
             pass  # some network file systems cannot lock a folder: there, nothing guards it
+        if link := find_link(run):
+            raise InputError(
+                f"{link} is a symbolic link, so the run would be written elsewhere; link {run} as a"
+                " whole"
+            )
         yield
     finally:
         os.close(descriptor)
@@ -98,7 +103,7 @@ def read_provenance(run: Path) -> dict[str, Any]:
     """
     path = run / _PROVENANCE_NAME
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
+        values = read_json(path, _MAX_PROVENANCE_BYTES)
         if not isinstance(values["prepared_data"], str):
             raise TypeError("prepared_data is no path")
         if not isinstance(values["corpus"]["fingerprint"], str):

@@ -26,7 +26,8 @@ from maskwright.train.trainer import Trainer
 
 def open_console(world: World) -> Console:
     """Where this process speaks to the user: only the first does."""
-    return Console(highlight=False, soft_wrap=True, quiet=not world.is_first)
+    # Paths and reasons may hold brackets, which are no markup.
+    return Console(highlight=False, soft_wrap=True, markup=False, quiet=not world.is_first)
 
 
 @dataclass(frozen=True)

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from maskwright.data.draws import Purpose, derive_keys, mix
 
-# From 5 on no statistic tells an order of 50 elements or more from a random one; with 16, orders of
-# a handful are about equally frequent, too (docs/decisions/0006-order-of-16-half-rounds.md).
+# With 5, no statistic tells an order of a thousand elements from a random one; with 16, orders of
+# a handful are about equally frequent, too (docs/decisions/0007-order-of-16-half-rounds.md).
 _HALF_ROUNDS = 16
 
 
@@ -30,7 +30,7 @@ def permute(indices: NDArray[np.int64], size: int, *key: int) -> NDArray[np.int6
         [n]; over all indices, every number of ``range(size)`` exactly once.
     """
     a = math.isqrt(size - 1) + 1
-    a += a % 2  # with two odd sides, each half round would be an even number of swaps
+    a += a % 2  # of two odd sides only even permutations would come
     b = -(-size // a)
     round_keys = derive_keys(*key, Purpose.ORDER, np.arange(_HALF_ROUNDS))
     result = _walk_once(indices, a, b, round_keys)

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from maskwright.artifact.folder import open_model
-from maskwright.errors import InputError
+from maskwright.errors import InputError, ModelFolderError
 from maskwright.inference.hidden_word import HiddenWord, find_words
 from maskwright.model.attention_context import context_from_lengths
 from maskwright.model.pretraining import MaskedLanguageModel
@@ -204,6 +204,11 @@ class FillMask:
         )
         for rows in hidden.split(_HEAD_ROWS):
             probabilities = self.model.head(rows).float().softmax(-1)[:, choices]
+            if not probabilities.isfinite().all():
+                raise ModelFolderError(
+                    "the model gives no finite probabilities: its weights or its config.json are "
+                    "damaged."
+                )
             best = probabilities.topk(min(top_k, len(choices)))
             ids = choices[best.indices]
             for token_ids, scores in zip(ids.tolist(), best.values.tolist(), strict=True):

@@ -7,10 +7,11 @@ fields of which ``None`` means "as the preset says". `resolve_config` turns it i
 
 import dataclasses
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from maskwright.config import setting
+from maskwright.config import MAX_VOCAB_SIZE, setting
 from maskwright.errors import ConfigError
 
 Preset = Literal["bert", "modernbert", "eurobert"]
@@ -59,6 +60,32 @@ PRESETS: dict[Preset, dict[str, Any]] = {
         "init_output": "normal",
     },
 }  # fmt: skip
+
+
+# Nothing published comes near. A slip of the pen or a hostile file must not fill the memory.
+MOST = {
+    "num_hidden_layers": 1000,
+    "vocab_size": MAX_VOCAB_SIZE,
+    "hidden_size": 1 << 17,
+    "num_attention_heads": 1 << 17,
+    "intermediate_size": 1 << 20,
+    "max_position_embeddings": 1 << 24,
+    "type_vocab_size": 1 << 16,
+    "local_attention": 1 << 24,
+    "global_attn_every_n_layers": 1000,
+}
+
+
+def check_sizes(values: Mapping[str, Any]) -> None:
+    """Lets pass sizes that a model may have.
+
+    Raises:
+        ConfigError: one is too large.
+    """
+    for name, most in MOST.items():
+        value = values.get(name)
+        if value is not None and value > most:
+            raise ConfigError(name, value, f"must be at most {most}")
 
 
 @dataclass(frozen=True)
@@ -115,6 +142,7 @@ class ModelConfig:
     attention_backend: AttentionBackend = setting("auto", "attention kernel")
 
     def __post_init__(self) -> None:
+        check_sizes(vars(self))
         for name, needs, value in (
             ("rope_theta", "positions", "rotary"),
             ("local_rope_theta", "positions", "rotary"),
@@ -180,6 +208,7 @@ class EncoderConfig:
     attention_backend: AttentionBackend = "auto"  # how to compute, not what: never saved
 
     def __post_init__(self) -> None:
+        check_sizes(vars(self))
         _check_numbers(self)
         _check_structure(self)
 

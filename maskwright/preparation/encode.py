@@ -4,14 +4,13 @@ Beside a finished shard lies ``NAME.done``, which holds the hash of its text and
 it. It goes away when the manifest, which says the same of all shards, is written.
 """
 
-import json
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from maskwright.corpus.stream import Split
 from maskwright.errors import ShardError
-from maskwright.files import write_json
+from maskwright.files import read_json, write_json
 from maskwright.preparation.chunks import Chunk
 from maskwright.shards.manifest import ShardInfo, choose_dtype, parse_shard
 from maskwright.shards.reader import check_shard
@@ -19,6 +18,7 @@ from maskwright.shards.writer import ShardWriter
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 DONE_SUFFIX = ".done"
+_MAX_DONE_BYTES = 1 << 20
 
 
 @dataclass(frozen=True)
@@ -72,10 +72,10 @@ def encode_chunk(chunk: Chunk, folder: Path, tokenizer: Tokenizer) -> EncodedChu
 def _read_finished(done: Path, text_hash: str, dtype: str, chunk: Chunk) -> EncodedChunk | None:
     """What `done` says of this very text, if the shard is still as it says."""
     try:
-        values: dict[str, Any] = json.loads(done.read_text(encoding="utf-8"))
-        if values["text"] != text_hash:
-            return None
+        values: dict[str, Any] = read_json(done, _MAX_DONE_BYTES)
         shard = parse_shard(values["shard"])
+        if values["text"] != text_hash or shard.name != chunk.name:
+            return None
         check_shard(done.parent, shard, dtype, "full")
         return EncodedChunk(chunk.split, chunk.index, shard, **values["sizes"], reused=True)
     except (OSError, ValueError, KeyError, TypeError, AttributeError, ShardError):

@@ -4,7 +4,6 @@
 """
 
 import fcntl
-import json
 import os
 import shutil
 from collections.abc import Callable, Generator
@@ -13,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from maskwright.errors import MaskwrightError, ShardError
-from maskwright.files import temporary_path, write_json
+from maskwright.files import find_link, read_json, temporary_path, write_json
 from maskwright.preparation.encode import DONE_SUFFIX
 from maskwright.shards.manifest import (
     MANIFEST_NAME,
@@ -27,6 +26,7 @@ from maskwright.tokenizer.tokenizer import Tokenizer
 
 STATE_NAME = "preparing.json"
 STDIN_NAME = "stdin.txt"
+_MAX_STATE_BYTES = 1 << 20
 
 Report = Callable[[str], None]
 
@@ -59,7 +59,7 @@ def locking_folder(folder: Path, report: Report) -> Generator[None]:
 
 
 def check_use(out: Path) -> None:
-    """Refuses a folder that holds anything but prepared data, finished or not.
+    """Refuses a folder that holds anything but prepared data, finished or not, or leads elsewhere.
 
     Raises:
         ShardError: it does.
@@ -68,6 +68,11 @@ def check_use(out: Path) -> None:
     killed_at_once = {temporary_path(out / STATE_NAME).name}
     if not ours and {entry.name for entry in out.iterdir()} - killed_at_once:
         raise ShardError(f"{out} is in use for something else. Choose another --out.")
+    if link := find_link(out):
+        raise ShardError(
+            f"{link} is a symbolic link, so data would be written elsewhere. Link {out} as a whole,"
+            " or choose another --out."
+        )
 
 
 def mark_unfinished(out: Path, fingerprint: str) -> None:
@@ -119,7 +124,7 @@ def _find_damage(out: Path, manifest: Manifest) -> str | None:
 
 def _read_state(out: Path) -> str:
     try:
-        values: dict[str, Any] = json.loads((out / STATE_NAME).read_text(encoding="utf-8"))
+        values: dict[str, Any] = read_json(out / STATE_NAME, _MAX_STATE_BYTES)
         return str(values["fingerprint"])
     except (OSError, ValueError, KeyError, TypeError):
         return ""

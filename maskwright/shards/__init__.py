@@ -1,1 +1,1 @@
-"""Token ids on disk: files that are memory-mapped, described by a manifest."""
+"""Token ids on disk: plain files, described by a manifest."""

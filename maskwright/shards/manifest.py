@@ -15,16 +15,17 @@
 All numbers are little endian.
 """
 
-import json
+import re
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar
 
 import numpy as np
 
-from maskwright.errors import ShardError
-from maskwright.files import write_json
+from maskwright.config import MAX_VOCAB_SIZE
+from maskwright.errors import ShardError, make_line, show_value
+from maskwright.files import read_json, write_json
 
 FORMAT = "maskwright-shards"
 VERSION = 1
@@ -32,6 +33,11 @@ MANIFEST_NAME = "manifest.json"
 COUNTS_NAME = "unigram.counts"
 TOKENIZER_NAME = "tokenizer"
 SPLITS = ("train", "valid")
+
+MAX_MANIFEST_BYTES = 64 << 20  # a hundred thousand shards
+
+_SHARD_NAME = re.compile(r"[0-9]{5,12}")  # no path, so nothing outside the folder
+_MOST = (1 << 53) - 1  # of anything that is counted
 
 TOKENS, ENDS, STARTS = "tokens", "ends", "starts"
 ENDS_DTYPE = np.dtype("<u8")
@@ -94,6 +100,9 @@ class Manifest:
     dropped: dict[str, int]
 
 
+_Described = TypeVar("_Described", FileInfo, ShardInfo, SplitInfo, Manifest)
+
+
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Writes ``manifest.json`` by temporary name and rename."""
     write_json(folder / MANIFEST_NAME, {"format": FORMAT, "version": VERSION, **asdict(manifest)})
@@ -113,7 +122,7 @@ def read_manifest(folder: Path) -> Manifest:
         )
     remedy = f"Remove {folder} and prepare the data again."
     try:
-        values: dict[str, Any] = json.loads(file.read_text(encoding="utf-8"))
+        values: dict[str, Any] = read_json(file, MAX_MANIFEST_BYTES)
         if values.pop("format") != FORMAT:
             raise ValueError(f"format is not {FORMAT}")
         version = values.pop("version")
@@ -137,27 +146,28 @@ def describe(error: Exception) -> str:
 
 def parse_manifest(values: Mapping[str, Any]) -> Manifest:
     """A manifest from plain values; ValueError, KeyError or TypeError if they are not one."""
-    vocab_size, dtype = int(values["vocab_size"]), str(values["dtype"])
-    if dtype != choose_dtype(vocab_size):
-        raise ValueError(f"{vocab_size} ids are not stored as {dtype}")
-    counts = FileInfo(**values["unigram_counts"])
-    if counts.num_bytes != 8 * vocab_size:
-        raise ValueError(f"{counts.num_bytes} bytes do not hold {vocab_size} counts")
-    return Manifest(
-        vocab_size=vocab_size,
-        dtype=dtype,
-        tokenizer_fingerprint=str(values["tokenizer_fingerprint"]),
-        fingerprint=str(values["fingerprint"]),
+    counts = _build(FileInfo, values["unigram_counts"])
+    manifest = _build(
+        Manifest,
+        values,
         source=dict(values["source"]),
         splits={split: _parse_split(values["splits"][split]) for split in SPLITS},
         unigram_counts=counts,
-        dropped={str(reason): int(count) for reason, count in values["dropped"].items()},
+        dropped={make_line(reason): _count(n, reason) for reason, n in values["dropped"].items()},
     )
+    vocab_size, dtype = manifest.vocab_size, manifest.dtype
+    if not 0 < vocab_size <= MAX_VOCAB_SIZE:
+        raise ValueError(f"vocab_size = {vocab_size} must lie between 1 and {MAX_VOCAB_SIZE}")
+    if dtype != choose_dtype(vocab_size):
+        raise ValueError(f"{vocab_size} ids are not stored as {dtype}")
+    if counts.num_bytes != 8 * vocab_size:
+        raise ValueError(f"{counts.num_bytes} bytes do not hold {vocab_size} counts")
+    return manifest
 
 
 def _parse_split(values: Mapping[str, Any]) -> SplitInfo:
     shards = tuple(parse_shard(shard) for shard in values["shards"])
-    split = SplitInfo(**cast(dict[str, Any], {**values, "shards": shards}))
+    split = _build(SplitInfo, values, shards=shards)
     for total, added in (
         (split.num_tokens, sum(shard.num_tokens for shard in shards)),
         (split.num_documents, sum(shard.num_documents for shard in shards)),
@@ -169,5 +179,27 @@ def _parse_split(values: Mapping[str, Any]) -> SplitInfo:
 
 def parse_shard(values: Mapping[str, Any]) -> ShardInfo:
     """A shard's description from plain values; errors as in `parse_manifest`."""
-    files = {kind: FileInfo(**values["files"][kind]) for kind in (TOKENS, ENDS, STARTS)}
-    return ShardInfo(**cast(dict[str, Any], {**values, "files": files}))
+    files = {kind: _build(FileInfo, values["files"][kind]) for kind in (TOKENS, ENDS, STARTS)}
+    shard = _build(ShardInfo, values, files=files)
+    if not _SHARD_NAME.fullmatch(shard.name):
+        raise ValueError(f"{shard.name} is no shard's name, which is a number of 5 digits or more")
+    if not bool(shard.num_tokens) <= shard.num_documents <= shard.num_tokens:
+        raise ValueError(f"{shard.num_documents} documents do not hold {shard.num_tokens} tokens")
+    return shard
+
+
+def _build(cls: type[_Described], values: Mapping[str, Any], **parsed: Any) -> _Described:
+    """A dataclass whose counts are counts and whose texts are texts."""
+    given: dict[str, Any] = {**values, **parsed}
+    for field in fields(cls):
+        if field.type is int:
+            _count(given[field.name], field.name)
+        elif field.type is str and not isinstance(given[field.name], str):
+            raise ValueError(f"{field.name} = {show_value(given[field.name])} is no text")
+    return cls(**given)
+
+
+def _count(value: Any, name: str) -> int:
+    if type(value) is not int or not 0 <= value <= _MOST:
+        raise ValueError(f"{name} = {show_value(value)} is no count")
+    return value

@@ -32,6 +32,7 @@ from maskwright.shards.manifest import (
 Verify = Literal["full", "sizes"]
 
 _MOST_OPEN = 128  # files of a store; shells allow a process 1024, and a large corpus has more
+_IDS_AT_ONCE = 1 << 22
 
 
 class TokenStore:
@@ -83,6 +84,8 @@ class TokenStore:
         check_file(folder / COUNTS_NAME, manifest.unigram_counts, verify)
         for shard in manifest.splits[split].shards:
             check_shard(folder / split, shard, manifest.dtype, verify)
+            if verify == "full":
+                _check_ids(folder / split / f"{shard.name}.{TOKENS}", manifest)
         return cls(folder, split, manifest)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -181,6 +184,17 @@ def check_file(path: Path, info: FileInfo, verify: Verify) -> None:
             raise ShardError(f"{path} is damaged: its sha256 is not the manifest's. {remedy}")
     except OSError as error:
         raise ShardError(f"{path} cannot be read: {error.strerror}. {remedy}") from None
+
+
+def _check_ids(path: Path, manifest: Manifest) -> None:
+    """That no token lies outside the vocabulary, where there is no word embedding for it."""
+    with path.open("rb") as file:
+        while len(ids := np.fromfile(file, TOKEN_DTYPES[manifest.dtype], _IDS_AT_ONCE)):
+            if int(ids.max()) >= manifest.vocab_size:
+                raise ShardError(
+                    f"{path} holds the id {int(ids.max())}, but vocab_size is "
+                    f"{manifest.vocab_size}. Prepare the data again."
+                )
 
 
 def check_shard(folder: Path, shard: ShardInfo, dtype: str, verify: Verify) -> None:

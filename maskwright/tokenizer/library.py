@@ -16,8 +16,6 @@ from typing import Any, cast
 
 from maskwright.errors import TokenizerError
 
-# The largest published vocabularies have a million tokens.
-MAX_VOCAB_SIZE = 1 << 24
 # BERT's WordPiece stops at words of 100 characters; the time grows with the cube.
 MAX_WORD_CHARACTERS = 1_000
 # How many times a text may grow. Normalising ALBERT's way can make 1188 characters of one.
@@ -92,7 +90,7 @@ def _replacement_growth(pattern: Mapping[str, str], content: str) -> int:
 
 
 def _charsmap_growth(encoded: str) -> int:
-    """SentencePiece's table: the size of a trie (uint32), the trie, what it maps to, NUL between."""
+    """SentencePiece's table: the size of a trie (uint32), the trie, replacements ended by NUL."""
     try:
         table = base64.b64decode(encoded)
     except (binascii.Error, ValueError):

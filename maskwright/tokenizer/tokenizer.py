@@ -12,15 +12,11 @@ import numpy as np
 import tokenizers
 from numpy.typing import NDArray
 
+from maskwright.config import MAX_VOCAB_SIZE
 from maskwright.errors import TokenizerError
 from maskwright.tokenizer.chunks import WORD_START, ChunkEncoder, choose_cutting
 from maskwright.tokenizer.files import ROLES, read_tokenizer, write_tokenizer
-from maskwright.tokenizer.library import (
-    MAX_VOCAB_SIZE,
-    calling_library,
-    make_valid,
-    measure_growth,
-)
+from maskwright.tokenizer.library import calling_library, make_valid, measure_growth
 from maskwright.tokenizer.vocabulary import is_filler
 from maskwright.tokenizer.words import find_word_starts
 
@@ -69,7 +65,7 @@ class Tokenizer:
             self._plain.encode_special_tokens = True
         growth = measure_growth(self.description)
         self._encoder = ChunkEncoder(self._plain, choose_cutting(self.description), growth)
-        self.special_tokens = {role: special_tokens[role] for role in ROLES}
+        self.special_tokens = {role: make_valid(special_tokens[role]) for role in ROLES}
         self.pad_token, self.unk_token, self.cls_token, self.sep_token, self.mask_token = (
             self.special_tokens.values()
         )
@@ -180,7 +176,7 @@ class Tokenizer:
 
 
 def _find_special_ids(backend: tokenizers.Tokenizer, tokens: Mapping[str, str]) -> list[int]:
-    ids = {role: backend.token_to_id(make_valid(token)) for role, token in tokens.items()}
+    ids = {role: backend.token_to_id(token) for role, token in tokens.items()}
     missing = [f"{role}_token {tokens[role]}" for role, found in ids.items() if found is None]
     if missing:
         raise TokenizerError(

@@ -9,9 +9,9 @@ from types import TracebackType
 
 from rich.console import Console, Group
 from rich.live import Live
-from rich.markup import escape
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
+from rich.text import Text
 
 from maskwright.logs import MetricsLog, Record
 from maskwright.train.board import Board, has_tensorboard
@@ -90,7 +90,7 @@ class RunReporter:
         elif not record.get("final"):  # the last scores are shown by whoever ends the run
             self._console.print(f"{progress:4.0%}  {describe_record(record)}", highlight=False)
             for line in record.get("samples", []):
-                self._console.print(f"      {escape(line)}", highlight=False)
+                self._console.print(f"      {line}", highlight=False, markup=False)
 
     def _write_board(self, record: Record) -> None:
         if self._board is not None:
@@ -103,7 +103,7 @@ class RunReporter:
         for record in self._latest.values():
             table.add_row(describe_record(record))
         for line in self._samples:
-            table.add_row(f"[dim]{escape(line)}")
+            table.add_row(Text(line, style="dim"))
         return Group(table, self._bar)
 
 

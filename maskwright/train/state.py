@@ -1,6 +1,5 @@
 """Where a run stands, beside its tensors; and how much of its budget that is."""
 
-import math
 from dataclasses import asdict, dataclass, fields
 from typing import Any
 
@@ -52,8 +51,8 @@ class TrainState:
             for count in fields(part):
                 value = getattr(part, count.name)
                 kinds = {"seconds": (int, float), "startup_seconds": (int, float)}
-                is_number = isinstance(value, kinds.get(count.name, int)) and value >= 0
-                if value is not position and not (is_number and math.isfinite(value)):
+                is_number = isinstance(value, kinds.get(count.name, int))
+                if value is not position and not (is_number and 0 <= value < 2**63):
                     raise CheckpointError(f"the checkpoint's {count.name} = {value} is no count")
         return state
 

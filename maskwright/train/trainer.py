@@ -165,7 +165,7 @@ class Trainer:
             f"the last was step {self.state.step}, epoch {position.epoch}, {request.num_rows} rows "
             f"from row {position.row} on (maskwright inspect RUN --epoch {position.epoch} "
             f"--first-row {position.row} --rows {request.num_rows} "
-            f"--row-length {request.row_length} --mask-rate {request.mask_rate:g} shows them). "
+            f"--row-length {request.row_length} --mask-rate {request.mask_rate} shows them). "
             "The last good checkpoint is kept: go on from it with a lower optim.learning_rate "
             "and optim.muon_learning_rate"
         )

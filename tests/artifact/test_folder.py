@@ -147,7 +147,7 @@ def test_a_failing_save_leaves_the_older_model(
         ),
         (lambda t: t[QKV].view(-1)[7:8].fill_(float("nan")), f"{QKV} holds NaN or infinity."),
         (lambda t: t[QKV].view(-1)[7:8].fill_(float("inf")), f"{QKV} holds NaN or infinity."),
-        (lambda t: t.update({QKV: t[QKV].int()}), f"{QKV} holds torch.int32, not numbers."),
+        (lambda t: t.update({QKV: t[QKV].int()}), f"{QKV} holds I32, not one of F64"),
         (lambda t: t.update(extra=torch.zeros(1), zest=torch.ones(1)), "extra (and 1 more) has no"),
     ],
 )
@@ -168,7 +168,7 @@ def test_wrong_tensors_are_named(
             {"num_hidden_layers": 2, "layer_types": None},
             "model.layers.2.attn.Wo.weight (and 5 more)",
         ),
-        ({"hidden_size": 10**30}, "must be at most 100000000"),
+        ({"hidden_size": 10**30}, "must be at most 131072"),
         ({"vocab_size": 60}, "the tokenizer has 64 tokens, but the model only vocab_size = 60"),
         ({"maskwright": "no"}, "does not hold a model's configuration."),
         ({"maskwright": {"training": [1]}}, "maskwright.training = [1] must hold fields"),
@@ -207,7 +207,7 @@ def test_what_is_no_model_folder_says_so(folder: Path, tmp_path: Path) -> None:
     empty.mkdir()
     assert error_of(empty) == f"{empty} is not a model folder: it holds no config.json."
     (folder / "config.json").write_text("{", encoding="utf-8")
-    assert error_of(folder) == f"{folder / 'config.json'} is not JSON."
+    assert f"{folder / 'config.json'} cannot be read: Expecting" in error_of(folder)
     (folder / "config.json").write_text("[]", encoding="utf-8")
     assert "does not hold a model's configuration" in error_of(folder)
 

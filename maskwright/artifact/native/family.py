@@ -13,7 +13,7 @@ from typing import Any
 
 from maskwright.config import convert
 from maskwright.errors import ConfigError
-from maskwright.model.config import EncoderConfig
+from maskwright.model.config import EncoderConfig, check_sizes
 
 RawConfig = Mapping[str, Any]
 
@@ -24,15 +24,6 @@ ACTIVATION_ALIASES = {
     "gelu_new": "gelu_pytorch_tanh",
     "gelu_fast": "gelu_pytorch_tanh",
     "gelu_python_tanh": "gelu_pytorch_tanh",
-}
-# Nothing published comes near; a damaged file must not fill the memory.
-MOST = {
-    "num_hidden_layers": 1000,
-    "vocab_size": 10**8,
-    "hidden_size": 10**8,
-    "intermediate_size": 10**8,
-    "max_position_embeddings": 10**8,
-    "type_vocab_size": 10**8,
 }
 _TYPES = typing.get_type_hints(EncoderConfig)
 
@@ -102,9 +93,7 @@ class Family:
             value = entry.default if value is None else value
             for ours in entry.ours:
                 values[ours] = read_value(value, ours, entry.theirs)
-        for name, most in MOST.items():
-            if values[name] > most:
-                raise ConfigError(name, values[name], f"must be at most {most}")
+        check_sizes(values)
         for name, accepted in self.accepts.items():
             value = raw.get(name)
             if value is not None and value not in accepted:

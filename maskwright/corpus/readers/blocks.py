@@ -6,9 +6,8 @@ import lzma
 import sys
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Protocol
+from typing import BinaryIO, Protocol
 
 import zstandard
 
@@ -17,6 +16,7 @@ from maskwright.corpus.readers.expansion import Expansion
 from maskwright.errors import CorpusError
 
 BLOCK_BYTES = 1 << 20
+_INPUT_BYTES = 1 << 16
 # What a decompressor may take; the strongest usual settings (xz -9, zstd -19) need a third of it.
 MAX_DECOMPRESSOR_BYTES = 256 << 20
 # So few bytes of zstandard unfold to 8 MB at most (runs of 128 kB in four bytes each).
@@ -56,10 +56,10 @@ def read_blocks(path: Path | None, compression: Compression, name: str) -> Itera
             with path.open("rb") as file:
                 yield from _read_file(file)
         else:
-            expansion = Expansion(name, path.stat().st_size)
-            with _open(path, compression) as file:
+            expansion = Expansion(name)
+            with path.open("rb") as file:
                 for block in _decompress(file, compression):
-                    expansion.add(len(block))
+                    expansion.add(len(block), file.tell())
                     yield block
     except (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError, zstandard.ZstdError) as error:
         raise _damaged(name, error) from None
@@ -79,16 +79,12 @@ def _damaged(name: str, error: Exception) -> CorpusError:
     return CorpusError(f"{name} cannot be decompressed: {reason}. Fetch or copy it again.")
 
 
-def _open(path: Path, compression: Compression) -> AbstractContextManager[_Readable]:
-    return gzip.open(path) if compression == ".gz" else path.open("rb")
-
-
-def _decompress(file: _Readable, compression: Compression) -> Iterator[bytes]:
+def _decompress(file: BinaryIO, compression: Compression) -> Iterator[bytes]:
+    if compression == ".gz":
+        return _read_file(gzip.GzipFile(fileobj=file))
     if compression == ".bz2":
         return _gather(_unpack_streams(file, bz2.BZ2Decompressor))
-    if compression == ".xz":
-        return _gather(_unpack_streams(file, _new_xz))
-    return _gather(_unzstd(file)) if compression == ".zst" else _read_file(file)
+    return _gather(_unpack_streams(file, _new_xz) if compression == ".xz" else _unzstd(file))
 
 
 def _new_xz() -> lzma.LZMADecompressor:
@@ -112,21 +108,23 @@ def _gather(pieces: Iterable[bytes]) -> Iterator[bytes]:
         yield bytes(ready)
 
 
-def _unpack_streams(file: _Readable, new_stream: Callable[[], _Decompressor]) -> Iterator[bytes]:
+def _unpack_streams(file: BinaryIO, new_stream: Callable[[], _Decompressor]) -> Iterator[bytes]:
     """Unlike the readers of the standard library this one bounds the memory of xz, and notices
     rubbish after the first stream."""
-    data = file.read(BLOCK_BYTES)
+    data = file.read(_INPUT_BYTES)
     while data:
         stream = new_stream()
         while not stream.eof:
-            if stream.needs_input and not data and not (data := file.read(BLOCK_BYTES)):
+            if stream.needs_input and not data and not (data := file.read(_INPUT_BYTES)):
                 raise EOFError("the file ends in the middle of a stream")
             yield stream.decompress(data, BLOCK_BYTES)
             data = b""
-        data = stream.unused_data.lstrip(b"\0") or file.read(BLOCK_BYTES).lstrip(b"\0")
+        data = stream.unused_data.lstrip(b"\0")
+        while not data and (padding := file.read(_INPUT_BYTES)):
+            data = padding.lstrip(b"\0")
 
 
-def _unzstd(file: _Readable) -> Iterator[bytes]:
+def _unzstd(file: BinaryIO) -> Iterator[bytes]:
     """Unlike zstandard's own reader this one notices a cut-off file."""
     frame = None
     rest = b""

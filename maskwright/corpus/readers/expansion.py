@@ -11,21 +11,20 @@ _FREE_BYTES = 64 << 20  # so much is nobody's harm, and a test file may well be 
 
 
 class Expansion:
-    """Adds up what the file `name`, of `num_bytes`, unfolds to."""
+    """Adds up what the file `name` unfolds to."""
 
-    def __init__(self, name: str, num_bytes: int) -> None:
+    def __init__(self, name: str) -> None:
         self._name = name
-        self._limit = _FREE_BYTES + MAX_EXPANSION * num_bytes
         self._unfolded = 0
 
-    def add(self, num_bytes: int) -> None:
-        """Counts what was just unfolded.
+    def add(self, num_bytes: int, folded: int) -> None:
+        """Counts what was just unfolded; `folded` bytes of the file have been read by now.
 
         Raises:
-            CorpusError: it is too much for a file of this size.
+            CorpusError: all of it is too much for them.
         """
         self._unfolded += num_bytes
-        if self._unfolded > self._limit:
+        if self._unfolded > _FREE_BYTES + MAX_EXPANSION * folded:
             raise CorpusError(
                 f"{self._name} unfolds to more than {MAX_EXPANSION} times its size, as no text does"
                 " (a decompression bomb?). If it is what it should be, unpack it yourself and name"

@@ -50,9 +50,11 @@ def read_parquet(
             columns = [str(name) for name in table.schema_arrow.names]
             field.check_columns(columns)
             rows = _choose_rows(arrow, table, file, field)
-            expansion = Expansion(field.source, num_bytes)
+            expansion = Expansion(field.source)
             for batch in table.iter_batches(rows, columns=[field.name]):
-                for value in _read_values(arrow, batch.column(0), expansion, counts):
+                column = _unfold(arrow, batch.column(0))
+                expansion.add(_ROW_BYTES * len(column) + column.nbytes, num_bytes)
+                for value in _read_values(arrow, column, counts):
                     if (text := field.pick(value, columns)) is not None:
                         yield text
         except (arrow.ArrowException, OSError, OverflowError, PageError) as error:
@@ -90,12 +92,11 @@ def _choose_rows(arrow: Any, table: Any, file: BinaryIO, field: TextField) -> in
     return max(1, min(_BATCH_ROWS, _BATCH_BYTES // max(largest, 1)))
 
 
-def _read_values(
-    arrow: Any, column: Any, expansion: Expansion, counts: Counter[str]
-) -> list[str | None]:
-    if arrow.types.is_dictionary(column.type):
-        column = column.dictionary_decode()
-    expansion.add(_ROW_BYTES * len(column) + column.nbytes)
+def _unfold(arrow: Any, column: Any) -> Any:
+    return column.dictionary_decode() if arrow.types.is_dictionary(column.type) else column
+
+
+def _read_values(arrow: Any, column: Any, counts: Counter[str]) -> list[str | None]:
     if column.nbytes > MAX_RECORD_CHARACTERS:
         column = _drop_long(column.cast(arrow.large_string()), counts)
     try:

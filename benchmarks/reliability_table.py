@@ -1,0 +1,121 @@
+"""Writes the table of docs/reliability.md from the newest result files.
+
+python -m benchmarks.reliability_table
+"""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from benchmarks.common import put_section
+from benchmarks.readme_results import newest
+
+PAGE = Path(__file__).parents[1] / "docs" / "reliability.md"
+
+
+class Promise(NamedTuple):
+    """One row: what is promised, the tests of the suite, the benchmark, what it found."""
+
+    promise: str
+    tests: str
+    command: str
+    figure: str
+    file: Path
+
+
+def list_promises() -> list[Promise]:
+    """All promises with the newest figures."""
+    return [
+        *_promise_ranks(),
+        *_promise_crashes(),
+        _promise_resume_time(),
+    ]
+
+
+def _promise_ranks() -> list[Promise]:
+    losses_path, losses = newest("ranks-losses")
+    kills_path, kills = newest("ranks-kills")
+    greatest = max(way["greatest_difference"] for way in losses["ways"])
+    steps = losses["ways"][0]["steps"]
+    num_kills = sum(run["kills"] for run in kills["runs"])
+    same = sum(run["same_bits"] for run in kills["runs"])
+    return [
+        Promise(
+            "One loss at any number of ranks, with DDP, FSDP2 and micro-batches",
+            "tests/distributed/test_training.py",
+            "ranks losses",
+            f"{len(losses['ways'])} ways to cut {steps} steps, 1 to 4 ranks: greatest difference "
+            f"of a loss {greatest:.1e}",
+            losses_path,
+        ),
+        Promise(
+            "A killed rank comes back, and the run ends with the same bits",
+            "tests/distributed/test_torchrun.py",
+            "ranks kills",
+            f"{num_kills} ranks killed under torchrun; {same} of {len(kills['runs'])} runs (DDP, "
+            "FSDP2) end with the bits of an undisturbed one",
+            kills_path,
+        ),
+    ]
+
+
+def _promise_crashes() -> list[Promise]:
+    path, result = newest("crash-test")
+    run, preparation = result["pretrain"], result["prepare"]
+    return [
+        Promise(
+            "A killed run ends with the same bits",
+            "tests/reliability/test_kills.py",
+            "crash_test",
+            f"{run['kills']} kills, {run['kills_inside_checkpoint_writing']} of them inside "
+            f"checkpoint writing: {run['differences']} differences, "
+            f"{run['unreadable_checkpoints']} unreadable checkpoints",
+            path,
+        ),
+        Promise(
+            "A killed preparation ends with the same files",
+            "tests/reliability/test_kills.py",
+            "crash_test",
+            f"{preparation['kills']} kills: {preparation['differences']} differences",
+            path,
+        ),
+        Promise(
+            "SIGTERM and SIGINT: checkpoint and exit within 10 s",
+            "tests/reliability/test_stops.py",
+            "crash_test",
+            "; ".join(
+                f"{name} {run[name]['stops']} times: at most {run[name]['longest_seconds']} s"
+                for name in ("SIGTERM", "SIGINT")
+            ),
+            path,
+        ),
+    ]
+
+
+def _promise_resume_time() -> Promise:
+    path, result = newest("resume-time")
+    near, far = result["near"], result["far"]
+    return Promise(
+        "Resuming takes as long at any step",
+        "tests/data/test_rows.py",
+        "resume_time",
+        f"median of {result['rounds']} at step {near['step']:,}: {near['median_seconds']} s; at row "
+        f"{far['row']:,}: {far['median_seconds']} s; difference {result['difference_seconds']} s",
+        path,
+    )
+
+
+def write_table() -> str:
+    """The table as Markdown, without its markers."""
+    lines = ["| promise | tests | benchmark | figure |", "|---|---|---|---|"]
+    for promise, tests, command, figure, file in list_promises():
+        link = f"[{figure}](../benchmarks/results/{file.name})"
+        lines.append(f"| {promise} | `{tests}` | `python -m benchmarks.{command}` | {link} |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    put_section(PAGE, write_table())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,188 @@
+"""How long it takes to go on with a run: at step 10, and ten million rows into its data.
+
+    python -m benchmarks.resume_time [--rounds 7]
+
+From the start of ``maskwright pretrain --resume`` to the first new line of training metrics, which
+is that of the first step. Both runs have the same prepared data, written here with random tokens:
+an epoch of 11 million rows. The far run is the near one with another position: its checkpoint's
+counts are changed (and the hash of them in its manifest), and its metrics are as long as if it had
+come there step by step. Both are resumed in turn.
+"""
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import statistics
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.common import write_result
+from benchmarks.crash.killing import MASKWRIGHT
+from benchmarks.crash.text import write_text
+from maskwright.files import hash_file, write_json
+from maskwright.logs import read_metrics
+from maskwright.shards.manifest import COUNTS_NAME, Manifest, ShardInfo, SplitInfo, write_manifest
+from maskwright.shards.writer import ShardWriter, write_array
+from maskwright.tokenizer.config import TokenizerConfig
+from maskwright.tokenizer.tokenizer import Tokenizer
+from maskwright.tokenizer.train import train_tokenizer
+
+LIMIT_SECONDS = 1.0  # between the two
+_ROW_LENGTH, _ROWS_A_STEP = 16, 16
+_FAR_ROW = 10_000_000
+_LOG_EVERY_STEPS = 20
+# Rows are not packed: each is one segment, which [CLS] and [SEP] leave 14 tokens of a document.
+_SEGMENTS_A_DOCUMENT, _DOCUMENTS_A_SHARD, _NUM_SHARDS = 100, 11_000, 10
+FLAGS = [
+    "--data.max_seq_length", str(_ROW_LENGTH), "--data.packed", "false",
+    "--model.hidden_size", "32", "--model.num_hidden_layers", "1",
+    "--model.num_attention_heads", "2", "--model.intermediate_size", "48",
+    "--train.batch_tokens", str(_ROWS_A_STEP * _ROW_LENGTH), "--train.compile", "off",
+    "--train.log_every_steps", "1", "--train.num_validations", "1",
+    "--train.valid_tokens", "1024", "--train.final_valid_tokens", "1024",
+    "--train.checkpoint_every_minutes", "1000",
+]  # fmt: skip
+
+
+def write_data(folder: Path) -> int:
+    """Prepared data of random tokens; returns the number of rows in an epoch."""
+    text = write_text(folder.with_suffix(".txt"), 0.3).read_text(encoding="utf-8")
+    tokenizer = train_tokenizer(text.split("\n\n"), TokenizerConfig(vocab_size=512))
+    tokenizer.save(folder / "tokenizer")
+    counts = np.zeros(tokenizer.vocab_size, np.int64)
+    shards = [
+        write_shard(folder / "train", number, _DOCUMENTS_A_SHARD, tokenizer, counts)
+        for number in range(_NUM_SHARDS)
+    ]
+    ignored = np.zeros_like(counts)
+    valid = write_shard(folder / "valid", 0, 10, tokenizer, ignored)
+    manifest = Manifest(
+        vocab_size=tokenizer.vocab_size,
+        dtype="uint16",
+        tokenizer_fingerprint=tokenizer.fingerprint,
+        fingerprint="random",
+        source={"paths": ["random tokens"], "seed": 0},
+        splits={"train": sum_split(shards), "valid": sum_split([valid])},
+        unigram_counts=write_array(folder / COUNTS_NAME, counts.astype("<u8")),
+        dropped={},
+    )
+    write_manifest(folder, manifest)
+    return manifest.splits["train"].num_documents * _SEGMENTS_A_DOCUMENT
+
+
+def write_shard(
+    folder: Path, number: int, num_documents: int, tokenizer: Tokenizer, counts: np.ndarray
+) -> ShardInfo:
+    """One shard of documents of the same length; adds to `counts` how often each id occurs."""
+    draw = np.random.default_rng(number)
+    writer = ShardWriter(folder, f"{number:05d}", "uint16")
+    ordinary = np.asarray(tokenizer.ordinary_ids, np.uint16)
+    for _ in range(num_documents):
+        ids = draw.choice(ordinary, _SEGMENTS_A_DOCUMENT * (_ROW_LENGTH - 2))
+        counts += np.bincount(ids, minlength=len(counts))
+        writer.add(ids, draw.random(len(ids)) < 0.7)
+    return writer.close()
+
+
+def sum_split(shards: list[ShardInfo]) -> SplitInfo:
+    tokens = sum(shard.num_tokens for shard in shards)
+    documents = sum(shard.num_documents for shard in shards)
+    return SplitInfo(tokens, documents, 0, 0, 0, tuple(shards))
+
+
+def move_far(run: Path) -> int:
+    """Puts the checkpoint of a run `_FAR_ROW` rows into the epoch; returns its step."""
+    step = _FAR_ROW // _ROWS_A_STEP
+    [checkpoint] = (run / "checkpoints").iterdir()
+    checkpoint = checkpoint.rename(checkpoint.with_name(f"step_{step:08d}"))
+    state = json.loads((checkpoint / "state.json").read_text(encoding="utf-8"))
+    state["step"], state["position"]["row"] = step, _FAR_ROW
+    state["tokens"] = _FAR_ROW * _ROW_LENGTH
+    write_json(checkpoint / "state.json", state)
+    manifest = json.loads((checkpoint / "manifest.json").read_text(encoding="utf-8"))
+    manifest["state.json"] = hash_file(checkpoint / "state.json")
+    write_json(checkpoint / "manifest.json", manifest)
+    lines = [record for record in read_metrics(run / "metrics.jsonl") if record["split"] == "train"]
+    with (run / "metrics.jsonl").open("w", encoding="utf-8") as file:
+        for number in range(_LOG_EVERY_STEPS, step + 1, _LOG_EVERY_STEPS):
+            file.write(json.dumps({**lines[-1], "step": number}) + "\n")
+    return step
+
+
+def time_resumption(run: Path, step: int) -> float:
+    """Seconds from the start of the program to the line of the step after `step`."""
+    copy = run.with_name("resumed")
+    shutil.copytree(run, copy)
+    size = (copy / "metrics.jsonl").stat().st_size
+    command = [*MASKWRIGHT, "pretrain", "--resume", str(copy), "--train.max_steps", str(10**8)]
+    started = time.perf_counter()
+    process = subprocess.Popen(
+        command, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True
+    )
+    try:
+        while (copy / "metrics.jsonl").stat().st_size <= size:
+            if process.poll() is not None:
+                raise SystemExit(process.communicate()[1].decode())
+            time.sleep(0.005)
+        seconds = time.perf_counter() - started
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+    first = next(r for r in read_metrics(copy / "metrics.jsonl") if r["step"] > step)
+    if first["step"] != step + 1:
+        raise SystemExit(f"the first step after {step} was {first['step']}")
+    shutil.rmtree(copy)
+    return seconds
+
+
+def measure(folder: Path, rounds: int) -> dict[str, object]:
+    """Both runs made and resumed in turn; the figures for the result file."""
+    rows = write_data(folder / "data")
+    near, far = folder / "near", folder / "far"
+    command = [*MASKWRIGHT, "pretrain", str(folder / "data"), "--runs-dir", str(folder)]
+    command += ["--name", "near", *FLAGS, "--train.max_steps", "10"]
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    shutil.rmtree(near / "model")
+    shutil.copytree(near, far)
+    steps = {near: 10, far: move_far(far)}
+    seconds: dict[Path, list[float]] = {near: [], far: []}
+    for number in range(rounds + 1):
+        for run, step in steps.items():
+            taken = time_resumption(run, step)
+            if number:  # the first round fills the disk cache
+                seconds[run].append(taken)
+    medians = {run: statistics.median(values) for run, values in seconds.items()}
+    return {
+        "rows_in_an_epoch": rows,
+        "rounds": rounds,
+        **{
+            run.name: {
+                "step": steps[run],
+                "row": steps[run] * _ROWS_A_STEP,
+                "median_seconds": round(medians[run], 2),
+                "longest_seconds": round(max(seconds[run]), 2),
+            }
+            for run in steps
+        },
+        "difference_seconds": round(medians[far] - medians[near], 2),
+        "limit_seconds": LIMIT_SECONDS,
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Time to resume, near and far.")
+    parser.add_argument("--rounds", type=int, default=7, help="of both, in turn [7]")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="maskwright-resume-") as folder:
+        result = measure(Path(folder), arguments.rounds)
+    write_result("resume-time", result)
+
+
+if __name__ == "__main__":
+    main()
