@@ -16,7 +16,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from maskwright.data.loader import LoadedStep, Prefetcher, StepRequest
+from maskwright.data.loader import LoadedStep, Prefetcher
 from maskwright.distributed.parallel import Parallel
 from maskwright.distributed.world import ALONE, World
 from maskwright.errors import TrainingError
@@ -92,7 +92,7 @@ class Trainer:
                 is_good = self._train_on(loaded, plan, num_predictions)
                 (seconds,) = self.world.from_first(resumed_at + time.perf_counter() - clock)
                 self._count(loaded, is_good, seconds)
-                self._log_if_due(loaded.request, plan.learning_rate_scale)
+                self._log_if_due(loaded, plan.learning_rate_scale)
                 self._validate_if_due()
                 if seconds - saved_at >= 60 * self.config.checkpoint_every_minutes and is_good:
                     self.save()
@@ -170,16 +170,18 @@ class Trainer:
             "and optim.muon_learning_rate"
         )
 
-    def _log_if_due(self, request: StepRequest, learning_rate_scale: float) -> None:
+    def _log_if_due(self, loaded: LoadedStep, learning_rate_scale: float) -> None:
         if self.state.step % self.config.log_every_steps and self.progress < 1:
             return
         record = {
             **self._counts("train"),
             **self._window.means(),
             "learning_rate": learning_rate_scale * self.optimizers.peak_learning_rate,
-            "mask_rate": request.mask_rate,
-            "row_length": request.row_length,
-            "epoch": self.state.position.epoch,
+            "mask_rate": loaded.request.mask_rate,
+            "row_length": loaded.request.row_length,
+            "epoch": loaded.position.epoch,
+            "first_row": loaded.position.row,
+            "num_rows": loaded.request.num_rows,
             "skipped_steps": self.state.skipped_steps,
         }
         self._window = LogWindow()

@@ -48,6 +48,7 @@ def test_training_lines_carry_their_fields() -> None:
     last = recorder.of("train")[-1]
     assert {"step", "tokens", "seconds", "loss", "masked_accuracy", "grad_norm"} < last.keys()
     assert {"learning_rate", "tokens_per_second", "mask_rate", "row_length", "epoch"} < last.keys()
+    assert {"first_row", "num_rows", "skipped_steps"} < last.keys()
     assert last["tokens_per_second"] > 0
     assert last["mask_rate"] == pytest.approx(0.11)
     assert 0 < last["learning_rate"] < 3e-3
