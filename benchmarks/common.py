@@ -35,8 +35,10 @@ def write_result(name: str, result: dict[str, Any]) -> Path:
     """Writes ``results/DATE_HARDWARE_NAME.json`` with the environment beside the figures."""
     RESULTS.mkdir(exist_ok=True)
     environment = describe_environment()
-    program, *arguments = [Path(part).name if "/" in part else part for part in sys.argv]
-    environment["command"] = ["python", "-m", f"benchmarks.{Path(program).stem}", *arguments]
+    program, arguments = Path(sys.argv[0]), sys.argv[1:]
+    name_of_module = program.parent.name if program.stem == "__main__" else program.stem
+    arguments = [Path(part).name if "/" in part else part for part in arguments]
+    environment["command"] = ["python", "-m", f"benchmarks.{name_of_module}", *arguments]
     source = environment["source"]
     if source:
         environment["source"] = {**source, "diff": "clean" if not source["diff"] else "modified"}

@@ -4,7 +4,7 @@ python -m benchmarks.reliability_table
 """
 
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from benchmarks.common import put_section
 from benchmarks.readme_results import newest
@@ -28,6 +28,9 @@ def list_promises() -> list[Promise]:
         *_promise_ranks(),
         *_promise_crashes(),
         _promise_resume_time(),
+        _promise_memory(),
+        _promise_order(),
+        _promise_fuzz(),
     ]
 
 
@@ -67,7 +70,7 @@ def _promise_crashes() -> list[Promise]:
             "tests/reliability/test_kills.py",
             "crash_test",
             f"{run['kills']} kills, {run['kills_inside_checkpoint_writing']} of them inside "
-            f"checkpoint writing: {run['differences']} differences, "
+            f"checkpoint writing: {len(run['differences'])} differences, "
             f"{run['unreadable_checkpoints']} unreadable checkpoints",
             path,
         ),
@@ -75,7 +78,7 @@ def _promise_crashes() -> list[Promise]:
             "A killed preparation ends with the same files",
             "tests/reliability/test_kills.py",
             "crash_test",
-            f"{preparation['kills']} kills: {preparation['differences']} differences",
+            f"{preparation['kills']} kills: {len(preparation['differences'])} differences",
             path,
         ),
         Promise(
@@ -96,10 +99,54 @@ def _promise_resume_time() -> Promise:
     near, far = result["near"], result["far"]
     return Promise(
         "Resuming takes as long at any step",
-        "tests/data/test_rows.py",
+        "tests/data/test_exactness.py",
         "resume_time",
-        f"median of {result['rounds']} at step {near['step']:,}: {near['median_seconds']} s; at row "
-        f"{far['row']:,}: {far['median_seconds']} s; difference {result['difference_seconds']} s",
+        f"to the first line of metrics, median of {result['rounds']}: at step {near['step']:,} "
+        f"{near['median_seconds']} s, at row {far['row']:,} {far['median_seconds']} s",
+        path,
+    )
+
+
+def _promise_memory() -> Promise:
+    path, result = newest("memory")
+    small, large = result["corpora"]
+    peaks = [
+        f"`{program}` {small[program]['peak_resident_megabytes']} and "
+        f"{large[program]['peak_resident_megabytes']} MB"
+        for program in ("prepare", "pretrain")
+    ]
+    return Promise(
+        "Memory does not grow with the corpus",
+        "tests/reliability/test_memory.py",
+        "memory",
+        f"greatest resident memory with {small['text_megabytes']} and {large['text_megabytes']} MB "
+        f"of text: {', '.join(peaks)}",
+        path,
+    )
+
+
+def _promise_order() -> Promise:
+    path, result = newest("order-quality")
+    trials = result["large"]
+    smallest = min(trial["smallest_p_value"] for trial in trials)
+    return Promise(
+        "The computed order looks like a random one",
+        "tests/data/test_order_quality.py",
+        "order_quality",
+        f"{sum(trial['statistics'] for trial in trials)} statistics of up to "
+        f"{max(trial['elements'] for trial in trials):.0e} elements: smallest p-value {smallest:g}",
+        path,
+    )
+
+
+def _promise_fuzz() -> Promise:
+    path, result = newest("fuzz")
+    return Promise(
+        "Hostile files: one line, no crash, no hang, at most 1 GB",
+        "tests/hostile",
+        "fuzz",
+        f"{result['inputs']:,} inputs to {len(result['targets'])} targets in "
+        f"{result['minutes']:g} minutes: {result['crashes']} findings",
         path,
     )
 
