@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -116,12 +117,29 @@ def list_names(folder: Path, prefix: str = "") -> set[str]:
         return set()
 
 
-def new_names(folder: Path, prefix: str, skip: int = 0) -> Callable[[], bool]:
-    """Whether more than `skip` names that begin so have appeared in a folder since now."""
-    before, seen = list_names(folder, prefix), set[str]()
+Entry = tuple[Path, int, int]
+
+
+def list_temporary(*folders: Path) -> set[Entry]:
+    """What has a temporary name in these folders, with what tells it from one that comes later."""
+    found: set[Entry] = set()
+    for folder in folders:
+        for name in list_names(folder, "."):
+            with suppress(FileNotFoundError):  # it has its final name by now
+                about = (folder / name).stat()
+                found.add((folder / name, about.st_ino, about.st_mtime_ns))
+    return found
+
+
+def appearing(folder: Path, prefix: str, skip: int = 0) -> Callable[[], bool]:
+    """Whether more than `skip` temporary names that begin so have appeared in a folder since now.
+
+    What an earlier process has left there does not count.
+    """
+    before, seen = list_temporary(folder), set[Path]()
 
     def has_appeared() -> bool:
-        seen.update(list_names(folder, prefix) - before)
-        return len(seen) > skip
+        seen.update(path for path, *_ in list_temporary(folder) - before)
+        return sum(path.name.startswith(prefix) for path in seen) > skip
 
     return has_appeared

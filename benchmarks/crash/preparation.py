@@ -7,7 +7,17 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from benchmarks.crash.killing import Attempt, Moment, after, attempt, list_names, never, when
+from benchmarks.crash.killing import (
+    Attempt,
+    Moment,
+    after,
+    appearing,
+    attempt,
+    list_names,
+    list_temporary,
+    never,
+    when,
+)
 from benchmarks.crash.text import write_text
 
 _STAGES = ("beginning", "tokenizer", "shards", "end", "anywhere")
@@ -62,9 +72,12 @@ class Preparations:
         while True:
             enough = self.tally.kills.total() >= kills
             stage = _STAGES[self.tally.kills.total() % len(_STAGES)]
+            folders = (out, out / "train", out / "valid")
+            before = list_temporary(*folders)
             done = self.go_on(out, never if enough else self.aim(out, stage, draw))
             if done.was_killed:
-                self.tally.kills[find_place(out)] += 1
+                left = {path for path, *_ in list_temporary(*folders) - before}
+                self.tally.kills[find_place(out, left)] += 1
             elif done.code:
                 raise SystemExit(f"{out.name} ended with exit code {done.code}:\n{done.output}")
             else:
@@ -79,9 +92,9 @@ class Preparations:
             wait = draw.uniform(0, 0.3 * self.seconds)
             return never if has_tokenizer else when((out / "preparing.json").exists, wait)
         if stage == "shards":
-            return when(lambda: is_writing_shards(out), draw.uniform(0, 0.01))
+            return when(appearing(out / "train", "."), draw.uniform(0, 0.01))
         if stage == "end":
-            return when(lambda: bool(list_names(out, ".unigram")), draw.uniform(0, 0.01))
+            return when(appearing(out, ".unigram"), draw.uniform(0, 0.01))
         return after(draw.uniform(0, self.seconds))
 
     def compare(self, out: Path) -> list[str]:
@@ -102,17 +115,12 @@ def list_files(folder: Path) -> set[str]:
     return {path.relative_to(folder).as_posix() for path in paths}
 
 
-def is_writing_shards(out: Path) -> bool:
-    """Whether a file of a shard has its temporary name."""
-    return any(list_names(out / split, ".") for split in ("train", "valid"))
-
-
-def find_place(out: Path) -> str:
-    """Where a killed preparation was, by what it has left behind."""
-    if is_writing_shards(out):
+def find_place(out: Path, left: set[Path]) -> str:
+    """Where a killed preparation was, which has left `left` under temporary names."""
+    if any(path.parent != out for path in left):
         return "writing a shard"
-    if temporary := sorted(list_names(out, ".")):
-        return f"writing {temporary[0].removeprefix('.').removesuffix('.tmp')}"
+    if left:
+        return f"writing {min(left).name.removeprefix('.').removesuffix('.tmp')}"
     if (out / "manifest.json").is_file():
         return "tidying up, or over"
     if list_names(out / "train"):

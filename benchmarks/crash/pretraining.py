@@ -7,7 +7,7 @@ import signal
 import subprocess
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -17,10 +17,11 @@ from benchmarks.crash.killing import (
     Attempt,
     Moment,
     after,
+    appearing,
     attempt,
     list_names,
+    list_temporary,
     never,
-    new_names,
     when,
 )
 from benchmarks.crash.text import write_text
@@ -37,7 +38,8 @@ FLAGS = [
     "--train.valid_tokens", "8192", "--train.final_valid_tokens", "16384",
     "--train.compile", "off",
 ]  # fmt: skip
-AIMS = {"checkpoint": 10, "start": 3, "validation": 3, "anywhere": 2, "model": 1}
+# Of twenty kills.
+AIMS = {"checkpoint": 11, "start": 3, "validation": 3, "anywhere": 2, "model": 1}
 
 
 @dataclass
@@ -88,10 +90,10 @@ class PretrainingRuns:
         log = self.folder / f"{run.name}.log"
         return attempt(arguments, moment, log, number)
 
-    def kill(self, kills: int, seed: int = 0, aims: Iterator[str] | None = None) -> Tally:
+    def kill(self, kills: int, seed: int = 0) -> Tally:
         """Runs that are killed `kills` times in all, each until it ends; all are compared."""
         draw = random.Random(seed)
-        names = aims or iter(lambda: draw.choices([*AIMS], [*AIMS.values()])[0], None)
+        names = deal_aims(draw)
         while self.tally.kills.total() < kills:
             self.tally.runs += 1
             run = self.folder / f"killed-{self.tally.runs}"
@@ -113,11 +115,13 @@ class PretrainingRuns:
             self.tally.started_again += run.exists() and not has_checkpoint
             enough = self.tally.kills.total() >= kills
             moment = never if enough else self.aim(run, next(aims), draw)
-            lines = len(read_metrics(run / "metrics.jsonl"))
+            before = list_temporary(run, run / "checkpoints")
+            metrics = read_bytes(run / "metrics.jsonl")
             done = self.go_on(run, moment)
             self.tally.unreadable_checkpoints += done.output.count("warning:")
             if done.was_killed:
-                self.tally.kills[self.find_place(run, lines)] += 1
+                left = {path for path, *_ in list_temporary(run, run / "checkpoints") - before}
+                self.tally.kills[self.find_place(run, left, metrics)] += 1
             elif done.code:
                 raise SystemExit(f"{run.name} ended with exit code {done.code}:\n{done.output}")
             else:
@@ -128,40 +132,55 @@ class PretrainingRuns:
         pace = self.pace
         if aim == "checkpoint":
             wait = draw.choice([0.0, draw.uniform(0, 1.2 * pace.checkpoint_seconds)])
-            return when(new_names(run / "checkpoints", ".step_", draw.randint(0, 3)), wait)
+            return when(appearing(run / "checkpoints", ".step_", draw.randint(0, 3)), wait)
         if aim == "validation":
-            return when(lambda: self.is_validating(run), draw.uniform(0, 0.05))
+            return when(self.validating(run), draw.uniform(0, 0.05))
         if aim == "model":
-            return when(lambda: (run / ".model.tmp").exists(), draw.uniform(0, 0.01))
+            return when(appearing(run, ".model.tmp"), draw.uniform(0, 0.01))
         if aim == "start" and not run.exists():
             return when(run.exists, draw.uniform(0, 0.02))
         if aim == "start":
             return after(draw.uniform(0, pace.startup_seconds))
         return after(draw.uniform(0, (pace.startup_seconds + pace.seconds) / 2))
 
-    def is_validating(self, run: Path) -> bool:
-        """Whether the last line of the metrics is of a step after which there is a validation."""
-        try:
-            with (run / "metrics.jsonl").open("rb") as file:
-                file.seek(max(0, file.seek(0, 2) - 2000))
-                last = json.loads(file.read().splitlines()[-1])
-        except (OSError, ValueError, IndexError):
-            return False
-        return last["split"] == "train" and last["step"] in self.validated
+    def validating(self, run: Path) -> Callable[[], bool]:
+        """Whether a run is at a validation: its metrics end with a step that has one.
 
-    def find_place(self, run: Path, num_lines: int) -> str:
-        """Where a killed run was, by what it has left behind; it began with so many records."""
-        checkpoints = list_names(run / "checkpoints", ".step_")
+        They may have ended so already when an earlier process was killed; that does not count.
+        """
+        path = run / "metrics.jsonl"
+        before = read_bytes(path)
+
+        def is_validating() -> bool:
+            content = read_bytes(path)
+            try:
+                last = json.loads(content.splitlines()[-1])
+            except (ValueError, IndexError):
+                return False
+            is_due = last["split"] == "train" and last["step"] in self.validated
+            return is_due and content != before
+
+        return is_validating
+
+    def find_place(self, run: Path, left: set[Path], metrics: bytes) -> str:
+        """Where a killed process was.
+
+        Args:
+            left: what it has left under temporary names.
+            metrics: those of the run when it began.
+        """
+        checkpoints = [path.name for path in left if path.parent.name == "checkpoints"]
         if any(name.endswith(".old") for name in checkpoints):
             return "between the two renames of a checkpoint"
         if checkpoints:
             return "writing a checkpoint"
-        if (run / ".model.tmp").exists():
+        if run / ".model.tmp" in left:
             return "writing the model folder"
-        if self.is_validating(run):
-            return "validating"
-        if len(read_metrics(run / "metrics.jsonl")) <= num_lines:
+        if read_bytes(run / "metrics.jsonl") == metrics:
             return "starting"
+        records = read_metrics(run / "metrics.jsonl")
+        if records and records[-1]["split"] == "train" and records[-1]["step"] in self.validated:
+            return "validating"
         return "elsewhere"
 
     def compare(self, run: Path) -> list[str]:
@@ -184,6 +203,14 @@ class PretrainingRuns:
         if strays:
             found.append(f"{run.name} still holds {', '.join(strays)}")
         return found
+
+
+def deal_aims(draw: random.Random) -> Iterator[str]:
+    """`AIMS` in another order every time, without end."""
+    while True:
+        deck = [aim for aim, times in AIMS.items() for _ in range(times)]
+        draw.shuffle(deck)
+        yield from deck
 
 
 class Pace:
@@ -215,6 +242,11 @@ class Pace:
         self.seconds = time.perf_counter() - begun
         self.checkpoint_seconds = sorted(lasted)[len(lasted) // 2] if lasted else 0.0
         return False
+
+
+def read_bytes(path: Path) -> bytes:
+    """The content of a file; nothing if there is none."""
+    return path.read_bytes() if path.exists() else b""
 
 
 def is_same(one: Path, other: Path) -> bool:

@@ -6,8 +6,8 @@ import signal
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from benchmarks.crash.killing import new_names, when
-from benchmarks.crash.preparation import Preparations, is_writing_shards
+from benchmarks.crash.killing import appearing, when
+from benchmarks.crash.preparation import Preparations
 from benchmarks.crash.pretraining import PretrainingRuns, read_state
 from maskwright.logs import read_metrics
 
@@ -26,8 +26,8 @@ def stop_and_go_on(
     seconds, found = list[float](), list[str]()
     while True:
         places = (
-            when(lambda: runs.is_validating(run)),
-            when(new_names(run / "checkpoints", ".step_"), draw.uniform(0, 0.02)),
+            when(runs.validating(run)),
+            when(appearing(run / "checkpoints", ".step_"), draw.uniform(0, 0.02)),
             when(has_more_records(runs, run.name, draw.randint(1, 20))),
         )
         if len(seconds) < len(numbers):
@@ -63,7 +63,7 @@ def has_more_records(runs: PretrainingRuns, name: str, count: int) -> Callable[[
 def interrupt_preparation(preparations: Preparations, number: signal.Signals) -> float:
     """Seconds from the signal to the exit of a preparation that is at its shards."""
     out = preparations.folder / f"interrupted-{number.name}"
-    done = preparations.go_on(out, when(lambda: is_writing_shards(out)), number)
+    done = preparations.go_on(out, when(appearing(out / "train", ".")), number)
     if done.code not in (-number, 128 + number):
         raise SystemExit(f"after {number.name} the exit code was {done.code}:\n{done.output}")
     return done.seconds_to_exit

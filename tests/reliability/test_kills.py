@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from benchmarks.crash.killing import appearing
 from benchmarks.crash.preparation import Preparations
 from benchmarks.crash.pretraining import PretrainingRuns
 from benchmarks.crash.stopping import LIMIT_SECONDS
@@ -50,6 +51,19 @@ def test_the_comparison_would_notice(runs: PretrainingRuns) -> None:
     found = " ".join(runs.compare(run))
     for words in ("model.safetensors differs", "metrics.jsonl differs", "still holds .step_"):
         assert words in found
+
+
+def test_what_an_earlier_process_left_is_no_moment_to_kill_the_next(tmp_path: Path) -> None:
+    left = tmp_path / ".step_00000007.tmp"
+    left.mkdir()
+    has_appeared, has_appeared_twice = (appearing(tmp_path, ".step_", skip) for skip in (0, 1))
+    assert not has_appeared()
+    left.rmdir()
+    left.mkdir()
+    assert has_appeared()
+    assert not has_appeared_twice()
+    (tmp_path / ".step_00000008.tmp").mkdir()
+    assert has_appeared_twice()
 
 
 def test_a_preparation_killed_again_and_again_ends_with_the_same_bytes(tmp_path: Path) -> None:
