@@ -305,65 +305,50 @@ def _flags() -> Sequence[bytes]:
     ]
 
 
-def _list_targets() -> list[Target]:
-    modern = _file_of(lambda: seeds.model_folder("modernbert"), WEIGHTS)
+def _list_corpus_targets() -> list[Target]:
     plain = {"txt": seeds.plain_text, "md": seeds.plain_text, "jsonl": seeds.json_lines}
-    tables = {"csv": ",", "tsv": "\t"}
-    readers = [
+    texts: dict[str, Callable[[], Sequence[bytes]]] = {
+        **{f"x.{name}": lambda make=make: [make()] for name, make in plain.items()},
+        **{f"x.{n}": lambda d=d: [seeds.table(d)] for n, d in {"csv": ",", "tsv": "\t"}.items()},
+        **{
+            f"x.txt.{name}": lambda name=name: [seeds.packed_texts()["." + name]]
+            for name in ("gz", "bz2", "xz", "zst")
+        },
+        "x.parquet": seeds.parquet_files,
+    }
+    return [
         *(
-            Target(f"corpus-{n}", _read_corpus(f"x.{n}"), lambda s=s: [s()])
-            for n, s in plain.items()
+            Target(f"corpus-{file.rpartition('.')[2]}", _read_corpus(file), make)
+            for file, make in texts.items()
         ),
-        *(
-            Target(f"corpus-{n}", _read_corpus(f"x.{n}"), lambda d=d: [seeds.table(d)])
-            for n, d in tables.items()
-        ),
-        *(
-            Target(
-                f"corpus-{n}",
-                _read_corpus(f"x.txt.{n}"),
-                lambda n=n: [seeds.packed_texts()["." + n]],
-            )
-            for n in ("gz", "bz2", "xz", "zst")
-        ),
-        Target("corpus-parquet", _read_corpus("x.parquet"), seeds.parquet_files),
         Target("clean", _clean, lambda: [seeds.plain_text()]),
     ]
-    words = _file_of(lambda: seeds.model_folder("modernbert"), "tokenizer_config.json")
-    checkpoint = seeds.checkpoint_folder
+
+
+def _list_model_targets() -> list[Target]:
+    def modern() -> Path:
+        return seeds.model_folder("modernbert")
+
+    words, name = _file_of(modern, "tokenizer_config.json"), "tokenizer_config.json"
+    config, index = "config.json", _file_of(seeds.split_model_folder, INDEX)
+    weights = _file_of(modern, WEIGHTS)
+    return [
+        Target("tokenizer", _load_tokenizer("tokenizer.json"), _tokenizers, mutate_json),
+        Target("tokenizer-config", _load_tokenizer(name), words, mutate_json),
+        Target("model-config", _open_model(config, modern), _configs_of_models, mutate_json),
+        Target("weights", _open_model(WEIGHTS, modern), weights, mutate_safetensors),
+        Target("weights-index", _open_model(INDEX, seeds.split_model_folder), index, mutate_json),
+        Target("fill", _fill, _sentences),
+    ]
+
+
+def _list_data_targets() -> list[Target]:
+    data, checkpoint = seeds.data_folder, seeds.checkpoint_folder
     states = {"state.json": mutate_json, "manifest.json": mutate_json, WHOLE: mutate_safetensors}
     return [
-        Target("config", _read_config, seeds.configurations),
-        Target("flags", _parse_flags, _flags),
-        *readers,
-        Target("tokenizer", _load_tokenizer("tokenizer.json"), _tokenizers, mutate_json),
-        Target("tokenizer-config", _load_tokenizer("tokenizer_config.json"), words, mutate_json),
-        Target(
-            "model-config",
-            _open_model("config.json", lambda: seeds.model_folder("modernbert")),
-            _configs_of_models,
-            mutate_json,
-        ),
-        Target(
-            "weights",
-            _open_model(WEIGHTS, lambda: seeds.model_folder("modernbert")),
-            modern,
-            mutate_safetensors,
-        ),
-        Target(
-            "weights-index",
-            _open_model(INDEX, seeds.split_model_folder),
-            _file_of(seeds.split_model_folder, INDEX),
-            mutate_json,
-        ),
-        Target("fill", _fill, _sentences),
-        Target("manifest", _read_manifest, _file_of(seeds.data_folder, MANIFEST_NAME), mutate_json),
+        Target("manifest", _read_manifest, _file_of(data, MANIFEST_NAME), mutate_json),
         *(
-            Target(
-                f"shard-{kind}",
-                _read_shard(kind),
-                _file_of(seeds.data_folder, f"train/00000.{kind}"),
-            )
+            Target(f"shard-{kind}", _read_shard(kind), _file_of(data, f"train/00000.{kind}"))
             for kind in ("tokens", "ends", "starts")
         ),
         Target("preparing", _resume_preparation, _done, mutate_json),
@@ -372,6 +357,16 @@ def _list_targets() -> list[Target]:
             Target(f"checkpoint-{name}", _read_checkpoint(name), _file_of(checkpoint, name), mutate)
             for name, mutate in states.items()
         ),
+    ]
+
+
+def _list_targets() -> list[Target]:
+    return [
+        Target("config", _read_config, seeds.configurations),
+        Target("flags", _parse_flags, _flags),
+        *_list_corpus_targets(),
+        *_list_model_targets(),
+        *_list_data_targets(),
     ]
 
 

@@ -14,7 +14,8 @@ from contextlib import contextmanager
 from math import prod
 from typing import Any, cast
 
-from maskwright.errors import TokenizerError
+from maskwright.config import MAX_VOCAB_SIZE
+from maskwright.errors import TokenizerError, show_value
 
 # BERT's WordPiece stops at words of 100 characters; the time grows with the cube.
 MAX_WORD_CHARACTERS = 1_000
@@ -44,6 +45,29 @@ def make_valid(text: str) -> str:
     except UnicodeEncodeError:
         return _SURROGATE.sub("\ufffd", text)
     return text
+
+
+def check_ids(description: Mapping[str, Any]) -> None:
+    """That ids are so small that a model can have an embedding for each.
+
+    Before the library sees them: it counts up to the largest, in gigabytes if need be.
+
+    Raises:
+        TokenizerError: one is not.
+    """
+    ids = [*_mapping(_mapping(description.get("model")).get("vocab")).values()]
+    added = description.get("added_tokens")
+    if isinstance(added, list):
+        ids += [_mapping(token).get("id") for token in cast(list[Any], added)]
+    largest = max((i for i in ids if isinstance(i, int)), default=0)
+    if largest >= MAX_VOCAB_SIZE:
+        raise TokenizerError(
+            f"has a token with the id {show_value(largest)}; ids must be below {MAX_VOCAB_SIZE}."
+        )
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return cast(dict[str, Any], value) if isinstance(value, dict) else {}
 
 
 def measure_growth(description: Mapping[str, Any]) -> int:

@@ -12,11 +12,10 @@ import numpy as np
 import tokenizers
 from numpy.typing import NDArray
 
-from maskwright.config import MAX_VOCAB_SIZE
 from maskwright.errors import TokenizerError
 from maskwright.tokenizer.chunks import WORD_START, ChunkEncoder, choose_cutting
 from maskwright.tokenizer.files import ROLES, read_tokenizer, write_tokenizer
-from maskwright.tokenizer.library import calling_library, make_valid, measure_growth
+from maskwright.tokenizer.library import calling_library, check_ids, make_valid, measure_growth
 from maskwright.tokenizer.vocabulary import is_filler
 from maskwright.tokenizer.words import find_word_starts
 
@@ -56,6 +55,7 @@ class Tokenizer:
             TokenizerError: the library cannot read the description, a token is not in it, or it
                 asks for too much memory (see `measure_growth`).
         """
+        check_ids(description)
         with calling_library("is not a tokenizer"):
             plain = {**description, "truncation": None, "padding": None}
             self.backend = tokenizers.Tokenizer.from_str(json.dumps(plain))
@@ -72,9 +72,6 @@ class Tokenizer:
         ids = _find_special_ids(self.backend, self.special_tokens)
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = ids
         self.vocab_size = 1 + max(self.backend.get_vocab(with_added_tokens=True).values())
-        if self.vocab_size > MAX_VOCAB_SIZE:
-            rule = f"which means {self.vocab_size} word embeddings; at most {MAX_VOCAB_SIZE} work"
-            raise TokenizerError(f"has a token with the id {self.vocab_size - 1}, {rule}.")
         added = self.description["added_tokens"]
         self.special_ids = frozenset([*ids, *(token["id"] for token in added if token["special"])])
 

@@ -3,17 +3,18 @@
 import bz2
 import gzip
 import lzma
-import resource
-import subprocess
-import sys
+import zlib
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import zstandard
 
-_BLOCK, _BLOCKS = b"0" * (1 << 22), 512  # two gigabytes on one line
-_LIMIT_MB = 1024
+from maskwright.corpus.readers.fields import MAX_RECORD_CHARACTERS
+from maskwright.corpus.readers.tables import MAX_ROW_CHARACTERS
+from tests.hostile.sandbox import read_limited, run_limited
+
+_BLOCK, _BLOCKS = b"0" * 10_000_000, 1_000  # ten gigabytes on one line
 
 # Streams one after another, as packing so much at once takes long.
 _PACKERS: dict[str, Callable[[bytes], bytes]] = {
@@ -25,18 +26,110 @@ _PACKERS: dict[str, Callable[[bytes], bytes]] = {
 
 
 @pytest.mark.parametrize("suffix", _PACKERS)
-def test_a_decompression_bomb_is_refused(tmp_path: Path, suffix: str) -> None:
+def test_ten_gigabytes_of_zeros_are_refused(tmp_path: Path, suffix: str) -> None:
     path = tmp_path / f"bomb.txt.{suffix}"
     path.write_bytes(_PACKERS[suffix](_BLOCK) * _BLOCKS)
     assert path.stat().st_size < 20_000_000
-    result = subprocess.run(
-        [sys.executable, "-m", "maskwright", "prepare", str(path), "--out", str(tmp_path / "out")],
-        capture_output=True,
-        text=True,
-        timeout=120,
+    output = read_limited(path)
+    assert "CorpusError" in output
+    assert "bomb.txt." in output
+    assert "unfolds to more than 500 times its size" in output
+
+
+def test_a_bomb_ends_prepare_with_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "bomb.txt.zst"
+    path.write_bytes(zstandard.compress(_BLOCK) * 20)
+    code = "import sys; from maskwright.cli import main; sys.exit(main(sys.argv[1:]) != 2)"
+    output = run_limited(code, "prepare", str(path), "--out", str(tmp_path / "out"))
+    assert output.splitlines()[-1].startswith("CorpusError: ")
+
+
+def test_a_decompressor_gets_no_gigabytes(tmp_path: Path) -> None:
+    """xz and zstandard say themselves how much memory their window takes: here, 4 GB and 2 GB."""
+    packed = bytearray(lzma.compress(b"words " * 100))
+    header = slice(12, 12 + 4 * (packed[12] + 1))
+    packed[packed.index(b"\x21\x01", 12) + 2] = 40
+    checksum = zlib.crc32(packed[header][:-4]).to_bytes(4, "little")
+    packed[header.stop - 4 : header.stop] = checksum
+    (tmp_path / "x.txt.xz").write_bytes(packed)
+    frame = b"\x28\xb5\x2f\xfd" + bytes([0, 21 << 3]) + (6 << 3 | 1 << 1 | 1).to_bytes(3, "little")
+    (tmp_path / "x.txt.zst").write_bytes(frame + b"a")
+    for name in ("x.txt.xz", "x.txt.zst"):
+        assert "takes more than 256 MB of memory to decompress" in read_limited(tmp_path / name)
+
+
+def test_a_line_of_json_is_not_parsed_beyond_a_limit(tmp_path: Path) -> None:
+    line = '{"text": [' + "{}," * (2 * MAX_RECORD_CHARACTERS // 3) + "{}]}\n"
+    (tmp_path / "x.jsonl.gz").write_bytes(
+        gzip.compress(line.encode() + b'{"text": "some words"}\n', 1)
     )
-    assert result.returncode == 2
-    assert "unfolds to more than 500 times its size" in result.stderr
-    assert len(result.stderr.splitlines()) == 1
-    peak_mb = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss / 1024
-    assert peak_mb < _LIMIT_MB
+    output = read_limited(tmp_path / "x.jsonl.gz")
+    assert output.startswith("10 ")
+    assert "'bad JSON line': 3" in output
+
+
+def test_a_table_row_ends(tmp_path: Path) -> None:
+    """Each line here ends within quotation marks, so that all of it is one row."""
+    line = "x" * 96 + '","\n'
+    rows = 'text\nfirst\n"' + line * (3 * MAX_ROW_CHARACTERS // 100) + '"\nlast\n'
+    (tmp_path / "x.csv.gz").write_bytes(gzip.compress(rows.encode(), 1))
+    output = read_limited(tmp_path / "x.csv.gz")
+    assert "'bad table row': " in output
+    assert int(output.split()[0]) >= len("first")
+
+
+def test_runs_of_combining_marks_take_linear_time(tmp_path: Path) -> None:
+    for number, marks in enumerate(("\u0315\u0300", "\u0344", "\u0f73\u0f75")):
+        (tmp_path / f"{number}.txt").write_text("a" + marks * 1_000_000 + " words", "utf-8")
+    assert "'combining mark removed': 5" in read_limited(tmp_path)
+
+
+def write_parquet(path: Path, **columns: object) -> Path:
+    arrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    parquet.write_table(
+        arrow.table(columns), path, compression="zstd", row_group_size=1 << 30, store_schema=False,
+        write_statistics=False, dictionary_pagesize_limit=1 << 30,
+    )  # fmt: skip
+    return path
+
+
+def test_a_page_of_parquet_that_unpacks_to_gigabytes(tmp_path: Path) -> None:
+    path = write_parquet(tmp_path / "x.parquet", text=["0" * 270_000_000])
+    assert path.stat().st_size < 100_000
+    assert "has a page of 257 MB in its column text" in read_limited(path)
+
+
+def test_a_value_of_parquet_that_a_million_rows_repeat(tmp_path: Path) -> None:
+    arrow = pytest.importorskip("pyarrow")
+    long, rows = arrow.array(["0" * 30_000_000]), arrow.array([0] * 100_000, arrow.int32())
+    text = arrow.DictionaryArray.from_arrays(rows, long)
+    path = write_parquet(tmp_path / "x.parquet", text=text)
+    assert "unfolds to more than 500 times its size" in read_limited(path)
+
+
+def test_rows_of_parquet_that_hold_nothing(tmp_path: Path) -> None:
+    arrow = pytest.importorskip("pyarrow")
+    path = write_parquet(tmp_path / "x.parquet", text=arrow.nulls(5_000_000, arrow.string()))
+    assert "unfolds to more than 500 times its size" in read_limited(path)
+
+
+def test_a_long_value_of_parquet_is_left_out(tmp_path: Path) -> None:
+    texts = ["é" * MAX_RECORD_CHARACTERS, None, "some words"]
+    output = read_limited(write_parquet(tmp_path / "x.parquet", text=texts))
+    assert output.startswith("10 ")
+    assert "'record too long': 1" in output
+    assert "'missing field text': 1" in output
+
+
+def test_text_without_blanks_trains_a_tokenizer_in_time() -> None:
+    code = """
+import random, string
+from maskwright.tokenizer.config import TokenizerConfig
+from maskwright.tokenizer.train import train_tokenizer
+draw = random.Random(0)
+texts = ["".join(draw.choices(string.ascii_lowercase, k=60_000))]
+for kind in ("wordpiece", "bpe"):
+    print(train_tokenizer(texts, TokenizerConfig(kind=kind, vocab_size=512)).vocab_size)
+"""
+    assert run_limited(code).split() == ["512", "512"]

@@ -1,58 +1,103 @@
-"""Small changes to every kind of file that is read: one of our own errors, or a result.
+"""Everything that is read: valid files, valid files with changes, and random bytes.
 
 The targets are those of `benchmarks.fuzz`, which tries millions of inputs; here are a few of each,
 the same ones every time.
 """
 
+import signal
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from functools import cache
 from random import Random
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.fuzz.mutations import NASTY_NUMBERS, mutate_bytes, mutate_json, mutate_safetensors
 from benchmarks.fuzz.targets import TARGETS, refusing
-from maskwright.errors import ConfigError
+from maskwright.errors import MaskwrightError
 
 pytestmark = pytest.mark.filterwarnings("default")  # of other libraries, about what they are given
-
-_SLOW = {"model-config", "weights", "weights-index", "tokenizer", "tokenizer-config"}
-
-
-@pytest.mark.parametrize("name", TARGETS)
-def test_changed_files_are_refused_or_read(name: str) -> None:
-    target = TARGETS[name]
-    seeds = target.seeds()
-    examples = 8 if name in _SLOW else 25
-
-    @settings(
-        max_examples=examples,
-        suppress_health_check=[HealthCheck.function_scoped_fixture],
-        database=None,
-    )
-    @given(number=st.integers(0, 2**32))
-    def try_inputs(number: int) -> None:
-        random = Random(number)
-        target.run(target.mutate(random.choice(seeds), random))
-
-    for seed in seeds:
-        target.run(seed)
-    try_inputs()
+every_target = pytest.mark.parametrize("name", list(TARGETS))
 
 
-@pytest.mark.parametrize("name", [name for name in TARGETS if name not in _SLOW])
+@contextmanager
+def time_limit(seconds: float) -> Generator[None]:
+    """A hang is a failure."""
+
+    def fail(signum: int, frame: object) -> None:
+        raise AssertionError(f"took more than {seconds} seconds")
+
+    before = signal.signal(signal.SIGALRM, fail)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@cache
+def seeds_of(name: str) -> Sequence[bytes]:
+    return TARGETS[name].seeds()
+
+
+@every_target
+def test_valid_files_are_read(name: str) -> None:
+    assert seeds_of(name)
+    for seed in seeds_of(name):
+        TARGETS[name].run(seed)
+
+
+@every_target
+@settings(max_examples=25, database=None)
+@given(number=st.integers(0, 2**32 - 1))
+def test_changed_files_are_read_or_refused(name: str, number: int) -> None:
+    draw = Random(number)
+    content = draw.choice(seeds_of(name))
+    for _ in range(draw.choice((1, 1, 2, 3))):
+        content = TARGETS[name].mutate(content, draw)
+    with time_limit(20):
+        TARGETS[name].run(content)
+
+
+@every_target
+@settings(max_examples=8, database=None)
 @given(content=st.binary(max_size=300))
-@settings(
-    max_examples=15, suppress_health_check=[HealthCheck.function_scoped_fixture], database=None
-)
-def test_random_bytes_are_refused_or_read(name: str, content: bytes) -> None:
-    TARGETS[name].run(content)
+def test_random_bytes_are_read_or_refused(name: str, content: bytes) -> None:
+    with time_limit(20):
+        TARGETS[name].run(content)
 
 
-def test_errors_are_one_line_whatever_they_quote() -> None:
+@given(number=st.integers(0, 2**32 - 1))
+def test_a_mutation_is_decided_by_its_seed_and_changes_something(number: int) -> None:
+    content = b'{"a": [1, 2, {"b": "c"}], "d": 1.5}'
+    for mutate in (mutate_bytes, mutate_json):
+        assert mutate(content, Random(number)) == mutate(content, Random(number))
+    changed = {mutate_json(content, Random(number + n)) for n in range(20)}
+    assert len(changed - {content}) > 10
+
+
+def test_mutations_reach_numbers_and_keep_the_length_of_headers() -> None:
+    draw = Random(0)
+    numbers = {mutate_bytes(b"a: 1234567", draw) for _ in range(300)}
+    assert sum(b"a: " + number in numbers for number in NASTY_NUMBERS) > 5
+    header = b'{"t": {"dtype": "F32", "shape": [1], "data_offsets": [0, 4]}}'
+    content = len(header).to_bytes(8, "little") + header + bytes(4)
+    changed = [mutate_safetensors(content, draw) for _ in range(100)]
+    fitting = [c for c in changed if int.from_bytes(c[:8], "little") + 12 == len(c)]
+    assert len(fitting) > 50
+
+
+def test_a_target_notices_errors_that_are_not_ours() -> None:
+    class UglyError(MaskwrightError):
+        def __str__(self) -> str:
+            return "two\nlines"
+
     with refusing():
-        raise ConfigError("a\0", "b\x1b[31m", "breaks\nthe line")
-
-
-def test_an_error_that_is_not_ours_would_be_a_finding() -> None:
+        raise MaskwrightError("fine")
     with pytest.raises(ZeroDivisionError), refusing():
         raise ZeroDivisionError
+    with pytest.raises(AssertionError, match="not one printable line"), refusing():
+        raise UglyError

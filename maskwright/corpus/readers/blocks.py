@@ -71,7 +71,7 @@ def read_blocks(path: Path | None, compression: Compression, name: str) -> Itera
 
 def _damaged(name: str, error: Exception) -> CorpusError:
     reason = " ".join(str(error).split()).rstrip(".")
-    if "memory" in reason:
+    if "memory" in reason.lower():
         return CorpusError(
             f"{name} takes more than {MAX_DECOMPRESSOR_BYTES >> 20} MB of memory to decompress."
             " Decompress it yourself and name the result."

@@ -18,16 +18,17 @@ from maskwright.corpus.formats import Compression
 from maskwright.corpus.readers.blocks import read_blocks
 from maskwright.corpus.readers.expansion import Expansion
 from maskwright.corpus.readers.fields import MAX_RECORD_CHARACTERS, TextField
-from maskwright.corpus.readers.pages import PageError, largest_page
+from maskwright.corpus.readers.pages import PageError, largest_page, read_footer
 from maskwright.corpus.readers.unreadable import UnreadableError
 from maskwright.errors import CorpusError
 
 MAX_PAGE_BYTES = 256 << 20
-MAX_FOOTER_BYTES = 16 << 20
 
 _BATCH_ROWS = 64
 _BATCH_BYTES = 64 << 20
 _ROW_BYTES = 64  # a row counts so much, even if there is nothing in it
+# What else pyarrow raises for damaged files, beside errors of its own.
+_DAMAGE = (OSError, ValueError, ArithmeticError, LookupError, RuntimeError)
 _BUFFER_BYTES = 1 << 20  # reads a column chunk piecemeal, not whole
 
 
@@ -45,11 +46,11 @@ def read_parquet(
     parquet: Any = import_extra("pyarrow.parquet", "parquet", field.source)
     with _open_seekable(path, compression, field.source) as (file, num_bytes):
         try:
-            _check_footer(file, num_bytes, field.source)
+            footer = read_footer(file)
             table = parquet.ParquetFile(file, buffer_size=_BUFFER_BYTES, pre_buffer=False)
             columns = [str(name) for name in table.schema_arrow.names]
             field.check_columns(columns)
-            rows = _choose_rows(arrow, table, file, field)
+            rows = _choose_rows(arrow, table, file, footer, field)
             expansion = Expansion(field.source)
             for batch in table.iter_batches(rows, columns=[field.name]):
                 column = _unfold(arrow, batch.column(0))
@@ -57,23 +58,13 @@ def read_parquet(
                 for value in _read_values(arrow, column, counts):
                     if (text := field.pick(value, columns)) is not None:
                         yield text
-        except (arrow.ArrowException, OSError, OverflowError, PageError) as error:
+        except (*_DAMAGE, arrow.ArrowException, PageError) as error:
             reason = " ".join(str(error).split())
             raise CorpusError(f"{field.source} is no readable Parquet file: {reason}") from None
     field.check_found()
 
 
-def _check_footer(file: BinaryIO, num_bytes: int, name: str) -> None:
-    """What the file says about itself is read whole, and takes many times its size."""
-    file.seek(max(num_bytes - 8, 0))
-    if int.from_bytes(file.read(4), "little") > MAX_FOOTER_BYTES:
-        raise CorpusError(
-            f"{name} is no readable Parquet file: its footer has more than"
-            f" {MAX_FOOTER_BYTES >> 20} MB."
-        )
-
-
-def _choose_rows(arrow: Any, table: Any, file: BinaryIO, field: TextField) -> int:
+def _choose_rows(arrow: Any, table: Any, file: BinaryIO, footer: bytes, field: TextField) -> int:
     """How many rows to read at a time so that little memory is needed whatever is in them."""
     kind = table.schema_arrow.field(field.name).type
     kind = kind.value_type if arrow.types.is_dictionary(kind) else kind
@@ -82,7 +73,7 @@ def _choose_rows(arrow: Any, table: Any, file: BinaryIO, field: TextField) -> in
     leaves = [table.metadata.schema.column(n).path for n in range(table.metadata.num_columns)]
     if leaves.count(field.name) != 1:
         raise PageError(f"the schema is ambiguous about {field.name}")
-    largest = largest_page(file, table.metadata, leaves.index(field.name))
+    largest = largest_page(file, footer, leaves.index(field.name))
     if largest > MAX_PAGE_BYTES:
         raise CorpusError(
             f"{field.source} has a page of {largest >> 20} MB in its column {field.name}, more than"

@@ -1,0 +1,54 @@
+"""Python in a process of its own, whose memory is measured and whose time ends."""
+
+import subprocess
+import sys
+
+from tests.architecture.sources import ROOT
+
+MOST_MEGABYTES = 1_000
+# What the system counts as a process's peak may be that of the one that started it; not VmHWM.
+_LIMITS = """
+import atexit, re, resource, pathlib
+resource.setrlimit(resource.RLIMIT_CPU, (30, 30))
+def tell_peak():
+    print(re.search("VmHWM:\\s*(\\d+)", pathlib.Path("/proc/self/status").read_text())[1])
+atexit.register(tell_peak)
+"""
+_READ = """
+import sys
+from collections import Counter
+from maskwright.corpus.config import CorpusConfig
+from maskwright.corpus.stream import stream_corpus
+from maskwright.errors import MaskwrightError
+counts, characters = Counter(), 0
+try:
+    for _, document in stream_corpus(sys.argv[1:], CorpusConfig(), counts):
+        characters += len(document.text)
+except MaskwrightError as error:
+    print(type(error).__name__, error)
+print(characters, dict(counts))
+"""
+
+
+def run_limited(code: str, *arguments: str) -> str:
+    """The output of `code`, which sees `arguments` in ``sys.argv``.
+
+    It must not fail, nor take more than half a minute or a gigabyte.
+    """
+    process = subprocess.run(
+        [sys.executable, "-c", _LIMITS + code, *arguments],
+        cwd=ROOT,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=120,
+    )
+    assert process.returncode == 0, process.stdout
+    *lines, kilobytes = process.stdout.splitlines()
+    assert int(kilobytes) < 1_000 * MOST_MEGABYTES, process.stdout
+    return "\n".join(lines)
+
+
+def read_limited(*paths: object) -> str:
+    """What reading a corpus says: an error if there was one, the characters, the counts."""
+    return run_limited(_READ, *map(str, paths))

@@ -1,0 +1,119 @@
+"""What the user names, and what somebody else's run directory leads to."""
+
+import json
+import os
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from maskwright.cli import main
+from maskwright.corpus.config import CorpusConfig
+from maskwright.corpus.hub import parse_hub_name, read_hub
+from maskwright.corpus.sources import find_sources
+from maskwright.errors import CheckpointError, CorpusError, InputError
+from maskwright.inference.fill_mask import FillMask
+from maskwright.train.state import TrainState
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ("~nobody-of-this-name/x", "Could not determine home directory"),
+        ("/dev/zero", "is no regular file"),
+        ("/dev/stdin", "is no regular file|does not exist"),
+        ("x\0y", "does not exist"),
+        ("x" * 5_000, "does not exist"),
+        ("[" * 50, "matches no file"),
+        ("**/../" * 500 + "*", "matches no file|is no valid pattern"),
+        ("hf:", "names no dataset"),
+        ("hf:#text", "names no dataset"),
+    ],
+)
+def test_inputs_that_are_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str, message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(CorpusError, match=message):
+        find_sources([given])
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "x.txt")
+    with pytest.raises(CorpusError, match=r"x\.txt is no regular file. Send its text to standard"):
+        find_sources([str(tmp_path / "x.txt")])
+    with pytest.raises(CorpusError, match="holds no file to read"):
+        find_sources([str(tmp_path)])
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"_data_files": [{"filename": "../x"}]}'])
+def test_datasets_that_are_damaged(tmp_path: Path, content: bytes) -> None:
+    pytest.importorskip("datasets")
+    for name in ("state.json", "dataset_info.json"):
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(CorpusError, match="cannot be read"):
+        list(read_hub(f"hf:{tmp_path}", "text", Counter()))
+    with pytest.raises(CorpusError, match="Could not determine home directory"):
+        _ = parse_hub_name("hf:~nobody-of-this-name/x").folder
+
+
+def test_a_sentence_of_any_bytes(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run, sentence = str(workplace / "runs" / "small"), "the \udcff [MASK] eats [/b] \x1b[31m"
+    for flags in ([], ["--json"]):
+        assert main(["fill", run, sentence, *flags]) == 0
+    assert main(["fill", run, sentence, "--random"]) == 0
+    assert main(["fill", run, "no mask \udcff"]) == 2
+    assert "\\udcff" in capsys.readouterr().err
+    with pytest.raises(InputError):
+        FillMask(Path(run) / "model")("[MASK]", targets=["\ud800"])
+
+
+def copy_run(workplace: Path, tmp_path: Path) -> Path:
+    shutil.copytree(workplace / "runs" / "small", tmp_path / "run")
+    return tmp_path / "run"
+
+
+@pytest.mark.parametrize("name", ["metrics.jsonl", "checkpoints", "tensorboard", "model"])
+def test_a_run_that_leads_elsewhere_is_not_gone_on_with(
+    workplace: Path, tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, elsewhere = copy_run(workplace, tmp_path), tmp_path / "elsewhere"
+    if not (run / name).exists():
+        (run / name).mkdir()
+    (run / name).rename(elsewhere)
+    before = sorted(elsewhere.rglob("*")), elsewhere.is_file() and elsewhere.read_bytes()
+    (run / name).symlink_to(elsewhere)
+    assert main(["pretrain", "--resume", str(run), "--train.max_steps", "151"]) == 2
+    assert f"{run / name} is a symbolic link" in capsys.readouterr().err
+    assert before == (sorted(elsewhere.rglob("*")), elsewhere.is_file() and elsewhere.read_bytes())
+
+
+@pytest.mark.parametrize(
+    "content", ["", "[]", "[" * 100_000, '{"prepared_data": 1}', '{"prepared_data": "x", "corpus": []}']
+)  # fmt: skip
+def test_provenance_that_is_none(
+    workplace: Path, tmp_path: Path, content: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = copy_run(workplace, tmp_path)
+    (run / "provenance.json").write_text(content)
+    assert main(["pretrain", "--resume", str(run)]) == 2
+    assert capsys.readouterr().err.startswith("CheckpointError: ")
+
+
+@pytest.mark.parametrize("step", [-1, 10**400, "5", None, float("nan"), [5]])
+def test_states_that_are_none(step: object) -> None:
+    values = {"position": {"row_length": 32, "epoch": 0, "row": 0}, "step": step}
+    with pytest.raises(CheckpointError):
+        TrainState.from_json(json.loads(json.dumps(values)))
+
+
+def test_the_field_of_a_corpus_may_be_anything(tmp_path: Path) -> None:
+    path = tmp_path / "x.jsonl"
+    path.write_text(json.dumps({f"\x1b[31m{n}" * 100: n for n in range(1000)}) + "\n")
+    from maskwright.corpus.stream import stream_corpus
+
+    with pytest.raises(CorpusError) as caught:
+        list(stream_corpus([str(path)], CorpusConfig(), Counter()))
+    assert str(caught.value).isprintable()
+    assert len(str(caught.value)) < 1_100
