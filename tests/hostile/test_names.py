@@ -90,8 +90,9 @@ def test_a_run_that_leads_elsewhere_is_not_gone_on_with(
 
 
 @pytest.mark.parametrize(
-    "content", ["", "[]", "[" * 100_000, '{"prepared_data": 1}', '{"prepared_data": "x", "corpus": []}']
-)  # fmt: skip
+    "content",
+    ["", "[]", "[" * 100_000, '{"prepared_data": 1}', '{"prepared_data": "x", "corpus": []}'],
+)
 def test_provenance_that_is_none(
     workplace: Path, tmp_path: Path, content: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
