@@ -18,6 +18,7 @@ import numpy as np
 import tokenizers
 from numpy.typing import NDArray
 
+from maskwright.errors import TokenizerError
 from maskwright.tokenizer.library import calling_library
 from maskwright.tokenizer.words import find_word_starts
 
@@ -27,7 +28,9 @@ WORD_START = 1 << 31  # the high bit of a packed token; the others are its id
 # memory a character. BERT's WordPiece makes [UNK] of any word beyond 100 characters anyway.
 MAX_CHUNK_CHARACTERS = 16_384
 # A text that may not be cut is cut all the same where the library would make more of it than this.
-_MAX_GROWN_CHARACTERS = 20_000_000
+MAX_GROWN_CHARACTERS = 2_000_000
+# Of a character, on average over a text. One character may become 33 bytes, each a token.
+_MOST_TOKENS, _TOKEN_BYTES = 64, 4
 
 _CACHE_BYTES = 150_000_000
 _ENTRY_BYTES = 200
@@ -129,7 +132,7 @@ class ChunkEncoder:
         """`growth`: how many characters the backend's normalizer may make of one."""
         self._backend = backend
         self._cutting = cutting
-        self._longest = MAX_CHUNK_CHARACTERS if cutting else _MAX_GROWN_CHARACTERS // growth
+        self._longest = MAX_CHUNK_CHARACTERS if cutting else MAX_GROWN_CHARACTERS // growth
         self._known: dict[str, bytes] = {}
         self._bytes = 0
 
@@ -162,9 +165,14 @@ class ChunkEncoder:
         self._bytes += sum(_ENTRY_BYTES + 2 * len(chunk) for chunk in (*parts, *divided))
 
     def _encode_long(self, part: str) -> bytes:
-        size = self._longest
-        pieces = [part[start : start + size] for start in range(0, len(part), size)]
-        return b"".join(map(self._encode_part, pieces))
+        size, packed = self._longest, bytearray()
+        for start in range(0, len(part), size):
+            packed += self._encode_part(part[start : start + size])
+            if len(packed) > _TOKEN_BYTES * _MOST_TOKENS * (len(part) + 1):
+                raise TokenizerError(
+                    f"the tokenizer makes more than {_MOST_TOKENS} tokens of a character."
+                )
+        return bytes(packed)
 
     def _encode_part(self, part: str) -> bytes:
         with calling_library("the tokenizer fails on this text"):

@@ -12,8 +12,13 @@ import numpy as np
 import tokenizers
 from numpy.typing import NDArray
 
-from maskwright.errors import TokenizerError
-from maskwright.tokenizer.chunks import WORD_START, ChunkEncoder, choose_cutting
+from maskwright.errors import InputError, TokenizerError
+from maskwright.tokenizer.chunks import (
+    MAX_GROWN_CHARACTERS,
+    WORD_START,
+    ChunkEncoder,
+    choose_cutting,
+)
 from maskwright.tokenizer.files import ROLES, read_tokenizer, write_tokenizer
 from maskwright.tokenizer.library import calling_library, check_ids, make_valid, measure_growth
 from maskwright.tokenizer.vocabulary import is_filler
@@ -63,8 +68,8 @@ class Tokenizer:
             # In text a literal "[MASK]" is just characters; only in a prompt is it the mask.
             self._plain = tokenizers.Tokenizer.from_str(self.backend.to_str())
             self._plain.encode_special_tokens = True
-        growth = measure_growth(self.description)
-        self._encoder = ChunkEncoder(self._plain, choose_cutting(self.description), growth)
+        self._growth = measure_growth(self.description)
+        self._encoder = ChunkEncoder(self._plain, choose_cutting(self.description), self._growth)
         self.special_tokens = {role: make_valid(special_tokens[role]) for role in ROLES}
         self.pad_token, self.unk_token, self.cls_token, self.sep_token, self.mask_token = (
             self.special_tokens.values()
@@ -117,8 +122,17 @@ class Tokenizer:
         return EncodedText(np.array(encoding.ids, np.uint32), np.array(starts, np.bool_))
 
     def encode_prompt(self, text: str) -> EncodedPrompt:
-        """Like `encode`, but special tokens written in `text`, such as [MASK], are themselves."""
-        text = make_valid(text)
+        """Like `encode`, but special tokens written in `text`, such as [MASK], are themselves.
+
+        Raises:
+            InputError: `text` is longer than anybody's prompt.
+            TokenizerError: the tokenizer has a step that fails on this text.
+        """
+        text, longest = make_valid(text), MAX_GROWN_CHARACTERS // self._growth
+        if len(text) > longest:
+            raise InputError(
+                f"the text has {len(text)} characters; this tokenizer takes {longest} at once."
+            )
         with calling_library("the tokenizer fails on this text"):
             encoding = self.backend.encode(text, add_special_tokens=False)
         starts = find_word_starts(text, encoding.offsets)

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.fuzz.seeds import tokenizer as trained
 from maskwright.config import MAX_VOCAB_SIZE
-from maskwright.errors import TokenizerError
+from maskwright.errors import InputError, TokenizerError
 from maskwright.files import write_json
 from maskwright.tokenizer.library import MAX_GROWTH, measure_growth
 from maskwright.tokenizer.tokenizer import Tokenizer
@@ -118,10 +118,15 @@ def test_real_tokenizers_grow_less_than_the_limit() -> None:
     assert measure_growth(description) <= MAX_GROWTH
 
 
-def test_a_text_that_grows_is_encoded_in_parts(tmp_path: Path) -> None:
-    """Four million characters would be made of these; each part is small."""
-    tokenizer = load_changed(tmp_path, lambda d: d.update(normalizer=replacing("q", "k" * 1000)))
-    assert tokenizer.encode("q" * 40_000).ids.tolist()
+def test_a_text_that_grows_takes_bounded_memory(tmp_path: Path) -> None:
+    """Millions of tokens would be made of these characters."""
+    grow = replacing("q", " k" * 900)
+    tokenizer = load_changed(tmp_path, lambda d: d.update(normalizer=grow))
+    assert tokenizer.encode("kato mi").ids.tolist()
+    with pytest.raises(TokenizerError, match="makes more than 64 tokens of a character"):
+        tokenizer.encode("q" * 10_000)
+    with pytest.raises(InputError, match="has 10000 characters; this tokenizer takes 1111 at once"):
+        tokenizer.encode_prompt("q" * 10_000)
 
 
 def test_text_that_is_no_unicode_is_encoded() -> None:
