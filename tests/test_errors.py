@@ -1,5 +1,5 @@
 from maskwright import errors
-from maskwright.errors import ConfigError, MaskwrightError, UnknownKeyError
+from maskwright.errors import ConfigError, MaskwrightError, UnknownKeyError, show_value
 
 
 def test_a_config_error_names_field_value_rule_and_remedy() -> None:
@@ -24,3 +24,24 @@ def test_every_error_is_in_the_tree_of_the_docstring() -> None:
     assert all(issubclass(value, MaskwrightError) for value in classes)
     named = (errors.__doc__ or "").split()
     assert all(v.__name__ in named for v in classes if v is not UnknownKeyError)
+
+
+def test_a_message_is_one_printable_line_of_bounded_length() -> None:
+    error = MaskwrightError("a\nb\x1b[31m\udcff " + "x" * 5_000 + " remedy")
+    assert str(error).startswith("a b\\x1b[31m\\udcff ")
+    assert str(error).endswith(" remedy")
+    assert " … " in str(error)
+    assert len(str(error)) < 1_100
+    assert str(MaskwrightError("größe 東京")) == "größe 東京"
+
+
+def test_values_are_quoted_briefly() -> None:
+    deep: list[object] = []
+    for _ in range(2_000):
+        deep = [deep]
+    assert show_value(deep) == "[[[[[[[...]]]]]]]"
+    assert show_value(1 << 20_000) == "(an integer of 20001 bits)"
+    assert show_value([10**400]) == "[(an integer of 1329 bits)]"
+    assert len(show_value(list(range(10**5)))) < 200
+    for value in (True, None, 1.5, 10**30, "a b", ("a", 1), [0.5, "x"], {"a": None}):
+        assert show_value(value) == str(value)

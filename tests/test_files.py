@@ -5,10 +5,13 @@ from pathlib import Path
 import pytest
 
 from maskwright.files import (
+    find_link,
     hash_file,
     naming_file,
+    read_json,
     replacing_folder,
     restore_folder,
+    temporary_path,
     write_json,
     write_text,
 )
@@ -118,3 +121,39 @@ def test_what_an_earlier_crash_left_is_not_mixed_in(tmp_path: Path) -> None:
     with replacing_folder(tmp_path / "folder") as temporary:
         (temporary / "fresh").touch()
     assert [file.name for file in (tmp_path / "folder").iterdir()] == ["fresh"]
+
+
+def test_json_is_read_in_bounded_memory(tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    write_json(path, {"ü": [1, "\udcff"]})  # a file name may be any bytes
+    assert read_json(path, 100) == {"ü": [1, "\udcff"]}
+    for content, message in (
+        (b"1" * 101, "more than the 100 bytes"),
+        (b"[" * 100, "Expecting value"),
+        (b"\xff", "invalid start byte"),
+        (b"9" * 5_000, "Exceeds the limit"),
+        (b"[" * 100_000, "nested too deeply"),
+        (b"[" + b"1," * 4_000_001 + b"1]", "more than 4,000,000 values"),
+    ):
+        path.write_bytes(content)
+        with pytest.raises(ValueError, match=message):
+            read_json(path, 100 if len(content) <= 101 else 1 << 24)
+    with pytest.raises(OSError, match="No such file"):
+        read_json(tmp_path / "nowhere", 100)
+
+
+def test_links_in_a_folder_are_found(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "b").touch()
+    (tmp_path / "a" / "deeper").symlink_to("/")
+    assert find_link(tmp_path) is None
+    (tmp_path / "c").symlink_to("nowhere")
+    assert find_link(tmp_path) == tmp_path / "c"
+
+
+def test_a_link_under_the_temporary_name_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "other").write_text("other")
+    temporary_path(tmp_path / "x").symlink_to(tmp_path / "other")
+    write_text(tmp_path / "x", "new")
+    assert (tmp_path / "other").read_text() == "other"
+    assert (tmp_path / "x").read_text() == "new"

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from maskwright.artifact.families import FAMILIES
 from maskwright.artifact.folder import load_model, open_model, parse_config, save_model
+from maskwright.artifact.stored import StoredTensors
 from maskwright.errors import ModelFolderError
 from maskwright.model.attention_context import context_from_lengths
 from maskwright.model.config import EncoderConfig
@@ -252,3 +253,14 @@ def test_names_of_the_first_bert_are_understood(tmp_path: Path) -> None:
 
     edit_weights(tmp_path / "model", age)
     assert torch.equal(logits(load_model(tmp_path / "model")[0]), logits(model))
+
+
+def test_weights_are_looked_at_before_they_are_read(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(self: StoredTensors, name: str) -> Tensor:
+        raise AssertionError(f"{name} was read")
+
+    monkeypatch.setattr(StoredTensors, "read", fail)
+    edit_weights(folder, lambda t: t.update(extra=torch.zeros(1)))
+    assert "tensor extra has no place" in error_of(folder)

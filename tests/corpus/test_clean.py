@@ -1,3 +1,5 @@
+import re
+import sys
 import unicodedata
 from collections import Counter
 
@@ -76,3 +78,28 @@ def test_a_document_counts_once_for_each_reason() -> None:
     counts: Counter[str] = Counter()
     clean_text("a\0\nb\0\nc\x07", counts)
     assert counts == {"NUL removed": 1, "control character removed": 1}
+
+
+def test_marks_are_the_characters_that_normalising_sorts() -> None:
+    """The quick question before the slow one may not miss any."""
+    marks = [c for c in map(chr, range(sys.maxunicode + 1)) if unicodedata.combining(c)]
+    assert len(marks) > 900
+    assert all(re.fullmatch(r"\W", mark) for mark in marks)
+
+
+@pytest.mark.parametrize("marks", ["\u0315\u0300", "\u0344", "\u0f73\u0f75", "\u0301"])
+@pytest.mark.parametrize("length", [1_990, 2_010, 50_000])
+def test_runs_of_marks_are_cut_and_stay_so(marks: str, length: int) -> None:
+    counts: Counter[str] = Counter()
+    text = clean_text("e" + marks * (length // len(marks)) + " words", counts)
+    assert clean_text(text, Counter()) == text
+    assert unicodedata.is_normalized("NFC", text)
+    if length > 2_000:
+        assert counts["combining mark removed"] == 1
+        assert len(text) < 100
+    assert text.endswith(" words")
+
+
+def test_words_with_many_marks_stay() -> None:
+    text = "ngữ " * 700 + "שָׁלוֹם" + "!" * 40
+    assert clean_text(text, Counter()) == unicodedata.normalize("NFC", text)

@@ -91,3 +91,14 @@ def test_standard_input(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_cannot_be_opened_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match="x cannot be read: No such file"):
         list(read_blocks(tmp_path / "x", ".gz", "x"))
+
+
+@pytest.mark.parametrize("suffix", [".bz2", ".xz"])
+def test_streams_follow_one_another_with_padding_between(tmp_path: Path, suffix: str) -> None:
+    pack = bz2.compress if suffix == ".bz2" else lzma.compress
+    content = pack(b"one ") + bytes(200_000) + pack(b"two ") + pack(b"three") + bytes(8)
+    (tmp_path / "x").write_bytes(content)
+    assert b"".join(read_blocks(tmp_path / "x", suffix, "x")) == b"one two three"
+    (tmp_path / "x").write_bytes(content + b"rubbish")
+    with pytest.raises(CorpusError, match="x cannot be decompressed"):
+        list(read_blocks(tmp_path / "x", suffix, "x"))
