@@ -16,7 +16,6 @@ MAX_FOOTER_BYTES = 16 << 20
 
 _HEADER_BYTES = 1 << 12  # most headers; one with long statistics is read again with more
 _MOST_HEADER_BYTES = 1 << 24
-_PADDING_BYTES = 100  # old writers forget the last header in a column's size; readers allow it
 _MOST_PAGES = 1_000_000
 _MAGIC = b"PAR1"
 
@@ -127,13 +126,8 @@ def _read_numbers(reader: StructReader, wanted: tuple[int, ...], kind: int) -> d
 
 def _page_sizes(file: BinaryIO, start: int, end: int) -> Iterator[int]:
     place = start
-    while place < end + _PADDING_BYTES:
-        try:
-            header, unpacked, packed = _read_header(file, place)
-        except (PageError, ThriftError):
-            if place >= end:
-                return
-            raise
+    while place < end:
+        header, unpacked, packed = _read_header(file, place)
         yield unpacked
         place += header + packed
 

@@ -94,8 +94,10 @@ def test_what_cannot_be_opened_is_an_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("suffix", [".bz2", ".xz"])
-def test_streams_follow_one_another_with_padding_between(tmp_path: Path, suffix: str) -> None:
-    pack = bz2.compress if suffix == ".bz2" else lzma.compress
+def test_streams_follow_one_another_with_padding_between(
+    tmp_path: Path, suffix: Compression
+) -> None:
+    pack = COMPRESSORS[suffix]
     content = pack(b"one ") + bytes(200_000) + pack(b"two ") + pack(b"three") + bytes(8)
     (tmp_path / "x").write_bytes(content)
     assert b"".join(read_blocks(tmp_path / "x", suffix, "x")) == b"one two three"
