@@ -105,7 +105,11 @@ def replacing_folder(path: Path) -> Generator[Path]:
     temporary.mkdir(parents=True)
     try:
         yield temporary
+        # Some libraries keep a file from everybody else; it gets the rights any new one would have.
+        rights = temporary.stat().st_mode & 0o666
         for entry in (*temporary.rglob("*"), temporary):
+            if entry.is_file():
+                entry.chmod(rights)
             flush(entry)
         old = _old_folder(path)
         shutil.rmtree(old, ignore_errors=True)

@@ -157,3 +157,12 @@ def test_a_link_under_the_temporary_name_is_not_followed(tmp_path: Path) -> None
     write_text(tmp_path / "x", "new")
     assert (tmp_path / "other").read_text() == "other"
     assert (tmp_path / "x").read_text() == "new"
+
+
+def test_files_of_a_folder_get_the_rights_that_new_files_have(tmp_path: Path) -> None:
+    with replacing_folder(tmp_path / "folder") as folder:
+        (folder / "secret").write_text("x")
+        (folder / "secret").chmod(0o600)
+        (folder / "plain").write_text("x")
+    modes = [file.stat().st_mode for file in (tmp_path / "folder").iterdir()]
+    assert modes[0] == modes[1]

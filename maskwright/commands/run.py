@@ -173,10 +173,15 @@ def _describe_data(data: PreparedData) -> dict[str, Any]:
 
 def _find_checkpoint(run: Path, report: Callable[[str], None]) -> Checkpoint:
     checkpoint, complaints = find_newest(run / CHECKPOINTS_NAME)
-    for complaint in complaints:
-        report(f"warning: {complaint}; the checkpoint before it is used")
+    if checkpoint is None and complaints:
+        raise CheckpointError(
+            f"{run} has no whole checkpoint ({'; '.join(complaints)}): remove {run}, or give "
+            "another --name, and start it again"
+        )
     if checkpoint is None:
         raise CheckpointError(f"{run} has no checkpoint to resume from; start it again")
+    for complaint in complaints:
+        report(f"warning: {complaint}; the checkpoint before it is used")
     return checkpoint
 
 

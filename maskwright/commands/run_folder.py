@@ -164,9 +164,13 @@ def check_changes(changes: Mapping[str, Any]) -> None:
 
 
 def record_resumption(run: Path, config: str, step: int, changes: Mapping[str, Any]) -> None:
-    """Keeps the configuration of now, and adds when and with what changes the run goes on."""
+    """Keeps the configuration of now, and adds when and with what changes the run goes on.
+
+    Of the environment it keeps what is not as it was when the run began.
+    """
     provenance = read_provenance(run)
-    resumption = {**describe_environment(), "step": step, "changes": changes}
+    new = {name: v for name, v in describe_environment().items() if v != provenance.get(name)}
+    resumption = {**new, "step": step, "changes": changes}
     earlier = provenance.get("resumptions", [])
     write_json(run / _PROVENANCE_NAME, {**provenance, "resumptions": [*earlier, resumption]})
     write_text(run / CONFIG_NAME, config)

@@ -1,7 +1,8 @@
 """What is said of a run's weights again and again: scores, and words filled in."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from maskwright.errors import ShardError
 from maskwright.evaluation.masked_lm import build_pinned_batches, evaluate_masked_lm
 from maskwright.inference.samples import HeldOutSamples
 from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.train.signals import AbandonedError
 
 NUM_SAMPLES = 5
 
@@ -46,10 +48,23 @@ class Validation:
                     "nothing can be scored. Prepare it with a larger corpus.valid_fraction."
                 )
 
-    def __call__(self, final: bool) -> dict[str, Any]:
+    def __call__(
+        self, final: bool, is_asked_to_stop: Callable[[], bool] = lambda: False
+    ) -> dict[str, Any]:
+        """The scores of the model as it is.
+
+        Args:
+            final: whether the run is over, which is worth more tokens.
+
+        Raises:
+            AbandonedError: on all ranks, if one of them was asked to stop.
+        """
         device = next(self.model.parameters()).device
-        batches = self._batches(final, self.world)
+        batches = takewhile(lambda _: not is_asked_to_stop(), self._batches(final, self.world))
         scores = evaluate_masked_lm(self.model, batches, self._label_counts, device, self.world)
+        (num_asked_to_stop,) = self.world.sum(is_asked_to_stop())
+        if num_asked_to_stop:
+            raise AbandonedError
         lines = self.samples.predict(self.model, self.config.data.special_tokens)
         return {**asdict(scores), "final": final, "samples": lines}
 

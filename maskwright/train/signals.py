@@ -8,6 +8,10 @@ from typing import Any
 Handler = Callable[[int, FrameType | None], Any] | int | None
 
 
+class AbandonedError(Exception):
+    """Something long was left undone because a signal asked to stop."""
+
+
 class StopRequest:
     """Within this context SIGINT and SIGTERM set `signal` instead of killing the process.
 

@@ -72,3 +72,7 @@ class TrainState:
             used = self.seconds - self.startup_seconds
             shares.append(used / usable if usable > 0 else 1.0)
         return min(max(shares), 1.0)
+
+    def validations_due(self, config: TrainConfig) -> int:
+        """How many validations belong to the share of the budget used up."""
+        return int(self.progress(config) * config.num_validations + 1e-9)

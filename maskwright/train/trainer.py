@@ -28,7 +28,7 @@ from maskwright.train.checkpoint_writer import CheckpointWriter
 from maskwright.train.config import TrainConfig
 from maskwright.train.ema import WeightAverage
 from maskwright.train.plan import Planner, StepPlan
-from maskwright.train.signals import StopRequest
+from maskwright.train.signals import AbandonedError, StopRequest
 from maskwright.train.state import TrainState
 from maskwright.train.step import clip_gradients, compute_gradients, seed_dropout, update_weights
 from maskwright.train.window import LogWindow
@@ -46,8 +46,8 @@ class Trainer:
 
     Attributes:
         parallel: the objective over `model`, compiled or not, on one rank or several.
-        validate: gives the scores of the current weights; its argument says whether the run is
-            over.
+        validate: gives the scores of the current weights. Its arguments say whether the run is over
+            and, asked again and again, whether to stop; then it raises `AbandonedError`.
         checkpoints: where checkpoints go; None saves none.
         last_scores: the record of the last validation of this process, None before it.
 
@@ -65,7 +65,7 @@ class Trainer:
     prefetcher: Prefetcher
     device: torch.device
     reporter: Reporter
-    validate: Callable[[bool], dict[str, Any]]
+    validate: Callable[[bool, Callable[[], bool]], dict[str, Any]]
     checkpoints: CheckpointWriter | None
     state: TrainState
     average: WeightAverage | None = None
@@ -80,6 +80,7 @@ class Trainer:
         resumed_at, clock = self.state.seconds, time.perf_counter()
         saved_at = resumed_at
         with StopRequest() as stop:
+            self._validate_if_due(stop)  # a run may have been stopped in the middle of one
             while self.progress < 1:
                 plan = self.planner.plan_step(self.progress)
                 loaded = self.prefetcher.take(plan.request, self.state.position)
@@ -93,14 +94,16 @@ class Trainer:
                 (seconds,) = self.world.from_first(resumed_at + time.perf_counter() - clock)
                 self._count(loaded, is_good, seconds)
                 self._log_if_due(loaded, plan.learning_rate_scale)
-                self._validate_if_due()
+                self._validate_if_due(stop)
                 if seconds - saved_at >= 60 * self.config.checkpoint_every_minutes and is_good:
                     self.save()
                     saved_at = seconds
         self.save()
         if self.checkpoints is not None:
             self.checkpoints.wait()
-        return (stop.signal or signal.SIGTERM) if self.progress < 1 else None
+        if self.progress >= 1 and self.state.validations == self.config.num_validations:
+            return None
+        return stop.signal or signal.SIGTERM  # the second, if only another rank got one
 
     @property
     def progress(self) -> float:
@@ -187,20 +190,26 @@ class Trainer:
         self._window = LogWindow()
         self.reporter.report(record, self.progress)
 
-    def _validate_if_due(self) -> None:
-        due = int(self.progress * self.config.num_validations + 1e-9)
+    def _validate_if_due(self, stop: StopRequest) -> None:
+        due = self.state.validations_due(self.config)
         if due <= self.state.validations:
             return
+        try:
+            scores = self.scores(self.progress >= 1, lambda: stop.signal is not None)
+        except AbandonedError:
+            return
         self.state = replace(self.state, validations=due)
-        self.last_scores = {**self._counts("valid"), **self.scores(final=self.progress >= 1)}
+        self.last_scores = {**self._counts("valid"), **scores}
         self.reporter.report(self.last_scores, self.progress)
         self._window.restart_clock()
 
-    def scores(self, final: bool) -> dict[str, Any]:
+    def scores(
+        self, final: bool, is_asked_to_stop: Callable[[], bool] = lambda: False
+    ) -> dict[str, Any]:
         """What `validate` says of the weights that would be saved."""
         self.model.eval()
         with self.averaged_weights():
-            return self.validate(final)
+            return self.validate(final, is_asked_to_stop)
 
     def averaged_weights(self) -> AbstractContextManager[None]:
         """Within this context the model has the weights to validate and save."""
@@ -249,7 +258,7 @@ class Trainer:
         if self.average and begins_to_average:
             self.average.restart(self.model)
         # Counted against the budget of now, which may be larger than when they were done.
-        due = int(state.progress(self.config) * self.config.num_validations + 1e-9)
+        due = state.validations_due(self.config)
         self.state = replace(state, validations=min(state.validations, due))
 
 

@@ -91,6 +91,7 @@ def test_a_budget_can_be_raised_on_resume(workplace: Path, tmp_path: Path):
     assert resumption["step"] == 150
     assert resumption["changes"] == {"train": {"max_steps": "152"}}
     assert resumption["started"] >= provenance["started"]
+    assert "packages" not in resumption  # they are as they were
 
 
 def test_a_budget_of_another_kind_replaces_the_old_one_on_resume(workplace: Path):

@@ -101,7 +101,9 @@ def test_when_all_are_damaged_nothing_is_done(
     assert code == 2
     assert len(err.splitlines()) == 1
     assert err.startswith("CheckpointError")
-    assert out.count("is damaged") == 4
+    assert "warning" not in out
+    assert err.count("is damaged") == 4
+    assert f"remove {run}, or give another --name, and start it again" in err
     assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
 
 

@@ -75,7 +75,7 @@ def make_trainer(
         prefetcher=Prefetcher(source.load),
         device=device,
         reporter=recorder or Recorder(),
-        validate=lambda final: {"final": final, "loss": 0.0},
+        validate=lambda final, is_asked_to_stop: {"final": final, "loss": 0.0},
         checkpoints=checkpoints and build_writer(config, checkpoints, world, parallel.sharding),
         state=TrainState(DataPosition(config.seq_length_at(0.0, 16))),
         average=WeightAverage(network, config.ema_decay) if config.ema_decay else None,

@@ -1,5 +1,6 @@
 import itertools
 import math
+import os
 import re
 import signal
 from collections.abc import Callable, Container
@@ -13,7 +14,8 @@ from maskwright.data.rows import DataPosition
 from maskwright.distributed.parallel import Parallel
 from maskwright.errors import TrainingError
 from maskwright.objectives.mlm import ObjectiveSums
-from maskwright.train.checkpoint import find_newest, list_checkpoints
+from maskwright.train.checkpoint import find_newest, list_checkpoints, open_checkpoint
+from maskwright.train.signals import AbandonedError
 from maskwright.train.trainer import Trainer
 from tests.helpers import random_corpus, row_source
 from tests.train.helpers import Recorder, make_trainer
@@ -106,7 +108,7 @@ def test_validation_sees_averaged_weights_in_evaluation_mode() -> None:
     trainer = make_trainer(train={"ema_decay": 0.9, "max_steps": 3, "num_validations": 1})
     seen: list[tuple[torch.Tensor, bool]] = []
 
-    def validate(final: bool) -> dict[str, float]:
+    def validate(final: bool, is_asked_to_stop: Callable[[], bool]) -> dict[str, float]:
         seen.append((trainer.model.head.decoder.weight.detach().clone(), trainer.model.training))
         return {"loss": 0.0}
 
@@ -130,6 +132,29 @@ def test_sigterm_stops_at_a_step_boundary_with_a_checkpoint(tmp_path: Path) -> N
 
 def test_a_signal_in_the_last_step_is_no_interruption() -> None:
     assert make_trainer(None, Recorder(stop_at=20)).fit() is None
+
+
+@pytest.mark.parametrize("step", [10, 20])
+def test_a_validation_that_a_signal_cut_short_is_made_on_resume(tmp_path: Path, step: int) -> None:
+    train = {"num_validations": 4}
+    recorder = Recorder()
+    trainer = make_trainer(tmp_path, recorder, train=train)
+
+    def validate(final: bool, is_asked_to_stop: Callable[[], bool]) -> dict[str, float]:
+        if trainer.state.step == step:
+            os.kill(os.getpid(), signal.SIGTERM)
+        if is_asked_to_stop():
+            raise AbandonedError
+        return {"loss": 0.0}
+
+    trainer.validate = validate
+    assert trainer.fit() is signal.SIGTERM
+    assert trainer.state.step == step
+    resumed = make_trainer(tmp_path, recorder, train=train)
+    resumed.restore(open_checkpoint(list_checkpoints(tmp_path)[-1]))
+    assert resumed.fit() is None
+    assert [record["step"] for record in recorder.of("valid")] == [5, 10, 15, 20]
+    assert [record["step"] for record in recorder.of("train")] == list(range(1, 21))
 
 
 def test_checkpoints_are_written_by_the_clock(tmp_path: Path) -> None:
