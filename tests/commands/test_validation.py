@@ -1,0 +1,26 @@
+from pathlib import Path
+
+import pytest
+
+from maskwright.commands.assemble import PreparedData
+from maskwright.commands.build import build_trainer
+from maskwright.commands.run_folder import load_run_config
+from maskwright.distributed.world import ALONE
+from maskwright.train.signals import AbandonedError
+
+
+def test_a_validation_stops_between_batches(workplace: Path, tmp_path: Path) -> None:
+    config = load_run_config(workplace / "runs" / "small", {})
+    data = PreparedData(next((workplace / "data").iterdir()), verify="sizes")
+    trainer, _ = build_trainer(config, data, tmp_path, ALONE)
+    num_asked = 0
+
+    def is_asked_to_stop() -> bool:
+        nonlocal num_asked
+        num_asked += 1
+        return num_asked >= 2
+
+    with pytest.raises(AbandonedError):
+        trainer.scores(final=True, is_asked_to_stop=is_asked_to_stop)
+    assert num_asked == 3  # before each of two batches, and once at the end
+    assert trainer.scores(final=True)["num_predictions"] > 0
