@@ -29,6 +29,8 @@ def list_promises() -> list[Promise]:
         *_promise_crashes(),
         _promise_resume_time(),
         _promise_order(),
+        _promise_memory(),
+        _promise_fuzz(),
     ]
 
 
@@ -59,10 +61,6 @@ def _promise_ranks() -> list[Promise]:
     ]
 
 
-def _count(differences: int | list[str]) -> int:
-    return differences if isinstance(differences, int) else len(differences)
-
-
 def _promise_crashes() -> list[Promise]:
     path, result = newest("crash-test")
     run, preparation = result["pretrain"], result["prepare"]
@@ -71,8 +69,8 @@ def _promise_crashes() -> list[Promise]:
             "A killed run ends with the same bits",
             "tests/reliability/test_kills.py",
             "crash_test",
-            f"{run['kills']} kills, about half of them aimed at checkpoint writing: "
-            f"{_count(run['differences'])} differences, "
+            f"{run['kills']} kills, {run['kills_inside_checkpoint_writing']} inside checkpoint "
+            f"writing: {len(run['differences'])} differences, "
             f"{run['unreadable_checkpoints']} unreadable checkpoints",
             path,
         ),
@@ -80,7 +78,7 @@ def _promise_crashes() -> list[Promise]:
             "A killed preparation ends with the same files",
             "tests/reliability/test_kills.py",
             "crash_test",
-            f"{preparation['kills']} kills: {_count(preparation['differences'])} differences",
+            f"{preparation['kills']} kills: {len(preparation['differences'])} differences",
             path,
         ),
         Promise(
@@ -119,6 +117,35 @@ def _promise_order() -> Promise:
         "order_quality",
         f"{sum(trial['statistics'] for trial in trials)} statistics of up to "
         f"{max(trial['elements'] for trial in trials):.0e} elements: smallest p-value {smallest:g}",
+        path,
+    )
+
+
+def _promise_memory() -> Promise:
+    path, result = newest("memory")
+    sizes = [corpus["text_megabytes"] for corpus in result["corpora"]]
+    peaks = {
+        command: [corpus[command]["peak_resident_megabytes"] for corpus in result["corpora"]]
+        for command in ("prepare", "pretrain")
+    }
+    return Promise(
+        "Memory does not grow with the text",
+        "tests/reliability/test_memory.py",
+        "memory",
+        f"with {' and '.join(map(str, sizes))} MB of text: "
+        + "; ".join(f"{name} {' and '.join(map(str, mb))} MB" for name, mb in peaks.items()),
+        path,
+    )
+
+
+def _promise_fuzz() -> Promise:
+    path, result = newest("fuzz")
+    return Promise(
+        "No input crashes it, fills the memory or leads out of its folder",
+        "tests/hostile",
+        "fuzz",
+        f"{result['inputs']:,} inputs in {result['minutes']:.0f} minutes, for "
+        f"{len(result['targets'])} readers: {result['crashes']} crashes",
         path,
     )
 
