@@ -12,12 +12,13 @@ from typing import Any, cast
 
 from maskwright.errors import TokenizerError
 from maskwright.files import read_json, write_text
-from maskwright.tokenizer.vocabulary import SPECIAL_TOKENS
+from maskwright.tokenizer.roles import find_roles
+from maskwright.tokenizer.vocabulary import find_unknown, list_tokens
 
 TOKENIZER = "tokenizer.json"
 CONFIG = "tokenizer_config.json"
 MAX_TOKENIZER_BYTES = 64 << 20  # twice the largest that is known
-ROLES = tuple(SPECIAL_TOKENS)
+_OLDER = ("vocab.txt", "vocab.json", "sentencepiece.bpe.model", "spiece.model")
 
 
 def write_tokenizer(
@@ -44,39 +45,31 @@ def write_tokenizer(
 
 
 def read_tokenizer(path: Path) -> tuple[Path, dict[str, Any], dict[str, str]]:
-    """The ``tokenizer.json`` at `path` (a folder or the file), parsed, and the special tokens.
-
-    A role that no file names has BERT's token; whether the vocabulary has it is not checked.
+    """The ``tokenizer.json`` at `path` (a folder or the file), parsed, and the token of each role.
 
     Raises:
         TokenizerError: nothing there, or no JSON object.
     """
     file = path / TOKENIZER if path.is_dir() else path
     if not file.is_file():
-        raise TokenizerError(
-            f"{path} holds no {TOKENIZER}. Name a folder written by `maskwright tokenizer train` "
-            "or a model folder."
-        )
-    named: dict[str, Any] = {}
+        raise TokenizerError(f"{path} holds no {TOKENIZER}. {_suggest(path)}")
+    description = _read_object(file)
+    named: dict[str, Any] = {"unk_token": find_unknown(description)}
     for neighbour in (file.with_name("special_tokens_map.json"), file.with_name(CONFIG)):
         if neighbour.is_file():
-            named.update(_read_object(neighbour))
-    special_tokens = {role: named.get(f"{role}_token") for role in ROLES}
+            said = _read_object(neighbour)
+            named.update({name: value for name, value in said.items() if value is not None})
+    return file, description, find_roles(named, list_tokens(description))
+
+
+def _suggest(path: Path) -> str:
+    older = next((name for name in _OLDER if (path / name).is_file()), None)
+    if older is None:
+        return "Name a folder written by `maskwright tokenizer train` or a model folder."
     return (
-        file,
-        _read_object(file),
-        {
-            role: _token_content(token) or SPECIAL_TOKENS[role]
-            for role, token in special_tokens.items()
-        },
+        f"It has {older}, the older format: load the folder with transformers' AutoTokenizer and "
+        f"call save_pretrained, which writes {TOKENIZER}."
     )
-
-
-def _token_content(token: Any) -> str | None:
-    """A token is written as a string or as an object with its content and its properties."""
-    if isinstance(token, dict):
-        token = cast(dict[str, Any], token).get("content")
-    return token if isinstance(token, str) else None
 
 
 def _read_object(file: Path) -> dict[str, Any]:

@@ -70,6 +70,26 @@ def _mapping(value: object) -> Mapping[str, Any]:
     return cast(dict[str, Any], value) if isinstance(value, dict) else {}
 
 
+def hide_special_tokens(description: Mapping[str, Any]) -> dict[str, Any]:
+    """A ``tokenizer.json`` whose model cannot find special tokens in a text; ids stay.
+
+    Where a pre-tokenizer leaves punctuation alone, the model itself would find ``<mask>`` in its
+    vocabulary. BPE finds nothing that its merges do not make.
+    """
+    model: dict[str, Any] = description["model"]
+    if model["type"] == "BPE":
+        return dict(description)
+    pairs: Any = model["vocab"].items() if isinstance(model["vocab"], dict) else model["vocab"]
+    special = {token["content"] for token in description["added_tokens"] if token["special"]}
+    special.discard(model.get("unk_token"))
+    hidden: list[Any] = [["\0" + token if token in special else token, n] for token, n in pairs]
+    present = special.intersection(token for token, _ in pairs)
+    # The library gives ids to the added tokens that its model does not have, in their order.
+    kept = [token for token in description["added_tokens"] if token["content"] not in present]
+    vocabulary = dict(hidden) if isinstance(model["vocab"], dict) else hidden
+    return {**description, "added_tokens": kept, "model": {**model, "vocab": vocabulary}}
+
+
 def measure_growth(description: Mapping[str, Any]) -> int:
     """How many characters the steps of a ``tokenizer.json`` may make of one.
 

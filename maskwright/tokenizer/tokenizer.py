@@ -19,8 +19,15 @@ from maskwright.tokenizer.chunks import (
     ChunkEncoder,
     choose_cutting,
 )
-from maskwright.tokenizer.files import ROLES, read_tokenizer, write_tokenizer
-from maskwright.tokenizer.library import calling_library, check_ids, make_valid, measure_growth
+from maskwright.tokenizer.files import read_tokenizer, write_tokenizer
+from maskwright.tokenizer.library import (
+    calling_library,
+    check_ids,
+    hide_special_tokens,
+    make_valid,
+    measure_growth,
+)
+from maskwright.tokenizer.roles import OTHER_ROLES, ROLES
 from maskwright.tokenizer.vocabulary import is_filler
 from maskwright.tokenizer.words import find_word_starts
 
@@ -48,13 +55,15 @@ class Tokenizer:
     Attributes:
         vocab_size: one more than the largest id.
         pad_token, unk_token, cls_token, sep_token, mask_token: the special tokens, and
-        pad_id, unk_id, cls_id, sep_id, mask_id: their ids.
+        pad_id, unk_id, cls_id, sep_id, mask_id: their ids. A tokenizer without an unknown token,
+            which spells every text, has its padding in that place: neither occurs in a text.
+        special_tokens: the token of each role that the files know, with ``bos`` and ``eos``.
         special_ids: these and any other special token of the file.
         fingerprint: sha256 (hex) of the tokenizer's canonical JSON.
     """
 
     def __init__(self, description: Mapping[str, Any], special_tokens: Mapping[str, str]) -> None:
-        """From a parsed ``tokenizer.json`` and the token of each role (pad, unk, cls, sep, mask).
+        """From a parsed ``tokenizer.json`` and the token of each role (see `find_roles`).
 
         Raises:
             TokenizerError: the library cannot read the description, a token is not in it, or it
@@ -66,15 +75,21 @@ class Tokenizer:
             self.backend = tokenizers.Tokenizer.from_str(json.dumps(plain))
             self.description: dict[str, Any] = json.loads(self.backend.to_str())
             # In text a literal "[MASK]" is just characters; only in a prompt is it the mask.
-            self._plain = tokenizers.Tokenizer.from_str(self.backend.to_str())
+            plain = hide_special_tokens(self.description)
+            self._plain = tokenizers.Tokenizer.from_str(json.dumps(plain))
             self._plain.encode_special_tokens = True
         self._growth = measure_growth(self.description)
         self._encoder = ChunkEncoder(self._plain, choose_cutting(self.description), self._growth)
-        self.special_tokens = {role: make_valid(special_tokens[role]) for role in ROLES}
+        self.special_tokens = {
+            role: make_valid(special_tokens[role])
+            for role in (*ROLES, *OTHER_ROLES)
+            if role in special_tokens
+        }
+        tokens = {"unk": self.special_tokens["pad"], **self.special_tokens}
         self.pad_token, self.unk_token, self.cls_token, self.sep_token, self.mask_token = (
-            self.special_tokens.values()
+            tokens[role] for role in ROLES
         )
-        ids = _find_special_ids(self.backend, self.special_tokens)
+        ids = _find_special_ids(self.backend, tokens)
         self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id = ids
         self.vocab_size = 1 + max(self.backend.get_vocab(with_added_tokens=True).values())
         added = self.description["added_tokens"]
@@ -187,7 +202,7 @@ class Tokenizer:
 
 
 def _find_special_ids(backend: tokenizers.Tokenizer, tokens: Mapping[str, str]) -> list[int]:
-    ids = {role: backend.token_to_id(token) for role, token in tokens.items()}
+    ids = {role: backend.token_to_id(tokens[role]) for role in ROLES}
     missing = [f"{role}_token {tokens[role]}" for role, found in ids.items() if found is None]
     if missing:
         raise TokenizerError(

@@ -6,6 +6,8 @@ fill the gap; BERT's own vocabulary has the same ``[unused0]``, ``[unused1]``, .
 """
 
 import re
+from collections.abc import Mapping
+from typing import Any, cast
 
 SPECIAL_TOKENS = {
     "pad": "[PAD]",
@@ -32,3 +34,33 @@ def is_filler(token: str) -> bool:
 def name_fillers(count: int) -> list[str]:
     """``[unused0]`` and so on."""
     return [f"[unused{index}]" for index in range(count)]
+
+
+def list_tokens(description: Mapping[str, Any]) -> set[str]:
+    """All tokens of a ``tokenizer.json``, as far as it can be read."""
+    added: Any = description.get("added_tokens")
+    entries = cast(list[Any], added) if isinstance(added, list) else []
+    contents = [_mapping(entry).get("content") for entry in entries]
+    return {token for token in (*_model_tokens(description), *contents) if isinstance(token, str)}
+
+
+def find_unknown(description: Mapping[str, Any]) -> str | None:
+    """What the model of a ``tokenizer.json`` makes of text that it cannot spell."""
+    model, tokens = _mapping(description.get("model")), _model_tokens(description)
+    place = model.get("unk_id")
+    found = tokens[place] if isinstance(place, int) and 0 <= place < len(tokens) else None
+    found = model.get("unk_token", found)
+    return found if isinstance(found, str) else None
+
+
+def _model_tokens(description: Mapping[str, Any]) -> list[Any]:
+    vocabulary: Any = _mapping(description.get("model")).get("vocab")
+    if isinstance(vocabulary, dict):
+        return list(cast(dict[str, Any], vocabulary))
+    pairs = cast(list[Any], vocabulary) if isinstance(vocabulary, list) else []
+    # Unigram has pairs of piece and score; what is none keeps its place, for `find_unknown`.
+    return [cast(list[Any], pair)[0] if isinstance(pair, list) and pair else None for pair in pairs]
+
+
+def _mapping(value: object) -> Mapping[str, Any]:
+    return cast(dict[str, Any], value) if isinstance(value, dict) else {}

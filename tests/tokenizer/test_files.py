@@ -47,9 +47,28 @@ def test_other_names_of_special_tokens(tmp_path: Path) -> None:
 
 
 def test_special_tokens_that_nobody_names(tmp_path: Path) -> None:
+    """RoBERTa's are known by their spelling; others are not guessed."""
     save_foreign(tmp_path)
-    with pytest.raises(TokenizerError, match=r"tokenizer.json has no pad_token \[PAD\], unk_token"):
+    assert Tokenizer.load(tmp_path).mask_token == "<mask>"
+    file = tmp_path / "tokenizer.json"
+    file.write_text(file.read_text().replace("<mask>", "<hidden>").replace("<pad>", "<nothing>"))
+    with pytest.raises(
+        TokenizerError, match=r"tokenizer.json has no pad_token \[PAD\], mask_token"
+    ):
         Tokenizer.load(tmp_path)
+
+
+def test_a_tokenizer_without_an_unknown_token_gets_none(tmp_path: Path) -> None:
+    """Bytes spell everything, so its padding stands in, and nothing is written of it."""
+    save_foreign(tmp_path)
+    file = tmp_path / "tokenizer.json"
+    file.write_text(file.read_text().replace("<unk>", "<thing>"))
+    tokenizer = Tokenizer.load(tmp_path)
+    assert (tokenizer.unk_token, tokenizer.unk_id) == ("<pad>", tokenizer.pad_id)
+    tokenizer.save(tmp_path / "again")
+    again = json.loads((tmp_path / "again" / "tokenizer_config.json").read_text())
+    assert "unk_token" not in again
+    assert again["pad_token"] == "<pad>"
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "{}", '{"model": {"type": "None"}}'])

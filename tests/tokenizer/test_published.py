@@ -1,0 +1,103 @@
+"""Tokenizers from elsewhere: the ids that transformers gives, roles, word starts, wrapping."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from transformers import AutoTokenizer
+
+from maskwright.artifact.special_tokens import wraps_inputs
+from maskwright.errors import TokenizerError
+from maskwright.tokenizer.tokenizer import Tokenizer
+from tests.tokenizer.helpers import CHINESE, KOREAN, MIXED, english_texts
+from tests.tokenizer.published import PUBLISHED
+
+TEXTS = [*english_texts()[:4], KOREAN, CHINESE, MIXED, "  Two  blanks,\n\ta tab", "(don't)", ""]
+ROLES = {
+    "bert": ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"),
+    "roberta": ("<pad>", "<unk>", "<s>", "</s>", "<mask>"),
+    "modernbert": ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"),
+    "eurobert": (
+        "<|end_of_text|>", "<|end_of_text|>", "<|begin_of_text|>", "<|end_of_text|>", "<|mask|>"
+    ),
+    "xlm-roberta": ("<pad>", "<unk>", "<s>", "</s>", "<mask>"),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module", params=list(PUBLISHED))
+def published(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[str, Path]:
+    folder = tmp_path_factory.mktemp(request.param)
+    PUBLISHED[request.param](folder)
+    return request.param, folder
+
+
+def test_ids_and_wrapping_are_those_of_transformers(published: tuple[str, Path]) -> None:
+    ours = Tokenizer.load(published[1])
+    theirs: Any = AutoTokenizer.from_pretrained(str(published[1]))
+    assert wraps_inputs(ours)
+    for text in TEXTS:
+        expected = [ours.cls_id, *ours.encode(text).ids.tolist(), ours.sep_id]
+        assert theirs(text)["input_ids"] == expected
+        assert np.array_equal(ours.encode(text).ids, ours.encode_reference(text).ids)
+    prompt = f"The {ours.mask_token} is 1."
+    ids = [ours.cls_id, *ours.encode_prompt(prompt).ids.tolist(), ours.sep_id]
+    assert theirs(prompt)["input_ids"] == ids
+    assert ids.count(ours.mask_id) == 1
+
+
+def test_roles(published: tuple[str, Path]) -> None:
+    name, folder = published
+    ours = Tokenizer.load(folder)
+    found = (ours.pad_token, ours.unk_token, ours.cls_token, ours.sep_token, ours.mask_token)
+    assert found == ROLES[name]
+    theirs: Any = AutoTokenizer.from_pretrained(str(folder))
+    assert theirs.mask_token_id == ours.mask_id
+    assert theirs.pad_token_id == ours.pad_id
+    assert len(theirs) == ours.vocab_size
+    assert not ours.special_ids & set(ours.ordinary_ids.tolist())
+    assert not any(token.startswith("[unused") for token in ours.tokens(ours.ordinary_ids.tolist()))
+
+
+def test_special_tokens_in_text_are_text(published: tuple[str, Path]) -> None:
+    ours = Tokenizer.load(published[1])
+    for role, token in ours.special_tokens.items():
+        for text in (token, f"a {token} b", f"x{token}"):
+            found = set(ours.encode(text).ids.tolist()) & ours.special_ids
+            assert found <= {ours.unk_id}, (role, text)
+
+
+def test_words_begin_where_they_do(published: tuple[str, Path]) -> None:
+    ours = Tokenizer.load(published[1])
+    encoded = ours.encode("Indentation of inheritance,  (unreachable) x\nreally.")
+    words: list[list[int]] = []
+    for token_id, is_start in zip(encoded.ids.tolist(), encoded.word_starts, strict=True):
+        if is_start:
+            words.append([])
+        words[-1].append(token_id)
+    spelled = [ours.decode(word).replace("##", "").replace(" ", "").strip() for word in words]
+    wanted = ["Indentation", "of", "inheritance", ",", "(", "unreachable", ")", "x", "really", "."]
+    assert [word.lower() for word in spelled if word] == [word.lower() for word in wanted]
+    assert any(len(word) > 1 for word in words)
+
+
+def test_what_is_saved_again_is_the_same_to_transformers(
+    published: tuple[str, Path], tmp_path: Path
+) -> None:
+    name, folder = published
+    ours = Tokenizer.load(folder)
+    ours.save(tmp_path)
+    assert Tokenizer.load(tmp_path).special_tokens == ours.special_tokens
+    theirs, again = (AutoTokenizer.from_pretrained(str(path)) for path in (folder, tmp_path))
+    for text in (*TEXTS, f"The {ours.mask_token} is 1."):
+        assert again(text)["input_ids"] == theirs(text)["input_ids"]
+    assert again.mask_token_id == theirs.mask_token_id
+    assert again.eos_token_id == theirs.eos_token_id or name != "eurobert"
+
+
+def test_a_vocabulary_alone_is_too_old(tmp_path: Path) -> None:
+    (tmp_path / "vocab.txt").write_text("[PAD]\n")
+    with pytest.raises(TokenizerError, match=r"holds no tokenizer.json. It has vocab.txt, .* Auto"):
+        Tokenizer.load(tmp_path)
