@@ -36,6 +36,15 @@ class LoadedModel:
     add_special_tokens: bool
 
 
+@dataclass(frozen=True)
+class FolderDescription:
+    """What a model folder says before its weights are read."""
+
+    config: EncoderConfig
+    family: Family
+    tokenizer: Tokenizer
+
+
 def save_model(
     folder: Path | str,
     model: MaskedLanguageModel,
@@ -96,13 +105,19 @@ def open_model(folder: Path | str) -> LoadedModel:
             in a pickle; a tokenizer that the model was not trained with.
     """
     folder = Path(folder)
+    described = describe_folder(folder)
+    model = read_model(folder, described.config, described.family)
+    return LoadedModel(model.eval(), described.tokenizer, wraps_inputs(described.tokenizer))
+
+
+def describe_folder(folder: Path) -> FolderDescription:
+    """Reads all but the weights; raises as `open_model` does."""
     raw = _read_config_file(folder)
     extra = raw.get(EXTRA_KEY) or {}
     config, family = parse_config(raw, extra, folder)
     tokenizer = Tokenizer.load(folder)
     _check_tokenizer(tokenizer, config, extra, folder)
-    model = read_model(folder, config, family)
-    return LoadedModel(model.eval(), tokenizer, wraps_inputs(tokenizer))
+    return FolderDescription(config, family, tokenizer)
 
 
 def parse_config(

@@ -6,10 +6,15 @@ from maskwright.tokenizer.library import calling_library
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 
-def wraps_inputs(tokenizer: Tokenizer) -> bool:
-    """Whether the tokenizer's own post-processor adds special tokens to a text."""
+def list_added_ids(tokenizer: Tokenizer) -> list[int]:
+    """The special tokens that the tokenizer's own post-processor adds to a text."""
     with calling_library("the tokenizer's post-processor fails"):
-        return bool(tokenizer.backend.encode("").ids)
+        return tokenizer.backend.encode("").ids
+
+
+def wraps_inputs(tokenizer: Tokenizer) -> bool:
+    """Whether it adds any."""
+    return bool(list_added_ids(tokenizer))
 
 
 def wrap_inputs(tokenizer: Tokenizer, wrap: bool) -> Tokenizer:

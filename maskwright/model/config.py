@@ -93,6 +93,9 @@ class ModelConfig:
     """The architecture as a recipe states it; ``None`` means "as the preset says"."""
 
     preset: Preset = setting("modernbert", "published architecture to start from")
+    vocab_size: int | None = setting(
+        None, "rows of the word embeddings; none = as many as the tokenizer has tokens"
+    )
     hidden_size: int = setting(256, "width of the token vectors")
     num_hidden_layers: int = setting(6, "encoder blocks")
     num_attention_heads: int = setting(4, "attention heads; must divide hidden_size")
@@ -121,6 +124,9 @@ class ModelConfig:
     qk_norm: bool | None = setting(None, "RMSNorm on queries and keys of each head")
     global_attn_every_n_layers: int | None = setting(
         None, "every n-th layer sees everything, the others a window; 1 = all layers see everything"
+    )
+    layer_types: tuple[LayerType, ...] = setting(
+        (), "instead of that, for each layer full_attention or sliding_attention"
     )
     local_attention: int | None = setting(None, "total width of that window, in tokens")
     tie_word_embeddings: bool | None = setting(None, "decoder shares the word embeddings")
@@ -155,6 +161,9 @@ class ModelConfig:
         every = _choose(self, "global_attn_every_n_layers")
         if every < 1:
             raise ConfigError("global_attn_every_n_layers", every, "must be at least 1")
+        if self.layer_types and self.global_attn_every_n_layers is not None:
+            rule = "is given beside model.layer_types"
+            raise ConfigError("global_attn_every_n_layers", every, rule, "Leave one of them out.")
         _resolve(self, {"vocab_size": 64, "max_position_embeddings": 1})
 
 
@@ -239,14 +248,19 @@ def resolve_config(
     """The architecture that `config` means for this vocabulary and this length of input.
 
     Raises:
-        ConfigError: ``model.max_position_embeddings`` is shorter than ``data.max_seq_length``.
+        ConfigError: ``model.max_position_embeddings`` is shorter than ``data.max_seq_length``, or
+            ``model.vocab_size`` smaller than `vocab_size`, the tokenizer's.
     """
+    rows = config.vocab_size or vocab_size
+    if rows < vocab_size:
+        rule = f"is less than the {vocab_size} tokens of the tokenizer"
+        raise ConfigError("model.vocab_size", rows, rule, "Raise it or leave it.")
     longest = config.max_position_embeddings or max_seq_length
     if longest < max_seq_length:
         rule = f"is less than data.max_seq_length = {max_seq_length}"
         raise ConfigError("model.max_position_embeddings", longest, rule, "Raise it or leave it.")
     given = {
-        "vocab_size": vocab_size,
+        "vocab_size": rows,
         "max_position_embeddings": longest,
         "pad_token_id": pad_token_id,
         "cls_token_id": cls_token_id,
@@ -257,6 +271,12 @@ def resolve_config(
         return _resolve(config, given)
     except ConfigError as error:
         raise error.within("model") from None
+
+
+def alternate_layers(num_layers: int, every: int) -> tuple[LayerType, ...]:
+    """Every n-th layer, from the first on, sees everything."""
+    layers = range(num_layers)
+    return tuple("sliding_attention" if layer % every else "full_attention" for layer in layers)
 
 
 def _choose(config: ModelConfig, name: str) -> Any:
@@ -286,10 +306,7 @@ def _resolve(config: ModelConfig, given: dict[str, Any]) -> EncoderConfig:
         num_hidden_layers=config.num_hidden_layers,
         num_attention_heads=config.num_attention_heads,
         intermediate_size=inner,
-        layer_types=tuple(
-            "sliding_attention" if layer % every else "full_attention"
-            for layer in range(config.num_hidden_layers)
-        ),
+        layer_types=config.layer_types or alternate_layers(config.num_hidden_layers, every),
         attention_backend=config.attention_backend,
         **chosen,
         **given,

@@ -79,14 +79,15 @@ def hide_special_tokens(description: Mapping[str, Any]) -> dict[str, Any]:
     model: dict[str, Any] = description["model"]
     if model["type"] == "BPE":
         return dict(description)
-    pairs: Any = model["vocab"].items() if isinstance(model["vocab"], dict) else model["vocab"]
+    is_mapping = isinstance(model["vocab"], dict)
+    pairs = cast(list[Any], list(model["vocab"].items()) if is_mapping else model["vocab"])
     special = {token["content"] for token in description["added_tokens"] if token["special"]}
     special.discard(model.get("unk_token"))
     hidden: list[Any] = [["\0" + token if token in special else token, n] for token, n in pairs]
     present = special.intersection(token for token, _ in pairs)
     # The library gives ids to the added tokens that its model does not have, in their order.
     kept = [token for token in description["added_tokens"] if token["content"] not in present]
-    vocabulary = dict(hidden) if isinstance(model["vocab"], dict) else hidden
+    vocabulary = dict(hidden) if is_mapping else hidden
     return {**description, "added_tokens": kept, "model": {**model, "vocab": vocabulary}}
 
 

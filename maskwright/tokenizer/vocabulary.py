@@ -45,12 +45,12 @@ def list_tokens(description: Mapping[str, Any]) -> set[str]:
 
 
 def find_unknown(description: Mapping[str, Any]) -> str | None:
-    """What the model of a ``tokenizer.json`` makes of text that it cannot spell."""
+    """The token that the model of a ``tokenizer.json`` has for what it cannot spell."""
     model, tokens = _mapping(description.get("model")), _model_tokens(description)
     place = model.get("unk_id")
     found = tokens[place] if isinstance(place, int) and 0 <= place < len(tokens) else None
     found = model.get("unk_token", found)
-    return found if isinstance(found, str) else None
+    return found if found in list_tokens(description) else None
 
 
 def _model_tokens(description: Mapping[str, Any]) -> list[Any]:
