@@ -8,8 +8,8 @@ from rich.console import Console
 from rich.markup import escape
 
 from maskwright.commands.flags import Parser, read_lines
-from maskwright.commands.run_folder import CONFIG_NAME
-from maskwright.errors import InputError, ModelFolderError
+from maskwright.commands.model_folder import HELP, find_model_folder
+from maskwright.errors import InputError
 
 _EPILOG = """examples:
   maskwright fill runs/NAME "The larvae are black and [MASK] on snails."
@@ -25,7 +25,7 @@ _TOP_K = 5
 def build_parser() -> Parser:
     """The command line of ``maskwright fill``."""
     parser = Parser("fill", "Predict hidden words.", _EPILOG)
-    parser.add_argument("folder", type=Path, help="a run directory or a model folder")
+    parser.add_argument("folder", type=Path, help=HELP)
     parser.add_argument("text", nargs="*", help="sentences with [MASK]; none, or -: standard input")
     parser.add_argument("--file", type=Path, help="read sentences from a file, one a line")
     parser.add_argument("--top-k", type=int, help=f"predictions a mask [{_TOP_K}]")
@@ -60,22 +60,6 @@ def main(argv: Sequence[str]) -> int:
         else:
             _show(result.text, result.masks)
     return 0
-
-
-def find_model_folder(folder: Path) -> Path:
-    """The model folder itself, or the one in a run directory.
-
-    Raises:
-        ModelFolderError: a run that has no model yet.
-    """
-    if (folder / "model").is_dir():
-        return folder / "model"
-    if (folder / CONFIG_NAME).is_file():
-        raise ModelFolderError(
-            f"{folder} is a run that is not finished: it has no model yet. "
-            f"Go on with maskwright pretrain --resume {folder}"
-        )
-    return folder
 
 
 def _read_texts(file: Path | None, texts: Sequence[str]) -> list[str]:

@@ -52,9 +52,7 @@ def test_special_tokens_that_nobody_names(tmp_path: Path) -> None:
     assert Tokenizer.load(tmp_path).mask_token == "<mask>"
     file = tmp_path / "tokenizer.json"
     file.write_text(file.read_text().replace("<mask>", "<hidden>").replace("<pad>", "<nothing>"))
-    with pytest.raises(
-        TokenizerError, match=r"has no pad_token \[PAD\], mask_token"
-    ):
+    with pytest.raises(TokenizerError, match=r"has no pad_token \[PAD\], mask_token"):
         Tokenizer.load(tmp_path)
 
 
