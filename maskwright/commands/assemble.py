@@ -17,6 +17,7 @@ from maskwright.model.pretraining import MaskedLanguageModel
 from maskwright.optim.build import build_optimizers
 from maskwright.shards.reader import TokenStore, Verify
 from maskwright.tokenizer.tokenizer import Tokenizer
+from maskwright.tokenizer.vocabulary import round_up
 from maskwright.train.device import choose_device
 from maskwright.train.plan import Planner
 
@@ -77,10 +78,12 @@ def resolve_model(config: PretrainConfig, tokenizer: Tokenizer) -> EncoderConfig
 def guess_model(config: PretrainConfig) -> EncoderConfig:
     """The architecture before there is a tokenizer, with the vocabulary that was asked for."""
     tokenizer = config.tokenizer
-    size = Tokenizer.load(tokenizer.path).vocab_size if tokenizer.path else tokenizer.vocab_size
+    size = round_up(tokenizer.vocab_size)
+    if tokenizer.path is not None:
+        size = Tokenizer.load(tokenizer.path).vocab_size + tokenizer.extend_vocab
     return resolve_config(
         config.model,
-        vocab_size=-(-size // 64) * 64,
+        vocab_size=size,
         max_seq_length=config.data.max_seq_length,
     )
 

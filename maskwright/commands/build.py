@@ -11,6 +11,7 @@ from maskwright.commands.assemble import (
     resolve_model,
 )
 from maskwright.commands.config import PretrainConfig
+from maskwright.commands.initial import InitialModel
 from maskwright.commands.validation import Validation
 from maskwright.data.loader import Prefetcher
 from maskwright.data.rows import DataPosition
@@ -61,16 +62,32 @@ def build_writer(
     return writer(folder, config.keep_checkpoints, world)
 
 
+def build_model(
+    config: PretrainConfig, data: PreparedData, initial: InitialModel | None = None
+) -> MaskedLanguageModel:
+    """The model of a run before its first step, on the CPU."""
+    architecture = resolve_model(config, data.tokenizer)
+    if initial is not None:
+        return initial.adapt(architecture, data.tokenizer)
+    model = MaskedLanguageModel(architecture)
+    initialise(model, config.seed)
+    return model
+
+
 def build_trainer(
     config: PretrainConfig,
     data: PreparedData,
     checkpoints: Path,
     world: World = ALONE,
+    initial: InitialModel | None = None,
 ) -> tuple[Trainer, str]:
-    """A trainer at step 0, and a sentence on whether it compiles and why."""
+    """A trainer at step 0, and a sentence on whether it compiles and why.
+
+    Args:
+        initial: what training begins with; not needed for weights that a checkpoint replaces.
+    """
     device = choose_device(config.train.device, world.local_rank)
-    model = MaskedLanguageModel(resolve_model(config, data.tokenizer))
-    initialise(model, config.seed)
+    model = build_model(config, data, initial)
     fused = count_fused_matrices(model)
     compiles, reason = should_compile(config.train, device)
     parallel = distribute(config.train, model, world, device, compiles)
@@ -93,5 +110,6 @@ def build_trainer(
         state=TrainState(DataPosition(first_length)),
         average=WeightAverage(model, decay) if decay else None,
         world=world,
+        scores_beginning=config.init_from is not None,
     )
     return trainer, f"{'compiling' if compiles else 'not compiling'}: {reason}"

@@ -1,25 +1,24 @@
 """The run's part of the model card: data, recipe and scores."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from maskwright.commands.assemble import PreparedData
 from maskwright.commands.config import PretrainConfig
 from maskwright.config import write_yaml
+from maskwright.logs import Record
+from maskwright.preparation.vocabulary import EXTENSION_KEY
 
 _CARD = """\
 # {name}
 
-A masked language model trained from scratch with maskwright {version}.
+A masked language model {origin} with maskwright {version}.
 
 ## Scores
 
 On held-out text, with the same masks every time (15 % of the tokens, 80/10/10):
 
-| | model | unigram baseline |
-|---|---|---|
-| masked accuracy | {accuracy:.4f} | {unigram_accuracy:.4f} |
-| masked accuracy, top 5 | {top5:.4f} | |
-| loss (nats) | {loss:.4f} | {unigram_loss:.4f} |
+{scores}
 
 {predictions:,} predictions after {steps:,} steps, {tokens:,} tokens and {minutes:.1f} minutes. The
 baseline always gives the most frequent token (accuracy), or the token frequencies (loss).
@@ -27,7 +26,7 @@ baseline always gives the most frequent token (accuracy), or the token frequenci
 ## Data
 
 {text}: {train_tokens:,} tokens in {documents:,} documents, and {valid_tokens:,} held-out tokens.
-Tokenizer: {kind}, {vocabulary:,} tokens, fingerprint `{fingerprint}`.
+Tokenizer: {kind}, {vocabulary:,} tokens, fingerprint `{fingerprint}`.{extension}
 
 ## Recipe
 
@@ -36,28 +35,85 @@ Tokenizer: {kind}, {vocabulary:,} tokens, fingerprint `{fingerprint}`.
 """
 
 
+_EXTENSION = """
+Of these, {new:,} were added to a vocabulary of {base:,}, learnt from this text: on held-out text
+it now takes {after:.3f} tokens a word, before {before:.3f}.
+"""
+
+
 def describe_training(
-    name: str, version: str, config: PretrainConfig, data: PreparedData, final: dict[str, Any]
+    name: str,
+    version: str,
+    config: PretrainConfig,
+    data: PreparedData,
+    final: Record,
+    before: Record | None = None,
+    origin: Mapping[str, Any] | None = None,
 ) -> str:
-    """Markdown for the card, from the run's last validation record."""
+    """Markdown for the card, from the run's last validation record.
+
+    Args:
+        before: the record of the model that the run began with.
+        origin: what provenance.json says of that model.
+    """
+    source = data.train.manifest.source
     return _CARD.format(
         name=name,
         version=version,
-        accuracy=final["masked_accuracy"],
-        unigram_accuracy=final["unigram_accuracy"],
-        top5=final["masked_accuracy_top5"],
-        loss=final["loss"],
-        unigram_loss=final["unigram_loss"],
+        origin=_describe_origin(origin) if origin else "trained from scratch",
+        scores=_tabulate(final, before),
         predictions=final["num_predictions"],
         steps=final["step"],
         tokens=final["tokens"],
         minutes=final["seconds"] / 60,
-        text=", ".join(f"`{path}`" for path in data.train.manifest.source["paths"]),
+        text=", ".join(f"`{path}`" for path in source["paths"]),
         train_tokens=data.train.num_tokens,
         documents=data.train.num_documents,
         valid_tokens=data.valid.num_tokens,
         kind=config.tokenizer.path or config.tokenizer.kind,
         vocabulary=data.tokenizer.vocab_size,
         fingerprint=data.tokenizer.fingerprint[:12],
+        extension=_describe_extension(source.get(EXTENSION_KEY)),
         recipe=write_yaml(config),
     )
+
+
+def _tabulate(final: Record, before: Record | None) -> str:
+    """Scores beside what no learning would score and, if there is one, the model before."""
+    rows = {
+        "masked accuracy": ("masked_accuracy", "unigram_accuracy"),
+        "masked accuracy, top 5": ("masked_accuracy_top5", ""),
+        "loss (nats)": ("loss", "unigram_loss"),
+    }
+    lines = ["| | model | before | unigram baseline |", "|---|---|---|---|"]
+    for title, (score, baseline) in rows.items():
+        figures = [final[score], before.get(score) if before else None, final.get(baseline)]
+        cells = ["" if figure is None else f"{figure:.4f}" for figure in figures]
+        lines.append(f"| {title} | {' | '.join(cells)} |")
+    if before is None:
+        lines = [_drop_column(line, 2) for line in lines]
+    return "\n".join(lines)
+
+
+def _drop_column(line: str, place: int) -> str:
+    cells = line.split("|")
+    return "|".join(cells[: place + 1] + cells[place + 2 :])
+
+
+def _describe_origin(origin: Mapping[str, Any]) -> str:
+    """Which weights the run began with; `sha256` has the hash of each of their files."""
+    hashes = origin.get("sha256")
+    files = [f"{file} `{sha}`" for file, sha in hashes.items()] if isinstance(hashes, dict) else []
+    return f"continued from `{origin.get('name')}` (sha256 of {', '.join(files)})"
+
+
+def _describe_extension(extension: Mapping[str, Any] | None) -> str:
+    if not extension:
+        return ""
+    base = extension["base_vocab_size"]
+    return _EXTENSION.format(
+        new=extension["vocab_size"] - base,
+        base=base,
+        before=extension["fertility_before"],
+        after=extension["fertility"],
+    ).rstrip()

@@ -13,10 +13,11 @@ from maskwright.errors import ConfigError
 from maskwright.model.config import ModelConfig
 from maskwright.optim.config import OptimConfig
 from maskwright.recipes import load_recipe
-from maskwright.tokenizer.config import TokenizerConfig
+from maskwright.tokenizer.config import TokenizerConfig, check_extension
 from maskwright.train.config import TrainConfig
 
 DEFAULT_RECIPE = "tiny"
+CONTINUE_RECIPE = "continue"  # the default where a run begins with a model that exists
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,9 @@ class PretrainConfig:
     """A pretraining run from raw text (or prepared data) to a model folder."""
 
     text: tuple[str, ...] = setting((), "files, folders, globs, pydocs, hf:NAME, or prepared data")
+    init_from: str | None = setting(
+        None, "continue pretraining this model: a folder, a run, or hf:NAME[@REVISION]"
+    )
     seed: int = setting(0, "names the initial weights, the order of the data and the masks")
     corpus: CorpusConfig = section(CorpusConfig)
     tokenizer: TokenizerConfig = section(TokenizerConfig)
@@ -40,6 +44,8 @@ class PretrainConfig:
             raise ConfigError(
                 "train.max_minutes", None, "and no other budget is set", "Set it to 10, say."
             )
+        if self.init_from is None:
+            check_extension(self.tokenizer)
 
 
 def resolve(
@@ -47,14 +53,14 @@ def resolve(
     config_file: Path | None = None,
     overrides: Mapping[str, Any] | None = None,
 ) -> PretrainConfig:
-    """A recipe (``tiny`` unless a file is given), a YAML file over it, and single values over both.
+    """A recipe (see `default_recipe`), a YAML file over it, and single values over both.
 
     Raises:
         ConfigError: an unknown key, or a value that breaks a rule.
     """
     values: Plain = {}
     if recipe is not None or config_file is None:
-        values = load_recipe(recipe or DEFAULT_RECIPE).values
+        values = load_recipe(recipe or default_recipe(overrides or {})).values
     if config_file is not None:
         from_file = read_yaml(config_file)
         base = from_file.pop("recipe", None)
@@ -62,6 +68,17 @@ def resolve(
             values = load_recipe(str(base)).values
         values = put_over(values, from_file)
     return from_mapping(PretrainConfig, put_over(values, overrides or {}))
+
+
+def default_recipe(overrides: Mapping[str, Any]) -> str:
+    """The recipe where none is named, and no file: ``tiny``, or ``continue`` with ``init_from``."""
+    return CONTINUE_RECIPE if overrides.get("init_from") else DEFAULT_RECIPE
+
+
+def read_given(config_file: Path | None, overrides: Mapping[str, Any]) -> Plain:
+    """What the user asked for over any recipe, in a file or by single values, nested."""
+    from_file = read_yaml(config_file) if config_file is not None else {}
+    return put_over(from_file, overrides)
 
 
 _BUDGETS = ("max_minutes", "max_steps", "max_tokens")

@@ -10,6 +10,7 @@ from maskwright.commands.assemble import (
     resolve_model,
 )
 from maskwright.commands.config import PretrainConfig
+from maskwright.commands.initial import InitialModel, load_initial
 from maskwright.commands.prepared import find_prepared, named_folder
 from maskwright.commands.speed import measure_step_seconds
 from maskwright.corpus.sources import Source, find_sources
@@ -27,6 +28,7 @@ def describe_run(config: PretrainConfig, data_dir: Path) -> str:
     Raises:
         MaskwrightError: whatever would stop the run.
     """
+    initial = load_initial(config)
     if named_folder(config) is None:
         check_config(config)
     folder = find_prepared(config, data_dir)
@@ -54,7 +56,16 @@ def describe_run(config: PretrainConfig, data_dir: Path) -> str:
         "rows of random tokens, not compiled",
         _estimate(config, tokens, seconds),
     ]
+    if initial is not None:
+        lines.insert(0, f"init_from    {_describe_initial(initial)}")
     return "\n".join(lines)
+
+
+def _describe_initial(initial: InitialModel) -> str:
+    return (
+        f"{initial.name}: {count_parameters(initial.model.config).total:,} parameters, "
+        f"vocabulary of {initial.tokenizer.vocab_size:,} ({initial.folder})"
+    )
 
 
 def _describe_data(data: PreparedData) -> str:

@@ -8,6 +8,7 @@ from rich.console import Console
 
 from maskwright.commands.config import PretrainConfig
 from maskwright.commands.flags import Parser, add_config_flags, config_values
+from maskwright.commands.model_folder import find_model_folder
 from maskwright.config import Plain, from_mapping, merge, read_yaml
 from maskwright.errors import InputError
 from maskwright.preparation.config import PrepareConfig
@@ -56,6 +57,10 @@ def _read_file(path: Path) -> Plain:
     recipe = values.pop("recipe", None)
     if recipe is not None:
         values = merge(load_recipe(str(recipe)).values, values)
+    init_from = values.get("init_from")
+    if init_from is not None:  # `pretrain` prepares with the tokenizer of that model
+        folder = find_model_folder(str(init_from))
+        values = merge({"tokenizer": {"path": str(folder)}}, values)
     names = {field.name for field in fields(PretrainConfig)}
     other = names - {field.name for field in fields(PrepareConfig)}
     return {name: value for name, value in values.items() if name not in other}

@@ -2,15 +2,23 @@
 
 import os
 import time
-from argparse import Namespace
+from argparse import SUPPRESS, Namespace
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from maskwright.commands.config import DEFAULT_RECIPE, PretrainConfig, resolve
+from maskwright.commands.adoption import adopt_model
+from maskwright.commands.config import (
+    CONTINUE_RECIPE,
+    DEFAULT_RECIPE,
+    PretrainConfig,
+    default_recipe,
+    read_given,
+    resolve,
+)
 from maskwright.commands.flags import Parser, add_config_flags, config_values, folder_name
 from maskwright.commands.prepared import adopt_preparation
-from maskwright.commands.run_folder import load_run_config
+from maskwright.commands.run_folder import find_begun, load_run_config
 from maskwright.config import write_yaml
 from maskwright.errors import InputError
 
@@ -18,6 +26,8 @@ _EPILOG = """examples:
   maskwright pretrain corpus/*.txt --recipe tiny
   maskwright pretrain --config my.yaml --train.max_minutes 30 --model.hidden_size 384
   maskwright pretrain data/NAME --name first-try      (a folder that `prepare` wrote)
+  maskwright pretrain domain.txt --init-from runs/NAME --name adapted
+  maskwright pretrain domain.txt --init-from hf:FacebookAI/roberta-base --extend-vocab 2000
   maskwright pretrain --resume runs/NAME
   torchrun --nproc-per-node 4 -m maskwright pretrain data/NAME --name big --auto-resume
 """
@@ -27,7 +37,8 @@ def build_parser() -> Parser:
     """The command line of ``maskwright pretrain``."""
     parser = Parser("pretrain", "Train an encoder of your own from raw text.", _EPILOG)
     parser.add_argument("text", nargs="*", help="files, folders, globs, -, pydocs, hf:NAME#FIELD")
-    parser.add_argument("--recipe", help=f"recipe to start from [{DEFAULT_RECIPE}]")
+    defaults = f"{DEFAULT_RECIPE}, or {CONTINUE_RECIPE} with --init-from"
+    parser.add_argument("--recipe", help=f"recipe to start from [{defaults}]")
     parser.add_argument("--config", type=Path, help="YAML file put over the recipe")
     parser.add_argument(
         "--name", type=folder_name, help="name of the run directory [recipe and time]"
@@ -35,6 +46,20 @@ def build_parser() -> Parser:
     parser.add_argument("--runs-dir", type=Path, default=Path("runs"), help="where runs go [runs]")
     parser.add_argument(
         "--data-dir", type=Path, default=Path("data"), help="where prepared data goes [data]"
+    )
+    parser.add_argument(
+        "--init-from",
+        dest="config:init_from",
+        metavar="MODEL",
+        default=SUPPRESS,
+        help="continue pretraining a model, with its tokenizer: a folder, a run, or hf:NAME",
+    )
+    parser.add_argument(
+        "--extend-vocab",
+        dest="config:tokenizer.extend_vocab",
+        metavar="N",
+        default=SUPPRESS,
+        help="add N tokens, learnt from the text, to that model's vocabulary",
     )
     parser.add_argument("--resume", type=Path, metavar="RUN", help="continue a run directory")
     parser.add_argument(
@@ -48,7 +73,7 @@ def build_parser() -> Parser:
     parser.add_argument(
         "--dry-run", action="store_true", help="check everything, print sizes and times, and stop"
     )
-    add_config_flags(parser, PretrainConfig, skip=("text",))
+    add_config_flags(parser, PretrainConfig, skip=("text", "init_from"))
     return parser
 
 
@@ -65,6 +90,11 @@ def main(argv: Sequence[str]) -> int:
         if arguments.text:
             config = replace(config, text=tuple(arguments.text))
         config = adopt_preparation(config, overrides)
+        config = adopt_model(
+            config,
+            read_given(arguments.config, overrides),
+            begun=find_begun(_name_run(arguments)) if _goes_on(arguments) else None,
+        )
     if arguments.print_config:
         print(write_yaml(config), end="")
         return 0
@@ -81,14 +111,17 @@ def main(argv: Sequence[str]) -> int:
     if arguments.resume:
         stopped_by = resume_run(arguments.resume, config, arguments.data_dir, overrides)
     else:
-        begin = go_on if arguments.auto_resume or _was_restarted() else start_run
+        begin = go_on if _goes_on(arguments) else start_run
         stopped_by = begin(_name_run(arguments), config, arguments.data_dir)
     return 128 + stopped_by if stopped_by else 0
 
 
-def _was_restarted() -> bool:
-    """Whether torchrun started this process after another one had failed."""
-    return os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
+def _goes_on(arguments: Namespace) -> bool:
+    """Whether a run that exists is gone on with.
+
+    So it is, too, when torchrun starts this process after another one has failed.
+    """
+    return arguments.auto_resume or os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
 
 
 def _name_run(arguments: Namespace) -> Path:
@@ -96,5 +129,6 @@ def _name_run(arguments: Namespace) -> Path:
         raise InputError(
             "give the run a --name: processes that share it or come back to it must know it"
         )
-    recipe = arguments.recipe or (arguments.config.stem if arguments.config else DEFAULT_RECIPE)
+    without_recipe = default_recipe(config_values(arguments))
+    recipe = arguments.recipe or (arguments.config.stem if arguments.config else without_recipe)
     return arguments.runs_dir / (arguments.name or f"{recipe}-{time.strftime('%Y%m%d-%H%M%S')}")

@@ -7,9 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from maskwright.commands.adoption import adopt_model
 from maskwright.commands.assemble import PreparedData, check_config
 from maskwright.commands.build import build_trainer
 from maskwright.commands.config import PretrainConfig, resolve
+from maskwright.commands.initial import load_initial
 from maskwright.commands.prepared import (
     adopt_preparation,
     is_prepared,
@@ -18,6 +20,7 @@ from maskwright.commands.prepared import (
 )
 from maskwright.commands.run_folder import (
     CHECKPOINTS_NAME,
+    INIT_FROM,
     MODEL_NAME,
     begin_run,
     check_changes,
@@ -41,6 +44,7 @@ from maskwright.train.device import choose_device
 def pretrain(
     text: str | Sequence[str] = (),
     *,
+    init_from: str | Path | None = None,
     recipe: str | None = None,
     config: PretrainConfig | None = None,
     out: str | Path = "runs/run",
@@ -51,7 +55,10 @@ def pretrain(
 
     Args:
         text: files, folders, globs, ``pydocs``, ``hf:NAME``, or a prepared folder.
-        recipe: recipe to start from (``tiny``), unless a whole `config` is given.
+        init_from: a model to continue pretraining: a folder, a run, or ``hf:NAME``. It brings
+            tokenizer and architecture.
+        recipe: recipe to start from (``tiny``; ``continue`` with `init_from`), unless a whole
+            `config` is given.
         out: the run directory; must not exist yet.
         data_dir: where prepared data is kept and found again.
         sections: values over the recipe, by section: ``train={"max_minutes": 5}``; not beside
@@ -64,13 +71,15 @@ def pretrain(
         MaskwrightError: anything wrong with the input, as one line; or SIGTERM came before the
             end.
         KeyboardInterrupt: Ctrl-C came before the end; as after SIGTERM, the run can be resumed.
-        TypeError: `config` with a recipe or sections beside it.
+        TypeError: `config` with a recipe, a model or sections beside it.
     """
-    if config is not None and (recipe is not None or sections):
+    if config is not None and (recipe is not None or init_from is not None or sections):
         raise TypeError("give a whole config, or a recipe and sections over it; not both")
-    config = config or resolve(recipe, overrides=sections)
+    given = sections if init_from is None else {"init_from": str(init_from), **sections}
+    config = config or resolve(recipe, overrides=given)
     paths = (text,) if isinstance(text, str) else tuple(text)
-    config = adopt_preparation(replace(config, text=paths or config.text), sections)
+    config = adopt_preparation(replace(config, text=paths or config.text), given)
+    config = adopt_model(config, given)
     stopped_by = start_run(Path(out), config, Path(data_dir))
     if stopped_by is not None:
         message = f"stopped by {stopped_by.name}; go on with maskwright pretrain --resume {out}"
@@ -97,16 +106,20 @@ def start_run(run: Path, config: PretrainConfig, data_dir: Path) -> signal.Signa
         console = open_console(world)
         if world.is_first:
             check_new(run)
+        initial = load_initial(config)
         if named_folder(config) is None:
             check_config(config)
         folder = world.text_from_first(lambda: str(prepare_for(config, data_dir, console.print)))
         data = _open_data(Path(folder), world)
-        trainer, note = build_trainer(config, data, run / CHECKPOINTS_NAME, world)
+        trainer, note = build_trainer(config, data, run / CHECKPOINTS_NAME, world, initial)
+        origin = initial.describe() if initial is not None else None
+        del initial  # its weights are in the trainer now, or copied and grown
         run.mkdir(parents=True, exist_ok=True)
         with _owning(run, world):
             if world.is_first:
-                begin_run(run, write_yaml(config), _describe_data(data), console.print)
-            return Session(run, config, data, trainer, note, console).train()
+                facts = {**_describe_data(data), **({INIT_FROM: origin} if origin else {})}
+                begin_run(run, write_yaml(config), facts, console.print)
+            return Session(run, config, data, trainer, note, console, origin).train()
 
 
 def resume_run(
@@ -132,7 +145,8 @@ def resume_run(
             record_resumption(run, write_yaml(config), step, changes)
         ended = " (it had ended; its last weights are scored again)" * (trainer.progress >= 1)
         console.print(f"resuming {run} at step {step:,}{ended}")
-        return Session(run, config, data, trainer, note, console).train(last_step=step)
+        origin = read_provenance(run).get(INIT_FROM) if config.init_from else None
+        return Session(run, config, data, trainer, note, console, origin).train(last_step=step)
 
 
 def go_on(run: Path, config: PretrainConfig, data_dir: Path) -> signal.Signals | None:

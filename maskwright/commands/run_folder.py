@@ -18,6 +18,7 @@ CONFIG_NAME = "config.yaml"
 METRICS_NAME = "metrics.jsonl"
 CHECKPOINTS_NAME = "checkpoints"
 MODEL_NAME = "model"
+INIT_FROM = "init_from"  # in provenance.json: the model that the run began with
 # Sections of the configuration that may change when a run goes on.
 _CHANGEABLE = ("train", "optim")
 _PROVENANCE_NAME = "provenance.json"
@@ -128,6 +129,11 @@ def load_run_config(run: Path, overrides: Mapping[str, Any]) -> PretrainConfig:
         raise CheckpointError(f"{run} is not a run directory: it holds no {CONFIG_NAME}")
     check_changes(overrides)
     return from_mapping(PretrainConfig, put_over(read_yaml(path), overrides))
+
+
+def find_begun(run: Path) -> PretrainConfig | None:
+    """The configuration of a run that can be gone on with; None where there is none."""
+    return load_run_config(run, {}) if has_checkpoint(run) else None
 
 
 def list_changes(begun: PretrainConfig, asked: PretrainConfig) -> dict[str, Any]:

@@ -1,11 +1,12 @@
 """Trains in a run directory to the end of the budget, or to a signal, and saves the model."""
 
 import signal
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import torch
 from rich.console import Console
@@ -14,10 +15,10 @@ from maskwright.artifact.folder import save_model
 from maskwright.commands.assemble import PreparedData
 from maskwright.commands.card import describe_training
 from maskwright.commands.config import PretrainConfig
-from maskwright.commands.run_folder import MODEL_NAME
+from maskwright.commands.run_folder import METRICS_NAME, MODEL_NAME
 from maskwright.distributed.sharding import UNSHARDED
 from maskwright.distributed.world import World
-from maskwright.logs import Record
+from maskwright.logs import Record, read_metrics
 from maskwright.model.flops import count_parameters
 from maskwright.model.pretraining import MaskedLanguageModel
 from maskwright.train.reporting import RunReporter
@@ -36,6 +37,7 @@ class Session:
 
     Attributes:
         note: a sentence on whether it compiles.
+        origin: what provenance.json says of the model that the run began with, if with one.
     """
 
     run: Path
@@ -44,6 +46,7 @@ class Session:
     trainer: Trainer
     note: str
     console: Console
+    origin: Mapping[str, Any] | None = None
 
     def train(self, last_step: int | None = None) -> signal.Signals | None:
         """Trains and saves; returns the signal that stopped it before its end, if one did.
@@ -86,27 +89,47 @@ class Session:
             model = consolidate(self.trainer)
             if model is None:
                 return
+            card = describe_training(
+                self.run.name,
+                version("maskwright"),
+                self.config,
+                self.data,
+                final,
+                before=self._read_beginning(),
+                origin=self.origin,
+            )
             save_model(
                 self.run / MODEL_NAME,
                 model,
                 self.data.tokenizer,
-                describe_training(
-                    self.run.name, version("maskwright"), self.config, self.data, final
-                ),
+                card,
                 add_special_tokens=self.config.data.special_tokens,
             )
+
+    def _read_beginning(self) -> Record | None:
+        """The scores of the model that the run began with, if that was worth scoring."""
+        if self.config.init_from is None:
+            return None
+        records = read_metrics(self.run / METRICS_NAME)
+        scored = (r for r in records if r.get("split") == "valid" and r.get("step") == 0)
+        return next((r for r in scored if r.keys() >= {"masked_accuracy", "loss"}), None)
 
     def _show_result(self, final: Record) -> None:
         """What the model learned, beside what no learning would score, and what to do next."""
         say, mask_token = self.console.print, self.data.tokenizer.mask_token
+        before = self._read_beginning()
+
+        def show(name: str) -> str:
+            return f"{final[name]:.3f}   " + (f"before {before[name]:.3f}   " if before else "")
+
         say(
             f"\n{final['step']:,} steps, {final['tokens']:,} tokens, "
             f"{final['seconds'] / 60:.1f} minutes. On held-out text, {final['num_predictions']:,} "
             "hidden tokens:\n"
-            f"  masked accuracy  {final['masked_accuracy']:.3f}   (always the most frequent token: "
+            f"  masked accuracy  {show('masked_accuracy')}(always the most frequent token: "
             f"{final['unigram_accuracy']:.3f})\n"
-            f"  among the top 5  {final['masked_accuracy_top5']:.3f}\n"
-            f"  loss             {final['loss']:.3f}   "
+            f"  among the top 5  {show('masked_accuracy_top5')}\n"
+            f"  loss             {show('loss')}"
             f"(token frequencies: {final['unigram_loss']:.3f})"
         )
         if final.get("samples"):

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from maskwright.config import section, setting
 from maskwright.corpus.config import CorpusConfig
 from maskwright.errors import ConfigError
-from maskwright.tokenizer.config import TokenizerConfig
+from maskwright.tokenizer.config import TokenizerConfig, check_extension
 
 
 @dataclass(frozen=True)
@@ -29,3 +29,4 @@ class PrepareConfig:
             raise ConfigError("shard_megabytes", self.shard_megabytes, rule, "Try 16.")
         if self.workers < 0:
             raise ConfigError("workers", self.workers, "must not be negative", "0 takes all cores.")
+        check_extension(self.tokenizer)

@@ -20,6 +20,7 @@ from maskwright.errors import CorpusError
 from maskwright.files import hash_file
 from maskwright.preparation.config import PrepareConfig
 from maskwright.shards.manifest import VERSION
+from maskwright.tokenizer.config import TokenizerConfig
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 
@@ -38,11 +39,21 @@ def fingerprint_input(paths: Sequence[str], config: PrepareConfig, seed: int) ->
         TokenizerError: `config.tokenizer.path` holds no tokenizer.
     """
     plain = describe_config(config)
-    if config.tokenizer.path is not None:
-        plain["tokenizer"] = Tokenizer.load(config.tokenizer.path).fingerprint
+    if config.tokenizer.path is None:
+        del plain["tokenizer"]["extend_vocab"]  # of nothing
+    else:
+        base = Tokenizer.load(config.tokenizer.path).fingerprint
+        plain["tokenizer"] = _describe_extension(base, config.tokenizer)
     sources = [_identify(source) for source in find_sources(paths)]
     described = json.dumps([VERSION, plain, seed, sources], sort_keys=True)
     return hashlib.sha256(described.encode()).hexdigest()
+
+
+def _describe_extension(base: str, config: TokenizerConfig) -> Any:
+    """A tokenizer that exists counts by its content, and with it how it is extended, if it is."""
+    if not config.extend_vocab:
+        return base
+    return [base, config.extend_vocab, config.min_frequency, config.sample_megabytes]
 
 
 def _identify(source: Source) -> list[str]:

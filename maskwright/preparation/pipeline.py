@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from maskwright.files import naming_file, replacing_folder
+from maskwright.files import naming_file
 from maskwright.preparation.chunks import gather_chunks
 from maskwright.preparation.config import PrepareConfig
 from maskwright.preparation.encode import EncodedChunk
@@ -31,12 +31,12 @@ from maskwright.preparation.folder import (
     tidy_folder,
 )
 from maskwright.preparation.splits import split_corpus
+from maskwright.preparation.vocabulary import EXTENSION_KEY, obtain_tokenizer
 from maskwright.preparation.workers import count_cores, encode_chunks
 from maskwright.shards.manifest import (
     COUNTS_NAME,
     SPLITS,
     TOKEN_DTYPES,
-    TOKENIZER_NAME,
     TOKENS,
     FileInfo,
     Manifest,
@@ -45,8 +45,6 @@ from maskwright.shards.manifest import (
     write_manifest,
 )
 from maskwright.shards.writer import write_array
-from maskwright.tokenizer.tokenizer import Tokenizer
-from maskwright.tokenizer.train import train_tokenizer
 
 
 def prepare(
@@ -100,7 +98,9 @@ def _fill_folder(
     source: dict[str, Any],
     report: Report,
 ) -> Manifest:
-    tokenizer = _obtain_tokenizer(inputs, out, config, source["seed"], report)
+    tokenizer, extension = obtain_tokenizer(inputs, out, config, source["seed"], report)
+    if extension:
+        source = {**source, EXTENSION_KEY: extension}
     dropped: Counter[str] = Counter()
     documents = split_corpus(inputs, config.corpus, dropped)
     chunks = gather_chunks(documents, config.shard_megabytes * 1_000_000)
@@ -140,28 +140,6 @@ def _spool_stdin(paths: Sequence[str], out: Path) -> list[str]:
     with naming_file(spool), spool.open("wb") as file:
         shutil.copyfileobj(sys.stdin.buffer, file)
     return [str(spool) if path == "-" else path for path in paths]
-
-
-def _obtain_tokenizer(
-    paths: Sequence[str], out: Path, config: PrepareConfig, seed: int, report: Report
-) -> Tokenizer:
-    """The tokenizer in `out`, put there by an earlier run or now."""
-    folder = out / TOKENIZER_NAME
-    if folder.is_dir():
-        return Tokenizer.load(folder)
-    if config.tokenizer.path is not None:
-        tokenizer = Tokenizer.load(config.tokenizer.path)
-    else:
-        report(f"training a {config.tokenizer.kind} tokenizer on the text")
-        start = time.monotonic()
-        documents = split_corpus(paths, config.corpus, Counter())
-        texts = (text for split, text in documents if split == "train")
-        tokenizer = train_tokenizer(texts, config.tokenizer, seed)
-        seconds = time.monotonic() - start
-        report(f"tokenizer: {tokenizer.vocab_size:,} tokens, {seconds:.1f} seconds")
-    with replacing_folder(folder) as temporary:
-        tokenizer.save(temporary)
-    return tokenizer
 
 
 def _watch(encoded: Iterator[EncodedChunk], report: Report) -> Iterator[EncodedChunk]:

@@ -25,7 +25,6 @@ def count_words(
     for text in texts:
         chunks.update(cutting.split(text))
     normalizer, pre_tokenizer = backend.normalizer, backend.pre_tokenizer
-    assert normalizer is not None
     assert pre_tokenizer is not None
     parts: Counter[str] = Counter()
     for chunk, count in chunks.items():
@@ -33,7 +32,8 @@ def count_words(
             parts[part] += count
     words: Counter[str] = Counter()
     for part, count in parts.items():
-        normal = normalizer.normalize_str(part[:MAX_CHUNK_CHARACTERS])
+        part = part[:MAX_CHUNK_CHARACTERS]
+        normal = normalizer.normalize_str(part) if normalizer is not None else part
         for word, _ in pre_tokenizer.pre_tokenize_str(normal):
             for start in range(0, len(word), MAX_WORD_CHARACTERS):
                 words[word[start : start + MAX_WORD_CHARACTERS]] += count

@@ -83,6 +83,8 @@ BYTE_CUTTING = Cutting(
     re.compile(r" ?[A-Za-z0-9]+| ?[^ A-Za-z0-9]+"),
 )
 BLANK_CUTTING = Cutting(_split_at_blanks)
+# For any tokenizer, but not exactly: enough to count words with.
+ROUGH_CUTTING = Cutting(_split_before_blanks)
 
 _PER_CHARACTER = {"BertNormalizer", "Lowercase", "NFC", "NFD", "NFKC", "NFKD", "StripAccents"}
 

@@ -28,13 +28,29 @@ class TokenizerConfig:
     min_frequency: int = setting(2, "a token must occur this often in the sample")
     sample_megabytes: float = setting(100.0, "most text to train the tokenizer on, drawn by seed")
     path: str | None = setting(None, "use the tokenizer in this folder instead of training one")
+    extend_vocab: int = setting(0, "add so many tokens, learnt from the text, to that tokenizer")
 
     def __post_init__(self) -> None:
         least = _NUM_BYTES + _NUM_SPECIAL if self.kind == "bpe" else 32
-        if not least <= self.vocab_size <= 1_000_000:
+        trained = self.path is None
+        if trained and not least <= self.vocab_size <= 1_000_000:
             rule = f"must lie between {least} and 1000000 for {self.kind}"
             raise ConfigError("vocab_size", self.vocab_size, rule, "Try 8192.")
         if self.min_frequency < 1:
             raise ConfigError("min_frequency", self.min_frequency, "must be at least 1")
         if self.sample_megabytes <= 0:
             raise ConfigError("sample_megabytes", self.sample_megabytes, "must be positive")
+        if not 0 <= self.extend_vocab <= 1_000_000:
+            raise ConfigError("extend_vocab", self.extend_vocab, "must lie between 0 and 1000000")
+
+
+def check_extension(config: TokenizerConfig) -> None:
+    """Where a tokenizer is extended, there must be one.
+
+    Raises:
+        ConfigError: there is none.
+    """
+    if config.extend_vocab and config.path is None:
+        rule = "needs a tokenizer to extend"
+        remedy = "Name its folder in tokenizer.path, or a model in init_from."
+        raise ConfigError("tokenizer.extend_vocab", config.extend_vocab, rule, remedy)

@@ -18,10 +18,14 @@ _RIGHT = (1 << _SHIFT) - 1
 
 @dataclass(frozen=True)
 class Merges:
-    """A learnt vocabulary in the order of its ids, and the pairs whose merging made it."""
+    """A learnt vocabulary in the order of its ids, and the pairs whose merging made it.
+
+    `counts` has for each pair how often it was merged.
+    """
 
     tokens: list[str]
     pairs: list[tuple[str, str]]
+    counts: list[int]
 
 
 def learn_merges(
@@ -45,14 +49,41 @@ def learn_merges(
     learner = _Learner(tokens, prefix)
     for word, count in words.items():
         learner.add_word(word, count)
-    pairs = learner.run(size, min_frequency)
-    return Merges(learner.tokens, [(learner.tokens[a], learner.tokens[b]) for a, b in pairs])
+    learner.run(size, min_frequency)
+    return learner.merges()
+
+
+def learn_joins(
+    words: Mapping[tuple[str, ...], int],
+    known: Sequence[str],
+    num_new: int,
+    min_frequency: int,
+    prefix: str = "",
+) -> Merges:
+    """Goes on merging where another vocabulary has stopped; `tokens` are the new ones alone.
+
+    A pair that makes a token which is known, in another way, is left alone.
+
+    Args:
+        words: counts of words as the vocabulary cuts them.
+        known: all its tokens.
+        num_new: number of tokens wanted; there may be fewer.
+        min_frequency, prefix: as in `learn_merges`.
+    """
+    learner = _Learner(list(known), prefix, makes_new=True)
+    for symbols, count in words.items():
+        learner.add_symbols([learner.ids[symbol] for symbol in symbols], count)
+    learner.run(len(known) + num_new, min_frequency)
+    merges = learner.merges()
+    return Merges(merges.tokens[len(known) :], merges.pairs, merges.counts)
 
 
 class _Learner:
     """Words as lists of ids, the count of each pair, and for each pair the words that hold it."""
 
-    def __init__(self, tokens: list[str], prefix: str) -> None:
+    def __init__(self, tokens: list[str], prefix: str, makes_new: bool = False) -> None:
+        self.makes_new = makes_new
+        self.merged: list[tuple[int, int, int]] = []  # left, right, count
         self.tokens = tokens
         self.ids = {token: token_id for token_id, token in enumerate(tokens)}
         self.prefix = prefix
@@ -62,7 +93,10 @@ class _Learner:
         self.places: defaultdict[int, list[int]] = defaultdict(list)
 
     def add_word(self, word: str, count: int) -> None:
-        symbols = [self.ids[word[0]], *(self.ids[self.prefix + other] for other in word[1:])]
+        inner = (self.ids[self.prefix + other] for other in word[1:])
+        self.add_symbols([self.ids[word[0]], *inner], count)
+
+    def add_symbols(self, symbols: list[int], count: int) -> None:
         index = len(self.words)
         self.words.append(symbols)
         self.word_counts.append(count)
@@ -73,8 +107,7 @@ class _Learner:
         self.pair_counts[pair] += count
         self.places[pair].append(index)
 
-    def run(self, size: int, min_frequency: int) -> list[tuple[int, int]]:
-        merged: list[tuple[int, int]] = []
+    def run(self, size: int, min_frequency: int) -> None:
         counts = self.pair_counts
         queue = [(-count, pair) for pair, count in counts.items()]
         heapq.heapify(queue)
@@ -86,15 +119,25 @@ class _Learner:
                 continue
             if -negative < min_frequency:
                 break
-            merged.append((pair >> _SHIFT, pair & _RIGHT))
+            if self.makes_new and self._join(pair) in self.ids:
+                continue
+            self.merged.append((pair >> _SHIFT, pair & _RIGHT, -negative))
             for changed in self._merge(pair):
                 heapq.heappush(queue, (-counts[changed], changed))
-        return merged
+
+    def merges(self) -> Merges:
+        """What has been learnt so far."""
+        pairs = [(self.tokens[left], self.tokens[right]) for left, right, _ in self.merged]
+        return Merges(self.tokens, pairs, [count for _, _, count in self.merged])
+
+    def _join(self, pair: int) -> str:
+        right = self.tokens[pair & _RIGHT]
+        return self.tokens[pair >> _SHIFT] + right.removeprefix(self.prefix)
 
     def _merge(self, pair: int) -> set[int]:
         """Replaces `pair` by one symbol in all words; the pairs that this made or made more of."""
         left, right = pair >> _SHIFT, pair & _RIGHT
-        token = self.tokens[left] + self.tokens[right].removeprefix(self.prefix)
+        token = self._join(pair)
         new = self.ids.setdefault(token, len(self.tokens))
         if new == len(self.tokens):
             self.tokens.append(token)

@@ -19,6 +19,7 @@ from maskwright.tokenizer.chunks import (
     ChunkEncoder,
     choose_cutting,
 )
+from maskwright.tokenizer.config import TokenizerKind
 from maskwright.tokenizer.files import read_tokenizer, write_tokenizer
 from maskwright.tokenizer.library import (
     calling_library,
@@ -30,6 +31,8 @@ from maskwright.tokenizer.library import (
 from maskwright.tokenizer.roles import OTHER_ROLES, ROLES
 from maskwright.tokenizer.vocabulary import is_filler
 from maskwright.tokenizer.words import find_word_starts
+
+_KINDS: dict[str, TokenizerKind] = {"WordPiece": "wordpiece", "BPE": "bpe", "Unigram": "unigram"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +97,16 @@ class Tokenizer:
         self.vocab_size = 1 + max(self.backend.get_vocab(with_added_tokens=True).values())
         added = self.description["added_tokens"]
         self.special_ids = frozenset([*ids, *(token["id"] for token in added if token["special"])])
+
+    @property
+    def role_ids(self) -> tuple[int, int, int, int, int]:
+        """The ids of pad, unk, cls, sep and mask."""
+        return self.pad_id, self.unk_id, self.cls_id, self.sep_id, self.mask_id
+
+    @property
+    def kind(self) -> TokenizerKind:
+        """How words are cut into tokens; ``character`` is any that does not cut them."""
+        return _KINDS.get(self.description["model"]["type"], "character")
 
     @cached_property
     def fingerprint(self) -> str:

@@ -37,13 +37,20 @@ class _CharacterClasses(dict[str, int]):
         return found
 
 
+def is_punctuation(character: str) -> bool:
+    """Whether BERT takes a character, which is no whitespace, for punctuation."""
+    if character.isascii():
+        return not character.isalnum()
+    return unicodedata.category(character)[0] == "P"
+
+
 def _classify(character: str) -> int:
     category = unicodedata.category(character)
     if character.isspace():
         return _SPACE
     if category[0] == "M" or category == "Cf":
         return _MARK
-    if category[0] == "P" or (character.isascii() and not character.isalnum()):
+    if is_punctuation(character):
         return _ALONE
     code = ord(character)
     return _ALONE if any(first <= code <= last for first, last in _UNSPACED) else _LETTER

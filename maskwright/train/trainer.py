@@ -50,6 +50,8 @@ class Trainer:
             and, asked again and again, whether to stop; then it raises `AbandonedError`.
         checkpoints: where checkpoints go; None saves none.
         last_scores: the record of the last validation of this process, None before it.
+        scores_beginning: whether the weights before the first step are worth scoring, because
+            they are not random. It is done on the text of the last validation, to be compared.
 
     Raises:
         TrainingError: from `fit`, when too many steps in a row were skipped because the loss or
@@ -71,6 +73,7 @@ class Trainer:
     average: WeightAverage | None = None
     world: World = ALONE
     last_scores: Record | None = None
+    scores_beginning: bool = False
     _window: LogWindow = field(init=False, default_factory=LogWindow)
     _shapes: set[tuple[int, int]] = field(init=False, default_factory=set[tuple[int, int]])
 
@@ -80,6 +83,7 @@ class Trainer:
         resumed_at, clock = self.state.seconds, time.perf_counter()
         saved_at = resumed_at
         with StopRequest() as stop:
+            self._score_beginning(stop)
             self._validate_if_due(stop)  # a run may have been stopped in the middle of one
             while self.progress < 1:
                 plan = self.planner.plan_step(self.progress)
@@ -202,6 +206,15 @@ class Trainer:
         self.last_scores = {**self._counts("valid"), **scores}
         self.reporter.report(self.last_scores, self.progress)
         self._window.restart_clock()
+
+    def _score_beginning(self, stop: StopRequest) -> None:
+        if not self.scores_beginning or self.state.step > 0:
+            return
+        try:
+            scores = self.scores(final=True, is_asked_to_stop=lambda: stop.signal is not None)
+        except AbandonedError:
+            return
+        self.reporter.report({**self._counts("valid"), **scores, "final": False}, self.progress)
 
     def scores(
         self, final: bool, is_asked_to_stop: Callable[[], bool] = lambda: False

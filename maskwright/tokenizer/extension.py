@@ -1,0 +1,190 @@
+"""Adding tokens to a tokenizer that exists, learnt from text of another domain.
+
+Pair merging goes on where the old vocabulary has stopped: words of the new text are cut by the old
+tokenizer, and each new token joins two neighbours inside a word, the most frequent pair first. So
+every new token has old pieces that spell it, old ids stay as they are, and text without any new
+token is cut as before.
+
+* BPE gets the new merges behind its own: it applies them where its own leave off.
+* WordPiece finds the longest token from the left and Unigram the most likely path, whatever
+  merging did. So the words are cut again with the new tokens, and those that are not used (steps
+  on the way to longer ones, mostly) make room for others. A new piece of Unigram has its
+  frequency in the new text as its likelihood.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from maskwright.errors import TokenizerError
+from maskwright.tokenizer.bag import count_words, keep_frequent
+from maskwright.tokenizer.chunks import ROUGH_CUTTING, choose_cutting
+from maskwright.tokenizer.config import TokenizerConfig
+from maskwright.tokenizer.library import calling_library
+from maskwright.tokenizer.merges import learn_joins
+from maskwright.tokenizer.pieces import Pieces, match_greedily
+from maskwright.tokenizer.sample import sample_texts
+from maskwright.tokenizer.tokenizer import Tokenizer
+
+_CHARACTERS = 2_000_000  # of different words to learn from: bounds memory and time
+_ROUNDS = 6  # of cutting again; each finds fewer tokens that are not used
+_STEPS = ("normalizer", "pre_tokenizer")
+
+
+@dataclass(frozen=True)
+class NewTokens:
+    """Learnt tokens in the order of their ids, the merges behind them, and how often each occurs.
+
+    `num_tokens` is what the text has of tokens in all.
+    """
+
+    tokens: list[str]
+    merges: list[tuple[str, str]]
+    counts: list[int]
+    num_tokens: int
+
+
+def extend_tokenizer(
+    base: Tokenizer, texts: Iterable[str], config: TokenizerConfig, seed: int = 0
+) -> Tokenizer:
+    """`base` with ``config.extend_vocab`` more tokens, learnt on (a sample of) `texts`.
+
+    Their ids follow the largest of `base`. Reads `texts` once, as a stream.
+
+    Raises:
+        TokenizerError: the text supports fewer tokens, or `base` cuts text in a way that cannot be
+            extended.
+    """
+    if base.description["model"]["type"] == "WordLevel" or not base.description["pre_tokenizer"]:
+        raise TokenizerError(
+            "the tokenizer does not cut words into pieces, so it cannot be extended: leave out "
+            "tokenizer.extend_vocab."
+        )
+    sample = sample_texts(texts, int(config.sample_megabytes * 1_000_000), seed)
+    cutting = choose_cutting(base.description) or ROUGH_CUTTING
+    with calling_library("the tokenizer fails on this text"):
+        counted = count_words(sample, base.backend, cutting)
+    words = keep_frequent(counted, _CHARACTERS, seed)
+    learnt = _learn_used(base, words, config)
+    if len(learnt.tokens) < config.extend_vocab:
+        found = len(learnt.tokens)
+        remedy = f"Set it to {found} or less, or give more text." if found else "Give more text."
+        raise TokenizerError(
+            f"tokenizer.extend_vocab = {config.extend_vocab} is more than the text supports, which "
+            f"is {found} new tokens. {remedy}"
+        )
+    return Tokenizer(_append(base, learnt), base.special_tokens)
+
+
+def extends(tokenizer: Tokenizer, base: Tokenizer) -> bool:
+    """Whether all tokens of `base` are in `tokenizer` with the same ids, and the same rules.
+
+    How a text is wrapped is no such rule: the configuration of a run says that.
+    """
+    ours, theirs = tokenizer.description, base.description
+    known, merges = base.backend.get_vocab(True), theirs["model"].get("merges", [])
+    return (
+        all(ours[step] == theirs[step] for step in _STEPS)
+        and ours["model"]["type"] == theirs["model"]["type"]
+        and ours["model"].get("merges", [])[: len(merges)] == merges
+        and known.items() <= tokenizer.backend.get_vocab(True).items()
+        and [*tokenizer.role_ids] == [*base.role_ids]
+    )
+
+
+def _learn_used(base: Tokenizer, words: Mapping[str, int], config: TokenizerConfig) -> NewTokens:
+    """The wanted number of new tokens that are used, or as many as there are."""
+    pieces = Pieces(base)
+    cut = _cut_words(pieces, words, base.unk_token)
+    num_tokens = sum(len(symbols) * count for symbols, count in cut.items())
+    known, wanted = list(base.backend.get_vocab(True)), config.extend_vocab
+    num_joins, used = wanted, NewTokens([], [], [], num_tokens)
+    for _ in range(_ROUNDS):
+        joins = learn_joins(cut, known, num_joins, config.min_frequency, pieces.prefix)
+        learnt = NewTokens(joins.tokens, joins.pairs, joins.counts, num_tokens)
+        if base.kind == "bpe":
+            return learnt
+        used = _keep_used(base, learnt, words, config.min_frequency)
+        if len(used.tokens) >= wanted or len(joins.tokens) < num_joins:
+            break
+        num_joins += wanted - len(used.tokens)
+    return NewTokens(used.tokens[:wanted], [], used.counts[:wanted], num_tokens)
+
+
+def _cut_words(pieces: Pieces, words: Mapping[str, int], unknown: str) -> Counter[tuple[str, ...]]:
+    """Neighbouring tokens that may be joined, with their counts."""
+    cut: Counter[tuple[str, ...]] = Counter()
+    for word, count in words.items():
+        if not pieces.has_letters(word):
+            continue
+        run: list[str] = []
+        for token in pieces.cut(word):
+            is_piece = token in pieces.vocabulary and token != unknown
+            if is_piece and pieces.may_join(token):
+                run.append(token)
+            else:
+                cut[tuple(run)] += count
+                run = []
+        cut[tuple(run)] += count
+    del cut[()]
+    return cut
+
+
+def _keep_used(
+    base: Tokenizer, learnt: NewTokens, words: Mapping[str, int], min_frequency: int
+) -> NewTokens:
+    """Those of the new tokens that occur when the words are cut with all of them."""
+    pieces = Pieces(Tokenizer(_append(base, learnt), base.special_tokens))
+    uses, harmful = Counter[str](), set[str]()
+    for word, count in words.items():
+        found = pieces.cut(word)
+        if found == [base.unk_token] and base.kind == "wordpiece":
+            # A longer match may leave a rest that nothing matches, and the whole word is unknown.
+            harmful.update(match_greedily(word, pieces.vocabulary, pieces.prefix)[0])
+        for token in found:
+            uses[token] += count
+    kept = [
+        (token, uses[token])
+        for token in learnt.tokens
+        if uses[token] >= min_frequency and token not in harmful
+    ]
+    return NewTokens([t for t, _ in kept], [], [count for _, count in kept], learnt.num_tokens)
+
+
+def _append(base: Tokenizer, learnt: NewTokens) -> dict[str, Any]:
+    """The ``tokenizer.json`` of `base` with the new tokens behind all that it has."""
+    description = _settle_added_tokens(base)
+    model: dict[str, Any] = description["model"]
+    first = base.vocab_size
+    if isinstance(model["vocab"], dict):
+        numbers = {token: first + place for place, token in enumerate(learnt.tokens)}
+        model = {**model, "vocab": {**model["vocab"], **numbers}}
+    else:
+        lowest = min(score for _, score in model["vocab"])
+        scored = [
+            [token, max(math.log(count / learnt.num_tokens), lowest)]
+            for token, count in zip(learnt.tokens, learnt.counts, strict=True)
+        ]
+        model = {**model, "vocab": [*model["vocab"], *scored]}
+    if "merges" in model:
+        model = {**model, "merges": [*model["merges"], *map(list, learnt.merges)]}
+    return {**description, "model": model}
+
+
+def _settle_added_tokens(base: Tokenizer) -> dict[str, Any]:
+    """With the added tokens in the model's own vocabulary, so that their ids are written there.
+
+    The library numbers added tokens that its model does not know from the size of the vocabulary
+    on, whatever the file says: a vocabulary that grows would push them away.
+    """
+    model = base.description["model"]
+    added = sorted(base.description["added_tokens"], key=lambda token: token["id"])
+    known = base.backend.get_vocab(with_added_tokens=False)
+    missing = {token["content"]: token["id"] for token in added if token["content"] not in known}
+    if isinstance(model["vocab"], dict):
+        vocabulary: Any = {**model["vocab"], **missing}
+    else:
+        vocabulary = [*model["vocab"], *([token, 0.0] for token in missing)]
+    return {**base.description, "model": {**model, "vocab": vocabulary}}

@@ -1,0 +1,100 @@
+"""How tokens spell text, and how a vocabulary cuts a string into them.
+
+A token of a vocabulary is not yet text: byte-level tokens are bytes in disguise, WordPiece marks
+what continues a word, SentencePiece the blank before one.
+"""
+
+from collections.abc import Container
+from functools import cache
+from typing import Any, cast
+
+from maskwright.tokenizer.library import calling_library
+from maskwright.tokenizer.tokenizer import Tokenizer
+from maskwright.tokenizer.words import is_punctuation
+
+_METASPACE = "▁"
+
+
+class Pieces:
+    """The tokens of one tokenizer.
+
+    Attributes:
+        prefix: put before symbols that continue a word (``##`` for WordPiece).
+        vocabulary: all tokens of its model, with their ids.
+    """
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        model = tokenizer.description["model"]
+        self._tokenizer = tokenizer
+        self._model: Any = tokenizer.backend.model
+        self._is_greedy = model["type"] == "WordPiece"
+        self._is_bytes = _mentions_bytes(tokenizer.description["pre_tokenizer"])
+        self._suffix: str = model.get("end_of_word_suffix") or ""
+        self.prefix: str = model.get("continuing_subword_prefix") or ""
+        self.vocabulary = tokenizer.backend.get_vocab(with_added_tokens=False)
+
+    def cut(self, word: str) -> list[str]:
+        """The tokens of a word as a pre-tokenizer gives it; the unknown one among them, if need be.
+
+        Unigram spells what it does not know as it stands there, which is no token.
+        """
+        with calling_library("the tokenizer fails on this text"):
+            return [token.value for token in self._model.tokenize(word)]
+
+    def cut_token(self, token: str) -> list[int]:
+        """The ids of the tokens that spell a string which is no token, but could be one."""
+        if self._is_greedy and token.startswith(self.prefix):
+            found, _ = match_greedily(token, self.vocabulary, self.prefix)
+        else:
+            found = self.cut(token)
+        ids = [self.vocabulary.get(piece, self._tokenizer.unk_id) for piece in found]
+        return ids or [self._tokenizer.unk_id]
+
+    def may_join(self, token: str) -> bool:
+        """Whether a token may be part of a longer one: letters and digits, and one blank before.
+
+        Punctuation is a word of its own to masking, so a token may not hold it and more.
+        """
+        text = self._spell(token).removeprefix(" ")
+        return not any(is_punctuation(c) or c.isspace() for c in text)
+
+    def has_letters(self, word: str) -> bool:
+        """Whether a word as a pre-tokenizer gives it is one, and not blanks or punctuation."""
+        return any(character.isalnum() for character in self._spell(word))
+
+    def _spell(self, token: str) -> str:
+        if self._is_bytes:
+            alphabet = _byte_alphabet()
+            values = bytes(alphabet[c] for c in token if c in alphabet)
+            return values.decode("utf-8", "ignore")  # of a part of a character nothing is known
+        token = token.removeprefix(self.prefix).removesuffix(self._suffix)
+        return token.replace(_METASPACE, " ")
+
+
+def match_greedily(token: str, vocabulary: Container[str], prefix: str) -> tuple[list[str], str]:
+    """WordPiece's longest match first, and what of the string could not be matched."""
+    found: list[str] = []
+    rest = token
+    while rest and rest != prefix:
+        longest = next((n for n in range(len(rest), 0, -1) if rest[:n] in vocabulary), 0)
+        if longest == 0 or rest[:longest] == prefix:
+            return found, rest
+        found.append(rest[:longest])
+        rest = prefix + rest[longest:]
+    return found, ""
+
+
+def _mentions_bytes(step: dict[str, Any] | None) -> bool:
+    if step is None:
+        return False
+    inner = cast(list[dict[str, Any]], step.get("pretokenizers", []))
+    return step["type"] == "ByteLevel" or any(map(_mentions_bytes, inner))
+
+
+@cache
+def _byte_alphabet() -> dict[str, int]:
+    """GPT-2's disguise: printable bytes are themselves, the others characters from U+0100 on."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in printable]
+    disguised = {chr(0x100 + place): byte for place, byte in enumerate(others)}
+    return {chr(byte): byte for byte in printable} | disguised
