@@ -120,16 +120,16 @@ class Session:
         before = self._read_beginning()
 
         def show(name: str) -> str:
-            return f"{final[name]:.3f}   " + (f"before {before[name]:.3f}   " if before else "")
+            return f"{final[name]:.3f}" + (f"   before {before[name]:.3f}" if before else "")
 
         say(
             f"\n{final['step']:,} steps, {final['tokens']:,} tokens, "
             f"{final['seconds'] / 60:.1f} minutes. On held-out text, {final['num_predictions']:,} "
             "hidden tokens:\n"
-            f"  masked accuracy  {show('masked_accuracy')}(always the most frequent token: "
+            f"  masked accuracy  {show('masked_accuracy')}   (always the most frequent token: "
             f"{final['unigram_accuracy']:.3f})\n"
             f"  among the top 5  {show('masked_accuracy_top5')}\n"
-            f"  loss             {show('loss')}"
+            f"  loss             {show('loss')}   "
             f"(token frequencies: {final['unigram_loss']:.3f})"
         )
         if final.get("samples"):

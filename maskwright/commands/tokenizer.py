@@ -13,14 +13,16 @@ from rich.table import Table
 from maskwright.commands.flags import Parser, add_config_flags, config_values
 from maskwright.config import from_mapping, section, setting
 from maskwright.corpus.config import CorpusConfig
-from maskwright.errors import InputError
-from maskwright.tokenizer.config import TokenizerConfig
+from maskwright.errors import ConfigError, InputError
+from maskwright.tokenizer.config import TokenizerConfig, check_extension
 
 if TYPE_CHECKING:
     from maskwright.tokenizer.stats import TokenizerStats
 
 _EPILOG = """examples:
   maskwright tokenizer train corpus/ --out tokenizers/mine --tokenizer.vocab_size 16384
+  maskwright tokenizer train corpus/ --out tokenizers/more --tokenizer.path tokenizers/mine \\
+      --tokenizer.extend_vocab 1000
   maskwright tokenizer inspect tokenizers/mine --on corpus/sample.txt
   maskwright tokenizer inspect runs/NAME/model "A sentence to take apart."
 """
@@ -33,6 +35,12 @@ class TokenizerRunConfig:
     seed: int = setting(0, "names the sample of text")
     corpus: CorpusConfig = section(CorpusConfig)
     tokenizer: TokenizerConfig = section(TokenizerConfig)
+
+    def __post_init__(self) -> None:
+        check_extension(self.tokenizer)
+        if self.tokenizer.path is not None and not self.tokenizer.extend_vocab:
+            remedy = "To add tokens to it, give --tokenizer.extend_vocab too."
+            raise ConfigError("tokenizer.path", self.tokenizer.path, "exists already", remedy)
 
 
 def main(argv: Sequence[str]) -> int:
@@ -54,13 +62,19 @@ def train(argv: Sequence[str]) -> int:
     arguments = parser.parse(argv)
     config = from_mapping(TokenizerRunConfig, config_values(arguments))
     from maskwright.corpus.stream import stream_corpus
+    from maskwright.tokenizer.extension import extend_tokenizer
+    from maskwright.tokenizer.tokenizer import Tokenizer
     from maskwright.tokenizer.train import train_tokenizer
 
     if arguments.out.exists() and any(arguments.out.iterdir()):
         raise InputError(f"{arguments.out} exists already: choose another --out")
     counts: Counter[str] = Counter()
     texts = (document.text for _, document in stream_corpus(arguments.text, config.corpus, counts))
-    tokenizer = train_tokenizer(texts, config.tokenizer, seed=config.seed)
+    if config.tokenizer.path is not None:
+        base = Tokenizer.load(config.tokenizer.path)
+        tokenizer = extend_tokenizer(base, texts, config.tokenizer, seed=config.seed)
+    else:
+        tokenizer = train_tokenizer(texts, config.tokenizer, seed=config.seed)
     tokenizer.save(arguments.out)
     print(
         f"{tokenizer.vocab_size:,} tokens in {arguments.out}, fingerprint {tokenizer.fingerprint}"

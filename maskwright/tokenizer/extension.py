@@ -99,7 +99,8 @@ def _learn_used(base: Tokenizer, words: Mapping[str, int], config: TokenizerConf
     pieces = Pieces(base)
     cut = _cut_words(pieces, words, base.unk_token)
     num_tokens = sum(len(symbols) * count for symbols, count in cut.items())
-    known, wanted = list(base.backend.get_vocab(True)), config.extend_vocab
+    numbers, wanted = base.backend.get_vocab(True), config.extend_vocab
+    known = sorted(numbers, key=numbers.__getitem__)
     num_joins, used = wanted, NewTokens([], [], [], num_tokens)
     for _ in range(_ROUNDS):
         joins = learn_joins(cut, known, num_joins, config.min_frequency, pieces.prefix)
