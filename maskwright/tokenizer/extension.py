@@ -9,7 +9,7 @@ token is cut as before.
 * WordPiece finds the longest token from the left and Unigram the most likely path, whatever
   merging did. So the words are cut again with the new tokens, and those that are not used (steps
   on the way to longer ones, mostly) make room for others. A new piece of Unigram has its
-  frequency in the new text as its likelihood.
+  frequency in the new text, when it was made, as its likelihood.
 """
 
 import math
@@ -29,15 +29,14 @@ from maskwright.tokenizer.sample import sample_texts
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 _CHARACTERS = 2_000_000  # of different words to learn from: bounds memory and time
-_ROUNDS = 6  # of cutting again; each finds fewer tokens that are not used
 _STEPS = ("normalizer", "pre_tokenizer")
 
 
 @dataclass(frozen=True)
 class NewTokens:
-    """Learnt tokens in the order of their ids, the merges behind them, and how often each occurs.
+    """Learnt tokens in the order of their ids, the merges behind them, and how often each was made.
 
-    `num_tokens` is what the text has of tokens in all.
+    `num_tokens` is how many tokens the text had before.
     """
 
     tokens: list[str]
@@ -102,7 +101,7 @@ def _learn_used(base: Tokenizer, words: Mapping[str, int], config: TokenizerConf
     numbers, wanted = base.backend.get_vocab(True), config.extend_vocab
     known = sorted(numbers, key=numbers.__getitem__)
     num_joins, used = wanted, NewTokens([], [], [], num_tokens)
-    for _ in range(_ROUNDS):
+    while True:
         joins = learn_joins(cut, known, num_joins, config.min_frequency, pieces.prefix)
         learnt = NewTokens(joins.tokens, joins.pairs, joins.counts, num_tokens)
         if base.kind == "bpe":
@@ -110,7 +109,7 @@ def _learn_used(base: Tokenizer, words: Mapping[str, int], config: TokenizerConf
         used = _keep_used(base, learnt, words, config.min_frequency)
         if len(used.tokens) >= wanted or len(joins.tokens) < num_joins:
             break
-        num_joins += wanted - len(used.tokens)
+        num_joins += 2 * (wanted - len(used.tokens))  # of which again some will not be used
     return NewTokens(used.tokens[:wanted], [], used.counts[:wanted], num_tokens)
 
 
@@ -147,8 +146,8 @@ def _keep_used(
         for token in found:
             uses[token] += count
     kept = [
-        (token, uses[token])
-        for token in learnt.tokens
+        (token, count)
+        for token, count in zip(learnt.tokens, learnt.counts, strict=True)
         if uses[token] >= min_frequency and token not in harmful
     ]
     return NewTokens([t for t, _ in kept], [], [count for _, count in kept], learnt.num_tokens)
