@@ -304,7 +304,7 @@ def test_the_python_interface(bert: Path, text: Path, tmp_path: Path) -> None:
     )
     assert describe_folder(folder).family.model_type == "bert"
     assert load_run_config(tmp_path / "run", {}).optim.name == "adamw"
-    with pytest.raises(ConfigError, match="model.hidden_size = 48 contradicts"):
+    with pytest.raises(ConfigError, match=r"model.hidden_size = 48 contradicts"):
         pretrain(text.as_posix(), init_from=bert, model={"hidden_size": 48})
     with pytest.raises(TypeError, match="not both"):
         pretrain(text.as_posix(), init_from=bert, config=load_run_config(tmp_path / "run", {}))

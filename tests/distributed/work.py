@@ -13,6 +13,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 
+from maskwright.commands.assemble import PreparedData
+from maskwright.commands.build import build_trainer
+from maskwright.commands.config import PretrainConfig
+from maskwright.commands.initial import load_initial
 from maskwright.commands.session import consolidate
 from maskwright.data.config import DataConfig
 from maskwright.data.loader import LoadedStep, StepRequest
@@ -88,6 +92,23 @@ def finish(trainer: Trainer, recorder: Recorder) -> Outcome:
         step=trainer.state.step,
         skipped_steps=trainer.state.skipped_steps,
     )
+
+
+def continue_pretraining(
+    world: World, config: PretrainConfig, folder: Path
+) -> tuple[float, list[float]]:
+    """A run over prepared data that begins with a model: the loss before it, and that of each step.
+
+    Args:
+        folder: of the data.
+    """
+    recorder, data = Recorder(), PreparedData(folder)
+    trainer, _ = build_trainer(config, data, folder / "none", world, load_initial(config))
+    trainer.checkpoints, trainer.reporter = None, recorder
+    trainer.fit()
+    beginning = recorder.of("valid")[0]
+    assert beginning["step"] == 0
+    return beginning["loss"], [record["loss"] for record in recorder.of("train")]
 
 
 def train_spoiled(world: World, options: dict[str, Any]) -> Outcome:

@@ -50,7 +50,7 @@ def test_any_order_of_layers(types: list[Any]) -> None:
 
 
 def test_layers_are_stated_once() -> None:
-    with pytest.raises(ConfigError, match="is given beside model.layer_types"):
+    with pytest.raises(ConfigError, match=r"is given beside model.layer_types"):
         ModelConfig(num_hidden_layers=1, layer_types=(FULL,), global_attn_every_n_layers=1)
 
 

@@ -25,7 +25,9 @@ DOMAIN = [
     "Bioluminescence of lampyrids attracts males, which fly to the glowing females.",
 ]
 TEXTS = [text for text in DOMAIN for _ in range(9)]
-HELD_OUT = ["Larvae of Lampyris feed on snails. Glowing glowworms (females) attract males at night."]
+HELD_OUT = ["Larvae of Lampyris feed on snails. Glowworms (females) attract males at night."]
+    "Larvae of Lampyris feed on snails. Glowing glowworms (females) attract males at night."
+]
 OLD_TEXTS = [*english_texts()[:2], KOREAN, MIXED]
 
 
@@ -135,7 +137,7 @@ def test_too_many_are_refused(folder: Path) -> None:
         extend_tokenizer(base, TEXTS, config(5000))
     found = int(str(caught.value).partition("Set it to ")[2].partition(" ")[0])
     assert extend_tokenizer(base, TEXTS, config(found)).vocab_size == base.vocab_size + found
-    with pytest.raises(TokenizerError, match="0 new tokens. Give more text"):
+    with pytest.raises(TokenizerError, match=r"0 new tokens. Give more text"):
         extend_tokenizer(base, ["a b c"], config())
 
 
@@ -168,7 +170,7 @@ def test_greedy_matching() -> None:
 
 
 def test_a_new_token_must_not_make_words_unknown(tmp_path: Path) -> None:
-    """"xy" would leave "##z", which no token spells, of the word that was "x ##yz"."""
+    """ "xy" would leave "##z", which no token spells, of the word that was "x ##yz"."""
     base = trained("wordpiece")
     model = base.description["model"]
     vocabulary = dict.fromkeys(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "x", "##y", "##yz"])

@@ -104,6 +104,25 @@ def test_validations_are_spread_evenly_and_end_with_the_final_one() -> None:
     assert [record["final"] for record in recorder.of("valid")] == [False, False, False, True]
 
 
+def test_the_beginning_is_scored_on_the_text_of_the_end_if_it_is_worth_it() -> None:
+    asked: list[bool] = []
+    recorder = Recorder()
+    trainer = make_trainer(None, recorder)
+    trainer.scores_beginning = True
+    validate = trainer.validate
+
+    def watch(final: bool, is_asked_to_stop: Callable[[], bool]) -> dict[str, float]:
+        asked.append(final)
+        return validate(final, is_asked_to_stop)
+
+    trainer.validate = watch
+    trainer.fit()
+    steps = [record["step"] for record in recorder.of("valid")]
+    assert steps == [0, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20]
+    assert asked == [True, *[False] * 9, True]
+    assert recorder.of("valid")[0]["final"] is False
+
+
 def test_validation_sees_averaged_weights_in_evaluation_mode() -> None:
     trainer = make_trainer(train={"ema_decay": 0.9, "max_steps": 3, "num_validations": 1})
     seen: list[tuple[torch.Tensor, bool]] = []
