@@ -26,8 +26,6 @@ DOMAIN = [
 ]
 TEXTS = [text for text in DOMAIN for _ in range(9)]
 HELD_OUT = ["Larvae of Lampyris feed on snails. Glowworms (females) attract males at night."]
-    "Larvae of Lampyris feed on snails. Glowing glowworms (females) attract males at night."
-]
 OLD_TEXTS = [*english_texts()[:2], KOREAN, MIXED]
 
 
