@@ -107,13 +107,11 @@ def _describe_origin(origin: Mapping[str, Any]) -> str:
     return f"continued from `{origin.get('name')}` (sha256 of {', '.join(files)})"
 
 
-def _describe_extension(extension: Mapping[str, Any] | None) -> str:
-    if not extension:
+def _describe_extension(extension: object) -> str:
+    """What the manifest says of added tokens, if it does; anybody may have written it."""
+    names = ("base_vocab_size", "vocab_size", "fertility_before", "fertility")
+    figures = [extension.get(name) for name in names] if isinstance(extension, dict) else []
+    if not figures or not all(isinstance(figure, int | float) for figure in figures):
         return ""
-    base = extension["base_vocab_size"]
-    return _EXTENSION.format(
-        new=extension["vocab_size"] - base,
-        base=base,
-        before=extension["fertility_before"],
-        after=extension["fertility"],
-    ).rstrip()
+    base, size, before, after = figures
+    return _EXTENSION.format(new=size - base, base=base, before=before, after=after).rstrip()

@@ -58,16 +58,18 @@ def resolve(
     Raises:
         ConfigError: an unknown key, or a value that breaks a rule.
     """
-    values: Plain = {}
-    if recipe is not None or config_file is None:
-        values = load_recipe(recipe or default_recipe(overrides or {})).values
-    if config_file is not None:
-        from_file = read_yaml(config_file)
-        base = from_file.pop("recipe", None)
-        if base is not None and recipe is None:
-            values = load_recipe(str(base)).values
-        values = put_over(values, from_file)
-    return from_mapping(PretrainConfig, put_over(values, overrides or {}))
+    overrides = overrides or {}
+    from_file = read_yaml(config_file) if config_file is not None else {}
+    base = from_file.pop("recipe", None)
+    name = base if recipe is None else recipe
+    if name is None and config_file is None:
+        name = default_recipe(overrides)
+    values = load_recipe(str(name)).values if name is not None else {}
+    values = put_over(put_over(values, from_file), overrides)
+    if name == CONTINUE_RECIPE and not values.get("init_from"):
+        rule = f"is needed by the recipe {name}, which continues a model that exists"
+        raise ConfigError("init_from", None, rule, "Give --init-from MODEL.")
+    return from_mapping(PretrainConfig, values)
 
 
 def default_recipe(overrides: Mapping[str, Any]) -> str:
