@@ -29,8 +29,9 @@ def write_heads(config: EncoderConfig) -> dict[str, Any]:
     }
 
 
-def read_eos(raw: RawConfig) -> dict[str, Any]:
-    sep = raw.get("eos_token_id")
+def read_eos(raw: RawConfig, default: int) -> dict[str, Any]:
+    """The end of a text, if it is one token."""
+    sep = raw.get("eos_token_id", default)
     return {"sep_token_id": sep if isinstance(sep, int) else None}
 
 
@@ -39,7 +40,7 @@ def _write_more(config: EncoderConfig) -> dict[str, Any]:
 
 
 def _read_more(raw: RawConfig, values: dict[str, Any]) -> dict[str, Any]:
-    return {**read_one_rope(10_000.0)(raw, values), **read_eos(raw)}
+    return {**read_one_rope(10_000.0)(raw, values), **read_eos(raw, 128_001)}
 
 
 EUROBERT = Family(

@@ -35,7 +35,7 @@ def _read_more(raw: RawConfig, values: dict[str, Any]) -> dict[str, Any]:
         bases.update(_read_each("rope_theta", types, thetas))
     return {
         **read_two_ropes(raw, bases["full_attention"], bases["sliding_attention"]),
-        **read_eos(raw),
+        **read_eos(raw, 0),
         "layer_types": types,
         "local_attention": 2 * radius,
     }
