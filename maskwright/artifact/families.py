@@ -37,6 +37,8 @@ TRAINING_FIELDS = (
     "initializer_cutoff_factor",
     "init_output",
 )
+# What `Family.write_more` says, if anything does; a preset's values are not the only ones.
+_WRITTEN_APART = ("rope_theta", "local_rope_theta", "local_attention")
 _TOKEN_IDS = ("cls_token_id", "sep_token_id", "mask_token_id")
 _NOT_ARCHITECTURE = (*TRAINING_FIELDS, *_TOKEN_IDS, "attention_backend", "model_type")
 
@@ -66,7 +68,7 @@ def _find_misfits(config: EncoderConfig, family: Family) -> list[str]:
     try:
         theirs = _fields(family.read_config(family.write_config(config)))
     except ConfigError as error:  # not even a configuration of theirs
-        theirs = {**ours, **family.fixed}
+        theirs = {**ours, **family.fixed, **{name: ours.get(name) for name in _WRITTEN_APART}}
         misfits = [f"{error.field} = {error.value}"]
     differing = [name for name, value in ours.items() if theirs[name] != value]
     return misfits + [_spell(name, getattr(config, name)) for name in differing]

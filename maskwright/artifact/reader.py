@@ -23,11 +23,11 @@ _PRECISION = 1e-2  # of values that are computed and not learned; bf16 keeps thi
 
 
 class Place(NamedTuple):
-    """Rows of a file's tensor `name`: block `index` of the `count` equal blocks that it holds."""
+    """Rows of a file's tensor `name`: block `block` of the `blocks` equal ones that it holds."""
 
     name: str
-    index: int = 0
-    count: int = 1
+    block: int = 0
+    blocks: int = 1
 
 
 def find_places(names: Iterable[str], family: Family) -> dict[str, list[Place]]:
@@ -79,7 +79,7 @@ class WeightReader:
         self.blocks[ours] = [self._locate(name) for name in names]
         rows = shape[0] // len(names) + self.family.row_offset(ours, self.config)
         for place in self.blocks[ours]:
-            self._check_tensor(place.name, (place.count * rows, *shape[1:]))
+            self._check_tensor(place.name, (place.blocks * rows, *shape[1:]))
 
     def check_rest(self) -> None:
         """Whether all other tensors are such as the masked language model does not need."""
@@ -146,8 +146,8 @@ class WeightReader:
             raise self._error(name, f"holds {dtype}, not one of {', '.join(FLOATS)}")
 
     def _read_block(self, place: Place) -> Tensor:
-        rows = self.stored.shape(place.name)[0] // place.count
-        start = place.index * rows
+        rows = self.stored.shape(place.name)[0] // place.blocks
+        start = place.block * rows
         tensor = self.stored.read(place.name, start, start + rows).to(torch.float32, copy=True)
         if not torch.isfinite(tensor).all():
             raise self._error(place.name, "holds NaN or infinity")
