@@ -41,6 +41,7 @@ _DISTILBERT = {
     "pad_token_id": 0,
 }
 _ESM = {"position_embedding_type": "rotary", "mask_token_id": 4}
+_CLS_SEP = {"cls_token_id": 2, "sep_token_id": 3}
 _UNTIED = {"tie_word_embeddings": False}
 _LOCAL = {"layer_types": ["sliding_attention"] * 2 + ["full_attention", "sliding_attention"]}
 
@@ -55,10 +56,11 @@ class Twin(NamedTuple):
 TWINS: dict[str, Twin] = {
     "bert": Twin("bert", {}),
     "bert untied": Twin("bert", {**_UNTIED, "hidden_act": "gelu_new", "pad_token_id": 3}),
-    "modernbert": Twin("modernbert", {"local_attention": 8}),
+    "modernbert": Twin("modernbert", {**_CLS_SEP, "local_attention": 8}),
     "modernbert layers": Twin(
         "modernbert",
         {
+            **_CLS_SEP,
             **_LOCAL,
             "local_attention": 6,
             "norm_bias": True,
