@@ -8,12 +8,11 @@ import dataclasses
 from typing import Any
 
 from maskwright.model.config import (
-    PRESETS,
     EncoderConfig,
     ModelConfig,
-    Preset,
     alternate_layers,
 )
+from maskwright.model.presets import PRESETS, Preset
 
 
 def state_architecture(config: EncoderConfig) -> ModelConfig:
@@ -26,19 +25,22 @@ def state_architecture(config: EncoderConfig) -> ModelConfig:
     del stated["attention_backend"]  # how to compute is the run's business
     if config.positions != "rotary":
         del stated["rope_theta"], stated["local_rope_theta"]
-    if not config.head_transform:
+    if not config.head_transform and not config.prediction_head_size:
         del stated["head_act"], stated["head_bias"]
     for every in range(1, config.num_hidden_layers + 1):
         if config.layer_types == alternate_layers(config.num_hidden_layers, every):
             del stated["layer_types"]
             stated["global_attn_every_n_layers"] = every
             break
-    return ModelConfig(preset=_nearest_preset(config), **stated)
+    return ModelConfig(preset=_choose_preset(config), **stated)
 
 
-def _nearest_preset(config: EncoderConfig) -> Preset:
+def _choose_preset(config: EncoderConfig) -> Preset:
+    """The one of the model's own name, or the nearest."""
+
     def count_differences(preset: Preset) -> int:
         chosen = PRESETS[preset].items()
         return sum(getattr(config, name, value) != value for name, value in chosen)
 
-    return min(PRESETS, key=count_differences)
+    named = [preset for preset in PRESETS if preset == config.model_type]
+    return min(named or PRESETS, key=count_differences)

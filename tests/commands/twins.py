@@ -17,7 +17,7 @@ _SIZES: dict[str, Any] = {
     "intermediate_size": 48,
     "max_position_embeddings": 64,
 }
-TWINS = ("bert", "modernbert", "eurobert")
+TWINS = ("bert", "roberta", "modernbert", "eurobert", "xlm-roberta")
 
 
 def write_twin(folder: Path, model_type: str, **fields: Any) -> Path:
