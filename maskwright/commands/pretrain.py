@@ -81,14 +81,9 @@ def main(argv: Sequence[str]) -> int:
     if arguments.resume:
         stopped_by = resume_run(arguments.resume, config, arguments.data_dir, overrides)
     else:
-        begin = go_on if arguments.auto_resume or _was_restarted() else start_run
+        begin = go_on if arguments.auto_resume else start_run
         stopped_by = begin(_name_run(arguments), config, arguments.data_dir)
     return 128 + stopped_by if stopped_by else 0
-
-
-def _was_restarted() -> bool:
-    """Whether torchrun started this process after another one had failed."""
-    return os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
 
 
 def _name_run(arguments: Namespace) -> Path:
