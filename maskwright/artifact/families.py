@@ -1,17 +1,29 @@
 """Which published architecture an `EncoderConfig` is, if it is one."""
 
-import dataclasses
 from typing import Any
 
 from maskwright.artifact.native.bert import BERT
+from maskwright.artifact.native.distilbert import DISTILBERT
+from maskwright.artifact.native.esm import ESM
 from maskwright.artifact.native.eurobert import EUROBERT
 from maskwright.artifact.native.family import Family
+from maskwright.artifact.native.gte import GTE
+from maskwright.artifact.native.jina_embeddings_v3 import JINA_EMBEDDINGS_V3
+from maskwright.artifact.native.megatron_bert import MEGATRON_BERT
 from maskwright.artifact.native.modernbert import MODERNBERT
+from maskwright.artifact.native.nomic_bert import NOMIC_BERT
 from maskwright.artifact.native.own import OWN
+from maskwright.artifact.native.roberta import CAMEMBERT, ROBERTA, XLM_ROBERTA
+from maskwright.artifact.native.roberta_prelayernorm import ROBERTA_PRELAYERNORM
+from maskwright.artifact.native.ultrabert import ULTRABERT
 from maskwright.errors import ConfigError
 from maskwright.model.config import EncoderConfig
 
-NATIVE: tuple[Family, ...] = (BERT, MODERNBERT, EUROBERT)
+# Where several compute the same function and none is asked for, the first of them is it.
+NATIVE: tuple[Family, ...] = (
+    *(BERT, MODERNBERT, EUROBERT, ROBERTA, XLM_ROBERTA, CAMEMBERT, DISTILBERT, MEGATRON_BERT),
+    *(ROBERTA_PRELAYERNORM, ESM, JINA_EMBEDDINGS_V3, NOMIC_BERT, GTE, ULTRABERT),
+)
 FAMILIES: dict[str, Family] = {family.model_type: family for family in (*NATIVE, OWN)}
 
 # Fields that only training reads. They never cost a model its native home: where a family has no
@@ -25,19 +37,24 @@ TRAINING_FIELDS = (
     "initializer_cutoff_factor",
     "init_output",
 )
+# What `Family.write_more` says, if anything does; a preset's values are not the only ones.
+_WRITTEN_APART = ("rope_theta", "local_rope_theta", "local_attention")
 _TOKEN_IDS = ("cls_token_id", "sep_token_id", "mask_token_id")
-_NOT_ARCHITECTURE = (*TRAINING_FIELDS, *_TOKEN_IDS, "attention_backend")
+_NOT_ARCHITECTURE = (*TRAINING_FIELDS, *_TOKEN_IDS, "attention_backend", "model_type")
 
 
 def native_family(config: EncoderConfig) -> tuple[Family | None, str]:
     """The published family that computes the same function as `config`, or why there is none.
 
+    Several may, a RoBERTa being a BERT as well; then it is the one that `config` names.
+
     Returns:
         The family and an empty reason, or None and a sentence about the nearest family: the
         fields of `config` that it has no word for.
     """
-    misfits = {family.architecture: _find_misfits(config, family) for family in NATIVE}
-    for family in NATIVE:
+    asked_first = sorted(NATIVE, key=lambda family: family.model_type != config.model_type)
+    misfits = {family.architecture: _find_misfits(config, family) for family in asked_first}
+    for family in asked_first:
         if not misfits[family.architecture]:
             return family, ""
     nearest = min(misfits, key=lambda name: len(misfits[name]))
@@ -49,15 +66,21 @@ def _find_misfits(config: EncoderConfig, family: Family) -> list[str]:
     ours = _effective_fields(config)
     misfits = []
     try:
-        theirs = dataclasses.asdict(family.read_config(family.write_config(config)))
+        theirs = _fields(family.read_config(family.write_config(config)))
     except ConfigError as error:  # not even a configuration of theirs
-        theirs = {**ours, **family.fixed}
+        theirs = {**ours, **family.fixed, **{name: ours.get(name) for name in _WRITTEN_APART}}
         misfits = [f"{error.field} = {error.value}"]
-    return misfits + [_spell(name, value) for name, value in ours.items() if theirs[name] != value]
+    differing = [name for name, value in ours.items() if theirs[name] != value]
+    return misfits + [_spell(name, getattr(config, name)) for name in differing]
 
 
 def _spell(name: str, value: Any) -> str:
     return "sliding_attention in layer_types" if name == "layer_types" else f"{name} = {value}"
+
+
+def _fields(config: EncoderConfig) -> dict[str, Any]:
+    # An odd window and the even one below it are the same: so many tokens to each side.
+    return {**vars(config), "local_attention": config.local_attention // 2}
 
 
 def _effective_fields(config: EncoderConfig) -> dict[str, Any]:
@@ -70,9 +93,9 @@ def _effective_fields(config: EncoderConfig) -> dict[str, Any]:
         idle.add("rope_theta")
     if config.positions != "rotary" or not sliding:
         idle.add("local_rope_theta")
-    if not config.head_transform:
+    if not config.head_transform and not config.prediction_head_size:
         idle.update(("head_act", "head_bias"))
-    return {name: value for name, value in vars(config).items() if name not in idle}
+    return {name: value for name, value in _fields(config).items() if name not in idle}
 
 
 def training_fields(config: EncoderConfig, family: Family) -> dict[str, Any]:

@@ -31,7 +31,11 @@ class StoredTensors:
         self._files: dict[str, Any] = {}
         for path in paths:
             file: Any = self._stack.enter_context(_open(path))
-            self._files.update(dict.fromkeys(file.keys(), file))
+            names: list[str] = file.keys()
+            twice = self._files.keys() & names
+            if twice:
+                raise ModelFolderError(f"{path} holds tensor {min(twice)}, as another part does.")
+            self._files.update(dict.fromkeys(names, file))
 
     def __enter__(self) -> Self:
         return self
@@ -50,8 +54,11 @@ class StoredTensors:
         """As safetensors calls it: F32, BF16, I64, …"""
         return self._files[name].get_slice(name).get_dtype()
 
-    def read(self, name: str) -> Tensor:
-        return self._files[name].get_tensor(name)
+    def read(self, name: str, start: int = 0, stop: int | None = None) -> Tensor:
+        """The tensor, or its rows from `start` to `stop`."""
+        file = self._files[name]
+        whole = start == 0 and stop is None
+        return file.get_tensor(name) if whole else file.get_slice(name)[start:stop]
 
 
 def check_header(path: Path) -> None:

@@ -1,16 +1,17 @@
-"""Tensors of a model folder: ours to theirs and back, checked one by one. Never pickle."""
+"""Weights of a model folder: ours to theirs and back. Never pickle."""
 
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
 
 import torch
+import torch.nn.functional as F
 from safetensors import SafetensorError
 from safetensors.torch import save_file
-from torch import Tensor
 
-from maskwright.artifact.native.family import Family
-from maskwright.artifact.stored import FLOATS, StoredTensors
+from maskwright.artifact.native.family import DECODER_BIAS, Family
+from maskwright.artifact.reader import WeightReader
+from maskwright.artifact.stored import StoredTensors
 from maskwright.errors import ModelFolderError, show_value
 from maskwright.files import read_json
 from maskwright.model.config import EncoderConfig
@@ -28,14 +29,18 @@ def write_weights(path: Path, model: MaskedLanguageModel, family: Family) -> Non
 
     Of a model in fp32 on the CPU no second copy is made.
     """
-    config, tensors = model.config, {}
+    config, tensors = model.config, dict(family.constants(model.config))
     # A tied decoder is the word embeddings and comes once, as transformers has it, too.
     for ours, tensor in model.named_parameters():
+        rows = tensor.detach().to("cpu", torch.float32)
+        before = family.row_offset(ours, config)
+        rows = F.pad(rows, (0, 0, before, 0)) if before else rows
         names = family.native_names(ours, config)
-        blocks = tensor.detach().to("cpu", torch.float32).chunk(len(names))
+        blocks = rows.chunk(len(names))
         tensors.update({n: b.contiguous() for n, b in zip(names, blocks, strict=True)})
-    for name, second in family.written_twice(config).items():
-        tensors[second] = tensors[name].clone()
+    if family.tied_bias and not config.tie_word_embeddings:
+        (bias,) = family.native_names(DECODER_BIAS, config)
+        tensors[family.tied_bias] = tensors[bias].clone()
     try:
         save_file(tensors, path, metadata={"format": "pt"})
     except SafetensorError as error:  # which is no OSError, however full the disk is
@@ -48,26 +53,17 @@ def read_model(folder: Path, config: EncoderConfig, family: Family) -> MaskedLan
     No memory is taken for a model before all shapes in the files are those of its `config`.
 
     Raises:
-        ModelFolderError: no safetensors, or a tensor that is missing, unknown, of another shape,
-            or not finite.
+        ModelFolderError: no safetensors, or a tensor that `WeightReader` refuses.
     """
     with torch.device("meta"):
         expected = dict(MaskedLanguageModel(config).named_parameters())
-    wanted = {
-        ours: (family.native_names(ours, config), tensor.shape) for ours, tensor in expected.items()
-    }
     with StoredTensors(_list_files(folder)) as stored:
-        places = _rename(stored.names, family)
-        for names, shape in wanted.values():
-            for name in names:
-                rows = torch.Size((shape[0] // len(names), *shape[1:]))
-                _check_tensor(stored, places, name, rows, folder)
-        used = {name for names, _ in wanted.values() for name in names}
-        _check_unused(places.keys() - used, family, folder)
-        state = {
-            ours: torch.cat([_read_finite(stored, places[name], folder) for name in names])
-            for ours, (names, _) in wanted.items()
-        }
+        reader = WeightReader(folder, stored, config, family)
+        for ours, tensor in expected.items():
+            reader.check(ours, tensor.shape)
+        reader.check_rest()
+        state = {ours: reader.read(ours) for ours in expected}
+        reader.check_copies(state)
     return MaskedLanguageModel.around(config, state)
 
 
@@ -97,45 +93,3 @@ def _list_parts(path: Path) -> Iterable[str]:
             shown = show_value(name)
             raise ModelFolderError(f"{path} names {shown}, not a safetensors file beside it.")
     return names
-
-
-def _rename(names: Iterable[str], family: Family) -> dict[str, str]:
-    """The family's names of today -> those in the file."""
-    places = {name: name for name in names}
-    for old, new in family.renamed.items():
-        places = {name.replace(old, new): place for name, place in places.items()}
-    return places
-
-
-def _check_tensor(
-    stored: StoredTensors, places: Mapping[str, str], name: str, expected: torch.Size, folder: Path
-) -> None:
-    if name not in places:
-        raise ModelFolderError(f"{folder}: tensor {name} is missing from the weights.")
-    shape, dtype = stored.shape(places[name]), stored.dtype(places[name])
-    if shape != expected:
-        raise ModelFolderError(
-            f"{folder}: tensor {name} has shape {tuple(shape)}, but config.json says "
-            f"{tuple(expected)}."
-        )
-    if dtype not in FLOATS:
-        raise ModelFolderError(
-            f"{folder}: tensor {name} holds {dtype}, not one of {', '.join(FLOATS)}."
-        )
-
-
-def _read_finite(stored: StoredTensors, name: str, folder: Path) -> Tensor:
-    tensor = stored.read(name).to(torch.float32, copy=True)
-    if not torch.isfinite(tensor).all():
-        raise ModelFolderError(f"{folder}: tensor {name} holds NaN or infinity.")
-    return tensor
-
-
-def _check_unused(names: Collection[str], family: Family, folder: Path) -> None:
-    unknown = sorted(name for name in names if not name.startswith(family.ignored or ("\0",)))
-    if unknown:
-        more = f" (and {len(unknown) - 1} more)" if len(unknown) > 1 else ""
-        raise ModelFolderError(
-            f"{folder}: tensor {unknown[0]}{more} has no place in model_type "
-            f"{family.model_type} with this config.json."
-        )

@@ -13,8 +13,8 @@ from typing import Any, Literal
 
 from maskwright.config import MAX_VOCAB_SIZE, setting
 from maskwright.errors import ConfigError
+from maskwright.model.presets import FOLLOWS, PRESETS, Preset
 
-Preset = Literal["bert", "modernbert", "eurobert"]
 Activation = Literal["gelu", "gelu_pytorch_tanh", "relu", "relu2", "silu"]
 NormKind = Literal["layernorm", "rmsnorm"]
 NormPosition = Literal["pre", "post"]
@@ -23,45 +23,6 @@ InitOutput = Literal["normal", "scaled", "zero"]
 AttentionBackend = Literal["auto", "reference", "sdpa", "varlen"]
 LayerType = Literal["full_attention", "sliding_attention"]
 
-# What each published architecture chooses: BERT (Devlin et al. 2019), ModernBERT (Warner et al.
-# 2024), EuroBERT (Boizard et al. 2025), as their classes in transformers are built.
-PRESETS: dict[Preset, dict[str, Any]] = {
-    "bert": {
-        "hidden_act": "gelu", "gated_mlp": False, "norm": "layernorm", "norm_position": "post",
-        "norm_bias": True, "norm_eps": 1e-12, "positions": "learned", "rope_theta": 10_000.0,
-        "local_rope_theta": 10_000.0, "embedding_norm": True, "first_attention_norm": True,
-        "type_vocab_size": 2, "attention_bias": True, "mlp_bias": True, "qk_norm": False,
-        "global_attn_every_n_layers": 1, "local_attention": 128, "tie_word_embeddings": True,
-        "head_transform": True, "head_act": "gelu", "head_bias": True, "decoder_bias": True,
-        "embedding_dropout": 0.1, "attention_dropout": 0.1, "hidden_dropout": 0.1,
-        "mlp_dropout": 0.0, "initializer_range": 0.02, "initializer_cutoff_factor": 0.0,
-        "init_output": "normal",
-    },
-    "modernbert": {
-        "hidden_act": "gelu", "gated_mlp": True, "norm": "layernorm", "norm_position": "pre",
-        "norm_bias": False, "norm_eps": 1e-5, "positions": "rotary", "rope_theta": 160_000.0,
-        "local_rope_theta": 10_000.0, "embedding_norm": True, "first_attention_norm": False,
-        "type_vocab_size": 0, "attention_bias": False, "mlp_bias": False, "qk_norm": False,
-        "global_attn_every_n_layers": 3, "local_attention": 128, "tie_word_embeddings": True,
-        "head_transform": True, "head_act": "gelu", "head_bias": False, "decoder_bias": True,
-        "embedding_dropout": 0.0, "attention_dropout": 0.0, "hidden_dropout": 0.0,
-        "mlp_dropout": 0.0, "initializer_range": 0.02, "initializer_cutoff_factor": 2.0,
-        "init_output": "scaled",
-    },
-    "eurobert": {
-        "hidden_act": "silu", "gated_mlp": True, "norm": "rmsnorm", "norm_position": "pre",
-        "norm_bias": False, "norm_eps": 1e-5, "positions": "rotary", "rope_theta": 10_000.0,
-        "local_rope_theta": 10_000.0, "embedding_norm": False, "first_attention_norm": True,
-        "type_vocab_size": 0, "attention_bias": False, "mlp_bias": False, "qk_norm": False,
-        "global_attn_every_n_layers": 1, "local_attention": 128, "tie_word_embeddings": False,
-        "head_transform": False, "head_act": "gelu", "head_bias": False, "decoder_bias": False,
-        "embedding_dropout": 0.0, "attention_dropout": 0.0, "hidden_dropout": 0.0,
-        "mlp_dropout": 0.0, "initializer_range": 0.02, "initializer_cutoff_factor": 0.0,
-        "init_output": "normal",
-    },
-}  # fmt: skip
-
-
 # Nothing published comes near. A slip of the pen or a hostile file must not fill the memory.
 MOST = {
     "num_hidden_layers": 1000,
@@ -69,6 +30,7 @@ MOST = {
     "hidden_size": 1 << 17,
     "num_attention_heads": 1 << 17,
     "intermediate_size": 1 << 20,
+    "prediction_head_size": 1 << 20,
     "max_position_embeddings": 1 << 24,
     "type_vocab_size": 1 << 16,
     "local_attention": 1 << 24,
@@ -118,6 +80,9 @@ class ModelConfig:
     type_vocab_size: int | None = setting(None, "number of segment embeddings; 0 = none")
     attention_bias: bool | None = setting(None, "biases in the attention projections")
     mlp_bias: bool | None = setting(None, "biases in the MLP")
+    mlp_output_bias: bool | None = setting(
+        None, "bias of the MLP's second product alone; none = as mlp_bias, if you change that"
+    )
     qk_norm: bool | None = setting(None, "RMSNorm on queries and keys of each head")
     global_attn_every_n_layers: int | None = setting(
         None, "every n-th layer sees everything, the others a window; 1 = all layers see everything"
@@ -125,8 +90,11 @@ class ModelConfig:
     local_attention: int | None = setting(None, "total width of that window, in tokens")
     tie_word_embeddings: bool | None = setting(None, "decoder shares the word embeddings")
     head_transform: bool | None = setting(None, "dense-activation-norm before the decoder")
-    head_act: Activation | None = setting(None, "activation of that transform")
-    head_bias: bool | None = setting(None, "bias of that transform")
+    prediction_head_size: int | None = setting(
+        None, "instead of that, two layers, so wide between them (UltraBERT); 0 = none"
+    )
+    head_act: Activation | None = setting(None, "activation of either")
+    head_bias: bool | None = setting(None, "biases of either")
     decoder_bias: bool | None = setting(None, "bias for each word of the vocabulary")
     embedding_dropout: float | None = setting(None, "dropout on the embeddings")
     attention_dropout: float | None = setting(None, "dropout on the attention probabilities")
@@ -143,12 +111,10 @@ class ModelConfig:
 
     def __post_init__(self) -> None:
         check_sizes(vars(self))
-        for name, needs, value in (
-            ("rope_theta", "positions", "rotary"),
-            ("local_rope_theta", "positions", "rotary"),
-            ("head_act", "head_transform", True),
-            ("head_bias", "head_transform", True),
-        ):
+        needed = [(name, "positions", "rotary") for name in ("rope_theta", "local_rope_theta")]
+        if not _choose(self, "prediction_head_size"):
+            needed += [(name, "head_transform", True) for name in ("head_act", "head_bias")]
+        for name, needs, value in needed:
             if getattr(self, name) is not None and _choose(self, needs) != value:
                 rule = f"has no effect: model.{needs} is {_choose(self, needs)}"
                 raise ConfigError(name, getattr(self, name), rule, f"Set it to {value}.")
@@ -186,11 +152,13 @@ class EncoderConfig:
     type_vocab_size: int
     attention_bias: bool
     mlp_bias: bool
+    mlp_output_bias: bool
     qk_norm: bool
     layer_types: tuple[LayerType, ...]
     local_attention: int
     tie_word_embeddings: bool
     head_transform: bool
+    prediction_head_size: int
     head_act: Activation
     head_bias: bool
     decoder_bias: bool
@@ -205,6 +173,7 @@ class EncoderConfig:
     cls_token_id: int | None = None
     sep_token_id: int | None = None
     mask_token_id: int | None = None
+    model_type: str | None = None  # the published family to be written as, where several fit
     attention_backend: AttentionBackend = "auto"  # how to compute, not what: never saved
 
     def __post_init__(self) -> None:
@@ -265,17 +234,19 @@ def _choose(config: ModelConfig, name: str) -> Any:
 
 
 def _resolve(config: ModelConfig, given: dict[str, Any]) -> EncoderConfig:
-    chosen = {name: _choose(config, name) for name in PRESETS[config.preset]}
+    preset = PRESETS[config.preset]
+    chosen = {name: _choose(config, name) for name in preset}
     every = chosen.pop("global_attn_every_n_layers")
-    # Three choices follow another one unless they are made on purpose.
+    # Some choices follow another one unless they are made on purpose.
     if config.norm_bias is None and chosen["norm"] == "rmsnorm":
         chosen["norm_bias"] = False
     if config.first_attention_norm is None and chosen["norm_position"] == "post":
         chosen["first_attention_norm"] = True
-    if config.head_act is None and config.preset == "bert":
-        chosen["head_act"] = chosen["hidden_act"]
-    if config.decoder_bias is None and config.preset == "eurobert":
-        chosen["decoder_bias"] = chosen["mlp_bias"]
+    if config.mlp_output_bias is None and chosen["mlp_bias"] != preset["mlp_bias"]:
+        chosen["mlp_output_bias"] = chosen["mlp_bias"]
+    for name, other in FOLLOWS.get(config.preset, {}).items():
+        if getattr(config, name) is None:
+            chosen[name] = chosen[other]
     inner = config.intermediate_size
     if inner is None:
         inner = 4 * config.hidden_size
@@ -290,10 +261,14 @@ def _resolve(config: ModelConfig, given: dict[str, Any]) -> EncoderConfig:
             "sliding_attention" if layer % every else "full_attention"
             for layer in range(config.num_hidden_layers)
         ),
+        model_type=config.preset,
         attention_backend=config.attention_backend,
         **chosen,
         **given,
     )
+
+
+_MAY_BE_ZERO = ("type_vocab_size", "pad_token_id", "prediction_head_size")
 
 
 def _check_numbers(config: EncoderConfig) -> None:
@@ -301,7 +276,7 @@ def _check_numbers(config: EncoderConfig) -> None:
         name, value = field.name, getattr(config, field.name)
         if name.endswith("_dropout") and not 0 <= value < 1:
             raise ConfigError(name, value, "must lie between 0 and 1", "Try 0.1.")
-        at_least = 0 if name in ("type_vocab_size", "pad_token_id") else 1
+        at_least = 0 if name in _MAY_BE_ZERO else 1
         if field.type is int and value < at_least:
             raise ConfigError(name, value, f"must be at least {at_least}")
         if name.endswith(("_theta", "_eps")) and value <= 0:
@@ -327,6 +302,11 @@ def _check_structure(config: EncoderConfig) -> None:
     if config.norm_position == "post" and not config.first_attention_norm:
         rule = "is for pre-norm: post-norm normalizes after the attention"
         raise ConfigError("first_attention_norm", False, rule, "Leave it out.")
+    if config.head_transform and config.prediction_head_size:
+        rule = "is impossible with model.head_transform = True"
+        raise ConfigError(
+            "prediction_head_size", config.prediction_head_size, rule, "Set one of the two."
+        )
     if config.attention_backend == "varlen" and config.attention_dropout:
         rule = "is impossible with model.attention_backend = varlen"
         raise ConfigError("attention_dropout", config.attention_dropout, rule, "Set it to 0.")

@@ -48,7 +48,8 @@ def count_flops_per_token(
     """
     size, inner = config.hidden_size, config.intermediate_size
     block = 4 * size**2 + (3 if config.gated_mlp else 2) * size * inner
-    head = (size**2 if config.head_transform else 0) + size * config.vocab_size
+    transform = size if config.head_transform else 2 * config.prediction_head_size
+    head = size * (transform + config.vocab_size)
     weights = config.num_hidden_layers * block + masked_share * head
     seen = 0.0
     for kind in config.layer_types:

@@ -20,6 +20,26 @@ class HeadTransform(nn.Module):
         return self.norm(self.activate(self.dense(x)))
 
 
+class TwoLayerTransform(nn.Module):
+    """``act(output(act(input(x))))``, UltraBERT's step: [M, D] -> [M, D]."""
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        size, inner, bias = config.hidden_size, config.prediction_head_size, config.head_bias
+        self.input = nn.Linear(size, inner, bias=bias)
+        self.output = nn.Linear(inner, size, bias=bias)
+        self.activate = ACTIVATIONS[config.head_act]
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.activate(self.output(self.activate(self.input(x))))
+
+
+def _build_transform(config: EncoderConfig) -> nn.Module:
+    if config.prediction_head_size:
+        return TwoLayerTransform(config)
+    return HeadTransform(config) if config.head_transform else nn.Identity()
+
+
 class MLMHead(nn.Module):
     """Scores every word of the vocabulary: [M, D] -> [M, V].
 
@@ -29,7 +49,7 @@ class MLMHead(nn.Module):
 
     def __init__(self, config: EncoderConfig, word_embeddings: nn.Embedding) -> None:
         super().__init__()
-        self.transform = HeadTransform(config) if config.head_transform else nn.Identity()
+        self.transform = _build_transform(config)
         self.decoder = nn.Linear(config.hidden_size, config.vocab_size, bias=config.decoder_bias)
         if config.tie_word_embeddings:
             self.decoder.weight = word_embeddings.weight

@@ -34,7 +34,7 @@ class MLP(nn.Module):
         self.activate = ACTIVATIONS[config.hidden_act]
         self.input = nn.Linear(size, inner, bias=bias)
         self.dropout = nn.Dropout(config.mlp_dropout)
-        self.output = nn.Linear(inner, size, bias=bias)
+        self.output = nn.Linear(inner, size, bias=config.mlp_output_bias)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.output(self.dropout(self.activate(self.input(x))))
@@ -53,7 +53,7 @@ class GatedMLP(nn.Module):
         self.activate = ACTIVATIONS[config.hidden_act]
         self.input = nn.Linear(size, 2 * inner, bias=bias)
         self.dropout = nn.Dropout(config.mlp_dropout)
-        self.output = nn.Linear(inner, size, bias=bias)
+        self.output = nn.Linear(inner, size, bias=config.mlp_output_bias)
 
     def forward(self, x: Tensor) -> Tensor:
         activated, gate = self.input(x).chunk(2, dim=-1)

@@ -10,14 +10,19 @@ import torch
 from torch import Tensor
 
 
+def rotary_frequencies(head_size: int, theta: float, device: torch.device | str = "cpu") -> Tensor:
+    """[K / 2] in fp32: by how much a step to the right turns each pair of a head."""
+    steps = torch.arange(0, head_size, 2, dtype=torch.float32, device=device)
+    return 1.0 / (theta ** (steps / head_size))
+
+
 def rotary_angles(positions: Tensor, head_size: int, theta: float) -> tuple[Tensor, Tensor]:
     """Cosines and sines, each [T, 1, K] in fp32, for `rotate`.
 
     Su et al., "RoFormer: Enhanced Transformer with Rotary Position Embedding", 2021; the two
     halves of a head are the real and the imaginary parts ("rotate half", as transformers has it).
     """
-    steps = torch.arange(0, head_size, 2, dtype=torch.float32, device=positions.device)
-    frequencies = 1.0 / (theta ** (steps / head_size))
+    frequencies = rotary_frequencies(head_size, theta, positions.device)
     angles = positions[:, None].float() * frequencies
     angles = torch.cat((angles, angles), dim=-1).unsqueeze(1)
     return angles.cos(), angles.sin()

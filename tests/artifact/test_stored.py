@@ -36,3 +36,19 @@ def test_what_is_no_safetensors_is_named(tmp_path: Path, content: bytes, reason:
         pass
     assert str(path) in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_a_tensor_in_two_files_is_named(tmp_path: Path) -> None:
+    paths = [tmp_path / "1.safetensors", tmp_path / "2.safetensors"]
+    for path in paths:
+        save_file({"a": torch.ones(2), path.name: torch.ones(1)}, path)
+    with pytest.raises(ModelFolderError, match="holds tensor a, as another part does"):
+        StoredTensors(paths)
+
+
+def test_rows_of_a_tensor(tmp_path: Path) -> None:
+    tensor = torch.arange(12).view(6, 2)
+    save_file({"a": tensor}, tmp_path / "x.safetensors")
+    with StoredTensors([tmp_path / "x.safetensors"]) as stored:
+        assert torch.equal(stored.read("a"), tensor)
+        assert torch.equal(stored.read("a", 2, 4), tensor[2:4])

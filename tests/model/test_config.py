@@ -4,7 +4,9 @@ from hypothesis import strategies as st
 
 from maskwright.config import from_mapping
 from maskwright.errors import ConfigError
-from maskwright.model.config import PRESETS, ModelConfig, resolve_config
+from maskwright.model.config import ModelConfig, resolve_config
+from maskwright.model.presets import PRESETS
+from maskwright.model.pretraining import MaskedLanguageModel
 from tests.model.helpers import tiny_config
 
 
@@ -47,6 +49,17 @@ def parse(**fields: object) -> ModelConfig:
             "Set it to 0.",
         ),
         ({"hidden_act": "gleu"}, "model.hidden_act = gleu must be"),
+        ({"preset": "robert"}, "model.preset = robert must be bert|modernbert|eurobert|roberta|"),
+        (
+            {"prediction_head_size": 8},
+            "model.prediction_head_size = 8 is impossible with model.head_transform = True. Set "
+            "one of the two.",
+        ),
+        ({"preset": "ultrabert", "prediction_head_size": -1}, "model.prediction_head_size = -1 "),
+        (
+            {"preset": "ultrabert", "prediction_head_size": 0, "head_act": "relu"},
+            "model.head_act = relu has no effect: model.head_transform is False. Set it to True.",
+        ),
         ({"global_attn_every_n_layers": 0}, "model.global_attn_every_n_layers = 0 must be at"),
         ({"initializer_range": -1.0}, "model.initializer_range = -1.0 must not be negative."),
         (
@@ -93,6 +106,29 @@ def test_some_fields_follow_others_unless_they_are_set() -> None:
     assert tiny_config(preset="modernbert", norm_position="post").first_attention_norm is True
     assert tiny_config(preset="eurobert", mlp_bias=True).decoder_bias is True
     assert tiny_config(preset="eurobert", mlp_bias=True, decoder_bias=False).decoder_bias is False
+    assert tiny_config(preset="nomic_bert", hidden_act="gelu").head_act == "gelu"
+    assert tiny_config(preset="roberta", hidden_act="relu").head_act == "gelu"
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"preset": "gte"}, (False, True)),
+        ({"preset": "gte", "mlp_bias": False}, (False, True)),
+        ({"preset": "gte", "mlp_output_bias": False}, (False, False)),
+        ({"preset": "bert", "mlp_bias": False}, (False, False)),
+        ({"preset": "modernbert", "mlp_bias": True}, (True, True)),
+        ({"preset": "modernbert", "mlp_bias": True, "mlp_output_bias": False}, (True, False)),
+    ],
+)
+def test_the_second_bias_follows_the_first(
+    fields: dict[str, object], expected: tuple[bool, bool]
+) -> None:
+    config = tiny_config(**fields)
+    assert (config.mlp_bias, config.mlp_output_bias) == expected
+    block = MaskedLanguageModel(config).encoder.blocks[0]
+    names = {name for name, _ in block.named_parameters()}
+    assert ("mlp.input.bias" in names, "mlp.output.bias" in names) == expected
 
 
 def test_inner_width_costs_the_same_gated_or_not() -> None:

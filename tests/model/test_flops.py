@@ -18,7 +18,7 @@ def test_parameters_are_those_of_the_model(preset: str, tied: bool) -> None:
     assert count.embeddings == 64 * 32 + learned
 
 
-@pytest.mark.parametrize("preset", ["bert", "modernbert", "eurobert"])
+@pytest.mark.parametrize("preset", ["bert", "modernbert", "eurobert", "ultrabert"])
 def test_flops_are_those_that_torch_counts(preset: str) -> None:
     config = tiny_config(
         preset=preset, attention_backend="reference", attention_dropout=0.0, positions="learned"

@@ -6,6 +6,7 @@ from pydoc_data.topics import topics
 import pytest
 from transformers import pipeline
 
+from benchmarks.twins import randomise
 from maskwright.artifact.folder import save_model
 from maskwright.inference.fill_mask import FillMask
 from maskwright.model.config import ModelConfig, resolve_config
@@ -13,7 +14,7 @@ from maskwright.model.pretraining import MaskedLanguageModel
 from maskwright.tokenizer.config import TokenizerConfig, TokenizerKind
 from maskwright.tokenizer.train import train_tokenizer
 from tests.artifact.helpers import tiny_tokenizer
-from tests.model.helpers import randomise, tiny_model
+from tests.model.helpers import tiny_model
 
 TEXTS = [
     "the cat sat on the [MASK]",
@@ -24,7 +25,7 @@ TEXTS = [
 
 
 @pytest.mark.parametrize("wrap", [True, False])
-@pytest.mark.parametrize("preset", ["bert", "modernbert", "eurobert"])
+@pytest.mark.parametrize("preset", ["bert", "modernbert", "eurobert", "roberta"])
 def test_predictions_are_those_of_transformers(preset: str, wrap: bool, tmp_path: Path) -> None:
     model, tokenizer = tiny_model(preset=preset), tiny_tokenizer(tmp_path / "tokenizer")
     save_model(tmp_path / "model", model, tokenizer, add_special_tokens=wrap)

@@ -5,25 +5,29 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
-from transformers import (
-    AutoModelForMaskedLM,
-    BertConfig,
-    EuroBertConfig,
-    ModernBertConfig,
-    PretrainedConfig,
-    PreTrainedModel,
+from transformers import AutoModelForMaskedLM
+
+from benchmarks.twins import (
+    PACKED,
+    ROW,
+    TOLERANCE,
+    TWINS,
+    build_twin,
+    largest_difference,
+    list_twins,
+    our_logits,
 )
-
+from maskwright.artifact.families import FAMILIES, NATIVE, native_family
 from maskwright.artifact.folder import load_model, save_model
-from maskwright.model.attention_context import context_from_lengths
-from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.artifact.native.own import OWN
+from maskwright.model.presets import PRESETS
 from tests.artifact.helpers import tiny_tokenizer, write_tokenizer
-from tests.model.helpers import random_ids, randomise, tiny_model
+from tests.model.helpers import tiny_model
 
-LENGTHS, ROW = (13, 16, 1, 7), 16
-OURS = {
-    "bert": {"preset": "bert"},
+INSTALLED = list(list_twins())
+# What the presets alone would leave untried.
+VARIANTS: dict[str, dict[str, Any]] = {
+    **{preset: {"preset": preset} for preset in PRESETS},
     "bert untied": {"preset": "bert", "tie_word_embeddings": False, "hidden_act": "relu"},
     "bert types": {"preset": "bert", "type_vocab_size": 3, "norm_eps": 1e-5, "hidden_act": "silu"},
     "modernbert": {"preset": "modernbert", "local_attention": 6},
@@ -46,7 +50,6 @@ OURS = {
         "head_act": "relu",
         "global_attn_every_n_layers": 1,
     },
-    "eurobert": {"preset": "eurobert"},
     "eurobert tied biases": {
         "preset": "eurobert",
         "tie_word_embeddings": True,
@@ -67,106 +70,96 @@ OURS = {
         "type_vocab_size": 1,
         "global_attn_every_n_layers": 1,
     },
-}
-SIZES: dict[str, Any] = {
-    "vocab_size": 64,
-    "hidden_size": 32,
-    "num_hidden_layers": 4,
-    "num_attention_heads": 4,
-    "intermediate_size": 48,
-    "max_position_embeddings": 32,
-    "pad_token_id": 0,
-    "bos_token_id": 2,
-    "eos_token_id": 3,
-}
-MODERN: dict[str, Any] = {**SIZES, "cls_token_id": 2, "sep_token_id": 3}
-THEIRS = {
-    "bert": BertConfig(**SIZES),
-    "bert untied": BertConfig(**SIZES, tie_word_embeddings=False, hidden_act="gelu_new"),
-    "modernbert": ModernBertConfig(**MODERN, local_attention=8),
-    "modernbert layers": ModernBertConfig(
-        **MODERN,
-        local_attention=6,
-        layer_types=["sliding_attention"] * 2 + ["full_attention", "sliding_attention"],
-        norm_bias=True,
-        classifier_bias=True,
-        classifier_activation="silu",
-        hidden_activation="swish",
-    ),
-    "eurobert": EuroBertConfig(**SIZES, mask_token_id=4),
-    "eurobert tied": EuroBertConfig(
-        **SIZES, mask_token_id=4, tie_word_embeddings=True, mlp_bias=True
-    ),
+    "roberta untied": {"preset": "roberta", "tie_word_embeddings": False, "hidden_act": "relu"},
+    "esm with an embedding norm": {"preset": "esm", "embedding_norm": True, "rope_theta": 99.0},
+    "ultrabert odd window": {
+        "preset": "ultrabert",
+        "local_attention": 7,
+        "prediction_head_size": 20,
+        "tie_word_embeddings": True,
+        "mlp_bias": True,
+    },
 }
 
 
-def padded_ids() -> Tensor:
-    """[rows, ROW] ids with padding behind each row's real tokens."""
-    ids = random_ids(len(LENGTHS) * ROW).view(-1, ROW)
-    real = torch.arange(ROW) < torch.tensor(LENGTHS)[:, None]
-    return ids * real
+def test_every_family_has_a_twin() -> None:
+    assert {twin.model_type for twin in TWINS.values()} == {family.model_type for family in NATIVE}
 
 
-@torch.no_grad()
-def largest_difference(
-    ours: MaskedLanguageModel, theirs: PreTrainedModel, types: Tensor | None = None
-) -> float:
-    """Over the logits of all real tokens of a padded batch."""
-    ids = padded_ids()
-    real = ids != 0
-    context = context_from_lengths(LENGTHS, ROW)
-    places = real.flatten().nonzero()[:, 0]
-    found = ours(ids.flatten(), context, places, None if types is None else types.flatten())
-    extra = {} if types is None else {"token_type_ids": types}
-    expected = theirs.eval()(input_ids=ids, attention_mask=real.long(), **extra).logits[real]
-    assert expected.std() > 0.1
-    return (found - expected).abs().max().item()
-
-
-@pytest.mark.parametrize("variant", OURS)
-def test_transformers_loads_our_folder(variant: str, tmp_path: Path) -> None:
-    model = tiny_model(**OURS[variant])
-    save_model(tmp_path / "model", model, tiny_tokenizer(tmp_path / "tokenizer"))
-    theirs, info = AutoModelForMaskedLM.from_pretrained(
-        tmp_path / "model", output_loading_info=True
-    )
+@pytest.mark.parametrize("name", VARIANTS)
+def test_transformers_loads_our_folder_and_we_load_theirs_again(name: str, tmp_path: Path) -> None:
+    ours, tokenizer = tiny_model(**VARIANTS[name]), tiny_tokenizer(tmp_path / "tokenizer")
+    family, _ = native_family(ours.config)
+    assert family is not None
+    if family.model_type not in {TWINS[twin].model_type for twin in INSTALLED}:
+        pytest.skip(f"the installed transformers has no {family.architecture}")
+    save_model(tmp_path / "ours", ours, tokenizer)
+    theirs, info = AutoModelForMaskedLM.from_pretrained(tmp_path / "ours", output_loading_info=True)
     assert not any(info[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys"))
-    assert largest_difference(model, theirs) <= 1e-5
-    back, _ = load_model(tmp_path / "model")
-    assert largest_difference(back, theirs) <= 1e-5
+    assert type(theirs).__name__ == family.architecture
+    assert largest_difference(ours, theirs) <= TOLERANCE
+    theirs.save_pretrained(tmp_path / "theirs")
+    tokenizer.save(tmp_path / "theirs", max_length=ROW)
+    for folder in ("ours", "theirs"):
+        back, _ = load_model(tmp_path / folder)
+        assert torch.equal(our_logits(back, PACKED), our_logits(ours, PACKED))
+        assert back.config.model_type == family.model_type
 
 
-@pytest.mark.parametrize("variant", THEIRS)
-def test_we_load_a_folder_of_transformers(variant: str, tmp_path: Path) -> None:
-    theirs = build(THEIRS[variant])
+@pytest.mark.parametrize("name", INSTALLED)
+def test_we_load_a_folder_of_transformers(name: str, tmp_path: Path) -> None:
+    theirs = build_twin(name)
     theirs.save_pretrained(tmp_path)
     write_tokenizer(tmp_path)
     ours, _ = load_model(tmp_path)
-    assert largest_difference(ours, theirs) <= 1e-5
+    assert largest_difference(ours, theirs) <= TOLERANCE
+    assert native_family(ours.config)[0] is FAMILIES[TWINS[name].model_type]
 
 
-def test_token_types_are_theirs(tmp_path: Path) -> None:
-    theirs = build(THEIRS["bert"])
+@pytest.mark.parametrize("name", INSTALLED)
+def test_silent_files_mean_what_transformers_takes_them_to_mean(name: str) -> None:
+    """A field that a file leaves out has the default of their class."""
+    from transformers import AutoConfig
+
+    model_type, fields = TWINS[name]
+    needed = {"vocab_size": 64, "pad_token_id": 0} if model_type == "esm" else {}
+    needed |= {**fields, **({"num_hidden_layers": 4} if "layer_types" in fields else {})}
+    full = AutoConfig.for_model(model_type, **needed).to_dict()
+    family = FAMILIES[model_type]
+    assert family.read_config(needed) == family.read_config(full)
+
+
+def with_types(name: str) -> bool:
+    fields = {field.theirs for field in FAMILIES[TWINS[name].model_type].fields}
+    return "type_vocab_size" in fields and TWINS[name].fields.get("type_vocab_size", 2) > 1
+
+
+@pytest.mark.parametrize("name", [name for name in INSTALLED if with_types(name)])
+def test_token_types_are_theirs(name: str, tmp_path: Path) -> None:
+    theirs = build_twin(name, type_vocab_size=2)
     theirs.save_pretrained(tmp_path)
     write_tokenizer(tmp_path)
     ours, _ = load_model(tmp_path)
-    types = (torch.arange(ROW) > 4).long().expand(len(LENGTHS), -1)
-    assert largest_difference(ours, theirs, types) <= 1e-5
+    types = (torch.arange(ROW) > 4).long()
+    assert largest_difference(ours, theirs, types) <= TOLERANCE
+    assert (our_logits(ours, types=types) - our_logits(ours)).abs().max() > 1e-2
 
 
 def test_weights_in_parts_and_in_half_precision_are_read(tmp_path: Path) -> None:
-    theirs = build(THEIRS["modernbert"]).bfloat16()
+    theirs = build_twin("modernbert").bfloat16()
     theirs.save_pretrained(tmp_path, max_shard_size="10KB")
     assert len(list(tmp_path.glob("model-*.safetensors"))) > 1
     write_tokenizer(tmp_path)
     ours, _ = load_model(tmp_path)
     assert {parameter.dtype for parameter in ours.parameters()} == {torch.float32}
     again = AutoModelForMaskedLM.from_pretrained(tmp_path, dtype=torch.float32)
-    assert largest_difference(ours, again) <= 1e-5
+    assert largest_difference(ours, again) <= TOLERANCE
 
 
-def build(config: PretrainedConfig) -> PreTrainedModel:
-    """A model of theirs with every parameter random, norms and biases too."""
-    model = AutoModelForMaskedLM.from_config(config)
-    randomise(model, seed=1)
-    return model.eval()
+def test_the_name_that_a_model_was_read_under_is_kept(tmp_path: Path) -> None:
+    """A BERT is no RoBERTa afterwards, nor an XLM-RoBERTa a RoBERTa, nor a maskwright another."""
+    for model_type in ("bert", "roberta", "xlm-roberta", "camembert"):
+        config = FAMILIES[model_type].read_config({"vocab_size": 64, "pad_token_id": 0})
+        family, _ = native_family(config)
+        assert family is FAMILIES[model_type]
+    assert OWN.read_config(OWN.write_config(tiny_model(qk_norm=True).config)).model_type is None

@@ -1,8 +1,17 @@
-"""The figures of the README and of docs/reliability.md are those of the committed result files."""
+"""The figures of the README and of the documentation are those of the committed result files."""
 
+from pathlib import Path
+
+import pytest
+
+from benchmarks import interchange
 from benchmarks.common import BEGIN, END
 from benchmarks.readme_results import README, write_section
 from benchmarks.reliability_table import PAGE, list_promises, write_table
+from benchmarks.twins import TOLERANCE
+from maskwright.artifact.families import NATIVE
+from maskwright.artifact.folder import parse_config
+from maskwright.errors import ModelFolderError
 from maskwright.recipes import list_recipes
 
 
@@ -19,6 +28,27 @@ def test_the_tests_of_all_promises_exist():
     for promise in list_promises():
         for name in promise.tests.split(", "):
             assert (README.parent / name).exists(), name
+
+
+def test_the_tables_of_families_are_what_files_and_code_say():
+    section = interchange.write_section()
+    assert BEGIN + section + END in interchange.PAGE.read_text(encoding="utf-8")
+    _, result = interchange.newest("interchange")
+    assert [family["family"] for family in result["families"]] == [f.model_type for f in NATIVE]
+    for family in result["families"]:
+        assert max(family["differences"].values()) <= TOLERANCE
+        assert family["differences"]["round trip"] == 0
+
+
+def test_what_has_no_home_has_a_reason():
+    for fields in interchange.HOMELESS.values():
+        assert ", the nearest class of transformers, has no " in interchange.explain(fields)
+
+
+@pytest.mark.parametrize("model_type", interchange.REFUSED)
+def test_what_cannot_be_computed_is_refused(model_type: str):
+    with pytest.raises(ModelFolderError, match=f"model_type = {model_type} is not supported"):
+        parse_config({"model_type": model_type}, {}, Path("model"))
 
 
 def test_nothing_is_left_to_fill_in():

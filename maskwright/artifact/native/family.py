@@ -1,9 +1,10 @@
 """How one published architecture spells what our encoder is.
 
 A `Family` is a table: which of their configuration fields is which of ours, and which of their
-tensors is which of ours. Reading a configuration gives the `EncoderConfig` that computes the
-same function; an `EncoderConfig` belongs to a family exactly when writing it and reading it back
-changes nothing, so no list of conditions can disagree with the tables.
+tensors is which of ours; what it leaves to nobody stands in the preset of its name. Reading a
+configuration gives the `EncoderConfig` that computes the same function; an `EncoderConfig` belongs
+to a family exactly when writing it and reading it back changes nothing, so no list of conditions
+can disagree with the tables.
 """
 
 import typing
@@ -11,11 +12,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from torch import Tensor
+
 from maskwright.config import convert
 from maskwright.errors import ConfigError
 from maskwright.model.config import EncoderConfig, check_sizes
+from maskwright.model.presets import PRESETS, Preset
 
 RawConfig = Mapping[str, Any]
+Names = Mapping[str, str | tuple[str, ...]]
 
 # Other spellings of activations that are the same function.
 ACTIVATION_ALIASES = {
@@ -25,6 +30,7 @@ ACTIVATION_ALIASES = {
     "gelu_fast": "gelu_pytorch_tanh",
     "gelu_python_tanh": "gelu_pytorch_tanh",
 }
+DECODER_BIAS = "head.decoder.bias"
 _TYPES = typing.get_type_hints(EncoderConfig)
 
 
@@ -49,27 +55,46 @@ class Family:
     Attributes:
         model_type: the word for it in ``config.json``.
         architecture: its masked-language-model class in transformers.
+        preset: the preset that says all that `fields` and `read_more` do not; None = they say all.
         fields: fields that are copied in both directions.
-        fixed: fields of ours that it does not let anybody choose.
+        tensors: our module or tensor name -> the name in their class; several of theirs are the
+            equal row blocks of one of ours; ``*`` is the number of the layer.
         accepts: fields of theirs of which we can compute only these values.
-        tensors: our module or tensor name -> theirs; several of theirs are the equal row blocks of
-            one of ours; ``*`` is the number of the layer.
-        ignored: beginnings of tensor names that the masked language model does not use.
+        at_least: fields of ours that their class needs to be so large.
+        tied_bias: their name for the decoder's bias where the decoder is tied. Where it is not,
+            they keep a parameter of this name as well, and use it for nothing.
+        row_offset: how many rows of theirs come before the first of our tensor of this name.
+        constants: tensors that nobody learns, but that their class wants to find or that a file
+            may hold: name -> value.
+        renamed: older spellings in files: a pattern and what takes the place of what it matches.
+        fused: (after that) one name for several tensors that lie below each other -> their names.
+        ignored: names (``*`` is anything) that the masked language model does not use.
         write_more, read_more: what a table cannot say.
-        written_twice: their tensor name -> another under which the same values are written.
     """
 
     model_type: str
     architecture: str
+    preset: Preset | None
     fields: tuple[Field, ...]
-    fixed: Mapping[str, Any]
-    tensors: Callable[[EncoderConfig], Mapping[str, str | tuple[str, ...]]]
+    tensors: Names
     accepts: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
-    ignored: tuple[str, ...] = ()
+    at_least: Mapping[str, int] = field(default_factory=dict)
+    tied_bias: str = ""
+    row_offset: Callable[[str, EncoderConfig], int] = lambda ours, config: 0
+    constants: Callable[[EncoderConfig], Mapping[str, Tensor]] = lambda config: {}
     renamed: Mapping[str, str] = field(default_factory=dict)
+    fused: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    ignored: tuple[str, ...] = ()
     write_more: Callable[[EncoderConfig], dict[str, Any]] = lambda config: {}
     read_more: Callable[[RawConfig, dict[str, Any]], dict[str, Any]] = lambda raw, values: {}
-    written_twice: Callable[[EncoderConfig], Mapping[str, str]] = lambda config: {}
+
+    @property
+    def fixed(self) -> dict[str, Any]:
+        """Fields of ours that it does not let anybody choose."""
+        preset = PRESETS[self.preset] if self.preset else {}
+        chosen = {name for entry in self.fields for name in entry.ours}
+        chosen.add("global_attn_every_n_layers")  # which `layer_types` says layer by layer
+        return {name: value for name, value in preset.items() if name not in chosen}
 
     def write_config(self, config: EncoderConfig) -> dict[str, Any]:
         """Their ``config.json`` for `config`."""
@@ -87,29 +112,37 @@ class Family:
         Raises:
             ConfigError: a field has a value that is no value, or one that we cannot compute.
         """
-        values: dict[str, Any] = dict(self.fixed)
+        values: dict[str, Any] = self.fixed
         for entry in self.fields:
             value = raw.get(entry.theirs)
             value = entry.default if value is None else value
             for ours in entry.ours:
                 values[ours] = read_value(value, ours, entry.theirs)
         check_sizes(values)
+        for name, least in self.at_least.items():
+            if values[name] < least:
+                raise ConfigError(name, values[name], f"must be at least {least} in {self.preset}")
         for name, accepted in self.accepts.items():
             value = raw.get(name)
             if value is not None and value not in accepted:
                 rule = f"is not supported for model_type {self.model_type}"
                 raise ConfigError(name, value, rule, f"Only {accepted[0]} is.")
+        if self.preset:
+            values["model_type"] = self.model_type
+            values.setdefault("layer_types", ("full_attention",) * values["num_hidden_layers"])
         values.update(self.read_more(raw, values))
         return EncoderConfig(**values)
 
     def native_names(self, ours: str, config: EncoderConfig) -> tuple[str, ...]:
         """Their names for the row blocks of our tensor `ours`."""
-        table = self.tensors(config)
+        if ours == DECODER_BIAS and self.tied_bias and config.tie_word_embeddings:
+            return (self.tied_bias,)
         parts = ours.split(".")
         layer = next((part for part in parts if part.isdigit()), "")
         pattern = ".".join("*" if part.isdigit() else part for part in parts)
         module, _, kind = pattern.rpartition(".")
-        names, ending = (table[pattern], "") if pattern in table else (table[module], "." + kind)
+        whole = pattern in self.tensors
+        names, ending = (self.tensors[pattern if whole else module], "" if whole else "." + kind)
         names = (names,) if isinstance(names, str) else names
         return tuple(name.replace("*", layer) + ending for name in names)
 
@@ -119,18 +152,3 @@ def read_value(value: Any, ours: str, theirs: str) -> Any:
     if ours.endswith("_act") and isinstance(value, str):
         value = ACTIVATION_ALIASES.get(value, value)
     return convert(value, _TYPES[ours], theirs)
-
-
-def read_rope_theta(parameters: Any, name: str, default: Any) -> float:
-    """The base of the frequencies in an entry of ``rope_parameters``; only plain rotary ones.
-
-    Raises:
-        ConfigError: a scaled or partial variant of rotary positions.
-    """
-    entries = {} if parameters is None else parameters
-    if not isinstance(entries, Mapping):
-        raise ConfigError(name, entries, "must hold rope_type and rope_theta")
-    for key, value in entries.items():
-        if key != "rope_theta" and (key, value) != ("rope_type", "default"):
-            raise ConfigError(f"{name}.{key}", value, "is not supported")
-    return read_value(entries.get("rope_theta") or default, "rope_theta", f"{name}.rope_theta")

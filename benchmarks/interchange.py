@@ -1,0 +1,246 @@
+"""How far models are from what transformers computes, on their way in, out and back.
+
+    python -m benchmarks.interchange
+
+For every family that the installed transformers has, models of a few configurations, every
+parameter random: logits of all tokens of padded and packed rows, and their largest difference.
+
+load        their folder, read by us
+continue    three steps of training on that, saved, read by transformers
+save        their folder, read and saved by us, read by transformers
+round trip  our folder, read and saved by transformers, read by us: ours against ours
+"""
+
+import sys
+import tempfile
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+
+from benchmarks.common import put_section, write_result
+from benchmarks.fuzz.seeds import documents
+from benchmarks.readme_results import newest
+from benchmarks.twins import (
+    PACKED,
+    TOLERANCE,
+    TWINS,
+    build_twin,
+    largest_difference,
+    list_twins,
+    our_logits,
+)
+from maskwright.artifact.families import FAMILIES, NATIVE, native_family
+from maskwright.artifact.folder import load_model, save_model
+from maskwright.commands.assemble import PreparedData, build_planner, build_row_source
+from maskwright.commands.config import PretrainConfig
+from maskwright.config import from_mapping
+from maskwright.data.loader import RowSource
+from maskwright.data.rows import DataPosition
+from maskwright.distributed.parallel import Parallel
+from maskwright.model.config import ModelConfig, resolve_config
+from maskwright.model.matrices import count_fused_matrices
+from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.objectives.mlm import MaskedLM
+from maskwright.optim.build import build_optimizers
+from maskwright.optim.config import OptimConfig
+from maskwright.preparation.config import PrepareConfig
+from maskwright.preparation.pipeline import prepare
+from maskwright.tokenizer.config import TokenizerConfig
+from maskwright.tokenizer.tokenizer import Tokenizer
+from maskwright.train.plan import Planner
+from maskwright.train.step import clip_gradients, compute_gradients, seed_dropout, update_weights
+
+PAGE = Path(__file__).parents[1] / "docs" / "interchange.md"
+WAYS = ("load", "continue", "save", "round trip")
+_STEPS, _ROW_LENGTH, _TOKENS = 3, 24, 240
+
+
+class Workshop(NamedTuple):
+    """What all families are measured with."""
+
+    tokenizer: Tokenizer
+    rows: RowSource
+    planner: Planner
+
+    @classmethod
+    def open(cls, folder: Path) -> "Workshop":
+        """A corpus and a tokenizer of 64 tokens, written into `folder`."""
+        (folder / "words.txt").write_text("\n\n".join(documents()), encoding="utf-8")
+        small = TokenizerConfig(vocab_size=64, min_frequency=1)
+        config = PrepareConfig(tokenizer=small, shard_megabytes=1, workers=1)
+        prepare([str(folder / "words.txt")], folder / "data", config)
+        data = PreparedData(folder / "data")
+        train = {"max_steps": _STEPS, "batch_tokens": _TOKENS, "micro_batch_tokens": _TOKENS}
+        three_steps = from_mapping(
+            PretrainConfig, {"train": train, "data": {"max_seq_length": _ROW_LENGTH}}
+        )
+        rows = build_row_source(three_steps, data)
+        return cls(data.tokenizer, rows, build_planner(three_steps))
+
+    def train(self, model: MaskedLanguageModel) -> None:
+        """A few steps, as `maskwright pretrain` takes them."""
+        parallel, device = Parallel(MaskedLM(model.train())), torch.device("cpu")
+        fused = count_fused_matrices(model)
+        optimizers = build_optimizers(OptimConfig(), model.named_parameters(), fused)
+        position = DataPosition(_ROW_LENGTH)
+        for step in range(_STEPS):
+            seed_dropout(0, step)
+            plan = self.planner.plan_step(step / _STEPS)
+            loaded = self.rows.load(plan.request, position)
+            compute_gradients(parallel, loaded, loaded.num_predictions, device, "fp32")
+            clip_gradients(model, 1.0, parallel)
+            update_weights(optimizers, 1.0)
+            optimizers.zero_grad()
+            position = loaded.next_position
+        model.eval()
+
+
+def read_by_transformers(folder: Path) -> Any:
+    """The model in a folder; ends the program if anything in it was not as its class wants it."""
+    from transformers import AutoModelForMaskedLM
+
+    model, info = AutoModelForMaskedLM.from_pretrained(folder, output_loading_info=True)
+    wrong = {key: found for key, found in info.items() if found}
+    if wrong:
+        sys.exit(f"{type(model).__name__}: {wrong}")
+    return model
+
+
+def measure(name: str, workshop: Workshop, folder: Path) -> dict[str, float]:
+    """The largest differences of one twin, by way."""
+    theirs = build_twin(name)
+    theirs.save_pretrained(folder / "theirs")
+    workshop.tokenizer.save(folder / "theirs", max_length=_ROW_LENGTH)
+    ours, tokenizer = load_model(folder / "theirs")
+    differences = {"load": largest_difference(ours, theirs)}
+
+    save_model(folder / "ours", ours, tokenizer)
+    read = read_by_transformers(folder / "ours")
+    differences["save"] = largest_difference(ours, read)
+    read.save_pretrained(folder / "back")
+    tokenizer.save(folder / "back", max_length=_ROW_LENGTH)
+    back, _ = load_model(folder / "back")
+    moved = our_logits(back, PACKED) - our_logits(ours, PACKED)
+    differences["round trip"] = moved.abs().max().item()
+
+    workshop.train(ours)
+    if torch.equal(our_logits(ours), our_logits(back)):
+        raise RuntimeError("training changed nothing")
+    save_model(folder / "trained", ours, tokenizer)
+    differences["continue"] = largest_difference(ours, read_by_transformers(folder / "trained"))
+    return differences
+
+
+def measure_all(names: list[str]) -> list[dict[str, Any]]:
+    """For each family its class, its twins, and the worst of them by way."""
+    twins: dict[str, dict[str, float]] = {}
+    with tempfile.TemporaryDirectory(prefix="maskwright-interchange-") as temporary:
+        root = Path(temporary)
+        workshop = Workshop.open(root)
+        for number, name in enumerate(names):
+            twins[name] = measure(name, workshop, root / str(number))
+            print(name, {way: f"{value:.1e}" for way, value in twins[name].items()})
+    families: list[dict[str, Any]] = []
+    for family in NATIVE:
+        own = {n: found for n, found in twins.items() if TWINS[n].model_type == family.model_type}
+        if own:
+            worst = {way: max(found[way] for found in own.values()) for way in WAYS}
+            facts = {"family": family.model_type, "class": family.architecture}
+            families.append({**facts, "configurations": list(own), "differences": worst})
+    return families
+
+
+# Architectures that can be trained and that no class of transformers computes.
+HOMELESS: dict[str, dict[str, Any]] = {
+    "ModernBERT with a norm before its first attention": {"first_attention_norm": True},
+    "ModernBERT with QK-norm": {"qk_norm": True},
+    "ModernBERT with RMSNorm": {"norm": "rmsnorm"},
+    "EuroBERT with QK-norm": {"preset": "eurobert", "qk_norm": True},
+    "EuroBERT with learned positions": {"preset": "eurobert", "positions": "learned"},
+    "EuroBERT with BERT's head": {"preset": "eurobert", "head_transform": True},
+    "EuroBERT with local layers, without UltraBERT's head": {
+        "preset": "eurobert",
+        "global_attn_every_n_layers": 3,
+    },
+    "EuroBERT with a plain MLP": {"preset": "eurobert", "gated_mlp": False},
+    "EuroBERT with a bias in the decoder alone, as NeoBERT has it": {
+        "preset": "eurobert",
+        "decoder_bias": True,
+    },
+    "BERT with sinusoidal positions": {"preset": "bert", "positions": "sinusoidal"},
+    "BERT with local layers": {"preset": "bert", "global_attn_every_n_layers": 2},
+    "BERT with RMSNorm": {"preset": "bert", "norm": "rmsnorm"},
+}
+
+# Published models whose folders are refused, by ``model_type``.
+REFUSED = {
+    "albert": "all layers share one set of weights, and embeddings are narrower than layers",
+    "convbert": "half of its heads are convolutions",
+    "deberta": "attention to content and to relative positions apart",
+    "deberta-v2": "attention to content and to relative positions apart",
+    "electra": "embeddings and layers of every published generator differ in width",
+    "mpnet": "adds a learned score for the distance of two tokens",
+    "neobert": "no class in transformers; its rotary positions turn neighbouring numbers",
+    "rembert": "input embeddings narrower than output embeddings",
+    "roformer": "its rotary positions turn neighbouring numbers",
+}
+
+
+def explain(fields: dict[str, Any]) -> str:
+    """Why an architecture has no native home, in the words of its model card."""
+    config = resolve_config(from_mapping(ModelConfig, fields), vocab_size=64, max_seq_length=64)
+    return native_family(config)[1]
+
+
+def write_section() -> str:
+    """The tables of the page, without its markers."""
+    path, result = newest("interchange")
+    torch_version = result["environment"]["packages"]["torch"]
+    count = sum(len(family["configurations"]) for family in result["families"])
+    lines = [
+        "| family | class | load | continue | save | round trip |",
+        "|---|---|---|---|---|---|",
+    ]
+    for family in result["families"]:
+        cells = [f"{family['differences'][way]:.1g}" for way in WAYS]
+        lines.append(f"| `{family['family']}` | `{family['class']}` | {' | '.join(cells)} |")
+    lines += [
+        "",
+        f"Largest differences of a logit, of {count} models; "
+        f"transformers {result['transformers']}, torch {torch_version}: "
+        f"[{path.name}](../benchmarks/results/{path.name}).",
+        "",
+        "## What has no native home",
+        "",
+        "These can be trained, and are saved in our own names; the model card says why.",
+        "",
+        "| architecture | reason |",
+        "|---|---|",
+        *(f"| {name} | {explain(fields)} |" for name, fields in HOMELESS.items()),
+        "",
+        "And these, published by others, cannot be read:",
+        "",
+        "| `model_type` | reason |",
+        "|---|---|",
+        *(f"| `{name}` | {reason} |" for name, reason in REFUSED.items()),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    families = measure_all(list(list_twins()))
+    facts = {"transformers": version("transformers"), "tolerance": TOLERANCE, "steps": _STEPS}
+    write_result("interchange", {**facts, "families": families})
+    put_section(PAGE, write_section())
+    worst = max(d for family in families for d in family["differences"].values())
+    if worst > TOLERANCE or any(family["differences"]["round trip"] for family in families):
+        sys.exit(f"the largest difference is {worst}, more than {TOLERANCE}")
+    missing = FAMILIES.keys() - {family["family"] for family in families} - {"maskwright"}
+    if missing:
+        print(f"not measured, since the installed transformers lacks them: {sorted(missing)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,112 @@
+"""What published architectures choose, field by field, as `ModelConfig` names the fields.
+
+Each preset has the word that ``config.json`` has for the architecture (``model_type``), and a model
+of it is written in the names of that class. Sizes are for whoever trains to say.
+"""
+
+from typing import Any, Literal
+
+Preset = Literal[
+    "bert",
+    "modernbert",
+    "eurobert",
+    "roberta",
+    "distilbert",
+    "megatron-bert",
+    "roberta-prelayernorm",
+    "esm",
+    "jina_embeddings_v3",
+    "nomic_bert",
+    "gte",
+    "ultrabert",
+]
+
+# Devlin et al., 2019.
+_BERT: dict[str, Any] = {
+    "hidden_act": "gelu", "gated_mlp": False, "norm": "layernorm", "norm_position": "post",
+    "norm_bias": True, "norm_eps": 1e-12, "positions": "learned", "rope_theta": 10_000.0,
+    "local_rope_theta": 10_000.0, "embedding_norm": True, "first_attention_norm": True,
+    "type_vocab_size": 2, "attention_bias": True, "mlp_bias": True, "mlp_output_bias": True,
+    "qk_norm": False, "global_attn_every_n_layers": 1, "local_attention": 128,
+    "tie_word_embeddings": True, "head_transform": True, "head_act": "gelu", "head_bias": True,
+    "prediction_head_size": 0, "decoder_bias": True,
+    "embedding_dropout": 0.1, "attention_dropout": 0.1, "hidden_dropout": 0.1,
+    "mlp_dropout": 0.0, "initializer_range": 0.02, "initializer_cutoff_factor": 0.0,
+    "init_output": "normal",
+}  # fmt: skip
+# Warner et al., 2024.
+_MODERNBERT: dict[str, Any] = {
+    "hidden_act": "gelu", "gated_mlp": True, "norm": "layernorm", "norm_position": "pre",
+    "norm_bias": False, "norm_eps": 1e-5, "positions": "rotary", "rope_theta": 160_000.0,
+    "local_rope_theta": 10_000.0, "embedding_norm": True, "first_attention_norm": False,
+    "type_vocab_size": 0, "attention_bias": False, "mlp_bias": False, "mlp_output_bias": False,
+    "qk_norm": False, "global_attn_every_n_layers": 3, "local_attention": 128,
+    "tie_word_embeddings": True, "head_transform": True, "head_act": "gelu", "head_bias": False,
+    "prediction_head_size": 0, "decoder_bias": True,
+    "embedding_dropout": 0.0, "attention_dropout": 0.0, "hidden_dropout": 0.0,
+    "mlp_dropout": 0.0, "initializer_range": 0.02, "initializer_cutoff_factor": 2.0,
+    "init_output": "scaled",
+}  # fmt: skip
+# Boizard et al., 2025.
+_EUROBERT: dict[str, Any] = {
+    "hidden_act": "silu", "gated_mlp": True, "norm": "rmsnorm", "norm_position": "pre",
+    "norm_bias": False, "norm_eps": 1e-5, "positions": "rotary", "rope_theta": 10_000.0,
+    "local_rope_theta": 10_000.0, "embedding_norm": False, "first_attention_norm": True,
+    "type_vocab_size": 0, "attention_bias": False, "mlp_bias": False, "mlp_output_bias": False,
+    "qk_norm": False, "global_attn_every_n_layers": 1, "local_attention": 128,
+    "tie_word_embeddings": False, "head_transform": False, "head_act": "gelu", "head_bias": False,
+    "prediction_head_size": 0, "decoder_bias": False,
+    "embedding_dropout": 0.0, "attention_dropout": 0.0, "hidden_dropout": 0.0,
+    "mlp_dropout": 0.0, "initializer_range": 0.02, "initializer_cutoff_factor": 0.0,
+    "init_output": "normal",
+}  # fmt: skip
+_NO_DROPOUT = {"embedding_dropout": 0.0, "attention_dropout": 0.0, "hidden_dropout": 0.0}
+
+# Liu et al., 2019. XLM-RoBERTa and CamemBERT are the same.
+_ROBERTA = {**_BERT, "type_vocab_size": 1, "norm_eps": 1e-5}
+
+PRESETS: dict[Preset, dict[str, Any]] = {
+    "bert": _BERT,
+    "modernbert": _MODERNBERT,
+    "eurobert": _EUROBERT,
+    "roberta": _ROBERTA,
+    # Sanh et al., 2019.
+    "distilbert": {**_BERT, "type_vocab_size": 0},
+    # Shoeybi et al., 2019: BERT with pre-norm.
+    "megatron-bert": {**_BERT, "norm_position": "pre", "embedding_norm": False},
+    # Wettig et al., "Should You Mask 15% in Masked Language Modeling?", 2022.
+    "roberta-prelayernorm": {**_ROBERTA, "norm_position": "pre"},
+    # ESM-2, Lin et al., 2022: made for proteins, but its encoder is pre-norm with rotary positions.
+    "esm": {
+        **_BERT, **_NO_DROPOUT, "norm_position": "pre", "norm_eps": 1e-5, "positions": "rotary",
+        "embedding_norm": False, "type_vocab_size": 0,
+    },
+    # Sturua et al., 2024: XLM-RoBERTa with rotary positions.
+    "jina_embeddings_v3": {**_ROBERTA, "positions": "rotary", "rope_theta": 20_000.0},
+    # Nussbaum et al., 2024.
+    "nomic_bert": {
+        **_BERT, **_NO_DROPOUT, "positions": "rotary", "rope_theta": 1_000.0, "hidden_act": "silu",
+        "gated_mlp": True, "attention_bias": False, "mlp_bias": False, "mlp_output_bias": False,
+        "head_act": "silu",
+    },
+    # Zhang et al., "mGTE", 2024.
+    "gte": {
+        **_BERT, "positions": "rotary", "rope_theta": 160_000.0, "gated_mlp": True,
+        "mlp_bias": False, "type_vocab_size": 1, "attention_dropout": 0.0,
+    },
+    # EuroBERT with local attention and a head of two layers. Its own choice of global layers is
+    # every third from the third; as everywhere here it is every third from the first.
+    "ultrabert": {
+        **_EUROBERT, "norm_eps": 1e-6, "rope_theta": 2_560_000.0, "global_attn_every_n_layers": 3,
+        "local_attention": 256, "prediction_head_size": 768, "head_act": "gelu_pytorch_tanh",
+    },
+}  # fmt: skip
+
+# What is one field in a published configuration: the first follows the second unless it is set.
+FOLLOWS: dict[Preset, dict[str, str]] = {
+    "bert": {"head_act": "hidden_act"},
+    "distilbert": {"head_act": "hidden_act"},
+    "megatron-bert": {"head_act": "hidden_act"},
+    "nomic_bert": {"head_act": "hidden_act"},
+    "eurobert": {"decoder_bias": "mlp_bias"},
+}
