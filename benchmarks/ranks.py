@@ -56,7 +56,7 @@ class Place:
         launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(size)]
         launcher += ["--max-restarts", str(restarts)] if restarts else []
         command = [sys.executable, *(launcher if size > 1 else []), "-m", "maskwright", "pretrain"]
-        where = ["--runs-dir", str(self.runs), "--name", name]
+        where = ["--runs-dir", str(self.runs), "--name", name, "--auto-resume"]
         return subprocess.Popen([*command, str(self.data), *where, *flags], stdout=sys.stderr)
 
     def run(self, name: str, size: int, flags: list[str]) -> None:

@@ -70,7 +70,7 @@ def _promise_crashes() -> list[Promise]:
             "tests/reliability/test_kills.py",
             "crash_test",
             f"{run['kills']} kills, {run['kills_inside_checkpoint_writing']} inside checkpoint "
-            f"writing: {len(run['differences'])} differences, "
+            f"writing: {run['differences']} differences, "
             f"{run['unreadable_checkpoints']} unreadable checkpoints",
             path,
         ),
@@ -78,7 +78,7 @@ def _promise_crashes() -> list[Promise]:
             "A killed preparation ends with the same files",
             "tests/reliability/test_kills.py",
             "crash_test",
-            f"{preparation['kills']} kills: {len(preparation['differences'])} differences",
+            f"{preparation['kills']} kills: {preparation['differences']} differences",
             path,
         ),
         Promise(

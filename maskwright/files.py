@@ -1,10 +1,11 @@
 """Files that are either whole or not there: temporary name, flush to disk, rename."""
 
+import fcntl
 import hashlib
 import json
 import os
 import shutil
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ def naming_file(path: Path) -> Generator[None]:
     try:
         yield
     except OSError as error:
-        if error.filename is None:
+        if error.filename is None and error.errno is not None:
             error.filename = str(path)
         raise
 
@@ -69,6 +70,33 @@ def write_json(path: Path, value: Any) -> None:
     write_text(path, text.encode("utf-8", "backslashreplace").decode())
 
 
+@contextmanager
+def locking_folder(
+    folder: Path, when_busy: Callable[[], None], report: Callable[[str], None]
+) -> Generator[None]:
+    """Keeps other processes out that lock `folder`, too.
+
+    The lock is on the folder itself and goes away with its process: nothing is left behind.
+
+    Args:
+        when_busy: called if another process has the lock, which is waited for if it returns.
+        report: is told where a file system cannot lock, so that nothing guards the folder.
+    """
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            when_busy()
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        except OSError as error:
+            reason = error.strerror
+            report(f"warning: {folder} cannot be locked ({reason}): let only one process use it")
+        yield
+    finally:
+        os.close(descriptor)
+
+
 def find_link(folder: Path) -> Path | None:
     """A symbolic link in `folder` (not deeper), through which writing would go elsewhere."""
     return next((entry for entry in sorted(folder.iterdir()) if entry.is_symlink()), None)
@@ -104,24 +132,29 @@ def replacing_folder(path: Path) -> Generator[Path]:
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(parents=True)
     try:
-        yield temporary
-        # Some libraries keep a file from everybody else; it gets the rights any new one would have.
-        rights = temporary.stat().st_mode & 0o666
-        for entry in (*temporary.rglob("*"), temporary):
-            if entry.is_file():
-                entry.chmod(rights)
-            flush(entry)
-        old = _old_folder(path)
-        shutil.rmtree(old, ignore_errors=True)
-        if path.exists():
-            path.rename(old)
-        temporary.rename(path)
-        flush(path.parent)
-        shutil.rmtree(old, ignore_errors=True)
+        with naming_file(path):
+            yield temporary
+            _flush_all(temporary)
+            old = _old_folder(path)
+            shutil.rmtree(old, ignore_errors=True)
+            if path.exists():
+                path.rename(old)
+            temporary.rename(path)
+            flush(path.parent)
+            shutil.rmtree(old, ignore_errors=True)
     except BaseException:
         restore_folder(path)
         shutil.rmtree(temporary, ignore_errors=True)
         raise
+
+
+def _flush_all(folder: Path) -> None:
+    # Some libraries keep a file from everybody else; it gets the rights any new one would have.
+    rights = folder.stat().st_mode & 0o666
+    for entry in (*folder.rglob("*"), folder):
+        if entry.is_file():
+            entry.chmod(rights)
+        flush(entry)
 
 
 def restore_folder(path: Path) -> None:

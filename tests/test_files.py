@@ -1,5 +1,7 @@
+import errno
 import hashlib
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -166,3 +168,19 @@ def test_files_of_a_folder_get_the_rights_that_new_files_have(tmp_path: Path) ->
         (folder / "plain").write_text("x")
     modes = [file.stat().st_mode for file in (tmp_path / "folder").iterdir()]
     assert modes[0] == modes[1]
+
+
+def test_an_error_of_the_disk_names_the_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Network file systems tell of a quota when a file is flushed, and name no file."""
+
+    def fail(descriptor: int) -> None:
+        raise OSError(errno.EDQUOT, "Disk quota exceeded")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    caught = pytest.raises(OSError, match="Disk quota exceeded")
+    with caught as error, replacing_folder(tmp_path / "folder"):
+        pass
+    assert error.value.filename == str(tmp_path / "folder")
+    assert list(tmp_path.iterdir()) == []

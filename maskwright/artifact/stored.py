@@ -61,12 +61,17 @@ class StoredTensors:
         return file.get_tensor(name) if whole else file.get_slice(name)[start:stop]
 
 
+def check_header(path: Path) -> None:
+    """Raises SafetensorError if the header of a safetensors file would take too much memory."""
+    with path.open("rb") as file:
+        header = int.from_bytes(file.read(8), "little")
+    if header > MAX_HEADER_BYTES:
+        raise SafetensorError(f"its header has {header} bytes, at most {MAX_HEADER_BYTES} work")
+
+
 def _open(path: Path) -> Any:
     try:
-        with path.open("rb") as file:
-            header = int.from_bytes(file.read(8), "little")
-        if header > MAX_HEADER_BYTES:
-            raise SafetensorError(f"its header has {header} bytes, at most {MAX_HEADER_BYTES} work")
+        check_header(path)
         return safe_open(path, framework="pt")
     except (SafetensorError, OSError, ValueError) as error:
         reason = " ".join(str(error).split())

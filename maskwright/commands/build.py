@@ -16,7 +16,7 @@ from maskwright.commands.validation import Validation
 from maskwright.data.loader import Prefetcher
 from maskwright.data.rows import DataPosition
 from maskwright.distributed.parallel import Parallel, checkpoint_activations, replicate, shard
-from maskwright.distributed.sharding import UNSHARDED, Unsharded
+from maskwright.distributed.sharding import UNSHARDED, Sharding
 from maskwright.distributed.world import ALONE, World
 from maskwright.model.init import initialise
 from maskwright.model.matrices import count_fused_matrices
@@ -55,7 +55,7 @@ def distribute(
 
 
 def build_writer(
-    config: TrainConfig, folder: Path, world: World, sharding: Unsharded
+    config: TrainConfig, folder: Path, world: World, sharding: Sharding
 ) -> CheckpointWriter:
     """What writes the checkpoints of a run."""
     writer = WholeWriter if sharding is UNSHARDED else ShardedWriter

@@ -93,7 +93,7 @@ def main(argv: Sequence[str]) -> int:
         config = adopt_model(
             config,
             read_given(arguments.config, overrides),
-            begun=find_begun(_name_run(arguments)) if _goes_on(arguments) else None,
+            begun=find_begun(_name_run(arguments)) if arguments.auto_resume else None,
         )
     if arguments.print_config:
         print(write_yaml(config), end="")
@@ -111,17 +111,9 @@ def main(argv: Sequence[str]) -> int:
     if arguments.resume:
         stopped_by = resume_run(arguments.resume, config, arguments.data_dir, overrides)
     else:
-        begin = go_on if _goes_on(arguments) else start_run
+        begin = go_on if arguments.auto_resume else start_run
         stopped_by = begin(_name_run(arguments), config, arguments.data_dir)
     return 128 + stopped_by if stopped_by else 0
-
-
-def _goes_on(arguments: Namespace) -> bool:
-    """Whether a run that exists is gone on with.
-
-    So it is, too, when torchrun starts this process after another one has failed.
-    """
-    return arguments.auto_resume or os.environ.get("TORCHELASTIC_RESTART_COUNT", "0") != "0"
 
 
 def _name_run(arguments: Namespace) -> Path:

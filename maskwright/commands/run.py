@@ -109,8 +109,7 @@ def start_run(run: Path, config: PretrainConfig, data_dir: Path) -> signal.Signa
         initial = load_initial(config)
         if named_folder(config) is None:
             check_config(config)
-        folder = world.text_from_first(lambda: str(prepare_for(config, data_dir, console.print)))
-        data = _open_data(Path(folder), world)
+        data = _open_data(world, lambda: prepare_for(config, data_dir, console.print))
         trainer, note = build_trainer(config, data, run / CHECKPOINTS_NAME, world, initial)
         origin = initial.describe() if initial is not None else None
         del initial  # its weights are in the trainer now, or copied and grown
@@ -134,10 +133,7 @@ def resume_run(
         console = open_console(world)
         found = world.text_from_first(lambda: str(_find_checkpoint(run, console.print).path))
         checkpoint = open_checkpoint(Path(found))
-        folder = world.text_from_first(
-            lambda: str(_find_data(run, config, data_dir, console.print))
-        )
-        data = _open_data(Path(folder), world)
+        data = _open_data(world, lambda: _find_data(run, config, data_dir, console.print))
         trainer, note = build_trainer(config, data, run / CHECKPOINTS_NAME, world)
         trainer.restore(checkpoint)
         step = trainer.state.step
@@ -168,12 +164,19 @@ def _owning(run: Path, world: World) -> Generator[None]:
     if not world.is_first:
         yield
         return
-    with locking_run(run):
+    with locking_run(run, open_console(world).print):
         yield
 
 
-def _open_data(folder: Path, world: World) -> PreparedData:
-    return PreparedData(folder, verify="full" if world.is_first else "sizes")
+def _open_data(world: World, find: Callable[[], Path]) -> PreparedData:
+    """Opens on all ranks what the first one finds, and has verified."""
+
+    def find_whole() -> str:
+        folder = find()
+        PreparedData(folder, verify="full")
+        return str(folder)
+
+    return PreparedData(Path(world.text_from_first(find_whole)), verify="sizes")
 
 
 def _describe_data(data: PreparedData) -> dict[str, Any]:

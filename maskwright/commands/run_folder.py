@@ -1,17 +1,23 @@
 """A run directory: who may train in it, and what it says about the run."""
 
-import fcntl
 import os
 import shutil
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from maskwright.commands.config import PretrainConfig, put_over
 from maskwright.config import from_mapping, read_yaml, to_mapping
 from maskwright.errors import CheckpointError, ConfigError, InputError
-from maskwright.files import find_link, read_json, temporary_path, write_json, write_text
+from maskwright.files import (
+    find_link,
+    locking_folder,
+    read_json,
+    temporary_path,
+    write_json,
+    write_text,
+)
 from maskwright.provenance import describe_environment
 
 CONFIG_NAME = "config.yaml"
@@ -37,7 +43,8 @@ def check_new(run: Path) -> None:
         raise InputError(f"{run} cannot be made: {existing} is not a folder to write to")
     if run.exists() and any(run.iterdir()) and not _is_dead(run):
         raise InputError(
-            f"{run} exists already: choose another --name, or continue it with --resume {run}"
+            f"{run} exists already: choose another --name, or continue it with --resume {run} (a "
+            "job that may be restarted: --auto-resume)"
         )
 
 
@@ -57,28 +64,23 @@ def _is_dead(run: Path) -> bool:
 
 
 @contextmanager
-def locking_run(run: Path) -> Generator[None]:
+def locking_run(run: Path, report: Callable[[str], None]) -> Generator[None]:
     """Keeps other processes from training in `run`; the lock goes away with its process.
 
     Raises:
         InputError: another process trains there, or `run` leads elsewhere.
     """
-    descriptor = os.open(run, os.O_RDONLY)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise InputError(f"{run} is being trained by another process") from None
-        except OSError:
-            pass  # some network file systems cannot lock a folder: there, nothing guards it
+
+    def refuse() -> NoReturn:
+        raise InputError(f"{run} is being trained by another process")
+
+    with locking_folder(run, refuse, report):
         if link := find_link(run):
             raise InputError(
                 f"{link} is a symbolic link, so the run would be written elsewhere; link {run} as a"
                 " whole"
             )
         yield
-    finally:
-        os.close(descriptor)
 
 
 def begin_run(run: Path, config: str, facts: dict[str, Any], report: Callable[[str], None]) -> None:
@@ -107,6 +109,8 @@ def read_provenance(run: Path) -> dict[str, Any]:
         values = read_json(path, _MAX_PROVENANCE_BYTES)
         if not isinstance(values["prepared_data"], str):
             raise TypeError("prepared_data is no path")
+        if not isinstance(values.get("resumptions", []), list):
+            raise TypeError("resumptions is no list")
         if not isinstance(values["corpus"]["fingerprint"], str):
             raise TypeError("corpus.fingerprint is no text")
     except (OSError, ValueError, KeyError, TypeError) as error:

@@ -64,6 +64,8 @@ class Session:
                 stopped_by = trainer.fit()
             finally:
                 trainer.prefetcher.close()
+                if trainer.checkpoints is not None:
+                    trainer.checkpoints.close()
         if stopped_by is not None:
             self.console.print(
                 f"stopped at step {trainer.state.step:,}; go on with "

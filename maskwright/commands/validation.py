@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
-from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -60,13 +59,20 @@ class Validation:
             AbandonedError: on all ranks, if one of them was asked to stop.
         """
         device = next(self.model.parameters()).device
-        batches = takewhile(lambda _: not is_asked_to_stop(), self._batches(final, self.world))
+        batches = self._until_asked_to_stop(self._batches(final, self.world), is_asked_to_stop)
         scores = evaluate_masked_lm(self.model, batches, self._label_counts, device, self.world)
-        (num_asked_to_stop,) = self.world.sum(is_asked_to_stop())
-        if num_asked_to_stop:
-            raise AbandonedError
         lines = self.samples.predict(self.model, self.config.data.special_tokens)
         return {**asdict(scores), "final": final, "samples": lines}
+
+    def _until_asked_to_stop(
+        self, batches: Iterator[Batch], is_asked_to_stop: Callable[[], bool]
+    ) -> Iterator[Batch]:
+        for batch in batches:
+            # Agreed upon before each: where weights are spread, ranks need one another to compute.
+            (num_asked_to_stop,) = self.world.sum(is_asked_to_stop())
+            if num_asked_to_stop:
+                raise AbandonedError
+            yield batch
 
     def _batches(self, final: bool, world: World) -> Iterator[Batch]:
         train = self.config.train

@@ -16,7 +16,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
 
-from maskwright.distributed.sharding import UNSHARDED, Sharded, Unsharded
+from maskwright.distributed.sharding import UNSHARDED, Sharded, Sharding
 from maskwright.distributed.world import World
 
 
@@ -35,7 +35,7 @@ class Parallel:
     objective: Callable[..., Any]
     loss_factor: float = 1.0
     accumulating: Callable[[], AbstractContextManager[Any]] = nullcontext
-    sharding: Unsharded = UNSHARDED
+    sharding: Sharding = UNSHARDED
 
 
 def checkpoint_activations(blocks: Iterable[nn.Module]) -> None:

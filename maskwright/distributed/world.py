@@ -64,15 +64,15 @@ class World:
         if self.size == 1:
             return make()
         text = make().encode() if self.is_first else b""
-        channel = open_channel(_LONG_WAIT)
         with self._noticing_loss():
+            channel = open_channel(_LONG_WAIT)
             length = torch.tensor([len(text)])
             dist.broadcast(length, src=0, group=channel)
             content = torch.zeros(int(length), dtype=torch.uint8)
             if self.is_first:
                 content = torch.tensor(list(text), dtype=torch.uint8)
             dist.broadcast(content, src=0, group=channel)
-        dist.destroy_process_group(channel)
+            dist.destroy_process_group(channel)
         return bytes(content.tolist()).decode()
 
     @contextmanager
@@ -109,6 +109,9 @@ def read_world() -> World:
     if not 0 <= rank < size:
         rule = f"must lie between 0 and WORLD_SIZE - 1 = {size - 1}"
         raise ConfigError("RANK", rank, rule, "Start the processes with torchrun.")
+    for name in ("MASTER_ADDR", "MASTER_PORT") if size > 1 else ():
+        if not os.environ.get(name):
+            raise ConfigError(name, None, "must be set", "Start the processes with torchrun.")
     return World(rank, size, local_rank)
 
 
@@ -125,6 +128,7 @@ def joining(world: World, device: torch.device) -> Generator[World]:
 
     Raises:
         ConfigError: `device` has no means to do so.
+        TrainingError: the other ranks cannot be reached.
     """
     if world.size == 1:
         yield world
@@ -133,12 +137,22 @@ def joining(world: World, device: torch.device) -> Generator[World]:
     if device.type not in backends:
         rule = "cannot be used by several processes"
         raise ConfigError("train.device", device.type, rule, "Take cpu or cuda, or one process.")
+    if device.type == "cuda" and device.index != world.local_rank:
+        rule = "is one GPU, and every process needs its own"
+        raise ConfigError("train.device", str(device), rule, "Set it to cuda.")
     if device.type == "cuda":
         torch.cuda.set_device(device)
-    store = _open_store(world)
-    dist.init_process_group(
-        backends[device.type], store=store, rank=world.rank, world_size=world.size
-    )
+    try:
+        store = _open_store(world)
+        dist.init_process_group(
+            backends[device.type], store=store, rank=world.rank, world_size=world.size
+        )
+    except (RuntimeError, ValueError) as error:
+        place = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
+        reason = str(error).splitlines()[0]
+        raise TrainingError(
+            f"rank {world.rank} cannot reach the others through {place} ({reason})"
+        ) from None
     try:
         yield world
     finally:

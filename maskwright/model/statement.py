@@ -42,5 +42,5 @@ def _choose_preset(config: EncoderConfig) -> Preset:
         chosen = PRESETS[preset].items()
         return sum(getattr(config, name, value) != value for name, value in chosen)
 
-    named = [preset for preset in PRESETS if preset == config.model_type]
-    return min(named or PRESETS, key=count_differences)
+    named: list[Preset] = [preset for preset in PRESETS if preset == config.model_type]
+    return named[0] if named else min(PRESETS, key=count_differences)

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Mapping
 import torch
 from torch import Tensor, nn
 
-from maskwright.distributed.sharding import UNSHARDED, Unsharded
+from maskwright.distributed.sharding import UNSHARDED, Sharding
 from maskwright.errors import CheckpointError
 from maskwright.optim.config import OptimConfig
 from maskwright.optim.muon import Muon
@@ -84,7 +84,7 @@ def build_optimizers(
     config: OptimConfig,
     named_parameters: Iterable[tuple[str, nn.Parameter]],
     fused: Mapping[str, int],
-    sharding: Unsharded = UNSHARDED,
+    sharding: Sharding = UNSHARDED,
 ) -> Optimizers:
     """The optimizers for a model's parameters.
 

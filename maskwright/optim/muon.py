@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from maskwright.distributed.sharding import UNSHARDED, Unsharded
+from maskwright.distributed.sharding import UNSHARDED, Sharding
 
 # Quintic iteration x -> a x + b x^3 + c x^5 for singular values x, from the source above.
 _A, _B, _C = 3.4445, -4.7750, 2.0315
@@ -60,7 +60,7 @@ class Muon(torch.optim.Optimizer):
         momentum: float,
         weight_decay: float,
         num_steps: int,
-        sharding: Unsharded = UNSHARDED,
+        sharding: Sharding = UNSHARDED,
     ) -> None:
         groups: dict[int, list[Tensor]] = defaultdict(list)
         for parameter, count in zip(parameters, fused, strict=True):

@@ -3,8 +3,6 @@
 ``preparing.json`` names the input of an unfinished folder; ``manifest.json`` finishes it.
 """
 
-import fcntl
-import os
 import shutil
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
@@ -12,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from maskwright.errors import MaskwrightError, ShardError
-from maskwright.files import find_link, read_json, temporary_path, write_json
+from maskwright.files import find_link, locking_folder, read_json, temporary_path, write_json
 from maskwright.preparation.encode import DONE_SUFFIX
 from maskwright.shards.manifest import (
     MANIFEST_NAME,
@@ -32,10 +30,8 @@ Report = Callable[[str], None]
 
 
 @contextmanager
-def locking_folder(folder: Path, report: Report) -> Generator[None]:
+def making_folder(folder: Path, report: Report) -> Generator[None]:
     """Makes `folder` and keeps other processes from preparing it; waits for one that does.
-
-    The lock is on the folder itself and goes away with its process: nothing is left behind.
 
     Raises:
         ShardError: `folder` is a file.
@@ -44,18 +40,9 @@ def locking_folder(folder: Path, report: Report) -> Generator[None]:
         folder.mkdir(parents=True, exist_ok=True)
     except FileExistsError:
         raise ShardError(f"{folder} is a file, in use for something else.") from None
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            report(f"{folder} is being prepared by another process; waiting for it")
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        except OSError:
-            pass  # some network file systems cannot lock a folder: there, nothing guards it
+    busy = f"{folder} is being prepared by another process; waiting for it"
+    with locking_folder(folder, lambda: report(busy), report):
         yield
-    finally:
-        os.close(descriptor)
 
 
 def check_use(out: Path) -> None:

@@ -26,7 +26,7 @@ from maskwright.preparation.folder import (
     Report,
     check_use,
     claim_folder,
-    locking_folder,
+    making_folder,
     mark_unfinished,
     tidy_folder,
 )
@@ -76,7 +76,7 @@ def prepare(
     """
     if fingerprint is None and "-" not in paths:
         fingerprint = fingerprint_input(paths, config, seed)
-    with locking_folder(out, report):
+    with making_folder(out, report):
         check_use(out)
         inputs = _spool_stdin(paths, out) if "-" in paths else list(paths)
         fingerprint = fingerprint or fingerprint_input(inputs, config, seed)

@@ -7,7 +7,8 @@ be seen is whole; the hashes find the ones that were damaged afterwards, and the
 before it is used.
 """
 
-import json
+import math
+import re
 import shutil
 import warnings
 from collections.abc import Mapping
@@ -19,12 +20,15 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from maskwright.distributed.sharding import UNSHARDED, Unsharded
+from maskwright.artifact.stored import check_header
+from maskwright.distributed.sharding import UNSHARDED, Sharding
 from maskwright.errors import CheckpointError
-from maskwright.files import hash_file, restore_folder, write_json
+from maskwright.files import hash_file, read_json, restore_folder, write_json
 
 WHOLE = "tensors.safetensors"
 _MANIFEST, _STATE, _SUFFIX = "manifest.json", "state.json", ".safetensors"
+_NAME = re.compile(r"step_(\d{8,15})")
+_MAX_JSON_BYTES = 16 << 20
 
 
 @dataclass(frozen=True)
@@ -41,7 +45,7 @@ class Checkpoint:
     state: dict[str, Any]
     shapes: dict[str, torch.Size]
 
-    def read_into(self, tensors: Mapping[str, Tensor], sharding: Unsharded = UNSHARDED) -> None:
+    def read_into(self, tensors: Mapping[str, Tensor], sharding: Sharding = UNSHARDED) -> None:
         """Fills tensors in place, each by its name; a rank reads no more than its own parts.
 
         Raises:
@@ -92,17 +96,20 @@ def keep_newest(path: Path, keep: int) -> None:
     so it goes, too; and so does what an interrupted save has left.
     """
     present = list_checkpoints(path.parent)
-    kept = [checkpoint for checkpoint in present if checkpoint <= path][-keep:]
+    kept = present[: present.index(path) + 1][-keep:]
     abandoned = (old for old in present if old not in kept)
     for folder in (*path.parent.glob(".step_*"), *abandoned):
         shutil.rmtree(folder)
 
 
 def list_checkpoints(folder: Path) -> list[Path]:
-    """The checkpoints in a folder, oldest first."""
+    """The checkpoints in a folder, oldest first; no links, and nothing with another name."""
     for interrupted in folder.glob(".step_*.old"):
         restore_folder(folder / interrupted.name.removeprefix(".").removesuffix(".old"))
-    return sorted(path for path in folder.glob("step_*") if path.is_dir())
+    found = {path: _NAME.fullmatch(path.name) for path in folder.glob("step_*")}
+    steps = {path: int(match[1]) for path, match in found.items() if match}
+    ours = [path for path in steps if path.is_dir() and not path.is_symlink()]
+    return sorted(ours, key=steps.__getitem__)
 
 
 def find_newest(folder: Path) -> tuple[Checkpoint | None, list[str]]:
@@ -124,7 +131,7 @@ def verify_checkpoint(path: Path) -> None:
         CheckpointError: a file is missing, too many, or not what was written.
     """
     try:
-        manifest = json.loads((path / _MANIFEST).read_text(encoding="utf-8"))
+        manifest = read_json(path / _MANIFEST, _MAX_JSON_BYTES)
         present = {file.name for file in path.iterdir()} - {_MANIFEST}
         for name in sorted(set(manifest) ^ present):
             what = "is missing" if name in manifest else "does not belong there"
@@ -132,7 +139,7 @@ def verify_checkpoint(path: Path) -> None:
         for name, digest in manifest.items():
             if hash_file(path / name) != digest:
                 raise CheckpointError(f"{path / name} is damaged: its sha256 is not the one saved")
-    except (OSError, ValueError, TypeError, AttributeError, RecursionError) as error:
+    except (OSError, ValueError, TypeError, AttributeError) as error:
         raise CheckpointError(f"{path} cannot be read: {error}") from None
 
 
@@ -143,15 +150,17 @@ def open_checkpoint(path: Path) -> Checkpoint:
         CheckpointError: it cannot be read.
     """
     try:
-        state = json.loads((path / _STATE).read_text(encoding="utf-8"))
+        state = read_json(path / _STATE, _MAX_JSON_BYTES)
         if not isinstance(state, dict):
             raise ValueError(f"{_STATE} does not hold counts")
         return Checkpoint(path, state, _read_shapes(path))
-    except (OSError, ValueError, KeyError, TypeError, RecursionError, SafetensorError) as error:
+    except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
         raise CheckpointError(f"{path} cannot be read: {error}") from None
 
 
 def _read_shapes(path: Path) -> dict[str, torch.Size]:
+    for file in path.glob(f"*{_SUFFIX}"):
+        check_header(file)
     if (path / WHOLE).is_file():
         with safe_open(path / WHOLE, framework="pt") as file:
             names = list(file.keys())
@@ -160,4 +169,9 @@ def _read_shapes(path: Path) -> dict[str, torch.Size]:
     from torch.distributed.checkpoint.metadata import TensorStorageMetadata
 
     found = HuggingFaceStorageReader(str(path)).read_metadata().state_dict_metadata
-    return {name: t.size for name, t in found.items() if isinstance(t, TensorStorageMetadata)}
+    tensors = {name: t for name, t in found.items() if isinstance(t, TensorStorageMetadata)}
+    for name, tensor in tensors.items():
+        present = sum(math.prod(chunk.sizes) for chunk in tensor.chunks)
+        if present != tensor.size.numel():
+            raise ValueError(f"{name} has {present} of its {tensor.size.numel()} numbers")
+    return {name: tensor.size for name, tensor in tensors.items()}

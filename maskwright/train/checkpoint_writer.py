@@ -32,6 +32,10 @@ class CheckpointWriter(Protocol):
         """Returns when all checkpoints are written; raises as `save` does."""
         ...
 
+    def close(self) -> None:
+        """Ends what is being written, well or ill. Before ranks part: they write together."""
+        ...
+
 
 class WholeWriter:
     """Rank 0 writes everything, for ranks that all have everything.
@@ -50,6 +54,9 @@ class WholeWriter:
 
     def wait(self) -> None:
         self.world.wait()
+
+    def close(self) -> None:
+        pass
 
 
 def save_checkpoint(
@@ -91,6 +98,9 @@ class ShardedWriter:
     def wait(self) -> None:
         self._finish()
         self.world.wait()
+
+    def close(self) -> None:
+        self._thread.shutdown(wait=True)
 
     def _finish(self) -> None:
         if self._pending is not None:

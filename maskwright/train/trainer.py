@@ -74,6 +74,7 @@ class Trainer:
     world: World = ALONE
     last_scores: Record | None = None
     scores_beginning: bool = False
+    _has_checkpoint: bool = field(init=False, default=False)
     _window: LogWindow = field(init=False, default_factory=LogWindow)
     _shapes: set[tuple[int, int]] = field(init=False, default_factory=set[tuple[int, int]])
 
@@ -167,14 +168,18 @@ class Trainer:
 
     def _describe_failure(self, loaded: LoadedStep) -> str:
         request, position = loaded.request, loaded.position
+        remedy = (
+            "The last good checkpoint is kept: go on from it"
+            if self._has_checkpoint
+            else "There is no checkpoint yet: start again"
+        )
         return (
             f"loss or gradient were not finite in {self.state.skipped_in_a_row} steps in a row; "
             f"the last was step {self.state.step}, epoch {position.epoch}, {request.num_rows} rows "
             f"from row {position.row} on (maskwright inspect RUN --epoch {position.epoch} "
             f"--first-row {position.row} --rows {request.num_rows} "
             f"--row-length {request.row_length} --mask-rate {request.mask_rate} shows them). "
-            "The last good checkpoint is kept: go on from it with a lower optim.learning_rate "
-            "and optim.muon_learning_rate"
+            f"{remedy} with a lower optim.learning_rate and optim.muon_learning_rate"
         )
 
     def _log_if_due(self, loaded: LoadedStep, learning_rate_scale: float) -> None:
@@ -222,7 +227,10 @@ class Trainer:
         """What `validate` says of the weights that would be saved."""
         self.model.eval()
         with self.averaged_weights():
-            return self.validate(final, is_asked_to_stop)
+            try:
+                return self.validate(final, is_asked_to_stop)
+            finally:
+                self.parallel.sharding.release(self.model)
 
     def averaged_weights(self) -> AbstractContextManager[None]:
         """Within this context the model has the weights to validate and save."""
@@ -242,6 +250,7 @@ class Trainer:
         if self.checkpoints is not None:
             tensors = {**self._weights(), **_named("optimizer", self.optimizers.state_tensors())}
             self.checkpoints.save(self.state.step, tensors, self.state.to_json())
+            self._has_checkpoint = True
 
     def _weights(self) -> dict[str, Tensor]:
         averages = self.average.averages if self.average else {}
@@ -257,6 +266,7 @@ class Trainer:
             CheckpointError: it is not one of this run.
         """
         state = TrainState.from_json(checkpoint.state)
+        self._has_checkpoint = True
         shapes = {
             name.removeprefix("optimizer/"): shape
             for name, shape in checkpoint.shapes.items()

@@ -50,6 +50,21 @@ def test_another_configuration_is_refused(
     assert steps_of(tmp_path / "run") == [10]
 
 
+def test_a_run_that_exists_is_refused_by_a_restarted_process_too(
+    command: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+):
+    """torchrun starts all ranks again when the first attempt has refused the name."""
+    without = [flag for flag in [*command, *SMALL] if flag != "--auto-resume"]
+    assert main([*without, "--train.max_steps", "10"]) == 0
+    monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", "1")
+    assert main([*without, "--train.max_steps", "20"]) == 2
+    assert "a job that may be restarted: --auto-resume" in capsys.readouterr().err
+    assert steps_of(tmp_path / "run") == [10]
+
+
 def test_it_needs_a_name(command: list[str], capsys: pytest.CaptureFixture[str]):
     without = [flag for flag in command if flag not in ("--name", "run")]
     assert main([*without, *SMALL]) == 2

@@ -1,5 +1,7 @@
 """Who may begin a run in a folder; and the Python twin of ``maskwright pretrain``."""
 
+import errno
+import fcntl
 import os
 import signal
 from pathlib import Path
@@ -9,8 +11,8 @@ import pytest
 from maskwright import MaskwrightError, pretrain
 from maskwright.cli import main
 from maskwright.commands.config import resolve
-from maskwright.commands.run_folder import begin_run, check_new, locking_run
-from maskwright.errors import InputError
+from maskwright.commands.run_folder import begin_run, check_new, locking_run, read_provenance
+from maskwright.errors import CheckpointError, InputError
 from maskwright.logs import read_metrics
 from maskwright.train.trainer import Trainer
 from tests.commands.workplace import SMALL
@@ -41,12 +43,12 @@ def test_a_folder_of_something_else_is_refused(tmp_path: Path):
 
 def test_a_run_in_progress_is_left_alone(tmp_path: Path):
     with (
-        locking_run(tmp_path),
+        locking_run(tmp_path, print),
         pytest.raises(InputError, match="being trained by another process"),
-        locking_run(tmp_path),
+        locking_run(tmp_path, print),
     ):
         pass
-    with locking_run(tmp_path):
+    with locking_run(tmp_path, print):
         pass
 
 
@@ -90,3 +92,23 @@ def test_a_run_killed_while_it_wrote_its_first_file_is_replaced(tmp_path: Path):
     begin_run(tmp_path, "seed: 0\n", {}, print)
     names = {path.name for path in tmp_path.iterdir()}
     assert names == {"config.yaml", "provenance.json"}
+
+
+def test_resumptions_that_are_no_list_are_one_line(tmp_path: Path):
+    facts = {"prepared_data": "data", "corpus": {"fingerprint": "1"}, "resumptions": 3}
+    begin_run(tmp_path, "", facts, print)
+    with pytest.raises(CheckpointError, match="resumptions is no list"):
+        read_provenance(tmp_path)
+
+
+def test_a_file_system_without_locks_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    def fail(descriptor: int, operation: int) -> None:
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", fail)
+    said: list[str] = []
+    with locking_run(tmp_path, said.append):
+        pass
+    assert said == [
+        f"warning: {tmp_path} cannot be locked (No locks available): let only one process use it"
+    ]

@@ -20,8 +20,9 @@ def start_torchrun(data: Path, runs: Path, name: str, *flags: str) -> subprocess
     launcher = ["--nproc-per-node", "2", "--max-restarts", "2", "--master-port"]
     command = [sys.executable, "-m", "torch.distributed.run", *launcher, str(find_free_port())]
     command += ["-m", "maskwright", "pretrain", str(data), *SMALL]
-    command += ["--runs-dir", str(runs), "--name", name, "--train.max_steps", "120"]
-    command += ["--train.checkpoint_every_minutes", "0.005", "--train.num_validations", "2", *flags]
+    command += ["--runs-dir", str(runs), "--name", name, "--auto-resume"]
+    command += ["--train.max_steps", "120", "--train.checkpoint_every_minutes", "0.005"]
+    command += ["--train.num_validations", "2", *flags]
     return subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=dict(os.environ)
     )

@@ -4,9 +4,11 @@ import pytest
 import torch
 
 from maskwright.distributed.world import ALONE, World, joining, read_world
-from maskwright.errors import ConfigError
+from maskwright.errors import ConfigError, TrainingError
 from tests.distributed.work import fail_on_one_rank, validate
 from tests.distributed.worlds import alone, run_world, start_world
+
+PLACE = (("MASTER_ADDR", "127.0.0.1"), ("MASTER_PORT", "1"))
 
 
 def agree(world: World) -> tuple[list[float], list[float], str]:
@@ -35,7 +37,7 @@ def test_a_process_started_alone_is_a_world_of_one(monkeypatch: pytest.MonkeyPat
 
 
 def test_the_environment_names_the_rank(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in (("RANK", "5"), ("WORLD_SIZE", "8"), ("LOCAL_RANK", "1")):
+    for name, value in (("RANK", "5"), ("WORLD_SIZE", "8"), ("LOCAL_RANK", "1"), *PLACE):
         monkeypatch.setenv(name, value)
     assert read_world() == World(5, 8, 1)
 
@@ -51,6 +53,32 @@ def test_a_wrong_environment_is_one_line(
     monkeypatch.setenv("WORLD_SIZE", size)
     with pytest.raises(ConfigError, match=message):
         read_world()
+
+
+def test_ranks_must_know_where_to_meet(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in (("RANK", "0"), ("WORLD_SIZE", "2"), ("MASTER_ADDR", "127.0.0.1")):
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("MASTER_PORT", raising=False)
+    with pytest.raises(ConfigError, match="MASTER_PORT = None must be set"):
+        read_world()
+
+
+def test_an_address_that_does_not_exist_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+    monkeypatch.setenv("MASTER_PORT", "no port")
+    with (
+        pytest.raises(TrainingError, match=r"rank 0 cannot reach the others through 127\.0\.0\.1"),
+        joining(World(0, 2), torch.device("cpu")),
+    ):
+        pass
+
+
+def test_ranks_do_not_share_a_gpu() -> None:
+    with (
+        pytest.raises(ConfigError, match="cuda:1 is one GPU, and every process needs its own"),
+        joining(World(0, 2, 0), torch.device("cuda:1")),
+    ):
+        pass
 
 
 def test_a_device_that_cannot_be_shared_is_one_line() -> None:

@@ -2,6 +2,9 @@
 
 import math
 import os
+import signal
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event
@@ -10,6 +13,7 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from safetensors import safe_open
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 
@@ -17,6 +21,7 @@ from maskwright.commands.assemble import PreparedData
 from maskwright.commands.build import build_trainer
 from maskwright.commands.config import PretrainConfig
 from maskwright.commands.initial import load_initial
+from maskwright.commands.run_folder import load_run_config
 from maskwright.commands.session import consolidate
 from maskwright.data.config import DataConfig
 from maskwright.data.loader import LoadedStep, StepRequest
@@ -31,7 +36,12 @@ from maskwright.evaluation.masked_lm import (
 )
 from maskwright.model.pretraining import MaskedLanguageModel
 from maskwright.objectives.mlm import ObjectiveSums
-from maskwright.train.checkpoint import checkpoint_path, find_newest, open_checkpoint
+from maskwright.train.checkpoint import (
+    checkpoint_path,
+    find_newest,
+    list_checkpoints,
+    open_checkpoint,
+)
 from maskwright.train.checkpoint_writer import ShardedWriter
 from maskwright.train.trainer import Trainer
 from tests.helpers import random_corpus, special_ids, vocabulary
@@ -213,3 +223,69 @@ def fail_on_one_rank(world: World) -> str:
 
 def numbers_of(model: MaskedLanguageModel) -> dict[str, NDArray[np.float32]]:
     return {name: tensor.detach().numpy().copy() for name, tensor in model.named_parameters()}
+
+
+def close_while_writing(world: World, options: dict[str, Any], folder: Path) -> str:
+    """Ends a run that has just begun to write a checkpoint; the name of what is there then."""
+    trainer = make_trainer(folder, Recorder(), world=world, **options)
+    writer = trainer.checkpoints
+    assert isinstance(writer, ShardedWriter)
+    write = writer._write
+
+    def write_slowly(path: Path, staged: dict[str, Tensor], state: dict[str, Any]) -> None:
+        time.sleep(0.5)
+        write(path, staged, state)
+
+    writer._write = write_slowly
+    trainer.save()
+    writer.close()
+    world.wait()
+    [path] = list_checkpoints(folder)
+    return path.name
+
+
+@dataclass(frozen=True)
+class ValidatedRun:
+    """What became of a run with the validation that users have.
+
+    Attributes:
+        stopped: whether a signal ended it.
+        dtypes: of the tensors in its last checkpoint.
+        weights: of the model, on the first rank only.
+    """
+
+    stopped: bool
+    step: int
+    validations: int
+    dtypes: set[str]
+    weights: dict[str, NDArray[np.float32]] | None
+
+
+def train_prepared(
+    world: World, run: Path, data: Path, folder: Path, train: dict[str, Any], interrupted: bool
+) -> ValidatedRun:
+    """Trains as `run` did, with other values; `interrupted`: rank 0 alone, in its validation."""
+    config = load_run_config(run, {"train": train})
+    trainer, _ = build_trainer(config, PreparedData(data, "sizes"), folder, world)
+    validate = trainer.validate
+
+    def interrupt(final: bool, is_asked_to_stop: Callable[[], bool]) -> dict[str, Any]:
+        if world.is_first:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return validate(final, is_asked_to_stop)
+
+    trainer.validate = interrupt if interrupted else validate
+    stopped = trainer.fit() is not None
+    model = consolidate(trainer)
+    newest = list_checkpoints(folder)[-1]
+    dtypes = set[str]()
+    for path in newest.glob("*.safetensors"):
+        with safe_open(path, framework="pt") as file:
+            dtypes |= {file.get_slice(name).get_dtype() for name in list(file.keys())}
+    return ValidatedRun(
+        stopped,
+        trainer.state.step,
+        trainer.state.validations,
+        dtypes,
+        numbers_of(model) if model is not None else None,
+    )

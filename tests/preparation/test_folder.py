@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from maskwright.errors import ShardError
-from maskwright.preparation.folder import check_use, locking_folder
+from maskwright.preparation.folder import check_use, making_folder
 from maskwright.preparation.pipeline import prepare
 from maskwright.shards.manifest import read_manifest
 from tests.preparation.helpers import small_config, write_corpus
@@ -24,7 +24,7 @@ def test_a_second_process_waits_for_the_first(tmp_path: Path) -> None:
         prepare([str(path)], out, small_config(), report=lines.append)
 
     second = threading.Thread(target=prepare_too, daemon=True)
-    with locking_folder(out, ignore):
+    with making_folder(out, ignore):
         second.start()
         deadline = time.monotonic() + 30
         while not lines and time.monotonic() < deadline:
@@ -40,7 +40,7 @@ def test_the_lock_ends_with_its_block(tmp_path: Path) -> None:
     for _ in range(2):
         with (
             pytest.raises(ZeroDivisionError),
-            locking_folder(tmp_path / "new" / "out", lines.append),
+            making_folder(tmp_path / "new" / "out", lines.append),
         ):
             _ = 1 / 0
     assert lines == []
@@ -50,7 +50,7 @@ def test_a_file_cannot_be_filled(tmp_path: Path) -> None:
     (tmp_path / "a.txt").touch()
     with (
         pytest.raises(ShardError, match=r"a\.txt is a file, in use"),
-        locking_folder(tmp_path / "a.txt", ignore),
+        making_folder(tmp_path / "a.txt", ignore),
     ):
         pass
 

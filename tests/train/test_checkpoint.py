@@ -119,6 +119,39 @@ def test_a_file_too_many_is_damage(tmp_path: Path) -> None:
         verify_checkpoint(path)
 
 
+def test_other_folders_and_links_are_neither_used_nor_removed(tmp_path: Path) -> None:
+    kept = save(tmp_path / "elsewhere", 7)
+    shutil.copytree(kept, tmp_path / "step_best")
+    shutil.copytree(kept, tmp_path / "step_00000007.bak")
+    (tmp_path / "step_00000008").symlink_to(kept)
+    save(tmp_path, 1)
+    save(tmp_path, 2, keep=1)
+    assert [path.name for path in list_checkpoints(tmp_path)] == ["step_00000002"]
+    assert len(names(tmp_path)) == 5
+
+
+def test_steps_are_numbers(tmp_path: Path) -> None:
+    for step in (99_999_999, 100_000_000):
+        save(tmp_path, step, keep=1)
+    assert names(tmp_path) == ["step_100000000"]
+
+
+@pytest.mark.parametrize("file", ["manifest.json", "state.json"])
+def test_files_that_would_fill_the_memory_are_not_read(tmp_path: Path, file: str) -> None:
+    path = save(tmp_path, 1)
+    (path / file).write_bytes(b"[" + b" " * (17 << 20) + b"]")
+    find = verify_checkpoint if file == "manifest.json" else open_checkpoint
+    with pytest.raises(CheckpointError, match="it has more than the"):
+        find(path)
+
+
+def test_a_header_that_would_fill_the_memory_is_not_read(tmp_path: Path) -> None:
+    path = save(tmp_path, 1)
+    (path / "tensors.safetensors").write_bytes((1 << 30).to_bytes(8, "little"))
+    with pytest.raises(CheckpointError, match="its header has 1073741824 bytes"):
+        open_checkpoint(path)
+
+
 def test_without_a_whole_checkpoint_there_is_none(tmp_path: Path) -> None:
     assert find_newest(tmp_path / "missing") == (None, [])
     (save(tmp_path, 3) / "manifest.json").unlink()

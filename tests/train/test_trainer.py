@@ -238,11 +238,20 @@ def test_too_many_skipped_steps_end_the_run_with_the_last_good_checkpoint(tmp_pa
     message = str(caught.value)
     assert "\n" not in message
     assert "not finite in 3 steps in a row; the last was step 8, epoch 0, 4 rows" in message
+    assert "The last good checkpoint is kept: go on from it with a lower optim.learning" in message
     checkpoint, complaints = find_newest(tmp_path)
     assert checkpoint is not None
     assert complaints == []
     assert checkpoint.state["step"] == 5
     assert checkpoint.state["skipped_steps"] == 0
+
+
+def test_a_run_that_fails_before_its_first_checkpoint_says_so(tmp_path: Path) -> None:
+    trainer = make_trainer(tmp_path, train={"max_skipped_steps": 3})
+    spoil(trainer, range(20))
+    with pytest.raises(TrainingError, match="There is no checkpoint yet: start again with a lower"):
+        trainer.fit()
+    assert list_checkpoints(tmp_path) == []
 
 
 def test_the_batch_of_a_failure_can_be_loaded_again(tmp_path: Path) -> None:

@@ -50,9 +50,14 @@ class MaskingConfig:
     def rate_at(self, progress: float) -> float:
         """The share of tokens to hide when `progress` (0..1) of the training is done."""
         final = self.rate if self.final_rate is None else self.final_rate
-        return self.rate + (final - self.rate) * min(max(progress, 0.0), 1.0)
+        return _round(self.rate + (final - self.rate) * min(max(progress, 0.0), 1.0))
 
     @property
     def highest_rate(self) -> float:
         """The largest rate of the whole run; arrays of masked positions are sized by it."""
-        return max(self.rate, self.final_rate or 0.0)
+        return _round(max(self.rate, self.final_rate or 0.0))
+
+
+def _round(rate: float) -> float:
+    """To the digits that metrics.jsonl keeps, from which a step's masks can be made again."""
+    return float(f"{rate:.8g}")

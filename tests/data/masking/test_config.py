@@ -36,6 +36,9 @@ def test_the_rate_goes_linearly_from_one_to_the_other() -> None:
     assert config.highest_rate == 0.3
     assert MaskingConfig(rate=0.1, final_rate=0.2).highest_rate == 0.2
     assert MaskingConfig(rate=0.2).rate_at(0.7) == 0.2
+    # As metrics.jsonl has it, from where `inspect` takes it.
+    assert MaskingConfig(rate=0.123456789).rate_at(0.5) == 0.12345679
+    assert MaskingConfig(rate=0.123456789).highest_rate == 0.12345679
 
 
 @given(st.floats(0.01, 0.99), st.floats(0.01, 0.99), st.floats(0, 1))
