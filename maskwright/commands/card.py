@@ -109,9 +109,11 @@ def _describe_origin(origin: Mapping[str, Any]) -> str:
 
 def _describe_extension(extension: object) -> str:
     """What the manifest says of added tokens, if it does; anybody may have written it."""
+    if not isinstance(extension, Mapping):
+        return ""
     names = ("base_vocab_size", "vocab_size", "fertility_before", "fertility")
-    figures = [extension.get(name) for name in names] if isinstance(extension, dict) else []
-    if not figures or not all(isinstance(figure, int | float) for figure in figures):
+    figures = [f for name in names if isinstance(f := extension.get(name), int | float)]
+    if len(figures) < len(names):
         return ""
     base, size, before, after = figures
     return _EXTENSION.format(new=size - base, base=base, before=before, after=after).rstrip()
