@@ -5,6 +5,8 @@ from typing import Any
 import yaml
 
 from maskwright.artifact.native.family import Family
+from maskwright.config import parse_yaml
+from maskwright.errors import ConfigError
 from maskwright.model.config import EncoderConfig
 from maskwright.model.flops import count_parameters
 
@@ -29,11 +31,6 @@ of transformers computes this architecture: {reason}.
 def write_card(text: str | None, config: EncoderConfig, family: Family, reason: str) -> str:
     """The card: `text` (or a heading), what the architecture is, and how to load it."""
     native = not reason
-    metadata = {
-        "library_name": "transformers" if native else "maskwright",
-        "pipeline_tag": "fill-mask",
-        "tags": ["maskwright", "masked-language-model"],
-    }
     body = (text or "# A masked language model").rstrip() + "\n"
     facts = (
         "\n## Architecture\n\n"
@@ -44,7 +41,16 @@ def write_card(text: str | None, config: EncoderConfig, family: Family, reason: 
     ending = (
         _NATIVE.format(architecture=family.architecture) if native else _OWN.format(reason=reason)
     )
-    return change_card(body + facts, metadata, ending)
+    return change_card(body + facts, describe_for_hub(native), ending)
+
+
+def describe_for_hub(native: bool) -> dict[str, Any]:
+    """The metadata by which the hub knows how a model is loaded and what it does."""
+    return {
+        "library_name": "transformers" if native else "maskwright",
+        "pipeline_tag": "fill-mask",
+        "tags": ["maskwright", "masked-language-model"],
+    }
 
 
 def change_card(card: str, metadata: dict[str, Any], ending: str | None = None) -> str:
@@ -74,10 +80,9 @@ def split_card(card: str) -> tuple[dict[str, Any], str]:
     if not card.startswith(_FENCE):
         return {}, card
     front, fence, body = card.removeprefix(_FENCE).partition(f"\n{_FENCE}")
+    if not fence:
+        raise ValueError("its front matter does not end")
     try:
-        metadata = yaml.safe_load(front)
-    except (yaml.YAMLError, RecursionError) as error:
-        raise ValueError(f"its front matter is no YAML: {' '.join(str(error).split())}") from None
-    if not fence or not isinstance(metadata, dict):
-        raise ValueError("its front matter holds no fields and values, or does not end")
-    return metadata, body
+        return parse_yaml(front, "front matter"), body
+    except ConfigError as error:
+        raise ValueError(f"its front matter {error.rule}") from None

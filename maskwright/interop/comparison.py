@@ -1,4 +1,7 @@
-"""Our outputs beside another library's, on real tokens. B rows of L slots, D width, V vocabulary."""
+"""Our outputs beside another library's, on real tokens.
+
+B rows of L slots, D width, V vocabulary.
+"""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What the folders of all exports have in common: model folder files, a card, what may be replaced."""
+"""What the folders of all exports have in common: the model's files, a card, a record."""
 
 from pathlib import Path
 from typing import Any

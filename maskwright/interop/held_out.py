@@ -6,6 +6,7 @@ model's longest input; packed rows are taken apart, because other programs know 
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import torch
@@ -78,7 +79,7 @@ def take_apart(batch: Batch) -> Iterator[MaskedRow]:
     order = places.argsort()
     places, labels = places[order], labels[order]
     bounds = batch.cu_seqlens.unique().tolist()
-    for start, stop in zip(bounds, bounds[1:], strict=False):
+    for start, stop in pairwise(bounds):
         inside = (places >= start) & (places < stop)
         if inside.any():
             ids = batch.input_ids[start:stop].tolist()

@@ -1,4 +1,4 @@
-"""Folders for onnxruntime, optimum and transformers.js: in fp32, or with matrix products in int8."""
+"""Folders for onnxruntime, optimum and transformers.js: in fp32, or mostly in int8."""
 
 import statistics
 import time
@@ -35,8 +35,11 @@ inputs = {{name: numpy.array(ids) for name, ids in inputs.items()}}
 [logits] = onnxruntime.InferenceSession("{graph}").run(["logits"], inputs)
 ```
 """
-_METADATA = {"library_name": "onnx", "pipeline_tag": "fill-mask"}
-_METADATA["tags"] = ["maskwright", "masked-language-model", "onnx"]
+_METADATA = {
+    "library_name": "onnx",
+    "pipeline_tag": "fill-mask",
+    "tags": ["maskwright", "masked-language-model", "onnx"],
+}
 
 
 @dataclass(frozen=True)

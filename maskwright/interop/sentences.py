@@ -18,7 +18,7 @@ from maskwright.shards.reader import TokenStore
 
 AWKWARD = (
     "The larvae are black and feed on snails.",
-    "Naïve cafés, Straßen and ÅNGSTRÖM: 3.14159 × 10⁻⁵ (±0.5 %)",
+    "Naïve cafés, Straßen and ÅNGSTRÖM: 6.02214·10²³ (±0.5 %)",
     "tabs\tand  blanks\nand lines",
     "someone@example.org wrote https://example.org/?q=1&r=2 at 10:45.",
     "Москва, 서울, 東京, ภาษาไทย, ﬁn, 🙂👍🏽",
