@@ -46,7 +46,7 @@ def build_parser() -> Parser:
 def main(argv: Sequence[str]) -> int:
     arguments = build_parser().parse(argv)
     folder = find_model_folder(arguments.folder)
-    from maskwright.interop.publish import plan_upload, publish_model
+    from maskwright.interop.publish import plan_upload, send_upload
 
     upload = plan_upload(
         folder,
@@ -61,7 +61,7 @@ def main(argv: Sequence[str]) -> int:
     if arguments.dry_run:
         console.print(f"\n{upload.card}\nNothing was uploaded.")
         return 0
-    url = publish_model(
+    url = send_upload(
         upload,
         private=arguments.private,
         revision=arguments.revision,

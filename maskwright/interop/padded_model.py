@@ -4,14 +4,13 @@ The blocks see packed tokens here as everywhere: B padded rows are flattened to 
 rows of L, in which padding is a segment of its own. B rows, L slots in each, V vocabulary.
 """
 
-import dataclasses
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from maskwright.model.attention_context import AttentionContext
-from maskwright.model.pretraining import TIED, MaskedLanguageModel
+from maskwright.model.pretraining import MaskedLanguageModel
 
 
 @dataclass(frozen=True)
@@ -48,11 +47,3 @@ class PaddedModel(nn.Module):
         )
         hidden = self.model.encoder(input_ids.reshape(-1), context)
         return self.model.head(hidden).unflatten(0, (rows, length))
-
-
-def untie(model: MaskedLanguageModel) -> MaskedLanguageModel:
-    """The same function with a decoder of its own, all other tensors shared with `model`."""
-    tensors = {name: tensor.detach() for name, tensor in model.named_parameters()}
-    tensors.setdefault(TIED, model.head.decoder.weight.detach().clone())
-    config = dataclasses.replace(model.config, tie_word_embeddings=False)
-    return MaskedLanguageModel.around(config, tensors).eval()

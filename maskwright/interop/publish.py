@@ -99,6 +99,28 @@ def plan_upload(
 
 
 def publish_model(
+    folder: Path | str,
+    repository: str,
+    *,
+    private: bool = False,
+    revision: str | None = None,
+    message: str | None = None,
+    license_name: str | None = None,
+    languages: Sequence[str] = (),
+    base_model: str | None = None,
+) -> str:
+    """Checks the model in `folder` and uploads it; see `plan_upload` and `send_upload`."""
+    upload = plan_upload(
+        folder,
+        repository,
+        license_name=license_name,
+        languages=languages,
+        base_model=base_model,
+    )
+    return send_upload(upload, private=private, revision=revision, message=message)
+
+
+def send_upload(
     upload: Upload,
     *,
     private: bool = False,

@@ -22,7 +22,7 @@ def graph(workplace: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The graph of the run's model in fp32, which takes seconds."""
     path = tmp_path_factory.mktemp("graph") / "model.onnx"
     model = open_model(workplace / "runs/small/model").model
-    onnx_folder.write_graph(path, onnx_folder.untie(model))
+    onnx_folder.write_graph(path, model)
     return path
 
 

@@ -1,4 +1,3 @@
-import dataclasses
 import json
 import shutil
 import sys
@@ -14,8 +13,7 @@ from maskwright.interop import onnx_folder, onnx_graph
 from maskwright.interop.comparison import encode, pad_rows
 from maskwright.interop.export import ExportReport, export_model
 from maskwright.interop.onnx_graph import GRAPH, OnnxModel
-from maskwright.interop.padded_model import PaddedModel, untie
-from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.interop.padded_model import PaddedModel
 from tests.interop.models import LONGEST, PRESETS, write_model
 
 pytest.importorskip("onnxscript")
@@ -102,22 +100,12 @@ def test_a_missing_package_names_its_extra(
 @pytest.mark.parametrize("preset", PRESETS)
 def test_the_padded_model_is_the_model(tmp_path: Path, preset: str) -> None:
     loaded = open_model(write_model(tmp_path / "model", PRESETS[preset]))
-    for model in (loaded.model, untie(loaded.model)):
-        for lengths in LENGTHS:
-            batch = pad_rows([[5 + place % 50 for place in range(n)] for n in lengths], 0)
-            real = batch.attention_mask.bool()
-            ours = loaded.model.head(encode(loaded, batch)[real])
-            padded = PaddedModel(model)(batch.input_ids, batch.attention_mask)[real]
-            torch.testing.assert_close(ours, padded, atol=1e-5, rtol=0)
-
-
-def test_an_untied_decoder_is_another_tensor(tmp_path: Path) -> None:
-    model: MaskedLanguageModel = open_model(write_model(tmp_path / "m", PRESETS["bert"])).model
-    apart = untie(model)
-    word, decoder = apart.encoder.embeddings.word.weight, apart.head.decoder.weight
-    assert word.data_ptr() == model.encoder.embeddings.word.weight.data_ptr()
-    assert decoder.data_ptr() != word.data_ptr()
-    assert dataclasses.replace(apart.config, tie_word_embeddings=True) == model.config
+    for lengths in LENGTHS:
+        batch = pad_rows([[5 + place % 50 for place in range(n)] for n in lengths], 0)
+        real = batch.attention_mask.bool()
+        ours = loaded.model.head(encode(loaded, batch)[real])
+        padded = PaddedModel(loaded.model)(batch.input_ids, batch.attention_mask)[real]
+        torch.testing.assert_close(ours, padded, atol=1e-5, rtol=0)
 
 
 def test_programs_are_timed_in_turns() -> None:

@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 
 from maskwright.artifact.card import split_card
 from maskwright.errors import InputError, ModelFolderError
-from maskwright.interop.publish import Upload, plan_upload, publish_model
+from maskwright.interop.publish import Upload, plan_upload, publish_model, send_upload
 from tests.interop.models import NATIVE, OWN, write_model
 from tests.interop.receiving_hub import ReceivingHub
 
@@ -41,8 +41,8 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_the_bytes_that_arrive_are_those_of_the_model(folder: Path, hub: ReceivingHub) -> None:
-    upload = plan_upload(folder, "me/larvae", license_name="apache-2.0", languages=["en", "no"])
-    assert publish_model(upload) == f"{hub.address}/me/larvae"
+    url = publish_model(folder, "me/larvae", license_name="apache-2.0", languages=["en", "no"])
+    assert url == f"{hub.address}/me/larvae"
     [(name, branch, message, files)] = hub.commits
     assert (name, branch) == ("me/larvae", "main")
     assert message.startswith("Upload a model of maskwright 0.")
@@ -68,7 +68,7 @@ def test_the_plan_tells_what_arrives(folder: Path, hub: ReceivingHub) -> None:
     upload = plan_upload(folder, "me/larvae")
     planned = {file.name: (file.num_bytes, file.sha256) for file in upload.files}
     assert hub.tokens == set()
-    publish_model(upload)
+    send_upload(upload)
     [(*_, files)] = hub.commits
     assert planned == {
         name: (len(content), hashlib.sha256(content).hexdigest()) for name, content in files.items()
@@ -82,7 +82,7 @@ def test_the_plan_tells_what_arrives(folder: Path, hub: ReceivingHub) -> None:
 
 def test_a_branch_a_message_and_a_private_repository(folder: Path, hub: ReceivingHub) -> None:
     upload = plan_upload(folder, "me/larvae")
-    url = publish_model(upload, private=True, revision="v2", message="Brighter")
+    url = send_upload(upload, private=True, revision="v2", message="Brighter")
     assert url == f"{hub.address}/me/larvae/tree/v2"
     assert hub.repositories == {"me/larvae": True}
     assert hub.branches == ["v2"]
@@ -94,7 +94,7 @@ def test_what_was_to_be_private_is_not_put_into_a_public_repository(
 ) -> None:
     hub.repositories["me/larvae"] = False
     with pytest.raises(InputError, match="me/larvae exists on the hub and is public"):
-        publish_model(plan_upload(folder, "me/larvae"), private=True)
+        send_upload(plan_upload(folder, "me/larvae"), private=True)
     assert hub.commits == []
 
 
@@ -144,7 +144,7 @@ def test_what_the_hub_refuses_is_one_line(
     if path == "/api/repos/create":  # the library then looks whether there is one already
         hub.refused["/api/models/me/larvae"] = 404
     with pytest.raises(InputError, match=f"me/larvae is not published: .*{said}") as caught:
-        publish_model(plan_upload(folder, "me/larvae"))
+        send_upload(plan_upload(folder, "me/larvae"))
     assert "\n" not in str(caught.value)
     assert "hf_secret" not in str(caught.value)
     assert hub.commits == []
@@ -154,7 +154,7 @@ def test_without_a_network_it_says_so(folder: Path, hub: ReceivingHub) -> None:
     constants: Any = pytest.importorskip("huggingface_hub.constants")
     constants.ENDPOINT = "http://127.0.0.1:9"  # the fixture puts it back
     with pytest.raises(InputError, match=r"is not published: .*[Cc]onnection refused"):
-        publish_model(plan_upload(folder, "me/larvae"))
+        send_upload(plan_upload(folder, "me/larvae"))
 
 
 def test_without_a_token_or_the_package_there_is_a_remedy(
@@ -165,10 +165,10 @@ def test_without_a_token_or_the_package_there_is_a_remedy(
     monkeypatch.delenv("HF_TOKEN")
     monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "no-token"))
     with pytest.raises(InputError, match=r"who publishes me/larvae: .*hf auth login; or set HF"):
-        publish_model(upload)
+        send_upload(upload)
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(InputError, match=r"huggingface_hub, .*pip install 'maskwright\[hub\]'"):
-        publish_model(upload)
+        send_upload(upload)
     assert hub.tokens == set()
 
 
