@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from maskwright.commands.config import PretrainConfig
     from maskwright.commands.run import pretrain
     from maskwright.inference.fill_mask import FillMask
+    from maskwright.interop.export import export_model
+    from maskwright.interop.publish import publish_model
     from maskwright.preparation.pipeline import prepare
     from maskwright.shards.reader import TokenStore
     from maskwright.tokenizer.tokenizer import Tokenizer
@@ -30,9 +32,11 @@ __all__ = [
     "PretrainConfig",
     "TokenStore",
     "Tokenizer",
+    "export_model",
     "load_model",
     "prepare",
     "pretrain",
+    "publish_model",
     "save_model",
     "train_tokenizer",
 ]
@@ -42,9 +46,11 @@ _HOMES = {
     "PretrainConfig": "maskwright.commands.config",
     "TokenStore": "maskwright.shards.reader",
     "Tokenizer": "maskwright.tokenizer.tokenizer",
+    "export_model": "maskwright.interop.export",
     "load_model": "maskwright.artifact.folder",
     "prepare": "maskwright.preparation.pipeline",
     "pretrain": "maskwright.commands.run",
+    "publish_model": "maskwright.interop.publish",
     "save_model": "maskwright.artifact.folder",
     "train_tokenizer": "maskwright.tokenizer.train",
 }

@@ -16,6 +16,8 @@ from maskwright.errors import MaskwrightError
 COMMANDS = {
     "pretrain": "train an encoder from raw text or prepared data",
     "fill": "predict hidden words with a trained model",
+    "export": "write a model for transformers, ONNX or sentence-transformers, and compare it there",
+    "publish": "upload a model to the Hugging Face hub",
     "prepare": "train a tokenizer and write token shards, to reuse in many runs",
     "tokenizer": "train or inspect a tokenizer alone",
     "inspect": "show what a model will see of prepared data",

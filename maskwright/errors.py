@@ -10,6 +10,7 @@
     ├── ModelFolderError       a folder that is no model, or not this one
     ├── TrainingError          a run that cannot go on
     ├── CheckpointError        a checkpoint that cannot be written or resumed from
+    ├── ExportError            a conversion that is not equal to the model, or cannot be made
     └── InputError             a sentence or argument given to a finished model
 
 A message names the field or file, its value, the rule it breaks and the remedy, in one line.
@@ -110,6 +111,10 @@ class TrainingError(MaskwrightError):
 
 class CheckpointError(MaskwrightError):
     """A checkpoint that cannot be written, or a run directory that cannot be resumed."""
+
+
+class ExportError(MaskwrightError):
+    """A conversion that does not compute what the model computes, or cannot be made."""
 
 
 class InputError(MaskwrightError):

@@ -13,9 +13,11 @@ PUBLIC = {
     "PretrainConfig",
     "TokenStore",
     "Tokenizer",
+    "export_model",
     "load_model",
     "prepare",
     "pretrain",
+    "publish_model",
     "save_model",
     "train_tokenizer",
 }

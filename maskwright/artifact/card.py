@@ -1,22 +1,18 @@
-"""README.md of a model folder: the model card."""
+"""README.md of a model folder: the model card, Markdown below the hub's YAML front matter."""
+
+from typing import Any
+
+import yaml
 
 from maskwright.artifact.native.family import Family
+from maskwright.config import parse_yaml
+from maskwright.errors import ConfigError
 from maskwright.model.config import EncoderConfig
 from maskwright.model.flops import count_parameters
 
-_HEADER = """\
----
-library_name: {library}
-pipeline_tag: fill-mask
-tags:
-- maskwright
-- masked-language-model
----
-
-"""
+_FENCE = "---\n"
+_FORMAT = "\n## Format\n"
 _NATIVE = """
-## Format
-
 The weights are in the names of `{architecture}`, so transformers loads the folder as it is:
 
 ```python
@@ -27,8 +23,6 @@ tokenizer = AutoTokenizer.from_pretrained("path/to/this/folder")
 ```
 """
 _OWN = """
-## Format
-
 The weights are in maskwright's own names (`from maskwright import load_model`), because no class
 of transformers computes this architecture: {reason}.
 """
@@ -37,7 +31,6 @@ of transformers computes this architecture: {reason}.
 def write_card(text: str | None, config: EncoderConfig, family: Family, reason: str) -> str:
     """The card: `text` (or a heading), what the architecture is, and how to load it."""
     native = not reason
-    header = _HEADER.format(library="transformers" if native else "maskwright")
     body = (text or "# A masked language model").rstrip() + "\n"
     facts = (
         "\n## Architecture\n\n"
@@ -48,4 +41,48 @@ def write_card(text: str | None, config: EncoderConfig, family: Family, reason: 
     ending = (
         _NATIVE.format(architecture=family.architecture) if native else _OWN.format(reason=reason)
     )
-    return header + body + facts + ending
+    return change_card(body + facts, describe_for_hub(native), ending)
+
+
+def describe_for_hub(native: bool) -> dict[str, Any]:
+    """The metadata by which the hub knows how a model is loaded and what it does."""
+    return {
+        "library_name": "transformers" if native else "maskwright",
+        "pipeline_tag": "fill-mask",
+        "tags": ["maskwright", "masked-language-model"],
+    }
+
+
+def change_card(card: str, metadata: dict[str, Any], ending: str | None = None) -> str:
+    """The card with other metadata, and another section on its format.
+
+    Args:
+        metadata: put over what the front matter says.
+        ending: Markdown for the section; None leaves it as it is.
+
+    Raises:
+        ValueError: the front matter is no YAML mapping.
+    """
+    old, body = split_card(card)
+    if ending is not None:
+        body = body.partition(_FORMAT)[0].rstrip() + "\n" + _FORMAT + ending
+    front = yaml.safe_dump({**old, **metadata}, sort_keys=False, allow_unicode=True)
+    return f"{_FENCE}{front}{_FENCE}\n{body.lstrip()}"
+
+
+def split_card(card: str) -> tuple[dict[str, Any], str]:
+    """Metadata and Markdown of a card; a card without front matter has no metadata.
+
+    Raises:
+        ValueError: the front matter is no YAML mapping.
+    """
+    card = card.replace("\r\n", "\n")
+    if not card.startswith(_FENCE):
+        return {}, card
+    front, fence, body = card.removeprefix(_FENCE).partition(f"\n{_FENCE}")
+    if not fence:
+        raise ValueError("its front matter does not end")
+    try:
+        return parse_yaml(front, "front matter"), body
+    except ConfigError as error:
+        raise ValueError(f"its front matter {error.rule}") from None

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from maskwright.commands.assemble import PreparedData
+from maskwright.commands.circumstances import describe_circumstances, shorten_path, shorten_paths
 from maskwright.commands.config import PretrainConfig
 from maskwright.config import write_yaml
 from maskwright.logs import Record
@@ -20,13 +21,17 @@ On held-out text, with the same masks every time (15 % of the tokens, 80/10/10):
 
 {scores}
 
-{predictions:,} predictions after {steps:,} steps, {tokens:,} tokens and {minutes:.1f} minutes. The
-baseline always gives the most frequent token (accuracy), or the token frequencies (loss).
+{predictions:,} predictions after {tokens:,} tokens of training. The baseline always gives the most
+frequent token (accuracy), or the token frequencies (loss).
 
 ## Data
 
 {text}: {train_tokens:,} tokens in {documents:,} documents, and {valid_tokens:,} held-out tokens.
 Tokenizer: {kind}, {vocabulary:,} tokens, fingerprint `{fingerprint}`.{extension}
+
+## Training
+
+Seed {seed}, {steps:,} steps, {minutes:.1f} minutes on {circumstances}.
 
 ## Recipe
 
@@ -66,15 +71,17 @@ def describe_training(
         steps=final["step"],
         tokens=final["tokens"],
         minutes=final["seconds"] / 60,
-        text=", ".join(f"`{path}`" for path in source["paths"]),
+        text=", ".join(f"`{shorten_path(path)}`" for path in source["paths"]),
         train_tokens=data.train.num_tokens,
         documents=data.train.num_documents,
         valid_tokens=data.valid.num_tokens,
-        kind=config.tokenizer.path or config.tokenizer.kind,
+        kind=shorten_path(config.tokenizer.path or config.tokenizer.kind),
         vocabulary=data.tokenizer.vocab_size,
         fingerprint=data.tokenizer.fingerprint[:12],
         extension=_describe_extension(source.get(EXTENSION_KEY)),
-        recipe=write_yaml(config),
+        seed=config.seed,
+        circumstances=describe_circumstances(),
+        recipe=write_yaml(shorten_paths(config)),
     )
 
 
@@ -104,7 +111,7 @@ def _describe_origin(origin: Mapping[str, Any]) -> str:
     """Which weights the run began with; `sha256` has the hash of each of their files."""
     hashes = origin.get("sha256")
     files = [f"{file} `{sha}`" for file, sha in hashes.items()] if isinstance(hashes, dict) else []
-    return f"continued from `{origin.get('name')}` (sha256 of {', '.join(files)})"
+    return f"continued from `{shorten_path(str(origin.get('name')))}` (sha256 of {', '.join(files)})"
 
 
 def _describe_extension(extension: object) -> str:

@@ -27,7 +27,7 @@ class SelfAttention(nn.Module):
         self.output = nn.Linear(size, size, bias=bias)
 
     def forward(self, x: Tensor, layer: LayerContext) -> Tensor:
-        q, k, v = self.qkv(x).view(len(x), 3, *self.heads_and_size).unbind(1)
+        q, k, v = self.qkv(x).unflatten(-1, (3, *self.heads_and_size)).unbind(1)
         if self.q_norm is not None and self.k_norm is not None:
             q, k = self.q_norm(q).to(v.dtype), self.k_norm(k).to(v.dtype)
         if layer.angles is not None:

@@ -1,0 +1,141 @@
+"""Model folders for other libraries; each is compared with the model before it appears."""
+
+import dataclasses
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from maskwright.artifact.folder import LoadedModel, open_model
+from maskwright.errors import InputError
+from maskwright.files import replacing_folder, write_json
+from maskwright.interop.comparison import Difference
+from maskwright.interop.folders import RECORD, check_replaceable, list_sizes, read_card
+from maskwright.interop.held_out import read_masked_rows
+from maskwright.interop.hugging_face import write_hugging_face
+from maskwright.interop.libraries import list_versions
+from maskwright.interop.onnx_folder import Int8Scores, write_onnx, write_onnx_int8
+from maskwright.interop.sentence_transformers_folder import write_sentence_transformers
+from maskwright.interop.sentences import Sentences, choose_sentences
+from maskwright.provenance import describe_cpu
+
+Target = Literal["hf", "onnx", "onnx-int8", "sentence-transformers"]
+TARGETS: tuple[Target, ...] = get_args(Target)
+
+# The library that computes the comparison, and others whose version decides about the result.
+_PACKAGES = {
+    "hf": ("transformers", "torch"),
+    "onnx": ("onnxruntime", "torch"),
+    "onnx-int8": ("onnxruntime", "torch"),
+    "sentence-transformers": ("sentence-transformers", "transformers", "torch"),
+}
+
+
+@dataclass(frozen=True)
+class ExportReport:
+    """What was written, and how it was found to be right.
+
+    Attributes:
+        to: the target.
+        folder: where it is.
+        sizes: bytes of each file.
+        versions: of the libraries it was compared with; the first computed the comparison.
+        source: where the sentences of the comparison are from.
+        difference: how far the library's outputs are from ours.
+        int8: what quantization changed; None without it.
+    """
+
+    to: Target
+    folder: Path
+    sizes: dict[str, int]
+    versions: dict[str, str]
+    source: str
+    difference: Difference
+    int8: Int8Scores | None
+
+    def describe(self) -> list[str]:
+        """Lines for a reader."""
+        library, version = next(iter(self.versions.items()))
+        size = sum(self.sizes.values()) / 1e6
+        subject = "the graph in fp32" if self.int8 else "it"
+        lines = [
+            f"{self.folder}: {len(self.sizes)} files, {size:.1f} MB, for {self.to}",
+            f"{library} {version} loads {subject}; on {self.difference.num_texts} texts "
+            f"({self.source}), {self.difference.num_tokens:,} tokens: {self.difference.describe()}",
+        ]
+        return lines + (self.int8.describe() if self.int8 else [])
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, as ``export.json`` keeps them."""
+        values = {
+            "to": self.to,
+            "files": self.sizes,
+            "versions": self.versions,
+            "cpu": describe_cpu(),
+            "compared": {"source": self.source, **dataclasses.asdict(self.difference)},
+        }
+        return {**values, "int8": dataclasses.asdict(self.int8)} if self.int8 else values
+
+
+def export_model(
+    folder: Path | str, to: Target, out: Path | str, data: Path | str | None = None
+) -> ExportReport:
+    """Writes the model in `folder` for another library, and proves that it is the same there.
+
+    What was written is loaded with the target library, and its outputs are compared with ours on
+    real sentences. Only then does `out` appear, with a record of the comparison in
+    ``export.json``; otherwise nothing is left of it, and what was in `out` before stays.
+
+    Args:
+        folder: a model folder.
+        to: ``hf`` (transformers), ``onnx``, ``onnx-int8`` or ``sentence-transformers``.
+        out: where to; it must not exist, be empty, or hold an earlier export.
+        data: a prepared folder, whose held-out text gives the sentences; ``onnx-int8`` needs it
+            for its scores.
+
+    Raises:
+        ModelFolderError: `folder` is not a model folder.
+        ExportError: the outputs differ, no class of transformers computes this architecture, too
+            little is left of the model in int8, or `out` holds something else.
+        InputError: an unknown target, a package that is not installed, ``onnx-int8`` without
+            `data`.
+        ShardError: `data` is damaged, or was prepared with another tokenizer.
+    """
+    folder, out = Path(folder), Path(out)
+    data = None if data is None else Path(data)
+    if to not in TARGETS:
+        raise InputError(f"unknown export {to}; choose {', '.join(TARGETS)}.")
+    if to == "onnx-int8" and data is None:
+        raise InputError(
+            "onnx-int8 is judged on held-out text: name a prepared folder with --data, or export "
+            "from a run directory whose prepared data is still there."
+        )
+    check_replaceable(out)
+    loaded = open_model(folder)
+    card = read_card(folder)
+    with replacing_folder(out) as temporary:
+        sentences = choose_sentences(loaded, data, hide_words=to != "sentence-transformers")
+        difference, int8 = _write(temporary, to, loaded, sentences, card, data)
+        versions = list_versions(*_PACKAGES[to])
+        difference.check(next(iter(versions)))
+        sizes = list_sizes(temporary)
+        report = ExportReport(to, out, sizes, versions, sentences.source, difference, int8)
+        write_json(temporary / RECORD, report.to_json())
+    return report
+
+
+def _write(
+    folder: Path,
+    to: Target,
+    loaded: LoadedModel,
+    sentences: Sentences,
+    card: str | None,
+    data: Path | None,
+) -> tuple[Difference, Int8Scores | None]:
+    if to == "onnx-int8" and data is not None:
+        return write_onnx_int8(folder, loaded, sentences, card, read_masked_rows(loaded, data))
+    write = {
+        "hf": write_hugging_face,
+        "onnx": write_onnx,
+        "sentence-transformers": write_sentence_transformers,
+    }[to]
+    return write(folder, loaded, sentences, card), None

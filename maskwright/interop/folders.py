@@ -1,0 +1,97 @@
+"""What the folders of all exports have in common: the model's files, a card, a record."""
+
+from pathlib import Path
+from typing import Any
+
+from maskwright.artifact.card import change_card
+from maskwright.artifact.folder import CARD, LoadedModel, save_model
+from maskwright.artifact.weights import WEIGHTS
+from maskwright.errors import ExportError, ModelFolderError
+from maskwright.files import read_json, write_text
+
+RECORD = "export.json"
+_MAX_RECORD_BYTES = 1 << 20
+_MAX_CARD_BYTES = 4 << 20
+
+
+def write_model_folder(folder: Path, loaded: LoadedModel, with_weights: bool = True) -> None:
+    """Writes a model folder as `save_model` does, or all of one but the weights."""
+    save_model(folder, loaded.model, loaded.tokenizer, add_special_tokens=loaded.add_special_tokens)
+    if not with_weights:
+        (folder / WEIGHTS).unlink()
+
+
+def read_card(folder: Path) -> str | None:
+    """The model card in a folder that anybody may have written, if there is one.
+
+    Raises:
+        ModelFolderError: it is no text, or enormous.
+    """
+    path = folder / CARD
+    if not path.is_file():
+        return None
+    with path.open("rb") as file:
+        content = file.read(_MAX_CARD_BYTES + 1)
+    try:
+        if len(content) > _MAX_CARD_BYTES:
+            raise ValueError(f"it has more than {_MAX_CARD_BYTES:,} bytes")
+        return content.decode()
+    except ValueError as error:
+        raise ModelFolderError(f"{path} cannot be read: {error}.") from None
+
+
+def adapt_card(folder: Path, original: str | None, metadata: dict[str, Any], ending: str) -> None:
+    """Puts the model's own card into `folder`, with what is different about this export.
+
+    Args:
+        original: the card of the model; None = the one that `folder` holds already.
+
+    Raises:
+        ModelFolderError: the card is damaged.
+    """
+    path = folder / CARD
+    card = path.read_text(encoding="utf-8") if original is None else original
+    try:
+        write_text(path, change_card(card, metadata, ending))
+    except ValueError as error:
+        raise ModelFolderError(f"the model card {CARD} is damaged: {error}.") from None
+
+
+def check_replaceable(folder: Path) -> None:
+    """Lets pass a folder that does not exist, is empty, or holds an export and nothing else.
+
+    Raises:
+        ExportError: it holds anything else.
+    """
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise ExportError(f"{folder} is a file. Choose another --out.")
+    found = {path.relative_to(folder).as_posix() for path in _list_files(folder)}
+    strange = sorted(found - {RECORD, *_read_names(folder)})
+    if strange:
+        raise ExportError(
+            f"{folder} holds {strange[0]}, which no export of maskwright has put there. Choose "
+            "another --out, or empty this folder."
+        )
+
+
+def list_sizes(folder: Path) -> dict[str, int]:
+    """Bytes of each file, by its name in the folder."""
+    return {
+        path.relative_to(folder).as_posix(): path.stat().st_size for path in _list_files(folder)
+    }
+
+
+def _list_files(folder: Path) -> list[Path]:
+    """Everything in a folder and below but plain folders."""
+    return sorted(path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
+
+
+def _read_names(folder: Path) -> set[str]:
+    """The files that an earlier export wrote there, by its own record."""
+    try:
+        names = read_json(folder / RECORD, _MAX_RECORD_BYTES)["files"]
+        return {str(name) for name in names}
+    except (OSError, ValueError, KeyError, TypeError):
+        return set()

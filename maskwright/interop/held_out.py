@@ -1,0 +1,101 @@
+"""Held-out text with pinned masks in it, as padded rows: what a quantized model is judged by.
+
+The masks are those of every validation (`maskwright.evaluation.masked_lm`), on rows as long as the
+model's longest input; packed rows are taken apart, because other programs know no packing.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from maskwright.artifact.folder import LoadedModel
+from maskwright.artifact.special_tokens import wrap_inputs
+from maskwright.data.batch import Batch, SpecialIds
+from maskwright.data.config import DataConfig
+from maskwright.data.masking.corruption import IGNORED, Vocabulary
+from maskwright.errors import ShardError
+from maskwright.evaluation.masked_lm import build_pinned_batches
+from maskwright.interop.comparison import Compute, batch_by_length
+from maskwright.shards.manifest import TOKENIZER_NAME
+from maskwright.shards.reader import TokenStore
+from maskwright.tokenizer.tokenizer import Tokenizer
+
+NUM_SLOTS = 16_384  # about 2,400 masks
+_LONGEST_ROW = 512
+
+
+@dataclass(frozen=True)
+class MaskedRow:
+    """One segment: its ids, the places of its masks, and the hidden tokens."""
+
+    ids: list[int]
+    places: list[int]
+    labels: list[int]
+
+
+def read_masked_rows(
+    loaded: LoadedModel, data: Path, num_slots: int = NUM_SLOTS
+) -> list[MaskedRow]:
+    """The rows of a prepared folder's held-out text that hold a mask.
+
+    Raises:
+        ShardError: the data was made with another tokenizer, or holds too little held-out text.
+    """
+    tokenizer = loaded.tokenizer
+    valid = TokenStore.open(data, "valid", "sizes")
+    made_with = Tokenizer.load(data / TOKENIZER_NAME)
+    if wrap_inputs(made_with, loaded.add_special_tokens).fingerprint != tokenizer.fingerprint:
+        raise ShardError(
+            f"{data} was prepared with another tokenizer than the model's. Name the data that the "
+            "model was trained on, or prepare some with tokenizer.path = the model folder."
+        )
+    longest = min(loaded.model.config.max_position_embeddings, _LONGEST_ROW)
+    batches = build_pinned_batches(
+        valid,
+        DataConfig(max_seq_length=longest, special_tokens=loaded.add_special_tokens),
+        SpecialIds(tokenizer.pad_id, tokenizer.cls_id, tokenizer.sep_id, loaded.add_special_tokens),
+        Vocabulary(
+            tokenizer.vocab_size, tokenizer.mask_id, tokenizer.ordinary_ids, valid.unigram_counts
+        ),
+        num_slots,
+    )
+    rows = [row for batch in batches for row in take_apart(batch)]
+    if not rows:
+        raise ShardError(
+            f"{data} holds too little validation text: no token of it is hidden. Prepare it with a "
+            "larger corpus.valid_fraction."
+        )
+    return rows
+
+
+def take_apart(batch: Batch) -> Iterator[MaskedRow]:
+    """The segments of a batch that hold a mask."""
+    used = batch.masked_labels != IGNORED
+    places, labels = batch.masked_positions[used], batch.masked_labels[used]
+    order = places.argsort()
+    places, labels = places[order], labels[order]
+    bounds = batch.cu_seqlens.unique().tolist()
+    for start, stop in pairwise(bounds):
+        inside = (places >= start) & (places < stop)
+        if inside.any():
+            ids = batch.input_ids[start:stop].tolist()
+            yield MaskedRow(ids, (places[inside] - start).tolist(), labels[inside].tolist())
+
+
+def predict(rows: list[MaskedRow], compute: Compute, vocab_size: int, pad_id: int) -> Tensor:
+    """The best word for every mask, in the order of `rows`: [M]."""
+    found: list[Tensor] = [torch.empty(0)] * len(rows)
+    for numbers, batch in batch_by_length([row.ids for row in rows], vocab_size, pad_id):
+        logits = compute(batch.input_ids, batch.attention_mask)
+        for place, number in enumerate(numbers):
+            found[number] = logits[place, rows[number].places].argmax(-1)
+    return torch.cat(found)
+
+
+def all_labels(rows: list[MaskedRow]) -> Tensor:
+    """The hidden tokens, in the same order."""
+    return torch.tensor([label for row in rows for label in row.labels])

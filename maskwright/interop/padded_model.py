@@ -1,0 +1,49 @@
+"""Our model as others expect one: padded rows and an attention mask in, logits of every slot out.
+
+The blocks see packed tokens here as everywhere: B padded rows are flattened to B * L tokens in
+rows of L, in which padding is a segment of its own. B rows, L slots in each, V vocabulary.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from maskwright.model.attention_context import AttentionContext
+from maskwright.model.pretraining import MaskedLanguageModel
+
+
+@dataclass(frozen=True)
+class PaddedContext(AttentionContext):
+    """A context that asks nothing about its sizes, so that a traced graph leaves them open."""
+
+    def see(self, window: int | None) -> Tensor:
+        """As in `AttentionContext`; a window as wide as the row is applied like any other."""
+        visible = super().see(None)
+        if window is None:
+            return visible
+        place = torch.arange(self.row_length, device=visible.device)
+        return visible & ((place[:, None] - place[None, :]).abs() <= window)
+
+
+class PaddedModel(nn.Module):
+    """``logits = model(input_ids, attention_mask)``: [B, L], [B, L] -> [B, L, V].
+
+    Logits of padding mean nothing. Positions count the slots of a row, as in transformers.
+    """
+
+    def __init__(self, model: MaskedLanguageModel) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        rows, length = input_ids.shape
+        context = PaddedContext(
+            positions=torch.arange(length).expand(rows, length).reshape(-1),
+            segment_ids=attention_mask.reshape(-1),
+            cu_seqlens=torch.zeros(1, dtype=torch.int32),  # for kernels that are not traced
+            max_seqlen=length,
+            row_length=length,
+        )
+        hidden = self.model.encoder(input_ids.reshape(-1), context)
+        return self.model.head(hidden).unflatten(0, (rows, length))

@@ -1,0 +1,189 @@
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from maskwright.artifact.folder import open_model
+from maskwright.errors import ExportError, InputError, ModelFolderError
+from maskwright.interop import folders, hugging_face
+from maskwright.interop import sentence_transformers_folder as st_folder
+from maskwright.interop.comparison import Difference
+from maskwright.interop.export import TARGETS, Target, export_model
+from maskwright.model.pretraining import MaskedLanguageModel
+from tests.interop.models import LONGEST, NATIVE, OWN, write_model
+
+pytest.importorskip("transformers")
+
+
+@pytest.fixture
+def bert(tmp_path: Path) -> Path:
+    return write_model(tmp_path / "bert", NATIVE["bert"], "# Larvae\n\nThey glow.")
+
+
+@pytest.mark.parametrize("preset", NATIVE)
+def test_hf_gives_the_same_ids_and_logits(tmp_path: Path, preset: str) -> None:
+    folder = write_model(tmp_path / "model", NATIVE[preset], "# Larvae")
+    report = export_model(folder, "hf", tmp_path / "out")
+    assert report.difference.largest <= 1e-5
+    assert report.difference.num_texts > 20
+    assert report.source == "pydocs"
+    ours, theirs = open_model(folder).model, open_model(tmp_path / "out").model
+    for a, b in zip(ours.parameters(), theirs.parameters(), strict=True):
+        assert torch.equal(a, b)
+    assert (tmp_path / "out/README.md").read_text() == (folder / "README.md").read_text()
+
+
+@pytest.mark.parametrize("to", ["hf", "sentence-transformers"])
+def test_what_transformers_does_not_compute_is_refused_with_the_reason(
+    tmp_path: Path, to: Target
+) -> None:
+    folder = write_model(tmp_path / "model", OWN)
+    with pytest.raises(ExportError, match=r"no class of transformers .*qk_norm = True.*to onnx"):
+        export_model(folder, to, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("preset", NATIVE)
+def test_sentence_transformers_gives_the_same_vectors(
+    tmp_path: Path, preset: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    library = pytest.importorskip("sentence_transformers")
+    folder = write_model(tmp_path / "model", NATIVE[preset])
+    capfd.readouterr()
+    report = export_model(folder, "sentence-transformers", tmp_path / "out")
+    assert report.difference.largest <= 1e-6
+    model = library.SentenceTransformer(str(tmp_path / "out"), device="cpu")
+    assert model.max_seq_length == LONGEST
+    vectors = model.encode(["the cat sat", "a bird flew under the tree " * 20])
+    assert torch.tensor(vectors).norm(dim=1).tolist() == pytest.approx([1.0, 1.0])
+    assert "MISSING" not in capfd.readouterr().err
+    assert "library_name: sentence-transformers" in (tmp_path / "out/README.md").read_text()
+    with pytest.raises(ModelFolderError, match="is missing"):  # the head is not there
+        open_model(tmp_path / "out")
+
+
+def damage(model: MaskedLanguageModel) -> None:
+    """One number of one matrix in the middle."""
+    with torch.no_grad():
+        model.get_parameter("encoder.blocks.0.mlp.output.weight")[3, 5] += 1.0
+
+
+@pytest.mark.parametrize("to", ["hf", "sentence-transformers"])
+def test_another_function_is_noticed_and_nothing_of_it_stays(
+    bert: Path, tmp_path: Path, to: Target, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write_damaged(folder: Path, loaded: Any, with_weights: bool = True) -> None:
+        copy = open_model(bert)
+        damage(copy.model)
+        folders.write_model_folder(folder, copy, with_weights)
+
+    monkeypatch.setattr(hugging_face, "write_model_folder", write_damaged)
+    monkeypatch.setattr(st_folder, "write_model_folder", write_damaged)
+    before = sorted(tmp_path.iterdir())
+    with pytest.raises(ExportError, match=r"differ by up to .* is allowed. Nothing was written"):
+        export_model(bert, to, tmp_path / "out")
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_other_ids_are_noticed(bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def write_other_tokenizer(*arguments: Any) -> None:
+        folders.write_model_folder(*arguments)
+        path = arguments[0] / "tokenizer.json"
+        path.write_text(path.read_text().replace('"Lowercase"', '"StripAccents"'))
+
+    monkeypatch.setattr(hugging_face, "write_model_folder", write_other_tokenizer)
+    with pytest.raises(ExportError, match="tokenizer gives other ids for 'The"):
+        export_model(bert, "hf", tmp_path / "out")
+
+
+def test_a_tensor_that_transformers_would_make_up_is_noticed(
+    bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write_without_a_tensor(*arguments: Any) -> None:
+        from safetensors.torch import load_file, save_file
+
+        folders.write_model_folder(*arguments)
+        path = arguments[0] / "model.safetensors"
+        tensors = load_file(path)
+        del tensors["cls.predictions.transform.dense.weight"]
+        save_file(tensors, path, metadata={"format": "pt"})
+
+    monkeypatch.setattr(hugging_face, "write_model_folder", write_without_a_tensor)
+    with pytest.raises(ExportError, match=r"missing keys: cls\.predictions\.transform"):
+        export_model(bert, "hf", tmp_path / "out")
+
+
+@pytest.mark.parametrize("largest", [1.1e-4, float("nan"), float("inf")])
+def test_what_is_no_rounding_does_not_pass(largest: float) -> None:
+    with pytest.raises(ExportError, match="logits differ"):
+        Difference("logits", largest, 1e-4, 1, 1).check("a library")
+    Difference("logits", 1e-4, 1e-4, 1, 1).check("a library")
+
+
+def test_an_earlier_export_gives_way_only_to_a_good_one(
+    bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    export_model(bert, "hf", out)
+    monkeypatch.setattr(hugging_face, "check_ids", _fail)
+    with pytest.raises(ExportError, match="on purpose"):
+        export_model(bert, "hf", out)
+    assert open_model(out).model.config.hidden_size == 32
+    monkeypatch.undo()
+    assert export_model(bert, "hf", out).folder == out
+
+
+def _fail(*arguments: Any, **options: Any) -> None:
+    raise ExportError("on purpose")
+
+
+def test_what_is_no_export_is_left_alone(bert: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    export_model(bert, "hf", out)
+    (out / "notes.txt").write_text("mine")
+    with pytest.raises(ExportError, match=r"holds notes.txt, which no export .* another --out"):
+        export_model(bert, "hf", out)
+    with pytest.raises(ExportError, match=r"holds README\.md, which no export"):
+        export_model(bert, "hf", bert)
+    with pytest.raises(ExportError, match="is a file"):
+        export_model(bert, "hf", out / "notes.txt")
+    assert (out / "notes.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    ("to", "package", "extra"),
+    [
+        ("hf", "transformers", "sentence-transformers"),
+        ("sentence-transformers", "sentence_transformers", "sentence-transformers"),
+    ],
+)
+def test_a_missing_package_names_its_extra(
+    bert: Path,
+    tmp_path: Path,
+    to: Target,
+    package: str,
+    extra: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    message = rf"needs the package {package}.*pip install 'maskwright\[{extra}\]'"
+    with pytest.raises(InputError, match=message):
+        export_model(bert, to, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_int8_without_held_out_text_is_refused(bert: Path, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"judged on held-out text: .* --data"):
+        export_model(bert, "onnx-int8", tmp_path / "out")
+
+
+def test_unknown_targets_and_folders_are_refused(bert: Path, tmp_path: Path) -> None:
+    unknown: Any = "tflite"
+    with pytest.raises(InputError, match="unknown export tflite; choose hf, onnx"):
+        export_model(bert, unknown, tmp_path / "out")
+    with pytest.raises(ModelFolderError, match="is not a folder"):
+        export_model(tmp_path / "nowhere", "hf", tmp_path / "out")
+    assert set(TARGETS) == {"hf", "onnx", "onnx-int8", "sentence-transformers"}

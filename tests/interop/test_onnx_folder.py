@@ -1,0 +1,115 @@
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from maskwright.artifact.folder import open_model
+from maskwright.errors import ExportError, InputError
+from maskwright.interop import onnx_folder, onnx_graph
+from maskwright.interop.comparison import encode, pad_rows
+from maskwright.interop.export import ExportReport, export_model
+from maskwright.interop.onnx_graph import GRAPH, OnnxModel
+from maskwright.interop.padded_model import PaddedModel
+from tests.interop.models import LONGEST, PRESETS, write_model
+
+pytest.importorskip("onnxscript")
+pytest.importorskip("onnxruntime")
+LENGTHS = ([1], [LONGEST], [2, 7, 1], [LONGEST, 3, 30, 9])  # none is of the shape that was traced
+
+
+@pytest.fixture(scope="module", params=PRESETS)
+def exported(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[str, Path, ExportReport]:
+    """A model folder and its export, which takes seconds."""
+    folder = tmp_path_factory.mktemp(request.param)
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "own":
+            patch.setattr(onnx_graph, "MOST_BYTES_WITHIN", 0)  # as if it had gigabytes
+        write_model(folder / "model", PRESETS[request.param], "# Larvae")
+        report = export_model(folder / "model", "onnx", folder / "out")
+    return request.param, folder, report
+
+
+def test_onnx_gives_the_same_logits_for_sizes_that_were_not_traced(
+    exported: tuple[str, Path, ExportReport],
+) -> None:
+    preset, folder, report = exported
+    assert report.difference.largest <= 1e-5
+    assert report.difference.num_texts > 20
+    names = {"config.json", "tokenizer.json", "tokenizer_config.json", "README.md", GRAPH}
+    names |= {f"{GRAPH}.data"} if preset == "own" else set()
+    assert set(report.sizes) == names
+    assert json.loads((folder / "out/export.json").read_text())["to"] == "onnx"
+    card = (folder / "out/README.md").read_text()
+    assert card.startswith("---\nlibrary_name: onnx\n")
+    assert "\n# Larvae\n" in card
+    assert "AutoModelForMaskedLM" not in card
+    loaded, graph = open_model(folder / "model"), OnnxModel(folder / "out" / GRAPH)
+    for lengths in LENGTHS:
+        batch = pad_rows([[5 + place % 50 for place in range(n)] for n in lengths], 0)
+        real = batch.attention_mask.bool()
+        ours = loaded.model.head(encode(loaded, batch)[real])
+        theirs = graph(batch.input_ids, batch.attention_mask)[real]
+        torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=0)
+
+
+def test_another_graph_is_noticed_and_nothing_of_it_stays(
+    exported: tuple[str, Path, ExportReport], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    preset, folder, _ = exported
+    if preset == "own":
+        pytest.skip("its weights lie beside the graph")
+    write_other_graph(folder / "out" / GRAPH, tmp_path / "other.onnx")
+    monkeypatch.setattr(
+        onnx_folder, "write_graph", lambda path, model: shutil.copy(tmp_path / "other.onnx", path)
+    )
+    with pytest.raises(ExportError, match=r"onnxruntime computes .* differ by up to .* Nothing"):
+        export_model(folder / "model", "onnx", tmp_path / "out")
+    assert [path.name for path in tmp_path.iterdir()] == ["other.onnx"]
+
+
+def write_other_graph(source: Path, target: Path) -> None:
+    """The same graph with one number of one matrix changed."""
+    onnx: Any = pytest.importorskip("onnx")
+    graph = onnx.load(source)
+    [weight] = [w for w in graph.graph.initializer if w.name.endswith("0.mlp.output.weight")]
+    values = onnx.numpy_helper.to_array(weight).copy()
+    values[3, 5] += 1.0
+    weight.CopyFrom(onnx.numpy_helper.from_array(values, weight.name))
+    onnx.save(graph, target)
+
+
+@pytest.mark.parametrize("package", ["onnx", "onnxscript", "onnxruntime"])
+def test_a_missing_package_names_its_extra(
+    tmp_path: Path, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = write_model(tmp_path / "model", PRESETS["bert"])
+    if package == "onnxruntime":
+        monkeypatch.setattr(onnx_folder, "write_graph", lambda path, model: None)
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(InputError, match=rf"package {package}, .* install 'maskwright\[onnx\]'"):
+        export_model(model, "onnx", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_the_padded_model_is_the_model(tmp_path: Path, preset: str) -> None:
+    loaded = open_model(write_model(tmp_path / "model", PRESETS[preset]))
+    for lengths in LENGTHS:
+        batch = pad_rows([[5 + place % 50 for place in range(n)] for n in lengths], 0)
+        real = batch.attention_mask.bool()
+        ours = loaded.model.head(encode(loaded, batch)[real])
+        padded = PaddedModel(loaded.model)(batch.input_ids, batch.attention_mask)[real]
+        torch.testing.assert_close(ours, padded, atol=1e-5, rtol=0)
+
+
+def test_programs_are_timed_in_turns() -> None:
+    calls: list[str] = []
+    onnx_folder.time_interleaved([lambda: calls.append("a"), lambda: calls.append("b")])
+    assert "".join(calls) == "ab" * (len(calls) // 2)
+    assert len(calls) > 6

@@ -1,0 +1,207 @@
+import hashlib
+import json
+import sys
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from safetensors.torch import load_file, save_file
+
+from maskwright.artifact.card import split_card
+from maskwright.errors import InputError, ModelFolderError
+from maskwright.interop.publish import Upload, plan_upload, publish_model, send_upload
+from tests.interop.models import NATIVE, OWN, write_model
+from tests.interop.receiving_hub import ReceivingHub
+
+NAMES = {"README.md", "config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"}
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch) -> Generator[ReceivingHub]:
+    """A hub that is asked instead of the real one, with a token for it."""
+    constants: Any = pytest.importorskip("huggingface_hub.constants")
+    with ReceivingHub().serving() as hub:
+        monkeypatch.setattr(constants, "ENDPOINT", hub.address)
+        monkeypatch.setattr(constants, "HF_HUB_DISABLE_XET", True)
+        monkeypatch.setenv("HF_TOKEN", "hf_secret")
+        yield hub
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A model folder in which something else lies, too."""
+    folder = write_model(tmp_path / "model", NATIVE["bert"], "# Larvae\n\nThey glow.")
+    (folder / "optimizer.safetensors").write_bytes(b"moments")
+    (folder / "export.json").write_text("{}")
+    (folder / "data").mkdir()
+    (folder / "data/secret.txt").write_text("mine")
+    return folder
+
+
+def test_the_bytes_that_arrive_are_those_of_the_model(folder: Path, hub: ReceivingHub) -> None:
+    url = publish_model(folder, "me/larvae", license_name="apache-2.0", languages=["en", "no"])
+    assert url == f"{hub.address}/me/larvae"
+    [(name, branch, message, files)] = hub.commits
+    assert (name, branch) == ("me/larvae", "main")
+    assert message.startswith("Upload a model of maskwright 0.")
+    assert files.keys() == NAMES
+    for name in NAMES - {"README.md"}:
+        assert files[name] == (folder / name).read_bytes()
+    assert [len(content) for content in hub.large.values()] == [len(files["model.safetensors"])]
+    assert hub.repositories == {"me/larvae": False}
+    assert hub.tokens == {"Bearer hf_secret"}
+    metadata, body = split_card(files["README.md"].decode())
+    assert metadata == {
+        "library_name": "transformers",
+        "pipeline_tag": "fill-mask",
+        "tags": ["maskwright", "masked-language-model"],
+        "license": "apache-2.0",
+        "language": ["en", "no"],
+    }
+    assert body == split_card((folder / "README.md").read_text())[1]
+    assert "They glow." in body
+
+
+def test_the_plan_tells_what_arrives(folder: Path, hub: ReceivingHub) -> None:
+    upload = plan_upload(folder, "me/larvae")
+    planned = {file.name: (file.num_bytes, file.sha256) for file in upload.files}
+    assert hub.tokens == set()
+    send_upload(upload)
+    [(*_, files)] = hub.commits
+    assert planned == {
+        name: (len(content), hashlib.sha256(content).hexdigest()) for name, content in files.items()
+    }
+    for name, (size, digest) in planned.items():
+        assert any(
+            line.startswith(name) and f" {size:,} " in line and line.endswith(digest)
+            for line in upload.describe()
+        )
+
+
+def test_a_branch_a_message_and_a_private_repository(folder: Path, hub: ReceivingHub) -> None:
+    upload = plan_upload(folder, "me/larvae")
+    url = send_upload(upload, private=True, revision="v2", message="Brighter")
+    assert url == f"{hub.address}/me/larvae/tree/v2"
+    assert hub.repositories == {"me/larvae": True}
+    assert hub.branches == ["v2"]
+    assert [commit[1:3] for commit in hub.commits] == [("v2", "Brighter")]
+
+
+def test_what_was_to_be_private_is_not_put_into_a_public_repository(
+    folder: Path, hub: ReceivingHub
+) -> None:
+    hub.repositories["me/larvae"] = False
+    with pytest.raises(InputError, match="me/larvae exists on the hub and is public"):
+        send_upload(plan_upload(folder, "me/larvae"), private=True)
+    assert hub.commits == []
+
+
+def test_a_foreign_card_keeps_what_it_says(folder: Path) -> None:
+    said = {"license": "mit", "pipeline_tag": "feature-extraction", "tags": ["larvae"]}
+    (folder / "README.md").write_text(f"---\n{yaml.safe_dump(said)}---\n# Theirs\n")
+    metadata, body = split_card(plan_upload(folder, "me/larvae", base_model="a/b").card)
+    assert metadata == {"library_name": "transformers", "base_model": "a/b", **said}
+    assert body == "\n# Theirs\n"
+    (folder / "README.md").unlink()
+    assert "AutoModelForMaskedLM" in plan_upload(folder, "me/larvae").card
+
+
+def test_an_own_architecture_is_not_said_to_be_of_transformers(tmp_path: Path) -> None:
+    upload = plan_upload(write_model(tmp_path / "own", OWN), "me/own")
+    assert split_card(upload.card)[0]["library_name"] == "maskwright"
+
+
+def test_weights_in_parts_go_with_their_index(folder: Path) -> None:
+    tensors = load_file(folder / "model.safetensors")
+    names = [f"model-0000{part}-of-00002.safetensors" for part in (1, 2)]
+    places = {tensor: names[number % 2] for number, tensor in enumerate(tensors)}
+    for name in names:
+        own = {tensor: value for tensor, value in tensors.items() if places[tensor] == name}
+        save_file(own, folder / name, metadata={"format": "pt"})
+    index = folder / "model.safetensors.index.json"
+    index.write_text(json.dumps({"weight_map": places}))
+    (folder / "model.safetensors").unlink()
+    files = {file.name for file in plan_upload(folder, "me/larvae").files}
+    assert files == NAMES - {"model.safetensors"} | {index.name, *names}
+
+
+@pytest.mark.parametrize(
+    ("path", "status", "said"),
+    [
+        ("/api/repos/create", 401, "does not accept the token; log in with: hf auth login"),
+        ("/api/repos/create", 403, "may not write to what belongs to me"),
+        ("/api/models/me/larvae/preupload", 404, "the hub knows no me/larvae"),
+        ("/api/models/me/larvae/commit", 400, "no, for a reason"),
+        ("/api/models/me/larvae/commit", 403, "may not write to what belongs to me"),
+    ],
+)
+def test_what_the_hub_refuses_is_one_line(
+    folder: Path, hub: ReceivingHub, path: str, status: int, said: str
+) -> None:
+    hub.refused[path] = status
+    if path == "/api/repos/create":  # the library then looks whether there is one already
+        hub.refused["/api/models/me/larvae"] = 404
+    with pytest.raises(InputError, match=f"me/larvae is not published: .*{said}") as caught:
+        send_upload(plan_upload(folder, "me/larvae"))
+    assert "\n" not in str(caught.value)
+    assert "hf_secret" not in str(caught.value)
+    assert hub.commits == []
+
+
+def test_without_a_network_it_says_so(folder: Path, hub: ReceivingHub) -> None:
+    constants: Any = pytest.importorskip("huggingface_hub.constants")
+    constants.ENDPOINT = "http://127.0.0.1:9"  # the fixture puts it back
+    with pytest.raises(InputError, match=r"is not published: .*[Cc]onnection refused"):
+        send_upload(plan_upload(folder, "me/larvae"))
+
+
+def test_without_a_token_or_the_package_there_is_a_remedy(
+    folder: Path, hub: ReceivingHub, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    upload = plan_upload(folder, "me/larvae")
+    constants: Any = pytest.importorskip("huggingface_hub.constants")
+    monkeypatch.delenv("HF_TOKEN")
+    monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "no-token"))
+    with pytest.raises(InputError, match=r"who publishes me/larvae: .*hf auth login; or set HF"):
+        send_upload(upload)
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    with pytest.raises(InputError, match=r"huggingface_hub, .*pip install 'maskwright\[hub\]'"):
+        send_upload(upload)
+    assert hub.tokens == set()
+
+
+@pytest.mark.parametrize(
+    ("given", "flag"),
+    [
+        ({"repository": "larvae"}, "--repo"),
+        ({"repository": "me/lar/vae"}, "--repo"),
+        ({"license_name": "mine: all"}, "--license"),
+        ({"languages": ["en", ""]}, "--language"),
+        ({"base_model": "/home/me/model"}, "--base-model"),
+    ],
+)
+def test_names_that_are_none_are_refused(folder: Path, given: dict[str, Any], flag: str) -> None:
+    with pytest.raises(InputError, match=f"{flag} = .* must be"):
+        plan_upload(folder, **{"repository": "me/larvae", **given})
+
+
+def test_what_is_no_model_is_not_planned(folder: Path, tmp_path: Path) -> None:
+    with pytest.raises(ModelFolderError, match="is not a folder"):
+        plan_upload(tmp_path / "nowhere", "me/larvae")
+    for damaged in ("---\nlicense: [mit\n---\n", "---\nlicense: mit\n", "---\n- mit\n---\n"):
+        (folder / "README.md").write_text(damaged)
+        with pytest.raises(ModelFolderError, match=r"README\.md cannot be published: its front"):
+            plan_upload(folder, "me/larvae")
+    (folder / "README.md").write_bytes(b"\xff\xfe")
+    with pytest.raises(ModelFolderError, match=r"README\.md cannot be read"):
+        plan_upload(folder, "me/larvae")
+    (folder / "model.safetensors").unlink()
+    with pytest.raises(ModelFolderError, match=r"no model\.safetensors"):
+        plan_upload(folder, "me/larvae")
+
+
+def test_a_plan_holds_its_card(folder: Path) -> None:
+    upload: Upload = plan_upload(folder, "me/larvae")
+    assert upload.card.startswith("---\nlibrary_name: transformers\n")
