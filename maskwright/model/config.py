@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from maskwright.config import MAX_VOCAB_SIZE, setting
 from maskwright.errors import ConfigError
-from maskwright.model.presets import FOLLOWS, PRESETS, Preset
+from maskwright.model.presets import FOLLOWS, PRESETS, ModelType, Preset
 
 Activation = Literal["gelu", "gelu_pytorch_tanh", "relu", "relu2", "silu"]
 NormKind = Literal["layernorm", "rmsnorm"]
@@ -55,7 +55,7 @@ class ModelConfig:
     """The architecture as a recipe states it; ``None`` means "as the preset says"."""
 
     preset: Preset = setting("modernbert", "published architecture to start from")
-    model_type: str | None = setting(
+    model_type: ModelType | None = setting(
         None, "class of transformers to write it as, where several fit; none = the preset's"
     )
     vocab_size: int | None = setting(

@@ -21,6 +21,9 @@ Preset = Literal[
     "ultrabert",
 ]
 
+# Classes that compute the same function as one of these have a word of their own as well.
+ModelType = Literal[Preset, "xlm-roberta", "camembert"]
+
 # Devlin et al., 2019.
 _BERT: dict[str, Any] = {
     "hidden_act": "gelu", "gated_mlp": False, "norm": "layernorm", "norm_position": "post",
