@@ -11,7 +11,7 @@ from torch import Tensor
 
 from maskwright.artifact.folder import LoadedModel
 from maskwright.errors import ExportError
-from maskwright.inference.fill_mask import plan_batches
+from maskwright.inference.text_model import plan_batches
 from maskwright.model.attention_context import context_from_lengths
 
 # fp32 gives about seven digits, of which a deep model loses two: for logits of up to 10 an

@@ -10,14 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.nn.functional as F
-from torch import Tensor
 
 from maskwright.artifact.folder import CONFIG, LoadedModel
 from maskwright.artifact.weights import WEIGHTS
 from maskwright.errors import ExportError
 from maskwright.files import write_json
-from maskwright.interop.comparison import Difference, batch_rows, compare_vectors, encode
+from maskwright.inference.embed import Embedder
+from maskwright.interop.comparison import Difference, compare_vectors
 from maskwright.interop.folders import adapt_card, write_model_folder
 from maskwright.interop.hugging_face import check_native, import_transformers, load_whole
 from maskwright.interop.libraries import import_library, quiet_transformers
@@ -68,17 +67,9 @@ def write_sentence_transformers(
             )
         theirs = torch.from_numpy(model.encode(sentences.texts, show_progress_bar=False))
     num_tokens = sum(map(len, sentences.rows))
-    return compare_vectors(mean_vectors(loaded, sentences.rows), theirs, num_tokens)
-
-
-@torch.no_grad()
-def mean_vectors(loaded: LoadedModel, rows: list[list[int]]) -> Tensor:
-    """The mean of each row's token vectors, [CLS] and [SEP] included, of length 1: [N, D]."""
-    found: list[Tensor] = []
-    for batch in batch_rows(rows, loaded.model.config.vocab_size, loaded.tokenizer.pad_id):
-        real = batch.attention_mask.unsqueeze(-1)
-        found.append((encode(loaded, batch) * real).sum(1) / real.sum(1))
-    return F.normalize(torch.cat(found), dim=-1)
+    embed = Embedder.from_parts(loaded.model, loaded.tokenizer, loaded.add_special_tokens)
+    ours = torch.from_numpy(embed(sentences.texts))
+    return compare_vectors(ours, theirs, num_tokens)
 
 
 def _write_encoder(folder: Path, loaded: LoadedModel, transformers: Any) -> None:
