@@ -111,7 +111,9 @@ def _describe_origin(origin: Mapping[str, Any]) -> str:
     """Which weights the run began with; `sha256` has the hash of each of their files."""
     hashes = origin.get("sha256")
     files = [f"{file} `{sha}`" for file, sha in hashes.items()] if isinstance(hashes, dict) else []
-    return f"continued from `{shorten_path(str(origin.get('name')))}` (sha256 of {', '.join(files)})"
+    return (
+        f"continued from `{shorten_path(str(origin.get('name')))}` (sha256 of {', '.join(files)})"
+    )
 
 
 def _describe_extension(extension: object) -> str:
