@@ -11,7 +11,6 @@ from torch import Tensor
 
 from maskwright.artifact.folder import LoadedModel
 from maskwright.errors import ExportError
-from maskwright.inference.text_model import plan_batches
 from maskwright.model.attention_context import context_from_lengths
 
 # fp32 gives about seven digits, of which a deep model loses two: for logits of up to 10 an
@@ -74,8 +73,7 @@ class Difference:
 
 def batch_rows(rows: Sequence[list[int]], vocab_size: int, pad_id: int) -> Iterator[PaddedBatch]:
     """The rows in batches of mixed lengths, so that there is padding, and of bounded logits."""
-    longest = max(map(len, rows))
-    most = max(1, min(_MOST_ROWS, _MOST_LOGITS // (longest * vocab_size)))
+    most = _count_rows(rows, vocab_size)
     for first in range(0, len(rows), most):
         yield pad_rows(rows[first : first + most], pad_id)
 
@@ -84,8 +82,16 @@ def batch_by_length(
     rows: Sequence[list[int]], vocab_size: int, pad_id: int
 ) -> Iterator[tuple[list[int], PaddedBatch]]:
     """Batches of similar lengths, with the numbers of their rows: little padding."""
-    for numbers in plan_batches([len(row) for row in rows], max(1, _MOST_LOGITS // vocab_size)):
+    most = _count_rows(rows, vocab_size)
+    by_length = sorted(range(len(rows)), key=lambda number: len(rows[number]))
+    for first in range(0, len(rows), most):
+        numbers = by_length[first : first + most]
         yield numbers, pad_rows([rows[number] for number in numbers], pad_id)
+
+
+def _count_rows(rows: Sequence[list[int]], vocab_size: int) -> int:
+    """How many rows of the longest one's length a batch may hold."""
+    return max(1, min(_MOST_ROWS, _MOST_LOGITS // (max(map(len, rows)) * vocab_size)))
 
 
 def pad_rows(rows: Sequence[list[int]], pad_id: int) -> PaddedBatch:

@@ -211,7 +211,7 @@ def test_the_record_says_where_it_came_from(
     assert provenance["init_from"]["folder"] == str(bert.resolve())
     assert provenance["init_from"]["sha256"] == {"model.safetensors": sha256}
     card = (tmp_path / "run" / "model" / "README.md").read_text(encoding="utf-8")
-    assert f"continued from `{bert}` (sha256 of model.safetensors `{sha256}`)" in card
+    assert f"continued from `{bert.name}` (sha256 of model.safetensors `{sha256}`)" in card
     assert "| | model | before | unigram baseline |" in card
     assert main(["pretrain", "--resume", str(tmp_path / "run"), "--init-from", "x"]) == 2
     assert "init_from = x cannot change when a run goes on" in capsys.readouterr().err

@@ -14,6 +14,7 @@ from maskwright.interop.comparison import encode, pad_rows
 from maskwright.interop.export import ExportReport, export_model
 from maskwright.interop.onnx_graph import GRAPH, OnnxModel
 from maskwright.interop.padded_model import PaddedModel
+from maskwright.interop.quantization import RECIPES, quantize, rewrite_products
 from tests.interop.models import LONGEST, PRESETS, write_model
 
 pytest.importorskip("onnxscript")
@@ -61,9 +62,7 @@ def test_onnx_gives_the_same_logits_for_sizes_that_were_not_traced(
 def test_another_graph_is_noticed_and_nothing_of_it_stays(
     exported: tuple[str, Path, ExportReport], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    preset, folder, _ = exported
-    if preset == "own":
-        pytest.skip("its weights lie beside the graph")
+    _, folder, _ = exported
     write_other_graph(folder / "out" / GRAPH, tmp_path / "other.onnx")
     monkeypatch.setattr(
         onnx_folder, "write_graph", lambda path, model: shutil.copy(tmp_path / "other.onnx", path)
@@ -82,6 +81,37 @@ def write_other_graph(source: Path, target: Path) -> None:
     values[3, 5] += 1.0
     weight.CopyFrom(onnx.numpy_helper.from_array(values, weight.name))
     onnx.save(graph, target)
+
+
+def test_scaled_rows_change_no_product(
+    exported: tuple[str, Path, ExportReport], tmp_path: Path
+) -> None:
+    """Before anything is quantized, the rewritten graph computes what the first one does."""
+    onnx: Any = pytest.importorskip("onnx")
+    source = exported[1] / "out" / GRAPH
+    model = onnx.load(source)
+    layers = open_model(exported[1] / "model").model.config.num_hidden_layers
+    names = rewrite_products(onnx, model.graph, ("mlp.output", "attention.qkv"))
+    assert len(names) == 2 * layers + (1 if exported[0] == "eurobert" else 2)
+    assert not any(node.op_type == "Gemm" for node in model.graph.node)
+    onnx.checker.check_model(model)
+    onnx.save(model, tmp_path / "scaled.onnx")
+    batch = pad_rows([[5, 6, 7, 8, 9], [0, 0, 3]], 0)
+    inputs = (batch.input_ids, batch.attention_mask)
+    plain, scaled = OnnxModel(source)(*inputs), OnnxModel(tmp_path / "scaled.onnx")(*inputs)
+    torch.testing.assert_close(plain, scaled, atol=1e-4, rtol=1e-4)
+
+
+def test_int8_is_near_and_has_its_weights_beside_it_where_fp32_has(
+    exported: tuple[str, Path, ExportReport], tmp_path: Path
+) -> None:
+    source = exported[1] / "out" / GRAPH
+    quantize(source, tmp_path / "int8.onnx", RECIPES[-1])
+    assert (tmp_path / "int8.onnx.data").exists() == (exported[0] == "own")
+    batch = pad_rows([[5, 6, 7, 8, 9], [10, 11, 3]], 0)
+    inputs = (batch.input_ids, batch.attention_mask)
+    plain, int8 = OnnxModel(source)(*inputs), OnnxModel(tmp_path / "int8.onnx")(*inputs)
+    assert 0 < (plain - int8).abs().mean() < 0.05 * plain.std()
 
 
 @pytest.mark.parametrize("package", ["onnx", "onnxscript", "onnxruntime"])
