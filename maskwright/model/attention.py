@@ -13,7 +13,7 @@ class SelfAttention(nn.Module):
     """``output(attend(q, k, v))`` with q, k, v from one fused projection: [T, D] -> [T, D].
 
     Vaswani et al., "Attention Is All You Need", 2017. The rows of ``qkv.weight`` [3 D, D] are
-    those of q, then k, then v, head by head.
+    those of q, then k, then v, head by head. With `wanted` [W], only those tokens: [W, D].
     """
 
     def __init__(self, config: EncoderConfig) -> None:
@@ -26,7 +26,7 @@ class SelfAttention(nn.Module):
         self.k_norm = RMSNorm(config.head_size, config.norm_eps) if config.qk_norm else None
         self.output = nn.Linear(size, size, bias=bias)
 
-    def forward(self, x: Tensor, layer: LayerContext) -> Tensor:
+    def forward(self, x: Tensor, layer: LayerContext, wanted: Tensor | None = None) -> Tensor:
         q, k, v = self.qkv(x).view(len(x), 3, *self.heads_and_size).unbind(1)
         if self.q_norm is not None and self.k_norm is not None:
             q, k = self.q_norm(q).to(v.dtype), self.k_norm(k).to(v.dtype)
@@ -36,4 +36,5 @@ class SelfAttention(nn.Module):
         attended = attend(
             q, k, v, layer.context, layer.window, dropout, layer.backend, layer.visible
         )
-        return self.output(attended.flatten(1))
+        attended = attended.flatten(1)
+        return self.output(attended if wanted is None else attended.index_select(0, wanted))

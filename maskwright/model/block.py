@@ -1,4 +1,4 @@
-"""One layer of the encoder. T tokens, D width."""
+"""One layer of the encoder. T tokens, W wanted tokens, D width."""
 
 from torch import Tensor, nn
 
@@ -15,6 +15,7 @@ class EncoderBlock(nn.Module):
     Post-norm (BERT): ``x = norm(x + f(x))``. Pre-norm: ``x = x + f(norm(x))``; Xiong et al., "On
     Layer Normalization in the Transformer Architecture", 2020. A block that is not `normed` has
     no norm before its attention (ModernBERT's first, whose input the embedding norm made).
+    With `wanted` [W], places in [T], the block ends for those tokens alone: [T, D] -> [W, D].
     """
 
     def __init__(self, config: EncoderConfig, normed: bool = True) -> None:
@@ -26,9 +27,10 @@ class EncoderBlock(nn.Module):
         self.mlp = GatedMLP(config) if config.gated_mlp else MLP(config)
         self.dropout = nn.Dropout(config.hidden_dropout)
 
-    def forward(self, x: Tensor, layer: LayerContext) -> Tensor:
+    def forward(self, x: Tensor, layer: LayerContext, wanted: Tensor | None = None) -> Tensor:
+        attended = self.attention(self.attention_norm(x) if self.pre_norm else x, layer, wanted)
+        x = (x if wanted is None else x.index_select(0, wanted)) + self.dropout(attended)
         if self.pre_norm:
-            x = x + self.dropout(self.attention(self.attention_norm(x), layer))
             return x + self.dropout(self.mlp(self.mlp_norm(x)))
-        x = self.attention_norm(x + self.dropout(self.attention(x, layer)))
+        x = self.attention_norm(x)
         return self.mlp_norm(x + self.dropout(self.mlp(x)))

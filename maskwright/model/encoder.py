@@ -1,4 +1,7 @@
-"""The encoder: embeddings and a stack of blocks over packed tokens. T tokens, D width."""
+"""The encoder: embeddings and a stack of blocks over packed tokens.
+
+T tokens, W wanted tokens, D width.
+"""
 
 import torch
 from torch import Tensor, nn
@@ -31,6 +34,7 @@ class Encoder(nn.Module):
         input_ids: Tensor,
         context: AttentionContext,
         token_type_ids: Tensor | None = None,
+        wanted: Tensor | None = None,
     ) -> Tensor:
         """Encodes packed tokens; what blocks share is computed once, before the first.
 
@@ -38,13 +42,16 @@ class Encoder(nn.Module):
             input_ids: [T] int64.
             context: where the segments of [T] begin and end.
             token_type_ids: [T] int64 below ``type_vocab_size``; None = type 0 everywhere.
+            wanted: [W] int64, places in [T] of the tokens whose vectors are returned, [W, D]; in
+                the last block the others are only looked at. None = all of them, [T, D].
         """
         backend = self._choose_backend(input_ids.device)
         kinds = dict.fromkeys(self.config.layer_types)
         layers = {kind: self._layer_context(context, kind, backend) for kind in kinds}
         x = self.embeddings(input_ids, context.positions, token_type_ids)
+        last = self.blocks[-1]
         for block, kind in zip(self.blocks, self.config.layer_types, strict=True):
-            x = block(x, layers[kind])
+            x = block(x, layers[kind], wanted if block is last else None)
         return self.final_norm(x)
 
     def _choose_backend(self, device: torch.device) -> AttentionBackend:

@@ -117,3 +117,15 @@ def test_bf16_autocast_stays_near_fp32() -> None:
         with torch.autocast("cpu", torch.bfloat16):
             rough = model(ids, context, torch.arange(36))
     assert (rough.float() - exact).abs().max() < 0.1 * exact.std()
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_wanted_tokens_have_the_vectors_that_they_have_among_all(variant: str) -> None:
+    encoder, context = tiny_model(**VARIANTS[variant]).encoder, pack(RAGGED_ROWS)
+    ids, wanted = random_ids(36), torch.tensor([30, 3, 3, 0])
+    with torch.no_grad():
+        everything = encoder(ids, context)
+        torch.testing.assert_close(
+            encoder(ids, context, wanted=wanted), everything[wanted], atol=1e-5, rtol=0
+        )
+        assert encoder(ids, context, wanted=wanted[:0]).shape == (0, 32)
