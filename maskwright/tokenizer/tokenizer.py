@@ -33,6 +33,7 @@ from maskwright.tokenizer.vocabulary import is_filler
 from maskwright.tokenizer.words import find_word_starts
 
 _KINDS: dict[str, TokenizerKind] = {"WordPiece": "wordpiece", "BPE": "bpe", "Unigram": "unigram"}
+_PROMPTS = 1024  # that go to the library together; its own form of each is large
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,11 +157,10 @@ class Tokenizer:
             InputError: `text` is longer than anybody's prompt.
             TokenizerError: the tokenizer has a step that fails on this text.
         """
-        text, longest = make_valid(text), MAX_GROWN_CHARACTERS // self._growth
-        if len(text) > longest:
-            raise InputError(
-                f"the text has {len(text)} characters; this tokenizer takes {longest} at once."
-            )
+        checked = self._check_prompt(text)
+        if isinstance(checked, InputError):
+            raise checked
+        text = checked
         with calling_library("the tokenizer fails on this text"):
             encoding = self.backend.encode(text, add_special_tokens=False)
         starts = find_word_starts(text, encoding.offsets)
@@ -169,6 +169,35 @@ class Tokenizer:
             ids,
             np.array(starts, np.bool_) | (ids == self.mask_id),
             np.array(encoding.offsets, np.int64).reshape(-1, 2),
+        )
+
+    def encode_prompts(self, texts: Iterable[str]) -> list[list[int] | InputError]:
+        """The ids of `encode_prompt` for many texts, which the library shares among the cores.
+
+        A text that is too long has its error in the place of ids.
+
+        Raises:
+            TokenizerError: the tokenizer has a step that fails on one of the texts.
+        """
+        checked = [self._check_prompt(text) for text in texts]
+        fitting = [text for text in checked if isinstance(text, str)]
+        encoded: list[list[int]] = []
+        for start in range(0, len(fitting), _PROMPTS):
+            with calling_library("the tokenizer fails on these texts"):
+                encodings = self.backend.encode_batch_fast(
+                    fitting[start : start + _PROMPTS], add_special_tokens=False
+                )
+            encoded += [encoding.ids for encoding in encodings]
+        ids = iter(encoded)
+        return [next(ids) if isinstance(text, str) else text for text in checked]
+
+    def _check_prompt(self, text: str) -> str | InputError:
+        """The text as the library can take it, or why it cannot."""
+        longest = MAX_GROWN_CHARACTERS // self._growth
+        if len(text) <= longest:
+            return make_valid(text)
+        return InputError(
+            f"the text has {len(text)} characters; this tokenizer takes {longest} at once."
         )
 
     def decode(self, ids: Iterable[int]) -> str:
