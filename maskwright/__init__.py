@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from maskwright.artifact.folder import load_model, save_model
     from maskwright.commands.config import PretrainConfig
     from maskwright.commands.run import pretrain
+    from maskwright.inference.embed import Embedder
     from maskwright.inference.fill_mask import FillMask
     from maskwright.preparation.pipeline import prepare
     from maskwright.shards.reader import TokenStore
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from maskwright.tokenizer.train import train_tokenizer
 
 __all__ = [
+    "Embedder",
     "FillMask",
     "MaskwrightError",
     "PretrainConfig",
@@ -38,6 +40,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "Embedder": "maskwright.inference.embed",
     "FillMask": "maskwright.inference.fill_mask",
     "PretrainConfig": "maskwright.commands.config",
     "TokenStore": "maskwright.shards.reader",

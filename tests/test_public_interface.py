@@ -8,6 +8,7 @@ import pytest
 import maskwright
 
 PUBLIC = {
+    "Embedder",
     "FillMask",
     "MaskwrightError",
     "PretrainConfig",

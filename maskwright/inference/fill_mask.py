@@ -1,28 +1,25 @@
 """Which words a trained model would put in the place of [MASK].
 
-Texts are sorted by length and run in batches of similar lengths, so that little is computed for
-padding, and only the masked positions reach the model's head. T tokens, M masks, V vocabulary.
+Only the masked positions go through the end of the last block and through the model's head.
+M masks, D width, V vocabulary.
 """
 
 import dataclasses
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from maskwright.artifact.folder import open_model
 from maskwright.errors import InputError, ModelFolderError
 from maskwright.inference.hidden_word import HiddenWord, find_words
-from maskwright.model.attention_context import context_from_lengths
+from maskwright.inference.text_model import TextModel, show_text
 from maskwright.model.pretraining import MaskedLanguageModel
 from maskwright.tokenizer.tokenizer import Tokenizer
 
-_HEAD_ROWS = 1024  # masks that go through the head together: bounds the [M, V] probabilities
-_SHOWN = 60  # characters of a sentence in an error
+_HEAD_ROWS = 256  # masks that go through the head together: bounds the [M, V] logits
 
 
 @dataclass(frozen=True)
@@ -46,7 +43,7 @@ class FillResult:
         return dataclasses.asdict(self)
 
 
-class FillMask:
+class FillMask(TextModel):
     """Fills masks with the model in a folder; the API behind ``maskwright fill``.
 
     ::
@@ -57,33 +54,19 @@ class FillMask:
 
     Raises:
         ModelFolderError: `folder` is not a model folder.
+        InputError: there is no such device.
     """
 
-    def __init__(self, folder: Path | str, device: torch.device | str | None = None) -> None:
-        loaded = open_model(folder)
-        self._take(loaded.model, loaded.tokenizer, loaded.add_special_tokens)
-        self.model.to(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-
-    @classmethod
-    def from_parts(
-        cls, model: MaskedLanguageModel, tokenizer: Tokenizer, add_special_tokens: bool = True
-    ) -> Self:
-        """The same for a model in memory, on the device where it is."""
-        fill = cls.__new__(cls)
-        fill._take(model, tokenizer, add_special_tokens)
-        return fill
-
-    def _take(self, model: MaskedLanguageModel, tokenizer: Tokenizer, wrap: bool) -> None:
-        self.model, self.tokenizer = model.eval(), tokenizer
-        self._before = [tokenizer.cls_id] if wrap else []
-        self._after = [tokenizer.sep_id] if wrap else []
+    def _use(self, model: MaskedLanguageModel, tokenizer: Tokenizer, wrap: bool) -> None:
+        super()._use(model, tokenizer, wrap)
+        self._spelled: dict[int, str] = {}
 
     def __call__(
         self,
         texts: str | Sequence[str],
         top_k: int = 5,
         targets: Sequence[str] | None = None,
-        batch_tokens: int = 8192,
+        batch_tokens: int | None = None,
     ) -> list[FillResult]:
         """The likeliest words for every mask of every text.
 
@@ -97,18 +80,39 @@ class FillMask:
             One result for each text, in order.
 
         Raises:
-            InputError: a text without a mask or longer than the model, a target that is not one
-                token, no targets at all, or a `top_k` below 1.
+            InputError: a text without a mask or longer than the model, targets that are not one
+                token each, no targets at all, or a `top_k` below 1.
         """
-        if top_k < 1:
-            raise InputError(f"top_k = {top_k} must be at least 1.")
-        if targets is not None and not targets:
-            raise InputError("targets is empty. Name at least one word.")
+        among = self._find_targets(top_k, targets)
         texts = [texts] if isinstance(texts, str) else list(texts)
-        rows = [self._encode(text) for text in texts]
-        among = None if targets is None else [self._find_target(target) for target in targets]
+        rows: list[list[int]] = []
+        for row in self._encode_texts(texts):
+            if isinstance(row, InputError):
+                raise row
+            rows.append(row)
         found = self.predict_ids(rows, top_k, among, batch_tokens)
         return [FillResult(text, masks) for text, masks in zip(texts, found, strict=True)]
+
+    def attempt(
+        self,
+        texts: Sequence[str],
+        top_k: int = 5,
+        targets: Sequence[str] | None = None,
+        batch_tokens: int | None = None,
+    ) -> list[FillResult | InputError]:
+        """Like a call, but a text that cannot be filled has its error in the place of a result.
+
+        Raises:
+            InputError: as a call does, but for the texts.
+        """
+        among = self._find_targets(top_k, targets)
+        rows = self._encode_texts(texts)
+        good = [row for row in rows if not isinstance(row, InputError)]
+        found = iter(self.predict_ids(good, top_k, among, batch_tokens))
+        return [
+            row if isinstance(row, InputError) else FillResult(text, next(found))
+            for text, row in zip(texts, rows, strict=True)
+        ]
 
     def describe_random(self, text: str, seed: int = 0) -> list[str]:
         """Hides a random word of `text` and tells in four lines what the model puts there."""
@@ -118,122 +122,128 @@ class FillMask:
         """Hides one whole word, all its tokens, and predicts it.
 
         Raises:
-            InputError: `text` has no word, or is longer than the model.
+            InputError: `text` has no word, is longer than the model, or has a mask already.
         """
         prompt, mask_id = self.tokenizer.encode_prompt(text), self.tokenizer.mask_id
         ids: list[int] = prompt.ids.tolist()
+        if mask_id in ids:
+            raise InputError(
+                f"{show_text(text)} has a {self.tokenizer.mask_token} already, and a random word is"
+                " hidden in text without. Fill it as it is, or write a word there."
+            )
         offsets = [(int(start), int(stop)) for start, stop in prompt.offsets]
         words = find_words(text, offsets, prompt.word_starts.tolist())
-        words = [word for word in words if mask_id not in ids[word.first : word.end]]
         if not words:
-            raise InputError(f"{_show(text)} has no word to hide.")
+            raise InputError(f"{show_text(text)} has no word to hide.")
         word = random.Random(seed).choice(words)
-        # The text may hold masks of its own; those of the hidden word come after the earlier ones.
-        earlier = ids[: word.first].count(mask_id)
         ids[word.first : word.end] = [mask_id] * (word.end - word.first)
         row = self._wrap_text(ids, text)
-        [masks] = self.predict_ids([row], 1, None, len(row))
-        guessed = [mask[0].token_id for mask in masks[earlier:][: word.end - word.first]]
+        [masks] = self.predict_ids([row], top_k=1)
+        guessed = [mask[0].token_id for mask in masks]
         spelled = self.tokenizer.mask_token * len(guessed)
         return HiddenWord(text, word.start, word.stop, self.tokenizer.decode(guessed), spelled)
 
-    def _encode(self, text: str) -> list[int]:
-        ids = self.tokenizer.encode_prompt(text).ids.tolist()
-        if self.tokenizer.mask_id not in ids:
-            mask = self.tokenizer.mask_token
-            raise InputError(f"{_show(text)} has no {mask}. Write {mask} for the word to predict.")
-        return self._wrap_text(ids, text)
-
-    def _wrap_text(self, ids: list[int], text: str) -> list[int]:
-        row, longest = self.wrap(ids), self.model.config.max_position_embeddings
-        if len(row) > longest:
-            raise InputError(
-                f"{_show(text)} has {len(row)} tokens, more than the model's "
-                f"max_position_embeddings = {longest}. Shorten it."
-            )
-        return row
-
-    def wrap(self, ids: list[int]) -> list[int]:
-        """The ids with [CLS] and [SEP] around them, if the model was trained so."""
-        return self._before + ids + self._after
-
-    def _find_target(self, target: str) -> int:
-        found = self.tokenizer.token_id(target)
-        if found is not None:
-            return found
-        ids = self.tokenizer.encode(target).ids.tolist()
-        if len(ids) == 1 and ids[0] != self.tokenizer.unk_id:
-            return ids[0]
-        pieces = " ".join(self.tokenizer.token(piece) for piece in ids) or "nothing"
-        raise InputError(
-            f"target {_show(target)} is not one token of the model's vocabulary but {pieces}. "
-            "Choose targets that are."
-        )
-
-    @torch.no_grad()
     def predict_ids(
         self,
         rows: Sequence[list[int]],
         top_k: int = 5,
         among: list[int] | None = None,
-        batch_tokens: int = 8192,
+        batch_tokens: int | None = None,
     ) -> list[list[list[Prediction]]]:
         """For each row of ids (see `wrap`), for each of its masks, the best `top_k` tokens."""
         results: list[list[list[Prediction]]] = [[] for _ in rows]
-        for batch in plan_batches([len(row) for row in rows], batch_tokens):
-            lengths = [len(rows[number]) for number in batch]
-            ids = torch.full((len(batch), max(lengths)), self.tokenizer.pad_id)
-            for place, number in enumerate(batch):
-                ids[place, : lengths[place]] = torch.tensor(rows[number])
-            device = next(self.model.parameters()).device
-            context = context_from_lengths(lengths, max(lengths), device)
-            places = (ids == self.tokenizer.mask_id).flatten().nonzero()[:, 0]
-            hidden = self.model.encoder(ids.flatten().to(device), context)
-            owners = [batch[place] for place in (places // ids.shape[1]).tolist()]
-            hidden = hidden.index_select(0, places.to(device))
-            for owner, predictions in zip(owners, self._rank(hidden, top_k, among), strict=True):
-                results[owner].append(predictions)
+        for batch in self.make_batches(rows, batch_tokens):
+            masks = (batch.ids == self.tokenizer.mask_id).nonzero()
+            places = masks[:, 0] * batch.ids.shape[1] + masks[:, 1]
+            ranked = self._rank(self.encode(batch, places), top_k, among)
+            for number, predictions in zip(masks[:, 0].tolist(), ranked, strict=True):
+                results[batch.numbers[number]].append(predictions)
         return results
 
-    def _rank(
-        self, hidden: Tensor, top_k: int, among: list[int] | None
-    ) -> Iterator[list[Prediction]]:
-        choices = torch.tensor(
-            list(dict.fromkeys(among)) if among else range(self.tokenizer.vocab_size),
-            device=hidden.device,
-        )
+    @torch.inference_mode()
+    def _rank(self, hidden: Tensor, top_k: int, among: list[int] | None) -> list[list[Prediction]]:
+        """The best predictions for vectors [M, D] at masks."""
+        ranked: list[list[Prediction]] = []
         for rows in hidden.split(_HEAD_ROWS):
-            probabilities = self.model.head(rows).float().softmax(-1)[:, choices]
-            if not probabilities.isfinite().all():
+            logits = self.model.head(rows).float()
+            totals = logits.logsumexp(-1, keepdim=True)
+            if not totals.isfinite().all():
                 raise ModelFolderError(
                     "the model gives no finite probabilities: its weights or its config.json are "
                     "damaged."
                 )
-            best = probabilities.topk(min(top_k, len(choices)))
-            ids = choices[best.indices]
-            for token_ids, scores in zip(ids.tolist(), best.values.tolist(), strict=True):
-                yield [
-                    Prediction(self._spell(token_id), token_id, score)
-                    for token_id, score in zip(token_ids, scores, strict=True)
-                ]
+            # The model may have more words than the tokenizer.
+            logits = logits[:, : self.tokenizer.vocab_size] if among is None else logits[:, among]
+            best = logits.topk(min(top_k, logits.shape[1]))
+            scores = (best.values - totals).exp().tolist()
+            for found, shares in zip(best.indices.tolist(), scores, strict=True):
+                ids = found if among is None else [among[choice] for choice in found]
+                ranked.append([self._predict(*pair) for pair in zip(ids, shares, strict=True)])
+        return ranked
 
-    def _spell(self, token_id: int) -> str:
-        """The token as transformers writes it, with the blank that byte-level tokens begin with."""
-        return self.tokenizer.decode([token_id]) or self.tokenizer.token(token_id)
+    def _predict(self, token_id: int, score: float) -> Prediction:
+        """Spells the token as transformers does, with the blank that byte-level ones begin with."""
+        token = self._spelled.get(token_id)
+        if token is None:
+            token = self.tokenizer.decode([token_id]) or self.tokenizer.token(token_id)
+            self._spelled[token_id] = token
+        return Prediction(token, token_id, score)
 
+    def _encode_texts(self, texts: Sequence[str]) -> list[list[int] | InputError]:
+        """The row of each text, or what is wrong with it."""
+        rows: list[list[int] | InputError] = []
+        for text, ids in zip(texts, self.tokenizer.encode_prompts(texts), strict=True):
+            try:
+                if isinstance(ids, InputError):
+                    raise ids
+                rows.append(self._make_row(ids, text))
+            except InputError as error:
+                rows.append(error)
+        return rows
 
-def plan_batches(lengths: Sequence[int], batch_tokens: int) -> Iterator[list[int]]:
-    """Numbers of texts to run together: similar lengths, at most `batch_tokens` when padded."""
-    batch: list[int] = []
-    for number in sorted(range(len(lengths)), key=lambda number: lengths[number]):
-        if batch and (len(batch) + 1) * lengths[number] > batch_tokens:
-            yield batch
-            batch = []
-        batch.append(number)
-    if batch:
-        yield batch
+    def _make_row(self, ids: list[int], text: str) -> list[int]:
+        mask = self.tokenizer.mask_token
+        if self.tokenizer.mask_id not in ids:
+            raise InputError(
+                f"{show_text(text)} has no {mask}. Write {mask} for the word to predict."
+            )
+        return self._wrap_text(ids, text)
 
+    def _wrap_text(self, ids: list[int], text: str) -> list[int]:
+        row = self.wrap(ids)
+        if len(row) > self.longest:
+            raise InputError(
+                f"{show_text(text)} has {len(row)} tokens, more than the model's "
+                f"max_position_embeddings = {self.longest}. Shorten it."
+            )
+        return row
 
-def _show(text: str) -> str:
-    line = " ".join(text.split())
-    return f'"{line}"' if len(line) <= _SHOWN else f'"{line[:_SHOWN]}…"'
+    def _find_targets(self, top_k: int, targets: Sequence[str] | None) -> list[int] | None:
+        """The ids of the targets, each once; None if any word may be predicted."""
+        if top_k < 1:
+            raise InputError(f"top_k = {top_k} must be at least 1.")
+        if targets is None:
+            return None
+        if not targets:
+            raise InputError("targets is empty. Name at least one word.")
+        found = {target: self._find_target(target) for target in targets}
+        wrong = [
+            self._show_pieces(target) for target, token_id in found.items() if token_id is None
+        ]
+        if wrong:
+            raise InputError(
+                f"targets that are not one token of the model's vocabulary: {', '.join(wrong)}. "
+                "Choose targets that are."
+            )
+        return list(dict.fromkeys(token_id for token_id in found.values() if token_id is not None))
+
+    def _find_target(self, target: str) -> int | None:
+        exact = self.tokenizer.token_id(target)
+        if exact is not None:
+            return exact
+        ids = self.tokenizer.encode(target).ids.tolist()
+        return ids[0] if len(ids) == 1 and ids[0] != self.tokenizer.unk_id else None
+
+    def _show_pieces(self, target: str) -> str:
+        pieces = " ".join(self.tokenizer.tokens(self.tokenizer.encode(target).ids.tolist()))
+        return f"{show_text(target)} ({pieces or 'nothing'})"

@@ -1,0 +1,135 @@
+"""A trained model with its tokenizer, ready for texts: what all of its uses share.
+
+Texts are sorted by length and run in batches of similar lengths, so that next to nothing is
+computed for padding. R rows of L tokens, T = R L tokens, W wanted tokens, D width.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import torch
+from torch import Tensor
+
+from maskwright.artifact.folder import open_model
+from maskwright.errors import InputError
+from maskwright.model.attention_context import context_from_lengths
+from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.tokenizer.tokenizer import Tokenizer
+
+# Tokens in one pass through the model. On a CPU enough for matrix products to run at full speed,
+# and so few that what stands between two of them stays in the cache.
+_BATCH_TOKENS_CPU, _BATCH_TOKENS = 1024, 16_384
+_PADDED_SHARE = 64  # at most one token in so many is padding
+_SHOWN = 60  # characters of a text in an error
+
+
+@dataclass(frozen=True)
+class TextBatch:
+    """Rows that run together: their numbers, their lengths, and ids [R, L] with padding."""
+
+    numbers: list[int]
+    lengths: list[int]
+    ids: Tensor
+
+
+class TextModel:
+    """A model in evaluation mode, its tokenizer, and whether inputs are [CLS] … [SEP].
+
+    Args:
+        folder: a model folder.
+        device: where to compute; default: the GPU if there is one.
+
+    Raises:
+        ModelFolderError: `folder` is not a model folder.
+        InputError: there is no such device.
+    """
+
+    def __init__(self, folder: Path | str, device: torch.device | str | None = None) -> None:
+        loaded = open_model(folder)
+        self._use(loaded.model, loaded.tokenizer, loaded.add_special_tokens)
+        self.model.to(_choose_device(device))
+
+    @classmethod
+    def from_parts(
+        cls, model: MaskedLanguageModel, tokenizer: Tokenizer, add_special_tokens: bool = True
+    ) -> Self:
+        """The same for a model in memory, on the device where it is."""
+        made = cls.__new__(cls)
+        made._use(model, tokenizer, add_special_tokens)
+        return made
+
+    def _use(self, model: MaskedLanguageModel, tokenizer: Tokenizer, wrap: bool) -> None:
+        self.model, self.tokenizer = model.eval(), tokenizer
+        self.longest = model.config.max_position_embeddings
+        self._before = [tokenizer.cls_id] if wrap else []
+        self._after = [tokenizer.sep_id] if wrap else []
+
+    def wrap(self, ids: list[int]) -> list[int]:
+        """The ids with [CLS] and [SEP] around them, if the model was trained so."""
+        return self._before + ids + self._after
+
+    def make_batches(
+        self, rows: Sequence[list[int]], batch_tokens: int | None = None
+    ) -> Iterator[TextBatch]:
+        """All rows that hold a token, in batches of similar lengths.
+
+        Args:
+            rows: ids as `wrap` gives them.
+            batch_tokens: most tokens, padding included, in one batch; default: what is fast here.
+        """
+        if batch_tokens is None:
+            batch_tokens = _BATCH_TOKENS_CPU if self.device.type == "cpu" else _BATCH_TOKENS
+        for numbers in plan_batches([len(row) for row in rows], batch_tokens):
+            lengths = [len(rows[number]) for number in numbers]
+            padding = [self.tokenizer.pad_id] * lengths[-1]
+            padded = [rows[number] + padding[len(rows[number]) :] for number in numbers]
+            yield TextBatch(numbers, lengths, torch.tensor(padded))
+
+    @torch.inference_mode()
+    def encode(self, batch: TextBatch, wanted: Tensor | None = None) -> Tensor:
+        """The vectors [T, D] of a batch, or only those [W, D] of the `wanted` places in [T]."""
+        context = context_from_lengths(batch.lengths, device=self.device)
+        wanted = None if wanted is None else wanted.to(self.device)
+        return self.model.encoder(batch.ids.flatten().to(self.device), context, wanted=wanted)
+
+    @property
+    def device(self) -> torch.device:
+        """Where the model is."""
+        return next(self.model.parameters()).device
+
+
+def plan_batches(lengths: Sequence[int], batch_tokens: int) -> Iterator[list[int]]:
+    """Numbers of texts to run together: similar lengths, at most `batch_tokens` when padded.
+
+    In each the longest is last; empty texts are in none.
+    """
+    batch: list[int] = []
+    real = 0
+    for number in sorted(range(len(lengths)), key=lengths.__getitem__):
+        length = lengths[number]
+        is_full = (len(batch) + 1) * length > batch_tokens
+        if batch and (is_full or len(batch) * length - real > batch_tokens // _PADDED_SHARE):
+            yield batch
+            batch, real = [], 0
+        if length:
+            batch.append(number)
+            real += length
+    if batch:
+        yield batch
+
+
+def show_text(text: str) -> str:
+    """The beginning of a text in one line, as errors quote it."""
+    line = " ".join(text.split())
+    return f'"{line}"' if len(line) <= _SHOWN else f'"{line[:_SHOWN]}…"'
+
+
+def _choose_device(device: torch.device | str | None) -> torch.device:
+    try:
+        chosen = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+        torch.empty(1, device=chosen)
+    except (RuntimeError, AssertionError):
+        raise InputError(f"device = {device} is not a device here. Try cpu.") from None
+    return chosen

@@ -1,0 +1,128 @@
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from maskwright.artifact.folder import save_model
+from maskwright.errors import InputError, ModelFolderError
+from maskwright.inference.embed import Embedder, Pooling
+from maskwright.model.attention_context import context_from_lengths
+from maskwright.tokenizer.tokenizer import Tokenizer
+from tests.artifact.helpers import WORDS, tiny_tokenizer
+from tests.model.helpers import tiny_model
+
+TEXTS = ["the cat sat", "", "a bird flew under the tree", "zebra", "the cat sat"]
+LONGEST = 16  # of the model, [CLS] and [SEP] included
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
+    return tiny_tokenizer(tmp_path_factory.mktemp("tokenizer"))
+
+
+def make(tokenizer: Tokenizer, pooling: Pooling = "mean", normalize: bool = True) -> Embedder:
+    model = tiny_model(local_attention=4)
+    return Embedder.from_parts(model, tokenizer, pooling=pooling, normalize=normalize)
+
+
+def embed_slowly(embed: Embedder, text: str) -> NDArray[np.float32]:
+    """The twin to read: one text, no padding, the vectors of all tokens."""
+    ids = [2, *embed.tokenizer.encode(text).ids.tolist()[: LONGEST - 2], 3]
+    with torch.no_grad():
+        hidden = embed.model.encoder(torch.tensor(ids), context_from_lengths([len(ids)])).numpy()
+    vector = hidden[0] if embed.pooling == "cls" else hidden.mean(0)
+    return vector / np.linalg.norm(vector) if embed.normalize else vector
+
+
+@pytest.mark.parametrize("normalize", [True, False])
+@pytest.mark.parametrize("pooling", ["mean", "cls"])
+def test_any_batch_gives_the_vectors_of_the_slow_twin(
+    tokenizer: Tokenizer, pooling: Pooling, normalize: bool
+) -> None:
+    embed = make(tokenizer, pooling, normalize)
+
+    @settings(max_examples=20)
+    @given(
+        st.lists(st.lists(st.sampled_from([*WORDS, "zebra"]), max_size=20), max_size=12),
+        st.integers(1, 200),
+    )
+    def check(sentences: list[list[str]], batch_tokens: int) -> None:
+        texts = [" ".join(words) for words in sentences]
+        vectors = embed(texts, batch_tokens)
+        assert (vectors.dtype, vectors.shape) == (np.float32, (len(texts), 32))
+        for text, vector in zip(texts, vectors, strict=True):
+            np.testing.assert_allclose(vector, embed_slowly(embed, text), atol=1e-5)
+
+    check()
+
+
+def test_vectors_have_length_one_unless_asked(tokenizer: Tokenizer) -> None:
+    np.testing.assert_allclose(np.linalg.norm(make(tokenizer)(TEXTS), axis=1), 1, atol=1e-6)
+    lengths = np.linalg.norm(make(tokenizer, normalize=False)(TEXTS), axis=1)
+    assert (abs(lengths - 1) > 0.1).all()
+
+
+def test_one_text_is_a_list_of_one(tokenizer: Tokenizer) -> None:
+    embed = make(tokenizer)
+    assert np.array_equal(embed("the cat"), embed(["the cat"]))
+    assert embed([]).shape == (0, 32)
+
+
+def test_long_texts_are_cut_with_their_end_kept_and_counted(tokenizer: Tokenizer) -> None:
+    embed = make(tokenizer)
+    fits, cut = " ".join(["cat"] * 14), " ".join(["cat"] * 14 + ["dog"] * 50)
+    first, second = embed([fits, cut])
+    assert embed.num_cut == 1
+    np.testing.assert_allclose(first, second, atol=1e-6)
+    embed([cut, cut])
+    assert embed.num_cut == 3
+
+
+def test_special_tokens_in_a_text_are_text(tokenizer: Tokenizer) -> None:
+    embed = make(tokenizer)
+    masked, unknown = embed(["cat [MASK]", "cat [ zebra ]"])
+    np.testing.assert_allclose(masked, unknown, atol=1e-5)  # three words that are unknown
+
+
+def test_a_text_without_tokens(tokenizer: Tokenizer) -> None:
+    embed = make(tokenizer)
+    np.testing.assert_allclose(embed("")[0], embed_slowly(embed, ""), atol=1e-5)
+    bare = Embedder.from_parts(tiny_model(), tokenizer, add_special_tokens=False)
+    vectors = bare(["", "cat", " "])
+    assert (vectors != 0).any(axis=1).tolist() == [False, True, False]
+
+
+def test_a_stream_is_the_same_as_a_list(
+    tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("maskwright.inference.blocks._MOST_TEXTS", 2)
+    embed = make(tokenizer)
+    parts = list(embed.stream(iter(TEXTS)))
+    assert [len(part) for part in parts] == [2, 2, 1]
+    np.testing.assert_allclose(np.concatenate(parts), embed(TEXTS), atol=1e-6)
+
+
+def test_a_folder_is_the_same_as_its_parts(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    embed = make(tokenizer, "cls", normalize=False)
+    save_model(tmp_path / "model", embed.model, tokenizer)
+    loaded = Embedder(tmp_path / "model", "cpu", "cls", normalize=False)
+    np.testing.assert_allclose(loaded(TEXTS), embed(TEXTS), atol=1e-6)
+
+
+def test_a_pooling_that_does_not_exist(tokenizer: Tokenizer) -> None:
+    options: dict[str, Any] = {"pooling": "max"}
+    with pytest.raises(InputError, match="pooling = max must be mean or cls"):
+        Embedder.from_parts(tiny_model(), tokenizer, **options)
+
+
+def test_vectors_that_are_no_numbers(tokenizer: Tokenizer) -> None:
+    embed = make(tokenizer)
+    with torch.no_grad():
+        embed.model.encoder.embeddings.word.weight[6] = float("nan")
+    with pytest.raises(ModelFolderError, match="gives no finite vectors"):
+        embed(["cat a dog the bird fish"])
