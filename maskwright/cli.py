@@ -16,6 +16,7 @@ from maskwright.errors import MaskwrightError
 COMMANDS = {
     "pretrain": "train an encoder from raw text or prepared data",
     "fill": "predict hidden words with a trained model",
+    "embed": "write the vectors of texts, from a trained model",
     "prepare": "train a tokenizer and write token shards, to reuse in many runs",
     "tokenizer": "train or inspect a tokenizer alone",
     "inspect": "show what a model will see of prepared data",

@@ -1,15 +1,24 @@
 """``maskwright fill``: what a trained model puts in the place of hidden words."""
 
+import argparse
 import json
+import sys
 from collections.abc import Sequence
-from pathlib import Path
+from itertools import chain
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 from rich.markup import escape
 
-from maskwright.commands.flags import Parser, read_lines
-from maskwright.commands.model_folder import HELP, find_model_folder
+from maskwright.commands.flags import Parser
+from maskwright.commands.model_folder import find_model_folder
+from maskwright.commands.sentences import Sentence, add_arguments, read_sentences
 from maskwright.errors import InputError
+from maskwright.inference.blocks import split_blocks
+from maskwright.inference.hidden_word import HiddenWord
+
+if TYPE_CHECKING:
+    from maskwright.inference.fill_mask import FillMask, FillResult
 
 _EPILOG = """examples:
   maskwright fill runs/NAME "The larvae are black and [MASK] on snails."
@@ -25,9 +34,7 @@ _TOP_K = 5
 def build_parser() -> Parser:
     """The command line of ``maskwright fill``."""
     parser = Parser("fill", "Predict hidden words.", _EPILOG)
-    parser.add_argument("folder", type=Path, help=HELP)
-    parser.add_argument("text", nargs="*", help="sentences with [MASK]; none, or -: standard input")
-    parser.add_argument("--file", type=Path, help="read sentences from a file, one a line")
+    add_arguments(parser, "sentences with [MASK]")
     parser.add_argument("--top-k", type=int, help=f"predictions a mask [{_TOP_K}]")
     parser.add_argument("--targets", help="only these words, separated by commas")
     parser.add_argument("--json", action="store_true", help="one JSON object a sentence")
@@ -44,44 +51,56 @@ def main(argv: Sequence[str]) -> int:
         raise InputError(f"--top-k = {arguments.top_k} must be at least 1")
     if arguments.random and (arguments.json or arguments.top_k or arguments.targets):
         raise InputError("--random shows one hidden word; it takes no --json, --top-k, --targets")
-    texts = _read_texts(arguments.file, arguments.text)
+    sentences = (s for s in read_sentences(arguments) if s.text.strip())
+    blocks = split_blocks(sentences, Sentence.measure)
+    first = next(blocks, None)
+    if first is None:
+        raise InputError("there is no sentence to fill")
     from maskwright.inference.fill_mask import FillMask
 
-    fill = FillMask(find_model_folder(arguments.folder))
+    fill = FillMask(find_model_folder(arguments.folder), arguments.device)
+    num_bad = 0
+    for block in chain([first], blocks):
+        for sentence, answer in zip(block, _answer(fill, block, arguments), strict=True):
+            if isinstance(answer, InputError):  # the other sentences have nothing to do with it
+                num_bad += 1
+                print(f"InputError: {sentence.place}{answer}", file=sys.stderr)
+            else:
+                _show(answer, arguments.json)
+    return 2 if num_bad else 0
+
+
+def _answer(
+    fill: "FillMask", sentences: Sequence[Sentence], arguments: argparse.Namespace
+) -> "Sequence[FillResult | HiddenWord | InputError]":
+    texts = [sentence.text for sentence in sentences]
     if arguments.random:
-        for text in texts:
-            print("\n".join(fill.describe_random(text, arguments.seed)))
-        return 0
+        return [_hide_word(fill, text, arguments.seed) for text in texts]
     targets = arguments.targets.split(",") if arguments.targets else None
-    results = fill(texts, top_k=arguments.top_k or _TOP_K, targets=targets)
-    for result in results:
-        if arguments.json:
-            print(json.dumps(result.to_json(), ensure_ascii=False))
-        else:
-            _show(result.text, result.masks)
-    return 0
+    return fill.attempt(texts, arguments.top_k or _TOP_K, targets)
 
 
-def _read_texts(file: Path | None, texts: Sequence[str]) -> list[str]:
-    if file is None:
-        lines = read_lines(texts)
-    elif texts:
-        raise InputError("give sentences or --file, not both")
+def _hide_word(fill: "FillMask", text: str, seed: int) -> "HiddenWord | InputError":
+    try:
+        return fill.hide_random_word(text, seed)
+    except InputError as error:
+        return error
+
+
+def _show(answer: "FillResult | HiddenWord", as_json: bool) -> None:
+    if isinstance(answer, HiddenWord):
+        print("\n".join(answer.describe()))
+    elif as_json:
+        print(json.dumps(answer.to_json(), ensure_ascii=False))
     else:
-        try:
-            lines = [line for line in file.read_text(encoding="utf-8").splitlines() if line.strip()]
-        except (OSError, UnicodeDecodeError) as error:
-            raise InputError(f"{file} cannot be read: {error}") from None
-    if not lines:
-        raise InputError("there is no sentence to fill")
-    return lines
+        _show_result(answer)
 
 
-def _show(text: str, masks: Sequence[Sequence]) -> None:
+def _show_result(result: "FillResult") -> None:
     console = Console(highlight=False, soft_wrap=True)
-    console.print(f"[bold]{escape(text)}")
-    for number, predictions in enumerate(masks, start=1):
-        if len(masks) > 1:
+    console.print(f"[bold]{escape(result.text)}")
+    for number, predictions in enumerate(result.masks, start=1):
+        if len(result.masks) > 1:
             console.print(f"  mask {number}")
         for prediction in predictions:
             bar = "█" * round(30 * prediction.score)

@@ -2,7 +2,6 @@
 
 import argparse
 import difflib
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -86,13 +85,6 @@ def config_values(arguments: argparse.Namespace) -> Plain:
         if name.startswith("config:"):
             values = merge(values, nested(name.removeprefix("config:"), value))
     return values
-
-
-def read_lines(paths_or_texts: Sequence[str]) -> list[str]:
-    """Texts given on the command line; without any, or as ``-``, the lines of standard input."""
-    if list(paths_or_texts) in ([], ["-"]):
-        return [line.rstrip("\n") for line in sys.stdin if line.strip()]
-    return list(paths_or_texts)
 
 
 def _describe(info: FieldInfo) -> str:

@@ -1,0 +1,70 @@
+"""``maskwright embed``: vectors of texts, from a trained model into a file."""
+
+import time
+from collections.abc import Sequence
+from itertools import chain
+from pathlib import Path
+
+from maskwright.commands.flags import Parser
+from maskwright.commands.model_folder import find_model_folder
+from maskwright.commands.sentences import Sentence, add_arguments, read_sentences
+from maskwright.errors import InputError
+from maskwright.inference.blocks import split_blocks
+
+_EPILOG = """Every line is a row, blank ones too: row 7 is the vector of line 7.
+
+examples:
+  maskwright embed runs/NAME --file sentences.txt --out vectors.npy
+  maskwright embed runs/NAME --file sentences.txt --out vectors.parquet --pooling cls
+  cat *.txt | maskwright embed runs/NAME --out vectors.npy --no-normalize
+  maskwright embed runs/NAME "Snails eat leaves." "Larvae eat snails." --out two.npy
+"""
+
+
+def build_parser() -> Parser:
+    """The command line of ``maskwright embed``."""
+    parser = Parser("embed", "Write the vectors of texts.", _EPILOG)
+    add_arguments(parser, "texts")
+    parser.add_argument(
+        "--out", type=Path, required=True, help=".npy: float32 [texts, width]; .parquet: with texts"
+    )
+    parser.add_argument(
+        "--pooling", choices=("mean", "cls"), default="mean", help="of the tokens' vectors [mean]"
+    )
+    parser.add_argument(
+        "--no-normalize", action="store_true", help="leave the lengths of vectors as they are"
+    )
+    parser.add_argument("--batch-tokens", type=int, help="in one pass [what is fast here]")
+    return parser
+
+
+def main(argv: Sequence[str]) -> int:
+    arguments = build_parser().parse(argv)
+    if arguments.batch_tokens is not None and arguments.batch_tokens < 1:
+        raise InputError(f"--batch-tokens = {arguments.batch_tokens} must be at least 1")
+    from maskwright.commands.vectors import check_out, writing_vectors
+
+    check_out(arguments.out)
+    blocks = split_blocks(read_sentences(arguments), Sentence.measure)
+    first = next(blocks, None)
+    if first is None:
+        raise InputError("there is no text to embed")
+    from maskwright.inference.embed import Embedder
+
+    folder = find_model_folder(arguments.folder)
+    embed = Embedder(folder, arguments.device, arguments.pooling, not arguments.no_normalize)
+    num_texts, seconds = 0, 0.0
+    with writing_vectors(arguments.out, embed.width) as add:
+        for block in chain([first], blocks):
+            texts = [sentence.text for sentence in block]
+            started = time.perf_counter()
+            vectors = embed(texts, arguments.batch_tokens)
+            seconds += time.perf_counter() - started
+            num_texts += len(texts)
+            add(texts, vectors)
+    cut = f" · {embed.num_cut:,} cut at {embed.longest} tokens" if embed.num_cut else ""
+    print(
+        f"{arguments.out}: {num_texts:,} texts · {embed.width} wide{cut} · "
+        f"{num_texts / seconds:,.0f} texts/s"
+    )
+    return 0
