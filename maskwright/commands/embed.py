@@ -11,7 +11,7 @@ from maskwright.commands.sentences import Sentence, add_arguments, read_sentence
 from maskwright.errors import InputError
 from maskwright.inference.blocks import split_blocks
 
-_EPILOG = """Every line is a row, blank ones too: row 7 is the vector of line 7.
+_EPILOG = """Every line is a row, blank ones too, in the order of the lines.
 
 examples:
   maskwright embed runs/NAME --file sentences.txt --out vectors.npy

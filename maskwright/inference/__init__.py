@@ -1,0 +1,1 @@
+"""Uses of a trained model on texts: filling masks, vectors."""
