@@ -71,10 +71,14 @@ def pretrain(
         MaskwrightError: anything wrong with the input, as one line; or SIGTERM came before the
             end.
         KeyboardInterrupt: Ctrl-C came before the end; as after SIGTERM, the run can be resumed.
-        TypeError: `config` with a recipe, a model or sections beside it.
+        TypeError: `config` with a recipe, a model or sections beside it, or a model in it.
     """
     if config is not None and (recipe is not None or init_from is not None or sections):
         raise TypeError("give a whole config, or a recipe and sections over it; not both")
+    if config is not None and config.init_from is not None:
+        raise TypeError(
+            "a whole config cannot name init_from; give it as an argument, and sections"
+        )
     given = sections if init_from is None else {"init_from": str(init_from), **sections}
     config = config or resolve(recipe, overrides=given)
     paths = (text,) if isinstance(text, str) else tuple(text)

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from maskwright.artifact.folder import LoadedModel, open_model
-from maskwright.errors import InputError
+from maskwright.errors import ExportError, InputError, MaskwrightError
 from maskwright.files import replacing_folder, write_json
 from maskwright.interop.comparison import Difference
 from maskwright.interop.folders import RECORD, check_replaceable, list_sizes, read_card
@@ -109,13 +109,24 @@ def export_model(
             "onnx-int8 is judged on held-out text: name a prepared folder with --data, or export "
             "from a run directory whose prepared data is still there."
         )
+    if out.name in ("", "..") or out.resolve() == Path.cwd():
+        raise InputError(f"--out = {out} must be a folder of its own. Name a new one.")
     check_replaceable(out)
     loaded = open_model(folder)
     card = read_card(folder)
     with replacing_folder(out) as temporary:
         sentences = choose_sentences(loaded, data, hide_words=to != "sentence-transformers")
-        difference, int8 = _write(temporary, to, loaded, sentences, card, data)
         versions = list_versions(*_PACKAGES[to])
+        try:
+            difference, int8 = _write(temporary, to, loaded, sentences, card, data)
+        except (MaskwrightError, OSError):
+            raise
+        except Exception as error:  # of several libraries, and in each release of others
+            reason = " ".join(str(error).split())[:300] or type(error).__name__
+            names = ", ".join(f"{name} {version}" for name, version in versions.items())
+            raise ExportError(
+                f"the export to {to} failed ({names}): {reason}. Nothing was written."
+            ) from error
         difference.check(next(iter(versions)))
         sizes = list_sizes(temporary)
         report = ExportReport(to, out, sizes, versions, sentences.source, difference, int8)

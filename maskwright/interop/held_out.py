@@ -37,6 +37,22 @@ class MaskedRow:
     labels: list[int]
 
 
+def open_held_out(loaded: LoadedModel, data: Path) -> TokenStore:
+    """The held-out text of a prepared folder.
+
+    Raises:
+        ShardError: it was made with another tokenizer than the model's.
+    """
+    made_with = Tokenizer.load(data / TOKENIZER_NAME)
+    expected = loaded.tokenizer.fingerprint
+    if wrap_inputs(made_with, loaded.add_special_tokens).fingerprint != expected:
+        raise ShardError(
+            f"{data} was prepared with another tokenizer than the model's. Name the data that the "
+            "model was trained on, or prepare some with tokenizer.path = the model folder."
+        )
+    return TokenStore.open(data, "valid", "sizes")
+
+
 def read_masked_rows(
     loaded: LoadedModel, data: Path, num_slots: int = NUM_SLOTS
 ) -> list[MaskedRow]:
@@ -45,14 +61,7 @@ def read_masked_rows(
     Raises:
         ShardError: the data was made with another tokenizer, or holds too little held-out text.
     """
-    tokenizer = loaded.tokenizer
-    valid = TokenStore.open(data, "valid", "sizes")
-    made_with = Tokenizer.load(data / TOKENIZER_NAME)
-    if wrap_inputs(made_with, loaded.add_special_tokens).fingerprint != tokenizer.fingerprint:
-        raise ShardError(
-            f"{data} was prepared with another tokenizer than the model's. Name the data that the "
-            "model was trained on, or prepare some with tokenizer.path = the model folder."
-        )
+    tokenizer, valid = loaded.tokenizer, open_held_out(loaded, data)
     longest = min(loaded.model.config.max_position_embeddings, _LONGEST_ROW)
     batches = build_pinned_batches(
         valid,

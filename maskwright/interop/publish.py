@@ -24,6 +24,7 @@ from maskwright.interop.libraries import import_library, quiet
 
 _FILES = (CONFIG, "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
 _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
+_MODEL = re.compile(r"([A-Za-z0-9][\w.-]*/)?[A-Za-z0-9][\w.-]*")  # the oldest have no owner
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+-]*")
 _LOGIN = "log in with: hf auth login; or set HF_TOKEN to a token that may write"
 
@@ -71,7 +72,7 @@ def plan_upload(
         repository: OWNER/NAME.
         license_name: as the hub calls it, such as ``apache-2.0``.
         languages: as the hub calls them, such as ``en``.
-        base_model: the model on the hub that this one was initialised from, OWNER/NAME.
+        base_model: the model on the hub that this one was initialised from.
 
     Raises:
         InputError: a name that is none.
@@ -82,7 +83,7 @@ def plan_upload(
     for flag, given, pattern, form in (
         ("--license", [license_name] if license_name else [], _WORD, "a name such as apache-2.0"),
         ("--language", languages, _WORD, "a code such as en"),
-        ("--base-model", [base_model] if base_model else [], _REPOSITORY, "OWNER/NAME"),
+        ("--base-model", [base_model] if base_model else [], _MODEL, "OWNER/NAME or NAME"),
     ):
         for value in given:
             _check_name(flag, value, pattern, form)

@@ -75,6 +75,8 @@ def quantize(source: Path, target: Path, recipe: Recipe) -> None:
     with quiet():
         library: Any = import_library("onnxruntime.quantization", "onnx", _NEEDED_BY)
         model = onnx.load(source)
+        for old in (target, target.with_name(f"{target.name}.data")):
+            old.unlink(missing_ok=True)  # weights are added to a file that is there
         library.quantize_dynamic(
             model,
             target,

@@ -14,7 +14,7 @@ import numpy as np
 
 from maskwright.artifact.folder import LoadedModel
 from maskwright.corpus.pydocs import read_pydocs
-from maskwright.shards.reader import TokenStore
+from maskwright.interop.held_out import open_held_out
 
 AWKWARD = (
     "The larvae are black and feed on snails.",
@@ -90,7 +90,7 @@ def _read_pydocs() -> Iterator[str]:
 
 
 def _read_held_out(loaded: LoadedModel, data: Path) -> Iterator[str]:
-    store = TokenStore.open(data, "valid", "sizes")
+    store = open_held_out(loaded, data)
     lengths = store.document_lengths
     starts = np.cumsum(lengths) - lengths
     for start, length in islice(zip(starts.tolist(), lengths.tolist(), strict=True), 4 * NUM_TEXTS):

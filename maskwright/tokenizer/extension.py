@@ -100,17 +100,30 @@ def _learn_used(base: Tokenizer, words: Mapping[str, int], config: TokenizerConf
     num_tokens = sum(len(symbols) * count for symbols, count in cut.items())
     numbers, wanted = base.backend.get_vocab(True), config.extend_vocab
     known = sorted(numbers, key=numbers.__getitem__)
-    num_joins, used = wanted, NewTokens([], [], [], num_tokens)
+    num_joins = wanted
     while True:
         joins = learn_joins(cut, known, num_joins, config.min_frequency, pieces.prefix)
         learnt = NewTokens(joins.tokens, joins.pairs, joins.counts, num_tokens)
         if base.kind == "bpe":
             return learnt
-        used = _keep_used(base, learnt, words, config.min_frequency)
-        if len(used.tokens) >= wanted or len(joins.tokens) < num_joins:
-            break
+        used = _settle(base, learnt, words, config.min_frequency)
+        # Without those that are too many, others may be used less.
+        first = NewTokens(used.tokens[:wanted], [], used.counts[:wanted], num_tokens)
+        used = _settle(base, first, words, config.min_frequency)
+        if len(used.tokens) == wanted or len(joins.tokens) < num_joins:
+            return used
         num_joins += 2 * (wanted - len(used.tokens))  # of which again some will not be used
-    return NewTokens(used.tokens[:wanted], [], used.counts[:wanted], num_tokens)
+
+
+def _settle(
+    base: Tokenizer, learnt: NewTokens, words: Mapping[str, int], min_frequency: int
+) -> NewTokens:
+    """Those of the new tokens that are used when there are no others."""
+    while True:
+        used = _keep_used(base, learnt, words, min_frequency)
+        if len(used.tokens) == len(learnt.tokens):
+            return used
+        learnt = used
 
 
 def _cut_words(pieces: Pieces, words: Mapping[str, int], unknown: str) -> Counter[tuple[str, ...]]:
@@ -136,11 +149,15 @@ def _keep_used(
     base: Tokenizer, learnt: NewTokens, words: Mapping[str, int], min_frequency: int
 ) -> NewTokens:
     """Those of the new tokens that occur when the words are cut with all of them."""
+    if not learnt.tokens:
+        return learnt
+    before = Pieces(base)
     pieces = Pieces(Tokenizer(_append(base, learnt), base.special_tokens))
     uses, harmful = Counter[str](), set[str]()
     for word, count in words.items():
         found = pieces.cut(word)
-        if found == [base.unk_token] and base.kind == "wordpiece":
+        is_unknown = found == [base.unk_token] and base.kind == "wordpiece"
+        if is_unknown and before.cut(word) != found:
             # A longer match may leave a rest that nothing matches, and the whole word is unknown.
             harmful.update(match_greedily(word, pieces.vocabulary, pieces.prefix)[0])
         for token in found:

@@ -145,6 +145,18 @@ def test_what_cannot_be_done_is_one_line(
     assert list(tmp_path.iterdir()) == []
 
 
+def test_the_current_folder_is_not_written_over(
+    workplace: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    model = str((workplace / "runs/small/model").resolve())
+    assert main(["export", model, "--to", "hf", "--out", "."]) == 2
+    assert "--out = . must be a folder of its own" in capsys.readouterr().err
+
+
 def test_data_that_is_gone_is_not_found(workplace: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     run.mkdir()

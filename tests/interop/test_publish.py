@@ -101,8 +101,9 @@ def test_what_was_to_be_private_is_not_put_into_a_public_repository(
 def test_a_foreign_card_keeps_what_it_says(folder: Path) -> None:
     said = {"license": "mit", "pipeline_tag": "feature-extraction", "tags": ["larvae"]}
     (folder / "README.md").write_text(f"---\n{yaml.safe_dump(said)}---\n# Theirs\n")
-    metadata, body = split_card(plan_upload(folder, "me/larvae", base_model="a/b").card)
-    assert metadata == {"library_name": "transformers", "base_model": "a/b", **said}
+    for base in ("a/b", "bert-base-uncased"):
+        metadata, body = split_card(plan_upload(folder, "me/larvae", base_model=base).card)
+        assert metadata == {"library_name": "transformers", "base_model": base, **said}
     assert body == "\n# Theirs\n"
     (folder / "README.md").unlink()
     assert "AutoModelForMaskedLM" in plan_upload(folder, "me/larvae").card

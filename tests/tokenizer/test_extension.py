@@ -179,3 +179,15 @@ def test_a_new_token_must_not_make_words_unknown(tmp_path: Path) -> None:
         extend_tokenizer(tokenizer, ["xy xy xy xyz"], config(1))
     more = extend_tokenizer(tokenizer, ["xy xy xy xyz"], config(2, min_frequency=1))
     assert more.tokens(range(8, 10)) == ["xy", "xyz"]
+
+
+def test_a_word_that_was_unknown_before_costs_no_token(tmp_path: Path) -> None:
+    """No token spells "q", so "xyq" was unknown and stays so."""
+    base = trained("wordpiece")
+    model = base.description["model"]
+    vocabulary = dict.fromkeys(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "x", "##y"])
+    numbered = {token: place for place, token in enumerate(vocabulary)}
+    small = {**base.description, "model": {**model, "vocab": numbered}}
+    tokenizer = Tokenizer(small, base.special_tokens)
+    more = extend_tokenizer(tokenizer, ["xy xy xy xyq"], config(1))
+    assert more.tokens(range(7, 8)) == ["xy"]
