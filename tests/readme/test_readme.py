@@ -18,8 +18,11 @@ def code_blocks(language: str) -> list[str]:
 
 
 def without_budget(flags: list[str]) -> list[str]:
-    """README commands run for minutes; here for two steps."""
-    return [*SMALL, "--train.max_steps", "2"] if "pretrain" in flags else []
+    """README commands run for minutes; here for two steps, and small ones."""
+    if "pretrain" not in flags:
+        return []
+    sizes = ["--train.batch_tokens", "512"] if "--init-from" in flags else SMALL
+    return [*sizes, "--train.max_steps", "2"]
 
 
 def test_make_targets_exist():
@@ -31,8 +34,9 @@ def test_make_targets_exist():
 
 def test_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "corpus").mkdir()
-    write_corpus(tmp_path / "corpus" / "animals.txt", num_documents=100)
+    for name in ("corpus", "domain"):
+        (tmp_path / name).mkdir()
+        write_corpus(tmp_path / name / "animals.txt", num_documents=100)
     lines = [line for block in code_blocks("sh") for line in block.splitlines()]
     commands = [shlex.split(line)[1:] for line in lines if line.startswith("maskwright")]
     assert {command[0] for command in commands} >= {"pretrain", "fill"}
