@@ -152,12 +152,18 @@ class FillMask(TextModel):
     ) -> list[list[list[Prediction]]]:
         """For each row of ids (see `wrap`), for each of its masks, the best `top_k` tokens."""
         results: list[list[list[Prediction]]] = [[] for _ in rows]
+        owners: list[int] = []
+        hidden: list[Tensor] = []
         for batch in self.make_batches(rows, batch_tokens):
             masks = (batch.ids == self.tokenizer.mask_id).nonzero()
             places = masks[:, 0] * batch.ids.shape[1] + masks[:, 1]
-            ranked = self._rank(self.encode(batch, places), top_k, among)
-            for number, predictions in zip(masks[:, 0].tolist(), ranked, strict=True):
-                results[batch.numbers[number]].append(predictions)
+            owners += [batch.numbers[number] for number in masks[:, 0].tolist()]
+            hidden.append(self.encode(batch, places))
+        if hidden:
+            # Of all batches together: reading the decoder's weights takes longer than using them.
+            ranked = self._rank(torch.cat(hidden), top_k, among)
+            for owner, predictions in zip(owners, ranked, strict=True):
+                results[owner].append(predictions)
         return results
 
     @torch.inference_mode()

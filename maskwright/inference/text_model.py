@@ -20,7 +20,7 @@ from maskwright.tokenizer.tokenizer import Tokenizer
 
 # Tokens in one pass through the model. On a CPU enough for matrix products to run at full speed,
 # and so few that what stands between two of them stays in the cache.
-_BATCH_TOKENS_CPU, _BATCH_TOKENS = 1024, 16_384
+_BATCH_TOKENS_CPU, _BATCH_TOKENS = 768, 16_384
 _PADDED_SHARE = 64  # at most one token in so many is padding
 _SHOWN = 60  # characters of a text in an error
 
