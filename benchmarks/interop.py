@@ -24,13 +24,13 @@ from benchmarks.common import write_result
 from maskwright.artifact.folder import LoadedModel, open_model
 from maskwright.inference.fill_mask import FillMask
 from maskwright.interop.comparison import PaddedBatch, encode, pad_rows
-from maskwright.interop.export import TARGETS, Target, export_model
+from maskwright.interop.export import export_model
 from maskwright.interop.held_out import MaskedRow, all_labels, predict, read_masked_rows
 from maskwright.interop.hugging_face import import_transformers
 from maskwright.interop.libraries import quiet_transformers
 from maskwright.interop.onnx_graph import GRAPH, OnnxModel
 from maskwright.interop.quantization import QUANTIZED
-from maskwright.interop.sentences import wrap
+from maskwright.interop.targets import TARGETS, Target
 from maskwright.shards.reader import TokenStore
 
 NUM_MASKS = 1_000
@@ -134,7 +134,7 @@ def cut_sentences(loaded: LoadedModel, data: Path, number: int) -> list[str]:
         words = tokenizer.decode(store.tokens(begin, begin + length).tolist()).split(" ")
         words[int(draw.integers(len(words)))] = tokenizer.mask_token
         text = " ".join(words)
-        ids = wrap(loaded, tokenizer.encode_prompt(text).ids.tolist())
+        ids = loaded.wrap(tokenizer.encode_prompt(text).ids.tolist())
         if ids.count(tokenizer.mask_id) == 1 and len(ids) <= most + 2:
             sentences.append(text)
     return sentences
@@ -168,7 +168,7 @@ def fill_with_graph(
     tokenizer = loaded.tokenizer
     for first in range(0, len(texts), size):
         prompts = (tokenizer.encode_prompt(text) for text in texts[first : first + size])
-        rows = [wrap(loaded, prompt.ids.tolist()) for prompt in prompts]
+        rows = [loaded.wrap(prompt.ids.tolist()) for prompt in prompts]
         batch = pad_rows(rows, tokenizer.pad_id)
         logits = graph(batch.input_ids, batch.attention_mask)
         scores = logits[batch.input_ids == tokenizer.mask_id].softmax(-1)

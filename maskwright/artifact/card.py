@@ -1,5 +1,6 @@
 """README.md of a model folder: the model card, Markdown below the hub's YAML front matter."""
 
+import re
 from typing import Any
 
 import yaml
@@ -11,7 +12,7 @@ from maskwright.model.config import EncoderConfig
 from maskwright.model.flops import count_parameters
 
 _FENCE = "---\n"
-_FORMAT = "\n## Format\n"
+_FORMAT = re.compile(r"\n## Format\n.*?(?=\n## |\Z)", re.DOTALL)
 _NATIVE = """
 The weights are in the names of `{architecture}`, so transformers loads the folder as it is:
 
@@ -65,7 +66,10 @@ def change_card(card: str, metadata: dict[str, Any], ending: str | None = None) 
     """
     old, body = split_card(card)
     if ending is not None:
-        body = body.partition(_FORMAT)[0].rstrip() + "\n" + _FORMAT + ending
+        section = f"\n## Format\n{ending}"
+        body, found = _FORMAT.subn(lambda _: section, body, count=1)
+        if not found:
+            body = f"{body.rstrip()}\n{section}"
     front = yaml.safe_dump({**old, **metadata}, sort_keys=False, allow_unicode=True)
     return f"{_FENCE}{front}{_FENCE}\n{body.lstrip()}"
 

@@ -14,7 +14,7 @@ from maskwright.artifact.card import write_card
 from maskwright.artifact.families import FAMILIES, TRAINING_FIELDS, native_family, training_fields
 from maskwright.artifact.native.family import Family, read_value
 from maskwright.artifact.native.own import OWN
-from maskwright.artifact.special_tokens import wrap_inputs, wraps_inputs
+from maskwright.artifact.special_tokens import list_added_ids, wrap_inputs, wraps_inputs
 from maskwright.artifact.weights import WEIGHTS, read_model, write_weights
 from maskwright.errors import ConfigError, ModelFolderError, show_value
 from maskwright.files import read_json, replacing_folder, write_json, write_text
@@ -34,6 +34,11 @@ class LoadedModel:
     model: MaskedLanguageModel
     tokenizer: Tokenizer
     add_special_tokens: bool
+
+    def wrap(self, ids: list[int]) -> list[int]:
+        """The ids as the model reads them: with [CLS] and [SEP] around them, if it wants these."""
+        tokenizer = self.tokenizer
+        return [tokenizer.cls_id, *ids, tokenizer.sep_id] if self.add_special_tokens else ids
 
 
 @dataclass(frozen=True)
@@ -102,12 +107,22 @@ def open_model(folder: Path | str) -> LoadedModel:
     Raises:
         ModelFolderError: no such folder; a field of ``config.json`` that is missing, wrong or not
             supported; a tensor that is missing, unknown, of another shape or not finite; weights
-            in a pickle; a tokenizer that the model was not trained with.
+            in a pickle; a tokenizer that the model was not trained with, or that makes of a text
+            neither [CLS] … [SEP] nor the text alone.
     """
     folder = Path(folder)
     described = describe_folder(folder)
+    tokenizer = described.tokenizer
+    wraps = wraps_inputs(tokenizer)
+    if wraps is None:
+        added = " ".join(tokenizer.tokens(list_added_ids(tokenizer)))
+        raise ModelFolderError(
+            f"{folder}: its tokenizer adds {added} to a text, where {tokenizer.cls_token} and "
+            f"{tokenizer.sep_token} around it, or nothing, are supported. Change the "
+            "post_processor in tokenizer.json, if you know what the model was trained on."
+        )
     model = read_model(folder, described.config, described.family)
-    return LoadedModel(model.eval(), described.tokenizer, wraps_inputs(described.tokenizer))
+    return LoadedModel(model.eval(), tokenizer, wraps)
 
 
 def describe_folder(folder: Path) -> FolderDescription:

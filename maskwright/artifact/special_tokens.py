@@ -12,9 +12,10 @@ def list_added_ids(tokenizer: Tokenizer) -> list[int]:
         return tokenizer.backend.encode("").ids
 
 
-def wraps_inputs(tokenizer: Tokenizer) -> bool:
-    """Whether it adds any."""
-    return bool(list_added_ids(tokenizer))
+def wraps_inputs(tokenizer: Tokenizer) -> bool | None:
+    """Whether it makes [CLS] … [SEP] of a text; None where it adds something else."""
+    known = {(): False, (tokenizer.cls_id, tokenizer.sep_id): True}
+    return known.get(tuple(list_added_ids(tokenizer)))
 
 
 def wrap_inputs(tokenizer: Tokenizer, wrap: bool) -> Tokenizer:

@@ -90,7 +90,7 @@ def read_statement(source: str, config: PretrainConfig) -> Statement:
     """What the folder that `source` names says; its weights are not read."""
     # torch is imported here, for the few runs that begin with a model.
     from maskwright.artifact.folder import describe_folder
-    from maskwright.artifact.special_tokens import list_added_ids
+    from maskwright.artifact.special_tokens import wraps_inputs
     from maskwright.model.statement import state_architecture
     from maskwright.tokenizer.extension import extends
     from maskwright.tokenizer.tokenizer import Tokenizer
@@ -98,7 +98,6 @@ def read_statement(source: str, config: PretrainConfig) -> Statement:
     folder = find_model_folder(source)
     described = describe_folder(folder)
     tokenizer, prepared = described.tokenizer, named_folder(config)
-    wraps = {(): False, (tokenizer.cls_id, tokenizer.sep_id): True}
     if prepared is None:
         stated = TokenizerConfig(
             kind=tokenizer.kind,
@@ -118,8 +117,7 @@ def read_statement(source: str, config: PretrainConfig) -> Statement:
     model = state_architecture(described.config)
     if num_tokens > described.config.vocab_size:
         model = replace(model, vocab_size=round_up(num_tokens))
-    added = tuple(list_added_ids(tokenizer))
-    return Statement(source, model, stated, wraps.get(added))
+    return Statement(source, model, stated, wraps_inputs(tokenizer))
 
 
 def _asked(given: Mapping[str, Any], section: str, name: str) -> bool:

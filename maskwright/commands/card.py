@@ -75,7 +75,7 @@ def describe_training(
         train_tokens=data.train.num_tokens,
         documents=data.train.num_documents,
         valid_tokens=data.valid.num_tokens,
-        kind=shorten_path(config.tokenizer.path or config.tokenizer.kind),
+        kind=_describe_tokenizer(config),
         vocabulary=data.tokenizer.vocab_size,
         fingerprint=data.tokenizer.fingerprint[:12],
         extension=_describe_extension(source.get(EXTENSION_KEY)),
@@ -83,6 +83,13 @@ def describe_training(
         circumstances=describe_circumstances(),
         recipe=write_yaml(shorten_paths(config)),
     )
+
+
+def _describe_tokenizer(config: PretrainConfig) -> str:
+    """Where the tokenizer is from, or of which kind the one learnt here is."""
+    if config.init_from is not None:
+        return f"that of `{shorten_path(config.init_from)}`"
+    return shorten_path(config.tokenizer.path or config.tokenizer.kind)
 
 
 def _tabulate(final: Record, before: Record | None) -> str:

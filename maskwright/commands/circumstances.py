@@ -24,11 +24,13 @@ def shorten_path(path: str) -> str:
 
 def shorten_paths(config: PretrainConfig) -> PretrainConfig:
     """The configuration as it is shown to others."""
-    tokenizer, source = config.tokenizer, config.init_from
+    path, source = config.tokenizer.path, config.init_from
+    if source is not None:  # the tokenizer is its own, and what was downloaded lies in a cache
+        path = None
     return replace(
         config,
         text=tuple(map(shorten_path, config.text)),
-        tokenizer=replace(tokenizer, path=tokenizer.path and shorten_path(tokenizer.path)),
+        tokenizer=replace(config.tokenizer, path=path and shorten_path(path)),
         init_from=source and shorten_path(source),
     )
 

@@ -10,8 +10,8 @@ from maskwright.commands.model_folder import HELP, find_model_folder
 from maskwright.commands.prepared import is_prepared
 from maskwright.commands.run_folder import CONFIG_NAME, read_provenance
 from maskwright.errors import CheckpointError, InputError
+from maskwright.interop.targets import TARGETS
 
-_TARGETS = ("hf", "onnx", "onnx-int8", "sentence-transformers")
 _EPILOG = """examples:
   maskwright export runs/NAME --to hf --out exports/NAME
   maskwright export runs/NAME --to onnx --out exports/NAME-onnx
@@ -28,7 +28,7 @@ def build_parser() -> Parser:
     """The command line of ``maskwright export``."""
     parser = Parser("export", "Write a model for other libraries.", _EPILOG)
     parser.add_argument("folder", help=HELP)
-    parser.add_argument("--to", choices=_TARGETS, required=True, help="the target")
+    parser.add_argument("--to", choices=TARGETS, required=True, help="the target")
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder to write")
     parser.add_argument(
         "--data",

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from maskwright.artifact.folder import open_model
+from maskwright.artifact.folder import describe_folder
+from maskwright.artifact.weights import read_model
 from maskwright.commands.config import PretrainConfig
 from maskwright.commands.model_folder import find_model_folder
 from maskwright.files import hash_file
@@ -60,5 +61,6 @@ def load_initial(config: PretrainConfig) -> InitialModel | None:
     if config.init_from is None:
         return None
     folder = find_model_folder(config.init_from)
-    loaded = open_model(folder)
-    return InitialModel(config.init_from, folder, loaded.model, loaded.tokenizer)
+    described = describe_folder(folder)
+    model = read_model(folder, described.config, described.family)
+    return InitialModel(config.init_from, folder, model, described.tokenizer)

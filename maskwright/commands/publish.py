@@ -9,14 +9,16 @@ from maskwright.commands.flags import Parser
 from maskwright.commands.model_folder import find_model_folder
 from maskwright.commands.run_folder import CONFIG_NAME
 from maskwright.config import read_yaml
+from maskwright.errors import InputError
 from maskwright.interop.download import PREFIX, is_hub_name
 
 _EPILOG = """examples:
   maskwright publish runs/NAME --repo me/my-encoder --dry-run
   maskwright publish runs/NAME --repo me/my-encoder --private --license apache-2.0 --language en
 
-Configuration, weights, tokenizer and model card are uploaded in one commit, and nothing else. Log
-in first (hf auth login), or set HF_TOKEN.
+Configuration, weights, tokenizer and model card are uploaded in one commit, and nothing else; other
+weights and tokenizer files that are there already are removed by it. Log in first (hf auth login),
+or set HF_TOKEN.
 """
 
 
@@ -45,6 +47,8 @@ def build_parser() -> Parser:
 
 def main(argv: Sequence[str]) -> int:
     arguments = build_parser().parse(argv)
+    if is_hub_name(str(arguments.folder)):
+        raise InputError(f"{arguments.folder} is on the hub already. Name a folder.")
     folder = find_model_folder(arguments.folder)
     from maskwright.interop.publish import plan_upload, send_upload
 
@@ -59,15 +63,20 @@ def main(argv: Sequence[str]) -> int:
     for line in upload.describe():
         console.print(line)
     if arguments.dry_run:
-        console.print(f"\n{upload.card}\nNothing was uploaded.")
+        console.print(
+            f"\n{upload.card}\nNothing was uploaded. Other weights and tokenizer files that are in "
+            f"{arguments.repo} already would be removed."
+        )
         return 0
-    url = send_upload(
+    published = send_upload(
         upload,
         private=arguments.private,
         revision=arguments.revision,
         message=arguments.message,
     )
-    console.print(f"published: {url}")
+    for name in published.removed:
+        console.print(f"removed there, of an older model: {name}")
+    console.print(f"published: {published.url}")
     return 0
 
 

@@ -13,11 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from maskwright.artifact.folder import LoadedModel
 from maskwright.errors import InputError, ModelFolderError
 from maskwright.inference.hidden_word import HiddenWord, find_words
 from maskwright.inference.text_model import TextModel, show_text
-from maskwright.model.pretraining import MaskedLanguageModel
-from maskwright.tokenizer.tokenizer import Tokenizer
 
 _HEAD_ROWS = 256  # masks that go through the head together: bounds the [M, V] logits
 
@@ -57,8 +56,8 @@ class FillMask(TextModel):
         InputError: there is no such device.
     """
 
-    def _use(self, model: MaskedLanguageModel, tokenizer: Tokenizer, wrap: bool) -> None:
-        super()._use(model, tokenizer, wrap)
+    def _use(self, loaded: LoadedModel) -> None:
+        super()._use(loaded)
         self._spelled: dict[int, str] = {}
 
     def __call__(

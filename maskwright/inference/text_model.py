@@ -12,7 +12,7 @@ from typing import Self
 import torch
 from torch import Tensor
 
-from maskwright.artifact.folder import open_model
+from maskwright.artifact.folder import LoadedModel, open_model
 from maskwright.errors import InputError
 from maskwright.model.attention_context import context_from_lengths
 from maskwright.model.pretraining import MaskedLanguageModel
@@ -47,8 +47,7 @@ class TextModel:
     """
 
     def __init__(self, folder: Path | str, device: torch.device | str | None = None) -> None:
-        loaded = open_model(folder)
-        self._use(loaded.model, loaded.tokenizer, loaded.add_special_tokens)
+        self._use(open_model(folder))
         self.model.to(_choose_device(device))
 
     @classmethod
@@ -57,18 +56,13 @@ class TextModel:
     ) -> Self:
         """The same for a model in memory, on the device where it is."""
         made = cls.__new__(cls)
-        made._use(model, tokenizer, add_special_tokens)
+        made._use(LoadedModel(model, tokenizer, add_special_tokens))
         return made
 
-    def _use(self, model: MaskedLanguageModel, tokenizer: Tokenizer, wrap: bool) -> None:
-        self.model, self.tokenizer = model.eval(), tokenizer
-        self.longest = model.config.max_position_embeddings
-        self._before = [tokenizer.cls_id] if wrap else []
-        self._after = [tokenizer.sep_id] if wrap else []
-
-    def wrap(self, ids: list[int]) -> list[int]:
-        """The ids with [CLS] and [SEP] around them, if the model was trained so."""
-        return self._before + ids + self._after
+    def _use(self, loaded: LoadedModel) -> None:
+        self.model, self.tokenizer = loaded.model.eval(), loaded.tokenizer
+        self.longest = loaded.model.config.max_position_embeddings
+        self.wrap = loaded.wrap
 
     def make_batches(
         self, rows: Sequence[list[int]], batch_tokens: int | None = None

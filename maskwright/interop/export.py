@@ -3,7 +3,7 @@
 import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import Any
 
 from maskwright.artifact.folder import LoadedModel, open_model
 from maskwright.errors import ExportError, InputError, MaskwrightError
@@ -16,10 +16,8 @@ from maskwright.interop.libraries import list_versions
 from maskwright.interop.onnx_folder import Int8Scores, write_onnx, write_onnx_int8
 from maskwright.interop.sentence_transformers_folder import write_sentence_transformers
 from maskwright.interop.sentences import Sentences, choose_sentences
+from maskwright.interop.targets import TARGETS, Target
 from maskwright.provenance import describe_cpu
-
-Target = Literal["hf", "onnx", "onnx-int8", "sentence-transformers"]
-TARGETS: tuple[Target, ...] = get_args(Target)
 
 # The library that computes the comparison, and others whose version decides about the result.
 _PACKAGES = {

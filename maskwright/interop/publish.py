@@ -1,7 +1,8 @@
 """A model folder on the Hugging Face hub: checked first, then uploaded in one commit.
 
 Only the files of the model go there, whatever else lies in the folder; the model card gets the
-metadata that the hub asks for.
+metadata that the hub asks for. Weights and tokenizer files of an older model that libraries would
+read beside or instead of the new ones go in the same commit.
 """
 
 import hashlib
@@ -23,6 +24,13 @@ from maskwright.interop.folders import read_card
 from maskwright.interop.libraries import import_library, quiet
 
 _FILES = (CONFIG, "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
+# What libraries look for in a model folder; any of it that is not uploaded is of an older model.
+_OF_A_MODEL = re.compile(
+    r"(model|pytorch_model)(-\d+-of-\d+)?\.(safetensors|bin)|(tf_model\.h5|flax_model\.msgpack)"
+    r"|(model\.safetensors|pytorch_model\.bin|tf_model\.h5|flax_model\.msgpack)\.index\.json"
+    r"|tokenizer\.json|tokenizer\.model|spiece\.model|sentencepiece\.bpe\.model|vocab\.(txt|json)"
+    r"|merges\.txt|(special_tokens_map|added_tokens|tokenizer_config)\.json"
+)
 _REPOSITORY = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*")
 _MODEL = re.compile(r"([A-Za-z0-9][\w.-]*/)?[A-Za-z0-9][\w.-]*")  # the oldest have no owner
 _WORD = re.compile(r"[A-Za-z0-9][A-Za-z0-9.+-]*")
@@ -56,6 +64,14 @@ class Upload:
     def describe(self) -> list[str]:
         """A line for each file: name, bytes and sha256."""
         return [f"{file.name:<24} {file.num_bytes:>14,}  {file.sha256}" for file in self.files]
+
+
+@dataclass(frozen=True)
+class Published:
+    """What has happened: where the model is, and which files of an older one are gone."""
+
+    url: str
+    removed: list[str]
 
 
 def plan_upload(
@@ -110,7 +126,11 @@ def publish_model(
     languages: Sequence[str] = (),
     base_model: str | None = None,
 ) -> str:
-    """Checks the model in `folder` and uploads it; see `plan_upload` and `send_upload`."""
+    """Checks the model in `folder` and uploads it; see `plan_upload` and `send_upload`.
+
+    Returns:
+        The address of the model.
+    """
     upload = plan_upload(
         folder,
         repository,
@@ -118,7 +138,7 @@ def publish_model(
         languages=languages,
         base_model=base_model,
     )
-    return send_upload(upload, private=private, revision=revision, message=message)
+    return send_upload(upload, private=private, revision=revision, message=message).url
 
 
 def send_upload(
@@ -127,7 +147,7 @@ def send_upload(
     private: bool = False,
     revision: str | None = None,
     message: str | None = None,
-) -> str:
+) -> Published:
     """Makes the repository if need be, and uploads everything in one commit.
 
     Args:
@@ -135,9 +155,6 @@ def send_upload(
         private: make the repository private; one that is public already is refused.
         revision: the branch, made if need be; default: main.
         message: of the commit.
-
-    Returns:
-        The address of the model.
 
     Raises:
         InputError: no token, no right to write there, no network, or whatever else the hub
@@ -160,6 +177,8 @@ def send_upload(
                 raise InputError(f"{name} exists on the hub and is public; leave out --private")
             if revision is not None:
                 api.create_branch(name, branch=revision, exist_ok=True)
+            removed = _list_older(api.list_repo_files(name, revision=revision), upload)
+            operations += [hub.CommitOperationDelete(path_in_repo=older) for older in removed]
             api.create_commit(
                 name,
                 operations,
@@ -170,7 +189,14 @@ def send_upload(
         raise
     except Exception as error:  # of several libraries, and in each release of others
         raise InputError(f"{name} is not published: {_explain(error, name)}") from None
-    return f"{api.endpoint}/{name}" + (f"/tree/{revision}" if revision else "")
+    url = f"{api.endpoint}/{name}" + (f"/tree/{revision}" if revision else "")
+    return Published(url, removed)
+
+
+def _list_older(there: Sequence[str], upload: Upload) -> list[str]:
+    """Files of an older model, which libraries would read beside or instead of the new ones."""
+    new = {file.name for file in upload.files}
+    return sorted(name for name in there if _OF_A_MODEL.fullmatch(name) and name not in new)
 
 
 def _check_name(flag: str, value: str, pattern: re.Pattern[str], form: str) -> None:

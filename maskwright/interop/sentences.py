@@ -56,22 +56,16 @@ def choose_sentences(loaded: LoadedModel, data: Path | None, hide_words: bool) -
             continue
         shown = _hide_word(text, loaded.tokenizer.mask_token) if hide_words else text
         ids: list[int] = loaded.tokenizer.encode_prompt(shown).ids.tolist()
-        row = wrap(loaded, ids)
+        row = loaded.wrap(ids)
         if 0 < len(row) <= longest:
             sentences.texts.append(shown)
             sentences.rows.append(row)
     return sentences
 
 
-def wrap(loaded: LoadedModel, ids: list[int]) -> list[int]:
-    """The ids with [CLS] and [SEP] around them, if the model was trained so."""
-    tokenizer = loaded.tokenizer
-    return [tokenizer.cls_id, *ids, tokenizer.sep_id] if loaded.add_special_tokens else ids
-
-
 def _cut(loaded: LoadedModel, documents: Iterable[str], lengths: Iterable[float]) -> Iterator[str]:
     """The beginning of each document, of about so many tokens as the lengths say in turn."""
-    extra = len(wrap(loaded, []))
+    extra = len(loaded.wrap([]))
     for document, length in zip(documents, lengths, strict=False):
         most = max(1, round(length) - extra)
         document = document[: most * _CHARACTERS_PER_TOKEN].strip()

@@ -105,6 +105,15 @@ def test_the_card_of_a_native_folder_says_how_to_load_it(folder: Path) -> None:
     assert f"{parameters:,} parameters" in card
 
 
+def test_a_tokenizer_that_wraps_in_its_own_way_is_refused(folder: Path) -> None:
+    path = folder / "tokenizer.json"
+    description = json.loads(path.read_text(encoding="utf-8"))
+    description["post_processor"]["single"].pop()
+    path.write_text(json.dumps(description), encoding="utf-8")
+    edit_config(folder, maskwright={})  # which would say that the tokenizer is another one
+    assert "its tokenizer adds [CLS] to a text, where [CLS] and [SEP] around it" in error_of(folder)
+
+
 def test_special_tokens_are_remembered(tmp_path: Path) -> None:
     tokenizer = tiny_tokenizer(tmp_path / "tokenizer")
     for choice in (True, False):

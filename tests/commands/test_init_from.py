@@ -213,6 +213,7 @@ def test_the_record_says_where_it_came_from(
     card = (tmp_path / "run" / "model" / "README.md").read_text(encoding="utf-8")
     assert f"continued from `{bert.name}` (sha256 of model.safetensors `{sha256}`)" in card
     assert "| | model | before | unigram baseline |" in card
+    assert f"Tokenizer: that of `{bert.name}`, " in card
     assert main(["pretrain", "--resume", str(tmp_path / "run"), "--init-from", "x"]) == 2
     assert "init_from = x cannot change when a run goes on" in capsys.readouterr().err
 
@@ -330,6 +331,9 @@ def test_a_model_from_the_hub(
     assert set(asked) == {"me/bert@v1"}
     config = load_run_config(tmp_path / "run", {})
     assert (config.init_from, config.tokenizer.path) == ("hf:me/bert@v1", str(cached))
+    card = (tmp_path / "run" / "model" / "README.md").read_text(encoding="utf-8")
+    assert "Tokenizer: that of `hf:me/bert@v1`, " in card
+    assert "cache" not in card
 
 
 def test_prepare_takes_the_tokenizer_of_a_runs_file(

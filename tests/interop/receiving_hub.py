@@ -20,11 +20,15 @@ class ReceivingHub:
 
     Attributes:
         refused: beginnings of paths, with the status that they are answered with.
+        stored: names of files that are in every repository from the beginning.
+        removed: names of files that a commit has removed.
         commits: (repository, branch, message, files) of each commit.
         tokens: what came in the header of each request.
     """
 
     repositories: dict[str, bool] = field(default_factory=dict)
+    stored: list[str] = field(default_factory=list)
+    removed: list[str] = field(default_factory=list)
     refused: dict[str, int] = field(default_factory=dict)
     branches: list[str] = field(default_factory=list)
     commits: list[tuple[str, str, str, dict[str, bytes]]] = field(default_factory=list)
@@ -91,6 +95,8 @@ class ReceivingHub:
         name, rest = "/".join(parts[2:4]), parts[4:]
         if not rest:
             return {"id": name, "sha": COMMIT, "private": self.repositories[name]}
+        if rest[0] == "tree":
+            return [{"type": "file", "path": name, "size": 1, "oid": "0"} for name in self.stored]
         if rest[0] == "branch":
             self.branches.append(rest[1])
             return {}
@@ -110,6 +116,8 @@ class ReceivingHub:
             elif line["key"] == "lfsFile":
                 files[value["path"]] = self.large[value["oid"]]
                 assert hashlib.sha256(files[value["path"]]).hexdigest() == value["oid"]
+            elif line["key"] == "deletedFile":
+                self.removed.append(value["path"])
             else:
                 assert line["key"] == "header"
         return summary, files

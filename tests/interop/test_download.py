@@ -58,6 +58,16 @@ def test_without_a_network_the_cache_serves(hub: Hub, monkeypatch: pytest.Monkey
         download_model("hf:me/other")
 
 
+def test_a_part_of_a_model_in_the_cache_is_no_model(
+    hub: Hub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = download_model("hf:me/tiny")
+    (folder / "model.safetensors").unlink()
+    monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
+    with pytest.raises(InputError, match="the cache holds only a part of the model"):
+        download_model("hf:me/tiny")
+
+
 def test_what_cannot_be_had(hub: Hub) -> None:
     hub.refused = {"me/secret": (403, "GatedRepo"), "me/broken": (500, "Internal")}
     for name, message in {

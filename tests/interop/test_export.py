@@ -10,7 +10,8 @@ from maskwright.errors import ExportError, InputError, ModelFolderError
 from maskwright.interop import folders, hugging_face
 from maskwright.interop import sentence_transformers_folder as st_folder
 from maskwright.interop.comparison import Difference
-from maskwright.interop.export import TARGETS, Target, export_model
+from maskwright.interop.export import export_model
+from maskwright.interop.targets import TARGETS, Target
 from maskwright.model.pretraining import MaskedLanguageModel
 from tests.interop.models import LONGEST, NATIVE, OWN, write_model
 

@@ -82,11 +82,20 @@ def test_the_plan_tells_what_arrives(folder: Path, hub: ReceivingHub) -> None:
 
 def test_a_branch_a_message_and_a_private_repository(folder: Path, hub: ReceivingHub) -> None:
     upload = plan_upload(folder, "me/larvae")
-    url = send_upload(upload, private=True, revision="v2", message="Brighter")
-    assert url == f"{hub.address}/me/larvae/tree/v2"
+    published = send_upload(upload, private=True, revision="v2", message="Brighter")
+    assert published.url == f"{hub.address}/me/larvae/tree/v2"
     assert hub.repositories == {"me/larvae": True}
     assert hub.branches == ["v2"]
     assert [commit[1:3] for commit in hub.commits] == [("v2", "Brighter")]
+
+
+def test_no_library_finds_the_weights_of_an_older_model(folder: Path, hub: ReceivingHub) -> None:
+    older = ["model-00001-of-00002.safetensors", "model-00002-of-00002.safetensors"]
+    older += ["model.safetensors.index.json", "pytorch_model.bin", "special_tokens_map.json"]
+    older += ["vocab.txt"]
+    hub.stored = [".gitattributes", "LICENSE", "figures/model.safetensors", "notes.bin", *older]
+    published = send_upload(plan_upload(folder, "me/larvae"))
+    assert published.removed == hub.removed == sorted(older)
 
 
 def test_what_was_to_be_private_is_not_put_into_a_public_repository(
