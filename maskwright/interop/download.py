@@ -82,8 +82,8 @@ def _explain(hub: Any, error: Exception, repository: str, revision: str) -> str:
         return f"{repository!r} is not a model's name; write {PREFIX}OWNER/NAME"
     if isinstance(error, kinds.LocalEntryNotFoundError):
         return (
-            "the hub gives no answer, and the model is not in the cache; download it where there"
-            " is a network, and name its folder"
+            "the hub gives no answer, and the model is not, or not whole, in the cache; download it"
+            " where there is a network, and name its folder"
         )
     reason = " ".join(str(error).split()) or type(error).__name__
     return f"the model cannot be downloaded: {reason}"
