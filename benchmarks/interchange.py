@@ -51,7 +51,13 @@ from maskwright.preparation.pipeline import prepare
 from maskwright.tokenizer.config import TokenizerConfig
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.train.plan import Planner
-from maskwright.train.step import clip_gradients, compute_gradients, seed_dropout, update_weights
+from maskwright.train.step import (
+    clip_gradients,
+    compute_gradients,
+    count_predictions,
+    seed_dropout,
+    update_weights,
+)
 
 PAGE = Path(__file__).parents[1] / "docs" / "interchange.md"
 WAYS = ("load", "continue", "save", "round trip")
@@ -84,7 +90,8 @@ class Workshop(NamedTuple):
 
     def train(self, model: MaskedLanguageModel) -> None:
         """A few steps, as `maskwright pretrain` takes them."""
-        parallel, device = Parallel(MaskedLM(model.train())), torch.device("cpu")
+        objective, device = MaskedLM(model.train()), torch.device("cpu")
+        parallel, terms = Parallel(objective), objective.terms
         fused = count_fused_matrices(model)
         optimizers = build_optimizers(OptimConfig(), model.named_parameters(), fused)
         position = DataPosition(_ROW_LENGTH)
@@ -92,7 +99,8 @@ class Workshop(NamedTuple):
             seed_dropout(0, step)
             plan = self.planner.plan_step(step / _STEPS)
             loaded = self.rows.load(plan.request, position)
-            compute_gradients(parallel, loaded, loaded.num_predictions, device, "fp32")
+            counts = count_predictions(loaded, terms)
+            compute_gradients(parallel, loaded, terms, counts, device, "fp32")
             clip_gradients(model, 1.0, parallel)
             update_weights(optimizers, 1.0)
             optimizers.zero_grad()

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import torch
+from torch import nn
 
 from maskwright.commands.assemble import (
     PreparedData,
@@ -18,6 +19,7 @@ from maskwright.data.rows import DataPosition
 from maskwright.distributed.parallel import Parallel, checkpoint_activations, replicate, shard
 from maskwright.distributed.sharding import UNSHARDED, Sharding
 from maskwright.distributed.world import ALONE, World
+from maskwright.model.block import EncoderBlock
 from maskwright.model.init import initialise
 from maskwright.model.matrices import count_fused_matrices
 from maskwright.model.pretraining import MaskedLanguageModel
@@ -34,13 +36,14 @@ from maskwright.train.trainer import Trainer
 
 def distribute(
     config: TrainConfig,
-    model: MaskedLanguageModel,
+    objective: nn.Module,
+    model: nn.Module,
     world: World,
     device: torch.device,
     compiles: bool,
 ) -> Parallel:
-    """The objective over a model on the CPU, taken to its devices: the one place for the order."""
-    objective, blocks = MaskedLM(model), list(model.encoder.blocks)
+    """An objective over a model on the CPU, taken to its devices: the one place for the order."""
+    blocks = [module for module in model.modules() if isinstance(module, EncoderBlock)]
     if config.activation_checkpointing:
         checkpoint_activations(blocks)
     if world.size > 1 and config.parallel == "fsdp":
@@ -90,7 +93,8 @@ def build_trainer(
     model = build_model(config, data, initial)
     fused = count_fused_matrices(model)
     compiles, reason = should_compile(config.train, device)
-    parallel = distribute(config.train, model, world, device, compiles)
+    objective = MaskedLM(model)
+    parallel = distribute(config.train, objective, model, world, device, compiles)
     decay = config.train.ema_decay
     first_length = config.train.seq_length_at(0.0, config.data.max_seq_length)
     trainer = Trainer(
@@ -99,6 +103,7 @@ def build_trainer(
         seed=config.seed,
         model=model,
         parallel=parallel,
+        terms=objective.terms,
         optimizers=build_optimizers(
             config.optim, model.named_parameters(), fused, parallel.sharding
         ),

@@ -1,6 +1,6 @@
 """Masked language modelling (Devlin et al. 2019): the sum of -log p(hidden token)."""
 
-from typing import NamedTuple
+from operator import attrgetter
 
 import torch
 import torch.nn.functional as F
@@ -8,20 +8,11 @@ from torch import Tensor, nn
 
 from maskwright.data.batch import Batch
 from maskwright.data.masking.corruption import IGNORED
-from maskwright.model.attention_context import AttentionContext
 from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.objectives.terms import ObjectiveInputs, Term, TermSums, context_of
 
-
-class ObjectiveSums(NamedTuple):
-    """Sums over the predictions of a batch; the caller divides by their global count.
-
-    Attributes:
-        loss: [] in nats; 0 without a prediction, never NaN.
-        num_correct: [] predictions whose most likely token is the right one.
-    """
-
-    loss: Tensor
-    num_correct: Tensor
+MLM = "mlm"
+MLM_TERM = Term(1.0, "loss", "masked_accuracy", attrgetter("num_predictions"))
 
 
 class MaskedLM(nn.Module):
@@ -30,30 +21,19 @@ class MaskedLM(nn.Module):
     def __init__(self, model: MaskedLanguageModel) -> None:
         super().__init__()
         self.model = model
+        self.terms = {MLM: MLM_TERM}
 
-    def forward(
-        self,
-        input_ids: Tensor,
-        context: AttentionContext,
-        masked_positions: Tensor,
-        masked_labels: Tensor,
-    ) -> ObjectiveSums:
-        """Sums over the slots whose label is not -100: [T], context, [M], [M] -> [], []."""
-        logits = self.model(input_ids, context, masked_positions).float()
-        loss = F.cross_entropy(logits, masked_labels, ignore_index=IGNORED, reduction="sum")
-        correct = (logits.detach().argmax(-1) == masked_labels).sum()
-        return ObjectiveSums(loss, correct)
+    def forward(self, inputs: ObjectiveInputs) -> dict[str, TermSums]:
+        """Sums over the slots whose label is not -100."""
+        logits = self.model(inputs.input_ids, inputs.context, inputs.masked_positions)
+        return {MLM: sum_cross_entropy(logits, inputs.masked_labels)}
 
 
-def context_of(batch: Batch) -> AttentionContext:
-    """The batch's segment boundaries as the model wants them."""
-    return AttentionContext(
-        positions=batch.positions,
-        segment_ids=batch.segment_ids,
-        cu_seqlens=batch.cu_seqlens,
-        max_seqlen=batch.row_length,
-        row_length=batch.row_length,
-    )
+def sum_cross_entropy(logits: Tensor, labels: Tensor) -> TermSums:
+    """Sums over the rows of `logits` [M, V] whose label [M] is not -100; computed in fp32."""
+    logits = logits.float()
+    loss = F.cross_entropy(logits, labels, ignore_index=IGNORED, reduction="sum")
+    return TermSums(loss, (logits.detach().argmax(-1) == labels).sum())
 
 
 @torch.no_grad()

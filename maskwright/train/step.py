@@ -1,19 +1,20 @@
 """One optimizer step: the loss of a whole batch, however it is cut.
 
-The loss is the sum over all predictions of all micro-batches of all ranks divided by their number,
-which is known before the first is computed; so 1 x 64 and 8 x 8 rows, on one rank or on four, give
-the same gradient.
+The loss of a term is the sum over all predictions of all micro-batches of all ranks divided by
+their number, which is known before the first is computed; so 1 x 64 and 8 x 8 rows, on one rank or
+on four, give the same gradient.
 """
 
+from collections.abc import Mapping
 from contextlib import nullcontext
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from maskwright.data.draws import derive_keys
 from maskwright.data.loader import LoadedStep
 from maskwright.distributed.parallel import Parallel
-from maskwright.objectives.mlm import context_of
+from maskwright.objectives.terms import Term, TermSums, inputs_of
 from maskwright.optim.build import Optimizers
 from maskwright.train.config import Precision
 from maskwright.train.device import autocast
@@ -27,34 +28,47 @@ def seed_dropout(seed: int, step: int, rank: int = 0) -> None:
 def compute_gradients(
     parallel: Parallel,
     loaded: LoadedStep,
-    num_predictions: float,
+    terms: Mapping[str, Term],
+    num_predictions: Mapping[str, float],
     device: torch.device,
     precision: Precision,
-) -> tuple[Tensor, Tensor]:
-    """Adds the gradient of the mean loss to the parameters.
+) -> dict[str, TermSums]:
+    """Adds the gradient of the loss to the parameters.
 
     Args:
-        num_predictions: those of all ranks together.
+        terms: of the objective.
+        num_predictions: those of all ranks together, for each term.
 
     Returns:
-        What this rank's rows add to the loss and to the number of right predictions; both are 0,
-        and so are the gradients, where nothing is predicted.
+        What this rank's rows add to the mean loss and to the number of right predictions of each
+        term; all are 0, and so are the gradients, where nothing is predicted.
     """
-    total = max(num_predictions, 1)
-    loss = torch.zeros((), device=device)
-    correct = torch.zeros((), dtype=torch.int64, device=device)
+    totals = {name: max(num_predictions[name], 1) for name in terms}
+    nothing = TermSums(
+        torch.zeros((), device=device), torch.zeros((), dtype=torch.int64, device=device)
+    )
+    shares = dict.fromkeys(terms, nothing)
     last = len(loaded.micro_batches) - 1
     for number, batch in enumerate(loaded.micro_batches):
         batch = batch.to(device)
         with parallel.accumulating() if number < last else nullcontext():
             with autocast(precision, device):
-                sums = parallel.objective(
-                    batch.input_ids, context_of(batch), batch.masked_positions, batch.masked_labels
-                )
-            (sums.loss * (parallel.loss_factor / total)).backward()
-        loss += sums.loss.detach() / total
-        correct += sums.num_correct
-    return loss, correct
+                sums: Mapping[str, TermSums] = parallel.objective(inputs_of(batch))
+            weighted = [sums[name].loss * (terms[name].weight / totals[name]) for name in terms]
+            (torch.stack(weighted).sum() * parallel.loss_factor).backward()
+        shares = {
+            name: TermSums(
+                share.loss + sums[name].loss.detach() / totals[name],
+                share.num_correct + sums[name].num_correct,
+            )
+            for name, share in shares.items()
+        }
+    return shares
+
+
+def count_predictions(loaded: LoadedStep, terms: Mapping[str, Term]) -> dict[str, int]:
+    """This rank's predictions in a step, for each term."""
+    return {name: sum(map(term.count, loaded.micro_batches)) for name, term in terms.items()}
 
 
 def clip_gradients(model: nn.Module, limit: float, parallel: Parallel) -> float:

@@ -8,7 +8,7 @@ own rows; whatever a decision depends on (counts, the clock, a signal) is agreed
 import math
 import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
@@ -22,6 +22,7 @@ from maskwright.distributed.world import ALONE, World
 from maskwright.errors import TrainingError
 from maskwright.logs import Record
 from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.objectives.terms import Term
 from maskwright.optim.build import Optimizers
 from maskwright.train.checkpoint import Checkpoint
 from maskwright.train.checkpoint_writer import CheckpointWriter
@@ -30,8 +31,14 @@ from maskwright.train.ema import WeightAverage
 from maskwright.train.plan import Planner, StepPlan
 from maskwright.train.signals import AbandonedError, StopRequest
 from maskwright.train.state import TrainState
-from maskwright.train.step import clip_gradients, compute_gradients, seed_dropout, update_weights
-from maskwright.train.window import LogWindow
+from maskwright.train.step import (
+    clip_gradients,
+    compute_gradients,
+    count_predictions,
+    seed_dropout,
+    update_weights,
+)
+from maskwright.train.window import LogWindow, TermFigures
 
 
 class Reporter(Protocol):
@@ -46,6 +53,7 @@ class Trainer:
 
     Attributes:
         parallel: the objective over `model`, compiled or not, on one rank or several.
+        terms: of the objective.
         validate: gives the scores of the current weights. Its arguments say whether the run is over
             and, asked again and again, whether to stop; then it raises `AbandonedError`.
         checkpoints: where checkpoints go; None saves none.
@@ -63,6 +71,7 @@ class Trainer:
     seed: int
     model: MaskedLanguageModel
     parallel: Parallel
+    terms: Mapping[str, Term]
     optimizers: Optimizers
     prefetcher: Prefetcher
     device: torch.device
@@ -75,12 +84,15 @@ class Trainer:
     last_scores: Record | None = None
     scores_beginning: bool = False
     _has_checkpoint: bool = field(init=False, default=False)
-    _window: LogWindow = field(init=False, default_factory=LogWindow)
+    _window: LogWindow = field(init=False)
     _shapes: set[tuple[int, int]] = field(init=False, default_factory=set[tuple[int, int]])
+
+    def __post_init__(self) -> None:
+        self._window = LogWindow(self.terms)
 
     def fit(self) -> signal.Signals | None:
         """Trains until the budget is used up; returns the signal that stopped it before, if any."""
-        self._window = LogWindow()
+        self._window = LogWindow(self.terms)
         resumed_at, clock = self.state.seconds, time.perf_counter()
         saved_at = resumed_at
         with StopRequest() as stop:
@@ -89,12 +101,12 @@ class Trainer:
             while self.progress < 1:
                 plan = self.planner.plan_step(self.progress)
                 loaded = self.prefetcher.take(plan.request, self.state.position)
-                num_predictions, num_asked_to_stop = self.world.sum(
-                    loaded.num_predictions, stop.signal is not None
-                )
+                own = count_predictions(loaded, self.terms)
+                *counts, num_asked_to_stop = self.world.sum(*own.values(), stop.signal is not None)
                 if num_asked_to_stop:
                     break
                 self._prefetch_after(loaded)
+                num_predictions = dict(zip(own, counts, strict=True))
                 is_good = self._train_on(loaded, plan, num_predictions)
                 (seconds,) = self.world.from_first(resumed_at + time.perf_counter() - clock)
                 self._count(loaded, is_good, seconds)
@@ -121,28 +133,32 @@ class Trainer:
         if progress < 1:
             self.prefetcher.start(self.planner.plan_step(progress).request, ahead.position)
 
-    def _train_on(self, loaded: LoadedStep, plan: StepPlan, num_predictions: float) -> bool:
+    def _train_on(
+        self, loaded: LoadedStep, plan: StepPlan, num_predictions: Mapping[str, float]
+    ) -> bool:
         """One step; if loss or gradient is not finite, weights and optimizers stay as they are.
 
         Args:
-            num_predictions: of all ranks.
+            num_predictions: of all ranks, for each term.
 
         Returns:
             Whether they were finite. All ranks come to the same result.
         """
         seed_dropout(self.seed, self.state.step, self.world.rank)
         self.model.train()
-        own_loss, own_correct = compute_gradients(
-            self.parallel, loaded, num_predictions, self.device, self.config.precision
+        own = compute_gradients(
+            self.parallel, loaded, self.terms, num_predictions, self.device, self.config.precision
         )
         norm = clip_gradients(self.model, self.config.grad_clip, self.parallel)
-        loss, correct = self.world.sum(own_loss.item(), own_correct.item())
-        is_good = math.isfinite(loss) and math.isfinite(norm)
+        losses = self.world.sum(*(sums.loss.item() for sums in own.values()))
+        is_good = all(map(math.isfinite, (*losses, norm)))
         if is_good:
             update_weights(self.optimizers, plan.learning_rate_scale)
             if self.average:
                 self.average.update(self.model, self.state.step)
-            self._window.add(loss, correct, num_predictions, norm)
+            correct = self.world.sum(*(sums.num_correct.item() for sums in own.values()))
+            figures = map(TermFigures, losses, correct, num_predictions.values())
+            self._window.add(dict(zip(self.terms, figures, strict=True)), norm)
         self.optimizers.zero_grad()
         return is_good
 
@@ -196,7 +212,7 @@ class Trainer:
             "num_rows": loaded.request.num_rows,
             "skipped_steps": self.state.skipped_steps,
         }
-        self._window = LogWindow()
+        self._window = LogWindow(self.terms)
         self.reporter.report(record, self.progress)
 
     def _validate_if_due(self, stop: StopRequest) -> None:

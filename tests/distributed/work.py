@@ -35,7 +35,7 @@ from maskwright.evaluation.masked_lm import (
     evaluate_masked_lm,
 )
 from maskwright.model.pretraining import MaskedLanguageModel
-from maskwright.objectives.mlm import ObjectiveSums
+from maskwright.objectives.terms import ObjectiveInputs, TermSums
 from maskwright.train.checkpoint import (
     checkpoint_path,
     find_newest,
@@ -127,10 +127,10 @@ def train_spoiled(world: World, options: dict[str, Any]) -> Outcome:
     trainer = make_trainer(None, recorder, world=world, **options)
     objective = trainer.parallel.objective
 
-    def spoiled(*arguments: object) -> ObjectiveSums:
-        sums = objective(*arguments)
+    def spoiled(inputs: ObjectiveInputs) -> dict[str, TermSums]:
+        sums = objective(inputs)["mlm"]
         is_bad = trainer.state.step == 5 and world.rank == world.size - 1
-        return ObjectiveSums(sums.loss * (math.nan if is_bad else 1.0), sums.num_correct)
+        return {"mlm": TermSums(sums.loss * (math.nan if is_bad else 1.0), sums.num_correct)}
 
     trainer.parallel = replace(trainer.parallel, objective=spoiled)
     return finish(trainer, recorder)

@@ -22,7 +22,7 @@ from maskwright.data.draws import derive_keys
 from maskwright.data.loader import StepRequest
 from maskwright.data.rows import WINDOW_SEGMENTS, DataPosition, segments_per_row
 from maskwright.logs import Record
-from maskwright.objectives.mlm import context_of
+from maskwright.objectives.terms import inputs_of
 from maskwright.shards.manifest import Manifest, ShardInfo, SplitInfo, write_manifest
 from maskwright.shards.writer import ShardWriter, write_array
 from maskwright.tokenizer.tokenizer import Tokenizer
@@ -176,10 +176,8 @@ def test_gradients_with_large_weights_equal_the_library_s(folder: Path) -> None:
         for theirs, ours in pairs:
             ours.copy_(theirs.normal_(1.0 if theirs.ndim == 1 else 0.0, 0.2, generator=generator))
     batch = load_first_batch(folder)
-    sums = trainer.parallel.objective(
-        batch.input_ids, context_of(batch), batch.masked_positions, batch.masked_labels
-    )
-    sums.loss.backward()
+    sums = trainer.parallel.objective(inputs_of(batch))
+    sums["mlm"].loss.backward()
     ids, labels, positions, numbers = build_first_batch(corpus)
     logits = encoder(ids, positions, numbers, labels != -100)
     F.cross_entropy(logits, labels[labels != -100], reduction="sum").backward()

@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -9,7 +10,8 @@ from maskwright.data.batch import Batch, build_batch
 from maskwright.data.masking.config import MaskingConfig
 from maskwright.data.masking.corruption import Masker
 from maskwright.data.rows import Row
-from maskwright.objectives.mlm import MaskedLM, context_of, predict_masked
+from maskwright.objectives.mlm import MaskedLM, predict_masked
+from maskwright.objectives.terms import context_of, inputs_of
 from tests.helpers import PAD, SyntheticCorpus, special_ids, vocabulary
 from tests.models import small_model
 
@@ -27,9 +29,7 @@ TWO_ROWS = [Row(0, 0, ((0, 6), (6, 5))), Row(0, 1, ((11, 14),))]
 def test_the_sums_are_those_of_a_plain_computation() -> None:
     model = small_model().eval()
     batch = make_batch(SyntheticCorpus([6, 5, 14]), TWO_ROWS)
-    sums = MaskedLM(model)(
-        batch.input_ids, context_of(batch), batch.masked_positions, batch.masked_labels
-    )
+    sums = MaskedLM(model)(inputs_of(batch))["mlm"]
     used = batch.masked_labels != -100
     logits, labels = predict_masked(model, batch)[used], batch.masked_labels[used]
     expected = -logits.log_softmax(-1)[torch.arange(len(labels)), labels].sum()
@@ -40,9 +40,7 @@ def test_the_sums_are_those_of_a_plain_computation() -> None:
 
 def test_an_untrained_model_is_as_good_as_chance() -> None:
     batch = make_batch(SyntheticCorpus([6, 5, 14]), TWO_ROWS)
-    sums = MaskedLM(small_model())(
-        batch.input_ids, context_of(batch), batch.masked_positions, batch.masked_labels
-    )
+    sums = MaskedLM(small_model())(inputs_of(batch))["mlm"]
     assert sums.loss.item() / batch.num_predictions == pytest.approx(math.log(64), rel=0.05)
 
 
@@ -50,9 +48,7 @@ def test_a_batch_without_a_masked_token_gives_zero_and_no_nan() -> None:
     model = small_model()
     batch = make_batch(SyntheticCorpus([6, 5, 14]), TWO_ROWS, rate=0.0)
     assert batch.num_predictions == 0
-    sums = MaskedLM(model)(
-        batch.input_ids, context_of(batch), batch.masked_positions, batch.masked_labels
-    )
+    sums = MaskedLM(model)(inputs_of(batch))["mlm"]
     sums.loss.backward()
     assert sums.loss.item() == 0
     assert sums.num_correct.item() == 0
@@ -65,7 +61,7 @@ def test_id_0_counts_as_a_label() -> None:
     model = small_model().eval()
     batch = make_batch(SyntheticCorpus([6, 5, 14]), TWO_ROWS)
     labels = torch.where(batch.masked_labels == -100, -100, 0)
-    sums = MaskedLM(model)(batch.input_ids, context_of(batch), batch.masked_positions, labels)
+    sums = MaskedLM(model)(inputs_of(replace(batch, masked_labels=labels)))["mlm"]
     logits = predict_masked(model, batch)[labels == 0]
     expected = F.cross_entropy(logits, torch.zeros(len(logits), dtype=torch.long), reduction="sum")
     assert sums.loss.item() == pytest.approx(expected.item(), rel=1e-6)

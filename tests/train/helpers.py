@@ -15,6 +15,7 @@ from maskwright.data.rows import DataPosition
 from maskwright.distributed.world import ALONE, World
 from maskwright.logs import Record
 from maskwright.model.matrices import count_fused_matrices
+from maskwright.objectives.mlm import MaskedLM
 from maskwright.optim.build import build_optimizers
 from maskwright.optim.config import OptimConfig
 from maskwright.train.config import TrainConfig
@@ -61,7 +62,8 @@ def make_trainer(
     network = small_model(seed, **(model or {}))
     fused = count_fused_matrices(network)
     device = torch.device("cpu")
-    parallel = distribute(config, network, world, device, compiles=False)
+    objective = MaskedLM(network)
+    parallel = distribute(config, objective, network, world, device, compiles=False)
     optim_config = from_mapping(OptimConfig, optim or {})
     return Trainer(
         config=config,
@@ -69,6 +71,7 @@ def make_trainer(
         seed=seed,
         model=network,
         parallel=parallel,
+        terms=objective.terms,
         optimizers=build_optimizers(
             optim_config, network.named_parameters(), fused, parallel.sharding
         ),

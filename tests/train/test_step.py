@@ -3,6 +3,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from torch import nn
 
 from maskwright.data.loader import LoadedStep, StepRequest
 from maskwright.data.masking.config import MaskingConfig
@@ -10,9 +11,16 @@ from maskwright.data.rows import DataPosition
 from maskwright.distributed.parallel import Parallel
 from maskwright.model.pretraining import MaskedLanguageModel
 from maskwright.objectives.mlm import MaskedLM
+from maskwright.objectives.terms import ObjectiveInputs, TermSums
 from maskwright.optim.build import build_optimizers
 from maskwright.optim.config import OptimConfig
-from maskwright.train.step import clip_gradients, compute_gradients, seed_dropout, update_weights
+from maskwright.train.step import (
+    clip_gradients,
+    compute_gradients,
+    count_predictions,
+    seed_dropout,
+    update_weights,
+)
 from tests.helpers import random_corpus, row_source
 from tests.models import small_model
 
@@ -28,8 +36,11 @@ def load(num_rows: int, micro: int, rate: float = 0.15) -> LoadedStep:
 def gradients_of(model: MaskedLanguageModel, loaded: LoadedStep) -> tuple[torch.Tensor, float, int]:
     """All gradients as one vector, the loss and the number of right predictions."""
     model.zero_grad()
-    count = loaded.num_predictions
-    loss, correct = compute_gradients(Parallel(MaskedLM(model)), loaded, count, CPU, "fp32")
+    objective = MaskedLM(model)
+    counts = count_predictions(loaded, objective.terms)
+    parallel = Parallel(objective)
+    sums = compute_gradients(parallel, loaded, objective.terms, counts, CPU, "fp32")
+    [(loss, correct)] = sums.values()
     gradients = [p.grad.flatten() for p in model.parameters() if p.grad is not None]
     return torch.cat(gradients), loss.item(), int(correct.item())
 
@@ -57,6 +68,37 @@ def test_the_loss_is_the_mean_over_predictions_and_not_over_micro_batches() -> N
     _, loss, _ = gradients_of(model, loaded)
     weighted = sum(c * x for c, x in zip(counts, losses, strict=True)) / sum(counts)
     assert loss == pytest.approx(weighted, rel=1e-5)
+
+
+class Twice(nn.Module):
+    """Masked language modelling, and the same again for three times the weight."""
+
+    def __init__(self, model: MaskedLanguageModel) -> None:
+        super().__init__()
+        self.once = MaskedLM(model)
+        again = replace(self.once.terms["mlm"], weight=3.0)
+        self.terms = {**self.once.terms, "again": again}
+
+    def forward(self, inputs: ObjectiveInputs) -> dict[str, TermSums]:
+        sums = self.once(inputs)
+        return {**sums, "again": sums["mlm"]}
+
+
+def test_terms_are_weighed_and_added_up() -> None:
+    model, loaded = small_model(), load(8, 3)
+    once, loss, correct = gradients_of(model, loaded)
+    objective = Twice(model)
+    counts = count_predictions(loaded, objective.terms)
+    assert counts == {"mlm": loaded.num_predictions, "again": loaded.num_predictions}
+    model.zero_grad()
+    # Of "again" another rank has as many predictions as this one.
+    counts["again"] *= 2
+    sums = compute_gradients(Parallel(objective), loaded, objective.terms, counts, CPU, "fp32")
+    both = torch.cat([p.grad.flatten() for p in model.parameters() if p.grad is not None])
+    assert torch.allclose(both, once * (1 + 3 / 2), rtol=1e-4, atol=1e-6)
+    assert sums["mlm"].loss.item() == pytest.approx(loss, rel=1e-5)
+    assert sums["again"].loss.item() == pytest.approx(loss / 2, rel=1e-5)
+    assert int(sums["again"].num_correct) == correct
 
 
 def test_a_step_without_a_prediction_is_zero_and_no_nan() -> None:

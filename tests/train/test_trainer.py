@@ -13,7 +13,7 @@ from maskwright.data.loader import LoadedStep, StepRequest
 from maskwright.data.rows import DataPosition
 from maskwright.distributed.parallel import Parallel
 from maskwright.errors import TrainingError
-from maskwright.objectives.mlm import ObjectiveSums
+from maskwright.objectives.terms import ObjectiveInputs, TermSums
 from maskwright.train.checkpoint import find_newest, list_checkpoints, open_checkpoint
 from maskwright.train.signals import AbandonedError
 from maskwright.train.trainer import Trainer
@@ -186,10 +186,10 @@ def spoil(trainer: Trainer, steps: Container[int], factor: float = math.nan) -> 
     """Multiplies the loss of these steps, counted from 0."""
     objective = trainer.parallel.objective
 
-    def spoiled(*arguments: object) -> ObjectiveSums:
-        sums = objective(*arguments)
+    def spoiled(inputs: ObjectiveInputs) -> dict[str, TermSums]:
+        sums = objective(inputs)["mlm"]
         bad = factor if trainer.state.step in steps else 1.0
-        return ObjectiveSums(sums.loss * bad, sums.num_correct)
+        return {"mlm": TermSums(sums.loss * bad, sums.num_correct)}
 
     trainer.parallel = Parallel(spoiled)
 
