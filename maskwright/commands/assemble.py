@@ -64,7 +64,7 @@ class PreparedData:
 
 def resolve_model(config: PretrainConfig, tokenizer: Tokenizer) -> EncoderConfig:
     """The architecture for a tokenizer's vocabulary."""
-    return resolve_config(
+    model = resolve_config(
         config.model,
         vocab_size=tokenizer.vocab_size,
         max_seq_length=config.data.max_seq_length,
@@ -73,6 +73,8 @@ def resolve_model(config: PretrainConfig, tokenizer: Tokenizer) -> EncoderConfig
         sep_token_id=tokenizer.sep_id,
         mask_token_id=tokenizer.mask_id,
     )
+    _check_next_token(config, model)
+    return model
 
 
 def guess_model(config: PretrainConfig) -> EncoderConfig:
@@ -81,11 +83,24 @@ def guess_model(config: PretrainConfig) -> EncoderConfig:
     size = round_up(tokenizer.vocab_size)
     if tokenizer.path is not None:
         size = Tokenizer.load(tokenizer.path).vocab_size + tokenizer.extend_vocab
-    return resolve_config(
+    model = resolve_config(
         config.model,
         vocab_size=size,
         max_seq_length=config.data.max_seq_length,
     )
+    _check_next_token(config, model)
+    return model
+
+
+def _check_next_token(config: PretrainConfig, model: EncoderConfig) -> None:
+    """Causal steps need a model that predicts from the token before, and that one to be there."""
+    share = config.masking.causal_share
+    if share and not model.next_token_prediction:
+        rule = "needs model.next_token_prediction = True"
+        raise ConfigError("masking.causal_share", share, rule, "Set that, or this to 0.")
+    if model.next_token_prediction and not config.data.special_tokens:
+        rule = "needs data.special_tokens = True: [CLS] stands before the first token"
+        raise ConfigError("model.next_token_prediction", True, rule, "Leave data.special_tokens.")
 
 
 def build_planner(config: PretrainConfig) -> Planner:

@@ -54,7 +54,8 @@ def measure_step_seconds(
     """Seconds of a mean step, uncompiled, from a few rows as they are at half of the run."""
     plan = build_planner(config).plan_step(0.5)
     length, rate = plan.request.row_length, config.masking.rate_at(0.5)
-    flops = count_flops_per_token(model_config, length, rate) * length
+    predicted = config.masking.predicted_share_at(0.5)
+    flops = count_flops_per_token(model_config, length, predicted) * length
     num_rows = int(_TIMED_FLOPS.get(device.type, 1e11) / flops)
     num_rows = min(max(1, num_rows), plan.request.micro_batch_rows)
     source = _random_rows(config, model_config, num_rows, length)

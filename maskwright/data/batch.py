@@ -49,6 +49,8 @@ class Batch:
         row_length: L; no segment crosses a row.
         num_tokens: slots that hold a token and not padding.
         num_predictions: labels that are not -100.
+        is_causal: whether nothing is hidden but the future: every token is predicted from those
+            before it.
     """
 
     input_ids: Tensor
@@ -60,6 +62,7 @@ class Batch:
     row_length: int
     num_tokens: int
     num_predictions: int
+    is_causal: bool = False
 
     def to(self, device: torch.device) -> "Batch":
         """The same batch with its tensors on `device`, copied without waiting."""
@@ -126,11 +129,15 @@ def build_batch(
     masker: Masker,
     rate: float,
     seed: int,
+    is_causal: bool = False,
 ) -> Batch:
     """Lays out and masks rows. A row's masks depend on (seed, epoch, row number) alone."""
     clean = lay_out(rows, row_length, source, special)
     keys = derive_keys(seed, [row.epoch for row in rows], [row.number for row in rows])
-    masked = masker.mask(clean.ids, clean.word_starts, keys, rate)
+    if is_causal:
+        masked = masker.predict_all(clean.ids)
+    else:
+        masked = masker.mask(clean.ids, clean.word_starts, keys, rate)
     first_slots = np.arange(len(rows))[:, None] * row_length
     used = masked.labels != IGNORED
     masked_positions = np.where(used, masked.positions + first_slots, 0)
@@ -144,4 +151,5 @@ def build_batch(
         row_length=row_length,
         num_tokens=clean.num_tokens,
         num_predictions=int(used.sum()),
+        is_causal=is_causal,
     )

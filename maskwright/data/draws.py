@@ -32,6 +32,7 @@ class Purpose(IntEnum):
     CORRUPTION = 6
     REPLACEMENT = 7
     WORD_TURN = 8
+    CAUSAL_STEP = 12
 
 
 def mix(values: Bits) -> Bits:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from maskwright.data.batch import Batch, SpecialIds, TokenSource, build_batch
 from maskwright.data.config import DataConfig
+from maskwright.data.draws import Purpose, derive_keys, to_unit
 from maskwright.data.masking.corruption import Masker
 from maskwright.data.rows import DataPosition, RowPlanner
 from maskwright.data.segments import SegmentTable
@@ -49,6 +50,7 @@ class LoadedStep:
         request: what was asked for.
         position: where the step's first row is.
         next_position: where the next step begins.
+        is_causal: whether its rows are causal ones; see `MaskingConfig.causal_share`.
         num_tokens: of the whole step, all ranks together.
     """
 
@@ -57,10 +59,11 @@ class LoadedStep:
     position: DataPosition
     next_position: DataPosition
     num_tokens: int
+    is_causal: bool = False
 
     @property
     def num_predictions(self) -> int:
-        """Hidden tokens in this rank's micro-batches."""
+        """Tokens to predict in this rank's micro-batches."""
         return sum(batch.num_predictions for batch in self.micro_batches)
 
 
@@ -102,6 +105,7 @@ class RowSource:
             position = DataPosition(request.row_length, position.epoch + 1, 0)
         planner = self.planner(request.row_length)
         rows, next_position = planner.plan_rows(position, request.num_rows)
+        is_causal = self._is_causal(position)
         batches = tuple(
             build_batch(
                 part,
@@ -111,11 +115,17 @@ class RowSource:
                 self.masker,
                 request.mask_rate,
                 self.seed,
+                is_causal,
             )
             for part in cut_share(rows, request.micro_batch_rows, self.world)
         )
         num_tokens = sum(planner.count_tokens(row) for row in rows)
-        return LoadedStep(request, batches, position, next_position, num_tokens)
+        return LoadedStep(request, batches, position, next_position, num_tokens, is_causal)
+
+    def _is_causal(self, position: DataPosition) -> bool:
+        """Drawn for the step's first row, so that all ranks, and a resumed run, agree."""
+        keys = derive_keys(self.seed, position.epoch, position.row, Purpose.CAUSAL_STEP)
+        return bool(to_unit(keys)[0] < self.masker.config.causal_share)
 
 
 class Prefetcher:

@@ -157,7 +157,7 @@ class FillMask(TextModel):
             masks = (batch.ids == self.tokenizer.mask_id).nonzero()
             places = masks[:, 0] * batch.ids.shape[1] + masks[:, 1]
             owners += [batch.numbers[number] for number in masks[:, 0].tolist()]
-            hidden.append(self.encode(batch, places))
+            hidden.append(self.encode(batch, self.model.predictors(places)))
         if hidden:
             # Of all batches together: reading the decoder's weights takes longer than using them.
             ranked = self._rank(torch.cat(hidden), top_k, among)

@@ -119,7 +119,11 @@ def compare_logits(
     largest, scale, num_texts, num_tokens = 0.0, 0.0, 0, 0
     for batch in batches:
         real = batch.attention_mask.bool()
-        ours = loaded.model.head(encode(loaded, batch)[real])
+        if loaded.model.config.next_token_prediction:
+            real[:, 0] = False
+        context = context_from_lengths(batch.lengths, batch.input_ids.shape[1])
+        places = real.flatten().nonzero()[:, 0]
+        ours = loaded.model(batch.input_ids.flatten(), context, places)
         theirs = compute(batch.input_ids, batch.attention_mask)[real]
         largest = _max(largest, (ours - theirs).abs().max().item())
         scale = max(scale, ours.abs().max().item())

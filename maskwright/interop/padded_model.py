@@ -29,7 +29,8 @@ class PaddedContext(AttentionContext):
 class PaddedModel(nn.Module):
     """``logits = model(input_ids, attention_mask)``: [B, L], [B, L] -> [B, L, V].
 
-    Logits of padding mean nothing. Positions count the slots of a row, as in transformers.
+    Logits of padding mean nothing, nor do those of a row's first token where a token is predicted
+    from the one before it. Positions count the slots of a row, as in transformers.
     """
 
     def __init__(self, model: MaskedLanguageModel) -> None:
@@ -46,4 +47,6 @@ class PaddedModel(nn.Module):
             row_length=length,
         )
         hidden = self.model.encoder(input_ids.reshape(-1), context)
+        if self.model.config.next_token_prediction:
+            hidden = hidden[self.model.predictors(torch.arange(rows * length))]
         return self.model.head(hidden).unflatten(0, (rows, length))

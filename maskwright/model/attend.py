@@ -65,6 +65,8 @@ def attend_reference(
     visible = (row[:, None] == row[None, :]) & (segment[:, None] == segment[None, :])
     if window is not None:
         visible &= (place[:, None] - place[None, :]).abs() <= window
+    if context.is_causal:
+        visible &= place[None, :] <= place[:, None]
     scores = torch.einsum("qhk,shk->hqs", q.float(), k.float()) / q.shape[-1] ** 0.5
     probabilities = scores.masked_fill(~visible, float("-inf")).softmax(-1)
     probabilities = F.dropout(probabilities, dropout)
@@ -87,9 +89,10 @@ def attend_varlen(
     from torch.nn.attention.varlen import varlen_attn
 
     bounds, longest = context.cu_seqlens, context.max_seqlen
+    before = -1 if window is None else window
     # Seven positional arguments and window_size only: the rest of the signature still moves.
     attended = varlen_attn(
         *(q, k, v, bounds, bounds, longest, longest),
-        window_size=(-1, -1) if window is None else (window, window),
+        window_size=(before, 0 if context.is_causal else before),
     )
     return cast(Tensor, attended)

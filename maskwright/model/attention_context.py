@@ -23,6 +23,7 @@ class AttentionContext:
         cu_seqlens: [N + 1] int32, where segments begin in [T], and T at the end.
         max_seqlen: no segment is longer than this.
         row_length: L; T is a multiple of it.
+        is_causal: whether tokens see no token after them.
     """
 
     positions: Tensor
@@ -30,14 +31,17 @@ class AttentionContext:
     cu_seqlens: Tensor
     max_seqlen: int
     row_length: int
+    is_causal: bool = False
 
     def see(self, window: int | None) -> Tensor:
-        """[R, 1, L, L] booleans: same segment, and at most `window` tokens apart."""
+        """[R, 1, L, L] booleans: same segment, at most `window` tokens apart, and not later."""
         rows = self.segment_ids.view(-1, self.row_length)
         visible = rows[:, :, None] == rows[:, None, :]
         if window is not None and window < self.row_length - 1:
             place = torch.arange(self.row_length, device=rows.device)
             visible = visible & ((place[:, None] - place[None, :]).abs() <= window)
+        if self.is_causal:
+            visible = visible.tril()
         return visible.unsqueeze(1)
 
     def to(self, device: torch.device | str) -> "AttentionContext":

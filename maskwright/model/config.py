@@ -105,6 +105,9 @@ class ModelConfig:
     head_act: Activation | None = setting(None, "activation of either")
     head_bias: bool | None = setting(None, "biases of either")
     decoder_bias: bool | None = setting(None, "bias for each word of the vocabulary")
+    next_token_prediction: bool | None = setting(
+        None, "predict a token from the vector before it, as decoders do (GPT-BERT)"
+    )
     embedding_dropout: float | None = setting(None, "dropout on the embeddings")
     attention_dropout: float | None = setting(None, "dropout on the attention probabilities")
     hidden_dropout: float | None = setting(None, "dropout on what attention and MLP give back")
@@ -174,6 +177,7 @@ class EncoderConfig:
     head_act: Activation
     head_bias: bool
     decoder_bias: bool
+    next_token_prediction: bool
     embedding_dropout: float = 0.0
     attention_dropout: float = 0.0
     hidden_dropout: float = 0.0

@@ -40,6 +40,15 @@ class MaskedLanguageModel(nn.Module):
             model.head.decoder.weight = embeddings.word.weight
         return model
 
+    def predictors(self, positions: Tensor) -> Tensor:
+        """The places [M] of the vectors that predict the tokens at `positions` [M].
+
+        With ``next_token_prediction`` those before them (masked next-token prediction, Charpentier
+        and Samuel, "GPT or BERT: why not both?", 2024), so that masked and causal rows train the
+        same function.
+        """
+        return (positions - 1).clamp(min=0) if self.config.next_token_prediction else positions
+
     def forward(
         self,
         input_ids: Tensor,
@@ -55,5 +64,7 @@ class MaskedLanguageModel(nn.Module):
             masked_positions: [M] int64, indices into [T]; repeated ones are allowed.
             token_type_ids: [T] int64, or None for type 0 everywhere.
         """
-        hidden = self.encoder(input_ids, context, token_type_ids, wanted=masked_positions)
+        hidden = self.encoder(
+            input_ids, context, token_type_ids, wanted=self.predictors(masked_positions)
+        )
         return self.head(hidden)

@@ -80,4 +80,5 @@ def context_of(batch: Batch) -> AttentionContext:
         cu_seqlens=batch.cu_seqlens,
         max_seqlen=batch.row_length,
         row_length=batch.row_length,
+        is_causal=batch.is_causal,
     )

@@ -1,5 +1,6 @@
 """What is said about the steps since the last record."""
 
+import math
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -24,6 +25,7 @@ class LogWindow:
     _losses: dict[str, float] = field(init=False)
     _correct: dict[str, float] = field(init=False)
     _predictions: dict[str, float] = field(init=False)
+    _term_steps: dict[str, int] = field(init=False)
     _grad_norm: float = 0.0
     _steps: int = 0
     _timed_tokens: int = 0
@@ -33,6 +35,7 @@ class LogWindow:
         self._losses, self._correct, self._predictions = (
             dict.fromkeys(self.terms, 0.0) for _ in range(3)
         )
+        self._term_steps = dict.fromkeys(self.terms, 0)
 
     def restart_clock(self) -> None:
         """Leaves what came before (compiling, validation) out of the tokens per second."""
@@ -44,6 +47,7 @@ class LogWindow:
             self._losses[name] += term.loss
             self._correct[name] += term.num_correct
             self._predictions[name] += term.num_predictions
+            self._term_steps[name] += term.num_predictions > 0
         self._grad_norm += grad_norm
         self._steps += 1
 
@@ -52,15 +56,14 @@ class LogWindow:
         self._timed_tokens += num_tokens
 
     def means(self) -> dict[str, float]:
-        """Losses, accuracies and speed; not a number where there was no good step."""
+        """Losses, accuracies and speed; not a number where no good step predicted anything."""
         seconds = time.perf_counter() - self._clock
-        steps = self._steps or float("nan")
         means: dict[str, float] = {}
         for name, term in self.terms.items():
-            means[term.loss_name] = self._losses[name] / steps
+            means[term.loss_name] = self._losses[name] / (self._term_steps[name] or math.nan)
             means[term.accuracy_name] = self._correct[name] / max(self._predictions[name], 1)
         return {
             **means,
-            "grad_norm": self._grad_norm / steps,
+            "grad_norm": self._grad_norm / (self._steps or math.nan),
             "tokens_per_second": self._timed_tokens / seconds if seconds > 0 else 0.0,
         }

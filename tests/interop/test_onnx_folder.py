@@ -15,7 +15,9 @@ from maskwright.interop.export import ExportReport, export_model
 from maskwright.interop.onnx_graph import GRAPH, OnnxModel
 from maskwright.interop.padded_model import PaddedModel
 from maskwright.interop.quantization import RECIPES, quantize, rewrite_products
+from maskwright.model.attention_context import context_from_lengths
 from tests.interop.models import LONGEST, PRESETS, write_model
+from tests.models import small_model
 
 pytest.importorskip("onnxscript")
 pytest.importorskip("onnxruntime")
@@ -125,6 +127,16 @@ def test_a_missing_package_names_its_extra(
     with pytest.raises(InputError, match=rf"package {package}, .* install 'maskwright\[onnx\]'"):
         export_model(model, "onnx", tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_the_padded_model_predicts_from_the_token_before() -> None:
+    model = small_model(next_token_prediction=True).eval()
+    batch = pad_rows([[2, 9, 10, 11, 3], [2, 12, 3]], 0)
+    logits = PaddedModel(model)(batch.input_ids, batch.attention_mask)
+    context = context_from_lengths(batch.lengths)
+    expected = model(batch.input_ids.flatten(), context, torch.tensor([1, 4, 6, 7]))
+    theirs = logits.flatten(0, 1)[[1, 4, 6, 7]]
+    torch.testing.assert_close(theirs, expected, atol=1e-5, rtol=0)
 
 
 @pytest.mark.parametrize("preset", PRESETS)

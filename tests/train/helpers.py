@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from maskwright.commands.build import build_writer, distribute
+from maskwright.commands.build import build_objective, build_writer, distribute
 from maskwright.config import from_mapping
 from maskwright.data.loader import Prefetcher
 from maskwright.data.masking.config import MaskingConfig
@@ -15,7 +15,6 @@ from maskwright.data.rows import DataPosition
 from maskwright.distributed.world import ALONE, World
 from maskwright.logs import Record
 from maskwright.model.matrices import count_fused_matrices
-from maskwright.objectives.mlm import MaskedLM
 from maskwright.optim.build import build_optimizers
 from maskwright.optim.config import OptimConfig
 from maskwright.train.config import TrainConfig
@@ -62,7 +61,7 @@ def make_trainer(
     network = small_model(seed, **(model or {}))
     fused = count_fused_matrices(network)
     device = torch.device("cpu")
-    objective = MaskedLM(network)
+    objective = build_objective(masking_config, network)
     parallel = distribute(config, objective, network, world, device, compiles=False)
     optim_config = from_mapping(OptimConfig, optim or {})
     return Trainer(

@@ -8,7 +8,10 @@ from maskwright.model.config import EncoderConfig
 
 _OPTIONAL = ("cls_token_id", "sep_token_id", "mask_token_id")
 _LEFT_OUT = ("attention_backend", "model_type", "mlp_output_bias", *_OPTIONAL)
-_LATER = {"prediction_head_size": 0}  # what older files, which do not say it, mean
+_LATER = {
+    "prediction_head_size": 0,
+    "next_token_prediction": False,
+}  # what older files, which do not say it, mean
 _TENSORS = (
     *(f"encoder.embeddings.{name}" for name in ("word", "position", "token_type", "norm")),
     *(

@@ -27,6 +27,11 @@ class MaskingConfig:
     replacement: Literal["uniform", "unigram"] = setting(
         "uniform", "random tokens: all equally likely, or as frequent as in the corpus"
     )
+    causal_share: float = setting(
+        0.0,
+        "share of the steps that hide nothing but the future: every token is predicted from those "
+        "before it (GPT-BERT); needs model.next_token_prediction",
+    )
     no_mask_tokens: tuple[str, ...] = setting((), "tokens that are never hidden")
 
     def __post_init__(self) -> None:
@@ -34,6 +39,9 @@ class MaskingConfig:
             rate = getattr(self, name)
             if rate is not None and not 0 < rate < 1:
                 raise ConfigError(name, rate, "must lie between 0 and 1", "Try 0.15.")
+        if not 0 <= self.causal_share < 1:
+            rule = "must be at least 0 and below 1"
+            raise ConfigError("causal_share", self.causal_share, rule, "GPT-BERT has 0.5 to 0.94.")
         for name in ("mask_share", "random_share"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ConfigError(name, getattr(self, name), "must lie between 0 and 1")
@@ -51,6 +59,10 @@ class MaskingConfig:
         """The share of tokens to hide when `progress` (0..1) of the training is done."""
         final = self.rate if self.final_rate is None else self.final_rate
         return _round(self.rate + (final - self.rate) * min(max(progress, 0.0), 1.0))
+
+    def predicted_share_at(self, progress: float) -> float:
+        """The share of tokens to predict, on average over masked and causal steps."""
+        return self.causal_share + (1 - self.causal_share) * self.rate_at(progress)
 
     @property
     def highest_rate(self) -> float:

@@ -100,6 +100,11 @@ class Masker:
         labels[lines, slots] = ids[lines, columns]
         return MaskedRows(corrupted, positions, labels)
 
+    def predict_all(self, ids: Ids) -> MaskedRows:
+        """Hides nothing; every ordinary token is to be predicted, from those before it."""
+        positions = np.broadcast_to(np.arange(ids.shape[1]), ids.shape)
+        return MaskedRows(ids, positions, np.where(self._maskable[ids], ids, IGNORED))
+
     def _corrupt(self, ids: Ids, keys: Bits) -> Ids:
         """What would stand at each position if it were hidden: [R, L]."""
         places = np.arange(ids.shape[1])

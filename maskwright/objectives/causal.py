@@ -1,0 +1,42 @@
+"""The masked and causal hybrid of GPT-BERT (Charpentier and Samuel, "GPT or BERT: why not both?",
+2024): one model, one head, and two kinds of steps.
+
+In masked steps hidden tokens are predicted from both sides, in causal ones every token from those
+before it. In both the vector before a token predicts it (``next_token_prediction``), so that they
+train the same function.
+"""
+
+import torch
+
+from maskwright.data.batch import Batch
+from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.objectives.mlm import MLM, MLM_TERM, MaskedLM
+from maskwright.objectives.terms import ObjectiveInputs, Term, TermSums
+
+CLM = "clm"
+
+
+def _count_causal(batch: Batch) -> int:
+    return batch.num_predictions if batch.is_causal else 0
+
+
+def _count_masked(batch: Batch) -> int:
+    return 0 if batch.is_causal else batch.num_predictions
+
+
+class MaskedAndCausalLM(MaskedLM):
+    """Both over one model; a batch is of one kind, and has no prediction of the other."""
+
+    def __init__(self, model: MaskedLanguageModel) -> None:
+        super().__init__(model)
+        self.terms = {
+            MLM: Term(MLM_TERM.weight, MLM_TERM.loss_name, MLM_TERM.accuracy_name, _count_masked),
+            CLM: Term(1.0, "causal_loss", "causal_accuracy", _count_causal),
+        }
+
+    def forward(self, inputs: ObjectiveInputs) -> dict[str, TermSums]:
+        """Sums over the slots whose label is not -100."""
+        [sums] = super().forward(inputs).values()
+        nothing = TermSums(torch.zeros_like(sums.loss), torch.zeros_like(sums.num_correct))
+        kind = CLM if inputs.context.is_causal else MLM
+        return {name: sums if name == kind else nothing for name in self.terms}
