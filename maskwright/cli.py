@@ -17,6 +17,7 @@ COMMANDS = {
     "pretrain": "train an encoder from raw text or prepared data",
     "fill": "predict hidden words with a trained model",
     "embed": "write the vectors of texts, from a trained model",
+    "evaluate": "score a model: masked-LM figures, single masks",
     "export": "write a model for transformers, ONNX or sentence-transformers, and compare it there",
     "publish": "upload a model to the Hugging Face hub",
     "prepare": "train a tokenizer and write token shards, to reuse in many runs",

@@ -4,7 +4,6 @@ Logits exist for a few thousand tokens at a time at most. M hidden tokens of a b
 """
 
 import hashlib
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -129,22 +128,26 @@ def answer(model: MaskedLanguageModel, batch: Batch, places: Tensor, labels: Ten
     device = next(model.parameters()).device
     moved, labels = batch.to(device), labels.to(device)
     hidden = model.encoder(moved.input_ids, context_of(moved), wanted=places.to(device))
-    parts = list(_rank_labels(model, hidden, labels))
-    loss, rank, confidence = (torch.cat(part).cpu().numpy() for part in zip(*parts, strict=True))
-    return Answers(loss.astype(np.float64), rank, confidence.astype(np.float64))
+    return Answers(*rank_labels(model, hidden, labels))
 
 
-def _rank_labels(
+@torch.no_grad()
+def rank_labels(
     model: MaskedLanguageModel, hidden: Tensor, labels: Tensor
-) -> Iterator[tuple[Tensor, Tensor, Tensor]]:
+) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]:
+    """What `Answers` has, for vectors [M, D] and the right tokens [M]."""
     at_once = max(1, _LOGITS_AT_ONCE // model.config.vocab_size)
+    parts: list[tuple[Tensor, Tensor, Tensor]] = []
     for vectors, right in zip(hidden.split(at_once), labels.split(at_once), strict=True):
         logits = model.head(vectors).float()
         own = logits.gather(1, right[:, None])
         ids = torch.arange(logits.shape[1], device=logits.device)
         before = (logits > own) | ((logits == own) & (ids < right[:, None]))
         confidence = (logits.amax(1) - logits.logsumexp(1)).exp()
-        yield F.cross_entropy(logits, right, reduction="none"), before.sum(1) + 1, confidence
+        losses = F.cross_entropy(logits, right, reduction="none")
+        parts.append((losses, before.sum(1) + 1, confidence))
+    loss, rank, confidence = (torch.cat(part).cpu().numpy() for part in zip(*parts, strict=True))
+    return loss.astype(np.float64), rank, confidence.astype(np.float64)
 
 
 def _add(table: SumTableBuilder, batch: Batch, places: Tensor, values: Values) -> None:

@@ -72,7 +72,7 @@ class PinnedText:
         masker = Masker(masking, self.vocabulary)
         for rows in self.plan_rows():
             clean = lay_out(rows, self.config.max_seq_length, self.corpus, self.special)
-            words = np.cumsum(clean.word_starts.reshape(-1))
+            words = np.cumsum(clean.word_starts.reshape(-1), dtype=np.int64)
             yield self._build(rows, masker, masking.highest_rate), words
 
     def _build(self, rows: list[Row], masker: Masker, rate: float) -> Batch:

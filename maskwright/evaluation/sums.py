@@ -59,7 +59,9 @@ class SumTable:
         low, high = interval or (None, None)
         baseline = float(figure.baseline(self.totals)) if figure.baseline else None
         value = float(figure.formula(self.totals))
-        return Score(figure.name, value, low, high, round(self.totals[figure.count]), baseline)
+        return Score(
+            figure.name, value, low, high, round(float(self.totals[figure.count])), baseline
+        )
 
 
 def resample(formula: Formula, table: SumTable) -> Floats:
@@ -92,8 +94,10 @@ class SumTableBuilder:
             num_rows: how many rows there are; some may have no sample.
             samples: [M] for each name, what a sample adds.
         """
-        sums = [np.bincount(rows, samples[name], num_rows) for name in self.names]
-        self._parts.append(np.stack(sums, axis=1))
+        sums = np.zeros((num_rows, len(self.names)))
+        for column, name in enumerate(self.names):
+            sums[:, column] = np.bincount(rows, samples[name], num_rows)
+        self._parts.append(sums)
 
     def build(self) -> SumTable:
         """The table of all rows so far."""
