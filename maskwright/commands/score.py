@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 _METRICS = ("within_word_l2r", "original")
 
-_EPILOG = """A score is a pseudo-log-likelihood, in nats: the sum of the log-probabilities of a text's
+_EPILOG = """The score of a text is its pseudo-log-likelihood, in nats: the sum of the log-probabilities of its
 tokens, each hidden in turn, together with the later tokens of its word (within_word_l2r) or alone
 (original). The higher, the likelier; longer texts score lower. The pseudo-perplexity of all texts,
 at the end, is exp(-sum of scores / tokens). Blank lines are passed over.
