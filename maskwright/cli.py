@@ -16,6 +16,7 @@ from maskwright.errors import MaskwrightError
 COMMANDS = {
     "pretrain": "train an encoder from raw text or prepared data",
     "fill": "predict hidden words with a trained model",
+    "score": "tell how likely a trained model finds texts",
     "embed": "write the vectors of texts, from a trained model",
     "evaluate": "score a model: masked-LM figures, single masks",
     "export": "write a model for transformers, ONNX or sentence-transformers, and compare it there",
