@@ -12,11 +12,14 @@ _EPILOG = """suites:
   mlm     masked language modelling on pinned masks: loss, perplexity, bits per character,
           accuracies, whole words, by frequency, calibration
   fill    one token of each sentence hidden behind [MASK]
+  pll     pseudo-perplexity of sentences
+  blimp   minimal pairs: is the good sentence likelier? Needs --blimp
 
 examples:
   maskwright evaluate runs/NAME
   maskwright evaluate runs/NAME --suite mlm,fill --fast
   maskwright evaluate runs/NAME/model --suite mlm --data data/NAME --out evaluation.json
+  maskwright evaluate runs/NAME --suite blimp --blimp blimp/data
   maskwright evaluate hf:google-bert/bert-base-uncased --data novel.txt --json
 
 The results of a run go into its evaluation.json; those of other suites that it has of the same
@@ -35,6 +38,9 @@ def build_parser() -> Parser:
         default=[],
         metavar="PATH",
         help="a prepared folder, or text files [the data of the run]",
+    )
+    parser.add_argument(
+        "--blimp", metavar="DIR", help="minimal pairs as JSON lines, for the suite blimp"
     )
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the results there, as JSON")
     parser.add_argument("--json", action="store_true", help="print JSON and no table")
@@ -60,7 +66,11 @@ def main(argv: Sequence[str]) -> int:
     suites = choose_suites(arguments.suite)
     evaluation = Evaluation(arguments.folder, folder, arguments.device)
     request = evaluation.make_request(
-        suites, arguments.data, arguments.seq_length, is_fast=arguments.fast
+        suites,
+        arguments.data,
+        arguments.seq_length,
+        arguments.blimp,
+        is_fast=arguments.fast,
     )
     results = evaluation.run_suites(suites, request)
     paths = evaluation.write(results, arguments.out)

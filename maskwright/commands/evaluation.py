@@ -13,9 +13,18 @@ from maskwright.artifact.folder import CONFIG
 from maskwright.commands.evaluation_text import open_text
 from maskwright.commands.prepared import is_prepared
 from maskwright.commands.run_folder import CONFIG_NAME, load_run_config, read_provenance
-from maskwright.commands.suites import NEED_TEXT, SUITES, Request, check_suites
+from maskwright.commands.suites import (
+    NEED_TEXT,
+    SUITES,
+    Request,
+    check_suites,
+    count_characters,
+    pin_text,
+    read_pairs,
+)
 from maskwright.data.config import DataConfig
 from maskwright.errors import CheckpointError, InputError
+from maskwright.evaluation.masked_detail import MaskedTables, measure_masked_lm
 from maskwright.evaluation.scores import SuiteResult
 from maskwright.files import hash_file, read_json, write_json
 from maskwright.inference.text_model import TextModel
@@ -79,7 +88,7 @@ class Evaluation:
         suites: Sequence[str],
         sources: Sequence[str],
         max_seq_length: int | None = None,
-        blimp: Path | None = None,
+        blimp: str | None = None,
         *,
         is_fast: bool = False,
     ) -> Request:
@@ -87,6 +96,7 @@ class Evaluation:
 
         Args:
             sources: a prepared folder or text files; without any the run's own data.
+            blimp: a folder of minimal pairs.
 
         Raises:
             InputError: no data, or a row length that the model has no positions for.
@@ -98,6 +108,9 @@ class Evaluation:
                 f"--seq-length = {length} is more than the {self.model.longest} positions of the "
                 f"model. Give at most {self.model.longest}."
             )
+        if ("blimp" in suites) != (blimp is not None):
+            raise InputError("--blimp and --suite blimp belong together: give both, or neither")
+        pairs = None if blimp is None else read_pairs(blimp)
         text = None
         if set(suites) & set(NEED_TEXT):
             if not sources and self.training_data is None:
@@ -108,7 +121,7 @@ class Evaluation:
                 )
             sources = sources or [str(self.training_data)]
             text = open_text(sources, self.model.tokenizer, self.training_data)
-        return Request(self.model, length, text, blimp, is_fast)
+        return Request(self.model, length, text, pairs, is_fast)
 
     def run_suites(self, suites: Sequence[str], request: Request) -> list[SuiteResult]:
         """The results of all suites, in order."""
@@ -133,6 +146,12 @@ class Evaluation:
             "date": datetime.now(UTC).isoformat(timespec="seconds"),
             "suites": [to_plain(asdict(result)) for result in results],
         }
+
+    def measure(self, request: Request) -> MaskedTables:
+        """Sums by row of the suite ``mlm``, from which models can be compared."""
+        text = request.need_text()
+        characters = count_characters(self.model.tokenizer)
+        return measure_masked_lm(self.model.model, pin_text(request), text.counts, characters)
 
     def write(self, results: Sequence[SuiteResult], out: Path | None) -> list[Path]:
         """Writes to `out` and, for a run, to its ``evaluation.json``; returns what was written.

@@ -20,7 +20,7 @@ def print_results(model: dict[str, Any], results: Sequence[SuiteResult], paths: 
         console.print()
         console.print(f"[bold]{result.suite}[/bold]  {escape(str(result.data['name']))}")
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-        table.add_column("score")
+        table.add_column("score", min_width=max(len(score.name) for score in result.scores))
         for title in ("value", "95 % interval", "no learning", "of"):
             table.add_column(title, justify="right")
         for score in result.scores:

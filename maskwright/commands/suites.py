@@ -13,7 +13,10 @@ from maskwright.data.config import DataConfig
 from maskwright.data.masking.corruption import Vocabulary
 from maskwright.errors import InputError
 from maskwright.evaluation.masked_suite import evaluate_mlm
+from maskwright.evaluation.minimal_pairs import evaluate_minimal_pairs
+from maskwright.evaluation.pair_files import MinimalPair, read_minimal_pairs
 from maskwright.evaluation.pinned import PinnedText
+from maskwright.evaluation.pseudo_perplexity import evaluate_pseudo_likelihood
 from maskwright.evaluation.scores import SuiteResult
 from maskwright.evaluation.single_mask import evaluate_fill
 from maskwright.inference.text_model import TextModel
@@ -30,6 +33,7 @@ class Sizes:
     pll_sentences: int
 
 
+FAST_PAIRS_EACH = 20  # of each paradigm
 FULL = Sizes(mlm_slots=262_144, fill_sentences=10_000, pll_sentences=500)
 FAST = Sizes(mlm_slots=32_768, fill_sentences=1_000, pll_sentences=50)
 
@@ -42,14 +46,14 @@ class Request:
         model: with its tokenizer.
         max_seq_length: slots in a row of the suite ``mlm``.
         text: what ``mlm``, ``fill`` and ``pll`` are about; None if none of them is wanted.
-        blimp: a folder of minimal pairs; None if ``blimp`` is not wanted.
+        pairs: minimal pairs for ``blimp``, and their name; None if it is not wanted.
         is_fast: less of everything, for a look.
     """
 
     model: TextModel
     max_seq_length: int
     text: EvaluationText | None = None
-    blimp: Path | None = None
+    pairs: tuple[str, Sequence[MinimalPair]] | None = None
     is_fast: bool = False
 
     @property
@@ -84,6 +88,15 @@ def check_suites(names: Sequence[str]) -> tuple[str, ...]:
     if not names:
         raise InputError(f"no suite given: choose from {', '.join(SUITES)}")
     return tuple(dict.fromkeys(names))
+
+
+def read_pairs(source: str) -> tuple[str, list[MinimalPair]]:
+    """The name of a file or folder of minimal pairs, and the pairs in it.
+
+    Raises:
+        CorpusError: there are none, or they cannot be read.
+    """
+    return Path(source).resolve().name, read_minimal_pairs([source])
 
 
 def pin_text(request: Request) -> PinnedText:
@@ -123,8 +136,42 @@ def _run_fill(request: Request) -> SuiteResult:
     )
 
 
+def _run_pll(request: Request) -> SuiteResult:
+    text, model = request.need_text(), request.model
+    return evaluate_pseudo_likelihood(
+        model.model,
+        model.tokenizer,
+        _cut_texts(text.texts(request.sizes.pll_sentences), model),
+        name=text.data["name"],
+        add_special_tokens=request.wraps,
+    )
+
+
+def _cut_texts(texts: Sequence[str], model: TextModel) -> list[str]:
+    """Those that the model has positions for."""
+    room = model.longest - len(model.wrap([]))
+    encoded = model.tokenizer.encode_batch(texts)
+    return [text for text, tokens in zip(texts, encoded, strict=True) if len(tokens.ids) <= room]
+
+
+def _run_blimp(request: Request) -> SuiteResult:
+    if request.pairs is None:
+        raise InputError("the suite blimp needs --blimp: a folder of minimal pairs")
+    model, (name, pairs) = request.model, request.pairs
+    return evaluate_minimal_pairs(
+        model.model,
+        model.tokenizer,
+        pairs,
+        name=name,
+        pairs_each=FAST_PAIRS_EACH if request.is_fast else None,
+        add_special_tokens=request.wraps,
+    )
+
+
 SUITES: dict[str, Callable[[Request], SuiteResult]] = {
     "mlm": _run_mlm,
     "fill": _run_fill,
+    "pll": _run_pll,
+    "blimp": _run_blimp,
 }
 NEED_TEXT = ("mlm", "fill", "pll")

@@ -11,14 +11,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.data.batch import Batch, SpecialIds, build_batch, lay_out
+from maskwright.data.batch import Batch, SpecialIds, lay_out
 from maskwright.data.config import DataConfig
-from maskwright.data.loader import Corpus
+from maskwright.data.loader import Corpus, RowSource, StepRequest
 from maskwright.data.masking.config import MaskingConfig
 from maskwright.data.masking.corruption import Masker, Vocabulary
-from maskwright.data.rows import DataPosition, Row, RowPlanner
-from maskwright.data.segments import SegmentTable
-from maskwright.data.share import cut_share
+from maskwright.data.rows import DataPosition, Row
 from maskwright.distributed.world import ALONE, World
 
 PINNED_SEED = 20_181_011  # not the run's seed: runs with different seeds share their masks
@@ -42,39 +40,35 @@ class PinnedText:
     vocabulary: Vocabulary
     num_slots: int
 
-    def plan_rows(self) -> Iterator[list[Row]]:
-        """The rows, some at a time; a smaller sample is the beginning of a larger one."""
-        length, extra = self.config.max_seq_length, self.config.extra_slots
-        segments = SegmentTable(self.corpus.document_lengths, length - extra)
-        planner = RowPlanner(segments, length, extra, PINNED_SEED, self.config.packed)
-        position = DataPosition(length)
-        remaining = max(1, self.num_slots // length)
-        while remaining > 0:
-            rows, position = planner.plan_rows(position, min(_ROWS_AT_ONCE, remaining))
-            in_epoch = [row for row in rows if row.epoch == 0]
-            if in_epoch:
-                yield in_epoch
-            remaining = remaining - len(rows) if len(in_epoch) == len(rows) else 0
-
     def batches(
         self, masking: MaskingConfig = PINNED_MASKING, world: World = ALONE
     ) -> Iterator[Batch]:
         """The rows as masked batches; each rank gets its own rows of every batch."""
-        masker = Masker(masking, self.vocabulary)
-        for rows in self.plan_rows():
-            for part in cut_share(rows, len(rows), world):
-                yield self._build(part, masker, masking.highest_rate)
+        for batch, _ in self._load(masking, world):
+            yield batch
 
     def batches_with_words(
         self, masking: MaskingConfig
     ) -> Iterator[tuple[Batch, NDArray[np.int64]]]:
         """Masked batches and, for each of their [T] slots, the number of its word."""
-        masker = Masker(masking, self.vocabulary)
-        for rows in self.plan_rows():
-            clean = lay_out(rows, self.config.max_seq_length, self.corpus, self.special)
-            words = np.cumsum(clean.word_starts.reshape(-1), dtype=np.int64)
-            yield self._build(rows, masker, masking.highest_rate), words
+        for batch, rows in self._load(masking, ALONE):
+            clean = lay_out(rows, batch.row_length, self.corpus, self.special)
+            yield batch, np.cumsum(clean.word_starts.reshape(-1), dtype=np.int64)
 
-    def _build(self, rows: list[Row], masker: Masker, rate: float) -> Batch:
-        length = self.config.max_seq_length
-        return build_batch(rows, length, self.corpus, self.special, masker, rate, PINNED_SEED)
+    def _load(self, masking: MaskingConfig, world: World) -> Iterator[tuple[Batch, list[Row]]]:
+        """Batches, and the rows of all ranks in them; fewer slots are the first of more."""
+        length, rate = self.config.max_seq_length, masking.highest_rate
+        masker = Masker(masking, self.vocabulary)
+        source = RowSource(self.corpus, self.config, self.special, masker, PINNED_SEED, world)
+        planner, position = source.planner(length), DataPosition(length)
+        remaining = max(1, self.num_slots // length)
+        while remaining > 0:
+            rows, _ = planner.plan_rows(position, min(_ROWS_AT_ONCE, remaining))
+            in_epoch = [row for row in rows if row.epoch == 0]
+            if not in_epoch:
+                return
+            request = StepRequest(length, len(in_epoch), len(in_epoch), rate)
+            loaded = source.load(request, position)
+            yield loaded.micro_batches[0], in_epoch
+            position = loaded.next_position
+            remaining = remaining - len(rows) if len(in_epoch) == len(rows) else 0

@@ -6,12 +6,17 @@ interval from those over rows drawn anew. R rows, S names, B draws.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
 
-from maskwright.evaluation.intervals import Floats, percentile_interval, resample_sums
+from maskwright.evaluation.intervals import (
+    RESAMPLING_SEED,
+    Floats,
+    percentile_interval,
+    resample_sums,
+)
 from maskwright.evaluation.scores import Score
 
 Sums = Mapping[str, Floats]
@@ -35,10 +40,11 @@ class Figure:
 
 @dataclass(frozen=True)
 class SumTable:
-    """The sums of every row. names: [S]; values: [R, S]."""
+    """The sums of every row. names: [S]; values: [R, S]; seed: of the rows drawn anew."""
 
     names: tuple[str, ...]
     values: Floats
+    seed: int = RESAMPLING_SEED
 
     @cached_property
     def totals(self) -> Sums:
@@ -48,7 +54,7 @@ class SumTable:
     @cached_property
     def resampled(self) -> Sums:
         """The sums over rows drawn anew, each [B]."""
-        return dict(zip(self.names, resample_sums(self.values).T, strict=True))
+        return dict(zip(self.names, resample_sums(self.values, seed=self.seed).T, strict=True))
 
     def score(self, figures: Iterable[Figure]) -> list[Score]:
         """The scores for which there is at least one sample."""
@@ -68,6 +74,22 @@ def resample(formula: Formula, table: SumTable) -> Floats:
     """The figure on rows drawn anew: [B]. Tables of as many rows are drawn alike."""
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
         return formula(table.resampled)
+
+
+def compare_tables(figure: Figure, ours: SumTable, theirs: SumTable, is_paired: bool) -> Score:
+    """How much more `ours` scores than `theirs`: the difference, with its interval.
+
+    Args:
+        is_paired: whether the rows are the same, so that what makes a row hard cancels out.
+    """
+    value = float(figure.formula(ours.totals)) - float(figure.formula(theirs.totals))
+    if not is_paired:
+        theirs = replace(theirs, seed=RESAMPLING_SEED + 1)
+    interval = percentile_interval(
+        resample(figure.formula, ours) - resample(figure.formula, theirs)
+    )
+    low, high = interval or (None, None)
+    return Score(figure.name, value, low, high, round(float(ours.totals[figure.count])), 0.0)
 
 
 def ratio(numerator: str, denominator: str) -> Formula:
