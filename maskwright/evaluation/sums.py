@@ -61,8 +61,7 @@ class SumTable:
         return [self._score(figure) for figure in figures if self.totals[figure.count] > 0]
 
     def _score(self, figure: Figure) -> Score:
-        interval = percentile_interval(resample(figure.formula, self))
-        low, high = interval or (None, None)
+        low, high = _find_interval(resample(figure.formula, self))
         baseline = float(figure.baseline(self.totals)) if figure.baseline else None
         value = float(figure.formula(self.totals))
         return Score(
@@ -76,6 +75,12 @@ def resample(formula: Formula, table: SumTable) -> Floats:
         return formula(table.resampled)
 
 
+def _find_interval(values: Floats) -> tuple[float | None, float | None]:
+    """None where all rows say the same: then rows drawn anew tell nothing of rows not seen."""
+    interval = percentile_interval(values)
+    return interval if interval and interval[0] < interval[1] else (None, None)
+
+
 def compare_tables(figure: Figure, ours: SumTable, theirs: SumTable, is_paired: bool) -> Score:
     """How much more `ours` scores than `theirs`: the difference, with its interval.
 
@@ -85,10 +90,8 @@ def compare_tables(figure: Figure, ours: SumTable, theirs: SumTable, is_paired: 
     value = float(figure.formula(ours.totals)) - float(figure.formula(theirs.totals))
     if not is_paired:
         theirs = replace(theirs, seed=RESAMPLING_SEED + 1)
-    interval = percentile_interval(
-        resample(figure.formula, ours) - resample(figure.formula, theirs)
-    )
-    low, high = interval or (None, None)
+    draws = resample(figure.formula, ours) - resample(figure.formula, theirs)
+    low, high = _find_interval(draws)
     return Score(figure.name, value, low, high, round(float(ours.totals[figure.count])), 0.0)
 
 
