@@ -106,6 +106,8 @@ def _draw_panel(
     (x, _, scale), (y, baseline, _) = cost, score
     for number, curve in enumerate(curves):
         xs, ys = curve.points(x, y, scale)
+        if not xs:
+            continue
         axes.plot(
             xs,
             ys,
