@@ -3,6 +3,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
+from torch import Tensor
 
 from maskwright.commands.assemble import PreparedData, check_config
 from maskwright.commands.build import build_trainer
@@ -57,6 +59,21 @@ def test_a_suite_stops_between_passes_through_the_model(workplace: Path, tmp_pat
     assert num_asked == num_in_all - 2
     trainer.scores(final=True)  # nobody asks any more
     assert num_asked == num_in_all - 2
+
+
+def test_suites_leave_no_trace_in_the_weights(workplace: Path, tmp_path: Path) -> None:
+    data = PreparedData(next((workplace / "data").iterdir()), verify="sizes")
+    train = {"max_steps": 6, "num_validations": 3}
+    weights: list[dict[str, Tensor]] = []
+    for suites in ([], ["fill", "mlm"]):
+        values = {"train": train, "evaluate": {"suites": suites}}
+        config = load_run_config(workplace / "runs" / "small", values)
+        trainer, _ = build_trainer(config, data, tmp_path / str(len(suites)), ALONE)
+        trainer.fit()
+        assert trainer.last_scores is not None
+        assert ("fill/accuracy" in trainer.last_scores) == bool(suites)
+        weights.append(trainer.model.state_dict())
+    assert all(torch.equal(tensor, weights[1][name]) for name, tensor in weights[0].items())
 
 
 @pytest.mark.parametrize(
