@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 _METRICS = ("within_word_l2r", "original")
 
-_EPILOG = """The score of a text is its pseudo-log-likelihood, in nats: the sum of the log-probabilities of its
-tokens, each hidden in turn, together with the later tokens of its word (within_word_l2r) or alone
-(original). The higher, the likelier; longer texts score lower. The pseudo-perplexity of all texts,
-at the end, is exp(-sum of scores / tokens). Blank lines are passed over.
+_EPILOG = """A text's score is its pseudo-log-likelihood, in nats: the sum of the log-probabilities
+of its tokens, each hidden in turn, together with the later tokens of its word (within_word_l2r) or
+alone (original). The higher, the likelier; longer texts score lower. At the end stands the
+pseudo-perplexity of all texts, exp(-sum of scores / tokens). Blank lines are passed over.
 
 examples:
   maskwright score runs/NAME "The cats sleep." "The cats sleeps."
