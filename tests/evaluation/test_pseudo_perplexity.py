@@ -19,7 +19,9 @@ def test_scores_are_those_of_the_texts() -> None:
     single = score_pseudo_likelihood(MODEL, TOKENIZER, TEXTS)
     total = sum(each.total for each in single)
     expected = {
-        "pll/pseudo_perplexity": compute_pseudo_perplexity(single),
+        "pll/pseudo_perplexity": compute_pseudo_perplexity(
+            total, sum(each.num_tokens for each in single)
+        ),
         "pll/bits_per_character": -total / math.log(2) / sum(map(len, TEXTS)),
         "pll/mean_log_likelihood": total / len(TEXTS),
     }
