@@ -59,12 +59,8 @@ def resample_sums(
 
 
 def percentile_interval(values: Floats) -> tuple[float, float] | None:
-    """Where the middle 95 % of the resampled values lie.
-
-    None if a draw had nothing to divide by, or all rows say the same: then rows drawn anew tell
-    nothing of rows not seen.
-    """
-    if not len(values) or not np.isfinite(values).all() or np.ptp(values) == 0:
+    """Where the middle 95 % of the resampled values lie; None if a draw had nothing to divide."""
+    if not len(values) or not np.isfinite(values).all():
         return None
     low, high = np.quantile(values, [0.025, 0.975])
     return float(low), float(high)

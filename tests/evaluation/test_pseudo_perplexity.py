@@ -37,10 +37,13 @@ def test_scores_are_those_of_the_texts() -> None:
         assert score.num_samples == len(TEXTS)
 
 
-def test_equal_texts_tell_nothing_of_others() -> None:
-    result = evaluate_pseudo_likelihood(MODEL, TOKENIZER, ["the cat"] * 5, "original")
-    assert {(score.low, score.high) for score in result.scores} == {(None, None)}
-    assert result.settings["metric"] == "original"
+def test_equal_texts_have_one_score_and_the_metric_is_told() -> None:
+    one, many = (
+        evaluate_pseudo_likelihood(MODEL, TOKENIZER, ["the cat"] * count, "original")
+        for count in (1, 5)
+    )
+    assert [score.value for score in one.scores] == pytest.approx([s.value for s in many.scores])
+    assert many.settings["metric"] == "original"
 
 
 def test_the_data_is_told_by_its_fingerprint() -> None:
