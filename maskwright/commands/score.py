@@ -23,10 +23,10 @@ if TYPE_CHECKING:
 
 _METRICS = ("within_word_l2r", "original")
 
-_EPILOG = """The score of a text is its pseudo-log-likelihood, in nats: the sum of the log-probabilities of its
-tokens, each hidden in turn, together with the later tokens of its word (within_word_l2r) or alone
-(original). The higher, the likelier; longer texts score lower. The pseudo-perplexity of all texts,
-at the end, is exp(-sum of scores / tokens). Blank lines are passed over.
+_EPILOG = """A text's score is its pseudo-log-likelihood, in nats: the sum of the log-probabilities
+of its tokens, each hidden in turn, together with the later tokens of its word (within_word_l2r) or
+alone (original). The higher, the likelier; longer texts score lower. At the end stands the
+pseudo-perplexity of all texts, exp(-sum of scores / tokens). Blank lines are passed over.
 
 examples:
   maskwright score runs/NAME "The cats sleep." "The cats sleeps."
@@ -39,7 +39,12 @@ def build_parser() -> Parser:
     """The command line of ``maskwright score``."""
     parser = Parser("score", "Tell how likely texts are to a model.", _EPILOG)
     add_arguments(parser, "sentences")
-    parser.add_argument("--metric", choices=_METRICS, default=_METRICS[0], help=f"[{_METRICS[0]}]")
+    parser.add_argument(
+        "--metric",
+        choices=_METRICS,
+        default=_METRICS[0],
+        help=f"what is hidden with a token [{_METRICS[0]}]",
+    )
     parser.add_argument("--tokens", action="store_true", help="show the score of each token too")
     parser.add_argument(
         "--json", action="store_true", help="one JSON object a sentence, and one of the corpus"
@@ -59,12 +64,6 @@ class _Corpus:
         self.num_texts += 1
         self.num_tokens += result.num_tokens
         self.totals.append(result.total)
-
-    @property
-    def perplexity(self) -> float | None:
-        if not self.num_tokens:
-            return None
-        return math.exp(-math.fsum(self.totals) / self.num_tokens)
 
 
 def main(argv: Sequence[str]) -> int:
@@ -118,11 +117,16 @@ def _show(result: "PseudoLikelihood", tokenizer: "Tokenizer | None") -> None:
 
 
 def _show_corpus(corpus: _Corpus, metric: str, as_json: bool) -> None:
-    perplexity = corpus.perplexity
+    from maskwright.evaluation.pseudo_likelihood import compute_pseudo_perplexity
+
+    perplexity = math.inf
+    if corpus.num_tokens:
+        perplexity = compute_pseudo_perplexity(math.fsum(corpus.totals), corpus.num_tokens)
     if as_json:
         counts = {"num_texts": corpus.num_texts, "num_tokens": corpus.num_tokens}
-        print(json.dumps({"metric": metric, **counts, "pseudo_perplexity": perplexity}))
-    elif perplexity is not None:
+        found = perplexity if math.isfinite(perplexity) else None
+        print(json.dumps({"metric": metric, **counts, "pseudo_perplexity": found}))
+    elif corpus.num_tokens:
         print(
             f"pseudo-perplexity {perplexity:,.2f} · {_count(corpus.num_texts, 'text')} · "
             f"{_count(corpus.num_tokens, 'token')} · {metric}"

@@ -57,16 +57,15 @@ class PseudoLikelihood:
         return len(self.scores)
 
 
-def compute_pseudo_perplexity(results: Sequence[PseudoLikelihood]) -> float:
-    """``exp(-total / tokens)`` over all texts together (Salazar et al. 2020, equation 3).
+def compute_pseudo_perplexity(total: float, num_tokens: int) -> float:
+    """``exp(-total / tokens)`` of all texts together (Salazar et al. 2020, equation 3).
 
-    Raises:
-        InputError: the texts have no token at all.
+    Infinite where it is too large for a number.
     """
-    num_tokens = sum(result.num_tokens for result in results)
-    if not num_tokens:
-        raise InputError("the texts have no token, so they have no pseudo-perplexity.")
-    return math.exp(-math.fsum(result.total for result in results) / num_tokens)
+    try:
+        return math.exp(-total / num_tokens)
+    except OverflowError:
+        return math.inf
 
 
 class PseudoLikelihoodScorer(TextModel):

@@ -78,8 +78,10 @@ def evaluate_pseudo_likelihood(
 def _summarise(table: np.ndarray) -> list[Score]:
     sums = np.vstack([table.sum(0), resample_sums(table)])
     total, tokens, characters, texts = sums.T
+    with np.errstate(over="ignore"):
+        perplexity = np.exp(-total / tokens)
     found = {
-        "pll/pseudo_perplexity": np.exp(-total / tokens),
+        "pll/pseudo_perplexity": perplexity,
         "pll/bits_per_character": -total / math.log(2) / characters,
         "pll/mean_log_likelihood": total / texts,
     }

@@ -156,8 +156,6 @@ def test_damaged_weights_are_named() -> None:
         score_pseudo_likelihood(model, TOKENIZER, TEXTS)
 
 
-def test_pseudo_perplexity_is_over_tokens_not_over_texts() -> None:
-    results = [PseudoLikelihood("a b", [5, 6], [-1.0, -2.0]), PseudoLikelihood("c", [7], [-6.0])]
-    assert compute_pseudo_perplexity(results) == pytest.approx(math.exp(3.0))
-    with pytest.raises(InputError, match="no token"):
-        compute_pseudo_perplexity([PseudoLikelihood("", [], [])])
+def test_pseudo_perplexity_is_over_tokens() -> None:
+    assert compute_pseudo_perplexity(-9.0, 3) == pytest.approx(math.exp(3.0))
+    assert compute_pseudo_perplexity(-1e6, 3) == math.inf

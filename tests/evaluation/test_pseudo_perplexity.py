@@ -19,7 +19,9 @@ def test_scores_are_those_of_the_texts() -> None:
     single = score_pseudo_likelihood(MODEL, TOKENIZER, TEXTS)
     total = sum(each.total for each in single)
     expected = {
-        "pll/pseudo_perplexity": compute_pseudo_perplexity(single),
+        "pll/pseudo_perplexity": compute_pseudo_perplexity(
+            total, sum(each.num_tokens for each in single)
+        ),
         "pll/bits_per_character": -total / math.log(2) / sum(map(len, TEXTS)),
         "pll/mean_log_likelihood": total / len(TEXTS),
     }
@@ -35,11 +37,13 @@ def test_scores_are_those_of_the_texts() -> None:
         assert score.num_samples == len(TEXTS)
 
 
-def test_equal_texts_leave_no_doubt() -> None:
-    result = evaluate_pseudo_likelihood(MODEL, TOKENIZER, ["the cat"] * 5, "original")
-    for score in result.scores:
-        assert (score.low, score.high) == pytest.approx((score.value, score.value))
-    assert result.settings["metric"] == "original"
+def test_equal_texts_have_one_score_and_the_metric_is_told() -> None:
+    one, many = (
+        evaluate_pseudo_likelihood(MODEL, TOKENIZER, ["the cat"] * count, "original")
+        for count in (1, 5)
+    )
+    assert [score.value for score in one.scores] == pytest.approx([s.value for s in many.scores])
+    assert many.settings["metric"] == "original"
 
 
 def test_the_data_is_told_by_its_fingerprint() -> None:
