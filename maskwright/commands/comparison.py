@@ -5,7 +5,8 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from maskwright.commands.evaluation import FORMAT, Evaluation, to_plain
+from maskwright.artifact.folder import describe_folder
+from maskwright.commands.evaluation import FORMAT, Evaluation, choose_row_length, to_plain
 from maskwright.commands.model_folder import find_model_folder
 from maskwright.commands.run_folder import METRICS_NAME
 from maskwright.commands.suites import pin_text
@@ -93,8 +94,11 @@ def compare_models(
         raise InputError("the same run is named twice")
     folders = [find_model_folder(argument) for argument in arguments]
     if max_seq_length is None:
-        models = zip(arguments, folders, strict=True)
-        max_seq_length = min(Evaluation(*model, device).max_seq_length for model in models)
+        configs = [describe_folder(folder).config for folder in folders]
+        max_seq_length = min(
+            choose_row_length(argument, config.max_position_embeddings)
+            for argument, config in zip(arguments, configs, strict=True)
+        )
     first: Evaluation | None = None
     compared: list[Compared] = []
     for argument, folder in zip(arguments, folders, strict=True):

@@ -63,7 +63,7 @@ class Evaluation:
 
     def __init__(self, argument: str, folder: Path, device: str | None = None) -> None:
         self.argument, self.folder = argument, folder
-        self.run = Path(argument) if (Path(argument) / CONFIG_NAME).is_file() else None
+        self.run = find_run(argument)
         self.model = TextModel(folder, device)
 
     @cached_property
@@ -76,12 +76,6 @@ class Evaluation:
         except CheckpointError:
             return None
         return folder if is_prepared(folder) else None
-
-    @property
-    def max_seq_length(self) -> int:
-        """Of the run's rows, or the usual length, as far as the model has positions."""
-        data = load_run_config(self.run, {}).data if self.run else DataConfig()
-        return min(data.max_seq_length, self.model.longest)
 
     def make_request(
         self,
@@ -102,7 +96,9 @@ class Evaluation:
             InputError: no data, or a row length that the model has no positions for.
             ShardError: data that was prepared with another tokenizer.
         """
-        length = self.max_seq_length if max_seq_length is None else max_seq_length
+        length = max_seq_length
+        if length is None:
+            length = choose_row_length(self.argument, self.model.longest)
         if length > self.model.longest:
             raise InputError(
                 f"--seq-length = {length} is more than the {self.model.longest} positions of the "
@@ -179,6 +175,18 @@ class Evaluation:
             return [suite for suite in suites if isinstance(suite, dict)]
         except (OSError, ValueError, KeyError, TypeError):
             return []
+
+
+def find_run(argument: str) -> Path | None:
+    """The run directory that a model was named by, if it was."""
+    return Path(argument) if (Path(argument) / CONFIG_NAME).is_file() else None
+
+
+def choose_row_length(argument: str, longest: int) -> int:
+    """The run's row length, or the usual one, as far as the model has positions."""
+    run = find_run(argument)
+    data = load_run_config(run, {}).data if run else DataConfig()
+    return min(data.max_seq_length, longest)
 
 
 def hash_model(folder: Path) -> str:

@@ -16,6 +16,14 @@ from maskwright.evaluation.scores import SuiteResult
 from maskwright.inference.text_model import TextModel
 from maskwright.model.pretraining import MaskedLanguageModel
 
+# Of each suite the score to show where there is room for one.
+HEADLINES = (
+    "mlm/bits_per_character",
+    "fill/accuracy",
+    "pll/pseudo_perplexity",
+    "blimp/mean_over_paradigms",
+)
+
 
 class Probes:
     """The suites that a run wants scored.
