@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from maskwright.artifact.folder import load_model, save_model
     from maskwright.commands.config import PretrainConfig
     from maskwright.commands.run import pretrain
+    from maskwright.evaluation.minimal_pairs import evaluate_minimal_pairs
+    from maskwright.evaluation.pair_files import read_minimal_pairs
+    from maskwright.evaluation.pseudo_likelihood import score_pseudo_likelihood
+    from maskwright.evaluation.pseudo_perplexity import evaluate_pseudo_likelihood
     from maskwright.inference.embed import Embedder
     from maskwright.inference.fill_mask import FillMask
     from maskwright.interop.export import export_model
@@ -34,12 +38,16 @@ __all__ = [
     "PretrainConfig",
     "TokenStore",
     "Tokenizer",
+    "evaluate_minimal_pairs",
+    "evaluate_pseudo_likelihood",
     "export_model",
     "load_model",
     "prepare",
     "pretrain",
     "publish_model",
+    "read_minimal_pairs",
     "save_model",
+    "score_pseudo_likelihood",
     "train_tokenizer",
 ]
 
@@ -49,12 +57,16 @@ _HOMES = {
     "PretrainConfig": "maskwright.commands.config",
     "TokenStore": "maskwright.shards.reader",
     "Tokenizer": "maskwright.tokenizer.tokenizer",
+    "evaluate_minimal_pairs": "maskwright.evaluation.minimal_pairs",
+    "evaluate_pseudo_likelihood": "maskwright.evaluation.pseudo_perplexity",
     "export_model": "maskwright.interop.export",
     "load_model": "maskwright.artifact.folder",
     "prepare": "maskwright.preparation.pipeline",
     "pretrain": "maskwright.commands.run",
     "publish_model": "maskwright.interop.publish",
+    "read_minimal_pairs": "maskwright.evaluation.pair_files",
     "save_model": "maskwright.artifact.folder",
+    "score_pseudo_likelihood": "maskwright.evaluation.pseudo_likelihood",
     "train_tokenizer": "maskwright.tokenizer.train",
 }
 

@@ -16,7 +16,10 @@ from maskwright.errors import MaskwrightError
 COMMANDS = {
     "pretrain": "train an encoder from raw text or prepared data",
     "fill": "predict hidden words with a trained model",
+    "score": "tell how likely a trained model finds texts",
     "embed": "write the vectors of texts, from a trained model",
+    "evaluate": "score a model: masked words, sentences, minimal pairs",
+    "compare": "put runs side by side, with intervals of the differences, and plots",
     "export": "write a model for transformers, ONNX or sentence-transformers, and compare it there",
     "publish": "upload a model to the Hugging Face hub",
     "prepare": "train a tokenizer and write token shards, to reuse in many runs",

@@ -14,12 +14,16 @@ PUBLIC = {
     "PretrainConfig",
     "TokenStore",
     "Tokenizer",
+    "evaluate_minimal_pairs",
+    "evaluate_pseudo_likelihood",
     "export_model",
     "load_model",
     "prepare",
     "pretrain",
     "publish_model",
+    "read_minimal_pairs",
     "save_model",
+    "score_pseudo_likelihood",
     "train_tokenizer",
 }
 

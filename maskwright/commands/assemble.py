@@ -116,6 +116,8 @@ def check_config(config: PretrainConfig) -> None:
         TokenizerError: no tokenizer in ``tokenizer.path``.
     """
     build_planner(config)
+    if config.evaluate.blimp is not None and not Path(config.evaluate.blimp).exists():
+        raise ConfigError("evaluate.blimp", config.evaluate.blimp, "is not there")
     choose_device(config.train.device)
     model = guess_model(config)
     with torch.device("meta"):

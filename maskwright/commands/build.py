@@ -104,6 +104,7 @@ def build_trainer(
     parallel = distribute(config.train, objective, model, world, device, compiles)
     decay = config.train.ema_decay
     first_length = config.train.seq_length_at(0.0, config.data.max_seq_length)
+    validation = Validation(config, data, model, world)
     trainer = Trainer(
         config=config.train,
         planner=build_planner(config),
@@ -117,11 +118,12 @@ def build_trainer(
         prefetcher=Prefetcher(build_row_source(config, data, world).load),
         device=device,
         reporter=SilentReporter(),
-        validate=Validation(config, data, model, world),
+        validate=validation,
         checkpoints=build_writer(config.train, checkpoints, world, parallel.sharding),
         state=TrainState(DataPosition(first_length)),
         average=WeightAverage(model, decay) if decay else None,
         world=world,
         scores_beginning=config.init_from is not None,
     )
+    validation.number = lambda: trainer.state.validations_due(config.train)
     return trainer, f"{'compiling' if compiles else 'not compiling'}: {reason}"

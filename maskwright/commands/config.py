@@ -10,6 +10,7 @@ from maskwright.corpus.config import CorpusConfig
 from maskwright.data.config import DataConfig
 from maskwright.data.masking.config import MaskingConfig
 from maskwright.errors import ConfigError
+from maskwright.evaluation.config import EvaluateConfig
 from maskwright.model.config import ModelConfig
 from maskwright.optim.config import OptimConfig
 from maskwright.recipes import load_recipe
@@ -36,6 +37,7 @@ class PretrainConfig:
     model: ModelConfig = section(ModelConfig)
     optim: OptimConfig = section(OptimConfig)
     train: TrainConfig = section(TrainConfig)
+    evaluate: EvaluateConfig = section(EvaluateConfig)
 
     def __post_init__(self) -> None:
         if not 0 <= self.seed < 2**63:

@@ -26,7 +26,7 @@ CHECKPOINTS_NAME = "checkpoints"
 MODEL_NAME = "model"
 INIT_FROM = "init_from"  # in provenance.json: the model that the run began with
 # Sections of the configuration that may change when a run goes on.
-_CHANGEABLE = ("train", "optim")
+_CHANGEABLE = ("train", "optim", "evaluate")
 _PROVENANCE_NAME = "provenance.json"
 _MAX_PROVENANCE_BYTES = 64 << 20
 _TENSORBOARD_NAME = "tensorboard"
@@ -169,7 +169,7 @@ def check_changes(changes: Mapping[str, Any]) -> None:
                 field,
                 values[fixed[0]] if fixed else values,
                 "cannot change when a run goes on",
-                "Only train.* and optim.* values can, but not optim.name.",
+                "Only train.*, optim.* and evaluate.* values can, but not optim.name.",
             )
 
 

@@ -1,4 +1,4 @@
-"""What fill and embed share: a model, and texts from the command line, a file or standard input."""
+"""What fill, score and embed share: a model, and texts from arguments, a file or standard input."""
 
 import argparse
 import sys

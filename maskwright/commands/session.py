@@ -15,6 +15,7 @@ from maskwright.artifact.folder import save_model
 from maskwright.commands.assemble import PreparedData
 from maskwright.commands.card import describe_training
 from maskwright.commands.config import PretrainConfig
+from maskwright.commands.probes import HEADLINES
 from maskwright.commands.run_folder import METRICS_NAME, MODEL_NAME
 from maskwright.distributed.sharding import UNSHARDED
 from maskwright.distributed.world import World
@@ -134,6 +135,9 @@ class Session:
             f"  loss             {show('loss')}   "
             f"(token frequencies: {final['unigram_loss']:.3f})"
         )
+        for name in HEADLINES:
+            if name in final:
+                say(f"  {name:<26} {final[name]:.3f}")
         if final.get("samples"):
             say("\nWords of held-out text, hidden:")
         for line in final.get("samples", []):

@@ -2,12 +2,14 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from maskwright.commands.assemble import PreparedData
 from maskwright.commands.config import PretrainConfig
+from maskwright.commands.probes import Probes
 from maskwright.data.batch import Batch
 from maskwright.distributed.world import ALONE, World
 from maskwright.errors import ShardError
@@ -22,8 +24,14 @@ NUM_SAMPLES = 5
 class Validation:
     """Pinned-mask scores and, beside them, what the model fills into held-out text.
 
+    And the suites of `evaluate.suites`, at the validations that are their turn and the last one.
+
+    Attributes:
+        number: which validation of the run a call is, from 1 on; 0 before its first step.
+
     Raises:
         ShardError: there is nothing to score.
+        CorpusError: the minimal pairs of `evaluate.blimp` cannot be read.
     """
 
     def __init__(
@@ -34,6 +42,8 @@ class Validation:
         world: World = ALONE,
     ) -> None:
         self.config, self.data, self.model, self.world = config, data, model, world
+        self.number: Callable[[], int] = lambda: 0
+        self.probes = Probes(config, data, model)
         longest = model.config.max_position_embeddings - config.data.extra_slots
         self.samples = HeldOutSamples(data.valid, data.tokenizer, NUM_SAMPLES, longest)
         # The baseline may only guess what can be a label: [UNK] is often frequent and never one.
@@ -61,17 +71,23 @@ class Validation:
         device = next(self.model.parameters()).device
         batches = self._until_asked_to_stop(self._batches(final, self.world), is_asked_to_stop)
         scores = evaluate_masked_lm(self.model, batches, self._label_counts, device, self.world)
+        is_turn = final or self.number() % self.config.evaluate.every_validations == 0
+        check = partial(self._check_stop, is_asked_to_stop)
+        probed = self.probes.score(check) if is_turn else {}
         lines = self.samples.predict(self.model, self.config.data.special_tokens)
-        return {**asdict(scores), "final": final, "samples": lines}
+        return {**asdict(scores), **probed, "final": final, "samples": lines}
+
+    def _check_stop(self, is_asked_to_stop: Callable[[], bool]) -> None:
+        # Agreed upon: where weights are spread, ranks need one another to compute.
+        (num_asked_to_stop,) = self.world.sum(is_asked_to_stop())
+        if num_asked_to_stop:
+            raise AbandonedError
 
     def _until_asked_to_stop(
         self, batches: Iterator[Batch], is_asked_to_stop: Callable[[], bool]
     ) -> Iterator[Batch]:
         for batch in batches:
-            # Agreed upon before each: where weights are spread, ranks need one another to compute.
-            (num_asked_to_stop,) = self.world.sum(is_asked_to_stop())
-            if num_asked_to_stop:
-                raise AbandonedError
+            self._check_stop(is_asked_to_stop)
             yield batch
 
     def _batches(self, final: bool, world: World) -> Iterator[Batch]:

@@ -1,8 +1,6 @@
 """Masked-language-model scores on pinned masks, beside what no learning would score.
 
-The masks are the same every time: a function of (fixed seed, row), at 15 % with 80/10/10, whatever
-rate and strategy the run trains with. So two validations differ by the model alone, and runs with
-the same tokenizer and row length can be compared.
+The few that every validation of a run wants, on all of its ranks; `masked_suite` has all others.
 """
 
 from collections.abc import Iterator
@@ -15,18 +13,14 @@ from numpy.typing import NDArray
 
 from maskwright.data.batch import Batch, SpecialIds
 from maskwright.data.config import DataConfig
-from maskwright.data.loader import Corpus, RowSource, StepRequest
-from maskwright.data.masking.config import MaskingConfig
-from maskwright.data.masking.corruption import IGNORED, Masker, Vocabulary
-from maskwright.data.rows import DataPosition
+from maskwright.data.loader import Corpus
+from maskwright.data.masking.corruption import IGNORED, Vocabulary
 from maskwright.distributed.world import ALONE, World
+from maskwright.evaluation.pinned import PinnedText
 from maskwright.model.pretraining import MaskedLanguageModel
 from maskwright.objectives.mlm import predict_masked
 
-PINNED_SEED = 20_181_011  # not the run's seed: runs with different seeds share their masks
-PINNED_MASKING = MaskingConfig(rate=0.15)
 _TOP = 5
-_ROWS_AT_ONCE = 32
 
 
 @dataclass(frozen=True)
@@ -58,27 +52,11 @@ def build_pinned_batches(
     num_tokens: int,
     world: World = ALONE,
 ) -> Iterator[Batch]:
-    """Masked batches of up to `num_tokens` slots from a fixed sample of a corpus, each row once.
+    """Pinned masks in up to `num_tokens` slots of a corpus (see `PinnedText`).
 
     Each rank gets its own rows of every batch.
     """
-    masker = Masker(PINNED_MASKING, vocabulary)
-    source = RowSource(corpus, config, special, masker, PINNED_SEED, world)
-    position = DataPosition(config.max_seq_length)
-    planner = source.planner(config.max_seq_length)
-    remaining = max(1, num_tokens // config.max_seq_length)
-    while remaining > 0:
-        rows, _ = planner.plan_rows(position, min(_ROWS_AT_ONCE, remaining))
-        in_epoch = sum(row.epoch == 0 for row in rows)
-        if in_epoch == 0:
-            return
-        request = StepRequest(
-            config.max_seq_length, in_epoch, in_epoch, PINNED_MASKING.highest_rate
-        )
-        loaded = source.load(request, position)
-        yield loaded.micro_batches[0]
-        position = loaded.next_position
-        remaining = 0 if in_epoch < len(rows) else remaining - in_epoch
+    return PinnedText(corpus, config, special, vocabulary, num_tokens).batches(world=world)
 
 
 @torch.no_grad()

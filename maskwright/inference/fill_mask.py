@@ -136,7 +136,7 @@ class FillMask(TextModel):
             raise InputError(f"{show_text(text)} has no word to hide.")
         word = random.Random(seed).choice(words)
         ids[word.first : word.end] = [mask_id] * (word.end - word.first)
-        row = self._wrap_text(ids, text)
+        row = self.wrap_text(ids, text)
         [masks] = self.predict_ids([row], top_k=1)
         guessed = [mask[0].token_id for mask in masks]
         spelled = self.tokenizer.mask_token * len(guessed)
@@ -212,16 +212,7 @@ class FillMask(TextModel):
             raise InputError(
                 f"{show_text(text)} has no {mask}. Write {mask} for the word to predict."
             )
-        return self._wrap_text(ids, text)
-
-    def _wrap_text(self, ids: list[int], text: str) -> list[int]:
-        row = self.wrap(ids)
-        if len(row) > self.longest:
-            raise InputError(
-                f"{show_text(text)} has {len(row)} tokens, more than the model's "
-                f"max_position_embeddings = {self.longest}. Shorten it."
-            )
-        return row
+        return self.wrap_text(ids, text)
 
     def _find_targets(self, top_k: int, targets: Sequence[str] | None) -> list[int] | None:
         """The ids of the targets, each once; None if any word may be predicted."""

@@ -81,6 +81,20 @@ class TextModel:
             padded = [rows[number] + padding[len(rows[number]) :] for number in numbers]
             yield TextBatch(numbers, lengths, torch.tensor(padded))
 
+    def wrap_text(self, ids: list[int], text: str) -> list[int]:
+        """The ids of a text as the model reads them.
+
+        Raises:
+            InputError: they are more than the model takes.
+        """
+        row = self.wrap(ids)
+        if len(row) > self.longest:
+            raise InputError(
+                f"{show_text(text)} has {len(row)} tokens, more than the model's "
+                f"max_position_embeddings = {self.longest}. Shorten it."
+            )
+        return row
+
     @torch.inference_mode()
     def encode(self, batch: TextBatch, wanted: Tensor | None = None) -> Tensor:
         """The vectors [T, D] of a batch, or only those [W, D] of the `wanted` places in [T]."""

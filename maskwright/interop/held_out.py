@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from maskwright.artifact.folder import LoadedModel
-from maskwright.artifact.special_tokens import wrap_inputs
+from maskwright.artifact.special_tokens import wrap_inputs, wraps_inputs
 from maskwright.data.batch import Batch, SpecialIds
 from maskwright.data.config import DataConfig
 from maskwright.data.masking.corruption import IGNORED, Vocabulary
@@ -43,14 +43,23 @@ def open_held_out(loaded: LoadedModel, data: Path) -> TokenStore:
     Raises:
         ShardError: it was made with another tokenizer than the model's.
     """
+    check_made_for(loaded.tokenizer, data)
+    return TokenStore.open(data, "valid", "sizes")
+
+
+def check_made_for(tokenizer: Tokenizer, data: Path) -> None:
+    """That a prepared folder holds tokens of a model's tokenizer.
+
+    Raises:
+        ShardError: it was made with another one.
+    """
     made_with = Tokenizer.load(data / TOKENIZER_NAME)
-    expected = loaded.tokenizer.fingerprint
-    if wrap_inputs(made_with, loaded.add_special_tokens).fingerprint != expected:
+    # A model's own copy says whether the model wants [CLS] and [SEP], the data's need not.
+    if wrap_inputs(made_with, bool(wraps_inputs(tokenizer))).fingerprint != tokenizer.fingerprint:
         raise ShardError(
             f"{data} was prepared with another tokenizer than the model's. Name the data that the "
             "model was trained on, or prepare some with tokenizer.path = the model folder."
         )
-    return TokenStore.open(data, "valid", "sizes")
 
 
 def read_masked_rows(

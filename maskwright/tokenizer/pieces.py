@@ -4,6 +4,7 @@ A token of a vocabulary is not yet text: byte-level tokens are bytes in disguise
 what continues a word, SentencePiece the blank before one.
 """
 
+import re
 from collections.abc import Container
 from functools import cache
 from typing import Any, cast
@@ -13,6 +14,7 @@ from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.tokenizer.words import is_punctuation
 
 _METASPACE = "▁"
+_BYTE = re.compile("<0x([0-9A-F]{2})>")  # a byte of a character that SentencePiece has no token for
 
 
 class Pieces:
@@ -29,6 +31,7 @@ class Pieces:
         self._model: Any = tokenizer.backend.model
         self._is_greedy = model["type"] == "WordPiece"
         self._is_bytes = _mentions_bytes(tokenizer.description["pre_tokenizer"])
+        self._has_bytes = bool(model.get("byte_fallback"))
         self._suffix: str = model.get("end_of_word_suffix") or ""
         self.prefix: str = model.get("continuing_subword_prefix") or ""
         self.vocabulary = tokenizer.backend.get_vocab(with_added_tokens=False)
@@ -62,6 +65,19 @@ class Pieces:
         """Whether a word as a pre-tokenizer gives it is one, and not blanks or punctuation."""
         return any(character.isalnum() for character in self._spell(word))
 
+    def count_characters(self, token: str) -> int:
+        """The characters of text that a token stands for, blanks left out.
+
+        A character of several tokens, each some of its bytes, counts with the first of them.
+        """
+        if self._is_bytes:
+            alphabet = _byte_alphabet()
+            return sum(map(_begins_character, (alphabet[c] for c in token if c in alphabet)))
+        byte = _BYTE.fullmatch(token) if self._has_bytes else None
+        if byte is not None:
+            return int(_begins_character(int(byte[1], 16)))
+        return sum(not character.isspace() for character in self._spell(token))
+
     def _spell(self, token: str) -> str:
         if self._is_bytes:
             alphabet = _byte_alphabet()
@@ -69,6 +85,11 @@ class Pieces:
             return values.decode("utf-8", "ignore")  # of a part of a character nothing is known
         token = token.removeprefix(self.prefix).removesuffix(self._suffix)
         return token.replace(_METASPACE, " ")
+
+
+def _begins_character(byte: int) -> bool:
+    """Whether a byte of UTF-8 is the first one of a character that is no blank."""
+    return byte & 0xC0 != 0x80 and not chr(byte).isspace()
 
 
 def match_greedily(token: str, vocabulary: Container[str], prefix: str) -> tuple[list[str], str]:

@@ -17,7 +17,8 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("data", "model", "optim", "metrics"),
     ("objectives", "artifact"),
     ("train",),
-    ("evaluation", "finetune", "inference"),
+    ("inference",),
+    ("evaluation", "finetune"),  # what is measured is what the uses of a model compute
     ("interop",),
     ("serving", "report", "recipes"),
     ("commands",),

@@ -5,6 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from maskwright.commands.assemble import PreparedData
+from maskwright.commands.build import build_trainer
+from maskwright.commands.run_folder import load_run_config
+from maskwright.distributed.world import ALONE, World
+from maskwright.logs import Record
 from tests.distributed.work import train_prepared
 from tests.distributed.worlds import run_world
 
@@ -38,3 +43,21 @@ def test_a_validation_that_one_rank_leaves_is_left_by_all(
     train = {**FSDP, "parallel": parallel}
     runs = run_world(2, train_prepared, *find_inputs(workplace), tmp_path, train, True)
     assert [(run.stopped, run.step, run.validations) for run in runs] == [(True, 2, 0)] * 2
+
+
+def score_suites(world: World, run: Path, data: Path, folder: Path, parallel: str) -> Record:
+    """The scores of suites at the last validation of a short run."""
+    train = {**FSDP, "parallel": parallel, "num_validations": "1"}
+    config = load_run_config(run, {"train": train, "evaluate": {"suites": ["fill", "pll"]}})
+    trainer, _ = build_trainer(config, PreparedData(data, "sizes"), folder, world)
+    trainer.fit()
+    assert trainer.last_scores is not None
+    return {name: value for name, value in trainer.last_scores.items() if "/" in name}
+
+
+def test_suites_have_the_same_scores_on_all_ranks(workplace: Path, tmp_path: Path) -> None:
+    inputs = (*find_inputs(workplace), tmp_path)
+    expected = score_suites(ALONE, *inputs[:2], tmp_path / "alone", "ddp")
+    assert expected["fill/loss"] > 0
+    one, two = run_world(2, score_suites, *inputs, "fsdp")
+    assert one == two == pytest.approx(expected, rel=1e-3)

@@ -1,0 +1,122 @@
+"""``maskwright compare``: runs side by side, with intervals of their differences, and plots."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from maskwright.commands.flags import Parser
+from maskwright.errors import InputError
+from maskwright.files import write_json
+from maskwright.report.plots import Curve, check_matplotlib, plot_curves
+
+if TYPE_CHECKING:
+    from maskwright.commands.comparison import Compared, Difference
+
+_EPILOG = """examples:
+  maskwright compare runs/A runs/B
+  maskwright compare runs/A runs/B runs/C --out comparison
+  maskwright compare runs/A hf:google-bert/bert-base-uncased --data novel.txt
+
+All models are scored on the same pinned masks; the differences from the first one come with 95 %
+intervals of a bootstrap over rows that draws the same rows for both. Models of different tokenizers
+are compared by bits per character. --out gets comparison.json, and curves.png and curves.svg: loss
+and masked accuracy against steps, tokens and minutes.
+"""
+
+
+def build_parser() -> Parser:
+    """The command line of ``maskwright compare``."""
+    parser = Parser("compare", "Put runs side by side.", _EPILOG)
+    parser.add_argument("runs", nargs="+", help="run directories, model folders, or hf:NAME")
+    parser.add_argument(
+        "--data",
+        nargs="+",
+        default=[],
+        metavar="PATH",
+        help="a prepared folder, or text files [the data of the first run]",
+    )
+    parser.add_argument("--out", type=Path, metavar="DIR", help="write comparison and plots there")
+    parser.add_argument("--fast", action="store_true", help="an eighth of the text")
+    parser.add_argument(
+        "--seq-length", type=int, metavar="N", help="slots of a row [the shortest of the runs]"
+    )
+    parser.add_argument("--device", help="where to compute, such as cpu or cuda [a GPU if any]")
+    return parser
+
+
+def main(argv: Sequence[str]) -> int:
+    arguments = build_parser().parse(argv)
+    if arguments.seq_length is not None and arguments.seq_length < 8:
+        raise InputError(f"--seq-length = {arguments.seq_length} must be at least 8")
+    if arguments.out is not None:
+        check_matplotlib()
+        arguments.out.mkdir(parents=True, exist_ok=True)
+    from maskwright.commands.comparison import (
+        compare_models,
+        describe_comparison,
+        describe_task,
+        find_differences,
+        tabulate,
+    )
+
+    compared = compare_models(
+        arguments.runs,
+        arguments.data,
+        arguments.seq_length,
+        arguments.device,
+        is_fast=arguments.fast,
+    )
+    differences, task = find_differences(compared), describe_task(compared)
+    console = Console(highlight=False, soft_wrap=True)
+    console.print(f"{escape(task)}\n")
+    _print_lines(console, tabulate(compared))
+    for difference in differences:
+        _print_difference(console, difference, compared[0].name)
+    if arguments.out is not None:
+        path = arguments.out / "comparison.json"
+        write_json(path, describe_comparison(compared, differences))
+        for written in (path, *_plot(compared, arguments.out)):
+            console.print(f"written to {escape(str(written))}")
+    return 0
+
+
+def _print_lines(console: Console, lines: Sequence[tuple[str, ...]]) -> None:
+    titles, *rest = lines
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for column, title in enumerate(titles):
+        width = max(len(line[column]) for line in lines)
+        table.add_column(title, justify="right" if column else "left", min_width=width)
+    for line in rest:
+        table.add_row(*map(escape, line))
+    console.print(table)
+    console.print()
+
+
+def _print_difference(console: Console, difference: "Difference", first: str) -> None:
+    how = "paired by row" if difference.is_paired else "not paired: other masks"
+    console.print(f"[bold]{escape(difference.name)}[/bold] minus {escape(first)}  ({how})")
+    lines = [("score", "difference", "95 % interval", "")]
+    for score in difference.scores:
+        interval, sure = "", ""
+        if score.low is not None and score.high is not None:
+            interval = f"{score.low:+.4f} to {score.high:+.4f}"
+            sure = "" if score.low <= 0 <= score.high else "differs"
+        lines.append((score.name, f"{score.value:+.4f}", interval, sure))
+    _print_lines(console, lines)
+
+
+def _plot(compared: "Sequence[Compared]", folder: Path) -> list[Path]:
+    curves = [Curve(Path(one.name).name, one.validations) for one in compared if one.validations]
+    if not curves:
+        return []
+    tokenizers = {one.facts["tokenizer_fingerprint"] for one in compared if one.validations}
+    note = "Validations during training, on pinned masks at 15 %."
+    if len(tokenizers) > 1:
+        note += (
+            " The runs have different tokenizers: losses and accuracies of tokens do not compare."
+        )
+    return plot_curves(curves, folder, note)

@@ -1,0 +1,81 @@
+"""``maskwright evaluate``: how good a model is, with intervals and what no learning would score."""
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from maskwright.commands.flags import Parser
+from maskwright.commands.model_folder import HELP, find_model_folder
+from maskwright.errors import InputError
+
+_EPILOG = """suites:
+  mlm     masked language modelling on pinned masks: loss, perplexity, bits per character,
+          accuracies, whole words, by frequency, calibration
+  fill    one token of each sentence hidden behind [MASK]
+  pll     pseudo-perplexity of sentences
+  blimp   minimal pairs: is the good sentence likelier? Needs --blimp
+
+examples:
+  maskwright evaluate runs/NAME
+  maskwright evaluate runs/NAME --suite mlm,fill --fast
+  maskwright evaluate runs/NAME/model --suite mlm --data data/NAME --out evaluation.json
+  maskwright evaluate runs/NAME --suite blimp --blimp blimp/data
+  maskwright evaluate hf:google-bert/bert-base-uncased --data novel.txt --json
+
+The results of a run go into its evaluation.json; those of other suites that it has of the same
+model stay. What each score is: docs/evaluation.md.
+"""
+
+
+def build_parser() -> Parser:
+    """The command line of ``maskwright evaluate``."""
+    parser = Parser("evaluate", "Score a model.", _EPILOG)
+    parser.add_argument("folder", help=HELP)
+    parser.add_argument("--suite", default="mlm,fill", help="separated by commas [mlm,fill]")
+    parser.add_argument(
+        "--data",
+        nargs="+",
+        default=[],
+        metavar="PATH",
+        help="a prepared folder, or text files [the data of the run]",
+    )
+    parser.add_argument(
+        "--blimp", metavar="DIR", help="minimal pairs as JSON lines, for the suite blimp"
+    )
+    parser.add_argument("--out", type=Path, metavar="FILE", help="write the results there, as JSON")
+    parser.add_argument("--json", action="store_true", help="print JSON and no table")
+    parser.add_argument("--fast", action="store_true", help="an eighth or less of the text")
+    parser.add_argument(
+        "--seq-length", type=int, metavar="N", help="slots of a row [the run's, else 128]"
+    )
+    parser.add_argument("--device", help="where to compute, such as cpu or cuda [a GPU if any]")
+    return parser
+
+
+def main(argv: Sequence[str]) -> int:
+    arguments = build_parser().parse(argv)
+    if arguments.seq_length is not None and arguments.seq_length < 8:
+        raise InputError(f"--seq-length = {arguments.seq_length} must be at least 8")
+    if arguments.out is not None and not arguments.out.absolute().parent.is_dir():
+        raise InputError(f"--out = {arguments.out}: there is no folder to write it to")
+    folder = find_model_folder(arguments.folder)
+    # torch is imported from here on
+    from maskwright.commands.evaluation import Evaluation, choose_suites
+    from maskwright.commands.evaluation_report import print_results
+
+    suites = choose_suites(arguments.suite)
+    evaluation = Evaluation(arguments.folder, folder, arguments.device)
+    request = evaluation.make_request(
+        suites,
+        arguments.data,
+        arguments.seq_length,
+        arguments.blimp,
+        is_fast=arguments.fast,
+    )
+    results = evaluation.run_suites(suites, request)
+    paths = evaluation.write(results, arguments.out)
+    if arguments.json:
+        print(json.dumps(evaluation.describe(results), indent=2, ensure_ascii=False))
+    else:
+        print_results(evaluation.model_facts, results, paths)
+    return 0

@@ -1,0 +1,206 @@
+"""An evaluation of one model: its data found, its suites run, its results written."""
+
+import hashlib
+import math
+from collections.abc import Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from maskwright.artifact.folder import CONFIG
+from maskwright.commands.evaluation_text import open_text
+from maskwright.commands.prepared import is_prepared
+from maskwright.commands.run_folder import CONFIG_NAME, load_run_config, read_provenance
+from maskwright.commands.suites import (
+    NEED_TEXT,
+    SUITES,
+    Request,
+    check_suites,
+    count_characters,
+    pin_text,
+    read_pairs,
+)
+from maskwright.data.config import DataConfig
+from maskwright.errors import CheckpointError, InputError
+from maskwright.evaluation.masked_detail import MaskedTables, measure_masked_lm
+from maskwright.evaluation.scores import SuiteResult
+from maskwright.files import hash_file, read_json, write_json
+from maskwright.inference.text_model import TextModel
+from maskwright.model.flops import count_parameters
+from maskwright.provenance import describe_environment
+
+FORMAT = 1
+RESULTS_NAME = "evaluation.json"
+_MAX_RESULTS_BYTES = 64 << 20
+
+
+def choose_suites(given: str) -> tuple[str, ...]:
+    """The suites of a flag, separated by commas.
+
+    Raises:
+        InputError: one that does not exist.
+    """
+    return check_suites([name.strip() for name in given.split(",") if name.strip()])
+
+
+class Evaluation:
+    """A model that is evaluated.
+
+    Args:
+        argument: how the user named it.
+        folder: its model folder.
+        device: where to compute; None: the GPU if there is one.
+
+    Attributes:
+        run: the run directory that `argument` is, or None.
+
+    Raises:
+        ModelFolderError: `folder` is not a model folder.
+        InputError: there is no such device.
+    """
+
+    def __init__(self, argument: str, folder: Path, device: str | None = None) -> None:
+        self.argument, self.folder = argument, folder
+        self.run = find_run(argument)
+        self.model = TextModel(folder, device)
+
+    @cached_property
+    def training_data(self) -> Path | None:
+        """The prepared folder that a run was trained on, if it is still there."""
+        if self.run is None:
+            return None
+        try:
+            folder = Path(read_provenance(self.run)["prepared_data"])
+        except CheckpointError:
+            return None
+        return folder if is_prepared(folder) else None
+
+    def make_request(
+        self,
+        suites: Sequence[str],
+        sources: Sequence[str],
+        max_seq_length: int | None = None,
+        blimp: str | None = None,
+        *,
+        is_fast: bool = False,
+    ) -> Request:
+        """What the suites need, read and checked before any of them begins.
+
+        Args:
+            sources: a prepared folder or text files; without any the run's own data.
+            blimp: a folder of minimal pairs.
+
+        Raises:
+            InputError: no data, or a row length that the model has no positions for.
+            ShardError: data that was prepared with another tokenizer.
+        """
+        length = max_seq_length
+        if length is None:
+            length = choose_row_length(self.argument, self.model.longest)
+        if length > self.model.longest:
+            raise InputError(
+                f"--seq-length = {length} is more than the {self.model.longest} positions of the "
+                f"model. Give at most {self.model.longest}."
+            )
+        if ("blimp" in suites) != (blimp is not None):
+            raise InputError("--blimp and --suite blimp belong together: give both, or neither")
+        pairs = None if blimp is None else read_pairs(blimp)
+        text = None
+        if set(suites) & set(NEED_TEXT):
+            if not sources and self.training_data is None:
+                why = "is no run" if self.run is None else "is a run whose prepared data is gone"
+                raise InputError(
+                    f"{self.argument} {why}, so there is no text to score it on. Give --data: a "
+                    "prepared folder, or text files."
+                )
+            sources = sources or [str(self.training_data)]
+            text = open_text(sources, self.model.tokenizer, self.training_data)
+        return Request(self.model, length, text, pairs, is_fast)
+
+    def run_suites(self, suites: Sequence[str], request: Request) -> list[SuiteResult]:
+        """The results of all suites, in order."""
+        return [SUITES[name](request) for name in suites]
+
+    @cached_property
+    def model_facts(self) -> dict[str, Any]:
+        """Name, hash, size and tokenizer of the model."""
+        return {
+            "name": self.argument,
+            "sha256": hash_model(self.folder),
+            "num_parameters": count_parameters(self.model.model.config).total,
+            "tokenizer_fingerprint": self.model.tokenizer.fingerprint,
+        }
+
+    def describe(self, results: Sequence[SuiteResult]) -> dict[str, Any]:
+        """All about this evaluation as plain values, ready for JSON."""
+        return {
+            "format": FORMAT,
+            "model": self.model_facts,
+            "environment": describe_environment(),
+            "date": datetime.now(UTC).isoformat(timespec="seconds"),
+            "suites": [to_plain(asdict(result)) for result in results],
+        }
+
+    def measure(self, request: Request) -> MaskedTables:
+        """Sums by row of the suite ``mlm``, from which models can be compared."""
+        text = request.need_text()
+        characters = count_characters(self.model.tokenizer)
+        return measure_masked_lm(self.model.model, pin_text(request), text.counts, characters)
+
+    def write(self, results: Sequence[SuiteResult], out: Path | None) -> list[Path]:
+        """Writes to `out` and, for a run, to its ``evaluation.json``; returns what was written.
+
+        In the latter results of other suites stay if they are of the same model.
+        """
+        described, written = self.describe(results), list[Path]()
+        if out is not None:
+            write_json(out, described)
+            written.append(out)
+        if self.run is not None:
+            path = self.run / RESULTS_NAME
+            new = {result.suite for result in results}
+            kept = [suite for suite in self._read_earlier(path) if suite.get("suite") not in new]
+            write_json(path, {**described, "suites": [*kept, *described["suites"]]})
+            written.append(path)
+        return written
+
+    def _read_earlier(self, path: Path) -> list[dict[str, Any]]:
+        """The suites of an earlier evaluation of the same weights; none if it cannot be read."""
+        try:
+            earlier = read_json(path, _MAX_RESULTS_BYTES)
+            is_same = earlier["model"]["sha256"] == self.model_facts["sha256"]
+            suites = earlier["suites"] if is_same and earlier["format"] == FORMAT else []
+            return [suite for suite in suites if isinstance(suite, dict)]
+        except (OSError, ValueError, KeyError, TypeError):
+            return []
+
+
+def find_run(argument: str) -> Path | None:
+    """The run directory that a model was named by, if it was."""
+    return Path(argument) if (Path(argument) / CONFIG_NAME).is_file() else None
+
+
+def choose_row_length(argument: str, longest: int) -> int:
+    """The run's row length, or the usual one, as far as the model has positions."""
+    run = find_run(argument)
+    data = load_run_config(run, {}).data if run else DataConfig()
+    return min(data.max_seq_length, longest)
+
+
+def hash_model(folder: Path) -> str:
+    """sha256 over configuration and weights of a model folder, file by file."""
+    digest = hashlib.sha256()
+    for path in sorted([folder / CONFIG, *folder.glob("*.safetensors")]):
+        digest.update(f"{path.name} {hash_file(path)}\n".encode())
+    return digest.hexdigest()
+
+
+def to_plain(value: Any) -> Any:
+    """Values as JSON has them: no tuples, and null for numbers that are not finite."""
+    if isinstance(value, dict):
+        return {key: to_plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [to_plain(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

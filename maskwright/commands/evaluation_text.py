@@ -1,0 +1,203 @@
+"""What a model is evaluated on: held-out prepared data, or text files tokenized in memory."""
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.commands.prepared import is_prepared
+from maskwright.corpus.config import CorpusConfig
+from maskwright.corpus.stream import stream_corpus
+from maskwright.data.draws import derive_keys
+from maskwright.data.loader import Corpus
+from maskwright.data.order import permute
+from maskwright.errors import InputError, ShardError
+from maskwright.evaluation.pinned import PINNED_SEED
+from maskwright.interop.held_out import check_made_for
+from maskwright.shards.reader import TokenStore
+from maskwright.tokenizer.tokenizer import Tokenizer
+
+_MAX_CHARACTERS = 20_000_000  # of text files; a few times what any suite looks at
+_MAX_SENTENCE_TOKENS_READ = 4_000_000  # of prepared data, to choose sentences from
+_SENTENCE_ENDS = frozenset((".", "!", "?", "\u3002", "\uff01", "\uff1f"))
+_SHORTEST = 5  # tokens of a sentence of prepared data; shorter ones are headings and list marks
+_LONGEST = 510
+
+Ids = NDArray[np.int64]
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True)
+class EvaluationText:
+    """A text in a model's tokens.
+
+    Attributes:
+        data: its name, its fingerprint, and whose token frequencies are the baseline.
+        corpus: its documents.
+        counts: [V] how often each token occurs in training, 0 for what is never a label.
+        lines: the lines of text files; None for prepared data, where no lines are left.
+    """
+
+    data: dict[str, Any]
+    corpus: Corpus
+    counts: Ids
+    tokenizer: Tokenizer
+    lines: list[str] | None = None
+
+    def sentences(self, count: int) -> list[list[int]]:
+        """Up to `count` sentences in tokens, chosen by nothing but their numbers."""
+        if self.lines is not None:
+            chosen = _choose(self.lines, count)
+            return [encoded.ids.tolist() for encoded in self.tokenizer.encode_batch(chosen)]
+        return _choose(list(_cut_sentences(self.corpus, self.tokenizer)), count)
+
+    def texts(self, count: int) -> list[str]:
+        """The same sentences as text."""
+        if self.lines is not None:
+            return _choose(self.lines, count)
+        return [self.tokenizer.decode(ids) for ids in self.sentences(count)]
+
+
+def open_text(
+    sources: Sequence[str], tokenizer: Tokenizer, training_data: Path | None
+) -> EvaluationText:
+    """The held-out text of one prepared folder, or all of some text files.
+
+    Args:
+        training_data: the prepared folder that the model was trained on, if it is known: its
+            token frequencies are the baseline for text files.
+
+    Raises:
+        InputError: prepared data and other text together.
+        CorpusError: text that cannot be read, or nothing in it.
+        ShardError: prepared data made with another tokenizer, or without held-out text.
+    """
+    prepared = [source for source in sources if is_prepared(Path(source))]
+    if not prepared:
+        return _read_texts(sources, tokenizer, training_data)
+    if len(sources) > 1:
+        raise InputError(f"{prepared[0]} is prepared data; it cannot be mixed with other text")
+    return _open_prepared(Path(prepared[0]), tokenizer)
+
+
+def _open_prepared(folder: Path, tokenizer: Tokenizer) -> EvaluationText:
+    check_made_for(tokenizer, folder)
+    store = TokenStore.open(folder, "valid")
+    if not store.num_tokens:
+        raise ShardError(
+            f"{folder} holds no validation text. Prepare it again with a larger "
+            "corpus.valid_fraction."
+        )
+    return describe_held_out(store, tokenizer)
+
+
+def describe_held_out(store: TokenStore, tokenizer: Tokenizer) -> EvaluationText:
+    """The held-out text of prepared data that is open already."""
+    digest = hashlib.sha256(store.tokenizer_fingerprint.encode())
+    for shard in store.info.shards:
+        digest.update(shard.files["tokens"].sha256.encode())
+    return EvaluationText(
+        data={
+            "name": f"{store.folder.resolve().name}, held out",
+            "fingerprint": digest.hexdigest(),
+            "unigram_counts": "training text",
+        },
+        corpus=store,
+        counts=_count_labels(store.unigram_counts, tokenizer),
+        tokenizer=tokenizer,
+    )
+
+
+def _read_texts(
+    sources: Sequence[str], tokenizer: Tokenizer, training_data: Path | None
+) -> EvaluationText:
+    documents = list(_read_documents(sources))
+    corpus = TokensInMemory(documents, tokenizer)
+    digest = hashlib.sha256()
+    for document in documents:
+        digest.update(hashlib.sha256(document.encode("utf-8", "replace")).digest())
+    if training_data is not None:
+        check_made_for(tokenizer, training_data)
+        whose, counts = "training text", TokenStore.open(training_data, "train", "sizes")
+        counts = counts.unigram_counts
+    else:
+        whose = "this text"
+        counts = np.bincount(corpus.ids, minlength=tokenizer.vocab_size)
+    names = ", ".join(Path(source).name for source in sources)
+    return EvaluationText(
+        data={"name": names, "fingerprint": digest.hexdigest(), "unigram_counts": whose},
+        corpus=corpus,
+        counts=_count_labels(counts, tokenizer),
+        tokenizer=tokenizer,
+        lines=[line for document in documents for line in document.splitlines() if line.strip()],
+    )
+
+
+def _read_documents(sources: Sequence[str]) -> Iterator[str]:
+    """The documents of all sources, as far as they fit into memory."""
+    everything = CorpusConfig(deduplicate=False, valid_fraction=0.0)
+    num_characters = 0
+    for _, document in stream_corpus(sources, everything, Counter()):
+        if num_characters + len(document.text) > _MAX_CHARACTERS and num_characters:
+            return
+        num_characters += len(document.text)
+        yield document.text
+
+
+class TokensInMemory:
+    """Documents as tokens, addressed as in prepared data."""
+
+    def __init__(self, documents: Sequence[str], tokenizer: Tokenizer) -> None:
+        encoded = tokenizer.encode_batch(documents)
+        self.document_lengths = np.array([len(text.ids) for text in encoded], np.int64)
+        self.ids = np.concatenate([text.ids for text in encoded])
+        self._word_starts = np.concatenate([text.word_starts for text in encoded])
+
+    def tokens(self, start: int, stop: int) -> NDArray[np.unsignedinteger]:
+        return self.ids[start:stop]
+
+    def word_starts(self, start: int, stop: int) -> NDArray[np.bool_]:
+        return self._word_starts[start:stop]
+
+
+def _count_labels(counts: Ids, tokenizer: Tokenizer) -> Ids:
+    """Counts of what can be a label: [UNK] is often frequent and never one."""
+    labels = np.zeros(tokenizer.vocab_size, np.int64)
+    labels[tokenizer.ordinary_ids] = counts[tokenizer.ordinary_ids]
+    return labels
+
+
+def _choose(items: list[Item], count: int) -> list[Item]:
+    """Up to `count` items, in a shuffled order that depends on their number alone."""
+    if len(items) <= count:
+        return items
+    return [items[i] for i in permute(np.arange(count), len(items), PINNED_SEED).tolist()]
+
+
+def _cut_sentences(corpus: Corpus, tokenizer: Tokenizer) -> Iterator[list[int]]:
+    """Documents cut after the tokens that end sentences; some of a corpus that is very large."""
+    spelled = {end: tokenizer.encode(end).ids.tolist() for end in _SENTENCE_ENDS}
+    ends = {ids[-1] for ids in spelled.values() if ids and ids[-1] != tokenizer.unk_id}
+    lengths = corpus.document_lengths
+    starts = np.cumsum(lengths) - lengths
+    num_read = 0
+    for document in np.argsort(derive_keys(PINNED_SEED, np.arange(len(lengths)))).tolist():
+        start = int(starts[document])
+        ids = corpus.tokens(start, start + int(lengths[document])).tolist()
+        sentence: list[int] = []
+        for token_id in ids:
+            sentence.append(token_id)
+            if token_id in ends or len(sentence) == _LONGEST:
+                if len(sentence) >= _SHORTEST:
+                    yield sentence
+                sentence = []
+        if len(sentence) >= _SHORTEST:
+            yield sentence
+        num_read += len(ids)
+        if num_read >= _MAX_SENTENCE_TOKENS_READ:
+            return

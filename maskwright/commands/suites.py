@@ -1,0 +1,177 @@
+"""The evaluation suites by name: what ``maskwright evaluate`` runs, and training at validations."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from maskwright.commands.evaluation_text import EvaluationText
+from maskwright.commands.flags import suggest
+from maskwright.data.batch import SpecialIds
+from maskwright.data.config import DataConfig
+from maskwright.data.masking.corruption import Vocabulary
+from maskwright.errors import InputError
+from maskwright.evaluation.masked_suite import evaluate_mlm
+from maskwright.evaluation.minimal_pairs import evaluate_minimal_pairs
+from maskwright.evaluation.pair_files import MinimalPair, read_minimal_pairs
+from maskwright.evaluation.pinned import PinnedText
+from maskwright.evaluation.pseudo_perplexity import evaluate_pseudo_likelihood
+from maskwright.evaluation.scores import SuiteResult
+from maskwright.evaluation.single_mask import evaluate_fill
+from maskwright.inference.text_model import TextModel
+from maskwright.tokenizer.pieces import Pieces
+from maskwright.tokenizer.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much of a text a suite looks at: token slots, sentences."""
+
+    mlm_slots: int
+    fill_sentences: int
+    pll_sentences: int
+
+
+FAST_PAIRS_EACH = 20  # of each paradigm
+FULL = Sizes(mlm_slots=262_144, fill_sentences=10_000, pll_sentences=500)
+FAST = Sizes(mlm_slots=32_768, fill_sentences=1_000, pll_sentences=50)
+
+
+@dataclass(frozen=True)
+class Request:
+    """A model and what it is to be asked.
+
+    Attributes:
+        model: with its tokenizer.
+        max_seq_length: slots in a row of the suite ``mlm``.
+        text: what ``mlm``, ``fill`` and ``pll`` are about; None if none of them is wanted.
+        pairs: minimal pairs for ``blimp``, and their name; None if it is not wanted.
+        is_fast: less of everything, for a look.
+    """
+
+    model: TextModel
+    max_seq_length: int
+    text: EvaluationText | None = None
+    pairs: tuple[str, Sequence[MinimalPair]] | None = None
+    is_fast: bool = False
+
+    @property
+    def sizes(self) -> Sizes:
+        return FAST if self.is_fast else FULL
+
+    @property
+    def wraps(self) -> bool:
+        """Whether the model's inputs are [CLS] … [SEP]."""
+        return len(self.model.wrap([])) > 0
+
+    def need_text(self) -> EvaluationText:
+        """The text.
+
+        Raises:
+            InputError: there is none.
+        """
+        if self.text is None:
+            raise InputError("the suites mlm, fill and pll need --data: a prepared folder, or text")
+        return self.text
+
+
+def check_suites(names: Sequence[str]) -> tuple[str, ...]:
+    """The names of suites, each once.
+
+    Raises:
+        InputError: none, or one that does not exist.
+    """
+    for name in names:
+        if name not in SUITES:
+            raise suggest("suite", name, list(SUITES), f"choose from {', '.join(SUITES)}")
+    if not names:
+        raise InputError(f"no suite given: choose from {', '.join(SUITES)}")
+    return tuple(dict.fromkeys(names))
+
+
+def read_pairs(source: str) -> tuple[str, list[MinimalPair]]:
+    """The name of a file or folder of minimal pairs, and the pairs in it.
+
+    Raises:
+        CorpusError: there are none, or they cannot be read.
+    """
+    return Path(source).resolve().name, read_minimal_pairs([source])
+
+
+def pin_text(request: Request) -> PinnedText:
+    """The text as rows with pinned masks, as long as the model takes."""
+    text, tokenizer = request.need_text(), request.model.tokenizer
+    config = DataConfig(
+        max_seq_length=min(request.max_seq_length, request.model.longest),
+        special_tokens=request.wraps,
+    )
+    return PinnedText(
+        text.corpus,
+        config,
+        SpecialIds(tokenizer.pad_id, tokenizer.cls_id, tokenizer.sep_id, request.wraps),
+        Vocabulary(tokenizer.vocab_size, tokenizer.mask_id, tokenizer.ordinary_ids, text.counts),
+        request.sizes.mlm_slots,
+    )
+
+
+def count_characters(tokenizer: Tokenizer) -> np.ndarray:
+    """How many characters of text each token stands for: [V]."""
+    pieces = Pieces(tokenizer)
+    tokens = tokenizer.tokens(range(tokenizer.vocab_size))
+    return np.array([pieces.count_characters(token) for token in tokens], np.int64)
+
+
+def _run_mlm(request: Request) -> SuiteResult:
+    text, characters = request.need_text(), count_characters(request.model.tokenizer)
+    pinned = pin_text(request)
+    return evaluate_mlm(request.model.model, pinned, text.counts, characters, text.data)
+
+
+def _run_fill(request: Request) -> SuiteResult:
+    text, model = request.need_text(), request.model
+    sentences = text.sentences(request.sizes.fill_sentences)
+    return evaluate_fill(
+        model.model, model.tokenizer, sentences, text.counts, text.data, request.wraps
+    )
+
+
+def _run_pll(request: Request) -> SuiteResult:
+    text, model = request.need_text(), request.model
+    return evaluate_pseudo_likelihood(
+        model.model,
+        model.tokenizer,
+        _cut_texts(text.texts(request.sizes.pll_sentences), model),
+        name=text.data["name"],
+        add_special_tokens=request.wraps,
+    )
+
+
+def _cut_texts(texts: Sequence[str], model: TextModel) -> list[str]:
+    """Those that the model has positions for."""
+    room = model.longest - len(model.wrap([]))
+    encoded = model.tokenizer.encode_batch(texts)
+    return [text for text, tokens in zip(texts, encoded, strict=True) if len(tokens.ids) <= room]
+
+
+def _run_blimp(request: Request) -> SuiteResult:
+    if request.pairs is None:
+        raise InputError("the suite blimp needs --blimp: a folder of minimal pairs")
+    model, (name, pairs) = request.model, request.pairs
+    return evaluate_minimal_pairs(
+        model.model,
+        model.tokenizer,
+        pairs,
+        name=name,
+        pairs_each=FAST_PAIRS_EACH if request.is_fast else None,
+        add_special_tokens=request.wraps,
+    )
+
+
+SUITES: dict[str, Callable[[Request], SuiteResult]] = {
+    "mlm": _run_mlm,
+    "fill": _run_fill,
+    "pll": _run_pll,
+    "blimp": _run_blimp,
+}
+NEED_TEXT = ("mlm", "fill", "pll")

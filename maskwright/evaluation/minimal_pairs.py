@@ -1,0 +1,160 @@
+"""Minimal pairs: how often a model finds the good sentence likelier than the bad one.
+
+By pseudo-log-likelihood, ties counting one half, so that a model without an opinion scores 0.5.
+The default metric is ``within_word_l2r``: the sentences of a pair often differ in one word, and
+with ``original`` the one that falls into more tokens is scored too high (see `pseudo_likelihood`).
+"""
+
+import hashlib
+import json
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import astuple
+
+from maskwright.errors import InputError
+from maskwright.evaluation.intervals import wilson_interval
+from maskwright.evaluation.pair_files import UNNAMED, MinimalPair
+from maskwright.evaluation.pseudo_likelihood import score_pseudo_likelihood
+from maskwright.evaluation.questions import Metric
+from maskwright.evaluation.scores import Score, SuiteResult
+from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.tokenizer.tokenizer import Tokenizer
+
+_CHANCE = 0.5
+_TIE = 0.5
+
+
+def evaluate_minimal_pairs(
+    model: MaskedLanguageModel,
+    tokenizer: Tokenizer,
+    pairs: Sequence[MinimalPair],
+    metric: Metric = "within_word_l2r",
+    *,
+    name: str = "minimal pairs",
+    pairs_each: int | None = None,
+    seed: int = 0,
+    add_special_tokens: bool | None = None,
+    batch_tokens: int | None = None,
+) -> SuiteResult:
+    """Accuracy on each paradigm, phenomenon and field, and on all.
+
+    Scores are called ``blimp/PHENOMENON/PARADIGM``, ``blimp/PHENOMENON`` and
+    ``blimp/field/FIELD`` (both over their pairs), ``blimp/mean_over_paradigms`` and
+    ``blimp/mean_over_pairs``. Pairs that name no phenomenon or field count in the others.
+
+    Args:
+        model: in memory, on any device; also one that is being trained.
+        pairs: see `read_minimal_pairs`.
+        metric: of the pseudo-log-likelihood.
+        name: of the data, for the record.
+        pairs_each: take only so many of each paradigm (see `choose_pairs`), for use in training.
+        seed: of that choice.
+        add_special_tokens, batch_tokens: as in `score_pseudo_likelihood`.
+
+    Raises:
+        InputError: no pairs, a sentence longer than the model, or no such metric.
+    """
+    if pairs_each is not None:
+        pairs = choose_pairs(pairs, pairs_each, seed)
+    if not pairs:
+        raise InputError("there is no minimal pair to evaluate on.")
+    texts = [text for pair in pairs for text in (pair.good, pair.bad)]
+    results = score_pseudo_likelihood(
+        *(model, tokenizer, texts, metric),
+        add_special_tokens=add_special_tokens,
+        batch_tokens=batch_tokens,
+    )
+    totals = [result.total for result in results]
+    credits = [judge(*both) for both in zip(totals[::2], totals[1::2], strict=True)]
+    return SuiteResult(
+        suite="blimp",
+        data={
+            "name": name,
+            "fingerprint": fingerprint_pairs(pairs),
+            "num_pairs": len(pairs),
+        },
+        settings={
+            "metric": metric,
+            "ties": _TIE,
+            "pairs_each": pairs_each,
+            "seed": None if pairs_each is None else seed,
+            "interval": "Wilson; mean_over_paradigms with Kish's effective number of pairs",
+        },
+        scores=tuple(summarise_credits(pairs, credits)),
+    )
+
+
+def judge(good: float, bad: float) -> float:
+    """What a pair counts: 1 if the good sentence is likelier, one half for a tie, else 0."""
+    return _TIE if good == bad else float(good > bad)
+
+
+def summarise_credits(pairs: Sequence[MinimalPair], credits: Sequence[float]) -> list[Score]:
+    """The accuracies, the overall ones first; `credits` is what each pair counts."""
+    paradigms: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
+    phenomena: defaultdict[str, list[float]] = defaultdict(list)
+    fields: defaultdict[str, list[float]] = defaultdict(list)
+    for pair, credit in zip(pairs, credits, strict=True):
+        # Names of scores are paths. BLiMP itself writes syntax_semantics and syntax/semantics.
+        names = (pair.field, pair.phenomenon, pair.paradigm)
+        field, phenomenon, paradigm = (name.replace("/", "_") for name in names)
+        paradigms[phenomenon, paradigm].append(credit)
+        phenomena[phenomenon].append(credit)
+        fields[field].append(credit)
+    means = [sum(found) / len(found) for found in paradigms.values()]
+    # Kish 1965: a mean of means of unequal sizes is as sure as one of so many samples.
+    effective = round(len(means) ** 2 / sum(1 / len(found) for found in paradigms.values()))
+    overall = sum(means) / len(means)
+    low, high = wilson_interval(overall * effective, effective)
+    return [
+        Score("blimp/mean_over_paradigms", overall, low, high, len(credits), _CHANCE),
+        _score("blimp/mean_over_pairs", credits),
+        *(_score(f"blimp/field/{name}", fields[name]) for name in _named(fields)),
+        *(_score(f"blimp/{name}", phenomena[name]) for name in _named(phenomena)),
+        *(_score(f"blimp/{'/'.join(name)}", found) for name, found in paradigms.items()),
+    ]
+
+
+def _named(groups: Iterable[str]) -> list[str]:
+    return sorted(name for name in groups if name != UNNAMED)
+
+
+def _score(name: str, credits: Sequence[float]) -> Score:
+    right, count = sum(credits), len(credits)
+    low, high = wilson_interval(right, count)
+    return Score(name, right / count, low, high, count, _CHANCE)
+
+
+def choose_pairs(pairs: Sequence[MinimalPair], pairs_each: int, seed: int = 0) -> list[MinimalPair]:
+    """At most `pairs_each` pairs of each paradigm, in their order.
+
+    The choice is a function of the seed and the pair itself: other paradigms, the order of files
+    and the number chosen change nothing, so fewer are always among more.
+
+    Raises:
+        InputError: `pairs_each` is below 1.
+    """
+    if pairs_each < 1:
+        raise InputError(f"pairs_each = {pairs_each} must be at least 1.")
+    paradigms: defaultdict[tuple[str, str], list[int]] = defaultdict(list)
+    for number, pair in enumerate(pairs):
+        paradigms[pair.phenomenon, pair.paradigm].append(number)
+    keys = [hashlib.sha256(f"{seed}\0{_spell(pair)}".encode()).digest() for pair in pairs]
+    chosen = {
+        number
+        for members in paradigms.values()
+        for number in sorted(members, key=keys.__getitem__)[:pairs_each]
+    }
+    return [pair for number, pair in enumerate(pairs) if number in chosen]
+
+
+def fingerprint_pairs(pairs: Iterable[MinimalPair]) -> str:
+    """sha256 (hex) of the pairs in their order."""
+    digest = hashlib.sha256()
+    for pair in pairs:
+        digest.update(_spell(pair).encode() + b"\n")
+    return digest.hexdigest()
+
+
+def _spell(pair: MinimalPair) -> str:
+    return json.dumps(astuple(pair))

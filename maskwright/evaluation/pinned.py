@@ -1,0 +1,74 @@
+"""Held-out text with pinned masks: the same rows and the same hidden tokens every time.
+
+The masks are a function of (fixed seed, row), at 15 % with 80/10/10 unless said otherwise,
+whatever rate and strategy a run trains with. So two evaluations differ by the model alone, and
+models with the same tokenizer can be compared on the same rows.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.data.batch import Batch, SpecialIds, lay_out
+from maskwright.data.config import DataConfig
+from maskwright.data.loader import Corpus, RowSource, StepRequest
+from maskwright.data.masking.config import MaskingConfig
+from maskwright.data.masking.corruption import Masker, Vocabulary
+from maskwright.data.rows import DataPosition, Row
+from maskwright.distributed.world import ALONE, World
+
+PINNED_SEED = 20_181_011  # not the run's seed: runs with different seeds share their masks
+PINNED_MASKING = MaskingConfig(rate=0.15)
+# Whole words, all of whose tokens the model sees as [MASK]: none is given away.
+WORD_MASKING = MaskingConfig(rate=0.15, strategy="words", mask_share=1.0, random_share=0.0)
+_ROWS_AT_ONCE = 32
+
+
+@dataclass(frozen=True)
+class PinnedText:
+    """A fixed sample of a corpus as rows, each once.
+
+    Attributes:
+        num_slots: at most so many token slots.
+    """
+
+    corpus: Corpus
+    config: DataConfig
+    special: SpecialIds
+    vocabulary: Vocabulary
+    num_slots: int
+
+    def batches(
+        self, masking: MaskingConfig = PINNED_MASKING, world: World = ALONE
+    ) -> Iterator[Batch]:
+        """The rows as masked batches; each rank gets its own rows of every batch."""
+        for batch, _ in self._load(masking, world):
+            yield batch
+
+    def batches_with_words(
+        self, masking: MaskingConfig
+    ) -> Iterator[tuple[Batch, NDArray[np.int64]]]:
+        """Masked batches and, for each of their [T] slots, the number of its word."""
+        for batch, rows in self._load(masking, ALONE):
+            clean = lay_out(rows, batch.row_length, self.corpus, self.special)
+            yield batch, np.cumsum(clean.word_starts.reshape(-1), dtype=np.int64)
+
+    def _load(self, masking: MaskingConfig, world: World) -> Iterator[tuple[Batch, list[Row]]]:
+        """Batches, and the rows of all ranks in them; fewer slots are the first of more."""
+        length, rate = self.config.max_seq_length, masking.highest_rate
+        masker = Masker(masking, self.vocabulary)
+        source = RowSource(self.corpus, self.config, self.special, masker, PINNED_SEED, world)
+        planner, position = source.planner(length), DataPosition(length)
+        remaining = max(1, self.num_slots // length)
+        while remaining > 0:
+            rows, _ = planner.plan_rows(position, min(_ROWS_AT_ONCE, remaining))
+            in_epoch = [row for row in rows if row.epoch == 0]
+            if not in_epoch:
+                return
+            request = StepRequest(length, len(in_epoch), len(in_epoch), rate)
+            loaded = source.load(request, position)
+            yield loaded.micro_batches[0], in_epoch
+            position = loaded.next_position
+            remaining = remaining - len(rows) if len(in_epoch) == len(rows) else 0

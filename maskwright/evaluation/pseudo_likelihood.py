@@ -1,0 +1,233 @@
+"""Pseudo-log-likelihood: how likely a masked language model finds a text.
+
+The sum over the text's tokens of log p(token | all others). ``original`` hides one token at a time
+(Salazar et al., "Masked Language Model Scoring", 2020). Then the rest of a word gives away its
+token, and rare words of several tokens score better than common ones of one; ``within_word_l2r``,
+the default, therefore hides the later tokens of the same word too (Kauf and Ivanova, "A Better Way
+to Do Masked Language Model Scoring", 2023). [CLS] and [SEP] are seen and never scored.
+
+Only hidden places go through the end of the last block and the head, and of their logits only
+what a score needs remains: the label's, and the logarithm of the sum. In fp32.
+
+Q questions, A answers, D width, V vocabulary.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import get_args
+
+import torch
+from torch import Tensor
+
+from maskwright.artifact.special_tokens import wraps_inputs
+from maskwright.errors import InputError, ModelFolderError
+from maskwright.evaluation.questions import Metric, Questions
+from maskwright.inference.blocks import split_blocks
+from maskwright.inference.text_model import TextModel
+from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.tokenizer.tokenizer import EncodedText, Tokenizer
+
+_HEAD_ROWS = 256  # questions that go through the head together: bounds the [Q, V] logits
+
+_Key = tuple[bytes, bytes]
+
+
+@dataclass(frozen=True)
+class PseudoLikelihood:
+    """The score of one text.
+
+    Attributes:
+        text: as it was given.
+        token_ids: its tokens, without special ones.
+        scores: the log-probability of each, in nats.
+    """
+
+    text: str
+    token_ids: list[int]
+    scores: list[float]
+
+    @property
+    def total(self) -> float:
+        """The pseudo-log-likelihood of the text, in nats; 0 of a text without tokens."""
+        return math.fsum(self.scores)
+
+    @property
+    def num_tokens(self) -> int:
+        return len(self.scores)
+
+
+def compute_pseudo_perplexity(total: float, num_tokens: int) -> float:
+    """``exp(-total / tokens)`` of all texts together (Salazar et al. 2020, equation 3).
+
+    Infinite where it is too large for a number.
+    """
+    try:
+        return math.exp(-total / num_tokens)
+    except OverflowError:
+        return math.inf
+
+
+class PseudoLikelihoodScorer(TextModel):
+    """Scores texts with the model in a folder; the API behind ``maskwright score``.
+
+    ::
+
+        score = PseudoLikelihoodScorer("runs/mine/model")
+        [good, bad] = score(["The cats sleep.", "The cats sleeps."])
+        good.total > bad.total
+
+    Raises:
+        ModelFolderError: `folder` is not a model folder.
+        InputError: there is no such device.
+    """
+
+    def __call__(
+        self,
+        texts: str | Sequence[str],
+        metric: Metric = "within_word_l2r",
+        batch_tokens: int | None = None,
+    ) -> list[PseudoLikelihood]:
+        """The scores of one text or many, in order.
+
+        Args:
+            texts: encoded as in training: special tokens written in them are ordinary text.
+            metric: what is hidden together with a token.
+            batch_tokens: most tokens, padding included, in one pass through the model.
+
+        Raises:
+            InputError: a text longer than the model, or no such metric.
+        """
+        results: list[PseudoLikelihood] = []
+        for result in self.attempt(
+            [texts] if isinstance(texts, str) else texts, metric, batch_tokens
+        ):
+            if isinstance(result, InputError):
+                raise result
+            results.append(result)
+        return results
+
+    def attempt(
+        self,
+        texts: Sequence[str],
+        metric: Metric = "within_word_l2r",
+        batch_tokens: int | None = None,
+    ) -> list[PseudoLikelihood | InputError]:
+        """Like a call, but a text that is too long has its error in the place of a score.
+
+        Raises:
+            InputError: there is no such metric.
+        """
+        if metric not in get_args(Metric):
+            raise InputError(f"metric = {metric} must be {' or '.join(get_args(Metric))}.")
+        keys: list[_Key | InputError] = []
+        rows: dict[_Key, EncodedText] = {}  # equal texts are scored once
+        for text, encoded in zip(texts, self.tokenizer.encode_batch(texts), strict=True):
+            try:
+                self.wrap_text(encoded.ids.tolist(), text)
+            except InputError as error:
+                keys.append(error)
+            else:
+                key = encoded.ids.tobytes(), encoded.word_starts.tobytes()
+                rows.setdefault(key, encoded)
+                keys.append(key)
+        found: dict[_Key, list[float]] = {}
+        for block in split_blocks(rows.items(), _measure):
+            scores = self._score([encoded for _, encoded in block], metric, batch_tokens)
+            found.update(zip((key for key, _ in block), scores, strict=True))
+        return [
+            key
+            if isinstance(key, InputError)
+            else PseudoLikelihood(text, rows[key].ids.tolist(), found[key])
+            for text, key in zip(texts, keys, strict=True)
+        ]
+
+    def _score(
+        self, texts: Sequence[EncodedText], metric: Metric, batch_tokens: int | None
+    ) -> list[list[float]]:
+        """The score of each token of each text."""
+        questions = Questions(self.tokenizer.mask_id)
+        first = self.wrap([-1]).index(-1)
+        for text in texts:
+            row = self.wrap(text.ids.tolist())
+            questions.add_text(row, first, text.word_starts.tolist(), metric)
+        scores = iter(self._answer(questions, batch_tokens))
+        return [[next(scores) for _ in text.ids] for text in texts]
+
+    def _answer(self, questions: Questions, batch_tokens: int | None) -> list[float]:
+        """The log-probability of each answer, [A]."""
+        order: list[int] = []
+        hidden: list[Tensor] = []
+        with torch.autocast(self.device.type, enabled=False):
+            for batch in self.make_batches(questions.rows, batch_tokens):
+                places = torch.tensor([questions.places[number] for number in batch.numbers])
+                row_starts = torch.arange(len(places)) * batch.ids.shape[1]
+                hidden.append(self.encode(batch, row_starts + places))
+                order += batch.numbers
+            if not hidden:
+                return []
+            # In the order of the batches, so that each part of them has its answers together.
+            turn = torch.empty(len(order), dtype=torch.int64)
+            turn[order] = torch.arange(len(order))
+            turns, answers = turn[questions.asked].sort()
+            found = self._find_scores(
+                torch.cat(hidden), turns, torch.tensor(questions.labels)[answers]
+            )
+        scores = torch.empty(len(answers))
+        scores[answers] = found.cpu()
+        return scores.tolist()
+
+    @torch.inference_mode()
+    def _find_scores(self, hidden: Tensor, turns: Tensor, labels: Tensor) -> Tensor:
+        """Log-probabilities [A] of `labels` at rows `turns` (sorted) of vectors [Q, D]."""
+        counts = torch.bincount(turns, minlength=len(hidden))
+        turns, labels = turns.to(hidden.device), labels.to(hidden.device)
+        scores: list[Tensor] = []
+        done = answered = 0
+        for rows in hidden.split(_HEAD_ROWS):
+            logits = self.model.head(rows).float()
+            part = slice(answered, answered + int(counts[done : done + len(rows)].sum()))
+            asked = turns[part] - done
+            scores.append(logits[asked, labels[part]] - logits.logsumexp(-1)[asked])
+            done, answered = done + len(rows), part.stop
+        found = torch.cat(scores)
+        if not found.isfinite().all():
+            raise ModelFolderError(
+                "the model gives no finite probabilities: its weights or its config.json are "
+                "damaged."
+            )
+        return found
+
+
+def score_pseudo_likelihood(
+    model: MaskedLanguageModel,
+    tokenizer: Tokenizer,
+    texts: Sequence[str],
+    metric: Metric = "within_word_l2r",
+    *,
+    add_special_tokens: bool | None = None,
+    batch_tokens: int | None = None,
+) -> list[PseudoLikelihood]:
+    """The scores of texts from a model in memory, also one that is being trained.
+
+    Args:
+        add_special_tokens: whether it was trained on [CLS] … [SEP]; None = as the tokenizer says,
+            which is right for any that came from a model folder.
+        batch_tokens: most tokens, padding included, in one pass through the model.
+
+    Raises:
+        InputError: a text longer than the model, or no such metric.
+    """
+    if add_special_tokens is None:
+        add_special_tokens = wraps_inputs(tokenizer) is not False
+    was_training = model.training
+    try:
+        scorer = PseudoLikelihoodScorer.from_parts(model, tokenizer, add_special_tokens)
+        return scorer(texts, metric, batch_tokens)
+    finally:
+        model.train(was_training)
+
+
+def _measure(item: tuple[_Key, EncodedText]) -> int:
+    """How many tokens the questions about a text hold, nearly."""
+    return len(item[1].ids) ** 2

@@ -1,0 +1,163 @@
+"""Learning curves as pictures: what runs scored on held-out text, against what it cost them."""
+
+import importlib
+import importlib.util
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from maskwright.errors import InputError
+from maskwright.files import replacing_file
+from maskwright.logs import Record
+
+FORMATS = ("png", "svg")
+# Okabe and Ito's colours, which the colour-blind can tell apart; lines also differ in markers.
+_COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+_MARKERS = "osD^vPX"
+_SAME_LEVEL = 0.05
+_INK, _FAINT = "#333333", "#8a8a8a"
+_STYLE = {
+    "font.size": 9.5,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": _FAINT,
+    "axes.labelcolor": _INK,
+    "xtick.color": _INK,
+    "ytick.color": _INK,
+    "svg.hashsalt": "maskwright",  # the same picture is the same file
+    "svg.fonttype": "none",
+}
+
+
+@dataclass(frozen=True)
+class Curve:
+    """The validations of one run, in order: records of metrics.jsonl."""
+
+    name: str
+    records: Sequence[Record]
+
+    def points(self, x: str, y: str, scale: float) -> tuple[list[float], list[float]]:
+        """Where both values are known."""
+        known = [
+            (r[x] / scale, r[y]) for r in self.records if _is_number(r, x) and _is_number(r, y)
+        ]
+        return [a for a, _ in known], [b for _, b in known]
+
+
+_COSTS = (
+    ("step", "steps", 1.0),
+    ("tokens", "tokens (millions)", 1e6),
+    ("seconds", "minutes of wall-clock", 60.0),
+)
+_SCORES = (
+    ("loss", "unigram_loss", "validation loss (nats)"),
+    ("masked_accuracy", "unigram_accuracy", "masked accuracy"),
+)
+
+
+def check_matplotlib() -> None:
+    """That pictures can be made.
+
+    Raises:
+        InputError: the extra ``plots`` is not installed.
+    """
+    if importlib.util.find_spec("matplotlib") is None:
+        raise InputError("plots need matplotlib: pip install 'maskwright[plots]'")
+
+
+def plot_curves(curves: Sequence[Curve], folder: Path, note: str = "") -> list[Path]:
+    """Loss and masked accuracy against steps, tokens and minutes: ``curves.png`` and ``.svg``.
+
+    Args:
+        note: a line below the picture.
+
+    Raises:
+        InputError: as `check_matplotlib`.
+    """
+    check_matplotlib()
+    matplotlib: Any = importlib.import_module("matplotlib")
+    figures: Any = importlib.import_module("matplotlib.figure")
+    with matplotlib.rc_context(_STYLE):
+        figure = figures.Figure(figsize=(11, 6.4), layout="constrained")
+        grid = figure.subplots(len(_SCORES), len(_COSTS), sharex="col", sharey="row")
+        for row, score in zip(grid, _SCORES, strict=True):
+            for axes, cost in zip(row, _COSTS, strict=True):
+                _draw_panel(axes, curves, cost, score)
+            row[0].set_ylabel(score[2])
+        for axes, (_, label, _) in zip(grid[-1], _COSTS, strict=True):
+            axes.set_xlabel(label)
+        figure.align_ylabels(grid[:, 0])
+        handles, labels = grid[0][0].get_legend_handles_labels()
+        figure.legend(
+            handles, labels, loc="outside upper left", ncols=min(len(labels), 4), frameon=False
+        )
+        if note:
+            figure.supxlabel(note, x=0.01, ha="left", fontsize=8.5, color=_FAINT)
+        return [_save(figure, folder / f"curves.{kind}", kind) for kind in FORMATS]
+
+
+def _draw_panel(
+    axes: Any,
+    curves: Sequence[Curve],
+    cost: tuple[str, str, float],
+    score: tuple[str, str, str],
+) -> None:
+    (x, _, scale), (y, baseline, _) = cost, score
+    for number, curve in enumerate(curves):
+        xs, ys = curve.points(x, y, scale)
+        if not xs:
+            continue
+        axes.plot(
+            xs,
+            ys,
+            color=_COLORS[number % len(_COLORS)],
+            marker=_MARKERS[number % len(_MARKERS)],
+            markersize=4.5,
+            linewidth=1.6,
+            label=curve.name,
+            clip_on=False,
+        )
+    levels = _merge_levels([level for c in curves for level in c.points(x, baseline, scale)[1]])
+    for level in levels:
+        axes.axhline(level, color=_FAINT, linewidth=1, linestyle=(0, (4, 3)), zorder=0)
+    if levels:
+        is_loss = y == "loss"
+        axes.annotate(
+            "token frequencies" if is_loss else "always the most frequent token",
+            (1, levels[-1]),
+            xycoords=("axes fraction", "data"),
+            xytext=(0, 3),
+            textcoords="offset points",
+            ha="right",
+            va="bottom",
+            fontsize=8,
+            color=_FAINT,
+        )
+    axes.set_xlim(left=0)
+    if y != "loss":
+        axes.set_ylim(bottom=0)
+    axes.grid(axis="y", color="#e6e6e6", linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.tick_params(length=3)
+
+
+def _merge_levels(levels: Sequence[float]) -> list[float]:
+    """The levels that can be told apart: a validation's own text moves a baseline a little."""
+    kept: list[float] = []
+    for level in sorted(levels):
+        if not kept or level > kept[-1] * (1 + _SAME_LEVEL):
+            kept.append(level)
+    return kept
+
+
+def _save(figure: Any, path: Path, kind: str) -> Path:
+    with replacing_file(path) as temporary:
+        # A date would make the same picture another file.
+        metadata = {"Date": None} if kind == "svg" else {"Software": None}
+        figure.savefig(temporary, format=kind, dpi=160, metadata=metadata)
+    return path
+
+
+def _is_number(record: Record, name: str) -> bool:
+    return isinstance(record.get(name), int | float)

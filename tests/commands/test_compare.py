@@ -1,0 +1,93 @@
+"""`maskwright compare`: which differences it finds, between whom."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+
+from maskwright.artifact.folder import open_model, save_model
+from maskwright.cli import main
+from maskwright.tokenizer.config import TokenizerConfig
+from maskwright.tokenizer.train import train_tokenizer
+from tests.golden.pseudo_likelihood import make_model
+
+
+@pytest.fixture(scope="module")
+def small(workplace: Path) -> Path:
+    return workplace / "runs" / "small"
+
+
+@pytest.fixture(scope="module")
+def worse(small: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same run with a model that has forgotten much."""
+    run = Path(shutil.copytree(small, tmp_path_factory.mktemp("runs") / "worse"))
+    loaded = open_model(run / "model")
+    with torch.no_grad():
+        for parameter in loaded.model.encoder.blocks.parameters():
+            parameter.mul_(0.3)
+    save_model(run / "model", loaded.model, loaded.tokenizer)
+    return run
+
+
+def compare(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
+    capsys.readouterr()
+    code = main(["compare", *map(str, arguments), "--device", "cpu"])
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def test_two_runs_of_one_tokenizer(
+    small: Path, worse: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, _ = compare(capsys, small, worse, "--fast", "--out", tmp_path / "out")
+    assert code == 0
+    assert "paired by row" in out
+    result = json.loads((tmp_path / "out" / "comparison.json").read_text())
+    one, two = result["models"]
+    assert one["mlm"]["settings"]["masks_sha256"] == two["mlm"]["settings"]["masks_sha256"]
+    assert one["last_validation"]["step"] == 150
+    [difference] = result["differences_from_first"]
+    assert difference["is_paired"]
+    scores = {score["name"]: score for score in difference["scores"]}
+    assert scores["loss"]["low"] > 0 > scores["masked_accuracy"]["high"]
+    values = [
+        {score["name"]: score["value"] for score in model["mlm"]["scores"]} for model in (one, two)
+    ]
+    assert scores["loss"]["value"] == pytest.approx(values[1]["loss"] - values[0]["loss"])
+    for name in ("curves.png", "curves.svg"):
+        assert (tmp_path / "out" / name).stat().st_size > 10_000
+
+
+def test_tokenizers_that_differ_are_compared_by_characters(
+    small: Path, workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = workplace / "animals.txt"
+    tokenizer = train_tokenizer([text.read_text()], TokenizerConfig(kind="character"))
+    save_model(tmp_path / "letters", make_model("bert", tokenizer), tokenizer)
+    arguments = (small, tmp_path / "letters", "--data", text, "--fast", "--seq-length", 24)
+    code, out, _ = compare(capsys, *arguments, "--out", tmp_path)
+    assert code == 0
+    assert "tokenizers differ, so only bits per character can be compared" in out
+    result = json.loads((tmp_path / "comparison.json").read_text())
+    [difference] = result["differences_from_first"]
+    assert not difference["is_paired"]
+    [score] = difference["scores"]
+    assert score["name"] == "bits_per_character"
+    assert 0 < score["low"] < score["value"]  # the letters were never trained
+
+
+def test_what_is_refused(small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").touch()
+    for arguments, message in {
+        (small,): "at least two runs",
+        (small, small): "named twice",
+        (small, tmp_path / "none"): "is not a folder",
+        (small, small / "model", "--seq-length", 2): "must be at least 8",
+        (small, small / "model", "--out", tmp_path / "file"): "file",
+    }.items():
+        code, _, err = compare(capsys, *arguments)
+        assert code == 2, arguments
+        assert message in err, arguments
+        assert err.count("\n") == 1, arguments

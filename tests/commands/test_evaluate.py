@@ -1,0 +1,162 @@
+"""`maskwright evaluate`: what it finds, writes and shows, and what it refuses."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from maskwright.cli import main
+from maskwright.commands.evaluation import hash_model, to_plain
+from maskwright.logs import read_metrics
+from tests.tokenizer.helpers import trained
+
+PAIRS = [
+    {"sentence_good": "The big cat eats fish.", "sentence_bad": "The big cat eats grass."},
+    {"sentence_good": "The old fox eats berries.", "sentence_bad": "The old fox eats seeds."},
+]
+
+
+@pytest.fixture
+def run(workplace: Path, tmp_path: Path) -> Path:
+    """A copy of the finished run, to be written to."""
+    return Path(shutil.copytree(workplace / "runs" / "small", tmp_path / "small"))
+
+
+@pytest.fixture
+def pairs(tmp_path: Path) -> Path:
+    path = tmp_path / "pairs.jsonl"
+    path.write_text("".join(json.dumps(pair) + "\n" for pair in PAIRS))
+    return path
+
+
+def evaluate(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
+    """The exit code, and the two outputs."""
+    capsys.readouterr()
+    code = main(["evaluate", *map(str, arguments), "--device", "cpu"])
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def scores_of(results: dict[str, Any], suite: str) -> dict[str, dict[str, Any]]:
+    [found] = [each for each in results["suites"] if each["suite"] == suite]
+    return {score["name"]: score for score in found["scores"]}
+
+
+def test_a_run_is_scored_on_its_own_data(
+    run: Path, pairs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    suites = "mlm,fill,pll,blimp"
+    code, out, err = evaluate(capsys, run, "--suite", suites, "--blimp", pairs, "--fast")
+    assert (code, err) == (0, "")
+    results = json.loads((run / "evaluation.json").read_text())
+    assert results["format"] == 1
+    assert results["model"]["sha256"] == hash_model(run / "model")
+    assert results["model"]["num_parameters"] > 1000
+    assert len(results["model"]["tokenizer_fingerprint"]) == 64
+    assert {"date", "environment"} <= results.keys()
+    assert [suite["suite"] for suite in results["suites"]] == suites.split(",")
+    for suite in results["suites"]:
+        assert len(suite["data"]["fingerprint"]) == 64
+        for score in suite["scores"]:
+            assert score.keys() == {
+                *("name", "value", "low", "high", "num_samples", "baseline"),
+            }
+            assert score["name"] in out
+    mlm = scores_of(results, "mlm")
+    assert mlm["masked_accuracy"]["value"] > mlm["masked_accuracy"]["baseline"] + 0.1
+    assert scores_of(results, "fill")["fill/accuracy"]["value"] > 0.3
+    assert scores_of(results, "blimp")["blimp/mean_over_pairs"]["num_samples"] == 2
+
+
+def test_the_last_validation_of_a_run_is_found_again(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Training and evaluating look at the same masks, if at as many of them."""
+    evaluate(capsys, run, "--suite", "mlm")
+    mlm = scores_of(json.loads((run / "evaluation.json").read_text()), "mlm")
+    last = [r for r in read_metrics(run / "metrics.jsonl") if r.get("final")][-1]
+    if mlm["loss"]["num_samples"] == last["num_predictions"]:
+        assert mlm["loss"]["value"] == pytest.approx(last["loss"], rel=1e-5)
+    assert mlm["loss"]["low"] - 0.2 < last["loss"] < mlm["loss"]["high"] + 0.2
+
+
+def test_suites_of_an_earlier_evaluation_stay_and_are_replaced(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = run / "evaluation.json"
+    evaluate(capsys, run, "--suite", "fill", "--fast")
+    first = json.loads(path.read_text())
+    evaluate(capsys, run, "--suite", "mlm", "--fast")
+    both = json.loads(path.read_text())
+    assert [suite["suite"] for suite in both["suites"]] == ["fill", "mlm"]
+    assert both["suites"][0] == first["suites"][0]
+    evaluate(capsys, run, "--suite", "fill", "--fast")
+    assert len(json.loads(path.read_text())["suites"]) == 2
+    # Of another model, or damaged, nothing stays.
+    path.write_text(json.dumps({**both, "model": {"sha256": "another"}}))
+    evaluate(capsys, run, "--suite", "fill", "--fast")
+    assert len(json.loads(path.read_text())["suites"]) == 1
+    path.write_text("{")
+    assert evaluate(capsys, run, "--suite", "fill", "--fast")[0] == 0
+
+
+def test_text_files_and_a_model_folder(
+    run: Path, workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text, out = workplace / "animals.txt", tmp_path / "results.json"
+    arguments = ("--data", text, "--suite", "mlm,fill,pll", "--fast", "--json", "--out", out)
+    code, printed, _ = evaluate(capsys, run / "model", *arguments, "--seq-length", 24)
+    assert code == 0
+    printed, written = json.loads(printed), json.loads(out.read_text())
+    assert written["suites"] == printed["suites"]
+    assert not (run / "evaluation.json").exists()
+    mlm, fill, _ = written["suites"]
+    assert mlm["settings"]["max_seq_length"] == 24
+    assert mlm["data"]["unigram_counts"] == fill["data"]["unigram_counts"] == "this text"
+    assert fill["data"]["name"] == "animals.txt"
+    # With the run comes its training data, and with that the baseline.
+    evaluate(capsys, run, "--data", text, "--suite", "fill", "--fast", "--out", out)
+    assert json.loads(out.read_text())["suites"][0]["data"]["unigram_counts"] == "training text"
+
+
+def test_twice_the_same(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    printed = [evaluate(capsys, run, "--fast", "--json")[1] for _ in range(2)]
+    one, two = (json.loads(text)["suites"] for text in printed)
+    assert one == two
+
+
+def test_what_is_refused(
+    run: Path, workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = next((workplace / "data").iterdir())
+    other = Path(shutil.copytree(data, tmp_path / "other"))
+    trained("wordpiece").save(other / "tokenizer")
+    empty = tmp_path / "empty.txt"
+    empty.touch()
+    for arguments, message in {
+        (run, "--suite", "mlm,fil"): "unknown suite fil; did you mean fill?",
+        (run, "--suite", ","): "no suite given",
+        (run, "--suite", "blimp"): "--blimp and --suite blimp belong together",
+        (run, "--blimp", tmp_path): "--blimp and --suite blimp belong together",
+        (run, "--data", data, workplace / "animals.txt"): "cannot be mixed with other text",
+        (run, "--data", other): "was prepared with another tokenizer",
+        (run, "--data", tmp_path / "none.txt"): "none.txt",
+        (run, "--data", empty): "empty.txt",
+        (run, "--seq-length", 4): "--seq-length = 4 must be at least 8",
+        (run, "--seq-length", 100_000): "positions of the model",
+        (run, "--out", tmp_path / "no" / "where"): "no folder to write it to",
+        (run / "model",): "Give --data",
+        (tmp_path / "nothing",): "is not a folder",
+        (run, "--devise", "cpu"): "did you mean --device?",
+    }.items():
+        code, out, err = evaluate(capsys, *arguments)
+        assert (code, out) == (2, ""), arguments
+        assert message in err, arguments
+        assert err.count("\n") == 1, arguments
+    assert not (run / "evaluation.json").exists()
+
+
+def test_numbers_that_json_does_not_have() -> None:
+    assert to_plain({"a": (1.0, float("inf")), "b": float("nan")}) == {"a": [1.0, None], "b": None}

@@ -1,0 +1,161 @@
+from dataclasses import replace
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from maskwright.errors import InputError
+from maskwright.evaluation.intervals import wilson_interval
+from maskwright.evaluation.minimal_pairs import (
+    choose_pairs,
+    evaluate_minimal_pairs,
+    fingerprint_pairs,
+    judge,
+    summarise_credits,
+)
+from maskwright.evaluation.pair_files import MinimalPair
+from maskwright.evaluation.pseudo_likelihood import score_pseudo_likelihood
+from maskwright.evaluation.questions import Metric
+from maskwright.evaluation.scores import SuiteResult
+from tests.golden.pseudo_likelihood import METRICS, make_model, make_tokenizer
+
+TOKENIZER = make_tokenizer()
+MODEL = make_model("bert", TOKENIZER)
+PHRASES = ["the cat", "sleeps", "sleep", "dogs see", "x-ray", "The Cat", "tree ."]
+
+pair_lists = st.lists(
+    st.builds(
+        MinimalPair,
+        st.sampled_from(PHRASES),
+        st.sampled_from(PHRASES),
+        st.sampled_from("pq"),
+        st.sampled_from("xyz"),
+        st.just("syntax"),
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+def evaluate(pairs: list[MinimalPair], metric: Metric = "within_word_l2r") -> dict[str, float]:
+    result = evaluate_minimal_pairs(MODEL, TOKENIZER, pairs, metric)
+    return {score.name: score.value for score in result.scores}
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@settings(max_examples=10, deadline=None)
+@given(pair_lists)
+def test_swapped_pairs_score_the_rest(metric: Metric, pairs: list[MinimalPair]) -> None:
+    swapped = [replace(pair, good=pair.bad, bad=pair.good) for pair in pairs]
+    there, back = evaluate(pairs, metric), evaluate(swapped, metric)
+    assert there.keys() == back.keys()
+    for name, value in there.items():
+        assert value + back[name] == pytest.approx(1)
+
+
+@settings(max_examples=10, deadline=None)
+@given(pair_lists, st.randoms())
+def test_neither_order_nor_duplicates_nor_batches_change_accuracies(pairs, random) -> None:
+    expected = evaluate(pairs)
+    shuffled = pairs * 2
+    random.shuffle(shuffled)
+    assert evaluate(shuffled) == pytest.approx(expected)
+    small = evaluate_minimal_pairs(MODEL, TOKENIZER, pairs, batch_tokens=7)
+    assert {score.name: score.value for score in small.scores} == pytest.approx(expected)
+
+
+def test_sentences_that_are_the_same_to_the_model_are_ties() -> None:
+    pairs = [MinimalPair("The cat sleeps", "the CAT sleeps"), MinimalPair("£", "€")]
+    assert set(evaluate(pairs).values()) == {0.5}
+
+
+def test_a_pair_counts_for_the_likelier_sentence() -> None:
+    assert (judge(-1.0, -2.0), judge(-2.0, -1.0), judge(-1.0, -1.0)) == (1.0, 0.0, 0.5)
+    texts = ["the cats sleep", "the cats sleeps"]
+    good, bad = score_pseudo_likelihood(MODEL, TOKENIZER, texts)
+    found = evaluate([MinimalPair(*texts)])
+    assert found["blimp/mean_over_pairs"] == float(good.total > bad.total)
+
+
+def test_both_means_are_told() -> None:
+    pairs = [MinimalPair("a", "b", "p", "x", "syntax/semantics")] * 3
+    pairs += [MinimalPair("a", "b", "q", "x", "syntax_semantics"), MinimalPair("a", "b", "r/s")]
+    scores = {s.name: s for s in summarise_credits(pairs, [1, 1, 0.5, 0, 0])}
+    assert {name: score.value for name, score in scores.items()} == pytest.approx(
+        {
+            "blimp/mean_over_paradigms": 2.5 / 9,
+            "blimp/mean_over_pairs": 0.5,
+            "blimp/field/syntax_semantics": 2.5 / 4,
+            "blimp/x": 2.5 / 4,
+            "blimp/x/p": 2.5 / 3,
+            "blimp/x/q": 0,
+            "blimp/unnamed/r_s": 0,
+        }
+    )
+    paradigm = scores["blimp/x/p"]
+    assert (paradigm.low, paradigm.high) == wilson_interval(2.5, 3)
+    assert {(score.baseline) for score in scores.values()} == {0.5}
+    assert paradigm.num_samples == 3
+    # 3² / (1/3 + 1 + 1): as sure as four pairs.
+    assert scores["blimp/mean_over_paradigms"].low == wilson_interval(2.5 / 9 * 4, 4)[0]
+
+
+def test_means_of_equal_paradigms_are_equal_and_as_sure() -> None:
+    pairs = [MinimalPair("a", "b", name) for name in "pqr" for _ in range(10)]
+    one, other, *_ = summarise_credits(pairs, [1.0] * 13 + [0.0] * 17)
+    assert (one.value, one.low, one.high) == pytest.approx((other.value, other.low, other.high))
+
+
+@given(pair_lists, st.integers(1, 4), st.integers(0, 3))
+def test_fewer_chosen_pairs_are_among_more(pairs: list[MinimalPair], count: int, seed: int) -> None:
+    few, more = (choose_pairs(pairs, n, seed) for n in (count, count + 1))
+    assert set(few) <= set(more) <= set(pairs)
+    assert [pair for pair in more if pair in few][: len(few)]
+    for name in {(pair.phenomenon, pair.paradigm) for pair in pairs}:
+        there, chosen = (
+            sum((pair.phenomenon, pair.paradigm) == name for pair in group)
+            for group in (pairs, few)
+        )
+        assert chosen == min(count, there)
+
+
+def test_the_choice_is_of_the_seed_and_the_paradigm_alone() -> None:
+    mine = [MinimalPair(f"good {n}", f"bad {n}", "mine") for n in range(50)]
+    other = [MinimalPair(f"good {n}", f"bad {n}", "other") for n in range(50)]
+    chosen = choose_pairs(mine, 5, seed=1)
+    assert choose_pairs(other + mine, 5, seed=1)[5:] == chosen
+    assert set(choose_pairs(mine[::-1], 5, seed=1)) == set(chosen)
+    assert choose_pairs(mine, 5, seed=2) != chosen
+    assert chosen == sorted(chosen, key=mine.index)
+
+
+def test_what_was_asked_is_recorded() -> None:
+    pairs = [MinimalPair(f"the cat {n}", "the dog", "p") for n in "abc"]
+    result = evaluate_minimal_pairs(
+        MODEL, TOKENIZER, pairs, "original", name="mine", pairs_each=2, seed=3
+    )
+    assert isinstance(result, SuiteResult)
+    assert result.suite == "blimp"
+    assert result.data == {
+        "name": "mine",
+        "fingerprint": fingerprint_pairs(choose_pairs(pairs, 2, 3)),
+        "num_pairs": 2,
+    }
+    told = {key: result.settings[key] for key in ("metric", "ties", "pairs_each", "seed")}
+    assert told == {"metric": "original", "ties": 0.5, "pairs_each": 2, "seed": 3}
+    assert fingerprint_pairs(pairs) != fingerprint_pairs(pairs[::-1])
+
+
+@pytest.mark.parametrize(
+    ("pairs", "pairs_each", "message"),
+    [
+        ([], None, "there is no minimal pair to evaluate on"),
+        ([MinimalPair("a", "b")], 0, "pairs_each = 0 must be at least 1"),
+        ([MinimalPair("a", "sleep " * 70)], None, '"sleep sleep .* has 70 tokens, more than'),
+    ],
+)
+def test_what_cannot_be_evaluated(
+    pairs: list[MinimalPair], pairs_each: int | None, message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        evaluate_minimal_pairs(MODEL, TOKENIZER, pairs, pairs_each=pairs_each)

@@ -1,0 +1,43 @@
+import pytest
+
+from maskwright.tokenizer.config import TokenizerKind
+from maskwright.tokenizer.pieces import Pieces
+from maskwright.tokenizer.tokenizer import Tokenizer
+from tests.tokenizer.helpers import CHINESE, KINDS, KOREAN, MIXED, english_texts, trained
+
+
+def count(tokenizer: Tokenizer, text: str) -> int:
+    pieces = Pieces(tokenizer)
+    ids = tokenizer.encode(text).ids.tolist()
+    assert tokenizer.unk_id not in ids
+    return sum(map(pieces.count_characters, tokenizer.tokens(ids)))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("text", [english_texts()[0][:2000], KOREAN, CHINESE])
+def test_tokens_have_the_characters_of_their_text(kind: TokenizerKind, text: str) -> None:
+    """Whatever cuts it, so that bits per character compare."""
+    assert count(trained(kind), text) == sum(not character.isspace() for character in text)
+
+
+def test_the_bytes_of_a_character_count_once() -> None:
+    tokenizer = trained("bpe")
+    assert len(tokenizer.encode("\N{SNOWMAN}").ids) > 1
+    assert count(tokenizer, "\N{SNOWMAN} \N{SNOWMAN}\n") == 2
+    assert count(tokenizer, MIXED) == sum(not character.isspace() for character in MIXED)
+
+
+def test_marks_are_no_characters() -> None:
+    wordpiece, unigram = Pieces(trained("wordpiece")), Pieces(trained("unigram"))
+    assert [wordpiece.count_characters(token) for token in ("ing", "##ing", "#")] == [3, 3, 1]
+    assert [unigram.count_characters(token) for token in ("\u2581the", "\u2581", "e")] == [3, 0, 1]
+
+
+def test_bytes_that_stand_in_for_characters() -> None:
+    unigram = trained("unigram")
+    model = {**unigram.description["model"], "byte_fallback": True}
+    pieces = Pieces(Tokenizer({**unigram.description, "model": model}, unigram.special_tokens))
+    snowman = [f"<0x{byte:02X}>" for byte in "\N{SNOWMAN}".encode()]
+    assert [pieces.count_characters(token) for token in snowman] == [1, 0, 0]
+    assert pieces.count_characters("<0x0A>") == 0
+    assert pieces.count_characters("<0x41>") == 1
