@@ -1,8 +1,8 @@
 """The corpus in its two splits, neither of them empty.
 
-Documents are held out by hash (unless the user names what is held out), which leaves nothing or next to nothing to validate on when there
-are only a few. If it is less than half of its share of the text, and little at that, the end of the
-longest document makes up the share, cut at a line end.
+Documents are held out by hash, unless the user names the files to hold out. That leaves nothing or
+next to nothing to validate on when there are only a few. If it is less than half of its share of
+the text, and little at that, the end of the longest document makes up the share, cut at a line end.
 """
 
 from collections import Counter
