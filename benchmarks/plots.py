@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 from statistics import mean
-from typing import Any
+from typing import Any, cast
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
@@ -43,9 +43,11 @@ Result = Mapping[str, Any]
 
 
 def find_result(name: str, folder: Path = RESULTS) -> Result | None:
-    """The newest result file of this name, if there is one."""
+    """What the newest result file of this name says, and its `file` name, if there is one."""
     found = sorted(folder.glob(f"*_{name}.json"))
-    return json.loads(found[-1].read_text(encoding="utf-8")) if found else None
+    if not found:
+        return None
+    return {**json.loads(found[-1].read_text(encoding="utf-8")), "file": found[-1].name}
 
 
 def find_systems(folder: Path = RESULTS) -> dict[str, Result]:
@@ -56,7 +58,9 @@ def find_systems(folder: Path = RESULTS) -> dict[str, Result]:
 
 def draw_classics(systems: Mapping[str, Result]) -> Figure:
     """Validation loss against wall-clock, a panel for each corpus: losses compare within one."""
-    panels = [c for c in PANELS if any(result["corpus"] == c for result in systems.values())]
+    panels: list[Corpus] = [
+        c for c in PANELS if any(result["corpus"] == c for result in systems.values())
+    ]
     figure, axes = plt.subplots(
         1, len(panels), figsize=(4.2 * len(panels), 4.8), squeeze=False, layout="constrained"
     )
@@ -182,7 +186,7 @@ def draw_all(results: Path = RESULTS, images: Path = IMAGES) -> list[str]:
     on_characters = {n: r for n, r in systems.items() if r["corpus"] == "shakespeare"}
     ablations = find_result("ablations-wiki_en", results)
     drawn: list[str] = []
-    with mpl.rc_context(STYLE):
+    with mpl.rc_context(cast(Any, STYLE)):
         if systems:
             save(draw_classics(systems), "classics", images)
             drawn.append("classics")

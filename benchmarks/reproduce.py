@@ -82,7 +82,8 @@ class Places:
         """The prepared folder of a corpus, the same for all systems on it."""
         if corpus == "wiki" and self.wiki is not None:
             return self.wiki
-        recipe, values = "sprint", {"text": [str(self._find_text(corpus))]}
+        recipe = "sprint"
+        values: dict[str, Any] = {"text": [str(self._find_text(corpus))]}
         if corpus == "shakespeare":
             recipe = "shakespeare"
         if corpus == "sentences":
