@@ -28,6 +28,8 @@ from maskwright.commands.assemble import PreparedData
 from maskwright.data.config import DataConfig
 from maskwright.data.masking.corruption import IGNORED
 from maskwright.evaluation.masked_lm import build_pinned_batches
+from maskwright.files import write_text
+from maskwright.logs import read_metrics
 from maskwright.optim.config import OptimConfig
 from maskwright.optim.schedules import learning_rate_scale
 
@@ -125,18 +127,19 @@ class Peer:
         began, saved = time.perf_counter() - self.seconds, self.seconds
         scores = self._last_scores()
         while self.progress < 1:
-            self._train_step()
+            self.train_step()
             self.seconds = time.perf_counter() - began
             if int(self.progress * NUM_VALIDATIONS + 1e-9) > self.validations:
                 self.validations = int(self.progress * NUM_VALIDATIONS + 1e-9)
-                scores = self._validate()
+                scores = self.validate()
                 self.seconds = time.perf_counter() - began
             if self.seconds - saved > CHECKPOINT_SECONDS or self.progress >= 1:
-                self._save()
+                self.save()
                 saved = self.seconds
         return scores
 
-    def _train_step(self) -> None:
+    def train_step(self) -> None:
+        """One step on the next 128 sentences of a shuffled epoch."""
         self.model.train()
         steps_an_epoch = math.ceil(len(self.rows) / ROWS)
         epoch, place = divmod(self.step, steps_an_epoch)
@@ -165,7 +168,8 @@ class Peer:
             group["lr"], group["betas"] = PEAK * scale, (beta1, 0.999)
 
     @torch.no_grad()
-    def _validate(self) -> dict[str, Any]:
+    def validate(self) -> dict[str, Any]:
+        """Adds a line to metrics.jsonl: loss and accuracy on pinned masks."""
         self.model.eval()
         loss = correct = count = 0
         for ids, positions, labels in pinned_batches(self.data, VALID_TOKENS):
@@ -186,12 +190,12 @@ class Peer:
     def _last_scores(self) -> dict[str, Any]:
         """Those at the end, or none; what was written after the last checkpoint is dropped."""
         file = self.run / "metrics.jsonl"
-        lines = file.read_text(encoding="utf-8").splitlines() if file.exists() else []
-        kept = [line for line in lines if json.loads(line)["step"] <= self.step]
-        file.write_text("".join(line + "\n" for line in kept), encoding="utf-8")
-        return json.loads(kept[-1]) if kept else {}
+        kept = [record for record in read_metrics(file) if record["step"] <= self.step]
+        write_text(file, "".join(json.dumps(record) + "\n" for record in kept))
+        return kept[-1] if kept else {}
 
-    def _save(self) -> None:
+    def save(self) -> None:
+        """Writes a checkpoint in the place of the last."""
         state = {
             "model": self.model.state_dict(), "optimizer": self.optimizer.state_dict(),
             "counts": [self.step, self.tokens, self.validations, self.seconds],

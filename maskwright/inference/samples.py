@@ -123,12 +123,13 @@ class HeldOutSamples:
         fill = FillMask.from_parts(model, self.tokenizer, wrap)
         rows = [fill.wrap(self._hide(sample)) for sample in self.samples]
         predictions = fill.predict_ids(rows, _NUM_GUESSES)
-        return [
+        lines = (
             self._describe_word(sample, guesses[0])
             if sample.names_word
             else self._describe_piece(sample, [best.token_id for best, *_ in guesses])
             for sample, guesses in zip(self.samples, predictions, strict=True)
-        ]
+        )
+        return [line.replace("\n", "↵") for line in lines]
 
     def _hide(self, sample: Sample) -> list[int]:
         ids = list(sample.ids)
@@ -144,7 +145,7 @@ class HeldOutSamples:
             wrong = "" if guess == sample.ids[place] else self.tokenizer.decode([guess]) + "≠"
             parts += [self.tokenizer.decode(sample.ids[begin:place]), f"⟨{wrong}{actual}⟩"]
             begin = place + 1
-        return "".join([*parts, self.tokenizer.decode(sample.ids[begin:])]).replace("\n", "↵")
+        return "".join([*parts, self.tokenizer.decode(sample.ids[begin:])])
 
     def _describe_word(self, sample: Sample, guesses: list[Prediction]) -> str:
         [hidden] = sample.hidden

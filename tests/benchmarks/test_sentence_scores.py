@@ -1,16 +1,25 @@
 """A scorer for any model, and the notebook's model that it scores beside ours."""
 
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 
+import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from benchmarks.notebook_peer import LENGTH, NotebookModel
+from benchmarks import notebook_peer
+from benchmarks.notebook_peer import LENGTH, NotebookModel, Peer
 from benchmarks.sentence_scores import our_logits, score_sentences
+from maskwright.commands.assemble import PreparedData
+from maskwright.corpus.config import CorpusConfig
 from maskwright.inference.text_model import TextModel
+from maskwright.logs import read_metrics
 from maskwright.model.init import initialise
 from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.preparation.config import PrepareConfig
+from maskwright.preparation.pipeline import prepare
 from maskwright.tokenizer.config import TokenizerConfig
 from maskwright.tokenizer.train import train_tokenizer
 from tests.models import small_config
@@ -56,3 +65,32 @@ def test_the_notebook_s_model_has_its_size_and_ignores_padding() -> None:
     ids = torch.randint(1, 64, (2, 9))
     padded = torch.cat([ids, torch.zeros(2, LENGTH - 9, dtype=torch.int64)], dim=1)
     torch.testing.assert_close(model(padded)[:, :9], model(ids))
+
+
+def test_a_peer_that_was_killed_goes_on_as_if_it_had_not_been(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for split, texts in (("train", TEXTS), ("valid", ["A horse number 7 eats grass."])):
+        (tmp_path / f"{split}.txt").write_text("\n".join(texts), encoding="utf-8")
+    corpus = CorpusConfig(documents="line", valid_text=(str(tmp_path / "valid.txt"),))
+    config = PrepareConfig(corpus, TokenizerConfig(vocab_size=96, min_frequency=1), workers=1)
+    prepare([str(tmp_path / "train.txt")], tmp_path / "data", config)
+    small = partial(NotebookModel, size=16, num_layers=1)
+    monkeypatch.setattr(notebook_peer, "NotebookModel", small)
+    monkeypatch.setattr(notebook_peer, "ROWS", 16)
+    data, run = PreparedData(tmp_path / "data"), tmp_path / "run"
+    run.mkdir()
+    peer = Peer(data, run, minutes=1)
+    for _ in range(2):
+        peer.train_step()
+    peer.save()
+    resumed = Peer(data, run, minutes=1)
+    for _ in range(2):  # into the second epoch
+        peer.train_step()
+        resumed.train_step()
+    assert (resumed.step, resumed.tokens) == (peer.step, peer.tokens)
+    for ours, theirs in zip(peer.model.parameters(), resumed.model.parameters(), strict=True):
+        assert torch.equal(ours, theirs)
+    scores = resumed.validate()
+    assert scores["num_predictions"] > 0
+    assert read_metrics(run / "metrics.jsonl")[-1]["step"] == 4
