@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from rich.console import Console
+from rich.text import Text
 
 from maskwright.artifact.folder import save_model
 from maskwright.commands.assemble import PreparedData
@@ -22,7 +23,7 @@ from maskwright.distributed.world import World
 from maskwright.logs import Record, read_metrics
 from maskwright.model.flops import count_parameters
 from maskwright.model.pretraining import MaskedLanguageModel
-from maskwright.train.reporting import RunReporter
+from maskwright.train.reporting import RunReporter, color_sample
 from maskwright.train.trainer import Trainer
 
 
@@ -139,9 +140,9 @@ class Session:
             if name in final:
                 say(f"  {name:<26} {final[name]:.3f}")
         if final.get("samples"):
-            say("\nWords of held-out text, hidden:")
+            say("\nHeld-out text with words or characters hidden:")
         for line in final.get("samples", []):
-            say(f"  {line}", markup=False)
+            say(Text("  ").append_text(color_sample(line)))
         say(f"\nThe model is in {self.run / MODEL_NAME}. Try", markup=False)
         say(f'  maskwright fill {self.run} "A sentence with a {mask_token} in it."', markup=False)
 

@@ -1,7 +1,7 @@
 """What is said of a run's weights again and again: scores, and words filled in."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Any
 
@@ -91,10 +91,11 @@ class Validation:
             yield batch
 
     def _batches(self, final: bool, world: World) -> Iterator[Batch]:
-        train = self.config.train
+        train, data = self.config.train, self.config.data
+        length = train.valid_seq_length or data.max_seq_length
         return build_pinned_batches(
             self.data.valid,
-            self.config.data,
+            replace(data, max_seq_length=length),
             self.data.special_ids(self.config.data.special_tokens),
             self.data.vocabulary,
             train.final_valid_tokens if final else train.valid_tokens,

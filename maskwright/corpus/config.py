@@ -23,6 +23,9 @@ class CorpusConfig:
     text_field: str = setting("text", "field or column that holds the text (jsonl, csv, parquet)")
     deduplicate: bool = setting(True, "drop documents whose cleaned text occurred before")
     valid_fraction: float = setting(0.01, "share of documents held out for validation, by hash")
+    valid_text: tuple[str, ...] = setting(
+        (), "instead of a share, these files are held out; what occurs in both is not trained on"
+    )
     max_document_characters: int = setting(
         1_000_000, "longer documents are cut into several; bounds the memory"
     )
@@ -34,6 +37,8 @@ class CorpusConfig:
             raise ConfigError(
                 "valid_fraction", self.valid_fraction, "must lie between 0 and 0.5", "Try 0.01."
             )
+        if "-" in self.valid_text:
+            raise ConfigError("valid_text", "-", "cannot be standard input", "Name a file.")
         if self.max_document_characters < 1_000:
             raise ConfigError(
                 "max_document_characters", self.max_document_characters, "must be at least 1000"

@@ -22,15 +22,41 @@ def stream_corpus(
 ) -> Iterator[tuple[Split, Document]]:
     """All documents that `paths` name, cleaned, each with its side of the split.
 
-    The same input gives the same documents in the same order. Memory does not grow with the
+    What `config.valid_text` names comes first and is held out, whatever its hash. The same input
+    gives the same documents in the same order. Memory does not grow with the
     text, but for about 16 bytes a document if `config.deduplicate`. All that is dropped or
     repaired is counted by reason in `counts`: documents, lines or files, as the reason says.
 
     Raises:
-        CorpusError: an input cannot be read, or no document is left to train on.
+        CorpusError: an input cannot be read, or no document is left to train on, or none of
+            `config.valid_text` to validate on.
     """
     seen = FingerprintSet()
+    held_out = _read_cleaned(config.valid_text, config, seen, counts) if config.valid_text else ()
     num_train = num_valid = 0
+    for _, document in held_out:
+        num_valid += 1
+        yield "valid", document
+    if config.valid_text and not num_valid:
+        raise CorpusError(_explain_nothing(config.valid_text, "validate", counts))
+    fraction = 0.0 if config.valid_text else config.valid_fraction
+    for fingerprint, document in _read_cleaned(paths, config, seen, counts):
+        if is_validation(fingerprint, fraction):
+            num_valid += 1
+            yield "valid", document
+        else:
+            num_train += 1
+            yield "train", document
+    if not num_train:
+        if num_valid:
+            counts["held out for validation"] = num_valid
+        raise CorpusError(_explain_nothing(paths, "train", counts))
+
+
+def _read_cleaned(
+    paths: Sequence[str], config: CorpusConfig, seen: FingerprintSet, counts: Counter[str]
+) -> Iterator[tuple[int, Document]]:
+    """Documents with text in them, cleaned, and their fingerprints; none that was seen before."""
     for source in find_sources(paths, counts):
         for document in read_source(source, config, counts):
             text = clean_text(document.text, counts)
@@ -41,21 +67,10 @@ def stream_corpus(
             if config.deduplicate and not seen.add(fingerprint):
                 counts["duplicate"] += 1
                 continue
-            if text != document.text:
-                document = replace(document, text=text)
-            if is_validation(fingerprint, config.valid_fraction):
-                num_valid += 1
-                yield "valid", document
-            else:
-                num_train += 1
-                yield "train", document
-    if not num_train:
-        raise CorpusError(_explain_nothing(paths, num_valid, counts))
+            yield fingerprint, document if text == document.text else replace(document, text=text)
 
 
-def _explain_nothing(paths: Sequence[str], num_valid: int, counts: Counter[str]) -> str:
+def _explain_nothing(paths: Sequence[str], purpose: str, counts: Counter[str]) -> str:
     reasons = [f"{reason}: {number}" for reason, number in counts.most_common()]
-    if num_valid:
-        reasons.insert(0, f"held out for validation: {num_valid}")
     why = ", ".join(reasons) or "no documents"
-    return f"{', '.join(paths)}: nothing is left to train on ({why})."
+    return f"{', '.join(paths)}: nothing is left to {purpose} on ({why})."

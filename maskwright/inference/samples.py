@@ -1,11 +1,15 @@
-"""Sentences of held-out text with one word hidden: the same ones at every validation.
+"""Pieces of held-out text with something hidden: the same ones at every validation.
 
-A number says that a model learns; these say what. Only whole words of one token and at least
-three letters are hidden, so that the guesses can be read as words; scores come from
-`maskwright.evaluation`, which hides everything.
+A number says that a model learns; these say what. They are sentences with one word hidden, of one
+token and at least three letters, so that the guesses can be read as words. Where tokens are no
+words (characters, or a script in which words are short) they are pieces of text with 15 % of the
+tokens hidden, in which every guess stands between ⟨ and ⟩, a wrong one before ≠ and what was
+hidden. Scores come from `maskwright.evaluation`, which hides everything.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import islice
 from typing import Protocol
 
 import numpy as np
@@ -17,6 +21,9 @@ from maskwright.model.pretraining import MaskedLanguageModel
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 _MAX_SAMPLE_TOKENS = 28
+_MAX_PIECE_TOKENS = 64
+_PIECE_RATE = 0.15
+_MAX_DOCUMENTS = 2000  # searched for sentences
 _NUM_GUESSES = 3
 _SENTENCE_ENDS = (".", "!", "?")
 
@@ -34,10 +41,15 @@ class HeldOutCorpus(Protocol):
 
 @dataclass(frozen=True)
 class Sample:
-    """A piece of text, its tokens, and the place of the hidden one."""
+    """A piece of text, its tokens, and the places of the hidden ones in ascending order.
+
+    Attributes:
+        names_word: only one word is hidden, and the guesses are to be named beside the text.
+    """
 
     ids: list[int]
-    hidden: int
+    hidden: tuple[int, ...]
+    names_word: bool
 
 
 class HeldOutSamples:
@@ -52,27 +64,41 @@ class HeldOutSamples:
         self, corpus: HeldOutCorpus, tokenizer: Tokenizer, count: int, max_tokens: int
     ) -> None:
         self.tokenizer = tokenizer
+        self._ordinary = frozenset(tokenizer.ordinary_ids.tolist())
         self.max_tokens = min(max_tokens, _MAX_SAMPLE_TOKENS)
-        self.samples: list[Sample] = []
         lengths = corpus.document_lengths
         starts = np.cumsum(lengths) - lengths
-        candidates = np.argsort(derive_keys(np.arange(len(lengths))), kind="stable")
-        for document in candidates.tolist():
-            start, stop = int(starts[document]), int(starts[document] + lengths[document])
-            stop = min(stop, start + 20 * self.max_tokens)
-            ids = corpus.tokens(start, stop).tolist()
-            sample = self._cut(ids, corpus.word_starts(start, stop), document)
-            if sample is not None:
-                self.samples.append(sample)
-            if len(self.samples) == count:
-                break
+        order = np.argsort(derive_keys(np.arange(len(lengths))), kind="stable")
+        tried = order[:_MAX_DOCUMENTS].tolist()
+        spans = [(int(starts[document]), int(lengths[document])) for document in tried]
+        words = (self._cut_sentence(corpus, *span) for span in spans)
+        self.samples = list(islice((sample for sample in words if sample is not None), count))
+        if not self.samples:
+            self.max_tokens = min(max_tokens, _MAX_PIECE_TOKENS)
+            pieces = (piece for span in spans for piece in self._cut_pieces(corpus, *span))
+            self.samples = list(islice(pieces, count))
 
-    def _cut(self, ids: list[int], word_starts: NDArray[np.bool_], document: int) -> Sample | None:
+    def _cut_pieces(self, corpus: HeldOutCorpus, start: int, length: int) -> Iterator[Sample]:
+        """A document piece by piece, with the tokens that come first by chance hidden."""
+        for first in range(start, start + length, self.max_tokens):
+            ids = corpus.tokens(first, min(first + self.max_tokens, start + length)).tolist()
+            can_hide = [i for i, token_id in enumerate(ids) if token_id in self._ordinary]
+            keys = derive_keys(first, np.asarray(can_hide, np.int64))
+            chosen = np.argsort(keys, kind="stable")[: round(_PIECE_RATE * len(ids))]
+            if len(chosen):
+                hidden = tuple(sorted(can_hide[place] for place in chosen.tolist()))
+                yield Sample(ids, hidden, names_word=False)
+
+    def _cut_sentence(self, corpus: HeldOutCorpus, start: int, length: int) -> Sample | None:
         """The first whole sentence of a document, and a word in it that can be hidden."""
+        stop = start + min(length, 20 * self.max_tokens)
+        ids: list[int] = corpus.tokens(start, stop).tolist()
+        word_starts = corpus.word_starts(start, stop)
         tokens = [self.tokenizer.token(token_id) for token_id in ids]
         ends = [i + 1 for i, token in enumerate(tokens) if token in _SENTENCE_ENDS]
-        sentences = zip([0, *ends], [*ends, len(ids)], strict=True)
-        for begin, end in list(sentences)[1:] or [(0, len(ids))]:
+        ends += [len(ids)] if len(ids) not in ends else []
+        sentences = list(zip([0, *ends], ends, strict=False))
+        for begin, end in sentences[1:] or sentences:
             end = min(end, begin + self.max_tokens)
             can_hide = [
                 i
@@ -80,8 +106,8 @@ class HeldOutSamples:
                 if word_starts[i] and word_starts[i + 1] and self._is_readable(ids[i])
             ]
             if len(can_hide) >= 4:
-                choice = can_hide[int(derive_keys(document)[0] % np.uint64(len(can_hide)))]
-                return Sample(ids[begin:end], choice - begin)
+                choice = can_hide[int(derive_keys(start)[0] % np.uint64(len(can_hide)))]
+                return Sample(ids[begin:end], (choice - begin,), names_word=True)
         return None
 
     def _is_readable(self, token_id: int) -> bool:
@@ -97,20 +123,35 @@ class HeldOutSamples:
         fill = FillMask.from_parts(model, self.tokenizer, wrap)
         rows = [fill.wrap(self._hide(sample)) for sample in self.samples]
         predictions = fill.predict_ids(rows, _NUM_GUESSES)
-        return [
-            self._describe(sample, guesses)
-            for sample, [guesses] in zip(self.samples, predictions, strict=True)
-        ]
+        lines = (
+            self._describe_word(sample, guesses[0])
+            if sample.names_word
+            else self._describe_piece(sample, [best.token_id for best, *_ in guesses])
+            for sample, guesses in zip(self.samples, predictions, strict=True)
+        )
+        return [line.replace("\n", "↵") for line in lines]
 
     def _hide(self, sample: Sample) -> list[int]:
         ids = list(sample.ids)
-        ids[sample.hidden] = self.tokenizer.mask_id
+        for place in sample.hidden:
+            ids[place] = self.tokenizer.mask_id
         return ids
 
-    def _describe(self, sample: Sample, guesses: list[Prediction]) -> str:
-        actual = sample.ids[sample.hidden]
-        left = self.tokenizer.decode(sample.ids[: sample.hidden])
-        right = self.tokenizer.decode(sample.ids[sample.hidden + 1 :])
+    def _describe_piece(self, sample: Sample, guesses: list[int]) -> str:
+        parts: list[str] = []
+        begin = 0
+        for place, guess in zip(sample.hidden, guesses, strict=True):
+            actual = self.tokenizer.decode([sample.ids[place]])
+            wrong = "" if guess == sample.ids[place] else self.tokenizer.decode([guess]) + "≠"
+            parts += [self.tokenizer.decode(sample.ids[begin:place]), f"⟨{wrong}{actual}⟩"]
+            begin = place + 1
+        return "".join([*parts, self.tokenizer.decode(sample.ids[begin:])])
+
+    def _describe_word(self, sample: Sample, guesses: list[Prediction]) -> str:
+        [hidden] = sample.hidden
+        actual = sample.ids[hidden]
+        left = self.tokenizer.decode(sample.ids[:hidden])
+        right = self.tokenizer.decode(sample.ids[hidden + 1 :])
         guessed = ", ".join(f"{guess.token.strip()} {guess.score:.0%}" for guess in guesses)
         sign = "✓" if guesses[0].token_id == actual else "✗"
         word = self.tokenizer.decode([actual]).strip()

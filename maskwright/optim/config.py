@@ -6,6 +6,9 @@ from typing import Literal
 from maskwright.config import setting
 from maskwright.errors import ConfigError
 
+Schedule = Literal["linear", "cosine", "wsd", "wsd_sqrt", "onecycle", "noam"]
+STABLE: tuple[Schedule, ...] = ("wsd", "wsd_sqrt")  # those that stay at the peak for a while
+
 
 @dataclass(frozen=True)
 class OptimConfig:
@@ -23,11 +26,14 @@ class OptimConfig:
     eps: float = setting(1e-8, "AdamW: added to the root of the mean squared gradient")
     momentum: float = setting(0.95, "Muon: momentum (Nesterov)")
     newton_schulz_steps: int = setting(5, "Muon: iterations of the orthogonalisation")
-    schedule: Literal["linear", "cosine", "wsd"] = setting(
-        "wsd", "after the warm-up: linear or cosine decay, or stable and a linear decay at the end"
+    schedule: Schedule = setting(
+        "wsd",
+        "after the warm-up: linear or cosine decay; wsd, wsd_sqrt: stable, then a decay, linear or "
+        "as 1 - sqrt; onecycle: cosine both ways; noam: inverse square root",
     )
-    warmup_share: float = setting(0.03, "share of the budget in which the rate rises from 0")
+    warmup_share: float = setting(0.03, "share of the budget in which the rate rises to its peak")
     decay_share: float = setting(0.5, "wsd: share of the budget in which the rate falls at the end")
+    initial_share: float = setting(0.0, "learning rate at the start, as a share of the peak")
     final_share: float = setting(0.0, "learning rate at the end, as a share of the peak")
 
     def __post_init__(self) -> None:
@@ -40,15 +46,26 @@ class OptimConfig:
         for name in ("beta1", "beta2", "momentum"):
             if not 0 <= getattr(self, name) < 1:
                 raise ConfigError(name, getattr(self, name), "must lie in [0, 1)")
-        for name in ("warmup_share", "decay_share", "final_share"):
+        for name in ("warmup_share", "decay_share", "initial_share", "final_share"):
             if not 0 <= getattr(self, name) <= 1:
                 raise ConfigError(name, getattr(self, name), "must lie between 0 and 1")
         if self.newton_schulz_steps < 1:
             raise ConfigError("newton_schulz_steps", self.newton_schulz_steps, "must be at least 1")
-        if self.schedule == "wsd" and self.warmup_share + self.decay_share > 1:
+        if self.schedule == "noam":
+            self._check_noam()
+        if self.schedule in STABLE and self.warmup_share + self.decay_share > 1:
             raise ConfigError(
                 "decay_share",
                 self.decay_share,
                 f"and warmup_share = {self.warmup_share} add up to more than 1",
                 f"At most {1 - self.warmup_share:g} is left.",
             )
+
+    def _check_noam(self) -> None:
+        """Its formula has no share to start from or to end at, and divides by the warm-up."""
+        if self.warmup_share == 0:
+            raise ConfigError("warmup_share", 0.0, "must be above 0 for noam", "Try 0.1.")
+        for name in ("initial_share", "final_share"):
+            if getattr(self, name):
+                rule = "has no effect: optim.schedule is noam"
+                raise ConfigError(name, getattr(self, name), rule, "Leave it out.")

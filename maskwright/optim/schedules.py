@@ -2,27 +2,49 @@
 
 Progress is the share of the budget that is used up, whether the budget is steps, tokens or
 minutes; so one schedule ends on any of them.
+
+==============  ==================================  ==============================================
+schedule        after the rise                      source
+==============  ==================================  ==============================================
+``linear``      a line                              Devlin et al. 2019, BERT; with a rise of 0.75
+                                                    from 0.25 the triangle of Geiping and
+                                                    Goldstein 2022 (cramming)
+``cosine``      half a cosine                       Loshchilov and Hutter 2017, without restarts
+``wsd``         the peak, then a line               Hu et al. 2024, MiniCPM, arXiv 2404.06395
+``wsd_sqrt``    the peak, then 1 - sqrt             Hägele et al. 2024, arXiv 2405.18392
+``onecycle``    half a cosine; the rise is one too  Smith 2018, arXiv 1803.09820, as torch's
+                                                    ``OneCycleLR`` has it
+``noam``        the inverse square root             Vaswani et al. 2017, section 5.3
+==============  ==================================  ==============================================
 """
 
 import math
 
-from maskwright.optim.config import OptimConfig
+from maskwright.optim.config import STABLE, OptimConfig
 
 
 def learning_rate_scale(config: OptimConfig, progress: float) -> float:
-    """The factor on every peak learning rate at `progress` (0..1), from 0 to 1.
-
-    ``wsd`` is warm-up, stable, decay (Hu et al. 2024, MiniCPM, arXiv 2404.06395) with a linear
-    decay; ``linear`` is BERT's.
-    """
+    """The factor on every peak learning rate at `progress` (0..1), from 0 to 1."""
     progress = min(max(progress, 0.0), 1.0)
-    if progress < config.warmup_share:
-        return progress / config.warmup_share
-    is_wsd = config.schedule == "wsd"
-    decay_start = 1 - config.decay_share if is_wsd else config.warmup_share
+    warmup = config.warmup_share
+    if progress < warmup:
+        risen = progress / warmup
+        if config.schedule == "onecycle":
+            risen = _ease(risen)
+        return config.initial_share + (1.0 - config.initial_share) * risen
+    if config.schedule == "noam":
+        return math.sqrt(warmup / progress)
+    decay_start = 1 - config.decay_share if config.schedule in STABLE else warmup
     if progress <= decay_start:
         return 1.0
     decayed = (progress - decay_start) / (1 - decay_start)
-    if config.schedule == "cosine":
-        decayed = 0.5 * (1 - math.cos(math.pi * decayed))
+    if config.schedule in ("cosine", "onecycle"):
+        decayed = _ease(decayed)
+    elif config.schedule == "wsd_sqrt":
+        decayed = math.sqrt(decayed)
     return 1.0 - (1.0 - config.final_share) * decayed
+
+
+def _ease(share: float) -> float:
+    """From 0 to 1 along half a cosine."""
+    return 0.5 * (1 - math.cos(math.pi * share))

@@ -44,6 +44,9 @@ def fingerprint_input(paths: Sequence[str], config: PrepareConfig, seed: int) ->
     else:
         base = Tokenizer.load(config.tokenizer.path).fingerprint
         plain["tokenizer"] = _describe_extension(base, config.tokenizer)
+    held_out = plain["corpus"].pop("valid_text")
+    if held_out:
+        plain["corpus"]["valid_text"] = [_identify(source) for source in find_sources(held_out)]
     sources = [_identify(source) for source in find_sources(paths)]
     described = json.dumps([VERSION, plain, seed, sources], sort_keys=True)
     return hashlib.sha256(described.encode()).hexdigest()

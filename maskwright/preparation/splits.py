@@ -1,8 +1,8 @@
 """The corpus in its two splits, neither of them empty.
 
-Documents are held out by hash, which leaves nothing or next to nothing to validate on when there
-are only a few. If it is less than half of its share of the text, and little at that, the end of the
-longest document makes up the share, cut at a line end.
+Documents are held out by hash, unless the user names the files to hold out. That leaves nothing or
+next to nothing to validate on when there are only a few. If it is less than half of its share of
+the text, and little at that, the end of the longest document makes up the share, cut at a line end.
 """
 
 from collections import Counter
@@ -25,7 +25,7 @@ def split_corpus(
     """
     held_back: str | None = None  # the longest document for training so far
     num_characters = num_valid = 0
-    enough = not config.valid_fraction
+    enough = not config.valid_fraction or bool(config.valid_text)
     for split, document in stream_corpus(paths, config, counts):
         text = document.text
         num_characters += len(text)

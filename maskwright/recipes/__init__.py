@@ -1,12 +1,13 @@
 """Recipes: complete configurations, each with what it needs, gives and how to run it.
 
 A recipe is a YAML file in this folder. The comment lines at its head are for people; the first
-one is its title, those of the form ``name: text`` (hardware, time, result, command) are shown by
-``maskwright recipes``.
+one is its title; those below it, up to an empty one, have the form ``name: text`` (source,
+hardware, time, result, command) and are shown by ``maskwright recipes``; the rest is for readers.
 """
 
 import difflib
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 
 from maskwright.config import Plain, parse_yaml
@@ -49,7 +50,7 @@ def load_recipe(name: str) -> Recipe:
         raise ConfigError("recipe", name, "is not a recipe", remedy)
     text = (_FOLDER / f"{name}.yaml").read_text(encoding="utf-8")
     header = [line[1:].strip() for line in text.splitlines() if line.startswith("#")]
-    facts = dict(_split(line) for line in header[1:] if ": " in line)
+    facts = dict(_split(line) for line in takewhile(bool, header[1:]) if ": " in line)
     return Recipe(name, header[0] if header else name, facts, parse_yaml(text, name))
 
 

@@ -49,6 +49,9 @@ class TrainConfig:
     device: str = setting("auto", "cpu, cuda, cuda:1, mps; auto: a GPU if there is one")
     log_every_steps: int = setting(20, "steps between two lines of training metrics")
     num_validations: int = setting(10, "validations, evenly over the budget; the last at its end")
+    valid_seq_length: int | None = setting(
+        None, "row length of validations; none = data.max_seq_length"
+    )
     valid_tokens: int = setting(32768, "token slots of a validation during training")
     final_valid_tokens: int = setting(262144, "token slots of the validation after training")
     checkpoint_every_minutes: float = setting(10.0, "minutes between two checkpoints")
@@ -64,6 +67,9 @@ class TrainConfig:
         for name in (*counts, "max_skipped_steps"):
             if getattr(self, name) < 1:
                 raise ConfigError(name, getattr(self, name), "must be at least 1")
+        if self.valid_seq_length is not None and self.valid_seq_length < MIN_ROW_LENGTH:
+            rule = f"must be at least {MIN_ROW_LENGTH}"
+            raise ConfigError("valid_seq_length", self.valid_seq_length, rule, "128 is usual.")
         if self.ema_decay is not None and not 0 < self.ema_decay < 1:
             raise ConfigError("ema_decay", self.ema_decay, "must lie between 0 and 1", "Try 0.999.")
         if self.grad_clip < 0:

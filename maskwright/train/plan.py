@@ -37,6 +37,14 @@ class Planner:
                 f"is longer than data.max_seq_length = {self.data.max_seq_length}",
                 f"Set data.max_seq_length to {longest}.",
             )
+        valid = self.train.valid_seq_length
+        if valid is not None and valid > self.data.max_seq_length:
+            raise ConfigError(
+                "train.valid_seq_length",
+                valid,
+                f"is longer than data.max_seq_length = {self.data.max_seq_length}",
+                "Leave it out.",
+            )
 
     def plan_step(self, progress: float) -> StepPlan:
         """The step at `progress` (0..1)."""

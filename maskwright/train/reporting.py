@@ -28,6 +28,14 @@ def describe_record(record: Record) -> str:
     return "  ".join([*parts, loss, f"masked {accuracy}", speed])
 
 
+def color_sample(line: str) -> Text:
+    """A sample of `maskwright.inference.samples` with right guesses in green, wrong ones in red."""
+    text = Text(line, style="dim")
+    text.highlight_regex(r"^✓|⟨[^≠⟩]+⟩", "not dim green")
+    text.highlight_regex(r"^✗|⟨[^≠⟩]*≠[^⟩]*⟩", "not dim red")
+    return text
+
+
 class SilentReporter:
     """Reports nothing: for ranks that are not the first."""
 
@@ -90,7 +98,7 @@ class RunReporter:
         elif not record.get("final"):  # the last scores are shown by whoever ends the run
             self._console.print(f"{progress:4.0%}  {describe_record(record)}", highlight=False)
             for line in record.get("samples", []):
-                self._console.print(f"      {line}", highlight=False, markup=False)
+                self._console.print(Text("      ").append_text(color_sample(line)))
 
     def _write_board(self, record: Record) -> None:
         if self._board is not None:
@@ -103,7 +111,7 @@ class RunReporter:
         for record in self._latest.values():
             table.add_row(describe_record(record))
         for line in self._samples:
-            table.add_row(Text(line, style="dim"))
+            table.add_row(color_sample(line))
         return Group(table, self._bar)
 
 

@@ -13,6 +13,7 @@ from maskwright.errors import ConfigError
         ("text_field", ""),
         ("max_document_characters", 10),
         ("documents", "paragraph"),
+        ("valid_text", ["valid.txt", "-"]),
     ],
 )
 def test_a_value_outside_its_range_names_the_field(field: str, value: object) -> None:

@@ -1,10 +1,12 @@
 """Held-out samples: the same ones every time, never longer than the model."""
 
+import re
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+from maskwright.inference.fill_mask import FillMask, Prediction
 from maskwright.inference.samples import HeldOutSamples
 from maskwright.model.init import initialise
 from maskwright.model.pretraining import MaskedLanguageModel
@@ -22,8 +24,8 @@ TEXTS = [
 class Corpus:
     """Five documents as a token store shows them."""
 
-    def __init__(self, tokenizer: Tokenizer) -> None:
-        encoded = tokenizer.encode_batch(TEXTS)
+    def __init__(self, tokenizer: Tokenizer, texts: list[str] = TEXTS) -> None:
+        encoded = tokenizer.encode_batch(texts)
         self.document_lengths = np.array([len(text.ids) for text in encoded])
         self._ids = np.concatenate([text.ids for text in encoded])
         self._starts = np.concatenate([text.word_starts for text in encoded])
@@ -46,7 +48,8 @@ def test_samples_are_the_same_every_time_and_hide_one_word(tokenizer: Tokenizer)
     assert samples == HeldOutSamples(corpus, tokenizer, 3, max_tokens=28).samples
     assert len(samples) == 3
     for sample in samples:
-        word = tokenizer.decode([sample.ids[sample.hidden]])
+        [hidden] = sample.hidden
+        word = tokenizer.decode([sample.ids[hidden]])
         assert len(word) >= 3
         assert word.isalpha()
 
@@ -68,4 +71,42 @@ def test_a_line_names_the_guesses_and_the_word(tokenizer: Tokenizer) -> None:
         assert line[0] in "✓✗"
         assert "[MASK]" in line
         assert line.count("%") == 3
-        assert line.endswith(f"(was: {tokenizer.decode([sample.ids[sample.hidden]])})")
+        assert line.endswith(f"(was: {tokenizer.decode([sample.ids[sample.hidden[0]]])})")
+
+
+def test_a_document_of_one_sentence_is_a_sample(tokenizer: Tokenizer) -> None:
+    texts = ["The horse eats green grass and drinks clear water daily."]
+    assert len(HeldOutSamples(Corpus(tokenizer, texts), tokenizer, 5, 28).samples) == 1
+
+
+class Guesser:
+    """Stands for `FillMask`: guesses a given token at every place."""
+
+    def __init__(self, tokenizer: Tokenizer, token: str) -> None:
+        token_id = tokenizer.token_id(token)
+        assert token_id is not None
+        self.guess = Prediction(token, token_id, 0.5)
+        self.mask_id = tokenizer.mask_id
+
+    def wrap(self, ids: list[int]) -> list[int]:
+        return ids
+
+    def predict_ids(self, rows: list[list[int]], top_k: int) -> list[list[list[Prediction]]]:
+        return [[[self.guess] for token_id in row if token_id == self.mask_id] for row in rows]
+
+
+def test_of_characters_many_are_hidden_and_all_are_shown(monkeypatch: pytest.MonkeyPatch) -> None:
+    config = TokenizerConfig(kind="character", min_frequency=1, vocab_size=64, lowercase=False)
+    characters = train_tokenizer(["\n".join(TEXTS)], config)
+    corpus = Corpus(characters, ["\n".join(TEXTS)])
+    samples = HeldOutSamples(corpus, characters, 3, max_tokens=32)
+    assert [len(sample.ids) for sample in samples.samples] == [32] * 3
+    guesser = Guesser(characters, "e")
+    monkeypatch.setattr(FillMask, "from_parts", lambda *parts: guesser)
+    config = replace(small_config(max_seq_length=32), vocab_size=characters.vocab_size)
+    lines = samples.predict(MaskedLanguageModel(config), wrap=False)
+    shown = "".join(lines)
+    assert shown.count("⟨") == 15  # 15 % of 32, three times
+    assert "⟨e⟩" in shown
+    assert "⟨e≠" in shown
+    assert re.sub("⟨e≠(.)⟩", r"\1", shown.replace("⟨e⟩", "e")) == "↵".join(TEXTS)[:96]

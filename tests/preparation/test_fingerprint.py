@@ -41,6 +41,18 @@ def test_configuration_counts_but_not_the_workers(tmp_path: Path) -> None:
     assert fingerprint_input([str(path)], config, 1) != first
 
 
+def test_held_out_files_count_by_content(tmp_path: Path) -> None:
+    for name in ("a", "b", "c"):
+        (tmp_path / name).write_text("text" if name == "a" else "held out")
+
+    def fingerprint(*held_out: str) -> str:
+        corpus = CorpusConfig(valid_text=tuple(str(tmp_path / name) for name in held_out))
+        return fingerprint_input([str(tmp_path / "a")], replace(small_config(), corpus=corpus), 0)
+
+    assert fingerprint("b") == fingerprint("c") != fingerprint()
+    assert fingerprint("a") != fingerprint("b")
+
+
 def test_built_in_text_and_datasets_count_by_name() -> None:
     config = small_config()
     prints = {fingerprint_input([name], config, 0) for name in ("pydocs", "hf:a/b", "hf:a/c")}

@@ -29,6 +29,25 @@ def test_many_documents_are_split_by_hash(tmp_path: Path) -> None:
     assert sorted(found["train"]) == sorted(expected["train"])
 
 
+def test_named_files_are_held_out_and_nothing_else(tmp_path: Path) -> None:
+    path, held_out = tmp_path / "train.txt", tmp_path / "valid.txt"
+    path.write_text("".join(f"sentence {number}\n" for number in range(500)))
+    held_out.write_text("sentence 7\nanother one\n\n")
+    config = CorpusConfig(documents="line", valid_fraction=0.5, valid_text=(str(held_out),))
+    found = split_texts(path, config)
+    assert found["valid"] == ["sentence 7", "another one"]
+    assert len(found["train"]) == 499
+    assert "sentence 7" not in found["train"]
+
+
+def test_a_file_to_hold_out_must_hold_text(tmp_path: Path) -> None:
+    path, held_out = tmp_path / "train.txt", tmp_path / "valid.jsonl"
+    path.write_text("a sentence")
+    held_out.write_text('{"text": " "}')
+    with pytest.raises(CorpusError, match=r"valid\.jsonl: nothing is left to validate on"):
+        split_texts(path, CorpusConfig(valid_text=(str(held_out),)))
+
+
 def test_a_single_document_gives_its_end(tmp_path: Path) -> None:
     path = tmp_path / "book.txt"
     lines = [f"line {number} of the book" for number in range(1000)]

@@ -13,6 +13,7 @@ from maskwright.train.config import TrainConfig, parse_schedule
         ({"max_minutes": -1.0}, "max_minutes = -1.0 must be above 0"),
         ({"micro_batch_tokens": 0}, "micro_batch_tokens = 0 must be above 0"),
         ({"batch_tokens": 0}, "batch_tokens = 0 must be at least 1"),
+        ({"valid_seq_length": 4}, "valid_seq_length = 4 must be at least 8. 128 is usual."),
         ({"keep_checkpoints": 0}, "keep_checkpoints = 0 must be at least 1"),
         ({"ema_decay": 1.0}, "ema_decay = 1.0 must lie between 0 and 1. Try 0.999."),
         ({"grad_clip": -1.0}, "grad_clip = -1.0 must not be negative"),

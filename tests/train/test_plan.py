@@ -40,6 +40,12 @@ def test_a_batch_smaller_than_a_row_is_one_row() -> None:
     assert make_planner(TrainConfig(batch_tokens=50)).plan_step(0).request.num_rows == 1
 
 
+def test_validation_rows_may_not_pass_the_longest_input() -> None:
+    make_planner(TrainConfig(valid_seq_length=128))
+    with pytest.raises(ConfigError, match=r"train.valid_seq_length = 256 is longer than data\."):
+        make_planner(TrainConfig(valid_seq_length=256))
+
+
 def test_a_curriculum_may_not_pass_the_longest_input() -> None:
     train = TrainConfig(seq_length_schedule=("0:64", "0.5:256"))
     with pytest.raises(ConfigError, match=r"longer than data.max_seq_length = 128\. Set .* 256"):

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from maskwright.logs import Record, read_metrics
 from maskwright.train import reporting
-from maskwright.train.reporting import RunReporter, describe_record
+from maskwright.train.reporting import RunReporter, color_sample, describe_record
 
 TRAIN: Record = {
     "split": "train",
@@ -53,6 +53,17 @@ def test_a_record_is_one_line_of_words() -> None:
         "step 1,200  2,000,000 tokens  validation loss 5.500  masked accuracy 0.200 "
         "(unigram baseline 0.050)"
     )
+
+
+def test_right_guesses_are_green_and_wrong_ones_red() -> None:
+    def colors(line: str) -> dict[str, str]:
+        text = color_sample(line)
+        assert text.plain == line
+        return {line[span.start : span.end]: str(span.style).split()[-1] for span in text.spans}
+
+    assert colors("✓ a [MASK] cat  →  black 40%  (was: black)") == {"✓": "green"}
+    assert colors("✗ a [MASK] cat  →  black 40%  (was: white)") == {"✗": "red"}
+    assert colors("We ⟨a⟩re⟨ ⟩acc⟨e≠o⟩un") == {"⟨a⟩": "green", "⟨ ⟩": "green", "⟨e≠o⟩": "red"}
 
 
 @pytest.mark.usefixtures("no_board")

@@ -1,0 +1,85 @@
+"""The tables are what the result files say; what has no file is left out."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.common import BEGIN, END
+from benchmarks.reproduce import NOTEBOOK, SYSTEMS
+from benchmarks.reproduce_page import PAGE, write_section
+from maskwright.commands.build import build_planner
+from maskwright.commands.config import resolve
+from maskwright.commands.flags import config_values
+from maskwright.commands.pretrain import build_parser
+
+FINAL = {
+    "step": 1200, "tokens": 2_500_000, "seconds": 900.0, "loss": 5.4321, "masked_accuracy": 0.234,
+    "unigram_accuracy": 0.048,
+}  # fmt: skip
+TEST = {
+    "parameters": 6_861_056, "sentences": 2000, "masked_loss": 5.1, "masked_accuracy": 0.2,
+    "masked_predictions": 9000, "single_mask_accuracy": 0.3215, "single_mask_interval": 0.02,
+}  # fmt: skip
+ENVIRONMENT = {"cpu": "AMD EPYC", "cpu_count": 2, "packages": {"torch": "2.13"}}
+
+
+def write_result(folder: Path, name: str, **changes: Any) -> None:
+    system = SYSTEMS[name]
+    result = {
+        "title": system.title, "corpus": system.corpus, "recipe": system.recipe, "minutes": 15,
+        "ended": True, "curve": [], "final": FINAL, "test": TEST, "environment": ENVIRONMENT,
+    }  # fmt: skip
+    (folder / f"2026-01-01_cpu_reproduce-{name}.json").write_text(json.dumps({**result, **changes}))
+
+
+def test_the_tables_are_what_the_files_say():
+    assert BEGIN + write_section() + END in PAGE.read_text(encoding="utf-8")
+
+
+def test_each_system_that_ended_has_a_row(tmp_path: Path):
+    assert write_section(tmp_path, tmp_path) == "No run has ended yet.\n"
+    for name in ("shakespeare-32", "sentences-padded", "wiki-bert"):
+        write_result(tmp_path, name)
+    write_result(tmp_path, "wiki-ours", final={**FINAL, "loss": 5.1})
+    write_result(tmp_path, "wiki-neobert", ended=False)
+    section = write_section(tmp_path, tmp_path)
+    assert "On 2 cores of an AMD EPYC, torch 2.13." in section
+    assert "| `shakespeare-32`: rows of 32 | 15 | 1,200 | 2.50 M | 5.432 | 0.234" in section
+    assert "| 6.86 M | 15 | 2.50 M | 5.100 | 0.200 | 0.3215 ± 0.0200 |" in section
+    assert section.index("`sprint`") < section.index("`bert`")  # the best comes first
+    assert "[file](../benchmarks/results/2026-01-01_cpu_reproduce-wiki-bert.json)" in section
+    assert "neobert" not in section
+    assert "images/" not in section
+    (tmp_path / "classics.svg").touch()
+    assert "(images/classics.svg)" in write_section(tmp_path, tmp_path)
+
+
+def test_ablations_are_compared_with_the_recipe(tmp_path: Path):
+    runs = [
+        {"variant": variant, "seed": seed, "options": [], **FINAL, "loss": loss}
+        for variant, seed, loss in (
+            ("baseline", 0, 5.0), ("baseline", 1, 5.2), ("spans", 0, 5.3), ("spans", 1, 5.1),
+        )
+    ]  # fmt: skip
+    result = {"minutes": 5, "runs_at_once": 2, "runs": runs}
+    (tmp_path / "2026-01-01_cpu_ablations-wiki_en.json").write_text(json.dumps(result))
+    section = write_section(tmp_path, tmp_path)
+    assert "| 5.200 (5.300, 5.100) | +0.100 |" in section
+    assert "| 5.100 (5.000, 5.200) |  |" in section
+
+
+@pytest.mark.parametrize("name", [n for n, system in SYSTEMS.items() if system.recipe != NOTEBOOK])
+def test_a_system_is_a_configuration(name: str):
+    options = build_parser().parse(["text.txt", *SYSTEMS[name].options])
+    build_planner(resolve(SYSTEMS[name].recipe, overrides=config_values(options)))
+
+
+def test_every_program_of_the_page_exists():
+    page = PAGE.read_text(encoding="utf-8")
+    folder = PAGE.parents[1] / "benchmarks"
+    for line in page.splitlines():
+        if line.startswith("python -m benchmarks."):
+            program = line.split()[2].removeprefix("benchmarks.")
+            assert (folder / f"{program}.py").exists()

@@ -1,0 +1,43 @@
+"""Sentences are cut where they end, and no article or sentence is in two splits."""
+
+import pytest
+
+from benchmarks.sentences_corpus import choose_split, collect, cut_sentences, read_articles
+
+
+@pytest.mark.parametrize(
+    "sentences",
+    [
+        ["The cat sat.", "It slept!", "Did it?", "12 mice knew."],
+        ["He met Mr. Smith and J. R. Smith in St. Ives.", "They ate."],
+        ['She said "no."', "He left (at once.)", "Nobody came, e.g. Ann."],
+        ["The ratio is 3.5 to 1.", "See version 2.0 of it."],
+        ["No stop at all"],
+    ],
+)
+def test_sentences_are_cut_where_they_end(sentences: list[str]) -> None:
+    assert cut_sentences(" ".join(sentences)) == sentences
+
+
+def test_articles_begin_with_their_title() -> None:
+    lines = ["\n", "One\n", "First paragraph.\n", "Second.\n", "\n", "\n", "Two\n", "Third."]
+    assert list(read_articles(lines)) == [
+        ("One", ["First paragraph.", "Second."]),
+        ("Two", ["Third."]),
+    ]
+
+
+def test_splits_share_no_article_and_no_sentence() -> None:
+    shared = "This very sentence stands in each article."
+    lines: list[str] = []
+    for number in range(600):
+        own = f"Here is a sentence of article number {number}."
+        lines += [f"Article {number}\n", f"{shared} {own} Too short.\n", "\n"]
+    found = collect(lines)
+    assert collect(lines) == found
+    texts = [text for sentences in found.values() for text in sentences]
+    assert len(set(texts)) == len(texts) == 601
+    assert shared in found["test"]
+    for split, sentences in found.items():
+        for text in set(sentences) - {shared}:
+            assert choose_split(f"Article {text.split()[-1].rstrip('.')}") == split
