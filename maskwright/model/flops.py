@@ -5,7 +5,10 @@ from dataclasses import dataclass
 import torch
 
 from maskwright.model.config import EncoderConfig
+from maskwright.model.discriminator import Discriminator
 from maskwright.model.pretraining import MaskedLanguageModel
+
+_PARTS = {"final_norm": "blocks", "project": "embeddings"}
 
 
 @dataclass(frozen=True)
@@ -21,14 +24,16 @@ class ParameterCount:
         return self.embeddings + self.blocks + self.head
 
 
-def count_parameters(config: EncoderConfig) -> ParameterCount:
+def count_parameters(
+    config: EncoderConfig, kind: type[MaskedLanguageModel | Discriminator] = MaskedLanguageModel
+) -> ParameterCount:
     """Counts on the meta device: nothing is allocated."""
     with torch.device("meta"):
-        model = MaskedLanguageModel(config)
+        model = kind(config)
     counts = {"embeddings": 0, "blocks": 0, "head": 0}
     for name, parameter in model.named_parameters():
         part = name.split(".")[1] if name.startswith("encoder.") else "head"
-        counts["blocks" if part == "final_norm" else part] += parameter.numel()
+        counts[_PARTS.get(part, part)] += parameter.numel()
     return ParameterCount(**counts)
 
 
@@ -46,11 +51,14 @@ def count_flops_per_token(
         segment_length: tokens that a token sees in a global layer (mean).
         masked_share: share of the tokens that reach the head, and the end of the last block.
     """
-    size, inner = config.hidden_size, config.intermediate_size
+    size, inner, width = config.hidden_size, config.intermediate_size, config.embedding_width
     end = size**2 + (3 if config.gated_mlp else 2) * size * inner  # of a block, after attention
-    transform = size if config.head_transform else 2 * config.prediction_head_size
-    head = size * (transform + config.vocab_size)
+    transform = (
+        size * width if config.head_transform else (size + width) * config.prediction_head_size
+    )
+    head = transform + width * config.vocab_size
     weights = config.num_hidden_layers * (3 * size**2 + end)
+    weights += size * width if width != size else 0  # the projection of the embeddings
     weights += masked_share * head - (1 - masked_share) * end
     seen = 0.0
     for kind in config.layer_types:
