@@ -65,7 +65,9 @@ class TextModel(Generic[Kind]):
         return made
 
     def _use(self, loaded: Loaded[Kind]) -> None:
-        self.model, self.tokenizer = loaded.model.eval(), loaded.tokenizer
+        self.model: Kind = loaded.model
+        self.model.eval()
+        self.tokenizer = loaded.tokenizer
         self.longest = loaded.model.config.max_position_embeddings
         self.wrap = loaded.wrap
 

@@ -82,6 +82,9 @@ class GeneratorAndDiscriminator(nn.Module):
             self.generator.head.decoder.weight = embeddings.word.weight
 
 
+Network = MaskedLanguageModel | GeneratorAndDiscriminator  # what a run trains
+
+
 def narrow_config(config: EncoderConfig, share: float) -> EncoderConfig:
     """The generator's architecture: the same depth, `share` of the width, the same embeddings.
 

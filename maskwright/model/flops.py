@@ -53,10 +53,7 @@ def count_flops_per_token(
     """
     size, inner, width = config.hidden_size, config.intermediate_size, config.embedding_width
     end = size**2 + (3 if config.gated_mlp else 2) * size * inner  # of a block, after attention
-    transform = (
-        size * width if config.head_transform else (size + width) * config.prediction_head_size
-    )
-    head = transform + width * config.vocab_size
+    head = _count_head(config)
     weights = config.num_hidden_layers * (3 * size**2 + end)
     weights += size * width if width != size else 0  # the projection of the embeddings
     weights += masked_share * head - (1 - masked_share) * end
@@ -65,3 +62,18 @@ def count_flops_per_token(
         window = config.window(kind)
         seen += segment_length if window is None else min(segment_length, 2 * window + 1)
     return 6 * weights + 12 * size * seen
+
+
+def count_detection_flops_per_token(config: EncoderConfig, segment_length: float) -> float:
+    """The same for a discriminator, to whose head all tokens go."""
+    size = config.hidden_size
+    everywhere = count_flops_per_token(config, segment_length, 1.0)
+    return everywhere + 6 * (size * (size + 1) - _count_head(config))
+
+
+def _count_head(config: EncoderConfig) -> int:
+    """Weights of a head that guesses words."""
+    size, width = config.hidden_size, config.embedding_width
+    inner = config.prediction_head_size
+    transform = size * width if config.head_transform else (size + width) * inner
+    return transform + width * config.vocab_size

@@ -1,10 +1,9 @@
 """Which weights are hidden matrices, and which of them hold several matrices in one."""
 
-from maskwright.model.discriminator import GeneratorAndDiscriminator
-from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.model.discriminator import Network
 
 
-def count_fused_matrices(model: MaskedLanguageModel | GeneratorAndDiscriminator) -> dict[str, int]:
+def count_fused_matrices(model: Network) -> dict[str, int]:
     """Hidden 2-D weights by parameter name, each with the number of matrices stacked in it.
 
     Queries, keys and values share one weight, and so do the two inputs of a gated MLP; optimizers

@@ -21,6 +21,8 @@ def describe_record(record: Record) -> str:
     """One record as one plain line."""
     parts = [f"step {record['step']:,}", f"{record['tokens']:,} tokens"]
     loss, accuracy = f"loss {record['loss']:.3f}", f"accuracy {record['masked_accuracy']:.3f}"
+    if "rtd_accuracy" in record:
+        parts.append(f"replaced {record['rtd_accuracy']:.3f}")
     if record["split"] == "valid":
         baseline = f"(unigram baseline {record['unigram_accuracy']:.3f})"
         return "  ".join([*parts, f"validation {loss}", f"masked {accuracy} {baseline}"])
