@@ -35,7 +35,9 @@ ROW = 16
 ROWS = [Row(0, 0, ((0, 14),)), Row(0, 1, ((14, 14),)), Row(0, 2, ((28, 5),)), Row(0, 3, ((33, 9),))]
 
 
-def make_batch(rows: list[Row] = ROWS, rate: float = 0.3, seed: int = 0, wrap: bool = True) -> Batch:
+def make_batch(
+    rows: list[Row] = ROWS, rate: float = 0.3, seed: int = 0, wrap: bool = True
+) -> Batch:
     masker = Masker(MaskingConfig(rate=0.4), vocabulary())
     corpus = SyntheticCorpus([14, 14, 5, 9])
     return build_batch(rows, ROW, corpus, special_ids(wrap), masker, rate, seed)
