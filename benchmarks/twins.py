@@ -114,6 +114,10 @@ TWINS: dict[str, Twin] = {
             "mlp_bias": True,
         },
     ),
+    "electra": Twin("electra", {"embedding_size": 24}),
+    "electra as wide as its layers": Twin(
+        "electra", {**_UNTIED, "embedding_size": 32, "hidden_act": "relu"}
+    ),
 }
 
 

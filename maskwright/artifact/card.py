@@ -5,11 +5,14 @@ from typing import Any
 
 import yaml
 
+from maskwright.artifact.families import DISCRIMINATORS
 from maskwright.artifact.native.family import Family
 from maskwright.config import parse_yaml
 from maskwright.errors import ConfigError
 from maskwright.model.config import EncoderConfig
+from maskwright.model.discriminator import Discriminator
 from maskwright.model.flops import count_parameters
+from maskwright.model.pretraining import MaskedLanguageModel
 
 _FENCE = "---\n"
 _FORMAT = re.compile(r"\n## Format\n.*?(?=\n## |\Z)", re.DOTALL)
@@ -29,28 +32,49 @@ of transformers computes this architecture: {reason}.
 """
 
 
+_NATIVE_DISCRIMINATOR = """
+The weights are in the names of `{architecture}`, so transformers loads the folder as it is:
+
+```python
+from transformers import AutoModelForPreTraining, AutoTokenizer
+
+model = AutoModelForPreTraining.from_pretrained("path/to/this/folder")
+tokenizer = AutoTokenizer.from_pretrained("path/to/this/folder")
+```
+
+Its logits say for every token whether it was replaced; the encoder, which is there to be fine-tuned
+or to give vectors (`maskwright embed`), loads with `AutoModel`.
+"""
+_OWN_DISCRIMINATOR = """
+The weights are in maskwright's own names (`maskwright embed`, `from maskwright import Embedder`),
+because no class of transformers computes this architecture: {reason}.
+"""
+
+
 def write_card(text: str | None, config: EncoderConfig, family: Family, reason: str) -> str:
     """The card: `text` (or a heading), what the architecture is, and how to load it."""
-    native = not reason
-    body = (text or "# A masked language model").rstrip() + "\n"
+    native, detects = not reason, family in DISCRIMINATORS.values()
+    title = "# A discriminator of replaced tokens" if detects else "# A masked language model"
+    size = count_parameters(config, Discriminator if detects else MaskedLanguageModel).total
+    body = (text or title).rstrip() + "\n"
     facts = (
         "\n## Architecture\n\n"
         f"{config.num_hidden_layers} layers of width {config.hidden_size} with "
-        f"{config.num_attention_heads} heads, {count_parameters(config).total:,} parameters, "
+        f"{config.num_attention_heads} heads, {size:,} parameters, "
         f"vocabulary of {config.vocab_size:,}, at most {config.max_position_embeddings} tokens.\n"
     )
-    ending = (
-        _NATIVE.format(architecture=family.architecture) if native else _OWN.format(reason=reason)
-    )
-    return change_card(body + facts, describe_for_hub(native), ending)
+    forms = (_OWN_DISCRIMINATOR, _NATIVE_DISCRIMINATOR) if detects else (_OWN, _NATIVE)
+    ending = forms[native].format(architecture=family.architecture, reason=reason)
+    return change_card(body + facts, describe_for_hub(native, detects), ending)
 
 
-def describe_for_hub(native: bool) -> dict[str, Any]:
+def describe_for_hub(native: bool, detects: bool = False) -> dict[str, Any]:
     """The metadata by which the hub knows how a model is loaded and what it does."""
+    task = "replaced-token-detection" if detects else "masked-language-model"
     return {
         "library_name": "transformers" if native else "maskwright",
-        "pipeline_tag": "fill-mask",
-        "tags": ["maskwright", "masked-language-model"],
+        "pipeline_tag": "feature-extraction" if detects else "fill-mask",
+        "tags": ["maskwright", task],
     }
 
 

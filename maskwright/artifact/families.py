@@ -4,6 +4,7 @@ from typing import Any
 
 from maskwright.artifact.native.bert import BERT
 from maskwright.artifact.native.distilbert import DISTILBERT
+from maskwright.artifact.native.electra import ELECTRA, ELECTRA_DISCRIMINATOR
 from maskwright.artifact.native.esm import ESM
 from maskwright.artifact.native.eurobert import EUROBERT
 from maskwright.artifact.native.family import Family
@@ -12,7 +13,7 @@ from maskwright.artifact.native.jina_embeddings_v3 import JINA_EMBEDDINGS_V3
 from maskwright.artifact.native.megatron_bert import MEGATRON_BERT
 from maskwright.artifact.native.modernbert import MODERNBERT
 from maskwright.artifact.native.nomic_bert import NOMIC_BERT
-from maskwright.artifact.native.own import OWN
+from maskwright.artifact.native.own import OWN, OWN_DISCRIMINATOR
 from maskwright.artifact.native.roberta import CAMEMBERT, ROBERTA, XLM_ROBERTA
 from maskwright.artifact.native.roberta_prelayernorm import ROBERTA_PRELAYERNORM
 from maskwright.artifact.native.ultrabert import ULTRABERT
@@ -22,9 +23,13 @@ from maskwright.model.config import EncoderConfig
 # Where several compute the same function and none is asked for, the first of them is it.
 NATIVE: tuple[Family, ...] = (
     *(BERT, MODERNBERT, EUROBERT, ROBERTA, XLM_ROBERTA, CAMEMBERT, DISTILBERT, MEGATRON_BERT),
-    *(ROBERTA_PRELAYERNORM, ESM, JINA_EMBEDDINGS_V3, NOMIC_BERT, GTE, ULTRABERT),
+    *(ROBERTA_PRELAYERNORM, ESM, JINA_EMBEDDINGS_V3, NOMIC_BERT, GTE, ULTRABERT, ELECTRA),
 )
 FAMILIES: dict[str, Family] = {family.model_type: family for family in (*NATIVE, OWN)}
+# Encoders with a head that tells replaced tokens, by the same words; their class tells them apart.
+DISCRIMINATORS: dict[str, Family] = {
+    family.model_type: family for family in (ELECTRA_DISCRIMINATOR, OWN_DISCRIMINATOR)
+}
 
 # Fields that only training reads. They never cost a model its native home: where a family has no
 # word for one, it is kept under "maskwright" in config.json.
@@ -40,6 +45,7 @@ TRAINING_FIELDS = (
 # What `Family.write_more` says, if anything does; a preset's values are not the only ones.
 _WRITTEN_APART = ("rope_theta", "local_rope_theta", "local_attention")
 _TOKEN_IDS = ("cls_token_id", "sep_token_id", "mask_token_id")
+_MLM_HEAD = ("tie_word_embeddings", "head_transform", "prediction_head_size", "decoder_bias")
 _NOT_ARCHITECTURE = (*TRAINING_FIELDS, *_TOKEN_IDS, "attention_backend", "model_type")
 
 
@@ -62,8 +68,20 @@ def native_family(config: EncoderConfig) -> tuple[Family | None, str]:
     return None, f"{nearest}, the nearest class of transformers, has no {fields}"
 
 
-def _find_misfits(config: EncoderConfig, family: Family) -> list[str]:
-    ours = _effective_fields(config)
+def discriminator_family(config: EncoderConfig) -> tuple[Family, str]:
+    """The family of a discriminator, and why it is our own if it is; of what MLM heads have, none.
+
+    Its encoder may be one that `native_family` knows by another name, as BERT's.
+    """
+    fields = _find_misfits(config, ELECTRA_DISCRIMINATOR, (*_MLM_HEAD, "head_act", "head_bias"))
+    if not fields:
+        return ELECTRA_DISCRIMINATOR, ""
+    nearest = ELECTRA_DISCRIMINATOR.architecture
+    return OWN_DISCRIMINATOR, f"{nearest}, the only one for it, has no {'; no '.join(fields)}"
+
+
+def _find_misfits(config: EncoderConfig, family: Family, unused: tuple[str, ...] = ()) -> list[str]:
+    ours = {name: value for name, value in _effective_fields(config).items() if name not in unused}
     misfits = []
     try:
         theirs = _fields(family.read_config(family.write_config(config)))
@@ -80,7 +98,8 @@ def _spell(name: str, value: Any) -> str:
 
 def _fields(config: EncoderConfig) -> dict[str, Any]:
     # An odd window and the even one below it are the same: so many tokens to each side.
-    return {**vars(config), "local_attention": config.local_attention // 2}
+    halved = {"local_attention": config.local_attention // 2}
+    return {**vars(config), **halved, "embedding_size": config.embedding_width}
 
 
 def _effective_fields(config: EncoderConfig) -> dict[str, Any]:

@@ -8,30 +8,42 @@ ours, and the card says why.
 import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from maskwright.artifact.card import write_card
-from maskwright.artifact.families import FAMILIES, TRAINING_FIELDS, native_family, training_fields
+from maskwright.artifact.families import (
+    DISCRIMINATORS,
+    FAMILIES,
+    TRAINING_FIELDS,
+    discriminator_family,
+    native_family,
+    training_fields,
+)
 from maskwright.artifact.native.family import Family, read_value
 from maskwright.artifact.native.own import OWN
 from maskwright.artifact.special_tokens import list_added_ids, wrap_inputs, wraps_inputs
-from maskwright.artifact.weights import WEIGHTS, read_model, write_weights
+from maskwright.artifact.weights import WEIGHTS, read_discriminator, read_model, write_weights
 from maskwright.errors import ConfigError, ModelFolderError, show_value
 from maskwright.files import read_json, replacing_folder, write_json, write_text
 from maskwright.model.config import EncoderConfig
+from maskwright.model.discriminator import Discriminator
 from maskwright.model.pretraining import MaskedLanguageModel
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 CONFIG, CARD, EXTRA_KEY = "config.json", "README.md", "maskwright"
+GENERATOR = "generator"  # the folder beside a discriminator's that holds its generator
 MAX_CONFIG_BYTES = 4 << 20
 WRITTEN = {CONFIG, CARD, WEIGHTS, "tokenizer.json", "tokenizer_config.json"}
 
 
+Kind = TypeVar("Kind", bound=MaskedLanguageModel | Discriminator, covariant=True)
+
+
 @dataclass(frozen=True)
-class LoadedModel:
+class Loaded(Generic[Kind]):
     """All that a model folder holds; `add_special_tokens`: its inputs are [CLS] … [SEP]."""
 
-    model: MaskedLanguageModel
+    model: Kind
     tokenizer: Tokenizer
     add_special_tokens: bool
 
@@ -39,6 +51,10 @@ class LoadedModel:
         """The ids as the model reads them: with [CLS] and [SEP] around them, if it wants these."""
         tokenizer = self.tokenizer
         return [tokenizer.cls_id, *ids, tokenizer.sep_id] if self.add_special_tokens else ids
+
+
+LoadedModel = Loaded[MaskedLanguageModel]
+LoadedEncoder = Loaded[MaskedLanguageModel | Discriminator]
 
 
 @dataclass(frozen=True)
@@ -49,10 +65,15 @@ class FolderDescription:
     family: Family
     tokenizer: Tokenizer
 
+    @property
+    def is_discriminator(self) -> bool:
+        """Whether its head tells replaced tokens, and guesses none."""
+        return self.family in DISCRIMINATORS.values()
+
 
 def save_model(
     folder: Path | str,
-    model: MaskedLanguageModel,
+    model: MaskedLanguageModel | Discriminator,
     tokenizer: Tokenizer,
     card: str | None = None,
     *,
@@ -62,7 +83,7 @@ def save_model(
 
     Args:
         folder: where to; if it exists, it must be empty or a model folder.
-        model: on any device.
+        model: on any device; of a discriminator the folder holds no head that guesses words.
         tokenizer: the one that the model was trained with.
         card: Markdown about data, recipe and results, for the card.
         add_special_tokens: whether the model was trained on [CLS] … [SEP] around every segment.
@@ -79,8 +100,11 @@ def save_model(
         sep_token_id=tokenizer.sep_id,
         mask_token_id=tokenizer.mask_id,
     )
-    family, reason = native_family(config)
-    family = family or OWN
+    if isinstance(model, Discriminator):
+        family, reason = discriminator_family(config)
+    else:
+        family, reason = native_family(config)
+        family = family or OWN
     extra = {
         "tokenizer_fingerprint": tokenizer.fingerprint,
         "training": training_fields(config, family),
@@ -105,14 +129,31 @@ def open_model(folder: Path | str) -> LoadedModel:
     """Reads a model folder of ours, or one that transformers wrote for a class that we know.
 
     Raises:
-        ModelFolderError: no such folder; a field of ``config.json`` that is missing, wrong or not
-            supported; a tensor that is missing, unknown, of another shape or not finite; weights
-            in a pickle; a tokenizer that the model was not trained with, or that makes of a text
-            neither [CLS] … [SEP] nor the text alone.
+        ModelFolderError: no such folder; a discriminator, which guesses no words (`open_encoder`
+            takes it); a field of ``config.json`` that is missing, wrong or not supported; a tensor
+            that is missing, unknown, of another shape or not finite; weights in a pickle; a
+            tokenizer that the model was not trained with, or that makes of a text neither
+            [CLS] … [SEP] nor the text alone.
     """
     folder = Path(folder)
     described = describe_folder(folder)
-    tokenizer = described.tokenizer
+    wraps = _check_wrapping(described.tokenizer, folder)
+    model = read_model(folder, described.config, described.family)
+    return LoadedModel(model.eval(), described.tokenizer, wraps)
+
+
+def open_encoder(folder: Path | str) -> LoadedEncoder:
+    """Reads a model folder for its encoder, whatever head it has; raises as `open_model` does."""
+    folder = Path(folder)
+    described = _describe_any(folder)
+    if not described.is_discriminator:
+        return open_model(folder)
+    wraps = _check_wrapping(described.tokenizer, folder)
+    model = read_discriminator(folder, described.config, described.family)
+    return LoadedEncoder(model.eval(), described.tokenizer, wraps)
+
+
+def _check_wrapping(tokenizer: Tokenizer, folder: Path) -> bool:
     wraps = wraps_inputs(tokenizer)
     if wraps is None:
         added = " ".join(tokenizer.tokens(list_added_ids(tokenizer)))
@@ -121,12 +162,24 @@ def open_model(folder: Path | str) -> LoadedModel:
             f"{tokenizer.sep_token} around it, or nothing, are supported. Change the "
             "post_processor in tokenizer.json, if you know what the model was trained on."
         )
-    model = read_model(folder, described.config, described.family)
-    return LoadedModel(model.eval(), tokenizer, wraps)
+    return wraps
 
 
 def describe_folder(folder: Path) -> FolderDescription:
     """Reads all but the weights; raises as `open_model` does."""
+    described = _describe_any(folder)
+    if described.is_discriminator:
+        generator = folder.absolute().parent / GENERATOR
+        place = f"is in {generator}" if generator.is_dir() else "is not beside it"
+        raise ModelFolderError(
+            f"{folder} is a discriminator ({described.family.architecture}): it tells replaced "
+            "words and fills in none. maskwright embed takes it; its generator, which fills in "
+            f"words, {place}."
+        )
+    return described
+
+
+def _describe_any(folder: Path) -> FolderDescription:
     raw = _read_config_file(folder)
     extra = raw.get(EXTRA_KEY) or {}
     config, family = parse_config(raw, extra, folder)
@@ -141,6 +194,9 @@ def parse_config(
     """The architecture in a ``config.json``, and the family in whose words it is."""
     model_type = show_value(raw.get("model_type"))
     family = FAMILIES.get(model_type)
+    discriminator, classes = DISCRIMINATORS.get(model_type), raw.get("architectures")
+    if discriminator and isinstance(classes, list) and discriminator.architecture in classes:
+        family = discriminator
     if family is None:
         raise ModelFolderError(
             f"{folder / CONFIG}: model_type = {model_type} is not supported. "

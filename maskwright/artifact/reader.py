@@ -124,7 +124,7 @@ class WeightReader:
 
     def _list_copies(self) -> dict[str, str]:
         """Our tensor -> their second name for it, where the decoder is tied."""
-        if not self.config.tie_word_embeddings:
+        if not self.config.tie_word_embeddings or "head.decoder" not in self.family.tensors:
             return {}
         (weight,) = self.family.native_names(TIED, self.config)
         bias = weight.removesuffix(".weight") + ".bias"

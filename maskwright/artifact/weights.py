@@ -1,13 +1,14 @@
 """Weights of a model folder: ours to theirs and back. Never pickle."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import torch
 import torch.nn.functional as F
 from safetensors import SafetensorError
 from safetensors.torch import save_file
+from torch import Tensor
 
 from maskwright.artifact.native.family import DECODER_BIAS, Family
 from maskwright.artifact.reader import WeightReader
@@ -15,6 +16,7 @@ from maskwright.artifact.stored import StoredTensors
 from maskwright.errors import ModelFolderError, show_value
 from maskwright.files import read_json
 from maskwright.model.config import EncoderConfig
+from maskwright.model.discriminator import Discriminator
 from maskwright.model.pretraining import MaskedLanguageModel
 
 WEIGHTS = "model.safetensors"
@@ -24,7 +26,7 @@ MAX_INDEX_BYTES = 16 << 20
 _PART = re.compile(r"\w[\w.-]*\.safetensors")  # no path, so nothing outside the folder
 
 
-def write_weights(path: Path, model: MaskedLanguageModel, family: Family) -> None:
+def write_weights(path: Path, model: MaskedLanguageModel | Discriminator, family: Family) -> None:
     """Writes the model's weights in fp32 under the family's names.
 
     Of a model in fp32 on the CPU no second copy is made.
@@ -57,6 +59,19 @@ def read_model(folder: Path, config: EncoderConfig, family: Family) -> MaskedLan
     """
     with torch.device("meta"):
         expected = dict(MaskedLanguageModel(config).named_parameters())
+    return MaskedLanguageModel.around(config, _read_tensors(folder, expected, config, family))
+
+
+def read_discriminator(folder: Path, config: EncoderConfig, family: Family) -> Discriminator:
+    """The same for a discriminator; raises as `read_model` does."""
+    with torch.device("meta"):
+        expected = dict(Discriminator(config).named_parameters())
+    return Discriminator.around(config, _read_tensors(folder, expected, config, family))
+
+
+def _read_tensors(
+    folder: Path, expected: Mapping[str, Tensor], config: EncoderConfig, family: Family
+) -> dict[str, Tensor]:
     with StoredTensors(_list_files(folder)) as stored:
         reader = WeightReader(folder, stored, config, family)
         for ours, tensor in expected.items():
@@ -64,7 +79,7 @@ def read_model(folder: Path, config: EncoderConfig, family: Family) -> MaskedLan
         reader.check_rest()
         state = {ours: reader.read(ours) for ours in expected}
         reader.check_copies(state)
-    return MaskedLanguageModel.around(config, state)
+    return state
 
 
 def _list_files(folder: Path) -> Iterable[Path]:

@@ -6,6 +6,7 @@ import numpy as np
 import torch
 
 from maskwright.commands.config import PretrainConfig
+from maskwright.commands.learning import build_network
 from maskwright.data.batch import SpecialIds
 from maskwright.data.loader import RowSource
 from maskwright.data.masking.corruption import Masker, Vocabulary
@@ -13,7 +14,6 @@ from maskwright.distributed.world import ALONE, World
 from maskwright.errors import ConfigError, ShardError
 from maskwright.model.config import EncoderConfig, resolve_config
 from maskwright.model.matrices import count_fused_matrices
-from maskwright.model.pretraining import MaskedLanguageModel
 from maskwright.optim.build import build_optimizers
 from maskwright.shards.reader import TokenStore, Verify
 from maskwright.tokenizer.tokenizer import Tokenizer
@@ -121,7 +121,7 @@ def check_config(config: PretrainConfig) -> None:
     choose_device(config.train.device)
     model = guess_model(config)
     with torch.device("meta"):
-        network = MaskedLanguageModel(model)
+        network = build_network(config.objective, model)
     build_optimizers(config.optim, network.named_parameters(), count_fused_matrices(network))
 
 

@@ -13,19 +13,17 @@ from maskwright.commands.assemble import (
 )
 from maskwright.commands.config import PretrainConfig
 from maskwright.commands.initial import InitialModel
+from maskwright.commands.learning import build_network, build_objective
 from maskwright.commands.validation import Validation
 from maskwright.data.loader import Prefetcher
-from maskwright.data.masking.config import MaskingConfig
 from maskwright.data.rows import DataPosition
 from maskwright.distributed.parallel import Parallel, checkpoint_activations, replicate, shard
 from maskwright.distributed.sharding import UNSHARDED, Sharding
 from maskwright.distributed.world import ALONE, World
 from maskwright.model.block import EncoderBlock
+from maskwright.model.discriminator import Network
 from maskwright.model.init import initialise
 from maskwright.model.matrices import count_fused_matrices
-from maskwright.model.pretraining import MaskedLanguageModel
-from maskwright.objectives.causal import MaskedAndCausalLM
-from maskwright.objectives.mlm import MaskedLM
 from maskwright.optim.build import build_optimizers
 from maskwright.train.checkpoint_writer import CheckpointWriter, ShardedWriter, WholeWriter
 from maskwright.train.config import TrainConfig
@@ -34,11 +32,6 @@ from maskwright.train.ema import WeightAverage
 from maskwright.train.reporting import SilentReporter
 from maskwright.train.state import TrainState
 from maskwright.train.trainer import Trainer
-
-
-def build_objective(config: MaskingConfig, model: MaskedLanguageModel) -> MaskedLM:
-    """What the model learns."""
-    return MaskedAndCausalLM(model) if config.causal_share else MaskedLM(model)
 
 
 def distribute(
@@ -74,12 +67,12 @@ def build_writer(
 
 def build_model(
     config: PretrainConfig, data: PreparedData, initial: InitialModel | None = None
-) -> MaskedLanguageModel:
+) -> Network:
     """The model of a run before its first step, on the CPU."""
     architecture = resolve_model(config, data.tokenizer)
     if initial is not None:
         return initial.adapt(architecture, data.tokenizer)
-    model = MaskedLanguageModel(architecture)
+    model = build_network(config.objective, architecture)
     initialise(model, config.seed)
     return model
 
@@ -100,7 +93,7 @@ def build_trainer(
     model = build_model(config, data, initial)
     fused = count_fused_matrices(model)
     compiles, reason = should_compile(config.train, device)
-    objective = build_objective(config.masking, model)
+    objective = build_objective(config.objective, config.masking, model)
     parallel = distribute(config.train, objective, model, world, device, compiles)
     decay = config.train.ema_decay
     first_length = config.train.seq_length_at(0.0, config.data.max_seq_length)

@@ -10,10 +10,12 @@ from maskwright.config import write_yaml
 from maskwright.logs import Record
 from maskwright.preparation.vocabulary import EXTENSION_KEY
 
+MODEL = "A masked language model"
+DISCRIMINATOR = "A discriminator of replaced tokens (ELECTRA), whose generator lies beside it,"
 _CARD = """\
 # {name}
 
-A masked language model {origin} with maskwright {version}.
+{what} {origin} with maskwright {version}.
 
 ## Scores
 
@@ -22,7 +24,7 @@ On held-out text, with the same masks every time (15 % of the tokens, 80/10/10):
 {scores}
 
 {predictions:,} predictions after {tokens:,} tokens of training. The baseline always gives the most
-frequent token (accuracy), or the token frequencies (loss).
+frequent token (accuracy), or the token frequencies (loss).{judged}
 
 ## Data
 
@@ -40,6 +42,12 @@ Seed {seed}, {steps:,} steps, {minutes:.1f} minutes on {circumstances}.
 """
 
 
+_JUDGED = """
+
+Of hidden words the generator guesses; the discriminator judges {tokens:,} tokens, some of which the
+generator replaced. Its baseline always says that a token is the original (accuracy), or gives every
+token the share of the replaced ones (loss)."""
+
 _EXTENSION = """
 Of these, {new:,} were added to a vocabulary of {base:,}, learnt from this text: on held-out text
 it now takes {after:.3f} tokens a word, before {before:.3f}.
@@ -54,19 +62,23 @@ def describe_training(
     final: Record,
     before: Record | None = None,
     origin: Mapping[str, Any] | None = None,
+    what: str = MODEL,
 ) -> str:
     """Markdown for the card, from the run's last validation record.
 
     Args:
         before: the record of the model that the run began with.
         origin: what provenance.json says of that model.
+        what: kind of model, as the first sentence begins.
     """
     source = data.train.manifest.source
     return _CARD.format(
         name=name,
+        what=what,
         version=version,
         origin=_describe_origin(origin) if origin else "trained from scratch",
         scores=_tabulate(final, before),
+        judged=_JUDGED.format(tokens=final["num_judged"]) if "num_judged" in final else "",
         predictions=final["num_predictions"],
         steps=final["step"],
         tokens=final["tokens"],
@@ -99,7 +111,12 @@ def _tabulate(final: Record, before: Record | None) -> str:
         "masked accuracy, top 5": ("masked_accuracy_top5", ""),
         "loss (nats)": ("loss", "unigram_loss"),
     }
-    lines = ["| | model | before | unigram baseline |", "|---|---|---|---|"]
+    if "num_judged" in final:
+        rows["replaced-token accuracy"] = ("rtd_accuracy", "rtd_base_accuracy")
+        rows["replaced tokens found"] = ("rtd_recall", "")
+        rows["replaced-token loss (nats)"] = ("rtd_loss", "rtd_base_loss")
+    baselines = "baseline" if "num_judged" in final else "unigram baseline"
+    lines = [f"| | model | before | {baselines} |", "|---|---|---|---|"]
     for title, (score, baseline) in rows.items():
         figures = [final[score], before.get(score) if before else None, final.get(baseline)]
         cells = ["" if figure is None else f"{figure:.4f}" for figure in figures]

@@ -12,6 +12,7 @@ from maskwright.data.masking.config import MaskingConfig
 from maskwright.errors import ConfigError
 from maskwright.evaluation.config import EvaluateConfig
 from maskwright.model.config import ModelConfig
+from maskwright.objectives.config import ObjectiveConfig
 from maskwright.optim.config import OptimConfig
 from maskwright.recipes import load_recipe
 from maskwright.tokenizer.config import TokenizerConfig, check_extension
@@ -35,6 +36,7 @@ class PretrainConfig:
     data: DataConfig = section(DataConfig)
     masking: MaskingConfig = section(MaskingConfig)
     model: ModelConfig = section(ModelConfig)
+    objective: ObjectiveConfig = section(ObjectiveConfig)
     optim: OptimConfig = section(OptimConfig)
     train: TrainConfig = section(TrainConfig)
     evaluate: EvaluateConfig = section(EvaluateConfig)
@@ -48,6 +50,16 @@ class PretrainConfig:
             )
         if self.init_from is None:
             check_extension(self.tokenizer)
+        if self.objective.name == "rtd":
+            self._check_detection()
+
+    def _check_detection(self) -> None:
+        if self.init_from is not None:
+            rule = "begins with two models of its own, so init_from has no place in it"
+            raise ConfigError("objective.name", "rtd", rule, "Leave one of the two out.")
+        if self.train.parallel == "fsdp":
+            rule = "cannot spread the embeddings that the two models of objective.name = rtd share"
+            raise ConfigError("train.parallel", "fsdp", rule, "Set it to ddp.")
 
 
 def resolve(

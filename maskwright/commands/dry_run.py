@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import torch
+
 from maskwright.commands.assemble import (
     PreparedData,
     build_row_source,
@@ -11,10 +13,17 @@ from maskwright.commands.assemble import (
 )
 from maskwright.commands.config import PretrainConfig
 from maskwright.commands.initial import InitialModel, load_initial
+from maskwright.commands.learning import (
+    build_network,
+    count_parameters_of,
+    count_step_flops_per_token,
+)
 from maskwright.commands.prepared import find_prepared, named_folder
 from maskwright.commands.speed import measure_step_seconds
 from maskwright.corpus.sources import Source, find_sources
-from maskwright.model.flops import count_flops_per_token, count_parameters
+from maskwright.model.config import EncoderConfig
+from maskwright.model.discriminator import Discriminator, narrow_config
+from maskwright.model.flops import count_parameters
 from maskwright.train.device import choose_device, should_compile
 
 _BYTES_PER_PARAMETER = 16  # fp32 weight, gradient and two AdamW moments; Muon keeps one
@@ -34,10 +43,13 @@ def describe_run(config: PretrainConfig, data_dir: Path) -> str:
     folder = find_prepared(config, data_dir)
     data = PreparedData(folder) if folder else None
     model = resolve_model(config, data.tokenizer) if data else guess_model(config)
-    parameters = count_parameters(model)
+    with torch.device("meta"):
+        num_parameters = count_parameters_of(build_network(config.objective, model))
     device = choose_device(config.train.device)
     compiles, reason = should_compile(config.train, device)
-    flops = count_flops_per_token(model, config.data.max_seq_length, config.masking.highest_rate)
+    flops = count_step_flops_per_token(
+        config.objective, model, config.data.max_seq_length, config.masking.highest_rate
+    )
     if data:
         build_row_source(config, data)
         tokens, described = data.train.num_tokens, _describe_data(data)
@@ -45,9 +57,8 @@ def describe_run(config: PretrainConfig, data_dir: Path) -> str:
         tokens, described = _guess_tokens(find_sources(config.text))
     seconds = measure_step_seconds(config, model, device)
     lines = [
-        f"model        {parameters.total:,} parameters: embeddings {parameters.embeddings:,}, "
-        f"blocks {parameters.blocks:,}, head {parameters.head:,}",
-        f"memory       about {parameters.total * _BYTES_PER_PARAMETER / 1e6:,.0f} MB for weights, "
+        f"model        {num_parameters:,} parameters: {_describe_parts(config, model)}",
+        f"memory       about {num_parameters * _BYTES_PER_PARAMETER / 1e6:,.0f} MB for weights, "
         "gradients and optimizer, activations not counted",
         f"device       {device}, {'compiled' if compiles else 'not compiled'}: {reason}",
         f"work         {flops / 1e6:,.0f} MFLOP a token, {_describe_budget(config)}",
@@ -59,6 +70,18 @@ def describe_run(config: PretrainConfig, data_dir: Path) -> str:
     if initial is not None:
         lines.insert(0, f"init_from    {_describe_initial(initial)}")
     return "\n".join(lines)
+
+
+def _describe_parts(config: PretrainConfig, model: EncoderConfig) -> str:
+    """Where the parameters are."""
+    if config.objective.name == "mlm":
+        parts = count_parameters(model)
+        return f"embeddings {parts.embeddings:,}, blocks {parts.blocks:,}, head {parts.head:,}"
+    narrow = narrow_config(model, config.objective.generator_share)
+    return (
+        f"discriminator {count_parameters(model, Discriminator).total:,} and generator "
+        f"{count_parameters(narrow).total:,}, which share their embeddings"
+    )
 
 
 def _describe_initial(initial: InitialModel) -> str:

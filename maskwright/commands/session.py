@@ -12,16 +12,17 @@ import torch
 from rich.console import Console
 from rich.text import Text
 
-from maskwright.artifact.folder import save_model
+from maskwright.artifact.folder import GENERATOR, save_model
 from maskwright.commands.assemble import PreparedData
-from maskwright.commands.card import describe_training
+from maskwright.commands.card import DISCRIMINATOR, MODEL, describe_training
 from maskwright.commands.config import PretrainConfig
+from maskwright.commands.learning import count_parameters_of
 from maskwright.commands.probes import HEADLINES
 from maskwright.commands.run_folder import METRICS_NAME, MODEL_NAME
 from maskwright.distributed.sharding import UNSHARDED
 from maskwright.distributed.world import World
 from maskwright.logs import Record, read_metrics
-from maskwright.model.flops import count_parameters
+from maskwright.model.discriminator import Discriminator, GeneratorAndDiscriminator, Network
 from maskwright.model.pretraining import MaskedLanguageModel
 from maskwright.train.reporting import RunReporter, color_sample
 from maskwright.train.trainer import Trainer
@@ -58,7 +59,7 @@ class Session:
         """
         trainer = self.trainer
         with self._reporting(last_step):
-            size = count_parameters(trainer.model.config).total
+            size = count_parameters_of(trainer.model)
             self.console.print(
                 f"{self.run}: {size:,} parameters on {_describe_place(trainer)}, {self.note}"
             )
@@ -90,25 +91,33 @@ class Session:
 
     def _save(self, final: Record) -> None:
         with self.trainer.averaged_weights():
-            model = consolidate(self.trainer)
-            if model is None:
-                return
-            card = describe_training(
-                self.run.name,
-                version("maskwright"),
-                self.config,
-                self.data,
-                final,
-                before=self._read_beginning(),
-                origin=self.origin,
-            )
-            save_model(
-                self.run / MODEL_NAME,
-                model,
-                self.data.tokenizer,
-                card,
-                add_special_tokens=self.config.data.special_tokens,
-            )
+            network = consolidate(self.trainer)
+            if isinstance(network, GeneratorAndDiscriminator):
+                self._save_model(GENERATOR, network.generator, final)
+                self._save_model(MODEL_NAME, network.discriminator, final)
+            elif network is not None:
+                self._save_model(MODEL_NAME, network, final)
+
+    def _save_model(
+        self, name: str, model: MaskedLanguageModel | Discriminator, final: Record
+    ) -> None:
+        card = describe_training(
+            self.run.name,
+            version("maskwright"),
+            self.config,
+            self.data,
+            final,
+            before=self._read_beginning(),
+            origin=self.origin,
+            what=DISCRIMINATOR if isinstance(model, Discriminator) else MODEL,
+        )
+        save_model(
+            self.run / name,
+            model,
+            self.data.tokenizer,
+            card,
+            add_special_tokens=self.config.data.special_tokens,
+        )
 
     def _read_beginning(self) -> Record | None:
         """The scores of the model that the run began with, if that was worth scoring."""
@@ -136,6 +145,15 @@ class Session:
             f"  loss             {show('loss')}   "
             f"(token frequencies: {final['unigram_loss']:.3f})"
         )
+        if "rtd_accuracy" in final:
+            say(
+                f"Of {final['num_judged']:,} tokens, some replaced by the generator:\n"
+                f"  accuracy         {show('rtd_accuracy')}   (always original: "
+                f"{final['rtd_base_accuracy']:.3f})\n"
+                f"  replaced found   {show('rtd_recall')}\n"
+                f"  loss             {show('rtd_loss')}   "
+                f"(share of replaced tokens: {final['rtd_base_loss']:.3f})"
+            )
         for name in HEADLINES:
             if name in final:
                 say(f"  {name:<26} {final[name]:.3f}")
@@ -143,8 +161,18 @@ class Session:
             say("\nHeld-out text with words or characters hidden:")
         for line in final.get("samples", []):
             say(Text("  ").append_text(color_sample(line)))
-        say(f"\nThe model is in {self.run / MODEL_NAME}. Try", markup=False)
-        say(f'  maskwright fill {self.run} "A sentence with a {mask_token} in it."', markup=False)
+        folder = self.run
+        if isinstance(self.trainer.model, GeneratorAndDiscriminator):
+            folder = self.run / GENERATOR
+            say(f"\nThe discriminator is in {self.run / MODEL_NAME},", markup=False)
+            say(f"the generator, which fills in words, in {folder}. Try", markup=False)
+            say(
+                f"  maskwright embed {self.run} --file sentences.txt --out vectors.npy",
+                markup=False,
+            )
+        else:
+            say(f"\nThe model is in {self.run / MODEL_NAME}. Try", markup=False)
+        say(f'  maskwright fill {folder} "A sentence with a {mask_token} in it."', markup=False)
 
 
 def _describe_place(trainer: Trainer) -> str:
@@ -154,7 +182,7 @@ def _describe_place(trainer: Trainer) -> str:
     return f"{world.size} ranks ({kind}, {trainer.config.parallel})"
 
 
-def consolidate(trainer: Trainer) -> MaskedLanguageModel | None:
+def consolidate(trainer: Trainer) -> Network | None:
     """The whole model on the first rank, None on the others. All ranks must call it.
 
     Spread parameters are put together one at a time and go to the CPU of the first rank, so that

@@ -9,17 +9,19 @@ from numpy.typing import NDArray
 
 from maskwright.commands.assemble import build_planner
 from maskwright.commands.config import PretrainConfig
+from maskwright.commands.learning import (
+    build_network,
+    build_objective,
+    count_step_flops_per_token,
+)
 from maskwright.data.batch import SpecialIds
 from maskwright.data.loader import RowSource, StepRequest
 from maskwright.data.masking.corruption import Masker, Vocabulary
 from maskwright.data.rows import DataPosition
 from maskwright.distributed.parallel import Parallel
 from maskwright.model.config import EncoderConfig
-from maskwright.model.flops import count_flops_per_token
 from maskwright.model.init import initialise
 from maskwright.model.matrices import count_fused_matrices
-from maskwright.model.pretraining import MaskedLanguageModel
-from maskwright.objectives.mlm import MaskedLM
 from maskwright.optim.build import build_optimizers
 from maskwright.train.step import (
     clip_gradients,
@@ -54,17 +56,17 @@ def measure_step_seconds(
     """Seconds of a mean step, uncompiled, from a few rows as they are at half of the run."""
     plan = build_planner(config).plan_step(0.5)
     length, rate = plan.request.row_length, config.masking.rate_at(0.5)
-    predicted = config.masking.predicted_share_at(0.5)
-    flops = count_flops_per_token(model_config, length, predicted) * length
+    share = config.masking.predicted_share_at(0.5)
+    flops = count_step_flops_per_token(config.objective, model_config, length, share) * length
     num_rows = int(_TIMED_FLOPS.get(device.type, 1e11) / flops)
     num_rows = min(max(1, num_rows), plan.request.micro_batch_rows)
     source = _random_rows(config, model_config, num_rows, length)
     loaded = source.load(StepRequest(length, num_rows, num_rows, rate), DataPosition(length))
 
-    model = MaskedLanguageModel(model_config)
+    model = build_network(config.objective, model_config)
     initialise(model, config.seed)
     model.to(device).train()
-    objective = MaskedLM(model)
+    objective = build_objective(config.objective, config.masking, model)
     parallel, terms = Parallel(objective), objective.terms
     optimizers = build_optimizers(
         config.optim, model.named_parameters(), count_fused_matrices(model)

@@ -14,8 +14,9 @@ from maskwright.data.batch import Batch
 from maskwright.distributed.world import ALONE, World
 from maskwright.errors import ShardError
 from maskwright.evaluation.masked_lm import build_pinned_batches, evaluate_masked_lm
+from maskwright.evaluation.replaced_tokens import evaluate_replaced_tokens
 from maskwright.inference.samples import HeldOutSamples
-from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.model.discriminator import GeneratorAndDiscriminator, Network
 from maskwright.train.signals import AbandonedError
 
 NUM_SAMPLES = 5
@@ -38,9 +39,12 @@ class Validation:
         self,
         config: PretrainConfig,
         data: PreparedData,
-        model: MaskedLanguageModel,
+        network: Network,
         world: World = ALONE,
     ) -> None:
+        # The one that guesses words; beside it there may be one that judges them.
+        self.both = network if isinstance(network, GeneratorAndDiscriminator) else None
+        model = network.generator if isinstance(network, GeneratorAndDiscriminator) else network
         self.config, self.data, self.model, self.world = config, data, model, world
         self.number: Callable[[], int] = lambda: 0
         self.probes = Probes(config, data, model)
@@ -71,11 +75,15 @@ class Validation:
         device = next(self.model.parameters()).device
         batches = self._until_asked_to_stop(self._batches(final, self.world), is_asked_to_stop)
         scores = evaluate_masked_lm(self.model, batches, self._label_counts, device, self.world)
+        judged = {}
+        if self.both is not None:
+            batches = self._until_asked_to_stop(self._batches(final, self.world), is_asked_to_stop)
+            judged = asdict(evaluate_replaced_tokens(self.both, batches, device, self.world))
         is_turn = final or self.number() % self.config.evaluate.every_validations == 0
         check = partial(self._check_stop, is_asked_to_stop)
         probed = self.probes.score(check) if is_turn else {}
         lines = self.samples.predict(self.model, self.config.data.special_tokens)
-        return {**asdict(scores), **probed, "final": final, "samples": lines}
+        return {**asdict(scores), **judged, **probed, "final": final, "samples": lines}
 
     def _check_stop(self, is_asked_to_stop: Callable[[], bool]) -> None:
         # Agreed upon: where weights are spread, ranks need one another to compute.

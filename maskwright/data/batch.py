@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from maskwright.data.draws import derive_keys
+from maskwright.data.draws import Purpose, derive_keys, draw_fractions
 from maskwright.data.masking.corruption import IGNORED, Masker
 from maskwright.data.rows import Row, segments_per_row
 
@@ -46,6 +46,7 @@ class Batch:
         cu_seqlens: [N + 1] int32, where segments begin and end in T; padded by repeating T.
         masked_positions: [M] int64 into T, 0 in unused slots.
         masked_labels: [M] int64, -100 in unused slots.
+        masked_draws: [M] float32 in [0, 1), a random number for whoever draws a token there.
         row_length: L; no segment crosses a row.
         num_tokens: slots that hold a token and not padding.
         num_predictions: labels that are not -100.
@@ -59,6 +60,7 @@ class Batch:
     cu_seqlens: Tensor
     masked_positions: Tensor
     masked_labels: Tensor
+    masked_draws: Tensor
     row_length: int
     num_tokens: int
     num_predictions: int
@@ -139,6 +141,7 @@ def build_batch(
     else:
         masked = masker.mask(clean.ids, clean.word_starts, keys, rate)
     first_slots = np.arange(len(rows))[:, None] * row_length
+    draws = draw_fractions(keys, Purpose.SAMPLING, masked.positions)
     used = masked.labels != IGNORED
     masked_positions = np.where(used, masked.positions + first_slots, 0)
     return Batch(
@@ -148,6 +151,7 @@ def build_batch(
         cu_seqlens=torch.from_numpy(clean.cu_seqlens),
         masked_positions=torch.from_numpy(masked_positions.reshape(-1)),
         masked_labels=torch.from_numpy(masked.labels.reshape(-1)),
+        masked_draws=torch.from_numpy(draws.reshape(-1)),
         row_length=row_length,
         num_tokens=clean.num_tokens,
         num_predictions=int(used.sum()),

@@ -32,7 +32,8 @@ class Purpose(IntEnum):
     CORRUPTION = 6
     REPLACEMENT = 7
     WORD_TURN = 8
-    CAUSAL_STEP = 12
+    SAMPLING = 12
+    CAUSAL_STEP = 13
 
 
 def mix(values: Bits) -> Bits:
@@ -60,7 +61,7 @@ def draw_bits(keys: Bits, purpose: Purpose, positions: NDArray[np.int64]) -> Bit
 
     Args:
         keys: [R], for instance one for each row.
-        positions: [L].
+        positions: [L], or [R, L] of which each key has a row.
 
     Returns:
         [R, L].
@@ -72,3 +73,11 @@ def draw_bits(keys: Bits, purpose: Purpose, positions: NDArray[np.int64]) -> Bit
 def to_unit(bits: Bits) -> NDArray[np.float64]:
     """Draws as numbers in [0, 1), from their upper 53 bits."""
     return (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
+
+
+def draw_fractions(
+    keys: Bits, purpose: Purpose, positions: NDArray[np.int64]
+) -> NDArray[np.float32]:
+    """Draws in [0, 1) for `draw_bits`'s arguments: 24 bits of each, which float32 holds exactly."""
+    bits = draw_bits(keys, purpose, positions)
+    return (bits >> np.uint64(40)).astype(np.float32) * np.float32(2.0**-24)

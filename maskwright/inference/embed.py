@@ -14,16 +14,18 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
+from maskwright.artifact.folder import Loaded, open_encoder
 from maskwright.errors import InputError, ModelFolderError
 from maskwright.inference.blocks import split_blocks
 from maskwright.inference.text_model import TextBatch, TextModel
+from maskwright.model.discriminator import Discriminator
 from maskwright.model.pretraining import MaskedLanguageModel
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 Pooling = Literal["mean", "cls"]
 
 
-class Embedder(TextModel):
+class Embedder(TextModel[MaskedLanguageModel | Discriminator]):
     """Vectors of texts from the model in a folder; the API behind ``maskwright embed``.
 
     ::
@@ -37,7 +39,7 @@ class Embedder(TextModel):
     [CLS] [SEP]; of a model that knows neither, zeros.
 
     Args:
-        folder: a model folder.
+        folder: a model folder; a discriminator's will do, as no head is needed.
         device: where to compute; default: the GPU if there is one.
         pooling: ``mean`` of all tokens with [CLS] and [SEP], or ``cls``, the first token.
         normalize: whether vectors have length 1, so that products are cosines.
@@ -60,10 +62,14 @@ class Embedder(TextModel):
         super().__init__(folder, device)
         self._pool_by(pooling, normalize)
 
+    @staticmethod
+    def _open(folder: Path | str) -> Loaded[MaskedLanguageModel | Discriminator]:
+        return open_encoder(folder)
+
     @classmethod
     def from_parts(
         cls,
-        model: MaskedLanguageModel,
+        model: MaskedLanguageModel | Discriminator,
         tokenizer: Tokenizer,
         add_special_tokens: bool = True,
         pooling: Pooling = "mean",

@@ -17,6 +17,7 @@ from maskwright.artifact.folder import LoadedModel
 from maskwright.errors import InputError, ModelFolderError
 from maskwright.inference.hidden_word import HiddenWord, find_words
 from maskwright.inference.text_model import TextModel, show_text
+from maskwright.model.pretraining import MaskedLanguageModel
 
 _HEAD_ROWS = 256  # masks that go through the head together: bounds the [M, V] logits
 
@@ -42,7 +43,7 @@ class FillResult:
         return dataclasses.asdict(self)
 
 
-class FillMask(TextModel):
+class FillMask(TextModel[MaskedLanguageModel]):
     """Fills masks with the model in a folder; the API behind ``maskwright fill``.
 
     ::

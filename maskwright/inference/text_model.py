@@ -7,16 +7,19 @@ computed for padding. R rows of L tokens, T = R L tokens, W wanted tokens, D wid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Any, Generic, Self, TypeVar
 
 import torch
 from torch import Tensor
 
-from maskwright.artifact.folder import LoadedModel, open_model
+from maskwright.artifact.folder import Loaded, open_model
 from maskwright.errors import InputError
 from maskwright.model.attention_context import context_from_lengths
+from maskwright.model.discriminator import Discriminator
 from maskwright.model.pretraining import MaskedLanguageModel
 from maskwright.tokenizer.tokenizer import Tokenizer
+
+Kind = TypeVar("Kind", bound=MaskedLanguageModel | Discriminator)
 
 # Tokens in one pass through the model. On a CPU enough for matrix products to run at full speed,
 # and so few that what stands between two of them stays in the cache.
@@ -34,7 +37,7 @@ class TextBatch:
     ids: Tensor
 
 
-class TextModel:
+class TextModel(Generic[Kind]):
     """A model in evaluation mode, its tokenizer, and whether inputs are [CLS] … [SEP].
 
     Args:
@@ -47,20 +50,24 @@ class TextModel:
     """
 
     def __init__(self, folder: Path | str, device: torch.device | str | None = None) -> None:
-        self._use(open_model(folder))
+        self._use(self._open(folder))
         self.model.to(_choose_device(device))
 
+    @staticmethod
+    def _open(folder: Path | str) -> Loaded[Any]:
+        return open_model(folder)
+
     @classmethod
-    def from_parts(
-        cls, model: MaskedLanguageModel, tokenizer: Tokenizer, add_special_tokens: bool = True
-    ) -> Self:
+    def from_parts(cls, model: Kind, tokenizer: Tokenizer, add_special_tokens: bool = True) -> Self:
         """The same for a model in memory, on the device where it is."""
         made = cls.__new__(cls)
-        made._use(LoadedModel(model, tokenizer, add_special_tokens))
+        made._use(Loaded(model, tokenizer, add_special_tokens))
         return made
 
-    def _use(self, loaded: LoadedModel) -> None:
-        self.model, self.tokenizer = loaded.model.eval(), loaded.tokenizer
+    def _use(self, loaded: Loaded[Kind]) -> None:
+        self.model: Kind = loaded.model
+        self.model.eval()
+        self.tokenizer = loaded.tokenizer
         self.longest = loaded.model.config.max_position_embeddings
         self.wrap = loaded.wrap
 

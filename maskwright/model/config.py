@@ -28,6 +28,7 @@ MOST = {
     "num_hidden_layers": 1000,
     "vocab_size": MAX_VOCAB_SIZE,
     "hidden_size": 1 << 17,
+    "embedding_size": 1 << 17,
     "num_attention_heads": 1 << 17,
     "intermediate_size": 1 << 20,
     "prediction_head_size": 1 << 20,
@@ -62,6 +63,9 @@ class ModelConfig:
         None, "rows of the word embeddings; none = as many as the tokenizer has tokens"
     )
     hidden_size: int = setting(256, "width of the token vectors")
+    embedding_size: int | None = setting(
+        None, "width of the embeddings where it is another one (ELECTRA); none = hidden_size"
+    )
     num_hidden_layers: int = setting(6, "encoder blocks")
     num_attention_heads: int = setting(4, "attention heads; must divide hidden_size")
     intermediate_size: int | None = setting(
@@ -189,6 +193,7 @@ class EncoderConfig:
     cls_token_id: int | None = None
     sep_token_id: int | None = None
     mask_token_id: int | None = None
+    embedding_size: int | None = None  # another width than hidden_size, or None
     model_type: str | None = None  # the published family to be written as, where several fit
     attention_backend: AttentionBackend = "auto"  # how to compute, not what: never saved
 
@@ -201,6 +206,11 @@ class EncoderConfig:
     def head_size(self) -> int:
         """Width of one attention head."""
         return self.hidden_size // self.num_attention_heads
+
+    @property
+    def embedding_width(self) -> int:
+        """Width of the embeddings, and of what the decoder reads."""
+        return self.hidden_size if self.embedding_size is None else self.embedding_size
 
     def window(self, kind: LayerType) -> int | None:
         """How far (in tokens, inclusive) layers of this type look to each side; None = all."""
@@ -281,6 +291,10 @@ def _resolve(config: ModelConfig, given: dict[str, Any]) -> EncoderConfig:
             inner = max(inner * 2 // 3 // 64 * 64, 64)
     return EncoderConfig(
         hidden_size=config.hidden_size,
+        # One architecture has one spelling.
+        embedding_size=None
+        if config.embedding_size == config.hidden_size
+        else config.embedding_size,
         num_hidden_layers=config.num_hidden_layers,
         num_attention_heads=config.num_attention_heads,
         intermediate_size=inner,
@@ -319,8 +333,7 @@ def _check_structure(config: EncoderConfig) -> None:
     if config.positions == "rotary" and config.head_size % 2:
         rule = f"gives heads of {config.head_size} (odd), which rotary positions cannot turn"
         raise ConfigError("num_attention_heads", heads, rule, _nearest_divisors(width, heads))
-    if config.positions == "sinusoidal" and width % 2:
-        raise ConfigError("hidden_size", width, "is odd; sinusoidal positions need it even")
+    _check_embeddings(config)
     if config.norm == "rmsnorm" and config.norm_bias:
         raise ConfigError("norm_bias", True, "is impossible: RMSNorm has no bias", "Leave it out.")
     if config.norm_position == "post" and not config.first_attention_norm:
@@ -337,6 +350,21 @@ def _check_structure(config: EncoderConfig) -> None:
     if len(config.layer_types) != config.num_hidden_layers:
         rule = f"must name one type for each of {config.num_hidden_layers} layers"
         raise ConfigError("layer_types", len(config.layer_types), rule)
+
+
+def _check_embeddings(config: EncoderConfig) -> None:
+    width = config.embedding_width
+    name = "hidden_size" if config.embedding_size is None else "embedding_size"
+    if width < 1:
+        raise ConfigError(name, width, "must be at least 1")
+    if config.positions == "sinusoidal" and width % 2:
+        raise ConfigError(name, width, "is odd; sinusoidal positions need it even")
+    has_transform = config.head_transform or config.prediction_head_size
+    if width != config.hidden_size and not has_transform:
+        rule = (
+            f"is not model.hidden_size = {config.hidden_size}, and no layer comes between the two"
+        )
+        raise ConfigError(name, width, rule, "Set model.head_transform to True.")
 
 
 def _nearest_divisors(width: int, heads: int) -> str:

@@ -1,4 +1,4 @@
-"""From token ids to vectors. T tokens, D width."""
+"""From token ids to vectors. T tokens, E width of the embeddings."""
 
 from torch import Tensor, nn
 
@@ -8,17 +8,17 @@ from maskwright.model.positions import sinusoids
 
 
 class Embeddings(nn.Module):
-    """``dropout(norm(word + position + token type))``, each part as configured: [T] -> [T, D]."""
+    """``dropout(norm(word + position + token type))``, each part as configured: [T] -> [T, E]."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
-        size = config.hidden_size
+        size = config.embedding_width
         self.word = nn.Embedding(config.vocab_size, size, padding_idx=config.pad_token_id)
         learned, types = config.positions == "learned", config.type_vocab_size
         self.position = nn.Embedding(config.max_position_embeddings, size) if learned else None
         self.token_type = nn.Embedding(types, size) if types else None
         self.sinusoidal = config.positions == "sinusoidal"
-        self.norm = build_norm(config) if config.embedding_norm else nn.Identity()
+        self.norm = build_norm(config, size) if config.embedding_norm else nn.Identity()
         self.dropout = nn.Dropout(config.embedding_dropout)
 
     def forward(

@@ -16,12 +16,17 @@ from maskwright.model.positions import rotary_angles
 
 
 class Encoder(nn.Module):
-    """Token ids to contextual vectors: [T] -> [T, D]."""
+    """Token ids to contextual vectors: [T] -> [T, D].
+
+    Embeddings of another width go through a projection first (Clark et al., "ELECTRA", 2020).
+    """
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
         self.config = config
         self.embeddings = Embeddings(config)
+        width, size = config.embedding_width, config.hidden_size
+        self.project = nn.Linear(width, size) if width != size else nn.Identity()
         self.blocks = nn.ModuleList(
             EncoderBlock(config, normed=layer > 0 or config.first_attention_norm)
             for layer in range(config.num_hidden_layers)
@@ -48,7 +53,7 @@ class Encoder(nn.Module):
         backend = self._choose_backend(input_ids.device)
         kinds = dict.fromkeys(self.config.layer_types)
         layers = {kind: self._layer_context(context, kind, backend) for kind in kinds}
-        x = self.embeddings(input_ids, context.positions, token_type_ids)
+        x = self.project(self.embeddings(input_ids, context.positions, token_type_ids))
         last = self.blocks[-1]
         for block, kind in zip(self.blocks, self.config.layer_types, strict=True):
             x = block(x, layers[kind], wanted if block is last else None)

@@ -5,7 +5,10 @@ from dataclasses import dataclass
 import torch
 
 from maskwright.model.config import EncoderConfig
+from maskwright.model.discriminator import Discriminator
 from maskwright.model.pretraining import MaskedLanguageModel
+
+_PARTS = {"final_norm": "blocks", "project": "embeddings"}
 
 
 @dataclass(frozen=True)
@@ -21,14 +24,16 @@ class ParameterCount:
         return self.embeddings + self.blocks + self.head
 
 
-def count_parameters(config: EncoderConfig) -> ParameterCount:
+def count_parameters(
+    config: EncoderConfig, kind: type[MaskedLanguageModel | Discriminator] = MaskedLanguageModel
+) -> ParameterCount:
     """Counts on the meta device: nothing is allocated."""
     with torch.device("meta"):
-        model = MaskedLanguageModel(config)
+        model = kind(config)
     counts = {"embeddings": 0, "blocks": 0, "head": 0}
     for name, parameter in model.named_parameters():
         part = name.split(".")[1] if name.startswith("encoder.") else "head"
-        counts["blocks" if part == "final_norm" else part] += parameter.numel()
+        counts[_PARTS.get(part, part)] += parameter.numel()
     return ParameterCount(**counts)
 
 
@@ -46,14 +51,29 @@ def count_flops_per_token(
         segment_length: tokens that a token sees in a global layer (mean).
         masked_share: share of the tokens that reach the head, and the end of the last block.
     """
-    size, inner = config.hidden_size, config.intermediate_size
+    size, inner, width = config.hidden_size, config.intermediate_size, config.embedding_width
     end = size**2 + (3 if config.gated_mlp else 2) * size * inner  # of a block, after attention
-    transform = size if config.head_transform else 2 * config.prediction_head_size
-    head = size * (transform + config.vocab_size)
+    head = _count_head(config)
     weights = config.num_hidden_layers * (3 * size**2 + end)
+    weights += size * width if width != size else 0  # the projection of the embeddings
     weights += masked_share * head - (1 - masked_share) * end
     seen = 0.0
     for kind in config.layer_types:
         window = config.window(kind)
         seen += segment_length if window is None else min(segment_length, 2 * window + 1)
     return 6 * weights + 12 * size * seen
+
+
+def count_detection_flops_per_token(config: EncoderConfig, segment_length: float) -> float:
+    """The same for a discriminator, to whose head all tokens go."""
+    size = config.hidden_size
+    everywhere = count_flops_per_token(config, segment_length, 1.0)
+    return everywhere + 6 * (size * (size + 1) - _count_head(config))
+
+
+def _count_head(config: EncoderConfig) -> int:
+    """Weights of a head that guesses words."""
+    size, width = config.hidden_size, config.embedding_width
+    inner = config.prediction_head_size
+    transform = size * width if config.head_transform else (size + width) * inner
+    return transform + width * config.vocab_size

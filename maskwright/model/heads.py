@@ -1,4 +1,4 @@
-"""Heads on top of the encoder. M masked tokens, D width, V vocabulary."""
+"""Heads on top of the encoder. M masked tokens, D width, E of the embeddings, V vocabulary."""
 
 from torch import Tensor, nn
 
@@ -8,26 +8,27 @@ from maskwright.model.norms import build_norm
 
 
 class HeadTransform(nn.Module):
-    """``norm(act(dense(x)))``, BERT's step between encoder and decoder: [M, D] -> [M, D]."""
+    """``norm(act(dense(x)))``, BERT's step between encoder and decoder: [M, D] -> [M, E]."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
-        self.dense = nn.Linear(config.hidden_size, config.hidden_size, bias=config.head_bias)
+        width = config.embedding_width
+        self.dense = nn.Linear(config.hidden_size, width, bias=config.head_bias)
         self.activate = ACTIVATIONS[config.head_act]
-        self.norm = build_norm(config)
+        self.norm = build_norm(config, width)
 
     def forward(self, x: Tensor) -> Tensor:
         return self.norm(self.activate(self.dense(x)))
 
 
 class TwoLayerTransform(nn.Module):
-    """``act(output(act(input(x))))``, UltraBERT's step: [M, D] -> [M, D]."""
+    """``act(output(act(input(x))))``, UltraBERT's step: [M, D] -> [M, E]."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
         size, inner, bias = config.hidden_size, config.prediction_head_size, config.head_bias
         self.input = nn.Linear(size, inner, bias=bias)
-        self.output = nn.Linear(inner, size, bias=bias)
+        self.output = nn.Linear(inner, config.embedding_width, bias=bias)
         self.activate = ACTIVATIONS[config.head_act]
 
     def forward(self, x: Tensor) -> Tensor:
@@ -50,7 +51,9 @@ class MLMHead(nn.Module):
     def __init__(self, config: EncoderConfig, word_embeddings: nn.Embedding) -> None:
         super().__init__()
         self.transform = _build_transform(config)
-        self.decoder = nn.Linear(config.hidden_size, config.vocab_size, bias=config.decoder_bias)
+        self.decoder = nn.Linear(
+            config.embedding_width, config.vocab_size, bias=config.decoder_bias
+        )
         if config.tie_word_embeddings:
             self.decoder.weight = word_embeddings.weight
 

@@ -6,12 +6,12 @@ import torch
 from torch import Tensor, nn
 
 from maskwright.model.config import EncoderConfig
+from maskwright.model.discriminator import Discriminator, Network
 from maskwright.model.embeddings import Embeddings
-from maskwright.model.pretraining import MaskedLanguageModel
 
 
 @torch.no_grad()
-def initialise(model: MaskedLanguageModel, seed: int) -> None:
+def initialise(model: Network | Discriminator, seed: int) -> None:
     """Draws all weights anew, in the order of ``named_parameters``, from one generator on the CPU.
 
     Matrices and embeddings are normal with deviation ``initializer_range`` (truncated if

@@ -1,9 +1,9 @@
 """Which weights are hidden matrices, and which of them hold several matrices in one."""
 
-from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.model.discriminator import Network
 
 
-def count_fused_matrices(model: MaskedLanguageModel) -> dict[str, int]:
+def count_fused_matrices(model: Network) -> dict[str, int]:
     """Hidden 2-D weights by parameter name, each with the number of matrices stacked in it.
 
     Queries, keys and values share one weight, and so do the two inputs of a gated MLP; optimizers
@@ -13,5 +13,5 @@ def count_fused_matrices(model: MaskedLanguageModel) -> dict[str, int]:
     return {
         name: next((n for suffix, n in fused.items() if name.endswith(suffix)), 1)
         for name, parameter in model.named_parameters()
-        if name.startswith("encoder.blocks.") and parameter.ndim == 2
+        if "encoder.blocks." in name and parameter.ndim == 2
     }

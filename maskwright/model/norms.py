@@ -23,8 +23,9 @@ class RMSNorm(nn.Module):
         return self.weight * wide.to(x.dtype)
 
 
-def build_norm(config: EncoderConfig) -> nn.Module:
-    """The norm over ``hidden_size`` that this architecture uses everywhere."""
+def build_norm(config: EncoderConfig, size: int | None = None) -> nn.Module:
+    """The norm that this architecture uses everywhere, over ``hidden_size`` or another `size`."""
+    size = config.hidden_size if size is None else size
     if config.norm == "rmsnorm":
-        return RMSNorm(config.hidden_size, config.norm_eps)
-    return nn.LayerNorm(config.hidden_size, eps=config.norm_eps, bias=config.norm_bias)
+        return RMSNorm(size, config.norm_eps)
+    return nn.LayerNorm(size, eps=config.norm_eps, bias=config.norm_bias)

@@ -19,6 +19,7 @@ Preset = Literal[
     "nomic_bert",
     "gte",
     "ultrabert",
+    "electra",
 ]
 
 # Classes that compute the same function as one of these have a word of their own as well.
@@ -103,6 +104,8 @@ PRESETS: dict[Preset, dict[str, Any]] = {
         **_EUROBERT, "norm_eps": 1e-6, "rope_theta": 2_560_000.0, "global_attn_every_n_layers": 3,
         "local_attention": 256, "prediction_head_size": 768, "head_act": "gelu_pytorch_tanh",
     },
+    # Clark et al., 2020: BERT whose embeddings may have another width (embedding_size).
+    "electra": _BERT,
 }  # fmt: skip
 
 # What is one field in a published configuration: the first follows the second unless it is set.

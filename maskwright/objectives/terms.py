@@ -52,6 +52,7 @@ class ObjectiveInputs:
     context: AttentionContext
     masked_positions: Tensor
     masked_labels: Tensor
+    masked_draws: Tensor
 
 
 class Objective(Protocol):
@@ -69,6 +70,7 @@ def inputs_of(batch: Batch) -> ObjectiveInputs:
         context=context_of(batch),
         masked_positions=batch.masked_positions,
         masked_labels=batch.masked_labels,
+        masked_draws=batch.masked_draws,
     )
 
 

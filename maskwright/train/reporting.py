@@ -21,11 +21,19 @@ def describe_record(record: Record) -> str:
     """One record as one plain line."""
     parts = [f"step {record['step']:,}", f"{record['tokens']:,} tokens"]
     loss, accuracy = f"loss {record['loss']:.3f}", f"accuracy {record['masked_accuracy']:.3f}"
-    if record["split"] == "valid":
+    is_valid = record["split"] == "valid"
+    if is_valid:
         baseline = f"(unigram baseline {record['unigram_accuracy']:.3f})"
-        return "  ".join([*parts, f"validation {loss}", f"masked {accuracy} {baseline}"])
-    speed = f"{record['tokens_per_second']:,.0f} tokens/s"
-    return "  ".join([*parts, loss, f"masked {accuracy}", speed])
+        parts += [f"validation {loss}", f"masked {accuracy} {baseline}"]
+    else:
+        parts += [loss, f"masked {accuracy}"]
+    if "rtd_loss" in record:
+        parts.append(f"replaced loss {record['rtd_loss']:.3f}")
+        baseline = f" (of a constant {record['rtd_base_loss']:.3f})" if is_valid else ""
+        parts[-1] += baseline
+    if not is_valid:
+        parts.append(f"{record['tokens_per_second']:,.0f} tokens/s")
+    return "  ".join(parts)
 
 
 def color_sample(line: str) -> Text:

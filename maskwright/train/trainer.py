@@ -21,7 +21,7 @@ from maskwright.distributed.parallel import Parallel
 from maskwright.distributed.world import ALONE, World
 from maskwright.errors import TrainingError
 from maskwright.logs import Record
-from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.model.discriminator import Network
 from maskwright.objectives.terms import Term
 from maskwright.optim.build import Optimizers
 from maskwright.train.checkpoint import Checkpoint
@@ -69,7 +69,7 @@ class Trainer:
     config: TrainConfig
     planner: Planner
     seed: int
-    model: MaskedLanguageModel
+    model: Network
     parallel: Parallel
     terms: Mapping[str, Term]
     optimizers: Optimizers

@@ -10,6 +10,7 @@ from tests.distributed.work import Outcome, train, train_spoiled
 from tests.distributed.worlds import alone, run_world
 
 # 11 rows a step: uneven shares, and short rows of which some have nothing to predict.
+NO_DROPOUT = {f"{name}_dropout": 0.0 for name in ("embedding", "attention", "hidden")}
 RAGGED = {"train": {"batch_tokens": 176}, "masking": {"rate": 0.1}}
 
 
@@ -80,6 +81,20 @@ def test_64_rows_at_once_are_8_times_8() -> None:
 def test_activations_computed_twice_are_the_same(parallel: str, expected: Outcome) -> None:
     twice = options(parallel, train={"activation_checkpointing": True})
     assert_same_run(run_world(2, train, twice)[0], expected)
+
+
+def test_tokens_are_replaced_alike_on_any_number_of_ranks() -> None:
+    detection = options(
+        "ddp",
+        objective={"name": "rtd", "generator_share": 0.5},
+        model={"preset": "electra", "embedding_size": 12, **NO_DROPOUT},
+    )
+    expected = alone(train, detection)
+    assert expected.weights is not None
+    assert "discriminator.head.output.weight" in expected.weights
+    assert_same_run(run_world(2, train, detection)[0], expected)
+    detection["train"]["micro_batch_tokens"] = 32
+    assert_same_run(alone(train, detection), expected)
 
 
 def test_ranks_draw_dropout_of_their_own_and_stay_together() -> None:

@@ -34,7 +34,6 @@ from maskwright.evaluation.masked_lm import (
     build_pinned_batches,
     evaluate_masked_lm,
 )
-from maskwright.model.pretraining import MaskedLanguageModel
 from maskwright.objectives.terms import ObjectiveInputs, TermSums
 from maskwright.train.checkpoint import (
     checkpoint_path,
@@ -221,7 +220,7 @@ def fail_on_one_rank(world: World) -> str:
     return "nothing was noticed"
 
 
-def numbers_of(model: MaskedLanguageModel) -> dict[str, NDArray[np.float32]]:
+def numbers_of(model: torch.nn.Module) -> dict[str, NDArray[np.float32]]:
     return {name: tensor.detach().numpy().copy() for name, tensor in model.named_parameters()}
 
 

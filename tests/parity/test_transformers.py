@@ -79,6 +79,13 @@ VARIANTS: dict[str, dict[str, Any]] = {
         "tie_word_embeddings": True,
         "mlp_bias": True,
     },
+    "electra with narrow embeddings": {"preset": "electra", "embedding_size": 24},
+    "electra with wide embeddings": {
+        "preset": "electra",
+        "embedding_size": 40,
+        "tie_word_embeddings": False,
+        "hidden_act": "relu",
+    },
 }
 
 

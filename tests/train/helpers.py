@@ -7,14 +7,17 @@ from typing import Any
 
 import torch
 
-from maskwright.commands.build import build_objective, build_writer, distribute
+from maskwright.commands.build import build_writer, distribute
+from maskwright.commands.learning import build_network, build_objective
 from maskwright.config import from_mapping
 from maskwright.data.loader import Prefetcher
 from maskwright.data.masking.config import MaskingConfig
 from maskwright.data.rows import DataPosition
 from maskwright.distributed.world import ALONE, World
 from maskwright.logs import Record
+from maskwright.model.init import initialise
 from maskwright.model.matrices import count_fused_matrices
+from maskwright.objectives.config import ObjectiveConfig
 from maskwright.optim.build import build_optimizers
 from maskwright.optim.config import OptimConfig
 from maskwright.train.config import TrainConfig
@@ -23,7 +26,7 @@ from maskwright.train.plan import Planner
 from maskwright.train.state import TrainState
 from maskwright.train.trainer import Trainer
 from tests.helpers import random_corpus, row_source
-from tests.models import small_model
+from tests.models import small_config
 
 
 class Recorder:
@@ -50,6 +53,7 @@ def make_trainer(
     model: dict[str, Any] | None = None,
     masking: dict[str, Any] | None = None,
     optim: dict[str, Any] | None = None,
+    objective: dict[str, Any] | None = None,
     seed: int = 0,
     world: World = ALONE,
 ) -> Trainer:
@@ -58,11 +62,13 @@ def make_trainer(
     config = from_mapping(TrainConfig, {**defaults, **(train or {})})
     masking_config = from_mapping(MaskingConfig, masking or {})
     source = row_source(random_corpus(), masking=masking_config, seed=seed, world=world)
-    network = small_model(seed, **(model or {}))
+    learnt = from_mapping(ObjectiveConfig, objective or {})
+    network = build_network(learnt, small_config(**(model or {})))
+    initialise(network, seed)
     fused = count_fused_matrices(network)
     device = torch.device("cpu")
-    objective = build_objective(masking_config, network)
-    parallel = distribute(config, objective, network, world, device, compiles=False)
+    learning = build_objective(learnt, masking_config, network)
+    parallel = distribute(config, learning, network, world, device, compiles=False)
     optim_config = from_mapping(OptimConfig, optim or {})
     return Trainer(
         config=config,
@@ -70,7 +76,7 @@ def make_trainer(
         seed=seed,
         model=network,
         parallel=parallel,
-        terms=objective.terms,
+        terms=learning.terms,
         optimizers=build_optimizers(
             optim_config, network.named_parameters(), fused, parallel.sharding
         ),

@@ -25,6 +25,11 @@ VARIANTS: dict[str, dict[str, Any]] = {
         },
         "masking": {"rate": 0.4, "final_rate": 0.1, "strategy": "words"},
     },
+    "replaced tokens": {
+        "model": {"preset": "electra", "embedding_size": 12},
+        "objective": {"name": "rtd", "generator_share": 0.5},
+        "train": {"ema_decay": 0.99, "micro_batch_tokens": 32},
+    },
 }
 
 

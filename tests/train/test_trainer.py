@@ -125,18 +125,20 @@ def test_the_beginning_is_scored_on_the_text_of_the_end_if_it_is_worth_it() -> N
 
 def test_validation_sees_averaged_weights_in_evaluation_mode() -> None:
     trainer = make_trainer(train={"ema_decay": 0.9, "max_steps": 3, "num_validations": 1})
+    name = "encoder.embeddings.word.weight"
+    words = dict(trainer.model.named_parameters())[name]
     seen: list[tuple[torch.Tensor, bool]] = []
 
     def validate(final: bool, is_asked_to_stop: Callable[[], bool]) -> dict[str, float]:
-        seen.append((trainer.model.head.decoder.weight.detach().clone(), trainer.model.training))
+        seen.append((words.detach().clone(), trainer.model.training))
         return {"loss": 0.0}
 
     trainer.validate = validate
     trainer.fit()
     assert trainer.average is not None
     weights, training = seen[0]
-    assert torch.equal(weights, trainer.average.averages["encoder.embeddings.word.weight"])
-    assert not torch.equal(weights, trainer.model.head.decoder.weight)
+    assert torch.equal(weights, trainer.average.averages[name])
+    assert not torch.equal(weights, words)
     assert not training
 
 

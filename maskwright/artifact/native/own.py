@@ -7,11 +7,9 @@ from maskwright.artifact.native.family import Family, RawConfig, read_value, sam
 from maskwright.model.config import EncoderConfig
 
 _OPTIONAL = ("cls_token_id", "sep_token_id", "mask_token_id")
-_LEFT_OUT = ("attention_backend", "model_type", "mlp_output_bias", *_OPTIONAL)
-_LATER = {
-    "prediction_head_size": 0,
-    "next_token_prediction": False,
-}  # what older files, which do not say it, mean
+_LEFT_OUT = ("attention_backend", "model_type", "mlp_output_bias", "embedding_size", *_OPTIONAL)
+# What older files, which do not say it, mean.
+_LATER = {"prediction_head_size": 0, "next_token_prediction": False}
 _TENSORS = (
     *(f"encoder.embeddings.{name}" for name in ("word", "position", "token_type", "norm")),
     *(
@@ -21,17 +19,23 @@ _TENSORS = (
             *("attention.output", "mlp_norm", "mlp.input", "mlp.output"),
         )
     ),
-    *("encoder.final_norm", "head.decoder"),
+    *("encoder.project", "encoder.final_norm"),
+)
+_MLM_HEAD = (
+    "head.decoder",
     *(f"head.transform.{name}" for name in ("dense", "norm", "input", "output")),
 )
+_DISCRIMINATOR_HEAD = ("head.dense", "head.output")
 
 
 def _write_more(config: EncoderConfig) -> dict[str, Any]:
-    return {name: getattr(config, name) for name in (*_OPTIONAL, "mlp_output_bias")}
+    width = {} if config.embedding_size is None else {"embedding_size": config.embedding_size}
+    return {name: getattr(config, name) for name in (*_OPTIONAL, "mlp_output_bias")} | width
 
 
 def _read_more(raw: RawConfig, values: dict[str, Any]) -> dict[str, Any]:
-    more = {name: read_value(raw.get(name), name, name) for name in _OPTIONAL}
+    optional = (*_OPTIONAL, "embedding_size")
+    more = {name: read_value(raw.get(name), name, name) for name in optional}
     bias = raw.get("mlp_output_bias", values["mlp_bias"])
     return {**more, "mlp_output_bias": read_value(bias, "mlp_output_bias", "mlp_output_bias")}
 
@@ -45,7 +49,12 @@ OWN = Family(
         for field in dataclasses.fields(EncoderConfig)
         if field.name not in _LEFT_OUT
     ),
-    tensors={name: name for name in _TENSORS},
+    tensors={name: name for name in (*_TENSORS, *_MLM_HEAD)},
     write_more=_write_more,
     read_more=_read_more,
+)
+OWN_DISCRIMINATOR = dataclasses.replace(
+    OWN,
+    architecture="Discriminator",
+    tensors={name: name for name in (*_TENSORS, *_DISCRIMINATOR_HEAD)},
 )

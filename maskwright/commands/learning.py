@@ -1,0 +1,58 @@
+"""What a run trains and what that learns: a masked language model, or ELECTRA's two models."""
+
+from torch import nn
+
+from maskwright.data.masking.config import MaskingConfig
+from maskwright.errors import ConfigError
+from maskwright.model.config import EncoderConfig
+from maskwright.model.discriminator import (
+    GeneratorAndDiscriminator,
+    Network,
+    narrow_config,
+)
+from maskwright.model.flops import count_detection_flops_per_token, count_flops_per_token
+from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.objectives.causal import MaskedAndCausalLM
+from maskwright.objectives.config import ObjectiveConfig
+from maskwright.objectives.mlm import MaskedLM
+from maskwright.objectives.rtd import ReplacedTokenDetection
+
+
+def build_network(config: ObjectiveConfig, architecture: EncoderConfig) -> Network:
+    """What is trained, its weights not drawn yet."""
+    if config.name == "rtd":
+        narrow = narrow_config(architecture, config.generator_share)
+        return GeneratorAndDiscriminator(architecture, narrow)
+    return MaskedLanguageModel(architecture)
+
+
+def build_objective(
+    config: ObjectiveConfig, masking: MaskingConfig, network: Network
+) -> MaskedLM | ReplacedTokenDetection:
+    """What it learns.
+
+    Raises:
+        ConfigError: two of them at once that do not go together.
+    """
+    if isinstance(network, GeneratorAndDiscriminator):
+        if masking.causal_share:
+            rule = "is impossible with objective.name = rtd"
+            raise ConfigError("masking.causal_share", masking.causal_share, rule, "Set it to 0.")
+        return ReplacedTokenDetection(network, config.discriminator_weight)
+    return MaskedAndCausalLM(network) if masking.causal_share else MaskedLM(network)
+
+
+def count_parameters_of(network: nn.Module) -> int:
+    """What is shared counts once."""
+    return sum(parameter.numel() for parameter in network.parameters())
+
+
+def count_step_flops_per_token(
+    config: ObjectiveConfig, architecture: EncoderConfig, segment_length: float, masked_share: float
+) -> float:
+    """Floating-point operations of one training step per token, of all that is trained."""
+    if config.name == "mlm":
+        return count_flops_per_token(architecture, segment_length, masked_share)
+    narrow = narrow_config(architecture, config.generator_share)
+    guessing = count_flops_per_token(narrow, segment_length, masked_share)
+    return guessing + count_detection_flops_per_token(architecture, segment_length)

@@ -1,0 +1,237 @@
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+from transformers import AutoModelForMaskedLM, AutoModelForPreTraining
+
+from benchmarks.twins import randomise
+from maskwright.artifact.folder import save_model
+from maskwright.data.batch import Batch, build_batch
+from maskwright.data.masking.config import MaskingConfig
+from maskwright.data.masking.corruption import IGNORED, Masker
+from maskwright.data.rows import Row
+from maskwright.model.discriminator import GeneratorAndDiscriminator, narrow_config
+from maskwright.objectives.rtd import (
+    ReplacedTokenDetection,
+    detect_replaced,
+    draw_tokens,
+    predict_replaced,
+    replace_tokens,
+    sum_binary_cross_entropy,
+)
+from maskwright.objectives.terms import inputs_of
+from tests.artifact.helpers import tiny_tokenizer
+from tests.helpers import CLS, PAD, SEP, SyntheticCorpus, random_corpus, special_ids, vocabulary
+from tests.models import small_config
+
+ROW = 16
+# The last is short: most of its row is padding.
+ROWS = [Row(0, 0, ((0, 14),)), Row(0, 1, ((14, 14),)), Row(0, 2, ((28, 5),)), Row(0, 3, ((33, 9),))]
+
+
+def make_batch(
+    rows: list[Row] = ROWS, rate: float = 0.3, seed: int = 0, wrap: bool = True
+) -> Batch:
+    masker = Masker(MaskingConfig(rate=0.4), vocabulary())
+    corpus = SyntheticCorpus([14, 14, 5, 9])
+    return build_batch(rows, ROW, corpus, special_ids(wrap), masker, rate, seed)
+
+
+def small_pair(**fields: object) -> GeneratorAndDiscriminator:
+    config = small_config(preset="electra", embedding_size=12, **fields)
+    model = GeneratorAndDiscriminator(config, narrow_config(config, 0.5))
+    randomise(model, seed=0)
+    return model.eval()
+
+
+def clean_ids(batch: Batch) -> Tensor:
+    ids, used = batch.input_ids.clone(), batch.masked_labels != IGNORED
+    ids[batch.masked_positions[used]] = batch.masked_labels[used]
+    return ids
+
+
+def test_the_losses_are_those_of_transformers_on_the_same_tokens(tmp_path: Path) -> None:
+    model, batch = small_pair(), make_batch()
+    tokenizer = tiny_tokenizer(tmp_path / "tokenizer")
+    save_model(tmp_path / "generator", model.generator, tokenizer)
+    save_model(tmp_path / "model", model.discriminator, tokenizer)
+    generator = AutoModelForMaskedLM.from_pretrained(tmp_path / "generator").eval()
+    discriminator = AutoModelForPreTraining.from_pretrained(tmp_path / "model").eval()
+    sums = ReplacedTokenDetection(model, 50.0)(inputs_of(batch))
+    tokens = detect_replaced(model, inputs_of(batch)).tokens
+
+    real = (clean_ids(batch) != PAD).view(-1, ROW)
+    labels = torch.full((len(ROWS) * ROW,), IGNORED)
+    used = batch.masked_labels != IGNORED
+    labels[batch.masked_positions[used]] = batch.masked_labels[used]
+    shape = {"attention_mask": real.long()}
+    with torch.no_grad():
+        mlm = generator(batch.input_ids.view(-1, ROW), labels=labels.view(-1, ROW), **shape)
+        truth = (tokens.input_ids != clean_ids(batch)).long().view(-1, ROW)
+        rtd = discriminator(tokens.input_ids.view(-1, ROW), labels=truth, **shape)
+    assert 0 < truth.sum() <= batch.num_predictions
+    assert sums["mlm"].loss.item() / batch.num_predictions == pytest.approx(mlm.loss.item(), 1e-5)
+    assert sums["rtd"].loss.item() / batch.num_tokens == pytest.approx(rtd.loss.item(), 1e-5)
+    right = ((rtd.logits > 0).long() == truth)[real].sum()
+    assert sums["rtd"].num_correct.item() == right.item()
+    scores, said = predict_replaced(model, batch)
+    assert torch.allclose(scores, rtd.logits[real], atol=1e-5)
+    assert torch.equal(said, truth[real].bool())
+
+
+def test_all_tokens_are_judged_but_padding() -> None:
+    batch = make_batch()
+    drawn = torch.full_like(batch.masked_labels, 7)
+    tokens = replace_tokens(inputs_of(batch), drawn, PAD)
+    assert tokens.is_real.sum() == batch.num_tokens < len(batch.input_ids)
+    special = (clean_ids(batch) == CLS) | (clean_ids(batch) == SEP)
+    assert tokens.is_real[special].all()
+    assert not tokens.is_replaced[special | ~tokens.is_real].any()
+    scores = torch.randn(len(batch.input_ids), generator=torch.Generator().manual_seed(0))
+    before = sum_binary_cross_entropy(scores, tokens)
+    after = sum_binary_cross_entropy(torch.where(tokens.is_real, scores, 1e4), tokens)
+    assert torch.equal(before.loss, after.loss)
+    assert torch.equal(before.num_correct, after.num_correct)
+
+
+@pytest.mark.parametrize("wrap", [True, False])
+def test_hidden_places_alone_get_drawn_tokens(wrap: bool) -> None:
+    """Unused slots point at slot 0, which holds a token that may be hidden without [CLS]."""
+    for seed in range(8):
+        batch = make_batch(seed=seed, wrap=wrap)
+        used = batch.masked_labels != IGNORED
+        assert not used.all()
+        drawn = torch.arange(len(used)) % 50 + 5
+        tokens = replace_tokens(inputs_of(batch), drawn, PAD)
+        expected = clean_ids(batch)
+        expected[batch.masked_positions[used]] = drawn[used]
+        assert torch.equal(tokens.input_ids, expected)
+        assert torch.equal(tokens.is_replaced, expected != clean_ids(batch))
+
+
+def test_a_drawn_token_that_is_the_hidden_one_is_original() -> None:
+    batch = make_batch()
+    tokens = replace_tokens(inputs_of(batch), batch.masked_labels.clamp(min=0), PAD)
+    assert torch.equal(tokens.input_ids, clean_ids(batch))
+    assert not tokens.is_replaced.any()
+    others = replace_tokens(inputs_of(batch), batch.masked_labels.clamp(min=0) + 1, PAD)
+    assert others.is_replaced.sum() == batch.num_predictions
+
+
+def test_a_batch_without_a_hidden_token_is_all_original() -> None:
+    model, batch = small_pair(), make_batch(rate=0.0)
+    sums = ReplacedTokenDetection(model, 50.0)(inputs_of(batch))
+    assert sums["mlm"].loss.item() == 0
+    assert sums["rtd"].loss.item() > 0
+    (sums["mlm"].loss + sums["rtd"].loss).backward()
+    grads = [p.grad for p in model.parameters() if p.grad is not None]
+    assert all(grad.isfinite().all() for grad in grads)
+
+
+def gradients(model: GeneratorAndDiscriminator, term: str) -> set[str]:
+    model.zero_grad(set_to_none=True)
+    ReplacedTokenDetection(model, 50.0)(inputs_of(make_batch()))[term].loss.backward()
+    return {n for n, p in model.named_parameters() if p.grad is not None and p.grad.any()}
+
+
+def test_the_two_models_meet_in_the_embeddings_alone() -> None:
+    model = small_pair()
+    shared = "discriminator.encoder.embeddings."
+    judged, guessed = gradients(model, "rtd"), gradients(model, "mlm")
+    assert {name for name in judged if not name.startswith("discriminator.")} == set()
+    assert {name for name in guessed if not name.startswith("generator.")} == {
+        name for name in judged if name.startswith(shared)
+    }
+    assert judged | guessed == dict(model.named_parameters()).keys()
+    assert model.generator.encoder.embeddings is model.discriminator.encoder.embeddings
+    assert model.generator.head.decoder.weight is model.discriminator.encoder.embeddings.word.weight
+
+
+logits_and_draws = st.tuples(
+    st.lists(st.lists(st.floats(-20, 20), min_size=7, max_size=7), min_size=1, max_size=4),
+    st.floats(0, 1, exclude_max=True, width=32),
+)
+
+
+@settings(deadline=None)
+@given(logits_and_draws)
+def test_a_draw_is_the_inverse_of_the_distribution(case: tuple[list[list[float]], float]) -> None:
+    logits, draw = torch.tensor(case[0]), torch.tensor(case[1])
+    drawn = draw_tokens(logits, draw.expand(len(logits)))
+    for row, token in zip(logits.double().softmax(-1), drawn.tolist(), strict=True):
+        below, up_to = row[:token].sum().item(), row[: token + 1].sum().item()
+        assert below - 1e-6 <= draw.item() <= up_to + 1e-6
+
+
+def test_tokens_are_drawn_as_often_as_they_are_likely() -> None:
+    logits = torch.tensor([0.5, -1.0, 2.0, float("-inf"), 0.0])
+    draws = (torch.arange(10_000) + 0.5) / 10_000
+    drawn = draw_tokens(logits.expand(len(draws), -1), draws)
+    shares = torch.bincount(drawn, minlength=5) / len(draws)
+    assert torch.allclose(shares, logits.softmax(-1), atol=2e-4)
+    assert draw_tokens(logits[None], torch.zeros(1)).item() == 0
+    assert shares[3] == 0
+
+
+def find_row(batch: Batch, number: int, rows: list[int]) -> Tensor:
+    """The draws of one row's used slots."""
+    slots = len(batch.masked_draws) // len(rows)
+    part = slice(rows.index(number) * slots, (rows.index(number) + 1) * slots)
+    return batch.masked_draws[part][batch.masked_labels[part] != IGNORED]
+
+
+@settings(deadline=None, max_examples=30)
+@given(st.permutations(range(4)), st.integers(1, 4), st.integers(0, 2**40))
+def test_draws_depend_on_seed_epoch_row_and_place_alone(
+    order: list[int], count: int, seed: int
+) -> None:
+    whole, chosen = make_batch(seed=seed), list(order[:count])
+    part = make_batch([ROWS[number] for number in chosen], seed=seed)
+    for number in chosen:
+        drawn = find_row(part, number, chosen)
+        assert torch.equal(drawn, find_row(whole, number, [0, 1, 2, 3]))
+        assert len(set(drawn.tolist())) == len(drawn)
+    later = make_batch([replace(row, epoch=1) for row in ROWS], seed=seed)
+    assert not torch.equal(later.masked_draws, whole.masked_draws)
+    assert not torch.equal(make_batch(seed=seed + 1).masked_draws, whole.masked_draws)
+
+
+def test_draws_are_even() -> None:
+    corpus = random_corpus(400)
+    masker = Masker(MaskingConfig(rate=0.9), vocabulary())
+    rows = [Row(0, n, ((16 * n, 14),)) for n in range(600)]
+    batch = build_batch(rows, ROW, corpus, special_ids(), masker, 0.9, seed=1)
+    draws = batch.masked_draws[batch.masked_labels != IGNORED].numpy()
+    assert draws.dtype == np.float32
+    assert len(draws) > 5000
+    assert (draws >= 0).all()
+    assert (draws < 1).all()
+    counts = np.histogram(draws, bins=20, range=(0, 1))[0]
+    expected = len(draws) / 20
+    assert ((counts - expected) ** 2 / expected).sum() < 50  # chi-squared of 19: p = 1e-4
+
+
+def test_a_batch_may_be_cut() -> None:
+    objective = ReplacedTokenDetection(small_pair(), 50.0)
+    whole = objective(inputs_of(make_batch()))
+    parts = [objective(inputs_of(make_batch([row]))) for row in ROWS]
+    for term, sums in whole.items():
+        assert sum(p[term].loss.item() for p in parts) == pytest.approx(sums.loss.item(), 1e-5)
+        assert sum(p[term].num_correct.item() for p in parts) == sums.num_correct.item()
+
+
+def test_the_loss_is_a_plain_binary_cross_entropy() -> None:
+    batch = make_batch()
+    found = detect_replaced(small_pair(), inputs_of(batch))
+    real = found.tokens.is_real
+    probability = found.scores.sigmoid()[real]
+    truth = found.tokens.is_replaced[real].float()
+    expected = F.binary_cross_entropy(probability, truth, reduction="sum")
+    sums = sum_binary_cross_entropy(found.scores, found.tokens)
+    assert sums.loss.item() == pytest.approx(expected.item(), 1e-5)

@@ -1,0 +1,127 @@
+"""Discriminators of replaced tokens: ElectraForPreTraining in both directions."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from transformers import AutoConfig, AutoModel, AutoModelForPreTraining
+
+from benchmarks.twins import (
+    PACKED,
+    PADDED,
+    ROW,
+    TOLERANCE,
+    VOCAB_SIZE,
+    Rows,
+    fill_rows,
+    pack,
+    randomise,
+)
+from maskwright.artifact.folder import open_encoder, open_model, save_model
+from maskwright.errors import ModelFolderError
+from maskwright.model.discriminator import Discriminator
+from tests.artifact.helpers import tiny_tokenizer, write_tokenizer
+from tests.model.helpers import tiny_config
+
+VARIANTS: dict[str, dict[str, Any]] = {
+    "electra": {"preset": "electra"},
+    "narrow embeddings": {"preset": "electra", "embedding_size": 24, "hidden_act": "silu"},
+    "bert": {"preset": "bert"},
+    "what only a head that guesses words has": {
+        "preset": "electra",
+        "tie_word_embeddings": False,
+        "head_act": "relu",
+        "decoder_bias": False,
+    },
+}
+
+
+def tiny_discriminator(**fields: object) -> Discriminator:
+    model = Discriminator(tiny_config(**fields))
+    randomise(model, seed=0)
+    return model.eval()
+
+
+@torch.no_grad()
+def our_scores(ours: Discriminator, rows: Rows) -> Tensor:
+    """[tokens] without padding."""
+    ids, real = fill_rows(rows, ours.config.pad_token_id)
+    tails = [(*row, ROW - sum(row)) if sum(row) < ROW else row for row in rows]
+    return ours(ids.flatten(), pack(tails))[real.flatten()]
+
+
+@torch.no_grad()
+def largest_difference(ours: Discriminator, theirs: Any) -> float:
+    ids, real = fill_rows(PADDED, theirs.config.pad_token_id)
+    expected = theirs.eval()(input_ids=ids, attention_mask=real.long()).logits[real]
+    assert expected.std() > 0.1
+    return max((our_scores(ours, rows) - expected).abs().max().item() for rows in (PADDED, PACKED))
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_transformers_loads_our_folder_and_we_load_theirs_again(name: str, tmp_path: Path) -> None:
+    ours, tokenizer = tiny_discriminator(**VARIANTS[name]), tiny_tokenizer(tmp_path / "tokenizer")
+    save_model(tmp_path / "ours", ours, tokenizer)
+    theirs, info = AutoModelForPreTraining.from_pretrained(
+        tmp_path / "ours", output_loading_info=True
+    )
+    assert not any(info[key] for key in ("missing_keys", "unexpected_keys", "mismatched_keys"))
+    assert type(theirs).__name__ == "ElectraForPreTraining"
+    assert largest_difference(ours, theirs) <= TOLERANCE
+    theirs.save_pretrained(tmp_path / "theirs")
+    tokenizer.save(tmp_path / "theirs", max_length=ROW)
+    for folder in ("ours", "theirs"):
+        back = open_encoder(tmp_path / folder).model
+        assert isinstance(back, Discriminator)
+        assert torch.equal(our_scores(back, PACKED), our_scores(ours, PACKED))
+    card = (tmp_path / "ours/README.md").read_text(encoding="utf-8")
+    assert f"{sum(p.numel() for p in ours.parameters()):,} parameters" in card
+    assert AutoModel.from_pretrained(tmp_path / "ours").config.hidden_size == 32
+
+
+@pytest.mark.parametrize("width", [32, 24])
+def test_we_load_a_folder_of_transformers(width: int, tmp_path: Path) -> None:
+    config = AutoConfig.for_model(
+        "electra",
+        vocab_size=VOCAB_SIZE,
+        embedding_size=width,
+        hidden_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=4,
+        intermediate_size=48,
+        max_position_embeddings=32,
+    )
+    theirs = AutoModelForPreTraining.from_config(config)
+    randomise(theirs, seed=1)
+    theirs.save_pretrained(tmp_path)
+    write_tokenizer(tmp_path)
+    ours = open_encoder(tmp_path).model
+    assert isinstance(ours, Discriminator)
+    assert largest_difference(ours, theirs) <= TOLERANCE
+
+
+def test_one_that_no_class_computes_is_written_in_our_words(tmp_path: Path) -> None:
+    ours = tiny_discriminator(preset="modernbert", embedding_size=24, local_attention=6)
+    save_model(tmp_path / "model", ours, tiny_tokenizer(tmp_path / "tokenizer"))
+    back = open_encoder(tmp_path / "model").model
+    assert isinstance(back, Discriminator)
+    assert torch.equal(our_scores(back, PACKED), our_scores(ours, PACKED))
+    card = (tmp_path / "model/README.md").read_text(encoding="utf-8")
+    assert "ElectraForPreTraining, the only one for it, has no " in card
+
+
+def test_it_is_not_taken_for_a_model_that_guesses_words(tmp_path: Path) -> None:
+    tokenizer = tiny_tokenizer(tmp_path / "tokenizer")
+    save_model(tmp_path / "run/model", tiny_discriminator(preset="electra"), tokenizer)
+    with pytest.raises(ModelFolderError) as error:
+        open_model(tmp_path / "run/model")
+    assert str(error.value) == (
+        f"{tmp_path / 'run/model'} is a discriminator (ElectraForPreTraining): it tells replaced "
+        "words and fills in none. maskwright embed takes it; its generator, which fills in words, "
+        "is not beside it."
+    )
+    (tmp_path / "run/generator").mkdir()
+    with pytest.raises(ModelFolderError, match=r"words, is in .*/run/generator\.$"):
+        open_model(tmp_path / "run/model")
