@@ -23,6 +23,10 @@ model = AutoModelForMaskedLM.from_pretrained("path/to/this/folder")
 tokenizer = AutoTokenizer.from_pretrained("path/to/this/folder")
 ```
 """
+_PAIRS = """
+`AutoModelForMaskedLM` says that it leaves out four tensors. They are the head that judges whether
+the second of two texts follows the first; `AutoModelForPreTraining` loads it as well.
+"""
 _OWN = """
 The weights are in maskwright's own names (`from maskwright import load_model`), because no class
 of transformers computes this architecture: {reason}.
@@ -39,9 +43,11 @@ def write_card(text: str | None, config: EncoderConfig, family: Family, reason: 
         f"{config.num_attention_heads} heads, {count_parameters(config).total:,} parameters, "
         f"vocabulary of {config.vocab_size:,}, at most {config.max_position_embeddings} tokens.\n"
     )
-    ending = (
-        _NATIVE.format(architecture=family.architecture) if native else _OWN.format(reason=reason)
-    )
+    if native:
+        ending = _NATIVE.format(architecture=family.name_class(config))
+        ending += _PAIRS * config.sentence_pair_head
+    else:
+        ending = _OWN.format(reason=reason)
     return change_card(body + facts, describe_for_hub(native), ending)
 
 

@@ -72,6 +72,7 @@ def resolve_model(config: PretrainConfig, tokenizer: Tokenizer) -> EncoderConfig
         cls_token_id=tokenizer.cls_id,
         sep_token_id=tokenizer.sep_id,
         mask_token_id=tokenizer.mask_id,
+        sentence_pair_head=config.data.pairs is not None,
     )
     _check_next_token(config, model)
     return model
@@ -87,6 +88,7 @@ def guess_model(config: PretrainConfig) -> EncoderConfig:
         config.model,
         vocab_size=size,
         max_seq_length=config.data.max_seq_length,
+        sentence_pair_head=config.data.pairs is not None,
     )
     _check_next_token(config, model)
     return model
@@ -128,6 +130,7 @@ def build_row_source(config: PretrainConfig, data: PreparedData, world: World = 
 
     Raises:
         ConfigError: a protected token that the tokenizer does not know.
+        ShardError: pairs of two documents are wanted, and there is one.
     """
     protected: list[int] = []
     for token in config.masking.no_mask_tokens:

@@ -14,6 +14,7 @@ from maskwright.commands.initial import InitialModel, load_initial
 from maskwright.commands.prepared import find_prepared, named_folder
 from maskwright.commands.speed import measure_step_seconds
 from maskwright.corpus.sources import Source, find_sources
+from maskwright.data.pairs import pairs_per_row
 from maskwright.model.flops import count_flops_per_token, count_parameters
 from maskwright.train.device import choose_device, should_compile
 
@@ -37,7 +38,9 @@ def describe_run(config: PretrainConfig, data_dir: Path) -> str:
     parameters = count_parameters(model)
     device = choose_device(config.train.device)
     compiles, reason = should_compile(config.train, device)
-    flops = count_flops_per_token(model, config.data.max_seq_length, config.masking.highest_rate)
+    length = config.data.max_seq_length
+    pair_share = pairs_per_row(length) / length if config.data.pairs else 0.0
+    flops = count_flops_per_token(model, length, config.masking.highest_rate, pair_share)
     if data:
         build_row_source(config, data)
         tokens, described = data.train.num_tokens, _describe_data(data)

@@ -189,6 +189,7 @@ class EncoderConfig:
     cls_token_id: int | None = None
     sep_token_id: int | None = None
     mask_token_id: int | None = None
+    sentence_pair_head: bool = False  # judges pairs of texts, from their [CLS]
     model_type: str | None = None  # the published family to be written as, where several fit
     attention_backend: AttentionBackend = "auto"  # how to compute, not what: never saved
 
@@ -220,12 +221,14 @@ def resolve_config(
     cls_token_id: int | None = None,
     sep_token_id: int | None = None,
     mask_token_id: int | None = None,
+    sentence_pair_head: bool = False,
 ) -> EncoderConfig:
     """The architecture that `config` means for this vocabulary and this length of input.
 
     Raises:
         ConfigError: ``model.max_position_embeddings`` is shorter than ``data.max_seq_length``, or
-            ``model.vocab_size`` smaller than `vocab_size`, the tokenizer's.
+            ``model.vocab_size`` smaller than `vocab_size`, the tokenizer's; or pairs of texts are
+            to be judged, and there are no token types to tell one text from the other.
     """
     rows = config.vocab_size or vocab_size
     if rows < vocab_size:
@@ -242,6 +245,7 @@ def resolve_config(
         "cls_token_id": cls_token_id,
         "sep_token_id": sep_token_id,
         "mask_token_id": mask_token_id,
+        "sentence_pair_head": sentence_pair_head,
     }
     try:
         return _resolve(config, given)
@@ -334,6 +338,9 @@ def _check_structure(config: EncoderConfig) -> None:
     if config.attention_backend == "varlen" and config.attention_dropout:
         rule = "is impossible with model.attention_backend = varlen"
         raise ConfigError("attention_dropout", config.attention_dropout, rule, "Set it to 0.")
+    if config.sentence_pair_head and config.type_vocab_size < 2:
+        rule = "must be at least 2, one for each text, where pairs are judged (data.pairs)"
+        raise ConfigError("type_vocab_size", config.type_vocab_size, rule, "Set it to 2.")
     if len(config.layer_types) != config.num_hidden_layers:
         rule = f"must name one type for each of {config.num_hidden_layers} layers"
         raise ConfigError("layer_types", len(config.layer_types), rule)

@@ -8,10 +8,8 @@ from maskwright.model.config import EncoderConfig
 
 _OPTIONAL = ("cls_token_id", "sep_token_id", "mask_token_id")
 _LEFT_OUT = ("attention_backend", "model_type", "mlp_output_bias", *_OPTIONAL)
-_LATER = {
-    "prediction_head_size": 0,
-    "next_token_prediction": False,
-}  # what older files, which do not say it, mean
+# What older files, which do not say it, mean.
+_LATER = {"prediction_head_size": 0, "next_token_prediction": False, "sentence_pair_head": False}
 _TENSORS = (
     *(f"encoder.embeddings.{name}" for name in ("word", "position", "token_type", "norm")),
     *(
@@ -23,6 +21,7 @@ _TENSORS = (
     ),
     *("encoder.final_norm", "head.decoder"),
     *(f"head.transform.{name}" for name in ("dense", "norm", "input", "output")),
+    *(f"pair_head.{name}" for name in ("pooler", "classifier")),
 )
 
 
