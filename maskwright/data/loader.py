@@ -67,6 +67,11 @@ class LoadedStep:
         """Tokens to predict in this rank's micro-batches."""
         return sum(batch.num_predictions for batch in self.micro_batches)
 
+    @property
+    def num_pairs(self) -> int:
+        """Judged pairs in this rank's micro-batches."""
+        return sum(batch.num_pairs for batch in self.micro_batches)
+
 
 class RowSource:
     """Rows of one corpus at any row length, masked.

@@ -4,13 +4,13 @@ A segment of the planner, a run of tokens of one document, is cut into A and B. 
 prediction* (Devlin et al., "BERT", 2019, arXiv 1810.04805) puts in the place of B, half of the
 time, as many tokens of another document; *sentence-order prediction* (Lan et al., "ALBERT", 2020,
 arXiv 1909.11942) swaps the two instead. Everything is a function of (seed, epoch, row, segment),
-and no segment changes its length, so that order and packing are those of a run without pairs.
+and no segment changes its length, so that packing has nothing to do with what is in a pair.
 
 - A corpus knows words but not sentences. So "sentence" means here what it means in BERT, "an
   arbitrary span of contiguous text": the cut is drawn from the middle half of the segment and goes
   to the nearest beginning of a word.
 - What stands for B must not be told from a true B by its edges. It, too, begins with a word but
-  not with its document, and ends with its document if the true one does.
+  not with its document, and ends with its document just if the true one does.
 - BERT puts the text that B was taken from back into the data. Here it is skipped in this epoch and
   others of its kind are seen twice, so that a token is seen once an epoch in the mean.
 - In a segment that begins within a word, swapped texts could be told by that word alone. It has no
@@ -126,9 +126,11 @@ class PairMaker:
         positions = np.minimum((drawn * self._ends[-1]).astype(np.int64), self._ends[-1] - 1)
         documents = np.searchsorted(self._ends, positions, side="right")
         ends = self._ends[documents]
-        starts = ends - length if start + length == self._ends[own] else positions
-        is_inside = (starts > ends - self._lengths[documents]) & (starts + length <= ends)
-        found = starts[is_inside & (documents != own)].tolist()
+        if start + length == self._ends[own]:
+            starts, fits = ends - length, documents != own
+        else:
+            starts, fits = positions, (documents != own) & (positions + length < ends)
+        found = starts[fits & (starts > ends - self._lengths[documents])].tolist()
         if not found:
             return SegmentPair(true, FOLLOWS)
         begins_word = (start for start in found if source.word_starts(start, start + 1)[0])
