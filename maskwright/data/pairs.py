@@ -7,14 +7,14 @@ arXiv 1909.11942) swaps the two instead. Everything is a function of (seed, epoc
 and no segment changes its length, so that packing has nothing to do with what is in a pair.
 
 - A corpus knows words but not sentences. So "sentence" means here what it means in BERT, "an
-  arbitrary span of contiguous text": the cut is drawn from the middle half of the segment and goes
-  to the nearest beginning of a word.
+  arbitrary span of contiguous text": the cut is one of the beginnings of words in the middle half
+  of the segment, each as likely, or the nearest one if there is none.
 - What stands for B must not be told from a true B by its edges. It, too, begins with a word but
   not with its document, and ends with its document just if the true one does.
 - BERT puts the text that B was taken from back into the data. Here it is skipped in this epoch and
   others of its kind are seen twice, so that a token is seen once an epoch in the mean.
-- In a segment that begins within a word, swapped texts could be told by that word alone. It has no
-  label where the order is to be learned; its texts stay in their order.
+- In a segment that begins or ends within a word, swapped texts could be told by that word alone. It
+  has no label where the order is to be learned; its texts stay in their order.
 - A segment of fewer than `MIN_TOKENS` tokens is all A, B is empty, and there is no label. Nor is
   there one for the shortest segments of a row that has more than `pairs_per_row` of them.
 """
@@ -104,7 +104,7 @@ class PairMaker:
                 if number >= most or not true[1][1]:
                     pair = SegmentPair(true, IGNORED)
                 elif self.kind == "order":
-                    pair = _swap(true, is_turned[r, number], source)
+                    pair = self._swap(true, is_turned[r, number], source)
                 elif is_turned[r, number]:
                     pair = self._replace_second(true, keys[r : r + 1], number, source)
                 else:
@@ -126,7 +126,7 @@ class PairMaker:
         positions = np.minimum((drawn * self._ends[-1]).astype(np.int64), self._ends[-1] - 1)
         documents = np.searchsorted(self._ends, positions, side="right")
         ends = self._ends[documents]
-        if start + length == self._ends[own]:
+        if self._is_end(start + length):
             starts, fits = ends - length, documents != own
         else:
             starts, fits = positions, (documents != own) & (positions + length < ends)
@@ -135,6 +135,21 @@ class PairMaker:
             return SegmentPair(true, FOLLOWS)
         begins_word = (start for start in found if source.word_starts(start, start + 1)[0])
         return SegmentPair((first, (next(begins_word, found[0]), length)), FOLLOWS_NOT)
+
+    def _swap(self, true: tuple[Span, Span], is_turned: bool, source: WordSource) -> SegmentPair:
+        """The texts in their order or not; without a label where half a word would tell."""
+        first, second = true
+        start, end = first[0], sum(second)
+        ends_within = not self._is_end(end) and not source.word_starts(end, end + 1)[0]
+        if ends_within or not source.word_starts(start, start + 1)[0]:
+            return SegmentPair(true, IGNORED)
+        if is_turned:
+            return SegmentPair((second, first), FOLLOWS_NOT)
+        return SegmentPair(true, FOLLOWS)
+
+    def _is_end(self, position: int) -> bool:
+        """Whether a document ends before `position`."""
+        return bool(self._ends[np.searchsorted(self._ends, position)] == position)
 
 
 def split_segment(segment: Span, cut: float, source: WordSource) -> tuple[Span, Span]:
@@ -149,14 +164,9 @@ def split_segment(segment: Span, cut: float, source: WordSource) -> tuple[Span, 
     least = length // 4
     wanted = least + int(cut * (length - 2 * least + 1))
     beginnings = np.flatnonzero(source.word_starts(start + 1, start + length)) + 1
-    if len(beginnings):
+    inside = beginnings[(beginnings >= least) & (beginnings <= length - least)]
+    if len(inside):
+        wanted = int(inside[int(cut * len(inside))])
+    elif len(beginnings):
         wanted = int(beginnings[np.abs(beginnings - wanted).argmin()])
     return (start, wanted), (start + wanted, length - wanted)
-
-
-def _swap(true: tuple[Span, Span], is_turned: bool, source: WordSource) -> SegmentPair:
-    """The texts in their order or not, without a label where they would be told by half a word."""
-    first, second = true
-    if not source.word_starts(first[0], first[0] + 1)[0]:
-        return SegmentPair(true, IGNORED)
-    return SegmentPair((second, first), FOLLOWS_NOT) if is_turned else SegmentPair(true, FOLLOWS)

@@ -248,9 +248,13 @@ def resolve_config(
         "sentence_pair_head": sentence_pair_head,
     }
     try:
-        return _resolve(config, given)
+        resolved = _resolve(config, given)
     except ConfigError as error:
         raise error.within("model") from None
+    if sentence_pair_head and resolved.type_vocab_size < 2:
+        rule = "must be at least 2, one for each text, where pairs are judged (data.pairs)"
+        raise ConfigError("model.type_vocab_size", resolved.type_vocab_size, rule, "Set it to 2.")
+    return resolved
 
 
 def alternate_layers(num_layers: int, every: int) -> tuple[LayerType, ...]:
@@ -338,9 +342,6 @@ def _check_structure(config: EncoderConfig) -> None:
     if config.attention_backend == "varlen" and config.attention_dropout:
         rule = "is impossible with model.attention_backend = varlen"
         raise ConfigError("attention_dropout", config.attention_dropout, rule, "Set it to 0.")
-    if config.sentence_pair_head and config.type_vocab_size < 2:
-        rule = "must be at least 2, one for each text, where pairs are judged (data.pairs)"
-        raise ConfigError("type_vocab_size", config.type_vocab_size, rule, "Set it to 2.")
     if len(config.layer_types) != config.num_hidden_layers:
         rule = f"must name one type for each of {config.num_hidden_layers} layers"
         raise ConfigError("layer_types", len(config.layer_types), rule)
