@@ -100,6 +100,9 @@ def _check_next_token(config: PretrainConfig, model: EncoderConfig) -> None:
     if share and not model.next_token_prediction:
         rule = "needs model.next_token_prediction = True"
         raise ConfigError("masking.causal_share", share, rule, "Set that, or this to 0.")
+    if share and config.data.pairs is not None:
+        rule = "is impossible with data.pairs: in causal steps [CLS] sees neither of the texts"
+        raise ConfigError("masking.causal_share", share, rule, "Leave out one of the two.")
     if model.next_token_prediction and not config.data.special_tokens:
         rule = "needs data.special_tokens = True: [CLS] stands before the first token"
         raise ConfigError("model.next_token_prediction", True, rule, "Leave data.special_tokens.")
