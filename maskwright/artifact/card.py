@@ -26,6 +26,10 @@ model = AutoModelForMaskedLM.from_pretrained("path/to/this/folder")
 tokenizer = AutoTokenizer.from_pretrained("path/to/this/folder")
 ```
 """
+_PAIRS = """
+`AutoModelForMaskedLM` says that it leaves out four tensors. They are the head that judges whether
+the second of two texts follows the first; `AutoModelForPreTraining` loads it as well.
+"""
 _OWN = """
 The weights are in maskwright's own names (`from maskwright import load_model`), because no class
 of transformers computes this architecture: {reason}.
@@ -64,7 +68,8 @@ def write_card(text: str | None, config: EncoderConfig, family: Family, reason: 
         f"vocabulary of {config.vocab_size:,}, at most {config.max_position_embeddings} tokens.\n"
     )
     forms = (_OWN_DISCRIMINATOR, _NATIVE_DISCRIMINATOR) if detects else (_OWN, _NATIVE)
-    ending = forms[native].format(architecture=family.architecture, reason=reason)
+    ending = forms[native].format(architecture=family.name_class(config), reason=reason)
+    ending += _PAIRS * (native and config.sentence_pair_head)
     return change_card(body + facts, describe_for_hub(native, detects), ending)
 
 

@@ -11,13 +11,14 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from maskwright.artifact.native.family import DECODER_BIAS, Family
-from maskwright.artifact.reader import WeightReader
+from maskwright.artifact.reader import WeightReader, find_places
 from maskwright.artifact.stored import StoredTensors
 from maskwright.errors import ModelFolderError, show_value
 from maskwright.files import read_json
 from maskwright.model.config import EncoderConfig
 from maskwright.model.discriminator import Discriminator
-from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.model.heads import SentencePairHead
+from maskwright.model.pretraining import PAIR_HEAD, MaskedLanguageModel
 
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
@@ -80,6 +81,21 @@ def _read_tensors(
         state = {ours: reader.read(ours) for ours in expected}
         reader.check_copies(state)
     return state
+
+
+def holds_pair_head(folder: Path, config: EncoderConfig, family: Family) -> bool:
+    """Whether the files hold a head for pairs of texts, whatever class ``config.json`` names.
+
+    The published folders of BERT hold one and name the class without it.
+    """
+    if not family.pair_architecture:
+        return config.sentence_pair_head
+    with torch.device("meta"):
+        parameters = [name for name, _ in SentencePairHead(config).named_parameters()]
+    with StoredTensors(_list_files(folder)) as stored:
+        places = find_places(stored.names, family)
+    names = [family.native_names(f"{PAIR_HEAD}{name}", config) for name in parameters]
+    return all(name in places for (name,) in names)
 
 
 def _list_files(folder: Path) -> Iterable[Path]:

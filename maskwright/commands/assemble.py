@@ -72,6 +72,7 @@ def resolve_model(config: PretrainConfig, tokenizer: Tokenizer) -> EncoderConfig
         cls_token_id=tokenizer.cls_id,
         sep_token_id=tokenizer.sep_id,
         mask_token_id=tokenizer.mask_id,
+        sentence_pair_head=config.data.pairs is not None,
     )
     _check_next_token(config, model)
     return model
@@ -87,6 +88,7 @@ def guess_model(config: PretrainConfig) -> EncoderConfig:
         config.model,
         vocab_size=size,
         max_seq_length=config.data.max_seq_length,
+        sentence_pair_head=config.data.pairs is not None,
     )
     _check_next_token(config, model)
     return model
@@ -98,6 +100,9 @@ def _check_next_token(config: PretrainConfig, model: EncoderConfig) -> None:
     if share and not model.next_token_prediction:
         rule = "needs model.next_token_prediction = True"
         raise ConfigError("masking.causal_share", share, rule, "Set that, or this to 0.")
+    if share and config.data.pairs is not None:
+        rule = "is impossible with data.pairs: in causal steps [CLS] sees neither of the texts"
+        raise ConfigError("masking.causal_share", share, rule, "Leave out one of the two.")
     if model.next_token_prediction and not config.data.special_tokens:
         rule = "needs data.special_tokens = True: [CLS] stands before the first token"
         raise ConfigError("model.next_token_prediction", True, rule, "Leave data.special_tokens.")
@@ -130,6 +135,7 @@ def build_row_source(config: PretrainConfig, data: PreparedData, world: World = 
 
     Raises:
         ConfigError: a protected token that the tokenizer does not know.
+        ShardError: pairs of two documents are wanted, and there is one.
     """
     protected: list[int] = []
     for token in config.masking.no_mask_tokens:

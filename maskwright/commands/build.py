@@ -71,7 +71,7 @@ def build_model(
     """The model of a run before its first step, on the CPU."""
     architecture = resolve_model(config, data.tokenizer)
     if initial is not None:
-        return initial.adapt(architecture, data.tokenizer)
+        return initial.adapt(architecture, data.tokenizer, config.seed)
     model = build_network(config.objective, architecture)
     initialise(model, config.seed)
     return model

@@ -21,6 +21,7 @@ from maskwright.commands.learning import (
 from maskwright.commands.prepared import find_prepared, named_folder
 from maskwright.commands.speed import measure_step_seconds
 from maskwright.corpus.sources import Source, find_sources
+from maskwright.data.pairs import pairs_per_row
 from maskwright.model.config import EncoderConfig
 from maskwright.model.discriminator import Discriminator, narrow_config
 from maskwright.model.flops import count_parameters
@@ -47,8 +48,10 @@ def describe_run(config: PretrainConfig, data_dir: Path) -> str:
         num_parameters = count_parameters_of(build_network(config.objective, model))
     device = choose_device(config.train.device)
     compiles, reason = should_compile(config.train, device)
+    length = config.data.max_seq_length
+    pair_share = pairs_per_row(length) / length if config.data.pairs else 0.0
     flops = count_step_flops_per_token(
-        config.objective, model, config.data.max_seq_length, config.masking.highest_rate
+        config.objective, model, length, config.masking.highest_rate, pair_share
     )
     if data:
         build_row_source(config, data)

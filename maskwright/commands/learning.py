@@ -48,11 +48,15 @@ def count_parameters_of(network: nn.Module) -> int:
 
 
 def count_step_flops_per_token(
-    config: ObjectiveConfig, architecture: EncoderConfig, segment_length: float, masked_share: float
+    config: ObjectiveConfig,
+    architecture: EncoderConfig,
+    segment_length: float,
+    masked_share: float,
+    pair_share: float = 0.0,
 ) -> float:
     """Floating-point operations of one training step per token, of all that is trained."""
     if config.name == "mlm":
-        return count_flops_per_token(architecture, segment_length, masked_share)
+        return count_flops_per_token(architecture, segment_length, masked_share, pair_share)
     narrow = narrow_config(architecture, config.generator_share)
     guessing = count_flops_per_token(narrow, segment_length, masked_share)
     return guessing + count_detection_flops_per_token(architecture, segment_length)

@@ -26,6 +26,8 @@ class RowView:
         ids: L token ids, masked.
         labels: L ids of what was there where a token is hidden, elsewhere -100.
         segments: L numbers of the segments; what is left empty is one of its own.
+        types: L token types where segments are pairs of texts, else none.
+        pairs: label of each segment that has one as a pair: 0 = next, 1 = not.
     """
 
     epoch: int
@@ -33,9 +35,11 @@ class RowView:
     ids: list[int]
     labels: list[int]
     segments: list[int]
+    types: list[int]
+    pairs: dict[int, int]
 
     def to_json(self, tokenizer: Tokenizer) -> dict[str, Any]:
-        return {
+        row = {
             "epoch": self.epoch,
             "row": self.number,
             "tokens": tokenizer.tokens(self.ids),
@@ -43,6 +47,7 @@ class RowView:
             "labels": self.labels,
             "segments": self.segments,
         }
+        return {**row, "token_types": self.types, "pairs": self.pairs} if self.types else row
 
     def to_text(self, tokenizer: Tokenizer) -> Text:
         """A heading and the tokens, with what the hidden ones were."""
@@ -52,11 +57,13 @@ class RowView:
     def _paint(self, tokenizer: Tokenizer) -> Text:
         line = Text(style="not bold")
         previous = self.segments[0]
+        line.append(self._describe_pair(previous), style="cyan")
         for token_id, label, segment in zip(self.ids, self.labels, self.segments, strict=True):
             if token_id == tokenizer.pad_id:
                 continue
             if segment != previous:
                 line.append("\n│ ", style="dim")
+                line.append(self._describe_pair(segment), style="cyan")
                 previous = segment
             token = tokenizer.token(token_id)
             if label == IGNORED:
@@ -69,6 +76,10 @@ class RowView:
         if padding:
             line.append(f"[{padding} empty]", style="dim")
         return line
+
+    def _describe_pair(self, segment: int) -> str:
+        label = self.pairs.get(segment)
+        return "" if label is None else "(not next) " if label else "(next) "
 
 
 def view_rows(
@@ -83,8 +94,9 @@ def view_rows(
         [batch] = loaded.micro_batches
         columns = [batch.input_ids.numpy(), _place_labels(batch), batch.segment_ids.numpy()]
         slots = zip(*(column.reshape(size, length).tolist() for column in columns), strict=True)
-        for row, (ids, labels, segments) in zip(rows, slots, strict=True):
-            yield RowView(row.epoch, row.number, ids, labels, segments)
+        types, pairs = _list_pairs(batch, size)
+        for row, of_tokens, *of_pairs in zip(rows, slots, types, pairs, strict=True):
+            yield RowView(row.epoch, row.number, *of_tokens, *of_pairs)
         position = loaded.next_position
         count -= size
 
@@ -95,3 +107,15 @@ def _place_labels(batch: Batch) -> np.ndarray:
     used = batch.masked_labels.numpy() != IGNORED
     labels[batch.masked_positions.numpy()[used]] = batch.masked_labels.numpy()[used]
     return labels
+
+
+def _list_pairs(batch: Batch, num_rows: int) -> tuple[list[list[int]], list[dict[int, int]]]:
+    """For each row its token types, and the labels of those of its segments that have one."""
+    types, positions, labels = batch.token_type_ids, batch.pair_positions, batch.pair_labels
+    pairs: list[dict[int, int]] = [{} for _ in range(num_rows)]
+    if types is None or positions is None or labels is None:
+        return [[] for _ in range(num_rows)], pairs
+    used = labels != IGNORED
+    for place, label in zip(positions[used].tolist(), labels[used].tolist(), strict=True):
+        pairs[place // batch.row_length][int(batch.segment_ids[place])] = label
+    return types.reshape(num_rows, -1).tolist(), pairs

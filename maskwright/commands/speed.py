@@ -91,8 +91,9 @@ def _random_rows(
 ) -> RowSource:
     size = model.vocab_size
     inside = length - config.data.extra_slots
-    ids = np.random.default_rng(config.seed).integers(_NUM_SPECIAL, size, num_rows * inside)
-    corpus = RandomCorpus(ids, np.full(num_rows, inside, np.int64))
+    num_documents = max(2, num_rows)  # pairs of texts may want two
+    ids = np.random.default_rng(config.seed).integers(_NUM_SPECIAL, size, num_documents * inside)
+    corpus = RandomCorpus(ids, np.full(num_documents, inside, np.int64))
     ordinary = np.arange(_NUM_SPECIAL, size)
     vocabulary = Vocabulary(size, _NUM_SPECIAL - 1, ordinary, np.ones(size, np.int64))
     special = SpecialIds(model.pad_token_id, 2, 3, config.data.special_tokens)

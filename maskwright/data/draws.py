@@ -32,6 +32,9 @@ class Purpose(IntEnum):
     CORRUPTION = 6
     REPLACEMENT = 7
     WORD_TURN = 8
+    PAIR_SPLIT = 9
+    PAIR_LABEL = 10
+    PAIR_SOURCE = 11
     SAMPLING = 12
     CAUSAL_STEP = 13
 

@@ -16,6 +16,7 @@ from maskwright.data.batch import Batch, SpecialIds, TokenSource, build_batch
 from maskwright.data.config import DataConfig
 from maskwright.data.draws import Purpose, derive_keys, to_unit
 from maskwright.data.masking.corruption import Masker
+from maskwright.data.pairs import PairMaker
 from maskwright.data.rows import DataPosition, RowPlanner
 from maskwright.data.segments import SegmentTable
 from maskwright.data.share import cut_share
@@ -66,14 +67,22 @@ class LoadedStep:
         """Tokens to predict in this rank's micro-batches."""
         return sum(batch.num_predictions for batch in self.micro_batches)
 
+    @property
+    def num_pairs(self) -> int:
+        """Judged pairs in this rank's micro-batches."""
+        return sum(batch.num_pairs for batch in self.micro_batches)
+
 
 class RowSource:
     """Rows of one corpus at any row length, masked.
 
     Args:
         corpus: must hold at least one token, or asking for rows is a `ShardError`.
-        seed: names order and masks.
+        seed: names order, masks and pairs.
         world: of each step's rows, each rank loads its own.
+
+    Raises:
+        ShardError: pairs of two documents are wanted of a corpus that has but one.
     """
 
     def __init__(
@@ -87,6 +96,8 @@ class RowSource:
     ) -> None:
         self.corpus, self.config, self.special = corpus, config, special
         self.masker, self.seed, self.world = masker, seed, world
+        lengths = corpus.document_lengths
+        self.pair_maker = PairMaker(config.pairs, lengths) if config.pairs else None
         self._planners: dict[int, RowPlanner] = {}
 
     def planner(self, row_length: int) -> RowPlanner:
@@ -116,6 +127,7 @@ class RowSource:
                 request.mask_rate,
                 self.seed,
                 is_causal,
+                self.pair_maker,
             )
             for part in cut_share(rows, request.micro_batch_rows, self.world)
         )

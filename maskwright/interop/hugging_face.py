@@ -58,7 +58,8 @@ def write_hugging_face(
         write_text(folder / CARD, card)
     with quiet_transformers(transformers):
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
-        model = load_whole(transformers.AutoModelForMaskedLM, folder)
+        may_leave = loaded.model.config.sentence_pair_head  # which is for AutoModelForPreTraining
+        model = load_whole(transformers.AutoModelForMaskedLM, folder, may_leave)
         check_ids(tokenizer, sentences)
 
         def compute(input_ids: Tensor, attention_mask: Tensor) -> Tensor:

@@ -194,6 +194,7 @@ class EncoderConfig:
     sep_token_id: int | None = None
     mask_token_id: int | None = None
     embedding_size: int | None = None  # another width than hidden_size, or None
+    sentence_pair_head: bool = False  # judges pairs of texts, from their [CLS]
     model_type: str | None = None  # the published family to be written as, where several fit
     attention_backend: AttentionBackend = "auto"  # how to compute, not what: never saved
 
@@ -230,12 +231,14 @@ def resolve_config(
     cls_token_id: int | None = None,
     sep_token_id: int | None = None,
     mask_token_id: int | None = None,
+    sentence_pair_head: bool = False,
 ) -> EncoderConfig:
     """The architecture that `config` means for this vocabulary and this length of input.
 
     Raises:
         ConfigError: ``model.max_position_embeddings`` is shorter than ``data.max_seq_length``, or
-            ``model.vocab_size`` smaller than `vocab_size`, the tokenizer's.
+            ``model.vocab_size`` smaller than `vocab_size`, the tokenizer's; or pairs of texts are
+            to be judged, and there are no token types to tell one text from the other.
     """
     rows = config.vocab_size or vocab_size
     if rows < vocab_size:
@@ -252,11 +255,16 @@ def resolve_config(
         "cls_token_id": cls_token_id,
         "sep_token_id": sep_token_id,
         "mask_token_id": mask_token_id,
+        "sentence_pair_head": sentence_pair_head,
     }
     try:
-        return _resolve(config, given)
+        resolved = _resolve(config, given)
     except ConfigError as error:
         raise error.within("model") from None
+    if sentence_pair_head and resolved.type_vocab_size < 2:
+        rule = "must be at least 2, one for each text, where pairs are judged (data.pairs)"
+        raise ConfigError("model.type_vocab_size", resolved.type_vocab_size, rule, "Set it to 2.")
+    return resolved
 
 
 def alternate_layers(num_layers: int, every: int) -> tuple[LayerType, ...]:

@@ -38,25 +38,27 @@ def count_parameters(
 
 
 def count_flops_per_token(
-    config: EncoderConfig, segment_length: float, masked_share: float
+    config: EncoderConfig, segment_length: float, masked_share: float, pair_share: float = 0.0
 ) -> float:
     """Floating-point operations of one training step (forward and backward) per token.
 
     Matrix products only: 2 forward and 4 backward per weight and token, and as much for scores
-    and values of attention (Kaplan et al. 2020; Hoffmann et al. 2022, appendix F). The head, and
-    what follows attention in the last block, work on masked tokens alone.
+    and values of attention (Kaplan et al. 2020; Hoffmann et al. 2022, appendix F). The heads, and
+    what follows attention in the last block, work on masked tokens and pairs alone.
 
     Args:
         config: the architecture.
         segment_length: tokens that a token sees in a global layer (mean).
         masked_share: share of the tokens that reach the head, and the end of the last block.
+        pair_share: pairs for each token; one [CLS] of each reaches their head and that end.
     """
     size, inner, width = config.hidden_size, config.intermediate_size, config.embedding_width
     end = size**2 + (3 if config.gated_mlp else 2) * size * inner  # of a block, after attention
     head = _count_head(config)
     weights = config.num_hidden_layers * (3 * size**2 + end)
     weights += size * width if width != size else 0  # the projection of the embeddings
-    weights += masked_share * head - (1 - masked_share) * end
+    weights += masked_share * head + pair_share * size * (size + 2)
+    weights -= (1 - masked_share - pair_share) * end
     seen = 0.0
     for kind in config.layer_types:
         window = config.window(kind)

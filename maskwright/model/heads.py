@@ -1,5 +1,9 @@
-"""Heads on top of the encoder. M masked tokens, D width, E of the embeddings, V vocabulary."""
+"""Heads on top of the encoder.
 
+M masked tokens, P pairs of texts, D width, E of the embeddings, V vocabulary.
+"""
+
+import torch
 from torch import Tensor, nn
 
 from maskwright.model.config import EncoderConfig
@@ -59,3 +63,19 @@ class MLMHead(nn.Module):
 
     def forward(self, hidden: Tensor) -> Tensor:
         return self.decoder(self.transform(hidden))
+
+
+class SentencePairHead(nn.Module):
+    """Whether the second text of a pair follows the first: [P, D] -> [P, 2].
+
+    BERT's pooler, ``tanh(dense(x))`` of the vector of [CLS], and two logits (Devlin et al., 2019):
+    of 0, it does, and 1, it does not.
+    """
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        self.pooler = nn.Linear(config.hidden_size, config.hidden_size)
+        self.classifier = nn.Linear(config.hidden_size, 2)
+
+    def forward(self, hidden: Tensor) -> Tensor:
+        return self.classifier(torch.tanh(self.pooler(hidden)))

@@ -8,6 +8,8 @@ from torch import Tensor, nn
 from maskwright.model.config import EncoderConfig
 from maskwright.model.discriminator import Discriminator, Network
 from maskwright.model.embeddings import Embeddings
+from maskwright.model.heads import SentencePairHead
+from maskwright.model.pretraining import PAIR_HEAD
 
 
 @torch.no_grad()
@@ -18,7 +20,22 @@ def initialise(model: Network | Discriminator, seed: int) -> None:
     ``initializer_cutoff_factor`` says so), except the output projections of attention and MLP
     (``init_output``) and the zero row of the padding token. Biases are 0, norms 1.
     """
-    config, generator = model.config, torch.Generator().manual_seed(seed)
+    _draw_parameters(model, model.config, seed)
+    for module in model.modules():
+        if isinstance(module, Embeddings):
+            module.word.weight[model.config.pad_token_id] = 0
+
+
+@torch.no_grad()
+def draw_pair_head(config: EncoderConfig, seed: int) -> dict[str, Tensor]:
+    """A new head for pairs by parameter name of the model, for one that was trained without."""
+    head = SentencePairHead(config)
+    _draw_parameters(head, config, seed)
+    return {f"{PAIR_HEAD}{name}": p.detach() for name, p in head.named_parameters()}
+
+
+def _draw_parameters(model: nn.Module, config: EncoderConfig, seed: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
     for name, parameter in model.named_parameters():
         if parameter.ndim < 2:
             parameter.fill_(1.0 if name.endswith("norm.weight") else 0.0)
@@ -28,9 +45,6 @@ def initialise(model: Network | Discriminator, seed: int) -> None:
             parameter.zero_()
         else:
             parameter.copy_(_draw(parameter.shape, deviation, config, generator))
-    for module in model.modules():
-        if isinstance(module, Embeddings):
-            module.word.weight[config.pad_token_id] = 0
 
 
 def _deviation(config: EncoderConfig, name: str) -> float:

@@ -1,6 +1,7 @@
-"""The model that is pretrained. T tokens, M masked tokens, D width, V vocabulary."""
+"""The model that is pretrained. T tokens, M masked tokens, P pairs, D width, V vocabulary."""
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -8,13 +9,21 @@ from torch import Tensor, nn
 from maskwright.model.attention_context import AttentionContext
 from maskwright.model.config import EncoderConfig
 from maskwright.model.encoder import Encoder
-from maskwright.model.heads import MLMHead
+from maskwright.model.heads import MLMHead, SentencePairHead
 
 TIED = "head.decoder.weight"  # is the word embeddings where the two are tied
+PAIR_HEAD = "pair_head."  # begins the names of that head's parameters
+
+
+class PretrainingLogits(NamedTuple):
+    """What is said of hidden words [M, V] and of pairs of texts [P, 2]."""
+
+    masked: Tensor
+    pairs: Tensor
 
 
 class MaskedLanguageModel(nn.Module):
-    """An encoder and a head that guesses hidden words.
+    """An encoder and a head that guesses hidden words; a second one judges pairs, if configured.
 
     Only masked positions reach the head, and the end of the last block: at 15 % masks and a
     vocabulary of 30,000 the logits of all positions would be the largest tensor of the whole
@@ -26,6 +35,7 @@ class MaskedLanguageModel(nn.Module):
         self.config = config
         self.encoder = Encoder(config)
         self.head = MLMHead(config, self.encoder.embeddings.word)
+        self.pair_head = SentencePairHead(config) if config.sentence_pair_head else None
 
     @classmethod
     def around(cls, config: EncoderConfig, tensors: Mapping[str, Tensor]) -> "MaskedLanguageModel":
@@ -55,16 +65,24 @@ class MaskedLanguageModel(nn.Module):
         context: AttentionContext,
         masked_positions: Tensor,
         token_type_ids: Tensor | None = None,
-    ) -> Tensor:
-        """Logits [M, V] for the tokens at `masked_positions`.
+        pair_positions: Tensor | None = None,
+    ) -> Tensor | PretrainingLogits:
+        """Logits [M, V] for the tokens at `masked_positions`; with `pair_positions` of both kinds.
 
         Args:
             input_ids: [T] int64, corrupted.
             context: where the segments of [T] begin and end.
             masked_positions: [M] int64, indices into [T]; repeated ones are allowed.
             token_type_ids: [T] int64, or None for type 0 everywhere.
+            pair_positions: [P] int64, where in [T] the [CLS] of each pair is; for a model with a
+                ``sentence_pair_head``.
         """
-        hidden = self.encoder(
-            input_ids, context, token_type_ids, wanted=self.predictors(masked_positions)
-        )
+        predictors = self.predictors(masked_positions)
+        if pair_positions is not None:
+            assert self.pair_head is not None, "this model judges no pairs"
+            wanted = torch.cat([predictors, pair_positions])
+            both = self.encoder(input_ids, context, token_type_ids, wanted=wanted)
+            masked, pairs = both.split([len(masked_positions), len(pair_positions)])
+            return PretrainingLogits(self.head(masked), self.pair_head(pairs))
+        hidden = self.encoder(input_ids, context, token_type_ids, wanted=predictors)
         return self.head(hidden)

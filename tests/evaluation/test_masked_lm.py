@@ -44,6 +44,7 @@ class ConstantModel(MaskedLanguageModel):
         context: AttentionContext,
         masked_positions: Tensor,
         token_type_ids: Tensor | None = None,
+        pair_positions: Tensor | None = None,
     ) -> Tensor:
         return self.logits.expand(len(masked_positions), -1)
 

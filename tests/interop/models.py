@@ -23,7 +23,9 @@ PRESETS = {**NATIVE, "own": OWN}
 LONGEST = 40
 
 
-def write_model(folder: Path, fields: dict[str, Any], card: str | None = None) -> Path:
+def write_model(
+    folder: Path, fields: dict[str, Any], card: str | None = None, *, judges_pairs: bool = False
+) -> Path:
     """Writes a model with random weights, larger than training begins with, so that all count."""
     tokenizer = tiny_tokenizer(folder.parent / f"{folder.name}-tokenizer")
     sizes = {
@@ -38,6 +40,7 @@ def write_model(folder: Path, fields: dict[str, Any], card: str | None = None) -
         cls_token_id=tokenizer.cls_id,
         sep_token_id=tokenizer.sep_id,
         mask_token_id=tokenizer.mask_id,
+        sentence_pair_head=judges_pairs,
     )
     model = MaskedLanguageModel(config)
     initialise(model, seed=0)

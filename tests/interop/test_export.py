@@ -36,6 +36,17 @@ def test_hf_gives_the_same_ids_and_logits(tmp_path: Path, preset: str) -> None:
     assert (tmp_path / "out/README.md").read_text() == (folder / "README.md").read_text()
 
 
+@pytest.mark.parametrize("to", ["hf", "sentence-transformers", "onnx"])
+def test_a_head_that_judges_pairs_is_in_nobodys_way(tmp_path: Path, to: Target) -> None:
+    """It stays where there is a class for it, and is left out elsewhere."""
+    library = {"hf": "transformers", "sentence-transformers": "sentence_transformers"}
+    pytest.importorskip(library.get(to, "onnxruntime"))
+    folder = write_model(tmp_path / "model", NATIVE["bert"], judges_pairs=True)
+    assert export_model(folder, to, tmp_path / "out").difference.largest <= 1e-5
+    if to == "hf":
+        assert open_model(tmp_path / "out").model.pair_head is not None
+
+
 @pytest.mark.parametrize("to", ["hf", "sentence-transformers"])
 def test_what_transformers_does_not_compute_is_refused_with_the_reason(
     tmp_path: Path, to: Target

@@ -1,5 +1,7 @@
 """Small models and ragged packed batches for the tests of this folder."""
 
+from dataclasses import replace
+
 from benchmarks.twins import VOCAB_SIZE, randomise
 from benchmarks.twins import pack as pack
 from benchmarks.twins import random_ids as random_ids
@@ -25,6 +27,15 @@ def tiny_config(**fields: object) -> EncoderConfig:
 
 def tiny_model(**fields: object) -> MaskedLanguageModel:
     """A model with every parameter random, norms and biases too, in evaluation mode."""
-    model = MaskedLanguageModel(tiny_config(**fields))
+    return _randomised(tiny_config(**fields))
+
+
+def with_pair_head(**fields: object) -> MaskedLanguageModel:
+    """The same with a head that judges pairs of texts."""
+    return _randomised(replace(tiny_config(**fields), sentence_pair_head=True))
+
+
+def _randomised(config: EncoderConfig) -> MaskedLanguageModel:
+    model = MaskedLanguageModel(config)
     randomise(model, seed=0)
     return model.eval()

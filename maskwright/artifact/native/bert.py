@@ -1,4 +1,7 @@
-"""BertForMaskedLM. Devlin et al., "BERT: Pre-training of Deep Bidirectional Transformers", 2019."""
+"""BertForMaskedLM, and BertForPreTraining where pairs are judged as well.
+
+Devlin et al., "BERT: Pre-training of Deep Bidirectional Transformers", 2019.
+"""
 
 from maskwright.artifact.native.family import Family, Field, same
 from maskwright.artifact.native.tables import (
@@ -9,6 +12,7 @@ from maskwright.artifact.native.tables import (
     bert_embeddings,
     bert_fields,
     bert_head,
+    bert_pair_head,
 )
 
 BERT = Family(
@@ -28,7 +32,9 @@ BERT = Family(
             mlp_norm="output.LayerNorm",
         ),
         **bert_head(),
+        **bert_pair_head(),
     },
+    pair_architecture="BertForPreTraining",
     accepts=ABSOLUTE,
     at_least=NEEDS_TYPES,
     tied_bias="cls.predictions.bias",

@@ -55,6 +55,8 @@ class Family:
     Attributes:
         model_type: the word for it in ``config.json``.
         architecture: its masked-language-model class in transformers.
+        pair_architecture: its class with a head for pairs of texts as well, if it has one; a file
+            that names this class holds that head.
         preset: the preset that says all that `fields` and `read_more` do not; None = they say all.
         fields: fields that are copied in both directions.
         tensors: our module or tensor name -> the name in their class; several of theirs are the
@@ -77,6 +79,7 @@ class Family:
     preset: Preset | None
     fields: tuple[Field, ...]
     tensors: Names
+    pair_architecture: str = ""
     accepts: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     at_least: Mapping[str, int] = field(default_factory=dict)
     tied_bias: str = ""
@@ -96,11 +99,15 @@ class Family:
         chosen.add("global_attn_every_n_layers")  # which `layer_types` says layer by layer
         return {name: value for name, value in preset.items() if name not in chosen}
 
+    def name_class(self, config: EncoderConfig) -> str:
+        """Their class for `config`, with all of its heads if there is one."""
+        return (config.sentence_pair_head and self.pair_architecture) or self.architecture
+
     def write_config(self, config: EncoderConfig) -> dict[str, Any]:
         """Their ``config.json`` for `config`."""
         copied = {entry.theirs: getattr(config, entry.ours[0]) for entry in self.fields}
         return {
-            "architectures": [self.architecture],
+            "architectures": [self.name_class(config)],
             "model_type": self.model_type,
             **copied,
             **self.write_more(config),
@@ -127,6 +134,10 @@ class Family:
             if value is not None and value not in accepted:
                 rule = f"is not supported for model_type {self.model_type}"
                 raise ConfigError(name, value, rule, f"Only {accepted[0]} is.")
+        if self.pair_architecture:
+            classes = raw.get("architectures")
+            has_head = isinstance(classes, list) and self.pair_architecture in classes
+            values["sentence_pair_head"] = has_head
         if self.preset:
             values["model_type"] = self.model_type
             values.setdefault("layer_types", ("full_attention",) * values["num_hidden_layers"])

@@ -1,4 +1,7 @@
-"""MegatronBertForMaskedLM: BERT with pre-norm. Shoeybi et al., "Megatron-LM", 2019."""
+"""MegatronBertForMaskedLM, or …ForPreTraining: BERT with pre-norm.
+
+Shoeybi et al., "Megatron-LM", 2019.
+"""
 
 from maskwright.artifact.native.family import Family, Field, same
 from maskwright.artifact.native.tables import (
@@ -9,6 +12,7 @@ from maskwright.artifact.native.tables import (
     bert_embeddings,
     bert_fields,
     bert_head,
+    bert_pair_head,
 )
 
 MEGATRON_BERT = Family(
@@ -31,7 +35,9 @@ MEGATRON_BERT = Family(
         **bert_blocks("bert.encoder.layer.*", attention_norm="attention.ln", mlp_norm="ln"),
         "encoder.final_norm": "bert.encoder.ln",
         **bert_head(),
+        **bert_pair_head(),
     },
+    pair_architecture="MegatronBertForPreTraining",
     accepts=ABSOLUTE,
     at_least=NEEDS_TYPES,
     tied_bias="cls.predictions.bias",

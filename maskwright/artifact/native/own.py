@@ -9,7 +9,7 @@ from maskwright.model.config import EncoderConfig
 _OPTIONAL = ("cls_token_id", "sep_token_id", "mask_token_id")
 _LEFT_OUT = ("attention_backend", "model_type", "mlp_output_bias", "embedding_size", *_OPTIONAL)
 # What older files, which do not say it, mean.
-_LATER = {"prediction_head_size": 0, "next_token_prediction": False}
+_LATER = {"prediction_head_size": 0, "next_token_prediction": False, "sentence_pair_head": False}
 _TENSORS = (
     *(f"encoder.embeddings.{name}" for name in ("word", "position", "token_type", "norm")),
     *(
@@ -24,6 +24,7 @@ _TENSORS = (
 _MLM_HEAD = (
     "head.decoder",
     *(f"head.transform.{name}" for name in ("dense", "norm", "input", "output")),
+    *(f"pair_head.{name}" for name in ("pooler", "classifier")),
 )
 _DISCRIMINATOR_HEAD = ("head.dense", "head.output")
 

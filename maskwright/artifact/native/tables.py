@@ -116,6 +116,14 @@ def bert_head(norm: str = "LayerNorm") -> Names:
     }
 
 
+def bert_pair_head() -> Names:
+    """The pooler and ``cls.seq_relationship``; a class without them is never asked for them."""
+    return {
+        "pair_head.pooler": "bert.pooler.dense",
+        "pair_head.classifier": "cls.seq_relationship",
+    }
+
+
 def roberta_head() -> Names:
     """``lm_head``; the bias of a tied decoder is ``lm_head.bias``."""
     return {
