@@ -12,6 +12,7 @@ from maskwright.data.batch import SpecialIds
 from maskwright.data.config import DataConfig
 from maskwright.data.masking.corruption import Vocabulary
 from maskwright.errors import InputError
+from maskwright.evaluation.masked_detail import BLANK
 from maskwright.evaluation.masked_suite import evaluate_mlm
 from maskwright.evaluation.minimal_pairs import evaluate_minimal_pairs
 from maskwright.evaluation.pair_files import MinimalPair, read_minimal_pairs
@@ -116,10 +117,13 @@ def pin_text(request: Request) -> PinnedText:
 
 
 def count_characters(tokenizer: Tokenizer) -> np.ndarray:
-    """How many characters of text each token stands for: [V]."""
+    """How many characters of text each token stands for: [V], `BLANK` for blanks alone."""
     pieces = Pieces(tokenizer)
-    tokens = tokenizer.tokens(range(tokenizer.vocab_size))
-    return np.array([pieces.count_characters(token) for token in tokens], np.int64)
+    counts = [
+        BLANK if pieces.is_blank(token) else pieces.count_characters(token)
+        for token in tokenizer.tokens(range(tokenizer.vocab_size))
+    ]
+    return np.array(counts, np.int64)
 
 
 def _run_mlm(request: Request) -> SuiteResult:

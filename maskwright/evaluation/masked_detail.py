@@ -22,6 +22,7 @@ from maskwright.objectives.mlm import context_of
 TOPS = (1, 5, 10)
 NUM_CONFIDENCE_BINS = 15
 SEEN = ("mask", "random", "kept")  # what stands in the place of a hidden token
+BLANK = -1  # in the place of a token's number of characters: it is blanks alone
 _LOGITS_AT_ONCE = 1 << 24  # 64 MB of fp32
 
 Values = dict[str, np.ndarray]
@@ -92,7 +93,9 @@ def measure_masked_lm(
     Args:
         model: in evaluation mode, on any device.
         counts: [V] training counts of the tokens, 0 for what can never be a label.
-        characters: [V] characters of text that each token stands for.
+        characters: [V] characters of text that each token stands for; `BLANK` for blanks alone,
+            which some tokenizers drop: they count neither as text nor as loss where models of
+            different tokenizers are compared.
     """
     unigram, digest = Unigram(counts), hashlib.sha256()
     mask_id = text.vocabulary.mask_id
@@ -158,7 +161,7 @@ def _add(table: SumTableBuilder, batch: Batch, places: Tensor, values: Values) -
 def _token_names(unigram: Unigram) -> list[str]:
     return [
         *("count", "loss", "reciprocal_rank", "characters"),
-        *("unigram_loss", "unigram_reciprocal_rank"),
+        *("unigram_loss", "unigram_reciprocal_rank", "text_loss", "unigram_text_loss"),
         *(f"{whose}top{k}" for k in TOPS for whose in ("", "unigram_")),
         *(f"{seen}_{what}" for seen in SEEN for what in ("count", "loss", *_GROUP)),
         *(f"{d}_{what}" for d in range(unigram.num_decades) for what in ("count", "loss", *_GROUP)),
@@ -185,11 +188,14 @@ def _describe_tokens(
 ) -> Values:
     """What each of M hidden tokens adds to the sums of its row."""
     unigram_rank = unigram.rank[labels]
+    is_text = characters[labels] != BLANK
     values: Values = {
         "count": np.ones(len(labels)),
         "loss": answers.loss,
         "reciprocal_rank": 1 / answers.rank,
-        "characters": characters[labels],
+        "characters": is_text * characters[labels],
+        "text_loss": is_text * answers.loss,
+        "unigram_text_loss": is_text * unigram.loss[labels],
         "unigram_loss": unigram.loss[labels],
         "unigram_reciprocal_rank": 1 / unigram_rank,
     }

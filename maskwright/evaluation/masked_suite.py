@@ -84,9 +84,9 @@ def _accuracy_name(k: int) -> str:
 
 BITS_PER_CHARACTER = Figure(
     "bits_per_character",
-    _bits_per_character("loss"),
+    _bits_per_character("text_loss"),
     "characters",
-    _bits_per_character("unigram_loss"),
+    _bits_per_character("unigram_text_loss"),
 )
 
 FIGURES = (

@@ -118,14 +118,22 @@ def _draw_panel(
             label=curve.name,
             clip_on=False,
         )
-    levels = _merge_levels([level for c in curves for level in c.points(x, baseline, scale)[1]])
-    for level in levels:
-        axes.axhline(level, color=_FAINT, linewidth=1, linestyle=(0, (4, 3)), zorder=0)
+    levels = _merge_levels(
+        [
+            (level, _COLORS[number % len(_COLORS)])
+            for number, curve in enumerate(curves)
+            for level in curve.points(x, baseline, scale)[1]
+        ]
+    )
+    for level, color in levels:
+        # Of several baselines each has the colour of its run.
+        color = color if len(levels) > 1 else _FAINT
+        axes.axhline(level, color=color, linewidth=1, linestyle=(0, (4, 3)), zorder=0)
     if levels:
         is_loss = y == "loss"
         axes.annotate(
             "token frequencies" if is_loss else "always the most frequent token",
-            (1, levels[-1]),
+            (1, levels[-1][0]),
             xycoords=("axes fraction", "data"),
             xytext=(0, 3),
             textcoords="offset points",
@@ -142,12 +150,12 @@ def _draw_panel(
     axes.tick_params(length=3)
 
 
-def _merge_levels(levels: Sequence[float]) -> list[float]:
+def _merge_levels(levels: Sequence[tuple[float, str]]) -> list[tuple[float, str]]:
     """The levels that can be told apart: a validation's own text moves a baseline a little."""
-    kept: list[float] = []
-    for level in sorted(levels):
-        if not kept or level > kept[-1] * (1 + _SAME_LEVEL):
-            kept.append(level)
+    kept: list[tuple[float, str]] = []
+    for level, color in sorted(levels):
+        if not kept or level > kept[-1][0] * (1 + _SAME_LEVEL):
+            kept.append((level, color))
     return kept
 
 

@@ -78,6 +78,12 @@ class Pieces:
             return int(_begins_character(int(byte[1], 16)))
         return sum(not character.isspace() for character in self._spell(token))
 
+    def is_blank(self, token: str) -> bool:
+        """Whether a token stands for blanks and line ends alone."""
+        if self._has_bytes and (byte := _BYTE.fullmatch(token)):
+            return int(byte[1], 16) < 0x80 and chr(int(byte[1], 16)).isspace()
+        return self._spell(token).isspace()
+
     def _spell(self, token: str) -> str:
         if self._is_bytes:
             alphabet = _byte_alphabet()

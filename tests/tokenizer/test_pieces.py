@@ -33,6 +33,18 @@ def test_marks_are_no_characters() -> None:
     assert [unigram.count_characters(token) for token in ("\u2581the", "\u2581", "e")] == [3, 0, 1]
 
 
+@pytest.mark.parametrize(
+    ("kind", "blanks"),
+    [("bpe", ["\u0120", "\u010a"]), ("unigram", ["\u2581"]), ("character", [" ", "\n"])],
+)
+def test_blanks_alone(kind: TokenizerKind, blanks: list[str]) -> None:
+    tokenizer = trained(kind)
+    assert all(tokenizer.token_id(blank) is not None for blank in blanks if kind != "unigram")
+    pieces = Pieces(tokenizer)
+    assert all(map(pieces.is_blank, blanks))
+    assert not any(map(pieces.is_blank, ["a", f"{blanks[0]}a"]))
+
+
 def test_bytes_that_stand_in_for_characters() -> None:
     unigram = trained("unigram")
     model = {**unigram.description["model"], "byte_fallback": True}
@@ -40,4 +52,6 @@ def test_bytes_that_stand_in_for_characters() -> None:
     snowman = [f"<0x{byte:02X}>" for byte in "\N{SNOWMAN}".encode()]
     assert [pieces.count_characters(token) for token in snowman] == [1, 0, 0]
     assert pieces.count_characters("<0x0A>") == 0
+    assert pieces.is_blank("<0x0A>")
+    assert not any(map(pieces.is_blank, [*snowman, "e", "\u2581the"]))
     assert pieces.count_characters("<0x41>") == 1
