@@ -91,7 +91,7 @@ def test_a_dry_run_counts_them(data: str, capsys: pytest.CaptureFixture[str]) ->
         (["--data.pairs", "next"], "model.type_vocab_size = 0 must be at least 2, one for each"),
         ([*PAIRS, "--data.special_tokens", "false"], "data.pairs = next needs [CLS] and [SEP]"),
         (
-            [*PAIRS, "--model.next_token_prediction", "1", "--masking.causal_share", "0.5"],
+            [*PAIRS, "--model.next_token_prediction", "true", "--masking.causal_share", "0.5"],
             "masking.causal_share = 0.5 is impossible with data.pairs",
         ),
         (
