@@ -194,7 +194,6 @@ REFUSED = {
     "convbert": "half of its heads are convolutions",
     "deberta": "attention to content and to relative positions apart",
     "deberta-v2": "attention to content and to relative positions apart",
-    "electra": "embeddings and layers of every published generator differ in width",
     "mpnet": "adds a learned score for the distance of two tokens",
     "neobert": "no class in transformers; its rotary positions turn neighbouring numbers",
     "rembert": "input embeddings narrower than output embeddings",

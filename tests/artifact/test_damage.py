@@ -40,6 +40,7 @@ DECODER = {
     ),
     "gte": ("lm_head.decoder.weight", "gte.embeddings.word_embeddings.weight"),
     "ultrabert": ("head.decoder.weight", "model.embed_tokens.weight"),
+    "electra": ("generator_lm_head.weight", "electra.embeddings.word_embeddings.weight"),
 }
 TWO_BIASES = [preset for preset in PRESETS if FAMILIES[preset].tied_bias]
 UNLEARNED = ("inv_freq", "contact_head")

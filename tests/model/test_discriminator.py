@@ -1,9 +1,12 @@
+import dataclasses
 import math
 
 import pytest
 import torch
 
+from benchmarks.twins import PACKED, ROW, fill_rows, pack
 from maskwright.errors import ConfigError
+from maskwright.model.config import resolve_config
 from maskwright.model.discriminator import (
     Discriminator,
     GeneratorAndDiscriminator,
@@ -14,6 +17,7 @@ from maskwright.model.flops import (
     count_flops_per_token,
     count_parameters,
 )
+from maskwright.model.growth import grow_vocabulary
 from maskwright.model.init import initialise
 from maskwright.model.matrices import count_fused_matrices
 from maskwright.model.pretraining import MaskedLanguageModel
@@ -32,7 +36,21 @@ def test_embeddings_of_another_width() -> None:
     count = count_parameters(config)
     assert count.total == sum(p.numel() for p in model.parameters())
     assert count.embeddings == 64 * 24 + 16 * 24 + 2 * 24 + 2 * 24 + 32 * 24 + 32
-    assert state_architecture(config).embedding_size == 24
+
+
+def test_a_narrow_model_states_itself_and_learns_new_words() -> None:
+    config = tiny_config(preset="electra", embedding_size=24)
+    stated = state_architecture(config)
+    assert resolve_config(stated, vocab_size=64, max_seq_length=16) == config
+    model = MaskedLanguageModel(config)
+    initialise(model, 0)
+    tensors = {name: p.detach() for name, p in model.named_parameters()}
+    larger = dataclasses.replace(config, vocab_size=72)
+    grown = MaskedLanguageModel.around(larger, grow_vocabulary(tensors, 72, {64: [5, 6]}))
+    words, old = grown.encoder.embeddings.word.weight, tensors["encoder.embeddings.word.weight"]
+    assert torch.equal(words[:64], old)
+    assert torch.equal(words[64], old[5:7].mean(0))
+    assert grown.head.decoder.bias.shape == (72,)
 
 
 def test_the_width_of_the_layers_is_no_other_width() -> None:
@@ -96,8 +114,6 @@ def test_what_is_shared_is_drawn_and_counted_once() -> None:
 def test_an_untrained_discriminator_has_no_opinion() -> None:
     model = Discriminator(tiny_config(preset="electra"))
     initialise(model, 0)
-    from benchmarks.twins import PACKED, ROW, fill_rows, pack
-
     ids, _ = fill_rows(PACKED, 0)
     tails = [(*row, ROW - sum(row)) if sum(row) < ROW else row for row in PACKED]
     scores = model.eval()(ids.flatten(), pack(tails))
