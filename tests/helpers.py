@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.data.batch import SpecialIds
-from maskwright.data.config import DataConfig
+from maskwright.data.config import DataConfig, PairKind
 from maskwright.data.loader import RowSource
 from maskwright.data.masking.config import MaskingConfig
 from maskwright.data.masking.corruption import Masker, Vocabulary
@@ -68,8 +68,9 @@ def row_source(
     masking: MaskingConfig | None = None,
     seed: int = 0,
     world: World = ALONE,
+    pairs: PairKind | None = None,
 ) -> RowSource:
     """Rows of `corpus`, masked at 15 % unless `masking` says otherwise."""
-    config = DataConfig(max_seq_length, special_tokens, packed)
+    config = DataConfig(max_seq_length, special_tokens, packed, pairs)
     masker = Masker(masking or MaskingConfig(), vocabulary(corpus.unigram_counts))
     return RowSource(corpus, config, special_ids(special_tokens), masker, seed, world)

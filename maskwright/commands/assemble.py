@@ -74,7 +74,7 @@ def resolve_model(config: PretrainConfig, tokenizer: Tokenizer) -> EncoderConfig
         mask_token_id=tokenizer.mask_id,
         sentence_pair_head=config.data.pairs is not None,
     )
-    _check_next_token(config, model)
+    _check_objectives(config, model)
     return model
 
 
@@ -90,12 +90,16 @@ def guess_model(config: PretrainConfig) -> EncoderConfig:
         max_seq_length=config.data.max_seq_length,
         sentence_pair_head=config.data.pairs is not None,
     )
-    _check_next_token(config, model)
+    _check_objectives(config, model)
     return model
 
 
-def _check_next_token(config: PretrainConfig, model: EncoderConfig) -> None:
-    """Causal steps need a model that predicts from the token before, and that one to be there."""
+def _check_objectives(config: PretrainConfig, model: EncoderConfig) -> None:
+    """What is learned at once must go together.
+
+    Raises:
+        ConfigError: it does not; or causal steps lack the token before.
+    """
     share = config.masking.causal_share
     if share and not model.next_token_prediction:
         rule = "needs model.next_token_prediction = True"
@@ -103,6 +107,9 @@ def _check_next_token(config: PretrainConfig, model: EncoderConfig) -> None:
     if share and config.data.pairs is not None:
         rule = "is impossible with data.pairs: in causal steps [CLS] sees neither of the texts"
         raise ConfigError("masking.causal_share", share, rule, "Leave out one of the two.")
+    if config.objective.name == "rtd" and (share or model.sentence_pair_head):
+        rule = "is impossible with masking.causal_share or data.pairs"
+        raise ConfigError("objective.name", "rtd", rule, "Leave these out.")
     if model.next_token_prediction and not config.data.special_tokens:
         rule = "needs data.special_tokens = True: [CLS] stands before the first token"
         raise ConfigError("model.next_token_prediction", True, rule, "Leave data.special_tokens.")

@@ -3,7 +3,6 @@
 from torch import nn
 
 from maskwright.data.masking.config import MaskingConfig
-from maskwright.errors import ConfigError
 from maskwright.model.config import EncoderConfig
 from maskwright.model.discriminator import (
     GeneratorAndDiscriminator,
@@ -16,6 +15,7 @@ from maskwright.objectives.causal import MaskedAndCausalLM
 from maskwright.objectives.config import ObjectiveConfig
 from maskwright.objectives.mlm import MaskedLM
 from maskwright.objectives.rtd import ReplacedTokenDetection
+from maskwright.objectives.sentence_pairs import MaskedLMWithPairs
 
 
 def build_network(config: ObjectiveConfig, architecture: EncoderConfig) -> Network:
@@ -29,16 +29,11 @@ def build_network(config: ObjectiveConfig, architecture: EncoderConfig) -> Netwo
 def build_objective(
     config: ObjectiveConfig, masking: MaskingConfig, network: Network
 ) -> MaskedLM | ReplacedTokenDetection:
-    """What it learns.
-
-    Raises:
-        ConfigError: two of them at once that do not go together.
-    """
+    """What it learns; a model with a head for pairs learns these, too."""
     if isinstance(network, GeneratorAndDiscriminator):
-        if masking.causal_share:
-            rule = "is impossible with objective.name = rtd"
-            raise ConfigError("masking.causal_share", masking.causal_share, rule, "Set it to 0.")
         return ReplacedTokenDetection(network, config.discriminator_weight)
+    if network.config.sentence_pair_head:
+        return MaskedLMWithPairs(network)
     return MaskedAndCausalLM(network) if masking.causal_share else MaskedLM(network)
 
 

@@ -145,6 +145,11 @@ class Session:
             f"  loss             {show('loss')}   "
             f"(token frequencies: {final['unigram_loss']:.3f})"
         )
+        if "pair_accuracy" in final:
+            say(
+                f"  pairs of texts   {show('pair_accuracy')}   (always the same answer: "
+                f"{final['pair_baseline']:.3f})"
+            )
         if "rtd_accuracy" in final:
             say(
                 f"Of {final['num_judged']:,} tokens, some replaced by the generator:\n"

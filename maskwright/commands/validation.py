@@ -11,10 +11,12 @@ from maskwright.commands.assemble import PreparedData
 from maskwright.commands.config import PretrainConfig
 from maskwright.commands.probes import Probes
 from maskwright.data.batch import Batch
+from maskwright.data.config import DataConfig
 from maskwright.distributed.world import ALONE, World
 from maskwright.errors import ShardError
 from maskwright.evaluation.masked_lm import build_pinned_batches, evaluate_masked_lm
 from maskwright.evaluation.replaced_tokens import evaluate_replaced_tokens
+from maskwright.evaluation.sentence_pairs import evaluate_sentence_pairs
 from maskwright.inference.samples import HeldOutSamples
 from maskwright.model.discriminator import GeneratorAndDiscriminator, Network
 from maskwright.train.signals import AbandonedError
@@ -79,6 +81,10 @@ class Validation:
         if self.both is not None:
             batches = self._until_asked_to_stop(self._batches(final, self.world), is_asked_to_stop)
             judged = asdict(evaluate_replaced_tokens(self.both, batches, device, self.world))
+        if self.config.data.pairs is not None:
+            batches = self._until_asked_to_stop(self._pairs(final), is_asked_to_stop)
+            pairs = evaluate_sentence_pairs(self.model, batches, device, self.world)
+            judged = {**judged, **asdict(pairs)}
         is_turn = final or self.number() % self.config.evaluate.every_validations == 0
         check = partial(self._check_stop, is_asked_to_stop)
         probed = self.probes.score(check) if is_turn else {}
@@ -99,7 +105,14 @@ class Validation:
             yield batch
 
     def _batches(self, final: bool, world: World) -> Iterator[Batch]:
-        train, data = self.config.train, self.config.data
+        """Rows of single segments, so that runs with and without pairs have the same masks."""
+        return self._pin(replace(self.config.data, pairs=None), final, world)
+
+    def _pairs(self, final: bool) -> Iterator[Batch]:
+        return self._pin(self.config.data, final, self.world)
+
+    def _pin(self, data: DataConfig, final: bool, world: World) -> Iterator[Batch]:
+        train = self.config.train
         length = train.valid_seq_length or data.max_seq_length
         return build_pinned_batches(
             self.data.valid,

@@ -162,7 +162,7 @@ class PseudoLikelihoodScorer(TextModel):
             for batch in self.make_batches(questions.rows, batch_tokens):
                 places = torch.tensor([questions.places[number] for number in batch.numbers])
                 row_starts = torch.arange(len(places)) * batch.ids.shape[1]
-                hidden.append(self.encode(batch, row_starts + places))
+                hidden.append(self.encode(batch, self.model.predictors(row_starts + places)))
                 order += batch.numbers
             if not hidden:
                 return []

@@ -25,7 +25,9 @@ class MaskedLM(nn.Module):
 
     def forward(self, inputs: ObjectiveInputs) -> dict[str, TermSums]:
         """Sums over the slots whose label is not -100."""
-        logits = self.model(inputs.input_ids, inputs.context, inputs.masked_positions)
+        logits = self.model(
+            inputs.input_ids, inputs.context, inputs.masked_positions, inputs.token_type_ids
+        )
         return {MLM: sum_cross_entropy(logits, inputs.masked_labels)}
 
 
@@ -39,4 +41,5 @@ def sum_cross_entropy(logits: Tensor, labels: Tensor) -> TermSums:
 @torch.no_grad()
 def predict_masked(model: MaskedLanguageModel, batch: Batch) -> Tensor:
     """Logits [M, V] in fp32 for the prediction slots of a batch, unused slots included."""
-    return model(batch.input_ids, context_of(batch), batch.masked_positions).float()
+    logits = model(batch.input_ids, context_of(batch), batch.masked_positions, batch.token_type_ids)
+    return logits.float()

@@ -53,6 +53,9 @@ class ObjectiveInputs:
     masked_positions: Tensor
     masked_labels: Tensor
     masked_draws: Tensor
+    token_type_ids: Tensor | None = None
+    pair_positions: Tensor | None = None
+    pair_labels: Tensor | None = None
 
 
 class Objective(Protocol):
@@ -71,6 +74,9 @@ def inputs_of(batch: Batch) -> ObjectiveInputs:
         masked_positions=batch.masked_positions,
         masked_labels=batch.masked_labels,
         masked_draws=batch.masked_draws,
+        token_type_ids=batch.token_type_ids,
+        pair_positions=batch.pair_positions,
+        pair_labels=batch.pair_labels,
     )
 
 

@@ -153,3 +153,15 @@ def test_averaged_weights_are_spread_and_saved_too(tmp_path: Path) -> None:
     expected = alone(train, averaged)
     assert np.allclose([*first.losses, *second.losses], expected.losses, rtol=0, atol=1e-5)
     assert_same_weights(second, expected)
+
+
+@pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
+def test_pairs_of_texts_are_learned_alike_on_any_number_of_ranks(parallel: str) -> None:
+    paired = {**options(parallel, model={"preset": "bert", **NO_DROPOUT}), "pairs": "next"}
+    outcome = run_world(2, train, paired)[0]
+    assert_same_run(outcome, alone(train, paired))
+    assert outcome.weights is not None
+    assert outcome.weights["pair_head.classifier.bias"].any()  # which was 0
+
+
+NO_DROPOUT = {"embedding_dropout": 0.0, "attention_dropout": 0.0, "hidden_dropout": 0.0}

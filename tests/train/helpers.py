@@ -2,6 +2,7 @@
 
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import torch
 from maskwright.commands.build import build_writer, distribute
 from maskwright.commands.learning import build_network, build_objective
 from maskwright.config import from_mapping
+from maskwright.data.config import PairKind
 from maskwright.data.loader import Prefetcher
 from maskwright.data.masking.config import MaskingConfig
 from maskwright.data.rows import DataPosition
@@ -56,14 +58,22 @@ def make_trainer(
     objective: dict[str, Any] | None = None,
     seed: int = 0,
     world: World = ALONE,
+    pairs: PairKind | None = None,
 ) -> Trainer:
-    """A trainer at step 0 with rows of at most 16 tokens, 64 tokens a step."""
+    """A trainer at step 0 with rows of at most 16 tokens, 64 tokens a step.
+
+    Args:
+        pairs: learns these as well; the model needs two token types then.
+    """
     defaults = {"max_steps": 20, "batch_tokens": 64, "log_every_steps": 1, "precision": "fp32"}
     config = from_mapping(TrainConfig, {**defaults, **(train or {})})
     masking_config = from_mapping(MaskingConfig, masking or {})
-    source = row_source(random_corpus(), masking=masking_config, seed=seed, world=world)
+    source = row_source(
+        random_corpus(), masking=masking_config, seed=seed, world=world, pairs=pairs
+    )
     learnt = from_mapping(ObjectiveConfig, objective or {})
-    network = build_network(learnt, small_config(**(model or {})))
+    judges = replace(small_config(**(model or {})), sentence_pair_head=pairs is not None)
+    network = build_network(learnt, judges)
     initialise(network, seed)
     fused = count_fused_matrices(network)
     device = torch.device("cpu")
