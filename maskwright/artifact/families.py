@@ -45,7 +45,10 @@ TRAINING_FIELDS = (
 # What `Family.write_more` says, if anything does; a preset's values are not the only ones.
 _WRITTEN_APART = ("rope_theta", "local_rope_theta", "local_attention")
 _TOKEN_IDS = ("cls_token_id", "sep_token_id", "mask_token_id")
-_MLM_HEAD = ("tie_word_embeddings", "head_transform", "prediction_head_size", "decoder_bias")
+_MLM_HEAD = (
+    *("tie_word_embeddings", "head_transform", "prediction_head_size", "decoder_bias"),
+    "next_token_prediction",
+)
 _NOT_ARCHITECTURE = (*TRAINING_FIELDS, *_TOKEN_IDS, "attention_backend", "model_type")
 
 

@@ -61,6 +61,11 @@ class PretrainConfig:
             rule = "cannot spread the embeddings that the two models of objective.name = rtd share"
             raise ConfigError("train.parallel", "fsdp", rule, "Set it to ddp.")
 
+    @property
+    def valid_row_length(self) -> int:
+        """Row length of validations, in tokens."""
+        return self.train.valid_seq_length or self.data.max_seq_length
+
 
 def resolve(
     recipe: str | None = None,

@@ -185,8 +185,8 @@ def find_run(argument: str) -> Path | None:
 def choose_row_length(argument: str, longest: int) -> int:
     """The run's row length, or the usual one, as far as the model has positions."""
     run = find_run(argument)
-    data = load_run_config(run, {}).data if run else DataConfig()
-    return min(data.max_seq_length, longest)
+    length = load_run_config(run, {}).valid_row_length if run else DataConfig().max_seq_length
+    return min(length, longest)
 
 
 def hash_model(folder: Path) -> str:

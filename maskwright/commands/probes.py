@@ -50,9 +50,8 @@ class Probes:
             check: called before each pass through the model, to stop by raising.
         """
         model = TextModel.from_parts(self.model, self._tokenizer, self.config.data.special_tokens)
-        request = Request(
-            model, self.config.data.max_seq_length, self._text, self._pairs, is_fast=True
-        )
+        length = self.config.valid_row_length
+        request = Request(model, length, self._text, self._pairs, is_fast=True)
         scores: dict[str, float] = {}
         with _before_each_pass(self.model, check):
             for suite in self.suites:

@@ -113,10 +113,9 @@ class Validation:
 
     def _pin(self, data: DataConfig, final: bool, world: World) -> Iterator[Batch]:
         train = self.config.train
-        length = train.valid_seq_length or data.max_seq_length
         return build_pinned_batches(
             self.data.valid,
-            replace(data, max_seq_length=length),
+            replace(data, max_seq_length=self.config.valid_row_length),
             self.data.special_ids(self.config.data.special_tokens),
             self.data.vocabulary,
             train.final_valid_tokens if final else train.valid_tokens,

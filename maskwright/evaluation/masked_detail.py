@@ -130,7 +130,8 @@ def answer(model: MaskedLanguageModel, batch: Batch, places: Tensor, labels: Ten
     """What the model says at some places [M] of a batch on the CPU."""
     device = next(model.parameters()).device
     moved, labels = batch.to(device), labels.to(device)
-    hidden = model.encoder(moved.input_ids, context_of(moved), wanted=places.to(device))
+    wanted = model.predictors(places).to(device)
+    hidden = model.encoder(moved.input_ids, context_of(moved), wanted=wanted)
     return Answers(*rank_labels(model, hidden, labels))
 
 

@@ -1,5 +1,6 @@
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -43,7 +44,7 @@ def make_batch(
     return build_batch(rows, ROW, corpus, special_ids(wrap), masker, rate, seed)
 
 
-def small_pair(**fields: object) -> GeneratorAndDiscriminator:
+def small_pair(**fields: Any) -> GeneratorAndDiscriminator:
     config = small_config(preset="electra", embedding_size=12, **fields)
     model = GeneratorAndDiscriminator(config, narrow_config(config, 0.5))
     randomise(model, seed=0)
