@@ -44,10 +44,8 @@ def compute_gradients(
         term; all are 0, and so are the gradients, where nothing is predicted.
     """
     totals = {name: max(num_predictions[name], 1) for name in terms}
-    nothing = TermSums(
-        torch.zeros((), device=device), torch.zeros((), dtype=torch.int64, device=device)
-    )
-    shares = dict.fromkeys(terms, nothing)
+    zero = torch.zeros((), device=device)
+    shares = dict.fromkeys(terms, TermSums(zero, zero.long()))
     last = len(loaded.micro_batches) - 1
     for number, batch in enumerate(loaded.micro_batches):
         batch = batch.to(device)
