@@ -2,12 +2,16 @@ import math
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from maskwright.data.config import DataConfig
 from maskwright.evaluation.masked_lm import build_pinned_batches
 from maskwright.evaluation.replaced_tokens import evaluate_replaced_tokens
-from maskwright.model.discriminator import GeneratorAndDiscriminator, narrow_config
+from maskwright.model.discriminator import (
+    GeneratorAndDiscriminator,
+    ReplacedTokenHead,
+    narrow_config,
+)
 from maskwright.objectives.rtd import predict_replaced
 from tests.helpers import random_corpus, special_ids, vocabulary
 from tests.models import small_config
@@ -15,11 +19,11 @@ from tests.models import small_config
 CPU = torch.device("cpu")
 
 
-class Constant(nn.Module):
+class Constant(ReplacedTokenHead):
     """Says the same of every token."""
 
     def __init__(self, score: float) -> None:
-        super().__init__()
+        super().__init__(small_config())
         self.score = score
 
     def forward(self, hidden: Tensor) -> Tensor:

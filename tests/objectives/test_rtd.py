@@ -1,6 +1,5 @@
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -44,8 +43,8 @@ def make_batch(
     return build_batch(rows, ROW, corpus, special_ids(wrap), masker, rate, seed)
 
 
-def small_pair(**fields: Any) -> GeneratorAndDiscriminator:
-    config = small_config(preset="electra", embedding_size=12, **fields)
+def small_pair() -> GeneratorAndDiscriminator:
+    config = small_config(preset="electra", embedding_size=12)
     model = GeneratorAndDiscriminator(config, narrow_config(config, 0.5))
     randomise(model, seed=0)
     return model.eval()
