@@ -107,9 +107,6 @@ def _check_objectives(config: PretrainConfig, model: EncoderConfig) -> None:
     if share and config.data.pairs is not None:
         rule = "is impossible with data.pairs: in causal steps [CLS] sees neither of the texts"
         raise ConfigError("masking.causal_share", share, rule, "Leave out one of the two.")
-    if config.objective.name == "rtd" and (share or model.sentence_pair_head):
-        rule = "is impossible with masking.causal_share or data.pairs"
-        raise ConfigError("objective.name", "rtd", rule, "Leave these out.")
     if model.next_token_prediction and not config.data.special_tokens:
         rule = "needs data.special_tokens = True: [CLS] stands before the first token"
         raise ConfigError("model.next_token_prediction", True, rule, "Leave data.special_tokens.")

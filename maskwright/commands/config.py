@@ -57,6 +57,13 @@ class PretrainConfig:
         if self.init_from is not None:
             rule = "begins with two models of its own, so init_from has no place in it"
             raise ConfigError("objective.name", "rtd", rule, "Leave one of the two out.")
+        share, pairs = self.masking.causal_share, self.data.pairs
+        if share:
+            rule = "has no place with objective.name = rtd, whose discriminator sees both sides"
+            raise ConfigError("masking.causal_share", share, rule, "Set it to 0.")
+        if pairs is not None:
+            rule = "has no place with objective.name = rtd, which judges tokens"
+            raise ConfigError("data.pairs", pairs, rule, "Leave it out.")
         if self.train.parallel == "fsdp":
             rule = "cannot spread the embeddings that the two models of objective.name = rtd share"
             raise ConfigError("train.parallel", "fsdp", rule, "Set it to ddp.")
