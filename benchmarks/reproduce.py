@@ -64,7 +64,7 @@ SYSTEMS: dict[str, System] = {
     "wiki-mosaicbert": System("MosaicBERT", "wiki", "mosaicbert-style", 30, ON_WIKI),
     "wiki-modernbert": System("ModernBERT", "wiki", "modernbert-style", 30, ON_WIKI),
     "wiki-neobert": System("NeoBERT", "wiki", "neobert-style", 30, ON_WIKI),
-    "wiki-gpt-bert": System("GPT-BERT, masked half", "wiki", "gpt-bert-style", 30, ON_WIKI),
+    "wiki-gpt-bert": System("GPT-BERT", "wiki", "gpt-bert-style", 30, ON_WIKI),
     "wiki-ours": System("ours (`sprint`)", "wiki", "sprint", 30, ON_WIKI),
 }
 _CURVE = ("step", "tokens", "seconds", "loss", "masked_accuracy")

@@ -19,7 +19,7 @@ TOY = [
     "--corpus.valid_fraction", "0.1",
 ]  # fmt: skip
 PUBLISHED = [recipe for recipe in list_recipes() if "source" in recipe.facts]
-OWN_SPELLING = {"shakespeare", "wiki-sentences", "cramming-style"}
+OWN_SPELLING = {"gpt-bert-style", "shakespeare", "wiki-sentences", "cramming-style"}
 
 
 @pytest.fixture(scope="module")
