@@ -62,6 +62,13 @@ class Validation:
                     f"{data.folder} holds too little validation text: no token of it is hidden, so "
                     "nothing can be scored. Prepare it with a larger corpus.valid_fraction."
                 )
+        if config.data.pairs is not None and not any(
+            batch.num_pairs for batch in self._pairs(False)
+        ):
+            raise ShardError(
+                f"{data.folder} holds too little validation text for pairs. Prepare it with a "
+                "larger corpus.valid_fraction."
+            )
 
     def __call__(
         self, final: bool, is_asked_to_stop: Callable[[], bool] = lambda: False
