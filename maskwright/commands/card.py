@@ -109,13 +109,16 @@ def _tabulate(final: Record, before: Record | None) -> str:
     rows = {
         "masked accuracy": ("masked_accuracy", "unigram_accuracy"),
         "masked accuracy, top 5": ("masked_accuracy_top5", ""),
+        "where [MASK] is seen": ("seen_mask_accuracy", ""),
         "loss (nats)": ("loss", "unigram_loss"),
     }
     if "num_judged" in final:
         rows["replaced-token accuracy"] = ("rtd_accuracy", "rtd_base_accuracy")
         rows["replaced tokens found"] = ("rtd_recall", "")
         rows["replaced-token loss (nats)"] = ("rtd_loss", "rtd_base_loss")
-    baselines = "baseline" if "num_judged" in final else "unigram baseline"
+    if "num_pairs" in final:
+        rows["pairs of texts, accuracy"] = ("pair_accuracy", "pair_baseline")
+    baselines = "unigram baseline" if len(rows) == 4 else "baseline"
     lines = [f"| | model | before | {baselines} |", "|---|---|---|---|"]
     for title, (score, baseline) in rows.items():
         figures = [final[score], before.get(score) if before else None, final.get(baseline)]

@@ -3,6 +3,7 @@
 from torch import nn
 
 from maskwright.data.masking.config import MaskingConfig
+from maskwright.errors import ConfigError
 from maskwright.model.config import EncoderConfig
 from maskwright.model.discriminator import (
     GeneratorAndDiscriminator,
@@ -19,11 +20,24 @@ from maskwright.objectives.sentence_pairs import MaskedLMWithPairs
 
 
 def build_network(config: ObjectiveConfig, architecture: EncoderConfig) -> Network:
-    """What is trained, its weights not drawn yet."""
-    if config.name == "rtd":
+    """What is trained, its weights not drawn yet.
+
+    Raises:
+        ConfigError: a generator of that share of the architecture cannot be.
+    """
+    if config.name == "mlm":
+        return MaskedLanguageModel(architecture)
+    try:
         narrow = narrow_config(architecture, config.generator_share)
-        return GeneratorAndDiscriminator(architecture, narrow)
-    return MaskedLanguageModel(architecture)
+    except ConfigError as error:
+        rule = (
+            f"asks for a generator that cannot be: its {error.field} = {error.value} {error.rule}"
+        )
+        remedy = "Set it to 1, or take model.preset electra."
+        raise ConfigError(
+            "objective.generator_share", config.generator_share, rule, remedy
+        ) from None
+    return GeneratorAndDiscriminator(architecture, narrow)
 
 
 def build_objective(

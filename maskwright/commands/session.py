@@ -133,7 +133,9 @@ class Session:
         before = self._read_beginning()
 
         def show(name: str) -> str:
-            return f"{final[name]:.3f}" + (f"   before {before[name]:.3f}" if before else "")
+            return f"{final[name]:.3f}" + (
+                f"   before {before[name]:.3f}" if before and name in before else ""
+            )
 
         say(
             f"\n{final['step']:,} steps, {final['tokens']:,} tokens, "
@@ -141,6 +143,7 @@ class Session:
             "hidden tokens:\n"
             f"  masked accuracy  {show('masked_accuracy')}   (always the most frequent token: "
             f"{final['unigram_accuracy']:.3f})\n"
+            f"  where [MASK] is  {show('seen_mask_accuracy')}   (elsewhere it can copy)\n"
             f"  among the top 5  {show('masked_accuracy_top5')}\n"
             f"  loss             {show('loss')}   "
             f"(token frequencies: {final['unigram_loss']:.3f})"
@@ -157,7 +160,7 @@ class Session:
                 f"{final['rtd_base_accuracy']:.3f})\n"
                 f"  replaced found   {show('rtd_recall')}\n"
                 f"  loss             {show('rtd_loss')}   "
-                f"(share of replaced tokens: {final['rtd_base_loss']:.3f})"
+                f"(always the share of replaced tokens: {final['rtd_base_loss']:.3f})"
             )
         for name in HEADLINES:
             if name in final:

@@ -31,6 +31,8 @@ class MaskedLMScores:
         loss: mean -log p of the hidden tokens, in nats.
         masked_accuracy: share of the hidden tokens that are the most likely token.
         masked_accuracy_top5: share that are among the five most likely.
+        seen_mask_accuracy: of those that the model sees as [MASK], the share that are the most
+            likely token; of the others, which are random tokens or left as they are, it can copy.
         unigram_loss: the loss of predicting the training text's token frequencies.
         unigram_accuracy: the accuracy of always predicting its most frequent token.
         num_predictions: hidden tokens.
@@ -39,6 +41,7 @@ class MaskedLMScores:
     loss: float
     masked_accuracy: float
     masked_accuracy_top5: float
+    seen_mask_accuracy: float
     unigram_loss: float
     unigram_accuracy: float
     num_predictions: int
@@ -67,7 +70,9 @@ def evaluate_masked_lm(
     device: torch.device,
     world: World = ALONE,
 ) -> MaskedLMScores:
-    """Scores of `model` on the batches of all ranks. Logits are dropped batch by batch.
+    """Scores of `model`, which names its [MASK], on the batches of all ranks.
+
+    Logits are dropped batch by batch.
 
     Args:
         unigram_counts: [V] token counts of the training text; one is added to each.
@@ -75,7 +80,7 @@ def evaluate_masked_lm(
     frequencies = torch.from_numpy(unigram_counts).double() + 1
     unigram_log = (frequencies / frequencies.sum()).log()
     most_frequent = frequencies.argmax()
-    sums = torch.zeros(5, dtype=torch.float64)
+    sums = torch.zeros(7, dtype=torch.float64)
     count = 0
     for batch in batches:
         batch = batch.to(device)
@@ -84,6 +89,8 @@ def evaluate_masked_lm(
         logits = predict_masked(model, batch)[used]
         best = logits.topk(_TOP, dim=-1).indices == labels[:, None]
         loss = F.cross_entropy(logits, labels, reduction="sum")
+        is_mask = batch.input_ids[batch.masked_positions[used]] == model.config.mask_token_id
+        seen = torch.stack([(best[:, 0] & is_mask).sum(), is_mask.sum()]).cpu()
         labels = labels.cpu()
         sums += torch.stack(
             [
@@ -92,9 +99,18 @@ def evaluate_masked_lm(
                 best.any(dim=1).sum().cpu(),
                 -unigram_log[labels].sum(),
                 (labels == most_frequent).sum(),
+                *seen,
             ]
         )
         count += len(labels)
-    *totals, count = world.sum(*sums.tolist(), count)
-    means = [total / max(count, 1) for total in totals]
-    return MaskedLMScores(*means, num_predictions=int(count))
+    *totals, seen_correct, num_seen, count = world.sum(*sums.tolist(), count)
+    loss, accuracy, top5, unigram_loss, unigram_accuracy = (t / max(count, 1) for t in totals)
+    return MaskedLMScores(
+        loss,
+        accuracy,
+        top5,
+        seen_correct / max(num_seen, 1),
+        unigram_loss,
+        unigram_accuracy,
+        int(count),
+    )

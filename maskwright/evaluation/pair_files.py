@@ -6,7 +6,8 @@ Pairs for English", 2020.
 """
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -58,22 +59,24 @@ def read_minimal_pairs(paths: Sequence[Path | str]) -> list[MinimalPair]:
 
 def _read_file(source: Source) -> list[MinimalPair]:
     paradigm = Path(source.label).name.partition(".")[0] or UNNAMED
-    pairs = [
-        _parse_line(line, f"{source.name}:{number}", paradigm)
-        for number, line in enumerate(_read_lines(source), start=1)
-        if line.strip()
-    ]
+    with closing(_read_lines(source)) as lines:  # so that a damaged line leaves no file open
+        pairs = [
+            _parse_line(line, f"{source.name}:{number}", paradigm)
+            for number, line in enumerate(lines, start=1)
+            if line.strip()
+        ]
     if not pairs:
         raise CorpusError(f"{source.name} is empty: it holds no minimal pair.")
     return pairs
 
 
-def _read_lines(source: Source) -> Iterator[bytes]:
+def _read_lines(source: Source) -> Generator[bytes]:
     pending = b""
-    for number, block in enumerate(read_blocks(source.path, source.compression, source.name)):
-        block = block.removeprefix(_BYTE_ORDER_MARK) if number == 0 else block
-        *lines, pending = (pending + block).split(b"\n")
-        yield from lines
+    with closing(read_blocks(source.path, source.compression, source.name)) as blocks:
+        for number, block in enumerate(blocks):
+            block = block.removeprefix(_BYTE_ORDER_MARK) if number == 0 else block
+            *lines, pending = (pending + block).split(b"\n")
+            yield from lines
     yield pending
 
 

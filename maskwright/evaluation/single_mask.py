@@ -101,7 +101,7 @@ def _predict(
     for batch in text_model.make_batches(rows):
         columns = torch.tensor([first + chosen[number][1] for number in batch.numbers])
         wanted = torch.arange(len(columns)) * batch.ids.shape[1] + columns
-        vectors = text_model.encode(batch, wanted)
+        vectors = text_model.encode(batch, text_model.model.predictors(wanted))
         right = torch.from_numpy(labels[batch.numbers]).to(vectors.device)
         losses, ranks, _ = rank_labels(text_model.model, vectors, right)
         loss[batch.numbers], rank[batch.numbers] = losses, ranks

@@ -4,6 +4,7 @@ On a terminal a live panel (rich) shows progress, the last scores and what the m
 elsewhere the same appears as plain lines.
 """
 
+import math
 from pathlib import Path
 from types import TracebackType
 
@@ -18,19 +19,21 @@ from maskwright.train.board import Board, has_tensorboard
 
 
 def describe_record(record: Record) -> str:
-    """One record as one plain line."""
+    """One record as one plain line; what was not predicted in its steps is left out."""
     parts = [f"step {record['step']:,}", f"{record['tokens']:,} tokens"]
-    loss, accuracy = f"loss {record['loss']:.3f}", f"accuracy {record['masked_accuracy']:.3f}"
     is_valid = record["split"] == "valid"
-    if is_valid:
-        baseline = f"(unigram baseline {record['unigram_accuracy']:.3f})"
-        parts += [f"validation {loss}", f"masked {accuracy} {baseline}"]
-    else:
-        parts += [loss, f"masked {accuracy}"]
-    if "rtd_loss" in record:
-        parts.append(f"replaced loss {record['rtd_loss']:.3f}")
-        baseline = f" (of a constant {record['rtd_base_loss']:.3f})" if is_valid else ""
-        parts[-1] += baseline
+    shown = {
+        "loss": ("validation loss" if is_valid else "loss", "", ""),
+        "masked_accuracy": ("masked accuracy", "unigram baseline", "unigram_accuracy"),
+        "causal_loss": ("causal loss", "", ""),
+        "pair_accuracy": ("pair accuracy", "baseline", "pair_baseline"),
+        "rtd_loss": ("replaced loss", "of a constant", "rtd_base_loss"),
+    }
+    for name, (title, other, baseline) in shown.items():
+        value = record.get(name)
+        if value is not None and not math.isnan(value):
+            beside = f" ({other} {record[baseline]:.3f})" if baseline in record else ""
+            parts.append(f"{title} {value:.3f}{beside}")
     if not is_valid:
         parts.append(f"{record['tokens_per_second']:,.0f} tokens/s")
     return "  ".join(parts)

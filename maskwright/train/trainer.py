@@ -85,7 +85,9 @@ class Trainer:
     scores_beginning: bool = False
     _has_checkpoint: bool = field(init=False, default=False)
     _window: LogWindow = field(init=False)
-    _shapes: set[tuple[int, int]] = field(init=False, default_factory=set[tuple[int, int]])
+    _shapes: set[tuple[int, int, bool]] = field(
+        init=False, default_factory=set[tuple[int, int, bool]]
+    )
 
     def __post_init__(self) -> None:
         self._window = LogWindow(self.terms)
@@ -150,20 +152,23 @@ class Trainer:
             self.parallel, loaded, self.terms, num_predictions, self.device, self.config.precision
         )
         norm = clip_gradients(self.model, self.config.grad_clip, self.parallel)
-        losses = self.world.sum(*(sums.loss.item() for sums in own.values()))
+        sums = [(term.loss.item(), term.num_correct.item()) for term in own.values()]
+        totals = self.world.sum(*(figure for term in sums for figure in term))
+        losses, correct = totals[::2], totals[1::2]
         is_good = all(map(math.isfinite, (*losses, norm)))
         if is_good:
             update_weights(self.optimizers, plan.learning_rate_scale)
             if self.average:
                 self.average.update(self.model, self.state.step)
-            correct = self.world.sum(*(sums.num_correct.item() for sums in own.values()))
             figures = map(TermFigures, losses, correct, num_predictions.values())
             self._window.add(dict(zip(self.terms, figures, strict=True)), norm)
         self.optimizers.zero_grad()
         return is_good
 
     def _count(self, loaded: LoadedStep, is_good: bool, seconds: float) -> None:
-        shape = (loaded.request.row_length, len(loaded.micro_batches[0].input_ids))
+        # Each of these is a graph of its own, where steps are compiled.
+        num_slots = len(loaded.micro_batches[0].input_ids)
+        shape = (loaded.request.row_length, num_slots, loaded.is_causal)
         startup = 0.0 if shape in self._shapes else seconds - self.state.seconds
         self._shapes.add(shape)
         self._window.add_time(loaded.num_tokens)

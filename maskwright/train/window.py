@@ -61,7 +61,7 @@ class LogWindow:
         means: dict[str, float] = {}
         for name, term in self.terms.items():
             means[term.loss_name] = self._losses[name] / (self._term_steps[name] or math.nan)
-            means[term.accuracy_name] = self._correct[name] / max(self._predictions[name], 1)
+            means[term.accuracy_name] = self._correct[name] / (self._predictions[name] or math.nan)
         return {
             **means,
             "grad_norm": self._grad_norm / (self._steps or math.nan),

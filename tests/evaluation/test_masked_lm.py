@@ -85,6 +85,18 @@ def test_accuracies_count_the_first_and_the_first_five() -> None:
     assert scores.masked_accuracy_top5 > scores.masked_accuracy > 0
 
 
+def test_what_is_seen_as_a_mask_is_counted_apart() -> None:
+    logits = torch.zeros(VOCAB_SIZE)
+    logits[10] = 5.0
+    batches = batches_of(random_corpus(300))
+    seen = torch.cat([b.input_ids[b.masked_positions][b.masked_labels != -100] for b in batches])
+    labels = labels_of(batches)[(seen == MASK).numpy()]
+    assert 0.7 < len(labels) / len(seen) < 0.9
+    scores = evaluate(ConstantModel(logits), batches)
+    assert scores.seen_mask_accuracy == pytest.approx(np.mean(labels == 10)) != 0
+    assert scores.seen_mask_accuracy != scores.masked_accuracy
+
+
 def test_the_unigram_baseline_by_hand() -> None:
     # Every token of the validation text is 9; in training it was 6 of 10, and 7 the other 4.
     corpus = SyntheticCorpus([14] * 20)

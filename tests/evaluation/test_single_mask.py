@@ -1,5 +1,7 @@
 """The suite ``fill`` against a twin that asks for one sentence at a time."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -8,6 +10,7 @@ from maskwright.errors import InputError
 from maskwright.evaluation.scores import SuiteResult
 from maskwright.evaluation.single_mask import choose_hidden, evaluate_fill
 from maskwright.model.attention_context import context_from_lengths
+from maskwright.model.pretraining import MaskedLanguageModel
 from tests.golden.pseudo_likelihood import make_model, make_tokenizer
 
 TOKENIZER = make_tokenizer()
@@ -17,6 +20,23 @@ COUNTS = np.arange(TOKENIZER.vocab_size)[::-1] * 3
 DATA = {"name": "sentences", "fingerprint": "0" * 64}
 TEXTS = ["the cat sleeps .", "dogs see trees", "sleep", "the the the cat", "x-ray ! The Dog ."]
 SENTENCES = [TOKENIZER.encode(text).ids.tolist() for text in TEXTS * 6]
+
+
+def test_a_model_that_predicts_from_the_token_before_is_asked_there() -> None:
+    config = replace(MODEL.config, next_token_prediction=True)
+    model = MaskedLanguageModel.around(config, dict(MODEL.named_parameters())).eval()
+    losses: list[float] = []
+    for ids, place in zip(SENTENCES, choose_hidden(SENTENCES, TOKENIZER.ordinary_ids), strict=True):
+        assert place is not None
+        row = [TOKENIZER.cls_id, *ids, TOKENIZER.sep_id]
+        row[place + 1] = TOKENIZER.mask_id
+        context = context_from_lengths([len(row)])
+        with torch.no_grad():
+            logits = model(torch.tensor(row), context, torch.tensor([place + 1]))[0].double()
+        losses.append(float(logits.logsumexp(0) - logits[ids[place]]))
+    result = evaluate_fill(model, TOKENIZER, SENTENCES, COUNTS, DATA, True)
+    [loss] = [score.value for score in result.scores if score.name == "fill/loss"]
+    assert loss == pytest.approx(np.mean(losses), abs=1e-5)
 
 
 def evaluate(sentences: list[list[int]], wrap: bool = True) -> SuiteResult:

@@ -18,6 +18,7 @@ from maskwright.inference.fill_mask import FillMask
 from maskwright.model.config import AttentionBackend
 from maskwright.objectives.causal import MaskedAndCausalLM
 from maskwright.objectives.terms import context_of, inputs_of
+from maskwright.train.reporting import describe_record
 from maskwright.train.window import LogWindow, TermFigures
 from tests.artifact.helpers import tiny_tokenizer
 from tests.helpers import NUM_SPECIAL, random_corpus, row_source
@@ -107,6 +108,10 @@ def test_means_are_over_the_steps_that_predicted_something() -> None:
     means = window.means()
     assert (means["loss"], means["masked_accuracy"], means["grad_norm"]) == (3.0, 0.25, 2.0)
     assert math.isnan(means["causal_loss"])
+    assert math.isnan(means["causal_accuracy"])
+    record = {"split": "train", "step": 2, "tokens": 99, **means}
+    assert "  loss 3.000  masked accuracy 0.250  " in describe_record(record)
+    assert "causal" not in describe_record(record)
 
 
 def test_both_are_learned() -> None:

@@ -42,7 +42,7 @@ class _Decompressor(Protocol):
     def decompress(self, data: bytes, max_length: int = -1) -> bytes: ...
 
 
-def read_blocks(path: Path | None, compression: Compression, name: str) -> Iterator[bytes]:
+def read_blocks(path: Path | None, compression: Compression, name: str) -> Generator[bytes]:
     """The decompressed bytes of `path` (None: standard input); only the last block is short.
 
     Raises:
