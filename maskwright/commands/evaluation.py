@@ -18,12 +18,12 @@ from maskwright.commands.suites import (
     SUITES,
     Request,
     check_suites,
-    count_characters,
     pin_text,
     read_pairs,
 )
 from maskwright.data.config import DataConfig
 from maskwright.errors import CheckpointError, InputError
+from maskwright.evaluation.characters import count_characters
 from maskwright.evaluation.masked_detail import MaskedTables, measure_masked_lm
 from maskwright.evaluation.scores import SuiteResult
 from maskwright.files import hash_file, read_json, write_json

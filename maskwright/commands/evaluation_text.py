@@ -20,7 +20,7 @@ from maskwright.errors import InputError, ShardError
 from maskwright.evaluation.pinned import PINNED_SEED
 from maskwright.interop.held_out import check_made_for
 from maskwright.shards.reader import TokenStore
-from maskwright.tokenizer.tokenizer import Tokenizer
+from maskwright.tokenizer.tokenizer import EncodedText, Tokenizer
 
 _MAX_CHARACTERS = 20_000_000  # of text files; a few times what any suite looks at
 _MAX_SENTENCE_TOKENS_READ = 4_000_000  # of prepared data, to choose sentences from
@@ -49,18 +49,15 @@ class EvaluationText:
     tokenizer: Tokenizer
     lines: list[str] | None = None
 
-    def sentences(self, count: int) -> list[list[int]]:
-        """Up to `count` sentences in tokens, chosen by nothing but their numbers."""
+    def encoded(self, count: int) -> list[EncodedText]:
+        """Up to `count` sentences, chosen by nothing but their numbers."""
         if self.lines is not None:
-            chosen = _choose(self.lines, count)
-            return [encoded.ids.tolist() for encoded in self.tokenizer.encode_batch(chosen)]
+            return self.tokenizer.encode_batch(_choose(self.lines, count))
         return _choose(list(_cut_sentences(self.corpus, self.tokenizer)), count)
 
-    def texts(self, count: int) -> list[str]:
-        """The same sentences as text."""
-        if self.lines is not None:
-            return _choose(self.lines, count)
-        return [self.tokenizer.decode(ids) for ids in self.sentences(count)]
+    def sentences(self, count: int) -> list[list[int]]:
+        """The ids of the same sentences."""
+        return [text.ids.tolist() for text in self.encoded(count)]
 
 
 def open_text(
@@ -179,25 +176,24 @@ def _choose(items: list[Item], count: int) -> list[Item]:
     return [items[i] for i in permute(np.arange(count), len(items), PINNED_SEED).tolist()]
 
 
-def _cut_sentences(corpus: Corpus, tokenizer: Tokenizer) -> Iterator[list[int]]:
+def _cut_sentences(corpus: Corpus, tokenizer: Tokenizer) -> Iterator[EncodedText]:
     """Documents cut after the tokens that end sentences; some of a corpus that is very large."""
     spelled = {end: tokenizer.encode(end).ids.tolist() for end in _SENTENCE_ENDS}
-    ends = {ids[-1] for ids in spelled.values() if ids and ids[-1] != tokenizer.unk_id}
+    ends = [ids[-1] for ids in spelled.values() if ids and ids[-1] != tokenizer.unk_id]
     lengths = corpus.document_lengths
     starts = np.cumsum(lengths) - lengths
     num_read = 0
     for document in np.argsort(derive_keys(PINNED_SEED, np.arange(len(lengths)))).tolist():
-        start = int(starts[document])
-        ids = corpus.tokens(start, start + int(lengths[document])).tolist()
-        sentence: list[int] = []
-        for token_id in ids:
-            sentence.append(token_id)
-            if token_id in ends or len(sentence) == _LONGEST:
-                if len(sentence) >= _SHORTEST:
-                    yield sentence
-                sentence = []
-        if len(sentence) >= _SHORTEST:
-            yield sentence
-        num_read += len(ids)
+        start, length = int(starts[document]), int(lengths[document])
+        ids = corpus.tokens(start, start + length).astype(np.uint32)
+        word_starts = corpus.word_starts(start, start + length)
+        begin = 0
+        for end in [*(np.flatnonzero(np.isin(ids, ends)) + 1).tolist(), length]:
+            for first in range(begin, end, _LONGEST):
+                part = slice(first, min(first + _LONGEST, end))
+                if part.stop - first >= _SHORTEST:
+                    yield EncodedText(ids[part], word_starts[part])
+            begin = end
+        num_read += length
         if num_read >= _MAX_SENTENCE_TOKENS_READ:
             return

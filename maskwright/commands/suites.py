@@ -4,25 +4,22 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-
 from maskwright.commands.evaluation_text import EvaluationText
 from maskwright.commands.flags import suggest
 from maskwright.data.batch import SpecialIds
 from maskwright.data.config import DataConfig
 from maskwright.data.masking.corruption import Vocabulary
 from maskwright.errors import InputError
-from maskwright.evaluation.masked_detail import BLANK
+from maskwright.evaluation.characters import count_characters
 from maskwright.evaluation.masked_suite import evaluate_mlm
 from maskwright.evaluation.minimal_pairs import evaluate_minimal_pairs
 from maskwright.evaluation.pair_files import MinimalPair, read_minimal_pairs
 from maskwright.evaluation.pinned import PinnedText
-from maskwright.evaluation.pseudo_perplexity import evaluate_pseudo_likelihood
+from maskwright.evaluation.pseudo_perplexity import evaluate_encoded
 from maskwright.evaluation.scores import SuiteResult
 from maskwright.evaluation.single_mask import evaluate_fill
 from maskwright.inference.text_model import TextModel
-from maskwright.tokenizer.pieces import Pieces
-from maskwright.tokenizer.tokenizer import Tokenizer
+from maskwright.tokenizer.tokenizer import EncodedText
 
 
 @dataclass(frozen=True)
@@ -116,16 +113,6 @@ def pin_text(request: Request) -> PinnedText:
     )
 
 
-def count_characters(tokenizer: Tokenizer) -> np.ndarray:
-    """How many characters of text each token stands for: [V], `BLANK` for blanks alone."""
-    pieces = Pieces(tokenizer)
-    counts = [
-        BLANK if pieces.is_blank(token) else pieces.count_characters(token)
-        for token in tokenizer.tokens(range(tokenizer.vocab_size))
-    ]
-    return np.array(counts, np.int64)
-
-
 def _run_mlm(request: Request) -> SuiteResult:
     text, characters = request.need_text(), count_characters(request.model.tokenizer)
     pinned = pin_text(request)
@@ -142,20 +129,16 @@ def _run_fill(request: Request) -> SuiteResult:
 
 def _run_pll(request: Request) -> SuiteResult:
     text, model = request.need_text(), request.model
-    return evaluate_pseudo_likelihood(
-        model.model,
-        model.tokenizer,
-        _cut_texts(text.texts(request.sizes.pll_sentences), model),
-        name=text.data["name"],
-        add_special_tokens=request.wraps,
+    texts = _drop_long(text.encoded(request.sizes.pll_sentences), model)
+    return evaluate_encoded(
+        *(model.model, model.tokenizer, texts, text.data), add_special_tokens=request.wraps
     )
 
 
-def _cut_texts(texts: Sequence[str], model: TextModel) -> list[str]:
+def _drop_long(texts: Sequence[EncodedText], model: TextModel) -> list[EncodedText]:
     """Those that the model has positions for."""
     room = model.longest - len(model.wrap([]))
-    encoded = model.tokenizer.encode_batch(texts)
-    return [text for text, tokens in zip(texts, encoded, strict=True) if len(tokens.ids) <= room]
+    return [text for text in texts if len(text.ids) <= room]
 
 
 def _run_blimp(request: Request) -> SuiteResult:
