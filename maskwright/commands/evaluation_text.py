@@ -3,7 +3,7 @@
 import hashlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -48,9 +48,15 @@ class EvaluationText:
     counts: Ids
     tokenizer: Tokenizer
     lines: list[str] | None = None
+    _encoded: dict[int, list[EncodedText]] = field(default_factory=dict, repr=False, compare=False)
 
     def encoded(self, count: int) -> list[EncodedText]:
-        """Up to `count` sentences, chosen by nothing but their numbers."""
+        """Up to `count` sentences, chosen by nothing but their numbers; read and cut once."""
+        if count not in self._encoded:
+            self._encoded[count] = self._encode(count)
+        return self._encoded[count]
+
+    def _encode(self, count: int) -> list[EncodedText]:
         if self.lines is not None:
             return self.tokenizer.encode_batch(_choose(self.lines, count))
         return _choose(list(_cut_sentences(self.corpus, self.tokenizer)), count)
@@ -113,7 +119,7 @@ def describe_held_out(store: TokenStore, tokenizer: Tokenizer) -> EvaluationText
 def _read_texts(
     sources: Sequence[str], tokenizer: Tokenizer, training_data: Path | None
 ) -> EvaluationText:
-    documents = list(_read_documents(sources))
+    documents, is_cut = _read_documents(sources)
     corpus = TokensInMemory(documents, tokenizer)
     digest = hashlib.sha256()
     for document in documents:
@@ -126,8 +132,9 @@ def _read_texts(
         whose = "this text"
         counts = np.bincount(corpus.ids, minlength=tokenizer.vocab_size)
     names = ", ".join(Path(source).name for source in sources)
+    data = {"name": names, "fingerprint": digest.hexdigest(), "unigram_counts": whose}
     return EvaluationText(
-        data={"name": names, "fingerprint": digest.hexdigest(), "unigram_counts": whose},
+        data={**data, "num_characters": sum(map(len, documents)), "is_cut": is_cut},
         corpus=corpus,
         counts=_count_labels(counts, tokenizer),
         tokenizer=tokenizer,
@@ -135,15 +142,24 @@ def _read_texts(
     )
 
 
-def _read_documents(sources: Sequence[str]) -> Iterator[str]:
-    """The documents of all sources, as far as they fit into memory."""
+def describe_cut(data: dict[str, Any]) -> str | None:
+    """One line if there was more text than is read; None if not."""
+    if not data.get("is_cut"):
+        return None
+    return f"{data['name']} is long: only its first {data['num_characters']:,} characters are used"
+
+
+def _read_documents(sources: Sequence[str]) -> tuple[list[str], bool]:
+    """The documents of all sources, as far as they fit into memory; whether there are more."""
     everything = CorpusConfig(deduplicate=False, valid_fraction=0.0)
+    documents: list[str] = []
     num_characters = 0
     for _, document in stream_corpus(sources, everything, Counter()):
-        if num_characters + len(document.text) > _MAX_CHARACTERS and num_characters:
-            return
         num_characters += len(document.text)
-        yield document.text
+        if num_characters > _MAX_CHARACTERS and documents:
+            return documents, True
+        documents.append(document.text)
+    return documents, False
 
 
 class TokensInMemory:

@@ -1,7 +1,7 @@
 """The evaluation suites by name: what ``maskwright evaluate`` runs, and training at validations."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from maskwright.commands.evaluation_text import EvaluationText
@@ -42,14 +42,14 @@ class Request:
 
     Attributes:
         model: with its tokenizer.
-        max_seq_length: slots in a row of the suite ``mlm``.
+        rows: how the suite ``mlm`` cuts text into rows, as far as the model has positions.
         text: what ``mlm``, ``fill`` and ``pll`` are about; None if none of them is wanted.
         pairs: minimal pairs for ``blimp``, and their name; None if it is not wanted.
         is_fast: less of everything, for a look.
     """
 
     model: TextModel
-    max_seq_length: int
+    rows: DataConfig
     text: EvaluationText | None = None
     pairs: tuple[str, Sequence[MinimalPair]] | None = None
     is_fast: bool = False
@@ -100,8 +100,9 @@ def read_pairs(source: str) -> tuple[str, list[MinimalPair]]:
 def pin_text(request: Request) -> PinnedText:
     """The text as rows with pinned masks, as long as the model takes."""
     text, tokenizer = request.need_text(), request.model.tokenizer
-    config = DataConfig(
-        max_seq_length=min(request.max_seq_length, request.model.longest),
+    config = replace(
+        request.rows,
+        max_seq_length=min(request.rows.max_seq_length, request.model.longest),
         special_tokens=request.wraps,
     )
     return PinnedText(
@@ -129,13 +130,13 @@ def _run_fill(request: Request) -> SuiteResult:
 
 def _run_pll(request: Request) -> SuiteResult:
     text, model = request.need_text(), request.model
-    texts = _drop_long(text.encoded(request.sizes.pll_sentences), model)
+    texts = drop_long(text.encoded(request.sizes.pll_sentences), model)
     return evaluate_encoded(
         *(model.model, model.tokenizer, texts, text.data), add_special_tokens=request.wraps
     )
 
 
-def _drop_long(texts: Sequence[EncodedText], model: TextModel) -> list[EncodedText]:
+def drop_long(texts: Sequence[EncodedText], model: TextModel) -> list[EncodedText]:
     """Those that the model has positions for."""
     room = model.longest - len(model.wrap([]))
     return [text for text in texts if len(text.ids) <= room]
