@@ -15,6 +15,7 @@ from maskwright.cli import main
 from maskwright.model.pretraining import MaskedLanguageModel
 from maskwright.tokenizer.config import TokenizerConfig
 from maskwright.tokenizer.train import train_tokenizer
+from tests.commands.workplace import SMALL
 from tests.golden.pseudo_likelihood import make_model
 
 
@@ -85,10 +86,10 @@ def test_tokenizers_that_differ_are_compared_by_characters(
 def test_other_tokenizers_need_a_text_that_all_are_scored_on(
     small: Path, workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    tokenizer = train_tokenizer(
-        [(workplace / "animals.txt").read_text()], TokenizerConfig(kind="character")
-    )
-    save_model(tmp_path / "letters", make_model("bert", tokenizer), tokenizer)
+    folders = ["--runs-dir", str(tmp_path), "--data-dir", str(tmp_path / "data")]
+    options = [*SMALL, "--tokenizer.kind", "character", "--train.max_steps", "2"]
+    text = str(workplace / "animals.txt")
+    assert main(["pretrain", text, *folders, "--name", "letters", *options]) == 0
     code, out, err = compare(capsys, small, tmp_path / "letters", "--fast")
     assert (code, out, err.count("\n")) == (2, "", 1)
     assert "letters has another tokenizer than the data of" in err
