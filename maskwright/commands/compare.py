@@ -1,5 +1,6 @@
 """``maskwright compare``: runs side by side, with intervals of their differences, and plots."""
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,8 +24,8 @@ _EPILOG = """examples:
 
 All models are scored on the same pinned masks; the differences from the first one come with 95 %
 intervals of a bootstrap over rows that draws the same rows for both. Models of different tokenizers
-are compared by bits per character. --out gets comparison.json, and curves.png and curves.svg: loss
-and masked accuracy against steps, tokens and minutes.
+are compared by bits per character, on text files: give --data. --out gets comparison.json, and
+curves.png and curves.svg: loss and masked accuracy against steps, tokens and minutes.
 """
 
 
@@ -62,6 +63,7 @@ def main(argv: Sequence[str]) -> int:
         find_differences,
         tabulate,
     )
+    from maskwright.commands.evaluation_text import describe_cut
 
     compared = compare_models(
         arguments.runs,
@@ -69,7 +71,10 @@ def main(argv: Sequence[str]) -> int:
         arguments.seq_length,
         arguments.device,
         is_fast=arguments.fast,
+        report=_tell,
     )
+    if line := describe_cut(compared[0].result.data):
+        _tell(line)
     differences, task = find_differences(compared), describe_task(compared)
     console = Console(highlight=False, soft_wrap=True)
     console.print(f"{escape(task)}\n")
@@ -82,6 +87,10 @@ def main(argv: Sequence[str]) -> int:
         for written in (path, *_plot(compared, arguments.out)):
             console.print(f"written to {escape(str(written))}")
     return 0
+
+
+def _tell(line: str) -> None:
+    print(line, file=sys.stderr)
 
 
 def _print_lines(console: Console, lines: Sequence[tuple[str, ...]]) -> None:

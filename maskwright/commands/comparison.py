@@ -1,16 +1,23 @@
 """Models side by side: the same masks, the differences, and how sure they are."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import Any
 
 from maskwright.artifact.folder import describe_folder
-from maskwright.commands.evaluation import FORMAT, Evaluation, choose_row_length, to_plain
-from maskwright.commands.model_folder import find_model_folder
+from maskwright.commands.evaluation import (
+    FORMAT,
+    Evaluation,
+    choose_rows,
+    find_training_data,
+    to_plain,
+)
+from maskwright.commands.model_folder import find_masked_model
 from maskwright.commands.run_folder import METRICS_NAME
 from maskwright.commands.suites import pin_text
-from maskwright.errors import InputError
+from maskwright.data.config import DataConfig
+from maskwright.errors import InputError, ShardError
 from maskwright.evaluation.masked_detail import MaskedTables
 from maskwright.evaluation.masked_suite import (
     BITS_PER_CHARACTER,
@@ -20,8 +27,10 @@ from maskwright.evaluation.masked_suite import (
 )
 from maskwright.evaluation.scores import Score, SuiteResult
 from maskwright.evaluation.sums import compare_tables
+from maskwright.interop.held_out import check_made_for
 from maskwright.logs import Record, read_metrics
 from maskwright.provenance import describe_environment
+from maskwright.tokenizer.tokenizer import Tokenizer
 
 _SHOWN = ("loss", "masked_accuracy", "masked_accuracy_top5", "bits_per_character")
 
@@ -76,49 +85,63 @@ def compare_models(
     device: str | None = None,
     *,
     is_fast: bool = False,
+    report: Callable[[str], None] = lambda _: None,
 ) -> list[Compared]:
     """Scores each model, one in memory at a time, on rows that suit all of them.
 
     Args:
         arguments: runs, model folders, or names on the hub.
-        sources: a prepared folder or text files; without any, the data of the first run for all
-            models of its tokenizer, and their own for the others.
+        sources: a prepared folder or text files; without any, the data of the first run.
+        report: told in a line that a generator is scored.
 
     Raises:
-        InputError: fewer than two models, or two of one name.
+        InputError: fewer than two models, two of one name, or one that the data of the first run
+            cannot be given to, for its tokenizer is another.
         MaskwrightError: as from an evaluation of each.
     """
     if len(arguments) < 2:
         raise InputError("compare needs at least two runs")
     if len(set(arguments)) < len(arguments):
         raise InputError("the same run is named twice")
-    folders = [find_model_folder(argument) for argument in arguments]
-    if max_seq_length is None:
-        configs = [describe_folder(folder).config for folder in folders]
-        max_seq_length = min(
-            choose_row_length(argument, config.max_position_embeddings)
-            for argument, config in zip(arguments, configs, strict=True)
-        )
-    first: Evaluation | None = None
-    compared: list[Compared] = []
-    for argument, folder in zip(arguments, folders, strict=True):
-        evaluation = Evaluation(argument, folder, device)
-        chosen = sources
-        if not sources and first is not None and _share_tokenizer(first, evaluation):
-            chosen = [str(first.training_data)] if first.training_data else []
-        first = first or evaluation
-        compared.append(_score(evaluation, chosen, max_seq_length, is_fast))
-    return compared
+    folders = [find_masked_model(argument, report) for argument in arguments]
+    described = [describe_folder(folder) for folder in folders]
+    usual = [
+        choose_rows(argument, one.config.max_position_embeddings)
+        for argument, one in zip(arguments, described, strict=True)
+    ]
+    rows = DataConfig(
+        max_seq_length=max_seq_length or min(one.max_seq_length for one in usual),
+        packed=all(one.packed for one in usual),
+    )
+    sources = sources or _find_shared_data(arguments, [one.tokenizer for one in described])
+    return [
+        _score(Evaluation(argument, folder, device), sources, rows, is_fast)
+        for argument, folder in zip(arguments, folders, strict=True)
+    ]
 
 
-def _share_tokenizer(one: Evaluation, other: Evaluation) -> bool:
-    return one.model.tokenizer.fingerprint == other.model.tokenizer.fingerprint
+def _find_shared_data(arguments: Sequence[str], tokenizers: Sequence[Tokenizer]) -> list[str]:
+    """The data of the first run, if it has any and that is made for all tokenizers."""
+    data = find_training_data(arguments[0])
+    if data is None:
+        return []
+    for argument, tokenizer in zip(arguments, tokenizers, strict=True):
+        try:
+            check_made_for(tokenizer, data)
+        except ShardError:
+            raise InputError(
+                f"{argument} has another tokenizer than the data of {arguments[0]}, and different "
+                "texts cannot be compared. Give --data: text files, on which all are scored."
+            ) from None
+    return [str(data)]
 
 
 def _score(
-    evaluation: Evaluation, sources: Sequence[str], max_seq_length: int, is_fast: bool
+    evaluation: Evaluation, sources: Sequence[str], rows: DataConfig, is_fast: bool
 ) -> Compared:
-    request = evaluation.make_request(("mlm",), sources, max_seq_length, is_fast=is_fast)
+    request = evaluation.make_request(
+        ("mlm",), sources, rows.max_seq_length, is_fast=is_fast, packed=rows.packed
+    )
     tables = evaluation.measure(request)
     records: list[Record] = []
     if evaluation.run is not None:
@@ -202,5 +225,5 @@ def describe_task(compared: Sequence[Compared]) -> str:
     if all(one.tables.masks == first.tables.masks for one in compared):
         return what
     tokenizers = {one.facts["tokenizer_fingerprint"] for one in compared}
-    why = "tokenizers differ" if len(tokenizers) > 1 else "texts or rows differ"
+    why = "tokenizers differ" if len(tokenizers) > 1 else "rows differ"
     return f"{what}; {why}, so only bits per character can be compared, and not paired"

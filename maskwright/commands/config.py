@@ -1,7 +1,7 @@
 """The whole configuration of a pretraining run, and where it comes from."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +72,11 @@ class PretrainConfig:
     def valid_row_length(self) -> int:
         """Row length of validations, in tokens."""
         return self.train.valid_seq_length or self.data.max_seq_length
+
+    @property
+    def valid_rows(self) -> DataConfig:
+        """Rows of single segments, as validations have them."""
+        return replace(self.data, max_seq_length=self.valid_row_length, pairs=None)
 
 
 def resolve(

@@ -1,11 +1,12 @@
 """``maskwright evaluate``: how good a model is, with intervals and what no learning would score."""
 
 import json
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from maskwright.commands.flags import Parser
-from maskwright.commands.model_folder import HELP, find_model_folder
+from maskwright.commands.model_folder import HELP, find_masked_model
 from maskwright.errors import InputError
 
 _EPILOG = """suites:
@@ -22,8 +23,8 @@ examples:
   maskwright evaluate runs/NAME --suite blimp --blimp blimp/data
   maskwright evaluate hf:google-bert/bert-base-uncased --data novel.txt --json
 
-The results of a run go into its evaluation.json; those of other suites that it has of the same
-model stay. What each score is: docs/evaluation.md.
+The results of a run go into its evaluation.json; those of other suites and other data that it has
+of the same model stay. What each score is: docs/evaluation.md.
 """
 
 
@@ -58,10 +59,11 @@ def main(argv: Sequence[str]) -> int:
         raise InputError(f"--seq-length = {arguments.seq_length} must be at least 8")
     if arguments.out is not None and not arguments.out.absolute().parent.is_dir():
         raise InputError(f"--out = {arguments.out}: there is no folder to write it to")
-    folder = find_model_folder(arguments.folder)
+    folder = find_masked_model(arguments.folder, _tell)
     # torch is imported from here on
     from maskwright.commands.evaluation import Evaluation, choose_suites
     from maskwright.commands.evaluation_report import print_results
+    from maskwright.commands.evaluation_text import describe_cut
 
     suites = choose_suites(arguments.suite)
     evaluation = Evaluation(arguments.folder, folder, arguments.device)
@@ -72,6 +74,8 @@ def main(argv: Sequence[str]) -> int:
         arguments.blimp,
         is_fast=arguments.fast,
     )
+    if request.text is not None and (line := describe_cut(request.text.data)):
+        _tell(line)
     results = evaluation.run_suites(suites, request)
     paths = evaluation.write(results, arguments.out)
     if arguments.json:
@@ -79,3 +83,8 @@ def main(argv: Sequence[str]) -> int:
     else:
         print_results(evaluation.model_facts, results, paths)
     return 0
+
+
+def _tell(line: str) -> None:
+    """Beside the results, which may be JSON."""
+    print(line, file=sys.stderr)

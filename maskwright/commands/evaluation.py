@@ -3,7 +3,7 @@
 import hashlib
 import math
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
@@ -13,17 +13,18 @@ from maskwright.artifact.folder import CONFIG
 from maskwright.commands.evaluation_text import open_text
 from maskwright.commands.prepared import is_prepared
 from maskwright.commands.run_folder import CONFIG_NAME, load_run_config, read_provenance
+from maskwright.commands.suite_checks import check_request
 from maskwright.commands.suites import (
     NEED_TEXT,
     SUITES,
     Request,
     check_suites,
-    count_characters,
     pin_text,
     read_pairs,
 )
 from maskwright.data.config import DataConfig
 from maskwright.errors import CheckpointError, InputError
+from maskwright.evaluation.characters import count_characters
 from maskwright.evaluation.masked_detail import MaskedTables, measure_masked_lm
 from maskwright.evaluation.scores import SuiteResult
 from maskwright.files import hash_file, read_json, write_json
@@ -69,13 +70,7 @@ class Evaluation:
     @cached_property
     def training_data(self) -> Path | None:
         """The prepared folder that a run was trained on, if it is still there."""
-        if self.run is None:
-            return None
-        try:
-            folder = Path(read_provenance(self.run)["prepared_data"])
-        except CheckpointError:
-            return None
-        return folder if is_prepared(folder) else None
+        return find_training_data(self.argument)
 
     def make_request(
         self,
@@ -85,24 +80,29 @@ class Evaluation:
         blimp: str | None = None,
         *,
         is_fast: bool = False,
+        packed: bool | None = None,
     ) -> Request:
         """What the suites need, read and checked before any of them begins.
 
         Args:
+            max_seq_length, packed: of rows; without any the run's.
             sources: a prepared folder or text files; without any the run's own data.
             blimp: a folder of minimal pairs.
 
         Raises:
-            InputError: no data, or a row length that the model has no positions for.
+            InputError: no data or too little, or a row length or a sentence of a pair that the
+                model has no positions for.
             ShardError: data that was prepared with another tokenizer.
         """
-        length = max_seq_length
-        if length is None:
-            length = choose_row_length(self.argument, self.model.longest)
-        if length > self.model.longest:
+        rows = choose_rows(self.argument, self.model.longest)
+        if max_seq_length is not None:
+            rows = replace(rows, max_seq_length=max_seq_length)
+        if packed is not None:
+            rows = replace(rows, packed=packed)
+        if rows.max_seq_length > self.model.longest:
             raise InputError(
-                f"--seq-length = {length} is more than the {self.model.longest} positions of the "
-                f"model. Give at most {self.model.longest}."
+                f"--seq-length = {max_seq_length} is more than the {self.model.longest} positions "
+                f"of the model. Give at most {self.model.longest}."
             )
         if ("blimp" in suites) != (blimp is not None):
             raise InputError("--blimp and --suite blimp belong together: give both, or neither")
@@ -117,11 +117,17 @@ class Evaluation:
                 )
             sources = sources or [str(self.training_data)]
             text = open_text(sources, self.model.tokenizer, self.training_data)
-        return Request(self.model, length, text, pairs, is_fast)
+        request = Request(self.model, rows, text, pairs, is_fast)
+        check_request(suites, request)
+        return request
 
     def run_suites(self, suites: Sequence[str], request: Request) -> list[SuiteResult]:
-        """The results of all suites, in order."""
-        return [SUITES[name](request) for name in suites]
+        """The results of all suites, in order; their settings tell whether they are fast."""
+        results = [SUITES[name](request) for name in suites]
+        return [
+            replace(result, settings={**result.settings, "fast": request.is_fast})
+            for result in results
+        ]
 
     @cached_property
     def model_facts(self) -> dict[str, Any]:
@@ -152,7 +158,7 @@ class Evaluation:
     def write(self, results: Sequence[SuiteResult], out: Path | None) -> list[Path]:
         """Writes to `out` and, for a run, to its ``evaluation.json``; returns what was written.
 
-        In the latter results of other suites stay if they are of the same model.
+        In the latter other results of the same model stay; see `_identify`.
         """
         described, written = self.describe(results), list[Path]()
         if out is not None:
@@ -160,8 +166,8 @@ class Evaluation:
             written.append(out)
         if self.run is not None:
             path = self.run / RESULTS_NAME
-            new = {result.suite for result in results}
-            kept = [suite for suite in self._read_earlier(path) if suite.get("suite") not in new]
+            new = {_identify(suite) for suite in described["suites"]}
+            kept = [suite for suite in self._read_earlier(path) if _identify(suite) not in new]
             write_json(path, {**described, "suites": [*kept, *described["suites"]]})
             written.append(path)
         return written
@@ -172,9 +178,14 @@ class Evaluation:
             earlier = read_json(path, _MAX_RESULTS_BYTES)
             is_same = earlier["model"]["sha256"] == self.model_facts["sha256"]
             suites = earlier["suites"] if is_same and earlier["format"] == FORMAT else []
-            return [suite for suite in suites if isinstance(suite, dict)]
-        except (OSError, ValueError, KeyError, TypeError):
+            return [suite for suite in suites if _identify(suite)]
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return []
+
+
+def _identify(suite: dict[str, Any]) -> tuple[str, str, bool]:
+    """What is asked of a model: a result takes the place of an earlier one of the same question."""
+    return suite["suite"], suite["data"]["fingerprint"], suite["settings"].get("fast")
 
 
 def find_run(argument: str) -> Path | None:
@@ -182,11 +193,23 @@ def find_run(argument: str) -> Path | None:
     return Path(argument) if (Path(argument) / CONFIG_NAME).is_file() else None
 
 
-def choose_row_length(argument: str, longest: int) -> int:
-    """The run's row length, or the usual one, as far as the model has positions."""
+def find_training_data(argument: str) -> Path | None:
+    """The prepared folder that a run was trained on; None if it is no run, or that is gone."""
     run = find_run(argument)
-    length = load_run_config(run, {}).valid_row_length if run else DataConfig().max_seq_length
-    return min(length, longest)
+    if run is None:
+        return None
+    try:
+        folder = Path(read_provenance(run)["prepared_data"])
+    except CheckpointError:
+        return None
+    return folder if is_prepared(folder) else None
+
+
+def choose_rows(argument: str, longest: int) -> DataConfig:
+    """The rows of the run's validations, or the usual ones, as far as the model has positions."""
+    run = find_run(argument)
+    rows = load_run_config(run, {}).valid_rows if run else DataConfig()
+    return replace(rows, max_seq_length=min(rows.max_seq_length, longest))
 
 
 def hash_model(folder: Path) -> str:

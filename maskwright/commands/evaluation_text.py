@@ -3,7 +3,7 @@
 import hashlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,7 +20,7 @@ from maskwright.errors import InputError, ShardError
 from maskwright.evaluation.pinned import PINNED_SEED
 from maskwright.interop.held_out import check_made_for
 from maskwright.shards.reader import TokenStore
-from maskwright.tokenizer.tokenizer import Tokenizer
+from maskwright.tokenizer.tokenizer import EncodedText, Tokenizer
 
 _MAX_CHARACTERS = 20_000_000  # of text files; a few times what any suite looks at
 _MAX_SENTENCE_TOKENS_READ = 4_000_000  # of prepared data, to choose sentences from
@@ -48,19 +48,22 @@ class EvaluationText:
     counts: Ids
     tokenizer: Tokenizer
     lines: list[str] | None = None
+    _encoded: dict[int, list[EncodedText]] = field(default_factory=dict, repr=False, compare=False)
 
-    def sentences(self, count: int) -> list[list[int]]:
-        """Up to `count` sentences in tokens, chosen by nothing but their numbers."""
+    def encoded(self, count: int) -> list[EncodedText]:
+        """Up to `count` sentences, chosen by nothing but their numbers; read and cut once."""
+        if count not in self._encoded:
+            self._encoded[count] = self._encode(count)
+        return self._encoded[count]
+
+    def _encode(self, count: int) -> list[EncodedText]:
         if self.lines is not None:
-            chosen = _choose(self.lines, count)
-            return [encoded.ids.tolist() for encoded in self.tokenizer.encode_batch(chosen)]
+            return self.tokenizer.encode_batch(_choose(self.lines, count))
         return _choose(list(_cut_sentences(self.corpus, self.tokenizer)), count)
 
-    def texts(self, count: int) -> list[str]:
-        """The same sentences as text."""
-        if self.lines is not None:
-            return _choose(self.lines, count)
-        return [self.tokenizer.decode(ids) for ids in self.sentences(count)]
+    def sentences(self, count: int) -> list[list[int]]:
+        """The ids of the same sentences."""
+        return [text.ids.tolist() for text in self.encoded(count)]
 
 
 def open_text(
@@ -116,7 +119,7 @@ def describe_held_out(store: TokenStore, tokenizer: Tokenizer) -> EvaluationText
 def _read_texts(
     sources: Sequence[str], tokenizer: Tokenizer, training_data: Path | None
 ) -> EvaluationText:
-    documents = list(_read_documents(sources))
+    documents, is_cut = _read_documents(sources)
     corpus = TokensInMemory(documents, tokenizer)
     digest = hashlib.sha256()
     for document in documents:
@@ -129,8 +132,9 @@ def _read_texts(
         whose = "this text"
         counts = np.bincount(corpus.ids, minlength=tokenizer.vocab_size)
     names = ", ".join(Path(source).name for source in sources)
+    data = {"name": names, "fingerprint": digest.hexdigest(), "unigram_counts": whose}
     return EvaluationText(
-        data={"name": names, "fingerprint": digest.hexdigest(), "unigram_counts": whose},
+        data={**data, "num_characters": sum(map(len, documents)), "is_cut": is_cut},
         corpus=corpus,
         counts=_count_labels(counts, tokenizer),
         tokenizer=tokenizer,
@@ -138,15 +142,24 @@ def _read_texts(
     )
 
 
-def _read_documents(sources: Sequence[str]) -> Iterator[str]:
-    """The documents of all sources, as far as they fit into memory."""
+def describe_cut(data: dict[str, Any]) -> str | None:
+    """One line if there was more text than is read; None if not."""
+    if not data.get("is_cut"):
+        return None
+    return f"{data['name']} is long: only its first {data['num_characters']:,} characters are used"
+
+
+def _read_documents(sources: Sequence[str]) -> tuple[list[str], bool]:
+    """The documents of all sources, as far as they fit into memory; whether there are more."""
     everything = CorpusConfig(deduplicate=False, valid_fraction=0.0)
+    documents: list[str] = []
     num_characters = 0
     for _, document in stream_corpus(sources, everything, Counter()):
-        if num_characters + len(document.text) > _MAX_CHARACTERS and num_characters:
-            return
         num_characters += len(document.text)
-        yield document.text
+        if num_characters > _MAX_CHARACTERS and documents:
+            return documents, True
+        documents.append(document.text)
+    return documents, False
 
 
 class TokensInMemory:
@@ -179,25 +192,24 @@ def _choose(items: list[Item], count: int) -> list[Item]:
     return [items[i] for i in permute(np.arange(count), len(items), PINNED_SEED).tolist()]
 
 
-def _cut_sentences(corpus: Corpus, tokenizer: Tokenizer) -> Iterator[list[int]]:
+def _cut_sentences(corpus: Corpus, tokenizer: Tokenizer) -> Iterator[EncodedText]:
     """Documents cut after the tokens that end sentences; some of a corpus that is very large."""
     spelled = {end: tokenizer.encode(end).ids.tolist() for end in _SENTENCE_ENDS}
-    ends = {ids[-1] for ids in spelled.values() if ids and ids[-1] != tokenizer.unk_id}
+    ends = [ids[-1] for ids in spelled.values() if ids and ids[-1] != tokenizer.unk_id]
     lengths = corpus.document_lengths
     starts = np.cumsum(lengths) - lengths
     num_read = 0
     for document in np.argsort(derive_keys(PINNED_SEED, np.arange(len(lengths)))).tolist():
-        start = int(starts[document])
-        ids = corpus.tokens(start, start + int(lengths[document])).tolist()
-        sentence: list[int] = []
-        for token_id in ids:
-            sentence.append(token_id)
-            if token_id in ends or len(sentence) == _LONGEST:
-                if len(sentence) >= _SHORTEST:
-                    yield sentence
-                sentence = []
-        if len(sentence) >= _SHORTEST:
-            yield sentence
-        num_read += len(ids)
+        start, length = int(starts[document]), int(lengths[document])
+        ids = corpus.tokens(start, start + length).astype(np.uint32)
+        word_starts = corpus.word_starts(start, start + length)
+        begin = 0
+        for end in [*(np.flatnonzero(np.isin(ids, ends)) + 1).tolist(), length]:
+            for first in range(begin, end, _LONGEST):
+                part = slice(first, min(first + _LONGEST, end))
+                if part.stop - first >= _SHORTEST:
+                    yield EncodedText(ids[part], word_starts[part])
+            begin = end
+        num_read += length
         if num_read >= _MAX_SENTENCE_TOKENS_READ:
             return

@@ -1,8 +1,9 @@
 """The argument of commands that take a model: a folder, a run, or a name on the hub."""
 
+from collections.abc import Callable
 from pathlib import Path
 
-from maskwright.commands.run_folder import CONFIG_NAME, MODEL_NAME
+from maskwright.commands.run_folder import CONFIG_NAME, MODEL_NAME, load_run_config
 from maskwright.errors import ModelFolderError
 from maskwright.interop.download import download_model, is_hub_name
 
@@ -27,3 +28,19 @@ def find_model_folder(argument: Path | str) -> Path:
             f"Go on with maskwright pretrain --resume {folder}"
         )
     return folder
+
+
+def find_masked_model(argument: Path | str, report: Callable[[str], None]) -> Path:
+    """The folder of what guesses words: of replaced-token detection the generator, and says so.
+
+    Raises:
+        MaskwrightError: as `find_model_folder`.
+    """
+    folder, run = find_model_folder(argument), Path(argument)
+    is_run = (run / CONFIG_NAME).is_file()
+    if not is_run or load_run_config(run, {}).objective.name != "rtd":
+        return folder
+    from maskwright.artifact.folder import GENERATOR  # with torch
+
+    report(f"{run} has learned to detect replaced tokens: its generator is scored, {GENERATOR}/")
+    return run / GENERATOR

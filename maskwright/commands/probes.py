@@ -11,7 +11,9 @@ from contextlib import contextmanager
 from maskwright.commands.assemble import PreparedData
 from maskwright.commands.config import PretrainConfig
 from maskwright.commands.evaluation_text import describe_held_out
+from maskwright.commands.suite_checks import check_request
 from maskwright.commands.suites import NEED_TEXT, SUITES, Request, read_pairs
+from maskwright.errors import InputError
 from maskwright.evaluation.scores import SuiteResult
 from maskwright.inference.text_model import TextModel
 from maskwright.model.pretraining import MaskedLanguageModel
@@ -30,6 +32,7 @@ class Probes:
 
     Raises:
         CorpusError: the minimal pairs of `evaluate.blimp` cannot be read.
+        InputError: a suite cannot be scored: too little text, or pairs longer than the model.
     """
 
     def __init__(
@@ -42,6 +45,13 @@ class Probes:
         self._tokenizer = data.tokenizer
         self._text = describe_held_out(data.valid, data.tokenizer) if needs_text else None
         self._pairs = None if blimp is None else read_pairs(blimp)
+        was_training = model.training
+        for suite in self.suites:
+            try:
+                check_request([suite], self._request())
+            except InputError as error:
+                raise InputError(f"evaluate.suites: {suite} cannot be scored: {error}") from None
+        model.train(was_training)
 
     def score(self, check: Callable[[], None]) -> dict[str, float]:
         """The scores by name, each below the name of its suite.
@@ -49,14 +59,17 @@ class Probes:
         Args:
             check: called before each pass through the model, to stop by raising.
         """
-        model = TextModel.from_parts(self.model, self._tokenizer, self.config.data.special_tokens)
-        length = self.config.valid_row_length
-        request = Request(model, length, self._text, self._pairs, is_fast=True)
+        request = self._request()
         scores: dict[str, float] = {}
         with _before_each_pass(self.model, check):
             for suite in self.suites:
                 scores |= name_scores(SUITES[suite](request))
         return scores
+
+    def _request(self) -> Request:
+        """With the model in evaluation mode."""
+        model = TextModel.from_parts(self.model, self._tokenizer, self.config.data.special_tokens)
+        return Request(model, self.config.valid_rows, self._text, self._pairs, is_fast=True)
 
 
 def name_scores(result: SuiteResult) -> dict[str, float]:

@@ -1,10 +1,8 @@
 """The evaluation suites by name: what ``maskwright evaluate`` runs, and training at validations."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-
-import numpy as np
 
 from maskwright.commands.evaluation_text import EvaluationText
 from maskwright.commands.flags import suggest
@@ -12,17 +10,16 @@ from maskwright.data.batch import SpecialIds
 from maskwright.data.config import DataConfig
 from maskwright.data.masking.corruption import Vocabulary
 from maskwright.errors import InputError
-from maskwright.evaluation.masked_detail import BLANK
+from maskwright.evaluation.characters import count_characters
 from maskwright.evaluation.masked_suite import evaluate_mlm
 from maskwright.evaluation.minimal_pairs import evaluate_minimal_pairs
 from maskwright.evaluation.pair_files import MinimalPair, read_minimal_pairs
 from maskwright.evaluation.pinned import PinnedText
-from maskwright.evaluation.pseudo_perplexity import evaluate_pseudo_likelihood
+from maskwright.evaluation.pseudo_perplexity import evaluate_encoded
 from maskwright.evaluation.scores import SuiteResult
 from maskwright.evaluation.single_mask import evaluate_fill
 from maskwright.inference.text_model import TextModel
-from maskwright.tokenizer.pieces import Pieces
-from maskwright.tokenizer.tokenizer import Tokenizer
+from maskwright.tokenizer.tokenizer import EncodedText
 
 
 @dataclass(frozen=True)
@@ -45,14 +42,14 @@ class Request:
 
     Attributes:
         model: with its tokenizer.
-        max_seq_length: slots in a row of the suite ``mlm``.
+        rows: how the suite ``mlm`` cuts text into rows, as far as the model has positions.
         text: what ``mlm``, ``fill`` and ``pll`` are about; None if none of them is wanted.
         pairs: minimal pairs for ``blimp``, and their name; None if it is not wanted.
         is_fast: less of everything, for a look.
     """
 
     model: TextModel
-    max_seq_length: int
+    rows: DataConfig
     text: EvaluationText | None = None
     pairs: tuple[str, Sequence[MinimalPair]] | None = None
     is_fast: bool = False
@@ -103,8 +100,9 @@ def read_pairs(source: str) -> tuple[str, list[MinimalPair]]:
 def pin_text(request: Request) -> PinnedText:
     """The text as rows with pinned masks, as long as the model takes."""
     text, tokenizer = request.need_text(), request.model.tokenizer
-    config = DataConfig(
-        max_seq_length=min(request.max_seq_length, request.model.longest),
+    config = replace(
+        request.rows,
+        max_seq_length=min(request.rows.max_seq_length, request.model.longest),
         special_tokens=request.wraps,
     )
     return PinnedText(
@@ -114,16 +112,6 @@ def pin_text(request: Request) -> PinnedText:
         Vocabulary(tokenizer.vocab_size, tokenizer.mask_id, tokenizer.ordinary_ids, text.counts),
         request.sizes.mlm_slots,
     )
-
-
-def count_characters(tokenizer: Tokenizer) -> np.ndarray:
-    """How many characters of text each token stands for: [V], `BLANK` for blanks alone."""
-    pieces = Pieces(tokenizer)
-    counts = [
-        BLANK if pieces.is_blank(token) else pieces.count_characters(token)
-        for token in tokenizer.tokens(range(tokenizer.vocab_size))
-    ]
-    return np.array(counts, np.int64)
 
 
 def _run_mlm(request: Request) -> SuiteResult:
@@ -142,20 +130,16 @@ def _run_fill(request: Request) -> SuiteResult:
 
 def _run_pll(request: Request) -> SuiteResult:
     text, model = request.need_text(), request.model
-    return evaluate_pseudo_likelihood(
-        model.model,
-        model.tokenizer,
-        _cut_texts(text.texts(request.sizes.pll_sentences), model),
-        name=text.data["name"],
-        add_special_tokens=request.wraps,
+    texts = drop_long(text.encoded(request.sizes.pll_sentences), model)
+    return evaluate_encoded(
+        *(model.model, model.tokenizer, texts, text.data), add_special_tokens=request.wraps
     )
 
 
-def _cut_texts(texts: Sequence[str], model: TextModel) -> list[str]:
+def drop_long(texts: Sequence[EncodedText], model: TextModel) -> list[EncodedText]:
     """Those that the model has positions for."""
     room = model.longest - len(model.wrap([]))
-    encoded = model.tokenizer.encode_batch(texts)
-    return [text for text, tokens in zip(texts, encoded, strict=True) if len(tokens.ids) <= room]
+    return [text for text in texts if len(text.ids) <= room]
 
 
 def _run_blimp(request: Request) -> SuiteResult:

@@ -22,26 +22,29 @@ def stream_corpus(
 ) -> Iterator[tuple[Split, Document]]:
     """All documents that `paths` name, cleaned, each with its side of the split.
 
-    What `config.valid_text` names comes first and is held out, whatever its hash. The same input
-    gives the same documents in the same order. Memory does not grow with the
-    text, but for about 16 bytes a document if `config.deduplicate`. All that is dropped or
+    What `config.valid_text` names comes first and is held out, whatever its hash; a document of
+    `paths` that occurs there is dropped. The same input gives the same documents in the same order.
+    Memory does not grow with the text, but for about 16 bytes a document of `config.valid_text`,
+    and if `config.deduplicate` of the others. All that is dropped or
     repaired is counted by reason in `counts`: documents, lines or files, as the reason says.
 
     Raises:
         CorpusError: an input cannot be read, or no document is left to train on, or none of
             `config.valid_text` to validate on.
     """
-    seen = FingerprintSet()
-    held_out = _read_cleaned(config.valid_text, config, seen, counts) if config.valid_text else ()
+    held_out = FingerprintSet()
     num_train = num_valid = 0
-    for _, document in held_out:
+    for fingerprint, document in _read_cleaned(config.valid_text, config, counts):
+        held_out.add(fingerprint)
         num_valid += 1
         yield "valid", document
     if config.valid_text and not num_valid:
         raise CorpusError(_explain_nothing(config.valid_text, "validate", counts))
     fraction = 0.0 if config.valid_text else config.valid_fraction
-    for fingerprint, document in _read_cleaned(paths, config, seen, counts):
-        if is_validation(fingerprint, fraction):
+    for fingerprint, document in _read_cleaned(paths, config, counts):
+        if fingerprint in held_out:
+            counts["in corpus.valid_text"] += 1
+        elif is_validation(fingerprint, fraction):
             num_valid += 1
             yield "valid", document
         else:
@@ -54,10 +57,11 @@ def stream_corpus(
 
 
 def _read_cleaned(
-    paths: Sequence[str], config: CorpusConfig, seen: FingerprintSet, counts: Counter[str]
+    paths: Sequence[str], config: CorpusConfig, counts: Counter[str]
 ) -> Iterator[tuple[int, Document]]:
-    """Documents with text in them, cleaned, and their fingerprints; none that was seen before."""
-    for source in find_sources(paths, counts):
+    """Documents with text in them, cleaned, and their fingerprints; none twice if so wanted."""
+    seen = FingerprintSet()
+    for source in find_sources(paths, counts) if paths else ():
         for document in read_source(source, config, counts):
             text = clean_text(document.text, counts)
             if not text:

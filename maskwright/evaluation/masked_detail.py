@@ -14,6 +14,7 @@ from torch import Tensor
 
 from maskwright.data.batch import Batch
 from maskwright.data.masking.corruption import IGNORED
+from maskwright.evaluation.characters import BLANK
 from maskwright.evaluation.pinned import PINNED_MASKING, WORD_MASKING, PinnedText
 from maskwright.evaluation.sums import SumTable, SumTableBuilder
 from maskwright.model.pretraining import MaskedLanguageModel
@@ -22,7 +23,6 @@ from maskwright.objectives.mlm import context_of
 TOPS = (1, 5, 10)
 NUM_CONFIDENCE_BINS = 15
 SEEN = ("mask", "random", "kept")  # what stands in the place of a hidden token
-BLANK = -1  # in the place of a token's number of characters: it is blanks alone
 _LOGITS_AT_ONCE = 1 << 24  # 64 MB of fp32
 
 Values = dict[str, np.ndarray]

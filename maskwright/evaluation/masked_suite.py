@@ -108,7 +108,8 @@ FIGURES = (
         "count",
         ratio("unigram_reciprocal_rank", "count"),
     ),
-    Figure("calibration_error", _calibration_error, "count"),
+    # A sum of magnitudes: noise only adds to it, and resampling adds noise to noise.
+    Figure("calibration_error", _calibration_error, "count", has_interval=False),
 )
 
 WORD_FIGURES = (

@@ -13,7 +13,8 @@ Q questions, A answers, D width, V vocabulary.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import get_args
 
@@ -118,29 +119,42 @@ class PseudoLikelihoodScorer(TextModel):
         Raises:
             InputError: there is no such metric.
         """
+        encoded = self.tokenizer.encode_batch(texts)
+        errors: dict[int, InputError] = {}
+        for number, text in enumerate(texts):
+            try:
+                self.wrap_text(encoded[number].ids.tolist(), text)
+            except InputError as error:
+                errors[number] = error
+        fitting = [one for number, one in enumerate(encoded) if number not in errors]
+        scores = iter(self.score_encoded(fitting, metric, batch_tokens))
+        return [
+            errors[number]
+            if number in errors
+            else PseudoLikelihood(text, encoded[number].ids.tolist(), next(scores))
+            for number, text in enumerate(texts)
+        ]
+
+    def score_encoded(
+        self,
+        texts: Sequence[EncodedText],
+        metric: Metric = "within_word_l2r",
+        batch_tokens: int | None = None,
+    ) -> list[list[float]]:
+        """The log-probability of each token of texts that are tokens already, in nats.
+
+        Raises:
+            InputError: there is no such metric, or a text is longer than the model.
+        """
         if metric not in get_args(Metric):
             raise InputError(f"metric = {metric} must be {' or '.join(get_args(Metric))}.")
-        keys: list[_Key | InputError] = []
-        rows: dict[_Key, EncodedText] = {}  # equal texts are scored once
-        for text, encoded in zip(texts, self.tokenizer.encode_batch(texts), strict=True):
-            try:
-                self.wrap_text(encoded.ids.tolist(), text)
-            except InputError as error:
-                keys.append(error)
-            else:
-                key = encoded.ids.tobytes(), encoded.word_starts.tobytes()
-                rows.setdefault(key, encoded)
-                keys.append(key)
+        keys = [(text.ids.tobytes(), text.word_starts.tobytes()) for text in texts]
+        rows = dict(zip(keys, texts, strict=True))  # equal texts are scored once
         found: dict[_Key, list[float]] = {}
         for block in split_blocks(rows.items(), _measure):
-            scores = self._score([encoded for _, encoded in block], metric, batch_tokens)
+            scores = self._score([text for _, text in block], metric, batch_tokens)
             found.update(zip((key for key, _ in block), scores, strict=True))
-        return [
-            key
-            if isinstance(key, InputError)
-            else PseudoLikelihood(text, rows[key].ids.tolist(), found[key])
-            for text, key in zip(texts, keys, strict=True)
-        ]
+        return [found[key] for key in keys]
 
     def _score(
         self, texts: Sequence[EncodedText], metric: Metric, batch_tokens: int | None
@@ -149,7 +163,10 @@ class PseudoLikelihoodScorer(TextModel):
         questions = Questions(self.tokenizer.mask_id)
         first = self.wrap([-1]).index(-1)
         for text in texts:
-            row = self.wrap(text.ids.tolist())
+            ids = text.ids.tolist()
+            row = self.wrap(ids)
+            if len(row) > self.longest:
+                self.wrap_text(ids, self.tokenizer.decode(ids))
             questions.add_text(row, first, text.word_starts.tolist(), metric)
         scores = iter(self._answer(questions, batch_tokens))
         return [[next(scores) for _ in text.ids] for text in texts]
@@ -218,12 +235,20 @@ def score_pseudo_likelihood(
     Raises:
         InputError: a text longer than the model, or no such metric.
     """
+    with scoring(model, tokenizer, add_special_tokens) as scorer:
+        return scorer(texts, metric, batch_tokens)
+
+
+@contextmanager
+def scoring(
+    model: MaskedLanguageModel, tokenizer: Tokenizer, add_special_tokens: bool | None = None
+) -> Generator[PseudoLikelihoodScorer]:
+    """A scorer around a model in memory, which afterwards is in the mode that it was in."""
     if add_special_tokens is None:
         add_special_tokens = wraps_inputs(tokenizer) is not False
     was_training = model.training
     try:
-        scorer = PseudoLikelihoodScorer.from_parts(model, tokenizer, add_special_tokens)
-        return scorer(texts, metric, batch_tokens)
+        yield PseudoLikelihoodScorer.from_parts(model, tokenizer, add_special_tokens)
     finally:
         model.train(was_training)
 

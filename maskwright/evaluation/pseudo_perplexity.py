@@ -4,21 +4,24 @@ import hashlib
 import json
 import math
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from maskwright.errors import InputError
+from maskwright.evaluation.characters import BLANK, count_characters
 from maskwright.evaluation.intervals import (
     NUM_RESAMPLES,
     RESAMPLING_SEED,
     percentile_interval,
     resample_sums,
 )
-from maskwright.evaluation.pseudo_likelihood import score_pseudo_likelihood
+from maskwright.evaluation.pseudo_likelihood import scoring
 from maskwright.evaluation.questions import Metric
 from maskwright.evaluation.scores import Score, SuiteResult
 from maskwright.model.pretraining import MaskedLanguageModel
-from maskwright.tokenizer.tokenizer import Tokenizer
+from maskwright.tokenizer.tokenizer import EncodedText, Tokenizer
 
 
 def evaluate_pseudo_likelihood(
@@ -46,24 +49,51 @@ def evaluate_pseudo_likelihood(
     Raises:
         InputError: no text with a token, a text longer than the model, or no such metric.
     """
-    results = score_pseudo_likelihood(
-        *(model, tokenizer, texts, metric),
+    encoded = tokenizer.encode_batch(texts)
+    pairs = zip(texts, encoded, strict=True)
+    canonical = json.dumps([text for text, tokens in pairs if len(tokens.ids)])
+    return evaluate_encoded(
+        *(model, tokenizer, encoded),
+        {"name": name, "fingerprint": hashlib.sha256(canonical.encode()).hexdigest()},
+        metric,
         add_special_tokens=add_special_tokens,
         batch_tokens=batch_tokens,
     )
-    results = [result for result in results if result.num_tokens]
-    if not results:
+
+
+def evaluate_encoded(
+    model: MaskedLanguageModel,
+    tokenizer: Tokenizer,
+    texts: Sequence[EncodedText],
+    data: dict[str, Any],
+    metric: Metric = "within_word_l2r",
+    *,
+    add_special_tokens: bool | None = None,
+    batch_tokens: int | None = None,
+) -> SuiteResult:
+    """The same of texts that are tokens already, as prepared data holds them.
+
+    Args:
+        data: name and fingerprint of the texts, for the result.
+
+    Raises:
+        InputError: as `evaluate_pseudo_likelihood`.
+    """
+    texts = [text for text in texts if len(text.ids)]
+    if not texts:
         raise InputError("there is no text with a token to evaluate on.")
-    # [R, 4]: log-likelihood, tokens, characters, texts. All scores are made of their sums.
-    table = np.array([[r.total, r.num_tokens, len(r.text), 1] for r in results], np.float64)
-    unknown = sum(result.token_ids.count(tokenizer.unk_id) for result in results)
-    canonical = json.dumps([result.text for result in results])
+    with scoring(model, tokenizer, add_special_tokens) as scorer:
+        scores = scorer.score_encoded(texts, metric, batch_tokens)
+    characters = count_characters(tokenizer)
+    table = np.array(
+        [_measure(each, characters[text.ids]) for each, text in zip(scores, texts, strict=True)]
+    )
+    unknown = sum(int((text.ids == tokenizer.unk_id).sum()) for text in texts)
     return SuiteResult(
         suite="pll",
         data={
-            "name": name,
-            "fingerprint": hashlib.sha256(canonical.encode()).hexdigest(),
-            "num_texts": len(results),
+            **data,
+            "num_texts": len(texts),
             "num_tokens": int(table[:, 1].sum()),
             "num_unknown_tokens": unknown,
         },
@@ -75,18 +105,31 @@ def evaluate_pseudo_likelihood(
     )
 
 
-def _summarise(table: np.ndarray) -> list[Score]:
+def _measure(scores: list[float], characters: NDArray[np.int64]) -> list[float]:
+    """What a text adds to the sums of which all scores are made.
+
+    Log-likelihood and tokens; the log-likelihood of what spells characters, and these; texts.
+    """
+    is_text = characters != BLANK
+    spelled = math.fsum(np.array(scores)[is_text])
+    return [math.fsum(scores), len(scores), spelled, int(characters[is_text].sum()), 1]
+
+
+def _summarise(table: NDArray[np.float64]) -> list[Score]:
     sums = np.vstack([table.sum(0), resample_sums(table)])
-    total, tokens, characters, texts = sums.T
-    with np.errstate(over="ignore"):
+    total, tokens, spelled, characters, texts = sums.T
+    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
         perplexity = np.exp(-total / tokens)
+        bits = -spelled / math.log(2) / characters
     found = {
         "pll/pseudo_perplexity": perplexity,
-        "pll/bits_per_character": -total / math.log(2) / characters,
+        "pll/bits_per_character": bits,
         "pll/mean_log_likelihood": total / texts,
     }
     scores: list[Score] = []
     for name, (value, *draws) in found.items():
+        if math.isnan(value):
+            continue  # nothing but [UNK] and blanks: no character to divide by
         low, high = percentile_interval(np.array(draws)) or (None, None)
         scores.append(Score(name, float(value), low, high, len(table)))
     return scores

@@ -30,12 +30,14 @@ class Figure:
     Attributes:
         count: the name of the sum that counts its samples; without any there is no score.
         baseline: the same for what no learning would score.
+        has_interval: whether resampling tells how sure it is; not of what noise shifts.
     """
 
     name: str
     formula: Formula
     count: str
     baseline: Formula | None = None
+    has_interval: bool = True
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,8 @@ class SumTable:
         return [self._score(figure) for figure in figures if self.totals[figure.count] > 0]
 
     def _score(self, figure: Figure) -> Score:
-        low, high = _find_interval(resample(figure.formula, self))
+        draws = resample(figure.formula, self)
+        low, high = _find_interval(draws) if figure.has_interval else (None, None)
         baseline = float(figure.baseline(self.totals)) if figure.baseline else None
         value = float(figure.formula(self.totals))
         return Score(
@@ -91,7 +94,7 @@ def compare_tables(figure: Figure, ours: SumTable, theirs: SumTable, is_paired: 
     if not is_paired:
         theirs = replace(theirs, seed=RESAMPLING_SEED + 1)
     draws = resample(figure.formula, ours) - resample(figure.formula, theirs)
-    low, high = _find_interval(draws)
+    low, high = _find_interval(draws) if figure.has_interval else (None, None)
     return Score(figure.name, value, low, high, round(float(ours.totals[figure.count])), 0.0)
 
 

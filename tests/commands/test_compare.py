@@ -3,14 +3,19 @@
 import json
 import shutil
 from pathlib import Path
+from typing import Any
+from weakref import WeakSet
 
 import pytest
 import torch
 
+from maskwright.artifact import folder
 from maskwright.artifact.folder import open_model, save_model
 from maskwright.cli import main
+from maskwright.model.pretraining import MaskedLanguageModel
 from maskwright.tokenizer.config import TokenizerConfig
 from maskwright.tokenizer.train import train_tokenizer
+from tests.commands.workplace import SMALL
 from tests.golden.pseudo_likelihood import make_model
 
 
@@ -76,6 +81,50 @@ def test_tokenizers_that_differ_are_compared_by_characters(
     [score] = difference["scores"]
     assert score["name"] == "bits_per_character"
     assert 0 < score["low"] < score["value"]  # the letters were never trained
+
+
+def test_other_tokenizers_need_a_text_that_all_are_scored_on(
+    small: Path, workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folders = ["--runs-dir", str(tmp_path), "--data-dir", str(tmp_path / "data")]
+    options = [*SMALL, "--tokenizer.kind", "character", "--train.max_steps", "2"]
+    text = str(workplace / "animals.txt")
+    assert main(["pretrain", text, *folders, "--name", "letters", *options]) == 0
+    code, out, err = compare(capsys, small, tmp_path / "letters", "--fast")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "letters has another tokenizer than the data of" in err
+    assert "Give --data: text files" in err
+
+
+def test_one_model_is_in_memory_at_a_time(
+    small: Path, worse: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alive: WeakSet[torch.nn.Module] = WeakSet()
+    most = 0
+    read = folder.read_model
+
+    def watch(*arguments: Any) -> MaskedLanguageModel:
+        nonlocal most
+        model = read(*arguments)
+        alive.add(model)
+        most = max(most, len(alive))
+        return model
+
+    monkeypatch.setattr(folder, "read_model", watch)
+    assert compare(capsys, small, worse, small / "model", "--fast")[0] == 0
+    assert most == 1
+
+
+def test_rows_are_not_packed_if_one_run_does_not_pack(
+    small: Path, worse: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = Path(shutil.copytree(worse, tmp_path / "unpacked"))
+    config = run / "config.yaml"
+    config.write_text(config.read_text().replace("packed: true", "packed: false"))
+    assert compare(capsys, small, run, "--fast", "--out", tmp_path / "out")[0] == 0
+    result = json.loads((tmp_path / "out" / "comparison.json").read_text())
+    assert [one["mlm"]["settings"]["packed"] for one in result["models"]] == [False, False]
+    assert result["differences_from_first"][0]["is_paired"]
 
 
 def test_what_is_refused(small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

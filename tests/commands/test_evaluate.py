@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from maskwright.cli import main
+from maskwright.commands import evaluation_text
 from maskwright.commands.evaluation import hash_model, to_plain
 from maskwright.logs import read_metrics
 from tests.tokenizer.helpers import trained
@@ -100,6 +101,42 @@ def test_suites_of_an_earlier_evaluation_stay_and_are_replaced(
     assert len(json.loads(path.read_text())["suites"]) == 1
     path.write_text("{")
     assert evaluate(capsys, run, "--suite", "fill", "--fast")[0] == 0
+
+
+def test_results_on_other_data_and_of_other_sizes_stay(
+    run: Path, workplace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = workplace / "animals.txt"
+    for arguments in (("--fast",), ("--fast", "--data", text), (), ("--fast",)):
+        assert evaluate(capsys, run, "--suite", "fill", *arguments)[0] == 0
+    suites = json.loads((run / "evaluation.json").read_text())["suites"]
+    names = [(suite["data"]["name"], suite["settings"]["fast"]) for suite in suites]
+    held_out = f"{next((workplace / 'data').iterdir()).name}, held out"
+    assert names == [("animals.txt", True), (held_out, False), (held_out, True)]
+
+
+def test_text_that_is_cut_is_told(
+    run: Path, workplace: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = ("--data", workplace / "animals.txt", "--suite", "fill", "--fast", "--json")
+    code, out, err = evaluate(capsys, run, *arguments)
+    [whole] = json.loads(out)["suites"]
+    assert (code, err, whole["data"]["is_cut"]) == (0, "", False)
+    monkeypatch.setattr(evaluation_text, "_MAX_CHARACTERS", 1000)
+    code, out, err = evaluate(capsys, run, *arguments)
+    [part] = json.loads(out)["suites"]
+    assert (code, part["data"]["is_cut"]) == (0, True)
+    assert 500 < part["data"]["num_characters"] <= 1000
+    count = part["data"]["num_characters"]
+    assert err == f"animals.txt is long: only its first {count:,} characters are used\n"
+
+
+def test_rows_are_packed_as_in_training(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = run / "config.yaml"
+    for packed in (True, False):
+        path.write_text(path.read_text().replace("packed: true", f"packed: {str(packed).lower()}"))
+        _, out, _ = evaluate(capsys, run, "--suite", "mlm", "--fast", "--json")
+        assert json.loads(out)["suites"][0]["settings"]["packed"] is packed
 
 
 def test_text_files_and_a_model_folder(

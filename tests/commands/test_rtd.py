@@ -1,5 +1,6 @@
 """Replaced-token detection through the command line."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,7 @@ from transformers import AutoModelForMaskedLM, AutoModelForPreTraining
 
 from maskwright.artifact.folder import open_encoder, open_model
 from maskwright.cli import main
+from maskwright.commands.evaluation import hash_model
 from maskwright.logs import read_metrics
 from maskwright.model.discriminator import Discriminator
 from tests.commands.workplace import SMALL
@@ -79,6 +81,21 @@ def test_words_are_filled_in_by_the_generator_alone(
     [line] = capsys.readouterr().err.splitlines()
     assert f"{run / 'model'} is a discriminator" in line
     assert line.endswith(f"is in {run / 'generator'}.")
+
+
+def test_the_suites_score_the_generator_on_the_data_of_the_run(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    capsys.readouterr()
+    assert main(["evaluate", str(run), "--suite", "mlm,fill", "--fast", "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert err.count("\n") == 1
+    assert "its generator is scored" in err
+    result = json.loads(out)
+    assert result["model"]["sha256"] == hash_model(run / "generator")
+    mlm = {score["name"]: score for score in result["suites"][0]["scores"]}
+    assert mlm["masked_accuracy"]["value"] > mlm["masked_accuracy"]["baseline"]
+    assert (run / "evaluation.json").is_file()
 
 
 def test_a_dry_run_counts_both(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,19 +1,28 @@
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from maskwright.commands.assemble import PreparedData, check_config
+from maskwright.commands import evaluation_text, probes
+from maskwright.commands.assemble import PreparedData, check_config, resolve_model
 from maskwright.commands.build import build_trainer
+from maskwright.commands.evaluation_text import EvaluationText
+from maskwright.commands.learning import build_network
+from maskwright.commands.probes import Probes
 from maskwright.commands.run_folder import load_run_config
 from maskwright.commands.validation import Validation
 from maskwright.data.batch import Batch
 from maskwright.distributed.world import ALONE, World
-from maskwright.errors import ConfigError
+from maskwright.errors import ConfigError, InputError
+from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.tokenizer.tokenizer import EncodedText
 from maskwright.train.signals import AbandonedError
 
 
@@ -91,6 +100,66 @@ def test_suites_leave_no_trace_in_the_weights(workplace: Path, tmp_path: Path) -
 def test_suites_that_cannot_be(workplace: Path, values: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         load_run_config(workplace / "runs" / "small", {"evaluate": values})
+
+
+@pytest.mark.parametrize("suite", ["blimp", "mlm", "fill", "pll"])
+def test_what_a_suite_cannot_score_is_found_before_training(
+    workplace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suite: str
+) -> None:
+    pairs = tmp_path / "pairs.jsonl"
+    long = json.dumps("The cat eats fish. " * 40)
+    pairs.write_text(f'{{"sentence_good": {long}, "sentence_bad": {long}}}\n')
+    evaluate = {"suites": [suite], "blimp": str(pairs) if suite == "blimp" else None}
+    config = load_run_config(workplace / "runs" / "small", {"evaluate": evaluate})
+    data = PreparedData(next((workplace / "data").iterdir()), verify="sizes")
+    model = build_network(config.objective, resolve_model(config, data.tokenizer))
+    assert isinstance(model, MaskedLanguageModel)
+    if suite != "blimp":
+        counts = np.zeros(data.tokenizer.vocab_size, np.int64)
+        corpus = UnknownTokens(data.tokenizer.unk_id)
+        only_unknown = EvaluationText({"name": "short"}, corpus, counts, data.tokenizer)
+        monkeypatch.setattr(probes, "describe_held_out", lambda *_: only_unknown)
+        message = f"evaluate.suites: {suite} cannot be scored: short is too short"
+    else:
+        message = "evaluate.suites: blimp cannot be scored: .* tokens, more than the model's"
+    with pytest.raises(InputError, match=message):
+        Probes(config, data, model)
+
+
+class UnknownTokens:
+    """A document of two [UNK]: nothing to hide, and no sentence."""
+
+    document_lengths = np.array([2])
+
+    def __init__(self, unk_id: int) -> None:
+        self.ids = np.array([unk_id] * 2, np.uint32)
+
+    def tokens(self, start: int, stop: int) -> NDArray[np.uint32]:
+        return self.ids[start:stop]
+
+    def word_starts(self, start: int, stop: int) -> NDArray[np.bool_]:
+        return self.ids[start:stop] >= 0
+
+
+def test_the_text_of_suites_is_cut_once(
+    workplace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    num_cut = 0
+    cut = evaluation_text._cut_sentences
+
+    def watch(*arguments: Any) -> Iterator[EncodedText]:
+        nonlocal num_cut
+        num_cut += 1
+        return cut(*arguments)
+
+    monkeypatch.setattr(evaluation_text, "_cut_sentences", watch)
+    config = load_run_config(workplace / "runs" / "small", {"evaluate": {"suites": ["fill"]}})
+    data = PreparedData(next((workplace / "data").iterdir()), verify="sizes")
+    trainer, _ = build_trainer(config, data, tmp_path, ALONE)
+    assert trainer.model.training
+    for _ in range(2):
+        assert "fill/accuracy" in trainer.scores(final=True)
+    assert num_cut == 1
 
 
 def test_missing_minimal_pairs_are_noticed_before_anything_is_prepared(workplace: Path) -> None:

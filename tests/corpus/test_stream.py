@@ -53,6 +53,17 @@ def test_duplicates_are_kept_on_request_and_on_one_side(corpus: str) -> None:
     assert len(sides) == 301
 
 
+@pytest.mark.parametrize("deduplicate", [True, False])
+def test_what_is_held_out_by_name_is_not_trained_on(tmp_path: Path, deduplicate: bool) -> None:
+    held_out = write(tmp_path / "valid.txt", "both\nonly valid")
+    path = write(tmp_path / "train.txt", "both\nonly train\n both ")
+    settings = {"documents": "line", "deduplicate": deduplicate, "valid_text": (held_out,)}
+    counts: Counter[str] = Counter()
+    found = [(s, d.text) for s, d in stream(path, counts=counts, **settings)]
+    assert found == [("valid", "both"), ("valid", "only valid"), ("train", "only train")]
+    assert counts["in corpus.valid_text"] == (1 if deduplicate else 2)
+
+
 def test_an_empty_result_is_an_error_that_counts_the_reasons(tmp_path: Path) -> None:
     path = write(tmp_path / "x.jsonl", '{"text": " "}\n{"text": "\\n"}\n{bad\n')
     with pytest.raises(CorpusError, match=r"nothing is left .* \(empty: 2, bad JSON line: 1\)\.$"):
