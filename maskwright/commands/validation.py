@@ -113,16 +113,17 @@ class Validation:
 
     def _batches(self, final: bool, world: World) -> Iterator[Batch]:
         """Rows of single segments, so that runs with and without pairs have the same masks."""
-        return self._pin(replace(self.config.data, pairs=None), final, world)
+        return self._pin(self.config.valid_rows, final, world)
 
     def _pairs(self, final: bool) -> Iterator[Batch]:
-        return self._pin(self.config.data, final, self.world)
+        rows = replace(self.config.valid_rows, pairs=self.config.data.pairs)
+        return self._pin(rows, final, self.world)
 
-    def _pin(self, data: DataConfig, final: bool, world: World) -> Iterator[Batch]:
+    def _pin(self, rows: DataConfig, final: bool, world: World) -> Iterator[Batch]:
         train = self.config.train
         return build_pinned_batches(
             self.data.valid,
-            replace(data, max_seq_length=self.config.valid_row_length),
+            rows,
             self.data.special_ids(self.config.data.special_tokens),
             self.data.vocabulary,
             train.final_valid_tokens if final else train.valid_tokens,
