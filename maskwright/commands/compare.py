@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from maskwright.commands.evaluation_flags import add_text_flags, check_text_flags
 from maskwright.commands.flags import Parser
-from maskwright.errors import InputError
 from maskwright.files import write_json
 from maskwright.report.plots import Curve, check_matplotlib, plot_curves
 
@@ -33,26 +33,15 @@ def build_parser() -> Parser:
     """The command line of ``maskwright compare``."""
     parser = Parser("compare", "Put runs side by side.", _EPILOG)
     parser.add_argument("runs", nargs="+", help="run directories, model folders, or hf:NAME")
-    parser.add_argument(
-        "--data",
-        nargs="+",
-        default=[],
-        metavar="PATH",
-        help="a prepared folder, or text files [the data of the first run]",
-    )
     parser.add_argument("--out", type=Path, metavar="DIR", help="write comparison and plots there")
-    parser.add_argument("--fast", action="store_true", help="an eighth of the text")
-    parser.add_argument(
-        "--seq-length", type=int, metavar="N", help="slots of a row [the shortest of the runs]"
-    )
-    parser.add_argument("--device", help="where to compute, such as cpu or cuda [a GPU if any]")
+    rows = "the shortest of the runs"
+    add_text_flags(parser, "the data of the first run", rows, "an eighth of the text")
     return parser
 
 
 def main(argv: Sequence[str]) -> int:
     arguments = build_parser().parse(argv)
-    if arguments.seq_length is not None and arguments.seq_length < 8:
-        raise InputError(f"--seq-length = {arguments.seq_length} must be at least 8")
+    check_text_flags(arguments)
     if arguments.out is not None:
         check_matplotlib()
         arguments.out.mkdir(parents=True, exist_ok=True)

@@ -5,6 +5,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from maskwright.commands.evaluation_flags import add_text_flags, check_text_flags
 from maskwright.commands.flags import Parser
 from maskwright.commands.model_folder import HELP, find_masked_model
 from maskwright.errors import InputError
@@ -34,29 +35,18 @@ def build_parser() -> Parser:
     parser.add_argument("folder", help=HELP)
     parser.add_argument("--suite", default="mlm,fill", help="separated by commas [mlm,fill]")
     parser.add_argument(
-        "--data",
-        nargs="+",
-        default=[],
-        metavar="PATH",
-        help="a prepared folder, or text files [the data of the run]",
-    )
-    parser.add_argument(
         "--blimp", metavar="DIR", help="minimal pairs as JSON lines, for the suite blimp"
     )
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the results there, as JSON")
     parser.add_argument("--json", action="store_true", help="print JSON and no table")
-    parser.add_argument("--fast", action="store_true", help="an eighth or less of the text")
-    parser.add_argument(
-        "--seq-length", type=int, metavar="N", help="slots of a row [the run's, else 128]"
-    )
-    parser.add_argument("--device", help="where to compute, such as cpu or cuda [a GPU if any]")
+    rows = "the run's, else 128"
+    add_text_flags(parser, "the data of the run", rows, "an eighth or less of the text")
     return parser
 
 
 def main(argv: Sequence[str]) -> int:
     arguments = build_parser().parse(argv)
-    if arguments.seq_length is not None and arguments.seq_length < 8:
-        raise InputError(f"--seq-length = {arguments.seq_length} must be at least 8")
+    check_text_flags(arguments)
     if arguments.out is not None and not arguments.out.absolute().parent.is_dir():
         raise InputError(f"--out = {arguments.out}: there is no folder to write it to")
     folder = find_masked_model(arguments.folder, _tell)
