@@ -27,7 +27,7 @@ from maskwright.model.matrices import count_fused_matrices
 from maskwright.optim.build import build_optimizers
 from maskwright.train.checkpoint_writer import CheckpointWriter, ShardedWriter, WholeWriter
 from maskwright.train.config import TrainConfig
-from maskwright.train.device import choose_device, should_compile, takes_bf16
+from maskwright.train.device import choose_device, product_dtype, should_compile
 from maskwright.train.ema import WeightAverage
 from maskwright.train.reporting import SilentReporter
 from maskwright.train.state import TrainState
@@ -49,7 +49,7 @@ def distribute(
     if world.size > 1 and config.parallel == "fsdp":
         for block in blocks if compiles else ():
             block.compile(dynamic=False)
-        bf16 = takes_bf16(config.precision, device)
+        bf16 = product_dtype(config.precision, device) is torch.bfloat16
         return Parallel(objective, sharding=shard(model, blocks, world, device, bf16))
     model.to(device)
     if compiles:
@@ -106,7 +106,11 @@ def build_trainer(
         parallel=parallel,
         terms=objective.terms,
         optimizers=build_optimizers(
-            config.optim, model.named_parameters(), fused, parallel.sharding
+            config.optim,
+            model.named_parameters(),
+            fused,
+            parallel.sharding,
+            product_dtype(config.train.precision, device),
         ),
         prefetcher=Prefetcher(build_row_source(config, data, world).load),
         device=device,

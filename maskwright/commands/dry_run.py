@@ -26,6 +26,7 @@ from maskwright.model.config import EncoderConfig
 from maskwright.model.discriminator import Discriminator, narrow_config
 from maskwright.model.flops import count_parameters
 from maskwright.train.device import choose_device, should_compile
+from maskwright.wording import count_noun
 
 _BYTES_PER_PARAMETER = 16  # fp32 weight, gradient and two AdamW moments; Muon keeps one
 _BYTES_PER_TOKEN = 4.2  # of English text and some 16 thousand tokens; others differ by half
@@ -96,14 +97,14 @@ def _describe_initial(initial: InitialModel) -> str:
 
 def _describe_data(data: PreparedData) -> str:
     return (
-        f"{data.train.num_tokens:,} tokens in {data.train.num_documents:,} documents, "
+        f"{data.train.num_tokens:,} tokens in {count_noun(data.train.num_documents, 'document')}, "
         f"{data.valid.num_tokens:,} tokens for validation ({data.folder})"
     )
 
 
 def _guess_tokens(sources: list[Source]) -> tuple[float | None, str]:
     """Tokens of text that is not prepared yet, from the sizes of its files, and words on them."""
-    described = f"{len(sources):,} source{'s' * (len(sources) != 1)}, not prepared yet"
+    described = f"{count_noun(len(sources), 'source')}, not prepared yet"
     num_bytes = 0.0
     for source in sources:
         if source.path is None:

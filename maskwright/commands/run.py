@@ -39,6 +39,7 @@ from maskwright.errors import CheckpointError, MaskwrightError
 from maskwright.shards.manifest import read_manifest
 from maskwright.train.checkpoint import Checkpoint, find_newest, open_checkpoint
 from maskwright.train.device import choose_device
+from maskwright.train.memory import keep_freed_memory
 
 
 def pretrain(
@@ -94,7 +95,10 @@ def pretrain(
 @contextmanager
 def _joined(config: PretrainConfig) -> Generator[World]:
     world = read_world()
-    with joining(world, choose_device(config.train.device, world.local_rank)):
+    device = choose_device(config.train.device, world.local_rank)
+    if device.type == "cpu":
+        keep_freed_memory()
+    with joining(world, device):
         yield world
 
 

@@ -16,6 +16,7 @@ from maskwright.commands.model_folder import find_model_folder
 from maskwright.commands.sentences import Sentence, add_arguments, read_sentences
 from maskwright.errors import InputError
 from maskwright.inference.blocks import split_blocks
+from maskwright.wording import count_noun
 
 if TYPE_CHECKING:
     from maskwright.evaluation.pseudo_likelihood import PseudoLikelihood
@@ -108,7 +109,7 @@ def _describe(result: "PseudoLikelihood", tokenizer: "Tokenizer | None") -> dict
 
 def _show(result: "PseudoLikelihood", tokenizer: "Tokenizer | None") -> None:
     console = Console(highlight=False, soft_wrap=True)
-    size = _count(result.num_tokens, "token")
+    size = count_noun(result.num_tokens, "token")
     console.print(f"[bold]{result.total:10.3f}[/]  {escape(result.text)}  [dim]{size}")
     if tokenizer is not None:
         pairs = zip(tokenizer.tokens(result.token_ids), result.scores, strict=True)
@@ -128,10 +129,6 @@ def _show_corpus(corpus: _Corpus, metric: str, as_json: bool) -> None:
         print(json.dumps({"metric": metric, **counts, "pseudo_perplexity": found}))
     elif corpus.num_tokens:
         print(
-            f"pseudo-perplexity {perplexity:,.2f} · {_count(corpus.num_texts, 'text')} · "
-            f"{_count(corpus.num_tokens, 'token')} · {metric}"
+            f"pseudo-perplexity {perplexity:,.2f} · {count_noun(corpus.num_texts, 'text')} · "
+            f"{count_noun(corpus.num_tokens, 'token')} · {metric}"
         )
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'s' * (number != 1)}"

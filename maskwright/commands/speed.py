@@ -23,6 +23,7 @@ from maskwright.model.config import EncoderConfig
 from maskwright.model.init import initialise
 from maskwright.model.matrices import count_fused_matrices
 from maskwright.optim.build import build_optimizers
+from maskwright.train.device import product_dtype
 from maskwright.train.step import (
     clip_gradients,
     compute_gradients,
@@ -69,7 +70,10 @@ def measure_step_seconds(
     objective = build_objective(config.objective, config.masking, model)
     parallel, terms = Parallel(objective), objective.terms
     optimizers = build_optimizers(
-        config.optim, model.named_parameters(), count_fused_matrices(model)
+        config.optim,
+        model.named_parameters(),
+        count_fused_matrices(model),
+        dtype=product_dtype(config.train.precision, device),
     )
     computing, stepping = [], []
     for _ in range(1 + _TIMED):  # the first is slower: it allocates

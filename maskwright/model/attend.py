@@ -1,4 +1,4 @@
-"""``softmax(q k^T / sqrt(K)) v`` inside each segment: one function, three ways to compute it.
+"""``softmax(q k^T / sqrt(K)) v`` inside each segment: one function, four ways to compute it.
 
 T tokens, H heads, K head size; R rows of L tokens. Every backend gives the same numbers; the
 reference is the one to read.
@@ -12,6 +12,10 @@ from torch import Tensor
 
 from maskwright.model.attention_context import AttentionContext
 from maskwright.model.config import AttentionBackend
+
+# Gradients of fused attention in bf16 take a CPU 4 times as long as plain products do in rows of
+# 64, 3 times in rows of 128, and no longer in rows above this (two cores with AMX, torch 2.13).
+_LONGEST_ROW_FOR_PRODUCTS = 256
 
 
 def attend(
@@ -31,24 +35,33 @@ def attend(
         context: where segments begin and end.
         window: how many tokens to each side a token sees, inclusive; None = the whole segment.
         dropout: probability of dropping an attention probability (0 outside training).
-        backend: ``reference`` (dense, slow, obvious), ``sdpa`` (any device), ``varlen`` (CUDA in
-            half precision, no padding, no dropout) or ``auto``.
+        backend: ``reference`` (dense, slow, obvious), ``products`` (of matrices, row by row),
+            ``sdpa`` (torch's fused kernels), ``varlen`` (CUDA in half precision, no padding, no
+            dropout) or ``auto``.
         visible: ``context.see(window)``, if it has been computed for all layers together.
     """
     if backend == "auto":
-        backend = choose_backend(q.device, q.dtype, dropout)
+        backend = choose_backend(q.device, q.dtype, dropout, context.row_length)
     if backend == "reference":
         return attend_reference(q, k, v, context, window, dropout)
     if backend == "varlen":
         return attend_varlen(q, k, v, context, window)
     visible = context.see(window) if visible is None else visible
-    return attend_sdpa(q, k, v, visible, dropout)
+    over_rows = attend_products if backend == "products" else attend_sdpa
+    return over_rows(q, k, v, visible, dropout)
 
 
-def choose_backend(device: torch.device, dtype: torch.dtype, dropout: float) -> AttentionBackend:
-    """``varlen`` where its kernel runs, ``sdpa`` everywhere else."""
+def choose_backend(
+    device: torch.device, dtype: torch.dtype, dropout: float, row_length: int
+) -> AttentionBackend:
+    """The fastest that runs: it depends on the device, and on whether gradients are wanted."""
     half = dtype in (torch.float16, torch.bfloat16)
-    return "varlen" if device.type == "cuda" and half and dropout == 0 else "sdpa"
+    if device.type == "cuda" and half and dropout == 0:
+        return "varlen"
+    short = row_length <= _LONGEST_ROW_FOR_PRODUCTS
+    if device.type == "cpu" and half and short and torch.is_grad_enabled():
+        return "products"
+    return "sdpa"
 
 
 def attend_reference(
@@ -73,13 +86,29 @@ def attend_reference(
     return torch.einsum("hqs,shk->qhk", probabilities, v.float()).to(q.dtype)
 
 
+def attend_products(q: Tensor, k: Tensor, v: Tensor, visible: Tensor, dropout: float) -> Tensor:
+    """Products of whole rows, with `visible` [R, 1, L, L] as the mask."""
+    q, k, v = (_to_rows(x, visible) for x in (q, k, v))
+    scores = (q * q.shape[-1] ** -0.5) @ k.mT
+    probabilities = F.dropout(scores.masked_fill(~visible, float("-inf")).softmax(-1), dropout)
+    return _from_rows(probabilities @ v)
+
+
 def attend_sdpa(q: Tensor, k: Tensor, v: Tensor, visible: Tensor, dropout: float) -> Tensor:
     """torch's fused attention over rows, with `visible` [R, 1, L, L] as its mask."""
-    tokens, heads, size = q.shape
-    rows = (visible.shape[0], visible.shape[-1], heads, size)
-    q, k, v = (x.view(rows).transpose(1, 2) for x in (q, k, v))
+    q, k, v = (_to_rows(x, visible) for x in (q, k, v))
     attended = F.scaled_dot_product_attention(q, k, v, attn_mask=visible, dropout_p=dropout)
-    return attended.transpose(1, 2).reshape(tokens, heads, size)
+    return _from_rows(attended)
+
+
+def _to_rows(x: Tensor, visible: Tensor) -> Tensor:
+    """[T, H, K] -> [R, H, L, K]."""
+    return x.unflatten(0, (visible.shape[0], visible.shape[-1])).transpose(1, 2)
+
+
+def _from_rows(x: Tensor) -> Tensor:
+    """[R, H, L, K] -> [T, H, K]."""
+    return x.transpose(1, 2).flatten(0, 1)
 
 
 def attend_varlen(

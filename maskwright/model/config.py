@@ -20,7 +20,7 @@ NormKind = Literal["layernorm", "rmsnorm"]
 NormPosition = Literal["pre", "post"]
 Positions = Literal["learned", "sinusoidal", "rotary"]
 InitOutput = Literal["normal", "scaled", "zero"]
-AttentionBackend = Literal["auto", "reference", "sdpa", "varlen"]
+AttentionBackend = Literal["auto", "reference", "products", "sdpa", "varlen"]
 LayerType = Literal["full_attention", "sliding_attention"]
 
 # Nothing published comes near. A slip of the pen or a hostile file must not fill the memory.

@@ -50,7 +50,7 @@ class Encoder(nn.Module):
             wanted: [W] int64, places in [T] of the tokens whose vectors are returned, [W, D]; in
                 the last block the others are only looked at. None = all of them, [T, D].
         """
-        backend = self._choose_backend(input_ids.device)
+        backend = self._choose_backend(input_ids.device, context.row_length)
         kinds = dict.fromkeys(self.config.layer_types)
         layers = {kind: self._layer_context(context, kind, backend) for kind in kinds}
         x = self.project(self.embeddings(input_ids, context.positions, token_type_ids))
@@ -59,13 +59,14 @@ class Encoder(nn.Module):
             x = block(x, layers[kind], wanted if block is last else None)
         return self.final_norm(x)
 
-    def _choose_backend(self, device: torch.device) -> AttentionBackend:
+    def _choose_backend(self, device: torch.device, row_length: int) -> AttentionBackend:
         if self.config.attention_backend != "auto":
             return self.config.attention_backend
         dtype = self.embeddings.word.weight.dtype
         if torch.is_autocast_enabled(device.type):
             dtype = torch.get_autocast_dtype(device.type)
-        return choose_backend(device, dtype, self.config.attention_dropout if self.training else 0)
+        dropout = self.config.attention_dropout if self.training else 0.0
+        return choose_backend(device, dtype, dropout, row_length)
 
     def _layer_context(
         self, context: AttentionContext, kind: LayerType, backend: AttentionBackend
@@ -73,5 +74,5 @@ class Encoder(nn.Module):
         config, window, angles = self.config, self.config.window(kind), None
         if config.positions == "rotary":
             angles = rotary_angles(context.positions, config.head_size, config.theta(kind))
-        visible = context.see(window) if backend == "sdpa" else None
+        visible = context.see(window) if backend in ("products", "sdpa") else None
         return LayerContext(context, window, backend, visible, angles)

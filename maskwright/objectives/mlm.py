@@ -3,12 +3,11 @@
 from operator import attrgetter
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from maskwright.data.batch import Batch
-from maskwright.data.masking.corruption import IGNORED
 from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.objectives.cross_entropy import sum_cross_entropy
 from maskwright.objectives.terms import ObjectiveInputs, Term, TermSums, context_of
 
 MLM = "mlm"
@@ -29,13 +28,6 @@ class MaskedLM(nn.Module):
             inputs.input_ids, inputs.context, inputs.masked_positions, inputs.token_type_ids
         )
         return {MLM: sum_cross_entropy(logits, inputs.masked_labels)}
-
-
-def sum_cross_entropy(logits: Tensor, labels: Tensor) -> TermSums:
-    """Sums over the rows of `logits` [M, V] whose label [M] is not -100; computed in fp32."""
-    logits = logits.float()
-    loss = F.cross_entropy(logits, labels, ignore_index=IGNORED, reduction="sum")
-    return TermSums(loss, (logits.detach().argmax(-1) == labels).sum())
 
 
 @torch.no_grad()

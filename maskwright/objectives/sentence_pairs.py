@@ -5,7 +5,8 @@
 from operator import attrgetter
 
 from maskwright.model.pretraining import MaskedLanguageModel
-from maskwright.objectives.mlm import MLM, MLM_TERM, MaskedLM, sum_cross_entropy
+from maskwright.objectives.cross_entropy import sum_cross_entropy
+from maskwright.objectives.mlm import MLM, MLM_TERM, MaskedLM
 from maskwright.objectives.terms import ObjectiveInputs, Term, TermSums
 
 PAIRS = "pairs"

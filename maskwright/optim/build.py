@@ -85,6 +85,7 @@ def build_optimizers(
     named_parameters: Iterable[tuple[str, nn.Parameter]],
     fused: Mapping[str, int],
     sharding: Sharding = UNSHARDED,
+    dtype: torch.dtype = torch.float32,
 ) -> Optimizers:
     """The optimizers for a model's parameters.
 
@@ -93,6 +94,7 @@ def build_optimizers(
             these are Muon's when the configuration says so. All others are AdamW's. Parameters
             with fewer than two dimensions (norms, biases) are not decayed.
         sharding: how the parameters are spread over ranks.
+        dtype: of the products of Muon's orthogonalisation; weights and state are fp32.
     """
     names: dict[Tensor, str] = {parameter: name for name, parameter in named_parameters}
     hidden = [p for p, name in names.items() if config.name == "muon" and name in fused]
@@ -121,6 +123,7 @@ def build_optimizers(
                 weight_decay=config.muon_weight_decay,
                 num_steps=config.newton_schulz_steps,
                 sharding=sharding,
+                dtype=dtype,
             )
         )
     return Optimizers(optimizers, names)

@@ -1,7 +1,7 @@
 """Muon: momentum, orthogonalised (Jordan et al. 2024, https://kellerjordan.github.io/posts/muon).
 
 torch's own Muon orthogonalises in bf16, which is 38 times slower than fp32 on a CPU without bf16
-units. Here the precision follows the device, matrices of one shape are orthogonalised as one
+units. Here the precision is that of the run, matrices of one shape are orthogonalised as one
 batch, and a fused matrix (queries, keys and values in one weight) is treated as the separate
 matrices it holds.
 """
@@ -49,6 +49,7 @@ class Muon(torch.optim.Optimizer):
         lr: size of a step; an orthogonal update is scaled by ``sqrt(max(1, out / in))``.
         sharding: how parameters are spread over ranks; matrices are put together to be
             orthogonalised, by every rank.
+        dtype: precision of the orthogonalisation.
     """
 
     def __init__(
@@ -61,13 +62,14 @@ class Muon(torch.optim.Optimizer):
         weight_decay: float,
         num_steps: int,
         sharding: Sharding = UNSHARDED,
+        dtype: torch.dtype = torch.float32,
     ) -> None:
         groups: dict[int, list[Tensor]] = defaultdict(list)
         for parameter, count in zip(parameters, fused, strict=True):
             groups[count].append(parameter)
         defaults = {"lr": lr, "momentum": momentum, "weight_decay": weight_decay}
         super().__init__([{"params": group, "fused": n} for n, group in groups.items()], defaults)
-        self.num_steps, self.sharding = num_steps, sharding
+        self.num_steps, self.sharding, self.dtype = num_steps, sharding, dtype
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> Any:
@@ -82,8 +84,7 @@ class Muon(torch.optim.Optimizer):
                     by_shape[tuple(matrices.shape[1:])].append((parameter, matrices, group))
         for (rows, columns), entries in by_shape.items():
             stacked = torch.cat([matrices for _, matrices, _ in entries])
-            dtype = torch.bfloat16 if stacked.is_cuda else torch.float32
-            updates = orthogonalise(stacked, self.num_steps, dtype)
+            updates = orthogonalise(stacked, self.num_steps, self.dtype)
             updates = updates.split([len(matrices) for _, matrices, _ in entries])
             scale = max(1.0, rows / columns) ** 0.5
             for (parameter, _, group), update in zip(entries, updates, strict=True):

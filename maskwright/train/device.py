@@ -39,16 +39,16 @@ def computes_in_bf16(device: torch.device) -> bool:
     return False
 
 
-def takes_bf16(precision: Precision, device: torch.device) -> bool:
-    """Whether a run computes in bf16."""
-    return precision == "bf16" or (precision == "auto" and computes_in_bf16(device))
+def product_dtype(precision: Precision, device: torch.device) -> torch.dtype:
+    """The type in which a run multiplies matrices."""
+    bf16 = precision == "bf16" or (precision == "auto" and computes_in_bf16(device))
+    return torch.bfloat16 if bf16 else torch.float32
 
 
 def autocast(precision: Precision, device: torch.device) -> AbstractContextManager[object]:
     """The context in which the loss is computed."""
-    if takes_bf16(precision, device):
-        return torch.autocast(device.type, dtype=torch.bfloat16)
-    return nullcontext()
+    dtype = product_dtype(precision, device)
+    return nullcontext() if dtype is torch.float32 else torch.autocast(device.type, dtype=dtype)
 
 
 def should_compile(config: TrainConfig, device: torch.device) -> tuple[bool, str]:

@@ -33,7 +33,7 @@ def attend_with_gradients(
 
 @pytest.mark.parametrize("window", WINDOWS)
 @pytest.mark.parametrize("name", CONTEXTS)
-@pytest.mark.parametrize("backend", ["sdpa", "auto"])
+@pytest.mark.parametrize("backend", ["products", "sdpa", "auto"])
 def test_backends_equal_the_reference(
     name: str, window: int | None, backend: AttentionBackend
 ) -> None:
@@ -74,7 +74,7 @@ def test_reference_is_softmax_over_the_own_segment_and_window() -> None:
             torch.testing.assert_close(found[token, head], expected)
 
 
-@pytest.mark.parametrize("backend", ["reference", "sdpa"])
+@pytest.mark.parametrize("backend", ["reference", "products", "sdpa"])
 def test_dropout_changes_the_result_and_keeps_its_mean(backend: AttentionBackend) -> None:
     context = context_from_lengths([8])
     q, k, v = (x.detach() for x in draw_qkv(8))
@@ -85,9 +85,13 @@ def test_dropout_changes_the_result_and_keeps_its_mean(backend: AttentionBackend
     torch.testing.assert_close(dropped.mean(0), plain, atol=0.25, rtol=0)
 
 
-def test_varlen_is_chosen_only_where_it_runs() -> None:
+def test_a_backend_is_chosen_only_where_it_runs_and_is_fast() -> None:
     cuda, cpu = torch.device("cuda"), torch.device("cpu")
-    assert choose_backend(cuda, torch.bfloat16, 0.0) == "varlen"
-    assert choose_backend(cuda, torch.bfloat16, 0.1) == "sdpa"
-    assert choose_backend(cuda, torch.float32, 0.0) == "sdpa"
-    assert choose_backend(cpu, torch.bfloat16, 0.0) == "sdpa"
+    assert choose_backend(cuda, torch.bfloat16, 0.0, 64) == "varlen"
+    assert choose_backend(cuda, torch.bfloat16, 0.1, 64) == "sdpa"
+    assert choose_backend(cuda, torch.float32, 0.0, 64) == "sdpa"
+    assert choose_backend(cpu, torch.float32, 0.0, 64) == "sdpa"
+    assert choose_backend(cpu, torch.bfloat16, 0.1, 64) == "products"
+    assert choose_backend(cpu, torch.bfloat16, 0.0, 512) == "sdpa"
+    with torch.no_grad():
+        assert choose_backend(cpu, torch.bfloat16, 0.0, 64) == "sdpa"

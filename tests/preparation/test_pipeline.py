@@ -39,6 +39,7 @@ def test_text_comes_back_from_the_shards(tmp_path: Path) -> None:
     manifest, lines = prepare_quietly([path], out, config)
     assert read_manifest(out) == manifest
     assert "tokenizer: 256 tokens" in " ".join(lines)
+    assert "so little text is held out" in lines[-1]
     tokenizer = Tokenizer.load(out / "tokenizer")
     assert manifest.tokenizer_fingerprint == tokenizer.fingerprint
     documents: list[str] = []
