@@ -33,6 +33,10 @@ Corpus = Literal["shakespeare", "sentences", "wiki"]
 NOTEBOOK = "the notebook's own model"  # instead of a recipe
 ROWS_OF_128 = ("--data.max_seq_length", "128")
 LONGER = ("--train.seq_length_schedule", "0:32,0.4:64,0.7:128")
+HOUR_AND_A_HALF = (
+    *("--train.seq_length_schedule", "0:64,0.8:128"),
+    *("--train.batch_tokens_schedule", "0:2048,0.5:4096", "--train.micro_batch_tokens", "2048"),
+)
 # All on rows of one length, so that their losses can be compared.
 ON_WIKI = ("--train.valid_seq_length", "128", "--train.num_validations", "15")
 
@@ -66,6 +70,7 @@ SYSTEMS: dict[str, System] = {
     "wiki-neobert": System("NeoBERT", "wiki", "neobert-style", 30, ON_WIKI),
     "wiki-gpt-bert": System("GPT-BERT", "wiki", "gpt-bert-style", 30, ON_WIKI),
     "wiki-ours": System("ours (`sprint`)", "wiki", "sprint", 30, ON_WIKI),
+    "wiki-ours-long": System("ours (`tiny`)", "wiki", "tiny", 95, (*ON_WIKI, *HOUR_AND_A_HALF)),
 }
 _CURVE = ("step", "tokens", "seconds", "loss", "masked_accuracy")
 
@@ -136,6 +141,7 @@ def collect(name: str, places: Places, minutes: float) -> None:
         "recipe": system.recipe,
         "options": system.options,
         "minutes": minutes,
+        "threads": torch.get_num_threads(),
         "ended": model.exists() and is_whole,
         "curve": [{key: record[key] for key in _CURVE} for record in records],
         "final": {key: value for key, value in records[-1].items() if key != "split"},
@@ -188,6 +194,7 @@ def main() -> None:
     arguments = parse_arguments()
     if arguments.threads:
         os.environ["OMP_NUM_THREADS"] = str(arguments.threads)
+        torch.set_num_threads(arguments.threads)
     arguments.runs.mkdir(parents=True, exist_ok=True)
     places = Places(arguments.runs, arguments.sentences, arguments.wiki)
     for name in SYSTEMS if "all" in arguments.names else arguments.names:

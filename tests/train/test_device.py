@@ -45,6 +45,8 @@ def test_precision_is_what_was_asked_for() -> None:
         (TrainConfig(max_steps=1000, batch_tokens_schedule=("0:1024", "0.5:65536")), True),
         (TrainConfig(max_tokens=10**8), True),
         (TrainConfig(max_minutes=90, max_tokens=1000), False),
+        (TrainConfig(max_minutes=20, precision="fp32"), False),
+        (TrainConfig(max_minutes=20, precision="bf16"), True),
     ],
 )
 def test_long_runs_are_compiled(
