@@ -1,0 +1,103 @@
+"""How long the matrix products of a training step take alone: the limit for the whole step.
+
+Each product is timed by itself, at its own shape, in the precision of the run, with its operands
+in the order in which they lie in training. T tokens, M masked ones, D width, F inner width.
+"""
+
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+
+from maskwright.model.config import EncoderConfig
+
+_SECONDS_EACH = 0.3  # a product is repeated for so long
+
+
+@dataclass(frozen=True)
+class Product:
+    """``[batch, m, k] @ [batch, k, n]``, so many times a step.
+
+    Attributes:
+        turned: which operands are transposed views of what lies in memory.
+    """
+
+    count: int
+    batch: int
+    m: int
+    k: int
+    n: int
+    turned: tuple[bool, bool] = (False, False)
+
+    @property
+    def flops(self) -> float:
+        return 2.0 * self.count * self.batch * self.m * self.k * self.n
+
+    def measure(self, dtype: torch.dtype) -> float:
+        """Seconds a step: the median of its repetitions, times their number."""
+        left = _draw(self.batch, self.m, self.k, self.turned[0], dtype)
+        right = _draw(self.batch, self.k, self.n, self.turned[1], dtype)
+        if self.batch == 1:
+            left, right = left[0], right[0]
+        seconds: list[float] = []
+        until = time.perf_counter() + _SECONDS_EACH
+        while time.perf_counter() < until or len(seconds) < 3:
+            started = time.perf_counter()
+            left @ right
+            seconds.append(time.perf_counter() - started)
+        return self.count * sorted(seconds)[len(seconds) // 2]
+
+
+def _draw(batch: int, rows: int, columns: int, turned: bool, dtype: torch.dtype) -> torch.Tensor:
+    if turned:
+        return torch.randn(batch, columns, rows).to(dtype).mT
+    return torch.randn(batch, rows, columns).to(dtype)
+
+
+def list_linear(count: int, tokens: int, inputs: int, outputs: int) -> Iterator[Product]:
+    """A linear layer forward, and backward to its input and to its weight."""
+    yield Product(count, 1, tokens, inputs, outputs, (False, True))
+    yield Product(count, 1, tokens, outputs, inputs)
+    yield Product(count, 1, outputs, tokens, inputs, (True, False))
+
+
+def list_step(config: EncoderConfig, tokens: int, row_length: int, masked: int) -> list[Product]:
+    """Forward and backward of all rows of a step; nothing but masked tokens after the last k, v."""
+    size, inner = config.hidden_size, config.intermediate_size
+    layers, head = config.num_hidden_layers, config.head_size
+    gates = 2 if config.gated_mlp else 1
+    products = [*list_linear(layers, tokens, size, 3 * size)]
+    for count, places in ((layers - 1, tokens), (1, masked)):
+        products += list_linear(count, places, size, size)
+        products += list_linear(count, places, size, gates * inner)
+        products += list_linear(count, places, inner, size)
+    rows = tokens // row_length * config.num_attention_heads
+    products += [
+        Product(2 * layers, rows, row_length, head, row_length, (False, True)),
+        Product(2 * layers, rows, row_length, row_length, head),
+        Product(2 * layers, rows, row_length, row_length, head, (True, False)),
+    ]
+    if config.head_transform:
+        products += list_linear(1, masked, size, size)
+    return [*products, *list_linear(1, masked, size, config.vocab_size)]
+
+
+def list_orthogonalisation(config: EncoderConfig, iterations: int) -> list[Product]:
+    """What Muon multiplies, matrices of one shape together."""
+    size, inner, layers = config.hidden_size, config.intermediate_size, config.num_hidden_layers
+    squares, gates = 4 * layers, (2 if config.gated_mlp else 1) * layers
+    products: list[Product] = []
+    for batch, short, long in ((squares, size, size), (gates + layers, size, inner)):
+        products += [
+            Product(iterations, batch, short, long, short, (False, True)),
+            Product(iterations, batch, short, short, short),
+            Product(iterations, batch, short, short, long),
+        ]
+    return products
+
+
+def measure_products(products: list[Product], dtype: torch.dtype) -> tuple[float, float]:
+    """Seconds and floating-point operations of a step."""
+    seconds = sum(product.measure(dtype) for product in products)
+    return seconds, sum(product.flops for product in products)

@@ -1,0 +1,245 @@
+"""Tokens a second in training, beside transformers' Trainer and beside bare matrix products.
+
+    MASKWRIGHT_DATA=… python -m benchmarks.training_speed [--data DATA] [--sentences DATA]
+
+Everything a step needs is in it: loading, masking, forward, backward, optimizer, logging. All are
+6 layers of width 256 with 8,192 words, 2,048 slots a step. On packed text the rows are full; on
+sentences theirs are padded to the longest of a batch, as `run_mlm.py --line_by_line` does, and ours
+hold several. Tokens are counted, not padding. Contenders take turns, in one process; ratios are
+medians over the rounds. ``limit``: the seconds of the step's matrix products alone, each measured
+at its shape, over the seconds of the step.
+"""
+
+import argparse
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks.common import find_corpus, write_result
+from benchmarks.products import list_orthogonalisation, list_step, measure_products
+from benchmarks.trainer_peer import Architecture, Clock, build_model, time_trainer, wrap_tokenizer
+from maskwright.commands.assemble import PreparedData, resolve_model
+from maskwright.commands.build import build_trainer
+from maskwright.commands.config import PretrainConfig, resolve
+from maskwright.logs import Record
+from maskwright.train.device import product_dtype
+
+ROW, SLOTS = 128, 2048
+WARMUP = 3
+_SHAPE = {"hidden_size": 256, "num_hidden_layers": 6, "num_attention_heads": 4}
+_ADAMW = {"name": "adamw", "learning_rate": 1e-3}
+_MASKS = {"rate": 0.15, "final_rate": 0.15}
+# What is compared: our model of the same architecture with the same optimizer and masks, and ours.
+CONTENDERS: dict[str, dict[str, Any]] = {
+    "bert": {
+        "model": {"preset": "bert", "intermediate_size": 1024, **_SHAPE},
+        "optim": _ADAMW,
+        "masking": _MASKS,
+    },
+    "modernbert": {
+        "model": {"preset": "modernbert", "intermediate_size": 384, **_SHAPE},
+        "optim": _ADAMW,
+        "masking": _MASKS,
+    },
+    "tiny": {},
+}
+PEERS: tuple[Architecture, ...] = ("bert", "modernbert")
+
+
+class TickingReporter:
+    """Tells the clock of each step, which is a record where every step is logged."""
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.tokens: list[int] = []
+
+    def report(self, record: Record, progress: float) -> None:
+        if record["split"] == "train":
+            self.clock.tick()
+            self.tokens.append(record["tokens"])
+
+
+def configure(name: str, steps: int, precision: str, compiles: bool) -> PretrainConfig:
+    """The recipe ``tiny`` with what makes it this contender."""
+    train = {
+        "max_steps": steps,
+        "max_minutes": None,
+        "batch_tokens": SLOTS,
+        "seq_length_schedule": [],
+        "precision": precision,
+        "compile": "on" if compiles else "off",
+        "log_every_steps": 1,
+        "num_validations": 1,
+    }
+    return resolve("tiny", None, {**CONTENDERS[name], "train": train})
+
+
+def time_ours(config: PretrainConfig, data: PreparedData, scratch: Path) -> float:
+    """Tokens a second of a run from its first step."""
+    trainer, _ = build_trainer(config, data, scratch)
+    reporter = TickingReporter(Clock(WARMUP))
+    trainer.reporter, trainer.checkpoints = reporter, None
+    trainer.validate = lambda final, is_asked_to_stop: {}
+    trainer.fit()
+    trainer.prefetcher.close()
+    return (reporter.tokens[-1] - reporter.tokens[WARMUP - 1]) / reporter.clock.seconds
+
+
+def time_peer(
+    name: Architecture,
+    data: PreparedData,
+    rows: list[list[int]],
+    rows_a_step: int,
+    steps: int,
+    bf16: bool,
+) -> float:
+    """Tokens a second of `Trainer`, whose order of the rows is drawn from its own seed."""
+    torch.manual_seed(0)
+    clock = Clock(WARMUP)
+    rows = rows[: rows_a_step * steps]
+    with tempfile.TemporaryDirectory() as scratch:
+        time_trainer(
+            build_model(name, data.tokenizer),
+            wrap_tokenizer(data.tokenizer),
+            rows,
+            clock,
+            steps=steps,
+            rows_a_step=rows_a_step,
+            bf16=bf16,
+            scratch=scratch,
+        )
+    return sum(map(len, rows)) / len(rows) * rows_a_step * clock.num_steps / clock.seconds
+
+
+def cut_packed(data: PreparedData, count: int) -> list[list[int]]:
+    """Full rows from the beginning of the text, as `group_texts` cuts them."""
+    return [data.train.tokens(i * ROW, (i + 1) * ROW).tolist() for i in range(count)]
+
+
+def cut_sentences(data: PreparedData, count: int) -> list[list[int]]:
+    """The first documents, each a sentence, between [CLS] and [SEP]."""
+    first, last, rows, start = data.tokenizer.cls_id, data.tokenizer.sep_id, [], 0
+    for length in data.train.document_lengths[:count].tolist():
+        ids = data.train.tokens(start, start + min(length, ROW - 2)).tolist()
+        rows.append([first, *ids, last])
+        start += length
+    return rows
+
+
+def race(contenders: dict[str, Callable[[], float]], rounds: int) -> dict[str, list[float]]:
+    """Tokens a second of each, in turns."""
+    found: dict[str, list[float]] = {name: [] for name in contenders}
+    for number in range(rounds):
+        for name, run in contenders.items():
+            found[name].append(run())
+            print(f"round {number + 1}  {name:<28} {found[name][-1]:>10,.0f} tokens/s", flush=True)
+    return found
+
+
+def compare(
+    data: PreparedData, corpus: str, arguments: argparse.Namespace, scratch: Path
+) -> dict[str, Any]:
+    """All contenders on one corpus, and the ratios."""
+    steps, bf16 = arguments.steps + WARMUP, arguments.precision == "bf16"
+    packed = corpus == "packed"
+    # As many tokens a step, nearly: a sentence has some 27 with [CLS] and [SEP].
+    rows_a_step = SLOTS // ROW if packed else SLOTS // 32
+    rows = (cut_packed if packed else cut_sentences)(data, rows_a_step * steps)
+    contenders: dict[str, Callable[[], float]] = {
+        f"transformers {name}": partial(time_peer, name, data, rows, rows_a_step, steps, bf16)
+        for name in PEERS
+    }
+    for name in CONTENDERS:
+        config = configure(name, steps, arguments.precision, arguments.compile)
+        contenders[f"ours {name}"] = partial(time_ours, config, data, scratch)
+    found = race(contenders, arguments.rounds)
+    ratios = {
+        f"{ours} over {theirs}": _ratio(found[ours], found[theirs])
+        for ours, theirs in (
+            ("ours bert", "transformers bert"),
+            ("ours modernbert", "transformers modernbert"),
+            ("ours tiny", "transformers bert"),
+            ("ours tiny", "transformers modernbert"),
+        )
+    }
+    return {"tokens_per_second": found, "ratios": ratios}
+
+
+def _ratio(ours: list[float], theirs: list[float]) -> dict[str, float]:
+    each = [a / b for a, b in zip(ours, theirs, strict=True)]
+    return {"median": statistics.median(each), "least": min(each), "most": max(each)}
+
+
+def measure_limit(name: str, data: PreparedData, precision: str) -> dict[str, float]:
+    """Tokens a second if a step were its matrix products and nothing else."""
+    config = configure(name, WARMUP + 1, precision, False)
+    model = resolve_model(config, data.tokenizer)
+    dtype = product_dtype(config.train.precision, torch.device("cpu"))
+    masked = round(SLOTS * (config.masking.rate + config.masking.rate_at(1.0)) / 2)
+    products = list_step(model, SLOTS, ROW, masked)
+    if config.optim.name == "muon":
+        products += list_orthogonalisation(model, config.optim.newton_schulz_steps)
+    seconds, flops = measure_products(products, dtype)
+    return {"tokens_per_second": SLOTS / seconds, "gigaflops_per_second": flops / seconds / 1e9}
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--data", type=Path, help="English Wikipedia, prepared already")
+    parser.add_argument("--sentences", type=Path, help="its sentences, prepared already")
+    parser.add_argument("--corpora", nargs="+", default=["packed", "sentences"])
+    parser.add_argument("--steps", type=int, default=20, help="timed ones, of each round [20]")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32", help="of all")
+    parser.add_argument("--compile", action="store_true", help="ours; warming up takes minutes")
+    return parser.parse_args()
+
+
+def prepare(corpus: str, folder: Path | None, scratch: Path) -> PreparedData:
+    """A prepared folder, made if none was named."""
+    if folder is None:
+        folder, text = scratch / f"data-{corpus}", str(find_corpus("wiki_en/wiki_en.valid.txt.gz"))
+        if corpus == "sentences":
+            program = [sys.executable, "-m", "benchmarks.sentences_corpus", str(scratch / "texts")]
+            subprocess.run(program, check=True)
+            text = str(scratch / "texts" / "train.txt")
+        command = [sys.executable, "-m", "maskwright", "prepare", text, "--out", str(folder)]
+        lines = ["--corpus.documents", "line"] if corpus == "sentences" else []
+        subprocess.run([*command, "--tokenizer.vocab_size", "8192", *lines], check=True)
+    return PreparedData(folder)
+
+
+def main() -> None:
+    arguments = parse_arguments()
+    folders = {"packed": arguments.data, "sentences": arguments.sentences}
+    measured: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory() as name:
+        scratch = Path(name)
+        for corpus in arguments.corpora:
+            data = prepare(corpus, folders[corpus], scratch)
+            measured[corpus] = compare(data, corpus, arguments, scratch)
+            if corpus == "packed":
+                limits = {n: measure_limit(n, data, arguments.precision) for n in CONTENDERS}
+                for contender, limit in limits.items():
+                    speeds = measured[corpus]["tokens_per_second"][f"ours {contender}"]
+                    limit["reached"] = statistics.median(speeds) / limit["tokens_per_second"]
+                measured[corpus]["limit"] = limits
+    conditions = {"precision": arguments.precision, "compiled": arguments.compile}
+    conditions |= {"steps": arguments.steps, "threads": torch.get_num_threads()}
+    write_result(f"training-speed-{arguments.precision}", {**conditions, "corpora": measured})
+    for corpus, figures in measured.items():
+        for name, ratio in figures["ratios"].items():
+            print(f"{corpus:<10} {name:<48} {ratio['median']:.2f}")
+        for name, limit in figures.get("limit", {}).items():
+            print(f"{corpus:<10} {name:<28} {limit['reached']:.0%} of its products alone")
+
+
+if __name__ == "__main__":
+    main()
