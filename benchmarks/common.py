@@ -3,7 +3,11 @@
 import json
 import os
 import platform
+import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -23,6 +27,29 @@ def find_corpus(name: str) -> Path:
     if not path.exists():
         sys.exit(f"{path} does not exist")
     return path
+
+
+@contextmanager
+def find_prepared(folder: Path | None, sentences: bool = False) -> Iterator[Path]:
+    """`folder`, or else English Wikipedia, prepared for the time of the context.
+
+    Args:
+        sentences: every document is one of its sentences.
+    """
+    if folder is not None:
+        yield folder
+        return
+    with tempfile.TemporaryDirectory() as scratch:
+        folder, text = Path(scratch) / "data", Path(scratch) / "sentences" / "train.txt"
+        if sentences:
+            program = [sys.executable, "-m", "benchmarks.sentences_corpus", str(text.parent)]
+            subprocess.run(program, check=True)
+        else:
+            text = find_corpus("wiki_en/wiki_en.train.txt.gz")
+        command = [sys.executable, "-m", "maskwright", "prepare", str(text), "--out", str(folder)]
+        lines = ["--corpus.documents", "line"] if sentences else []
+        subprocess.run([*command, "--tokenizer.vocab_size", "8192", *lines], check=True)
+        yield folder
 
 
 def hardware_name() -> str:

@@ -30,10 +30,6 @@ class Product:
     n: int
     turned: tuple[bool, bool] = (False, False)
 
-    @property
-    def flops(self) -> float:
-        return 2.0 * self.count * self.batch * self.m * self.k * self.n
-
     def measure(self, dtype: torch.dtype) -> float:
         """Seconds a step: the median of its repetitions, times their number."""
         left = _draw(self.batch, self.m, self.k, self.turned[0], dtype)
@@ -95,9 +91,3 @@ def list_orthogonalisation(config: EncoderConfig, iterations: int) -> list[Produ
             Product(iterations, batch, short, short, long),
         ]
     return products
-
-
-def measure_products(products: list[Product], dtype: torch.dtype) -> tuple[float, float]:
-    """Seconds and floating-point operations of a step."""
-    seconds = sum(product.measure(dtype) for product in products)
-    return seconds, sum(product.flops for product in products)

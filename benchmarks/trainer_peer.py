@@ -6,7 +6,7 @@ longest of a batch. Dynamic masks at 15 %, AdamW, linear decay.
 
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
 from torch.utils.data import Dataset
@@ -74,9 +74,10 @@ class Clock:
         self.warmup_steps = warmup_steps
         self._ends: list[float] = []
 
-    def tick(self) -> None:
-        """A step has ended."""
+    def tick(self) -> bool:
+        """A step has ended; never says that it was the last."""
         self._ends.append(time.perf_counter())
+        return False
 
     @property
     def seconds(self) -> float:
@@ -87,18 +88,19 @@ class Clock:
         return len(self._ends) - self.warmup_steps
 
 
-def time_trainer(
+def build_trainer(
     model: Any,
     tokenizer: Any,
     rows: Sequence[list[int]],
-    clock: Clock,
-    *,
-    steps: int,
-    rows_a_step: int,
-    bf16: bool,
     scratch: str,
-) -> None:
-    """Runs so many steps with all that `Trainer` does in them; the clock hears of each."""
+    on_step: Callable[[int], bool],
+    **arguments: Any,
+) -> Any:
+    """A `Trainer` that stops when `on_step`, called with the number of each step, says so.
+
+    Args:
+        arguments: of `TrainingArguments`, over the common ones.
+    """
     from transformers import (
         DataCollatorForLanguageModeling,
         Trainer,
@@ -106,28 +108,23 @@ def time_trainer(
         TrainingArguments,
     )
 
-    class Ticker(TrainerCallback):
+    class Watch(TrainerCallback):
         def on_step_end(self, args: Any, state: Any, control: Any, **others: Any) -> None:
-            clock.tick()
+            control.should_training_stop = on_step(state.global_step)
 
-    arguments = TrainingArguments(
-        output_dir=scratch,
-        per_device_train_batch_size=rows_a_step,
-        max_steps=steps,
-        learning_rate=1e-3,
-        weight_decay=0.01,
-        logging_steps=20,
-        save_strategy="no",
-        report_to="none",
-        disable_tqdm=True,
-        bf16=bf16,
-        use_cpu=True,
-    )
-    trainer = Trainer(
+    common = {
+        "output_dir": scratch,
+        "weight_decay": 0.01,
+        "logging_steps": 20,
+        "save_strategy": "no",
+        "report_to": "none",
+        "disable_tqdm": True,
+        "use_cpu": True,
+    }
+    return Trainer(
         model=model,
-        args=arguments,
+        args=TrainingArguments(**{**common, **arguments}),
         train_dataset=RowsOfIds(rows),
         data_collator=DataCollatorForLanguageModeling(tokenizer, mlm_probability=_RATE),
-        callbacks=[Ticker()],
+        callbacks=[Watch()],
     )
-    trainer.train()

@@ -6,14 +6,11 @@ Everything a step needs is in it: loading, masking, forward, backward, optimizer
 6 layers of width 256 with 8,192 words, 2,048 slots a step. On packed text the rows are full; on
 sentences theirs are padded to the longest of a batch, as `run_mlm.py --line_by_line` does, and ours
 hold several. Tokens are counted, not padding. Contenders take turns, in one process; ratios are
-medians over the rounds. ``limit``: the seconds of the step's matrix products alone, each measured
-at its shape, over the seconds of the step.
+medians over the rounds. ``products of``: a step that were its matrix products and nothing else,
+each measured by itself at its shape.
 """
 
 import argparse
-import statistics
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable
 from functools import partial
@@ -22,9 +19,11 @@ from typing import Any
 
 import torch
 
-from benchmarks.common import find_corpus, write_result
-from benchmarks.products import list_orthogonalisation, list_step, measure_products
-from benchmarks.trainer_peer import Architecture, Clock, build_model, time_trainer, wrap_tokenizer
+from benchmarks.common import find_prepared, write_result
+from benchmarks.products import list_orthogonalisation, list_step
+from benchmarks.races import divide, race
+from benchmarks.trainer_peer import Architecture, Clock, build_model, wrap_tokenizer
+from benchmarks.trainer_peer import build_trainer as build_peer
 from maskwright.commands.assemble import PreparedData, resolve_model
 from maskwright.commands.build import build_trainer
 from maskwright.commands.config import PretrainConfig, resolve
@@ -105,16 +104,18 @@ def time_peer(
     clock = Clock(WARMUP)
     rows = rows[: rows_a_step * steps]
     with tempfile.TemporaryDirectory() as scratch:
-        time_trainer(
+        trainer = build_peer(
             build_model(name, data.tokenizer),
             wrap_tokenizer(data.tokenizer),
             rows,
-            clock,
-            steps=steps,
-            rows_a_step=rows_a_step,
+            scratch,
+            lambda step: clock.tick(),
+            max_steps=steps,
+            per_device_train_batch_size=rows_a_step,
+            learning_rate=1e-3,
             bf16=bf16,
-            scratch=scratch,
         )
+        trainer.train()
     return sum(map(len, rows)) / len(rows) * rows_a_step * clock.num_steps / clock.seconds
 
 
@@ -133,16 +134,6 @@ def cut_sentences(data: PreparedData, count: int) -> list[list[int]]:
     return rows
 
 
-def race(contenders: dict[str, Callable[[], float]], rounds: int) -> dict[str, list[float]]:
-    """Tokens a second of each, in turns."""
-    found: dict[str, list[float]] = {name: [] for name in contenders}
-    for number in range(rounds):
-        for name, run in contenders.items():
-            found[name].append(run())
-            print(f"round {number + 1}  {name:<28} {found[name][-1]:>10,.0f} tokens/s", flush=True)
-    return found
-
-
 def compare(
     data: PreparedData, corpus: str, arguments: argparse.Namespace, scratch: Path
 ) -> dict[str, Any]:
@@ -159,35 +150,31 @@ def compare(
     for name in CONTENDERS:
         config = configure(name, steps, arguments.precision, arguments.compile)
         contenders[f"ours {name}"] = partial(time_ours, config, data, scratch)
-    found = race(contenders, arguments.rounds)
+        if packed:
+            contenders[f"products of {name}"] = partial(measure_limit, config, data)
+    found = race(contenders, arguments.rounds, "tokens/s")
     ratios = {
-        f"{ours} over {theirs}": _ratio(found[ours], found[theirs])
+        f"{ours} over {theirs}": divide(found[ours], found[theirs])
         for ours, theirs in (
             ("ours bert", "transformers bert"),
             ("ours modernbert", "transformers modernbert"),
             ("ours tiny", "transformers bert"),
             ("ours tiny", "transformers modernbert"),
+            *((f"ours {name}", f"products of {name}") for name in CONTENDERS if packed),
         )
     }
     return {"tokens_per_second": found, "ratios": ratios}
 
 
-def _ratio(ours: list[float], theirs: list[float]) -> dict[str, float]:
-    each = [a / b for a, b in zip(ours, theirs, strict=True)]
-    return {"median": statistics.median(each), "least": min(each), "most": max(each)}
-
-
-def measure_limit(name: str, data: PreparedData, precision: str) -> dict[str, float]:
+def measure_limit(config: PretrainConfig, data: PreparedData) -> float:
     """Tokens a second if a step were its matrix products and nothing else."""
-    config = configure(name, WARMUP + 1, precision, False)
     model = resolve_model(config, data.tokenizer)
-    dtype = product_dtype(config.train.precision, torch.device("cpu"))
-    masked = round(SLOTS * (config.masking.rate + config.masking.rate_at(1.0)) / 2)
+    masked = round(SLOTS * (config.masking.rate_at(0.0) + config.masking.rate_at(1.0)) / 2)
     products = list_step(model, SLOTS, ROW, masked)
     if config.optim.name == "muon":
         products += list_orthogonalisation(model, config.optim.newton_schulz_steps)
-    seconds, flops = measure_products(products, dtype)
-    return {"tokens_per_second": SLOTS / seconds, "gigaflops_per_second": flops / seconds / 1e9}
+    dtype = product_dtype(config.train.precision, torch.device("cpu"))
+    return SLOTS / sum(product.measure(dtype) for product in products)
 
 
 def parse_arguments() -> argparse.Namespace:
@@ -202,43 +189,22 @@ def parse_arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def prepare(corpus: str, folder: Path | None, scratch: Path) -> PreparedData:
-    """A prepared folder, made if none was named."""
-    if folder is None:
-        folder, text = scratch / f"data-{corpus}", str(find_corpus("wiki_en/wiki_en.valid.txt.gz"))
-        if corpus == "sentences":
-            program = [sys.executable, "-m", "benchmarks.sentences_corpus", str(scratch / "texts")]
-            subprocess.run(program, check=True)
-            text = str(scratch / "texts" / "train.txt")
-        command = [sys.executable, "-m", "maskwright", "prepare", text, "--out", str(folder)]
-        lines = ["--corpus.documents", "line"] if corpus == "sentences" else []
-        subprocess.run([*command, "--tokenizer.vocab_size", "8192", *lines], check=True)
-    return PreparedData(folder)
-
-
 def main() -> None:
     arguments = parse_arguments()
     folders = {"packed": arguments.data, "sentences": arguments.sentences}
     measured: dict[str, Any] = {}
-    with tempfile.TemporaryDirectory() as name:
-        scratch = Path(name)
-        for corpus in arguments.corpora:
-            data = prepare(corpus, folders[corpus], scratch)
-            measured[corpus] = compare(data, corpus, arguments, scratch)
-            if corpus == "packed":
-                limits = {n: measure_limit(n, data, arguments.precision) for n in CONTENDERS}
-                for contender, limit in limits.items():
-                    speeds = measured[corpus]["tokens_per_second"][f"ours {contender}"]
-                    limit["reached"] = statistics.median(speeds) / limit["tokens_per_second"]
-                measured[corpus]["limit"] = limits
+    for corpus in arguments.corpora:
+        with (
+            find_prepared(folders[corpus], corpus == "sentences") as folder,
+            tempfile.TemporaryDirectory() as scratch,
+        ):
+            measured[corpus] = compare(PreparedData(folder), corpus, arguments, Path(scratch))
     conditions = {"precision": arguments.precision, "compiled": arguments.compile}
     conditions |= {"steps": arguments.steps, "threads": torch.get_num_threads()}
     write_result(f"training-speed-{arguments.precision}", {**conditions, "corpora": measured})
     for corpus, figures in measured.items():
         for name, ratio in figures["ratios"].items():
             print(f"{corpus:<10} {name:<48} {ratio['median']:.2f}")
-        for name, limit in figures.get("limit", {}).items():
-            print(f"{corpus:<10} {name:<28} {limit['reached']:.0%} of its products alone")
 
 
 if __name__ == "__main__":

@@ -1,0 +1,86 @@
+"""Rows and masks of a batch beside transformers' collator, on one core.
+
+    MASKWRIGHT_DATA=… python -m benchmarks.collation [--data DATA]
+
+Batches of 16 rows of 128 and of 256 rows of 128. Theirs are lists of token ids, cut beforehand;
+ours are planned, read from the shards, packed and masked. Theirs draws each token's fate by
+itself, in torch or in numpy; ours hides an exact number.
+"""
+
+import argparse
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks.common import find_prepared, write_result
+from benchmarks.races import divide, race
+from benchmarks.trainer_peer import RowsOfIds, wrap_tokenizer
+from maskwright.commands.assemble import PreparedData, build_row_source
+from maskwright.commands.config import resolve
+from maskwright.data.loader import StepRequest
+from maskwright.data.rows import DataPosition
+
+ROW, RATE = 128, 0.15
+BATCHES = (16, 256)
+_TOKENS = 2_000_000  # of each in a round
+_OURS = "ours"
+
+
+def time_ours(data: PreparedData, rows: int) -> float:
+    """Tokens a second of planning, reading, packing and masking."""
+    source = build_row_source(resolve("tiny", None, {}), data)
+    request, position, tokens = StepRequest(ROW, rows, rows, RATE), DataPosition(ROW), 0
+    loaded = source.load(request, position)  # the first plans a window of rows
+    began = time.perf_counter()
+    while tokens < _TOKENS:
+        loaded = source.load(request, loaded.next_position)
+        tokens += loaded.num_tokens
+    return tokens / (time.perf_counter() - began)
+
+
+def time_collator(collate: Callable[[Any], Any], rows: RowsOfIds, size: int) -> float:
+    """Tokens a second of the peer."""
+    began, tokens, number = time.perf_counter(), 0, 0
+    while tokens < _TOKENS // 4:
+        collate([rows[(number + i) % len(rows)] for i in range(size)])
+        number += size
+        tokens += size * ROW
+    return tokens / (time.perf_counter() - began)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--data", type=Path, help="English Wikipedia, prepared already")
+    parser.add_argument("--rounds", type=int, default=7)
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    from transformers import DataCollatorForLanguageModeling
+
+    with find_prepared(arguments.data) as folder:
+        data = PreparedData(folder)
+        tokenizer = wrap_tokenizer(data.tokenizer)
+        count = min(20_000, data.train.num_tokens // ROW)
+        cut = [data.train.tokens(i * ROW, (i + 1) * ROW).tolist() for i in range(count)]
+        measured: dict[str, Any] = {}
+        for size in BATCHES:
+            contenders = {_OURS: partial(time_ours, data, size)}
+            for kind in ("pt", "np"):
+                collate = DataCollatorForLanguageModeling(
+                    tokenizer, mlm_probability=RATE, return_tensors=kind
+                )
+                contenders[f"transformers {kind}"] = partial(
+                    time_collator, collate, RowsOfIds(cut), size
+                )
+            found = race(contenders, arguments.rounds, "tokens/s")
+            ratios = {name: divide(found[_OURS], found[name]) for name in found if name != _OURS}
+            measured[f"{size} rows"] = {"tokens_per_second": found, "ratios": ratios}
+            print(size, ratios)
+    write_result("collation", {"row_length": ROW, "mask_rate": RATE, "batches": measured})
+
+
+if __name__ == "__main__":
+    main()

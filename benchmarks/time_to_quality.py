@@ -1,0 +1,196 @@
+"""How soon our recipe reaches the loss that transformers' Trainer reaches in half an hour.
+
+    MASKWRIGHT_DATA=… python -m benchmarks.time_to_quality --runs runs/quality --data DATA all
+    python -m benchmarks.time_to_quality --runs runs/quality --data DATA bert-0.001 ours-60
+
+A peer trains for --minutes with AdamW at the rate in its name, warm-up over 6 % and a linear decay;
+as many steps as fit, found from its first ones. Ours is the recipe ``sprint`` with the seconds in
+its name as its whole budget, compiling and validation included. All are scored on the same pinned
+masks; a peer's clock stands still while it is. Run again, it does what has no result yet. The
+answer is the shortest of our runs that is at least as good as the best of a peer's rates.
+"""
+
+import argparse
+import json
+import math
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks.common import write_result
+from benchmarks.trainer_peer import Architecture, build_model, build_trainer, wrap_tokenizer
+from maskwright.artifact.folder import load_model
+from maskwright.commands.assemble import PreparedData
+from maskwright.commands.config import resolve
+from maskwright.commands.validation import Validation
+from maskwright.files import write_json
+from maskwright.logs import read_metrics
+
+ROW, ROWS_A_STEP = 128, 16
+RATES: dict[Architecture, tuple[float, ...]] = {
+    "bert": (5e-4, 1e-3, 2e-3),
+    "modernbert": (1e-3, 2e-3, 4e-3),
+}
+SECONDS = (30, 45, 60, 90, 120, 180, 240, 300, 420, 600)
+_FEW = 12  # steps from which the number of all is found; the first three allocate
+_NUM_VALIDATIONS = 8
+
+
+def list_names() -> list[str]:
+    """All runs, the peers' first."""
+    peers = [f"{name}-{rate:g}" for name, rates in RATES.items() for rate in rates]
+    return [*peers, *(f"ours-{seconds}" for seconds in SECONDS)]
+
+
+@dataclass
+class PeerRun:
+    """A peer in training, its clock and the scores so far."""
+
+    architecture: Architecture
+    rate: float
+    data: PreparedData
+    minutes: float
+    bf16: bool
+    curve: list[dict[str, float]] = field(default_factory=list[dict[str, float]])
+    _paused: float = 0.0
+
+    def train(self) -> dict[str, Any]:
+        """Trains to the end of its time."""
+        budget = 60 * self.minutes
+        step_seconds = self._measure_step()
+        steps = math.ceil(budget / step_seconds)
+        torch.manual_seed(0)
+        self.model = build_model(self.architecture, self.data.tokenizer)
+        self._began = time.perf_counter()
+        self._fit(steps, self._watch, warmup_steps=math.ceil(0.06 * steps))
+        return {"steps": steps, "rate": self.rate, "curve": self.curve, **self.curve[-1]}
+
+    @property
+    def seconds(self) -> float:
+        return time.perf_counter() - self._began - self._paused
+
+    def _measure_step(self) -> float:
+        ends: list[float] = []
+        self.model = build_model(self.architecture, self.data.tokenizer)
+        self._fit(_FEW, lambda step: bool(ends.append(time.perf_counter())), warmup_steps=0)
+        return (ends[-1] - ends[2]) / (len(ends) - 3)
+
+    def _fit(self, steps: int, on_step: Any, warmup_steps: int) -> None:
+        count = min(steps * ROWS_A_STEP, self.data.train.num_tokens // ROW)
+        rows = [self.data.train.tokens(i * ROW, (i + 1) * ROW).tolist() for i in range(count)]
+        with tempfile.TemporaryDirectory() as scratch:
+            trainer = build_trainer(
+                self.model,
+                wrap_tokenizer(self.data.tokenizer),
+                rows,
+                scratch,
+                on_step,
+                max_steps=steps,
+                per_device_train_batch_size=ROWS_A_STEP,
+                learning_rate=self.rate,
+                warmup_steps=warmup_steps,
+                bf16=self.bf16,
+            )
+            self._last = steps
+            trainer.train()
+
+    def _watch(self, step: int) -> bool:
+        due = _NUM_VALIDATIONS * min(self.seconds / (60 * self.minutes), 1)
+        if step == self._last or due >= len(self.curve) + 1:
+            stopped_at = self.seconds
+            scores = score_peer(self.model, self.data)
+            self.curve.append({"step": step, "seconds": stopped_at, **scores})
+            print(self.architecture, self.rate, self.curve[-1], flush=True)
+            self._paused += self.seconds - stopped_at
+        return False
+
+
+def score_peer(model: Any, data: PreparedData) -> dict[str, float]:
+    """Loss and accuracy of a model of transformers on our pinned masks, at the end of `sprint`."""
+    with tempfile.TemporaryDirectory() as folder:
+        model.save_pretrained(folder)
+        wrap_tokenizer(data.tokenizer).save_pretrained(folder)
+        ours, _ = load_model(folder)
+    config = resolve("sprint", None, {"train": {"valid_seq_length": ROW}})
+    scores = Validation(config, data, ours)(final=True)
+    return {key: scores[key] for key in ("loss", "masked_accuracy", "num_predictions")}
+
+
+def train_ours(seconds: int, data: Path, runs: Path) -> dict[str, Any]:
+    """A run of `sprint` as a user would start it; its last validation."""
+    name = f"ours-{seconds}"
+    command = [sys.executable, "-m", "maskwright", "pretrain", str(data), "--recipe", "sprint"]
+    command += ["--runs-dir", str(runs), "--name", name, "--auto-resume"]
+    command += ["--train.max_minutes", str(seconds / 60), "--train.valid_seq_length", str(ROW)]
+    subprocess.run([*command, "--train.num_validations", "2"], check=True)
+    records = read_metrics(runs / name / "metrics.jsonl")
+    final = next(record for record in reversed(records) if record.get("final"))
+    keys = ("step", "tokens", "seconds", "loss", "masked_accuracy", "num_predictions")
+    return {key: final[key] for key in keys}
+
+
+def train(name: str, data: Path, arguments: argparse.Namespace) -> None:
+    """One run, unless it has a result."""
+    result = arguments.runs / f"{name}.json"
+    if result.exists():
+        return
+    kind, _, number = name.partition("-")
+    if kind == "ours":
+        figures = train_ours(int(number), data, arguments.runs)
+    else:
+        bf16 = arguments.precision == "bf16"
+        peer = PeerRun(kind, float(number), PreparedData(data), arguments.minutes, bf16)
+        figures = peer.train()
+    write_json(result, figures)
+
+
+def answer(runs: dict[str, dict[str, Any]], minutes: float) -> Iterator[tuple[str, dict[str, Any]]]:
+    """For each peer its best rate, the shortest run of ours that is as good, and the share."""
+    ours = [figures for name, figures in runs.items() if name.startswith("ours-")]
+    for architecture in RATES:
+        rates = [f for name, f in runs.items() if name.startswith(f"{architecture}-")]
+        if not rates:
+            continue
+        best = min(rates, key=lambda figures: figures["loss"])
+        good = [f["seconds"] for f in ours if f["loss"] <= best["loss"]]
+        seconds = min(good, default=None)
+        yield (
+            architecture,
+            {
+                "best_rate": best["rate"],
+                "loss": best["loss"],
+                "masked_accuracy": best["masked_accuracy"],
+                "our_seconds": seconds,
+                "times_faster": 60 * minutes / seconds if seconds else None,
+            },
+        )
+
+
+def main() -> None:
+    names = list_names()
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("names", nargs="+", choices=[*names, "all"], metavar="NAME")
+    parser.add_argument("--runs", type=Path, required=True, help="keeps the runs")
+    parser.add_argument("--data", type=Path, required=True, help="English Wikipedia, prepared")
+    parser.add_argument("--minutes", type=float, default=30, help="of a peer [30]")
+    parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32", help="of a peer")
+    arguments = parser.parse_args()
+    arguments.runs.mkdir(parents=True, exist_ok=True)
+    for name in names if "all" in arguments.names else arguments.names:
+        train(name, arguments.data, arguments)
+        files = {n: arguments.runs / f"{n}.json" for n in names}
+        runs = {n: json.loads(f.read_text()) for n, f in files.items() if f.exists()}
+        conditions = {"minutes": arguments.minutes, "precision": arguments.precision}
+        answers = dict(answer(runs, arguments.minutes))
+        write_result("time-to-quality", {**conditions, "answers": answers, "runs": runs})
+
+
+if __name__ == "__main__":
+    main()
