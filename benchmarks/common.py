@@ -6,12 +6,15 @@ import platform
 import subprocess
 import sys
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
 from typing import Any
 
+from maskwright.corpus.config import CorpusConfig
+from maskwright.corpus.stream import stream_corpus
 from maskwright.provenance import describe_cpu, describe_environment
 
 RESULTS = Path(__file__).parent / "results"
@@ -27,6 +30,13 @@ def find_corpus(name: str) -> Path:
     if not path.exists():
         sys.exit(f"{path} does not exist")
     return path
+
+
+def read_wikipedia() -> Iterator[str]:
+    """The articles of English Wikipedia, cleaned as for training."""
+    paths = [str(find_corpus("wiki_en/wiki_en.train.txt.gz"))]
+    for _, document in stream_corpus(paths, CorpusConfig(valid_fraction=0.0), Counter()):
+        yield document.text
 
 
 @contextmanager

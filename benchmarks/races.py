@@ -1,7 +1,7 @@
 """Contenders in turns: on a shared machine only ratios of neighbours mean something."""
 
 import statistics
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 
@@ -22,7 +22,7 @@ def race(
     return found
 
 
-def divide(ours: list[float], theirs: list[float]) -> dict[str, Any]:
+def divide(ours: Sequence[float], theirs: Sequence[float]) -> dict[str, Any]:
     """Ours over theirs, round by round."""
     each = [mine / his for mine, his in zip(ours, theirs, strict=True)]
     return {
