@@ -18,7 +18,7 @@ import torch
 
 from benchmarks.common import find_prepared, write_result
 from benchmarks.races import divide, race
-from benchmarks.trainer_peer import RowsOfIds, wrap_tokenizer
+from benchmarks.trainer_peer import RowsOfIds, cut_blocks, wrap_tokenizer
 from maskwright.commands.assemble import PreparedData, build_row_source
 from maskwright.commands.config import resolve
 from maskwright.data.loader import StepRequest
@@ -63,8 +63,7 @@ def main() -> None:
     with find_prepared(arguments.data) as folder:
         data = PreparedData(folder)
         tokenizer = wrap_tokenizer(data.tokenizer)
-        count = min(20_000, data.train.num_tokens // ROW)
-        cut = [data.train.tokens(i * ROW, (i + 1) * ROW).tolist() for i in range(count)]
+        cut = RowsOfIds(cut_blocks(data.train, 20_000))
         measured: dict[str, Any] = {}
         for size in BATCHES:
             contenders = {_OURS: partial(time_ours, data, size)}
@@ -72,9 +71,7 @@ def main() -> None:
                 collate = DataCollatorForLanguageModeling(
                     tokenizer, mlm_probability=RATE, return_tensors=kind
                 )
-                contenders[f"transformers {kind}"] = partial(
-                    time_collator, collate, RowsOfIds(cut), size
-                )
+                contenders[f"transformers {kind}"] = partial(time_collator, collate, cut, size)
             found = race(contenders, arguments.rounds, "tokens/s")
             ratios = {name: divide(found[_OURS], found[name]) for name in found if name != _OURS}
             measured[f"{size} rows"] = {"tokens_per_second": found, "ratios": ratios}

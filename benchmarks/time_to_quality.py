@@ -25,7 +25,13 @@ from typing import Any
 import torch
 
 from benchmarks.common import write_result
-from benchmarks.trainer_peer import Architecture, build_model, build_trainer, wrap_tokenizer
+from benchmarks.trainer_peer import (
+    Architecture,
+    RowsOfIds,
+    build_model,
+    build_trainer,
+    wrap_tokenizer,
+)
 from maskwright.artifact.folder import load_model
 from maskwright.commands.assemble import PreparedData
 from maskwright.commands.config import resolve
@@ -61,13 +67,16 @@ class PeerRun:
     curve: list[dict[str, float]] = field(default_factory=list[dict[str, float]])
     _paused: float = 0.0
 
+    def __post_init__(self) -> None:
+        self.tokenizer = wrap_tokenizer(self.data.tokenizer)
+
     def train(self) -> dict[str, Any]:
         """Trains to the end of its time."""
         budget = 60 * self.minutes
         step_seconds = self._measure_step()
         steps = math.ceil(budget / step_seconds)
         torch.manual_seed(0)
-        self.model = build_model(self.architecture, self.data.tokenizer)
+        self.model = build_model(self.architecture, self.tokenizer)
         self._began = time.perf_counter()
         self._fit(steps, self._watch, warmup_steps=math.ceil(0.06 * steps))
         return {"steps": steps, "rate": self.rate, "curve": self.curve, **self.curve[-1]}
@@ -78,18 +87,17 @@ class PeerRun:
 
     def _measure_step(self) -> float:
         ends: list[float] = []
-        self.model = build_model(self.architecture, self.data.tokenizer)
+        self.model = build_model(self.architecture, self.tokenizer)
         self._fit(_FEW, lambda step: bool(ends.append(time.perf_counter())), warmup_steps=0)
         return (ends[-1] - ends[2]) / (len(ends) - 3)
 
     def _fit(self, steps: int, on_step: Any, warmup_steps: int) -> None:
-        count = min(steps * ROWS_A_STEP, self.data.train.num_tokens // ROW)
-        rows = [self.data.train.tokens(i * ROW, (i + 1) * ROW).tolist() for i in range(count)]
+        rows = cut_blocks(self.data.train, steps * ROWS_A_STEP)
         with tempfile.TemporaryDirectory() as scratch:
             trainer = build_trainer(
                 self.model,
-                wrap_tokenizer(self.data.tokenizer),
-                rows,
+                self.tokenizer,
+                RowsOfIds(rows),
                 scratch,
                 on_step,
                 max_steps=steps,

@@ -4,17 +4,21 @@ Rows are lists of token ids, of one length (`group_texts`) or of a sentence each
 longest of a batch. Dynamic masks at 15 %, AdamW, linear decay.
 """
 
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 from torch.utils.data import Dataset
 
+from maskwright.shards.reader import TokenStore
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 Architecture = Literal["bert", "modernbert"]
 
+LENGTH = 128
 _RATE = 0.15
 
 
@@ -32,8 +36,21 @@ class RowsOfIds(Dataset[dict[str, list[int]]]):
         return {"input_ids": ids, "attention_mask": [1] * len(ids)}
 
 
-def build_model(architecture: Architecture, tokenizer: Tokenizer, length: int = 128) -> Any:
-    """A model of 6 layers of width 256 with random weights."""
+def cut_blocks(store: TokenStore, count: int) -> list[list[int]]:
+    """At most so many full rows, the documents joined, as `group_texts` makes them."""
+    joined: list[int] = []
+    start = 0
+    for length in store.document_lengths.tolist():
+        joined += store.tokens(start, start + length).tolist()
+        start += length
+        if len(joined) >= count * LENGTH:
+            break
+    count = min(count, len(joined) // LENGTH)
+    return [joined[i * LENGTH : (i + 1) * LENGTH] for i in range(count)]
+
+
+def build_model(architecture: Architecture, tokenizer: Any) -> Any:
+    """A model of 6 layers of width 256 with random weights, for a tokenizer of transformers."""
     from transformers import (
         BertConfig,
         BertForMaskedLM,
@@ -42,18 +59,18 @@ def build_model(architecture: Architecture, tokenizer: Tokenizer, length: int = 
     )
 
     size: dict[str, Any] = {
-        "vocab_size": tokenizer.vocab_size,
+        "vocab_size": len(tokenizer),
         "hidden_size": 256,
         "num_hidden_layers": 6,
         "num_attention_heads": 4,
-        "max_position_embeddings": length,
-        "pad_token_id": tokenizer.pad_id,
+        "max_position_embeddings": LENGTH,
+        "pad_token_id": tokenizer.pad_token_id,
         "attn_implementation": "sdpa",
     }
     if architecture == "bert":
         return BertForMaskedLM(BertConfig(**size, intermediate_size=1024))
-    ends = {"cls_token_id": tokenizer.cls_id, "sep_token_id": tokenizer.sep_id}
-    ends |= {"bos_token_id": tokenizer.cls_id, "eos_token_id": tokenizer.sep_id}
+    ends = {"cls_token_id": tokenizer.cls_token_id, "sep_token_id": tokenizer.sep_token_id}
+    ends |= {"bos_token_id": tokenizer.cls_token_id, "eos_token_id": tokenizer.sep_token_id}
     config = ModernBertConfig(**size, **ends, intermediate_size=384, reference_compile=False)
     return ModernBertForMaskedLM(config)
 
@@ -91,7 +108,7 @@ class Clock:
 def build_trainer(
     model: Any,
     tokenizer: Any,
-    rows: Sequence[list[int]],
+    rows: Dataset[Any],
     scratch: str,
     on_step: Callable[[int], bool],
     **arguments: Any,
@@ -124,7 +141,30 @@ def build_trainer(
     return Trainer(
         model=model,
         args=TrainingArguments(**{**common, **arguments}),
-        train_dataset=RowsOfIds(rows),
+        train_dataset=rows,
         data_collator=DataCollatorForLanguageModeling(tokenizer, mlm_probability=_RATE),
         callbacks=[Watch()],
     )
+
+
+def main() -> None:
+    """A small training script, for `start_speed`: FOLDER holds blocks and a tokenizer."""
+    from datasets import load_from_disk
+    from transformers import PreTrainedTokenizerFast
+
+    folder = Path(sys.argv[1])
+    blocks: Any = load_from_disk(str(folder / "blocks"))
+    tokenizer: Any = PreTrainedTokenizerFast.from_pretrained(folder / "tokenizer")
+
+    def on_step(step: int) -> bool:
+        print(f"step {step} ", flush=True)
+        return False
+
+    with tempfile.TemporaryDirectory() as scratch:
+        model = build_model("bert", tokenizer)
+        arguments = {"max_steps": 1000, "per_device_train_batch_size": 16}
+        build_trainer(model, tokenizer, blocks, scratch, on_step, **arguments).train()
+
+
+if __name__ == "__main__":
+    main()

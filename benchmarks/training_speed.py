@@ -22,7 +22,14 @@ import torch
 from benchmarks.common import find_prepared, write_result
 from benchmarks.products import list_orthogonalisation, list_step
 from benchmarks.races import divide, race
-from benchmarks.trainer_peer import Architecture, Clock, build_model, wrap_tokenizer
+from benchmarks.trainer_peer import (
+    Architecture,
+    Clock,
+    RowsOfIds,
+    build_model,
+    cut_blocks,
+    wrap_tokenizer,
+)
 from benchmarks.trainer_peer import build_trainer as build_peer
 from maskwright.commands.assemble import PreparedData, resolve_model
 from maskwright.commands.build import build_trainer
@@ -104,10 +111,11 @@ def time_peer(
     clock = Clock(WARMUP)
     rows = rows[: rows_a_step * steps]
     with tempfile.TemporaryDirectory() as scratch:
+        tokenizer = wrap_tokenizer(data.tokenizer)
         trainer = build_peer(
-            build_model(name, data.tokenizer),
-            wrap_tokenizer(data.tokenizer),
-            rows,
+            build_model(name, tokenizer),
+            tokenizer,
+            RowsOfIds(rows),
             scratch,
             lambda step: clock.tick(),
             max_steps=steps,
@@ -117,11 +125,6 @@ def time_peer(
         )
         trainer.train()
     return sum(map(len, rows)) / len(rows) * rows_a_step * clock.num_steps / clock.seconds
-
-
-def cut_packed(data: PreparedData, count: int) -> list[list[int]]:
-    """Full rows from the beginning of the text, as `group_texts` cuts them."""
-    return [data.train.tokens(i * ROW, (i + 1) * ROW).tolist() for i in range(count)]
 
 
 def cut_sentences(data: PreparedData, count: int) -> list[list[int]]:
@@ -142,7 +145,8 @@ def compare(
     packed = corpus == "packed"
     # As many tokens a step, nearly: a sentence has some 27 with [CLS] and [SEP].
     rows_a_step = SLOTS // ROW if packed else SLOTS // 32
-    rows = (cut_packed if packed else cut_sentences)(data, rows_a_step * steps)
+    count = rows_a_step * steps
+    rows = cut_blocks(data.train, count) if packed else cut_sentences(data, count)
     contenders: dict[str, Callable[[], float]] = {
         f"transformers {name}": partial(time_peer, name, data, rows, rows_a_step, steps, bf16)
         for name in PEERS
