@@ -30,6 +30,7 @@ from benchmarks.trainer_peer import (
     RowsOfIds,
     build_model,
     build_trainer,
+    cut_blocks,
     wrap_tokenizer,
 )
 from maskwright.artifact.folder import load_model
