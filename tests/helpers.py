@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.data.batch import SpecialIds
 from maskwright.data.config import DataConfig, PairKind
+from maskwright.data.layout import SpecialIds
 from maskwright.data.loader import RowSource
 from maskwright.data.masking.config import MaskingConfig
 from maskwright.data.masking.corruption import Masker, Vocabulary

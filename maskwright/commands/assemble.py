@@ -7,7 +7,7 @@ import torch
 
 from maskwright.commands.config import PretrainConfig
 from maskwright.commands.learning import build_network
-from maskwright.data.batch import SpecialIds
+from maskwright.data.layout import SpecialIds
 from maskwright.data.loader import RowSource
 from maskwright.data.masking.corruption import Masker, Vocabulary
 from maskwright.distributed.world import ALONE, World

@@ -14,7 +14,7 @@ from maskwright.commands.learning import (
     build_objective,
     count_step_flops_per_token,
 )
-from maskwright.data.batch import SpecialIds
+from maskwright.data.layout import SpecialIds
 from maskwright.data.loader import RowSource, StepRequest
 from maskwright.data.masking.corruption import Masker, Vocabulary
 from maskwright.data.rows import DataPosition

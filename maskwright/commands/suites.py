@@ -6,8 +6,8 @@ from pathlib import Path
 
 from maskwright.commands.evaluation_text import EvaluationText
 from maskwright.commands.flags import suggest
-from maskwright.data.batch import SpecialIds
 from maskwright.data.config import DataConfig
+from maskwright.data.layout import SpecialIds
 from maskwright.data.masking.corruption import Vocabulary
 from maskwright.errors import InputError
 from maskwright.evaluation.characters import count_characters

@@ -12,9 +12,10 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.data.batch import Batch, SpecialIds, TokenSource, build_batch
+from maskwright.data.batch import Batch, build_batch
 from maskwright.data.config import DataConfig
 from maskwright.data.draws import Purpose, derive_keys, to_unit
+from maskwright.data.layout import SpecialIds, TokenSource
 from maskwright.data.masking.corruption import Masker
 from maskwright.data.pairs import PairMaker
 from maskwright.data.rows import DataPosition, RowPlanner

@@ -94,7 +94,7 @@ class RowPlanner:
 
     def count_tokens(self, row: Row) -> int:
         """Slots of `row` that hold a token, [CLS] and [SEP] included."""
-        return sum(length + self.extra_slots for _, length in row.segments)
+        return sum([length for _, length in row.segments], len(row.segments) * self.extra_slots)
 
     def _window(self, epoch: int, window: int) -> list[Row]:
         planned = self._planned
@@ -115,6 +115,6 @@ class RowPlanner:
         )
         spans = list(zip(starts.tolist(), lengths.tolist(), strict=True))
         return [
-            Row(epoch, first + number, tuple(spans[i] for i in packed[source]))
+            Row(epoch, first + number, tuple([spans[i] for i in packed[source]]))
             for number, source in enumerate(shuffled.tolist())
         ]

@@ -11,8 +11,9 @@ import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
 
-from maskwright.data.batch import Batch, SpecialIds
+from maskwright.data.batch import Batch
 from maskwright.data.config import DataConfig
+from maskwright.data.layout import SpecialIds
 from maskwright.data.loader import Corpus
 from maskwright.data.masking.corruption import IGNORED, Vocabulary
 from maskwright.distributed.world import ALONE, World

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.data.batch import Batch, SpecialIds, lay_out
+from maskwright.data.batch import Batch
 from maskwright.data.config import DataConfig
+from maskwright.data.layout import SpecialIds, lay_out
 from maskwright.data.loader import Corpus, RowSource, StepRequest
 from maskwright.data.masking.config import MaskingConfig
 from maskwright.data.masking.corruption import Masker, Vocabulary

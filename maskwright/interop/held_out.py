@@ -14,8 +14,9 @@ from torch import Tensor
 
 from maskwright.artifact.folder import LoadedModel
 from maskwright.artifact.special_tokens import wrap_inputs, wraps_inputs
-from maskwright.data.batch import Batch, SpecialIds
+from maskwright.data.batch import Batch
 from maskwright.data.config import DataConfig
+from maskwright.data.layout import SpecialIds
 from maskwright.data.masking.corruption import IGNORED, Vocabulary
 from maskwright.errors import ShardError
 from maskwright.evaluation.masked_lm import build_pinned_batches

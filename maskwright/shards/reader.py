@@ -6,7 +6,9 @@ would hold a file open, and a file cut short under a run would kill it with SIGB
 """
 
 import os
+from bisect import bisect_right
 from functools import cached_property, lru_cache
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, Literal
 
@@ -57,7 +59,7 @@ class TokenStore:
         self.num_tokens = self.info.num_tokens
         self.num_documents = self.info.num_documents
         shards = self.info.shards
-        self._offsets = np.cumsum([0, *(shard.num_tokens for shard in shards)])
+        self._offsets = [0, *accumulate(shard.num_tokens for shard in shards)]
         self._dtype = TOKEN_DTYPES[manifest.dtype]
         self._tokens = [str(self._path(shard, TOKENS)) for shard in shards]
         self._starts = [str(self._path(shard, STARTS)) for shard in shards]
@@ -133,12 +135,12 @@ class TokenStore:
         return bits[start - 8 * first : stop - 8 * first].view(np.bool_)
 
     def _locate(self, start: int, stop: int) -> tuple[int, int]:
-        shard = int(np.searchsorted(self._offsets, start, side="right")) - 1
         if not 0 <= start <= stop <= self.num_tokens:
             raise IndexError(f"positions {start} to {stop} of {self.num_tokens}")
+        shard = bisect_right(self._offsets, start) - 1
         if start < stop and stop > self._offsets[shard + 1]:
             raise IndexError(f"positions {start} to {stop} are in more than one document")
-        return shard, int(self._offsets[shard])
+        return shard, self._offsets[shard]
 
 
 class _OpenFile:

@@ -6,7 +6,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maskwright.data.batch import Batch, lay_out
+from maskwright.data.batch import Batch
+from maskwright.data.layout import lay_out
 from maskwright.data.loader import RowSource, StepRequest
 from maskwright.data.masking.config import MaskingConfig
 from maskwright.data.rows import DataPosition, Row

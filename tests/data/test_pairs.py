@@ -16,9 +16,10 @@ from hypothesis import settings as effort
 from hypothesis import strategies as st
 
 from maskwright.data import pairs as pairs_module
-from maskwright.data.batch import Batch, lay_out
+from maskwright.data.batch import Batch
 from maskwright.data.config import DataConfig, PairKind
 from maskwright.data.draws import derive_keys
+from maskwright.data.layout import lay_out
 from maskwright.data.loader import LoadedStep, RowSource, StepRequest
 from maskwright.data.masking.config import MaskingConfig
 from maskwright.data.masking.corruption import IGNORED, Masker, Vocabulary

@@ -7,8 +7,9 @@ import torch
 from maskwright.artifact.folder import LoadedModel
 from maskwright.artifact.special_tokens import wrap_inputs
 from maskwright.corpus.config import CorpusConfig
-from maskwright.data.batch import Batch, SpecialIds
+from maskwright.data.batch import Batch
 from maskwright.data.config import DataConfig
+from maskwright.data.layout import SpecialIds
 from maskwright.data.masking.corruption import IGNORED, Vocabulary
 from maskwright.errors import ShardError
 from maskwright.evaluation.masked_lm import build_pinned_batches

@@ -91,13 +91,14 @@ class Masker:
         """
         maskable = self._maskable[ids]
         chosen = choose_masked(self.strategy, keys, maskable, word_starts, rate)
-        corrupted = np.where(chosen, self._corrupt(ids, keys), ids)
         lines, columns = np.nonzero(chosen)
-        slots = (np.cumsum(chosen, axis=1) - 1)[lines, columns]
+        counts = np.bincount(lines, minlength=len(ids))
+        slots = np.arange(len(lines)) - (np.cumsum(counts) - counts)[lines]
+        hidden, corrupted = ids[lines, columns], ids.copy()
+        corrupted[lines, columns] = self._corrupt(hidden, keys[lines], columns)
         shape = (len(ids), self.num_slots(ids.shape[1]))
         positions, labels = np.zeros(shape, np.int64), np.full(shape, IGNORED, np.int64)
-        positions[lines, slots] = columns
-        labels[lines, slots] = ids[lines, columns]
+        positions[lines, slots], labels[lines, slots] = columns, hidden
         return MaskedRows(corrupted, positions, labels)
 
     def predict_all(self, ids: Ids) -> MaskedRows:
@@ -105,15 +106,13 @@ class Masker:
         positions = np.broadcast_to(np.arange(ids.shape[1]), ids.shape)
         return MaskedRows(ids, positions, np.where(self._maskable[ids], ids, IGNORED))
 
-    def _corrupt(self, ids: Ids, keys: Bits) -> Ids:
-        """What would stand at each position if it were hidden: [R, L]."""
-        places = np.arange(ids.shape[1])
-        decision = to_unit(draw_bits(keys, Purpose.CORRUPTION, places))
-        drawn = to_unit(draw_bits(keys, Purpose.REPLACEMENT, places))
+    def _corrupt(self, hidden: Ids, keys: Bits, columns: Ids) -> Ids:
+        """What stands in the place of hidden tokens [H], in rows of these keys [H]: [H]."""
+        decision = to_unit(draw_bits(keys, Purpose.CORRUPTION, columns[:, None])[:, 0])
+        drawn = to_unit(draw_bits(keys, Purpose.REPLACEMENT, columns[:, None])[:, 0])
         rank = np.searchsorted(self._cumulative, drawn, side="right")
         last = len(self.vocabulary.ordinary_ids) - 1
         replacement = self.vocabulary.ordinary_ids[np.minimum(rank, last)]
-        with_random = np.where(
-            decision < self.config.mask_share + self.config.random_share, replacement, ids
-        )
+        is_replaced = decision < self.config.mask_share + self.config.random_share
+        with_random = np.where(is_replaced, replacement, hidden)
         return np.where(decision < self.config.mask_share, self.vocabulary.mask_id, with_random)

@@ -22,6 +22,7 @@ class SpanMasking:
     """The tokens of a span have neighbouring times."""
 
     whole_groups = False
+    needs_words = False
     extra_slots = 0
 
     def __init__(self, lengths: Literal["geometric", "uniform"], max_length: int) -> None:

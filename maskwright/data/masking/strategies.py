@@ -25,6 +25,9 @@ class MaskingStrategy(Protocol):
     #: Tokens of one time are hidden together or not at all; otherwise counts are exact.
     whole_groups: bool
 
+    #: Whether it looks at where words begin.
+    needs_words: bool
+
     #: Slots that a row may need beyond its quota, when the last group reaches beyond it.
     extra_slots: int
 

@@ -10,6 +10,7 @@ class TokenMasking:
     """Every token has a time of its own."""
 
     whole_groups = False
+    needs_words = False
     extra_slots = 0
 
     def draw_times(self, keys: Bits, maskable: Flags, word_starts: Flags) -> Bits:

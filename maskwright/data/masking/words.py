@@ -14,6 +14,7 @@ class WordMasking:
     """Every word has one time: the draw at its first token."""
 
     whole_groups = True
+    needs_words = True
     extra_slots = 6  # a word that reaches further than this beyond the quota stays visible
 
     def draw_times(self, keys: Bits, maskable: Flags, word_starts: Flags) -> Bits:

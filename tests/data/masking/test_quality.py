@@ -14,8 +14,8 @@ import pytest
 from numpy.typing import NDArray
 
 from benchmarks.randomness import p_of_cells, p_of_z
-from maskwright.data.batch import lay_out
 from maskwright.data.draws import derive_keys
+from maskwright.data.layout import lay_out
 from maskwright.data.masking.config import MaskingConfig
 from maskwright.data.masking.corruption import MaskedRows, Masker, Vocabulary
 from maskwright.data.rows import DataPosition
