@@ -164,8 +164,7 @@ def _measure_fill(store, config: PretrainConfig, row_length: int) -> tuple[int, 
     table = SegmentTable(store.document_lengths, row_length - extra)
     planner = RowPlanner(table, row_length, extra, config.seed, config.data.packed)
     rows, _ = planner.plan_rows(DataPosition(row_length), min(len(table), _FILL_SAMPLE_ROWS))
-    rows = [row for row in rows if row.epoch == 0]
-    num_segments = sum(len(row.segments) for row in rows)
-    slots = sum(planner.count_tokens(row) for row in rows)
-    rows_an_epoch = round(len(table) * len(rows) / num_segments)
+    rows = rows.take((rows.epochs == 0).nonzero()[0])
+    slots = planner.count_tokens(rows)
+    rows_an_epoch = round(len(table) * len(rows) / len(rows.spans))
     return rows_an_epoch, slots / (len(rows) * row_length)

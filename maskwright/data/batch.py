@@ -1,6 +1,5 @@
 """A batch: rows of packed segments, masked, as tensors of static shapes."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,7 +11,7 @@ from maskwright.data.draws import Purpose, derive_keys, draw_fractions
 from maskwright.data.layout import PlacedPairs, SpecialIds, TokenSource, lay_out
 from maskwright.data.masking.corruption import IGNORED, Masker
 from maskwright.data.pairs import PairMaker
-from maskwright.data.rows import Row
+from maskwright.data.rows import Rows
 
 
 @dataclass(frozen=True)
@@ -70,7 +69,7 @@ class Batch:
 
 
 def build_batch(
-    rows: Sequence[Row],
+    rows: Rows,
     row_length: int,
     source: TokenSource,
     special: SpecialIds,
@@ -81,7 +80,7 @@ def build_batch(
     pair_maker: PairMaker | None = None,
 ) -> Batch:
     """Lays out and masks rows. Masks and pairs of one depend on (seed, epoch, row number) alone."""
-    keys = derive_keys(seed, [row.epoch for row in rows], [row.number for row in rows])
+    keys = derive_keys(seed, rows.epochs, rows.numbers)
     pairs = pair_maker.make_pairs(rows, row_length, keys, source) if pair_maker else None
     with_words = masker.strategy.needs_words and not is_causal
     clean = lay_out(rows, row_length, source, special, pairs, with_words)

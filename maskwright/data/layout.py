@@ -1,7 +1,7 @@
 """From planned rows to slots: where every token of a batch stands, for all rows at once.
 
 R rows of L slots, S segments of n texts each: one, or the two of a pair. What arrays say here,
-loops over rows and segments say in `tests/golden/test_mlm_in_one_file.py`.
+loops over rows and segments say in `examples/mlm_in_one_file.py`.
 """
 
 from collections.abc import Sequence
@@ -13,9 +13,7 @@ from numpy.typing import NDArray
 
 from maskwright.data.masking.corruption import IGNORED
 from maskwright.data.pairs import SegmentPair, pairs_per_row
-from maskwright.data.rows import Row, segments_per_row
-
-Ints = NDArray[np.int64]
+from maskwright.data.rows import Ints, Rows, count_up, segments_per_row
 
 
 class TokenSource(Protocol):
@@ -116,7 +114,7 @@ class Segments:
 
 
 def lay_out(
-    rows: Sequence[Row],
+    rows: Rows,
     row_length: int,
     source: TokenSource,
     special: SpecialIds,
@@ -132,9 +130,8 @@ def lay_out(
     shape, edge = (len(rows), row_length), int(special.wrap)
     spans = _list_spans(rows, pairs)
     lengths = spans[..., 1]
-    counts = np.asarray([len(row.segments) for row in rows])
     slots = edge + (lengths + edge).sum(axis=1)
-    segments = Segments.place(slots, counts, row_length)
+    segments = Segments.place(slots, rows.counts, row_length)
     ends = segments.begins[:, None] + np.cumsum(lengths + edge, axis=1)  # of texts, without [SEP]
     begins = ends - lengths
 
@@ -169,19 +166,12 @@ def lay_out(
     )
 
 
-def count_up(begins: Ints, lengths: Ints) -> Ints:
-    """From each of `begins` on so many whole numbers, one run after the other."""
-    ends = np.cumsum(lengths)
-    return np.repeat(begins - (ends - lengths), lengths) + np.arange(lengths.sum())
-
-
-def _list_spans(rows: Sequence[Row], pairs: Sequence[Sequence[SegmentPair]] | None) -> Ints:
+def _list_spans(rows: Rows, pairs: Sequence[Sequence[SegmentPair]] | None) -> Ints:
     """Start and length of every text in the corpus: [S, n, 2]."""
-    if pairs is not None:
-        both = [pair.texts for row in pairs for pair in row]
-        return np.asarray(both, np.int64).reshape(-1, 2, 2)
-    segments = [segment for row in rows for segment in row.segments]
-    return np.asarray(segments, np.int64).reshape(-1, 1, 2)
+    if pairs is None:
+        return rows.spans[:, None]
+    both = [pair.texts for row in pairs for pair in row]
+    return np.asarray(both, np.int64).reshape(-1, 2, 2)
 
 
 def _place_pairs(

@@ -132,7 +132,7 @@ class RowSource:
             )
             for part in cut_share(rows, request.micro_batch_rows, self.world)
         )
-        num_tokens = sum(planner.count_tokens(row) for row in rows)
+        num_tokens = planner.count_tokens(rows)
         return LoadedStep(request, batches, position, next_position, num_tokens, is_causal)
 
     def _is_causal(self, position: DataPosition) -> bool:

@@ -19,7 +19,6 @@ and no segment changes its length, so that packing has nothing to do with what i
   there one for the shortest segments of a row that has more than `pairs_per_row` of them.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -29,14 +28,13 @@ from numpy.typing import NDArray
 from maskwright.data.config import PairKind
 from maskwright.data.draws import Bits, Purpose, draw_bits, to_unit
 from maskwright.data.masking.corruption import IGNORED
-from maskwright.data.rows import Row
+from maskwright.data.rows import Ints, Rows
 from maskwright.errors import ShardError
 
 FOLLOWS, FOLLOWS_NOT = 0, 1  # as in BertForPreTraining and AlbertForPreTraining
 MIN_TOKENS = 4
 ATTEMPTS = 32  # to find a text of another document before the true one is kept
 
-Ints = NDArray[np.int64]
 Span = tuple[int, int]  # start in tokens of the whole corpus, and length
 
 
@@ -85,14 +83,14 @@ class PairMaker:
             )
 
     def make_pairs(
-        self, rows: Sequence[Row], row_length: int, keys: Bits, source: WordSource
+        self, rows: Rows, row_length: int, keys: Bits, source: WordSource
     ) -> list[list[SegmentPair]]:
         """For each row a pair for each of its segments.
 
         Args:
             keys: [R], each a hash of (seed, epoch, row).
         """
-        numbers = np.arange(max((len(row.segments) for row in rows), default=0))
+        numbers = np.arange(rows.counts.max(initial=0))
         cuts = to_unit(draw_bits(keys, Purpose.PAIR_SPLIT, numbers))
         is_turned = to_unit(draw_bits(keys, Purpose.PAIR_LABEL, numbers)) < 0.5
         most = pairs_per_row(row_length)

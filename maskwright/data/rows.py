@@ -7,9 +7,13 @@ number names its window, and any row can be found without planning the rows befo
 that a window does not use are skipped.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import chain, islice
+from typing import NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from maskwright.data.draws import Purpose, derive_keys
 from maskwright.data.order import permute
@@ -18,6 +22,8 @@ from maskwright.data.segments import SegmentTable
 from maskwright.errors import ShardError
 
 WINDOW_SEGMENTS = 4096
+
+Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -32,8 +38,7 @@ class DataPosition:
     row: int = 0
 
 
-@dataclass(frozen=True)
-class Row:
+class Row(NamedTuple):
     """One row's place in the run and the segments in it: (start, length) in corpus tokens."""
 
     epoch: int
@@ -41,9 +46,63 @@ class Row:
     segments: tuple[tuple[int, int], ...]
 
 
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """R rows with S segments in all.
+
+    Attributes:
+        epochs: [R].
+        numbers: [R] within the epoch.
+        counts: [R] segments of each.
+        spans: [S, 2] start and length of each segment in corpus tokens, row by row.
+    """
+
+    epochs: Ints
+    numbers: Ints
+    counts: Ints
+    spans: Ints
+
+    @classmethod
+    def of(cls, rows: Iterable[Row]) -> "Rows":
+        """Of rows that stand alone."""
+        epochs, numbers, segments = zip(*rows, strict=True)
+        spans = np.asarray([*chain.from_iterable(segments)], np.int64).reshape(-1, 2)
+        counts = np.asarray([len(row) for row in segments])
+        return cls(np.asarray(epochs), np.asarray(numbers), counts, spans)
+
+    def __len__(self) -> int:
+        return len(self.counts)
+
+    def __iter__(self) -> Iterator[Row]:
+        spans = iter([(start, length) for start, length in self.spans.tolist()])
+        columns = (self.epochs.tolist(), self.numbers.tolist(), self.counts.tolist())
+        for epoch, number, count in zip(*columns, strict=True):
+            yield Row(epoch, number, tuple(islice(spans, count)))
+
+    def take(self, places: Ints) -> "Rows":
+        """The rows at these places, in this order."""
+        firsts, counts = np.cumsum(self.counts) - self.counts, self.counts[places]
+        spans = self.spans[count_up(firsts[places], counts)]
+        return Rows(self.epochs[places], self.numbers[places], counts, spans)
+
+    def join(self, other: "Rows") -> "Rows":
+        """These, then those."""
+        columns = zip(vars(self).values(), vars(other).values(), strict=True)
+        return Rows(*(np.concatenate(both) for both in columns))
+
+
+def count_up(begins: Ints, lengths: Ints) -> Ints:
+    """From each of `begins` on so many whole numbers, one run after the other."""
+    ends = np.cumsum(lengths)
+    return np.repeat(begins - (ends - lengths), lengths) + np.arange(lengths.sum())
+
+
 def segments_per_row(row_length: int) -> int:
     """The most segments in a row; a bound, so that arrays of segment ends have a fixed size."""
     return max(1, row_length // 4)
+
+
+NO_ROWS = Rows(*(np.zeros(0, np.int64) for _ in range(3)), np.zeros((0, 2), np.int64))
 
 
 class RowPlanner:
@@ -72,49 +131,47 @@ class RowPlanner:
         self.seed = seed
         self.max_segments = segments_per_row(row_length) if packed else 1
         # The last window, with its epoch and number. One tuple, as threads may share a planner.
-        self._planned: tuple[int, int, list[Row]] | None = None
+        self._planned: tuple[int, int, Rows] | None = None
 
-    def plan_rows(self, position: DataPosition, count: int) -> tuple[list[Row], DataPosition]:
+    def plan_rows(self, position: DataPosition, count: int) -> tuple[Rows, DataPosition]:
         """The next `count` rows from `position` on, and the position after them.
 
         Every segment appears once in an epoch; the rows of the next epoch follow without a gap.
         """
-        rows: list[Row] = []
+        rows = NO_ROWS
         epoch, number = position.epoch, position.row
         while len(rows) < count:
             if number >= len(self.segments):
                 epoch, number = epoch + 1, 0
             window, offset = divmod(number, WINDOW_SEGMENTS)
             available = self._window(epoch, window)
-            taken = available[offset : offset + count - len(rows)]
-            rows += taken
-            used_up = offset + len(taken) >= len(available)
-            number = (window + 1) * WINDOW_SEGMENTS if used_up else number + len(taken)
+            last = min(offset + count - len(rows), len(available))
+            rows = rows.join(available.take(np.arange(offset, last)))
+            used_up = last >= len(available)
+            number = (window + 1) * WINDOW_SEGMENTS if used_up else number + max(last - offset, 0)
         return rows, DataPosition(self.row_length, epoch, number)
 
-    def count_tokens(self, row: Row) -> int:
-        """Slots of `row` that hold a token, [CLS] and [SEP] included."""
-        return sum([length for _, length in row.segments], len(row.segments) * self.extra_slots)
+    def count_tokens(self, rows: Rows) -> int:
+        """Slots of `rows` that hold a token, [CLS] and [SEP] included."""
+        return int(rows.spans[:, 1].sum()) + len(rows.spans) * self.extra_slots
 
-    def _window(self, epoch: int, window: int) -> list[Row]:
+    def _window(self, epoch: int, window: int) -> Rows:
         planned = self._planned
         if planned is None or planned[:2] != (epoch, window):
             self._planned = planned = (epoch, window, self._plan_window(epoch, window))
         return planned[2]
 
-    def _plan_window(self, epoch: int, window: int) -> list[Row]:
+    def _plan_window(self, epoch: int, window: int) -> Rows:
         first = window * WINDOW_SEGMENTS
         last = min(first + WINDOW_SEGMENTS, len(self.segments))
         chosen = permute(np.arange(first, last), len(self.segments), self.seed, epoch)
         starts, lengths = self.segments.locate(chosen)
         needed = (lengths + self.extra_slots).tolist()
         packed = pack_best_fit(needed, self.row_length, self.max_segments)
-        shuffled = np.argsort(
-            derive_keys(self.seed, epoch, window, Purpose.ROW_ORDER, np.arange(len(packed))),
-            kind="stable",
-        )
-        spans = list(zip(starts.tolist(), lengths.tolist(), strict=True))
-        return [
-            Row(epoch, first + number, tuple([spans[i] for i in packed[source]]))
-            for number, source in enumerate(shuffled.tolist())
-        ]
+        counts = np.asarray([len(row) for row in packed])
+        spans = np.stack([starts, lengths], axis=1)[[*chain.from_iterable(packed)]]
+        places = np.arange(len(packed))
+        keys = derive_keys(self.seed, epoch, window, Purpose.ROW_ORDER, places)
+        rows = Rows(np.full(len(packed), epoch), places, counts, spans)
+        shuffled = rows.take(np.argsort(keys, kind="stable"))
+        return replace(shuffled, numbers=first + places)

@@ -6,15 +6,15 @@ computes as many micro-batches of one shape: collectives stay in step, and one c
 enough. The loss knows nothing of it, because it is a sum over predictions.
 """
 
-from collections.abc import Sequence
+import numpy as np
 
-from maskwright.data.rows import Row
+from maskwright.data.rows import Row, Rows
 from maskwright.distributed.world import World
 
 EMPTY_ROW = Row(epoch=0, number=0, segments=())
 
 
-def cut_share(rows: Sequence[Row], most_rows: int, world: World) -> list[list[Row]]:
+def cut_share(rows: Rows, most_rows: int, world: World) -> list[Rows]:
     """This rank's rows of a step, as micro-batches of one size, `most_rows` at most.
 
     Number and size of the micro-batches depend on ``len(rows)`` alone, not on the rank.
@@ -22,6 +22,8 @@ def cut_share(rows: Sequence[Row], most_rows: int, world: World) -> list[list[Ro
     num_rows = max(1, -(-len(rows) // world.size))
     num_batches = -(-num_rows // most_rows)
     size = -(-num_rows // num_batches)
-    own = list(rows[world.rank :: world.size])
-    own += [EMPTY_ROW] * (num_batches * size - len(own))
-    return [own[first : first + size] for first in range(0, len(own), size)]
+    own = rows.take(np.arange(world.rank, len(rows), world.size))
+    missing = num_batches * size - len(own)
+    if missing:
+        own = own.join(Rows.of([EMPTY_ROW] * missing))
+    return [own.take(np.arange(first, first + size)) for first in range(0, len(own), size)]

@@ -17,7 +17,7 @@ from maskwright.data.layout import SpecialIds, lay_out
 from maskwright.data.loader import Corpus, RowSource, StepRequest
 from maskwright.data.masking.config import MaskingConfig
 from maskwright.data.masking.corruption import Masker, Vocabulary
-from maskwright.data.rows import DataPosition, Row
+from maskwright.data.rows import DataPosition, Rows
 from maskwright.distributed.world import ALONE, World
 
 PINNED_SEED = 20_181_011  # not the run's seed: runs with different seeds share their masks
@@ -56,7 +56,7 @@ class PinnedText:
             clean = lay_out(rows, batch.row_length, self.corpus, self.special)
             yield batch, np.cumsum(clean.word_starts.reshape(-1), dtype=np.int64)
 
-    def _load(self, masking: MaskingConfig, world: World) -> Iterator[tuple[Batch, list[Row]]]:
+    def _load(self, masking: MaskingConfig, world: World) -> Iterator[tuple[Batch, Rows]]:
         """Batches, and the rows of all ranks in them; fewer slots are the first of more."""
         length, rate = self.config.max_seq_length, masking.highest_rate
         masker = Masker(masking, self.vocabulary)
@@ -65,8 +65,8 @@ class PinnedText:
         remaining = max(1, self.num_slots // length)
         while remaining > 0:
             rows, _ = planner.plan_rows(position, min(_ROWS_AT_ONCE, remaining))
-            in_epoch = [row for row in rows if row.epoch == 0]
-            if not in_epoch:
+            in_epoch = rows.take(np.flatnonzero(rows.epochs == 0))
+            if not len(in_epoch):
                 return
             request = StepRequest(length, len(in_epoch), len(in_epoch), rate)
             loaded = source.load(request, position)

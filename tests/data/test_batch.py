@@ -10,7 +10,7 @@ from maskwright.data.batch import Batch
 from maskwright.data.layout import lay_out
 from maskwright.data.loader import RowSource, StepRequest
 from maskwright.data.masking.config import MaskingConfig
-from maskwright.data.rows import DataPosition, Row
+from maskwright.data.rows import DataPosition, Row, Rows
 from tests.helpers import CLS, PAD, SEP, SyntheticCorpus, random_corpus, row_source, special_ids
 
 ROW = 16
@@ -24,7 +24,7 @@ def load(source: RowSource, num_rows: int, micro: int, rate: float = 0.15) -> tu
 def test_a_row_is_laid_out_as_it_should_be() -> None:
     corpus = SyntheticCorpus([3, 4, 2])
     corpus.starts[:] = False
-    rows = [Row(0, 0, ((3, 4), (0, 3))), Row(0, 1, ((7, 2),))]
+    rows = Rows.of([Row(0, 0, ((3, 4), (0, 3))), Row(0, 1, ((7, 2),))])
     clean = lay_out(rows, 12, corpus, special_ids())
     a, b, c = (corpus.ids[i:j].tolist() for i, j in [(3, 7), (0, 3), (7, 9)])
     assert clean.ids.tolist() == [
@@ -43,7 +43,9 @@ def test_a_row_is_laid_out_as_it_should_be() -> None:
 
 
 def test_without_special_tokens_a_full_row_has_no_padding() -> None:
-    clean = lay_out([Row(0, 0, ((0, 8),))], 8, SyntheticCorpus([8]), special_ids(wrap=False))
+    clean = lay_out(
+        Rows.of([Row(0, 0, ((0, 8),))]), 8, SyntheticCorpus([8]), special_ids(wrap=False)
+    )
     assert clean.ids[0].tolist() == SyntheticCorpus([8]).ids.tolist()
     assert clean.cu_seqlens.tolist() == [0, 8, 8, 8]
 
@@ -121,5 +123,5 @@ def test_moving_keeps_everything() -> None:
 def test_ids_beyond_int16_survive() -> None:
     corpus = SyntheticCorpus([10])
     corpus.ids[:] = 65_535
-    clean = lay_out([Row(0, 0, ((0, 10),))], ROW, corpus, special_ids())
+    clean = lay_out(Rows.of([Row(0, 0, ((0, 10),))]), ROW, corpus, special_ids())
     assert np.array_equal(clean.ids[0, 1:11], np.full(10, 65_535))

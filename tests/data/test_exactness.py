@@ -260,7 +260,12 @@ def test_a_number_that_no_row_has_leads_to_the_next_row(setting: Setting) -> Non
             if row.epoch == following.epoch:
                 for number in range(row.number + 1, min(following.number, row.number + 4)):
                     position = DataPosition(setting.row_length, row.epoch, number)
-                    assert planner.plan_rows(position, 1)[0] == [following]
+                    assert [*planner.plan_rows(position, 1)[0]] == [following]
+
+
+def plan_one(source: RowSource, position: DataPosition) -> tuple[list[Row], DataPosition]:
+    rows, after = source.planner(position.row_length).plan_rows(position, 1)
+    return [*rows], after
 
 
 @effort(max_examples=10)
@@ -272,11 +277,11 @@ def test_threads_that_share_a_source_do_not_disturb_one_another(
     length, interval = setting.row_length, sys.getswitchinterval()
     places = [DataPosition(length, n % 2, n) for n in numbers] * 60
     with patch.object(rows_module, "WINDOW_SEGMENTS", 4), ThreadPoolExecutor(8) as pool:
-        expected = [setting.source().planner(length).plan_rows(p, 1) for p in places]
+        expected = [plan_one(setting.source(), p) for p in places]
         shared = setting.source()
         sys.setswitchinterval(1e-6)
         try:
-            found = list(pool.map(lambda p: shared.planner(length).plan_rows(p, 1), places))
+            found = list(pool.map(lambda p: plan_one(shared, p), places))
         finally:
             sys.setswitchinterval(interval)
     assert found == expected

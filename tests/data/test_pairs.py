@@ -24,7 +24,7 @@ from maskwright.data.loader import LoadedStep, RowSource, StepRequest
 from maskwright.data.masking.config import MaskingConfig
 from maskwright.data.masking.corruption import IGNORED, Masker, Vocabulary
 from maskwright.data.pairs import MIN_TOKENS, PairMaker, SegmentPair, pairs_per_row, split_segment
-from maskwright.data.rows import DataPosition, Row
+from maskwright.data.rows import DataPosition, Row, Rows
 from maskwright.distributed.world import ALONE, World
 from maskwright.errors import ConfigError, ShardError
 from tests.data.test_exactness import NumberedCorpus
@@ -231,7 +231,7 @@ def test_a_false_text_is_not_known_by_its_edges() -> None:
 
 def test_a_pair_is_laid_out_as_it_should_be() -> None:
     corpus = NumberedCorpus([9, 20])
-    rows = [Row(0, 0, ((0, 9), (9, 2)))]
+    rows = Rows.of([Row(0, 0, ((0, 9), (9, 2)))])
     pairs = [[SegmentPair(((0, 5), (20, 4)), 1), SegmentPair(((9, 2), (11, 0)), IGNORED)]]
     clean = lay_out(rows, 20, corpus, special_ids(), pairs)
     a, b, c = ([*range(NUM_SPECIAL + i, NUM_SPECIAL + j)] for i, j in [(0, 5), (20, 24), (9, 11)])
@@ -268,7 +268,7 @@ def test_a_cut_is_where_a_word_begins(length: int, cut: float, seed: int) -> Non
 def test_where_no_word_begins_texts_are_found_all_the_same() -> None:
     corpus = NumberedCorpus([40, 40])
     corpus.starts[:] = False
-    rows = [Row(0, n, ((0, 30),)) for n in range(20)]
+    rows = Rows.of(Row(0, n, ((0, 30),)) for n in range(20))
     keys = derive_keys(0, 0, np.arange(20))
     pairs = PairMaker("next", corpus.document_lengths).make_pairs(rows, 33, keys, corpus)
     others = [pair for [pair] in pairs if pair.label == 1]
@@ -279,7 +279,7 @@ def test_where_no_word_begins_texts_are_found_all_the_same() -> None:
 def test_half_a_word_at_an_edge_gives_no_order_away() -> None:
     corpus = NumberedCorpus([402])  # of which 70 % begin a word
     maker, keys = PairMaker("order", corpus.document_lengths), derive_keys(0, 0, np.arange(300))
-    rows = [Row(0, n, ((n, 40),)) for n in range(300)]
+    rows = Rows.of(Row(0, n, ((n, 40),)) for n in range(300))
     pairs = maker.make_pairs(rows, 43, keys, corpus)
     has_label = np.array([pair.label != IGNORED for [pair] in pairs])
     assert np.array_equal(has_label, corpus.starts[:300] & corpus.starts[40:340])

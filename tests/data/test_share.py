@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from maskwright.data.loader import LoadedStep, StepRequest
 from maskwright.data.masking.config import MaskingConfig
-from maskwright.data.rows import DataPosition, Row
+from maskwright.data.rows import DataPosition, Row, Rows
 from maskwright.data.share import EMPTY_ROW, cut_share
 from maskwright.distributed.world import World
 from tests.helpers import PAD, random_corpus, row_source
@@ -19,7 +19,7 @@ LENGTH = 16
 def test_every_row_goes_to_one_rank_and_all_shapes_are_alike(
     num_rows: int, size: int, most: int
 ) -> None:
-    rows = [Row(1, number, ((number, 1),)) for number in range(num_rows)]
+    rows = Rows.of(Row(1, number, ((number, 1),)) for number in range(num_rows))
     shares = [cut_share(rows, most, World(rank, size)) for rank in range(size)]
     parts = [part for share in shares for part in share]
     assert sorted(row.number for part in parts for row in part if row != EMPTY_ROW) == [

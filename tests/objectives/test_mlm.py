@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from maskwright.data.batch import Batch, build_batch
 from maskwright.data.masking.config import MaskingConfig
 from maskwright.data.masking.corruption import Masker
-from maskwright.data.rows import Row
+from maskwright.data.rows import Row, Rows
 from maskwright.objectives.mlm import MaskedLM, predict_masked
 from maskwright.objectives.terms import context_of, inputs_of
 from tests.helpers import PAD, SyntheticCorpus, special_ids, vocabulary
@@ -18,12 +18,12 @@ from tests.models import small_model
 ROW = 16
 
 
-def make_batch(corpus: SyntheticCorpus, rows: list[Row], rate: float = 0.3) -> Batch:
+def make_batch(corpus: SyntheticCorpus, rows: Rows, rate: float = 0.3) -> Batch:
     masker = Masker(MaskingConfig(rate=0.3), vocabulary())
     return build_batch(rows, ROW, corpus, special_ids(), masker, rate, seed=0)
 
 
-TWO_ROWS = [Row(0, 0, ((0, 6), (6, 5))), Row(0, 1, ((11, 14),))]
+TWO_ROWS = Rows.of([Row(0, 0, ((0, 6), (6, 5))), Row(0, 1, ((11, 14),))])
 
 
 def test_the_sums_are_those_of_a_plain_computation() -> None:

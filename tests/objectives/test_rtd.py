@@ -15,7 +15,7 @@ from maskwright.artifact.folder import save_model
 from maskwright.data.batch import Batch, build_batch
 from maskwright.data.masking.config import MaskingConfig
 from maskwright.data.masking.corruption import IGNORED, Masker
-from maskwright.data.rows import Row
+from maskwright.data.rows import Row, Rows
 from maskwright.model.discriminator import GeneratorAndDiscriminator, narrow_config
 from maskwright.objectives.rtd import (
     ReplacedTokenDetection,
@@ -32,12 +32,11 @@ from tests.models import small_config
 
 ROW = 16
 # The last is short: most of its row is padding.
-ROWS = [Row(0, 0, ((0, 14),)), Row(0, 1, ((14, 14),)), Row(0, 2, ((28, 5),)), Row(0, 3, ((33, 9),))]
+SPANS = [(0, 14), (14, 14), (28, 5), (33, 9)]
+ROWS = Rows.of(Row(0, number, (span,)) for number, span in enumerate(SPANS))
 
 
-def make_batch(
-    rows: list[Row] = ROWS, rate: float = 0.3, seed: int = 0, wrap: bool = True
-) -> Batch:
+def make_batch(rows: Rows = ROWS, rate: float = 0.3, seed: int = 0, wrap: bool = True) -> Batch:
     masker = Masker(MaskingConfig(rate=0.4), vocabulary())
     corpus = SyntheticCorpus([14, 14, 5, 9])
     return build_batch(rows, ROW, corpus, special_ids(wrap), masker, rate, seed)
@@ -192,12 +191,12 @@ def test_draws_depend_on_seed_epoch_row_and_place_alone(
     order: list[int], count: int, seed: int
 ) -> None:
     whole, chosen = make_batch(seed=seed), list(order[:count])
-    part = make_batch([ROWS[number] for number in chosen], seed=seed)
+    part = make_batch(ROWS.take(np.asarray(chosen)), seed=seed)
     for number in chosen:
         drawn = find_row(part, number, chosen)
         assert torch.equal(drawn, find_row(whole, number, [0, 1, 2, 3]))
         assert len(set(drawn.tolist())) == len(drawn)
-    later = make_batch([replace(row, epoch=1) for row in ROWS], seed=seed)
+    later = make_batch(replace(ROWS, epochs=ROWS.epochs + 1), seed=seed)
     assert not torch.equal(later.masked_draws, whole.masked_draws)
     assert not torch.equal(make_batch(seed=seed + 1).masked_draws, whole.masked_draws)
 
@@ -205,7 +204,7 @@ def test_draws_depend_on_seed_epoch_row_and_place_alone(
 def test_draws_are_even() -> None:
     corpus = random_corpus(400)
     masker = Masker(MaskingConfig(rate=0.9), vocabulary())
-    rows = [Row(0, n, ((16 * n, 14),)) for n in range(600)]
+    rows = Rows.of(Row(0, n, ((16 * n, 14),)) for n in range(600))
     batch = build_batch(rows, ROW, corpus, special_ids(), masker, 0.9, seed=1)
     draws = batch.masked_draws[batch.masked_labels != IGNORED].numpy()
     assert draws.dtype == np.float32
@@ -220,7 +219,7 @@ def test_draws_are_even() -> None:
 def test_a_batch_may_be_cut() -> None:
     objective = ReplacedTokenDetection(small_pair(), 50.0)
     whole = objective(inputs_of(make_batch()))
-    parts = [objective(inputs_of(make_batch([row]))) for row in ROWS]
+    parts = [objective(inputs_of(make_batch(Rows.of([row])))) for row in ROWS]
     for term, sums in whole.items():
         assert sum(p[term].loss.item() for p in parts) == pytest.approx(sums.loss.item(), 1e-5)
         assert sum(p[term].num_correct.item() for p in parts) == sums.num_correct.item()

@@ -116,7 +116,7 @@ def test_no_position_of_packed_rows_is_preferred(strategy: Strategy) -> None:
     rows, _ = planner.plan_rows(DataPosition(LENGTH), 2500)
     clean = lay_out(rows, LENGTH, corpus, special_ids())
     masker = Masker(MaskingConfig(RATE, strategy=strategy), vocabulary())
-    keys = derive_keys(0, [row.epoch for row in rows], [row.number for row in rows])
+    keys = derive_keys(0, rows.epochs, rows.numbers)
     masked = masker.mask(clean.ids, clean.word_starts, keys, RATE)
     hidden, maskable = hidden_flags(masked, clean.ids.shape), clean.ids >= NUM_SPECIAL
     assert p_of_positions(hidden, RATE, maskable) > PASSES
