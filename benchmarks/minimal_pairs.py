@@ -78,9 +78,13 @@ def measure(folder: Path, pairs: Sequence[MinimalPair]) -> dict[str, Any]:
         "processor_seconds": round(processor, 1),
         "pairs_per_second": round(len(pairs) / seconds, 1),
         "seconds_for_34000_pairs": round(34_000 / len(pairs) * seconds),
-        "accuracy": {score.name: round(score.value, 4) for score in result.scores[:2]},
+        "accuracy": {
+            score.name: [round(figure, 4) for figure in (score.value, score.low, score.high)]
+            for score in result.scores
+        },
     }
-    print(folder.name, found, flush=True)
+    first, *_ = result.scores
+    print(folder.name, found["seconds"], "seconds", first.name, first.value, flush=True)
     return found
 
 

@@ -13,6 +13,7 @@ from typing import Any
 from benchmarks.ablate import BASELINE, GROUPS
 from benchmarks.common import RESULTS, put_section
 from benchmarks.plots import IMAGES, Result, find_result, find_systems
+from benchmarks.reproduce import SYSTEMS
 
 PAGE = Path(__file__).parents[1] / "docs" / "reproduce.md"
 # What the author of the notebook reports of his own sentences, tokens and masks, on a GPU.
@@ -43,6 +44,8 @@ def write_section(results: Path = RESULTS, images: Path = IMAGES) -> str:
             lines += write(chosen)
         if chosen and corpus == "shakespeare":
             lines += _show("shakespeare", images)
+    pairs = find_result("minimal-pairs", results)
+    lines += write_blimp(pairs) if pairs else []
     if ablations and ablations["runs"]:
         lines += [*write_ablations(ablations), *_show("ablations", images)]
     return "\n".join(lines or ["No run has ended yet."]) + "\n"
@@ -50,11 +53,11 @@ def write_section(results: Path = RESULTS, images: Path = IMAGES) -> str:
 
 def write_shakespeare(systems: Mapping[str, Result]) -> list[str]:
     """Losses in nats and bits a character."""
-    head = ["run", "minutes", "steps", "characters seen", "loss", "masked accuracy", "file"]
+    head = ["run", "time", "steps", "characters seen", "loss", "masked accuracy", "file"]
     rows = [
         [
             f"`{name}`: {result['title']}",
-            f"{result['minutes']:g}",
+            _describe_time(result),
             f"{result['final']['step']:,}",
             _millions(result["final"]["tokens"]),
             f"{result['final']['loss']:.3f}",
@@ -69,14 +72,14 @@ def write_shakespeare(systems: Mapping[str, Result]) -> list[str]:
 def write_sentences(systems: Mapping[str, Result]) -> list[str]:
     """Scores on the test sentences, the same hidden tokens for all."""
     head = [
-        *("run", "parameters", "minutes", "tokens", "loss, 15 % [MASK]", "accuracy"),
+        *("run", "parameters", "time", "tokens", "loss, 15 % [MASK]", "accuracy"),
         *("one token hidden", "file"),
     ]
     rows = [
         [
             f"`{name}`: {result['title']}",
             _millions(result["test"]["parameters"]),
-            f"{result['minutes']:g}",
+            _describe_time(result),
             _millions(result["final"]["tokens"]),
             f"{result['test']['masked_loss']:.3f}",
             f"{result['test']['masked_accuracy']:.3f}",
@@ -92,22 +95,49 @@ def write_sentences(systems: Mapping[str, Result]) -> list[str]:
 
 def write_wiki(systems: Mapping[str, Result]) -> list[str]:
     """All on the same held-out articles, in rows of 128."""
-    head = ["system", "recipe", "minutes", "steps", "tokens", "loss", "masked accuracy", "file"]
+    head = ["system", "recipe", "time", "steps", "tokens", "loss", "masked accuracy", "file"]
     ordered = sorted(systems.items(), key=lambda pair: pair[1]["final"]["loss"])
     rows = [
         [
             result["title"].replace(f" (`{result['recipe']}`)", ""),
             f"`{result['recipe']}`",
-            f"{result['minutes']:g}",
+            _describe_time(result),
             f"{result['final']['step']:,}",
             _millions(result["final"]["tokens"]),
             f"{result['final']['loss']:.3f}",
             _accuracy(result["final"]),
             _link(result),
         ]
-        for name, result in ordered
+        for _, result in ordered
     ]
-    return _table("English Wikipedia, at equal wall-clock, best first", head, rows)
+    return _table("English Wikipedia, best first", head, rows)
+
+
+def write_blimp(result: Result) -> list[str]:
+    """Accuracies on BLiMP: overall, with an interval, and by phenomenon."""
+    models = {name: found for name, found in result["models"].items() if name in SYSTEMS}
+    if not models:
+        return []
+    names = [name for name in next(iter(models.values()))["accuracy"] if _is_phenomenon(name)]
+    rows = [
+        [
+            name.removeprefix("blimp/").replace("_", " "),
+            *(_with_interval(found["accuracy"][name]) for found in models.values()),
+        ]
+        for name in names
+    ]
+    pairs = max(found["pairs"] for found in models.values())
+    head = ["", *(f"`{name}`, {_millions(f['parameters'])}" for name, f in models.items())]
+    return [*_table(f"BLiMP, {pairs:,} pairs (chance: 0.5)", head, rows), _link(result), ""]
+
+
+def _is_phenomenon(name: str) -> bool:
+    return name.count("/") == 1 and name != "blimp/mean_over_pairs"
+
+
+def _with_interval(figures: list[float]) -> str:
+    value, low, high = figures
+    return f"{value:.3f} ({low:.3f} to {high:.3f})"
 
 
 def write_ablations(result: Result) -> list[str]:
@@ -158,6 +188,14 @@ def _describe_machine(systems: Iterable[Result]) -> str:
     machines = sorted({f"{e['cpu_count']} cores of an {e['cpu']}" for e in environments})
     versions = sorted({e["packages"]["torch"] for e in environments})
     return f"On {', '.join(machines)}, torch {', '.join(versions)}.\n"
+
+
+def _describe_time(result: Result) -> str:
+    """Minutes, and on what: runs of one table may differ in it."""
+    environment = result["environment"]
+    cores = result.get("threads", environment["cpu_count"])
+    maker = environment["cpu"].split()[0].replace("(R)", "")
+    return f"{result['minutes']:g} min, {cores} core{'s' * (cores != 1)} ({maker})"
 
 
 def _link(result: Result) -> str:

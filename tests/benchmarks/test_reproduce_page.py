@@ -46,14 +46,37 @@ def test_each_system_that_ended_has_a_row(tmp_path: Path):
     write_result(tmp_path, "wiki-neobert", ended=False)
     section = write_section(tmp_path, tmp_path)
     assert "On 2 cores of an AMD EPYC, torch 2.13." in section
-    assert "| `shakespeare-32`: rows of 32 | 15 | 1,200 | 2.50 M | 5.432 | 0.234" in section
-    assert "| 6.86 M | 15 | 2.50 M | 5.100 | 0.200 | 0.3215 ± 0.0200 |" in section
+    assert (
+        "| `shakespeare-32`: rows of 32 | 15 min, 2 cores (AMD) | 1,200 | 2.50 M | 5.432" in section
+    )
+    assert "| 15 min, 2 cores (AMD) | 2.50 M | 5.100 | 0.200 | 0.3215 ± 0.0200 |" in section
     assert section.index("`sprint`") < section.index("`bert`")  # the best comes first
     assert "[file](../benchmarks/results/2026-01-01_cpu_reproduce-wiki-bert.json)" in section
     assert "neobert" not in section
     assert "images/" not in section
     (tmp_path / "classics.svg").touch()
     assert "(images/classics.svg)" in write_section(tmp_path, tmp_path)
+
+
+def test_minimal_pairs_of_our_models_are_shown(tmp_path: Path):
+    accuracy = {
+        "blimp/mean_over_paradigms": [0.57, 0.565, 0.575],
+        "blimp/mean_over_pairs": [0.56, 0.55, 0.57],
+        "blimp/field/syntax": [0.6, 0.5, 0.7],
+        "blimp/island_effects": [0.5, 0.49, 0.51],
+        "blimp/island_effects/adjunct_island": [0.4, 0.3, 0.5],
+    }
+    ours = {"parameters": 6_917_376, "pairs": 34_000, "accuracy": accuracy}
+    models = {"small": {**ours, "parameters": 1}, "wiki-ours-long": ours}
+    result = {"models": models, "environment": ENVIRONMENT}
+    (tmp_path / "2026-01-01_cpu_minimal-pairs.json").write_text(json.dumps(result))
+    section = write_section(tmp_path, tmp_path)
+    assert "### BLiMP, 34,000 pairs (chance: 0.5)" in section
+    assert "|  | `wiki-ours-long`, 6.92 M |" in section
+    assert "| mean over paradigms | 0.570 (0.565 to 0.575) |" in section
+    assert "| island effects | 0.500 (0.490 to 0.510) |" in section
+    assert "adjunct" not in section
+    assert "mean over pairs" not in section
 
 
 def test_ablations_are_compared_with_the_recipe(tmp_path: Path):
