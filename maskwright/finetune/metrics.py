@@ -12,7 +12,14 @@ from numpy.typing import NDArray
 from maskwright.corpus.extras import import_extra
 
 Metric = Literal[
-    "accuracy", "f1", "macro_f1", "micro_f1", "matthews", "pearson", "spearman", "mean_squared_error"
+    "accuracy",
+    "f1",
+    "macro_f1",
+    "micro_f1",
+    "matthews",
+    "pearson",
+    "spearman",
+    "mean_squared_error",
 ]
 
 # For each task the first is what early stopping looks at, if nothing else is asked for.
