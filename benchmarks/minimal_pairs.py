@@ -79,7 +79,7 @@ def measure(folder: Path, pairs: Sequence[MinimalPair]) -> dict[str, Any]:
         "pairs_per_second": round(len(pairs) / seconds, 1),
         "seconds_for_34000_pairs": round(34_000 / len(pairs) * seconds),
         "accuracy": {
-            score.name: [round(figure, 4) for figure in (score.value, score.low, score.high)]
+            score.name: [round(f, 4) for f in (score.value, score.low, score.high) if f is not None]
             for score in result.scores
         },
     }

@@ -151,11 +151,12 @@ def train(name: str, data: Path, arguments: argparse.Namespace) -> None:
     if result.exists():
         return
     kind, _, number = name.partition("-")
-    if kind == "ours":
+    architecture = next((known for known in RATES if known == kind), None)
+    if architecture is None:
         figures = train_ours(int(number), data, arguments.runs)
     else:
         bf16 = arguments.precision == "bf16"
-        peer = PeerRun(kind, float(number), PreparedData(data), arguments.minutes, bf16)
+        peer = PeerRun(architecture, float(number), PreparedData(data), arguments.minutes, bf16)
         figures = peer.train()
     write_json(result, figures)
 

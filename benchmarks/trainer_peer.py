@@ -71,7 +71,7 @@ def build_model(architecture: Architecture, tokenizer: Any) -> Any:
         return BertForMaskedLM(BertConfig(**size, intermediate_size=1024))
     ends = {"cls_token_id": tokenizer.cls_token_id, "sep_token_id": tokenizer.sep_token_id}
     ends |= {"bos_token_id": tokenizer.cls_token_id, "eos_token_id": tokenizer.sep_token_id}
-    config = ModernBertConfig(**size, **ends, intermediate_size=384, reference_compile=False)
+    config = ModernBertConfig(**size, **ends, intermediate_size=384)
     return ModernBertForMaskedLM(config)
 
 

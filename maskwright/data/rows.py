@@ -102,7 +102,8 @@ def segments_per_row(row_length: int) -> int:
     return max(1, row_length // 4)
 
 
-NO_ROWS = Rows(*(np.zeros(0, np.int64) for _ in range(3)), np.zeros((0, 2), np.int64))
+_NONE = np.zeros(0, np.int64)
+NO_ROWS = Rows(_NONE, _NONE, _NONE, _NONE.reshape(0, 2))
 
 
 class RowPlanner:

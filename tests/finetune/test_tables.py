@@ -72,7 +72,7 @@ def test_what_is_wrong_is_named(
 ) -> None:
     path = write(tmp_path, name, content)
     with pytest.raises(CorpusError, match=message):
-        read(path, **columns)
+        list(read_columns(path, parse_columns(columns)))
 
 
 def test_without_a_header_a_name_is_refused(tmp_path: Path) -> None:
