@@ -151,7 +151,7 @@ def train(name: str, data: Path, arguments: argparse.Namespace) -> None:
     if result.exists():
         return
     kind, _, number = name.partition("-")
-    architecture = next((known for known in RATES if known == kind), None)
+    architecture: Architecture | None = next((known for known in RATES if known == kind), None)
     if architecture is None:
         figures = train_ours(int(number), data, arguments.runs)
     else:
