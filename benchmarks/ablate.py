@@ -1,26 +1,21 @@
 """Variants of the recipe ``sprint`` side by side on English Wikipedia, at equal wall-clock.
 
+What they vary is the `baseline`: the recipe as it was before their results changed it.
+
     MASKWRIGHT_DATA=… python -m benchmarks.ablate --runs runs/ablation --minutes 5 all
     python -m benchmarks.ablate --runs runs/ablation --data DATA --at-once 1 masking lengths
 
-Names are variants or groups of them; `baseline` is the recipe as it is, and belongs to every group.
-Runs share the machine alike: two at a time on one core each, or one at a time on all (--at-once).
-A run that has ended is not run again and one that was killed goes on, so the program can be
-interrupted and given more names or seeds later; but not other minutes. The result file holds all
-runs that have ended, and is written after each.
+Names are variants or groups of them; the baseline belongs to every group. How they share the
+machine, and what is done when run again: `benchmarks.trials`. The result file holds all runs that
+have ended, and is written after each.
 """
 
 import argparse
-import os
-import subprocess
-import sys
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from pathlib import Path
 from typing import Any
 
-from benchmarks.common import find_corpus, write_result
-from maskwright.logs import read_metrics
+from benchmarks.common import write_result
+from benchmarks.trials import Bench, Trial, add_arguments, open_bench
 
 BASELINE = "baseline"
 DROPOUT = [f"--model.{part}_dropout=0.1" for part in ("embedding", "attention", "hidden")]
@@ -48,6 +43,8 @@ def _width(size: int) -> list[str]:
     ]
 
 
+SHORT_ROWS = _lengths("0:32,0.4:64,0.85:128")
+BASELINE_OPTIONS = [*_rate(0.3, 0.15), *_lengths("0:64,0.85:128")]
 GROUPS: dict[str, dict[str, list[str]]] = {
     "masking": {
         "spans": ["--masking.strategy=spans"],
@@ -70,9 +67,16 @@ GROUPS: dict[str, dict[str, list[str]]] = {
     "lengths": {
         "rows-of-64": _lengths("0:64"),
         "rows-of-128": _lengths("0:128"),
-        "rows-32-64-128": _lengths("0:32,0.4:64,0.85:128"),
+        "rows-32-64-128": SHORT_ROWS,
         "rows-64-to-128-at-50": _lengths("0:64,0.5:128"),
         "rows-128-to-64": _lengths("0:128,0.5:64"),
+    },
+    "combined": {
+        "mask-50": _rate(0.5, 0.5),
+        "mask-40-to-20": _rate(0.4, 0.2),
+        "mask-40-short-rows": [*_rate(0.4, 0.4), *SHORT_ROWS],
+        "mask-50-short-rows": [*_rate(0.5, 0.5), *SHORT_ROWS],
+        "mask-40-shorter-rows": [*_rate(0.4, 0.4), *_lengths("0:32,0.6:64,0.9:128")],
     },
     "batches": {
         "batch-1024": ["--train.batch_tokens=1024"],
@@ -94,8 +98,11 @@ GROUPS: dict[str, dict[str, list[str]]] = {
         "adamw": ["--optim.name=adamw"],
     },
 }  # fmt: skip
-VARIANTS = {BASELINE: [], **{name: o for group in GROUPS.values() for name, o in group.items()}}
-_SCORES = ("step", "tokens", "seconds", "loss", "masked_accuracy", "unigram_accuracy")
+# What each changes of the baseline.
+VARIANTS: dict[str, list[str]] = {
+    BASELINE: [],
+    **{name: options for group in GROUPS.values() for name, options in group.items()},
+}
 
 
 def expand(names: Iterable[str]) -> list[str]:
@@ -107,32 +114,13 @@ def expand(names: Iterable[str]) -> list[str]:
     return [name for name in VARIANTS if name in found]
 
 
-def train(name: str, seed: int, data: Path, arguments: argparse.Namespace) -> None:
-    """Trains one variant unless its run has ended."""
-    run = arguments.runs / f"{name}-seed{seed}"
-    if (run / "model").is_dir():
-        return
-    command = [sys.executable, "-m", "maskwright", "pretrain", str(data), "--recipe", "sprint"]
-    command += ["--runs-dir", str(arguments.runs), "--name", run.name, "--auto-resume"]
-    command += ["--train.max_minutes", str(arguments.minutes), "--seed", str(seed)]
-    command += ["--train.final_valid_tokens", "131072", "--train.checkpoint_every_minutes", "2"]
-    cores = max(1, (os.cpu_count() or 1) // arguments.at_once)
-    environment = {**os.environ, "OMP_NUM_THREADS": str(cores)}
-    with (arguments.runs / f"{run.name}.log").open("a") as file:
-        subprocess.run(
-            [*command, *VARIANTS[name]], check=True, env=environment, stdout=file, stderr=file
-        )
-
-
-def read_scores(runs: Path) -> Iterator[dict[str, Any]]:
+def read_scores(bench: Bench) -> Iterator[dict[str, Any]]:
     """What is known of each run that has ended, variant by variant."""
     for name, options in VARIANTS.items():
-        for run in sorted(runs.glob(f"{name}-seed*")):
+        for run in sorted(bench.runs.glob(f"{name}-seed*")):
             seed = run.name.removeprefix(f"{name}-seed")
-            records = read_metrics(run / "metrics.jsonl") if (run / "model").is_dir() else []
-            final = [record for record in records if record.get("final")]
-            if final and seed.isdecimal():
-                scores = {key: final[-1][key] for key in _SCORES}
+            scores = bench.read(Trial(name, int(seed))) if seed.isdecimal() else None
+            if scores:
                 yield {"variant": name, "seed": int(seed), "options": options, **scores}
 
 
@@ -140,34 +128,22 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     names = ["all", *GROUPS, *VARIANTS]
     parser.add_argument("names", nargs="+", choices=names, metavar="NAME", help=", ".join(names))
-    parser.add_argument("--minutes", type=float, default=5, help="of each run [5]")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1], help="[0 1]")
-    parser.add_argument("--at-once", type=int, default=2, help="runs that share the cores [2]")
-    parser.add_argument("--runs", type=Path, required=True, help="keeps the runs")
-    parser.add_argument("--data", type=Path, help="prepared data, to save time")
+    add_arguments(parser)
     return parser.parse_args()
 
 
 def main() -> None:
     arguments = parse_arguments()
-    arguments.runs.mkdir(parents=True, exist_ok=True)
-    data = arguments.data or arguments.runs / "data"
-    if not data.exists():
-        text = str(find_corpus("wiki_en/wiki_en.train.txt.gz"))
-        command = [sys.executable, "-m", "maskwright", "prepare", text, "--out", str(data)]
-        subprocess.run(command, check=True)
-    conditions = {"minutes": arguments.minutes, "runs_at_once": arguments.at_once}
-    with ThreadPoolExecutor(arguments.at_once) as pool:
-        begun = [
-            pool.submit(train, name, seed, data, arguments)
-            for seed in arguments.seeds
-            for name in expand(arguments.names)
-        ]
-        for run in as_completed(begun):
-            run.result()
-            write_result(
-                "ablations-wiki_en", {**conditions, "runs": [*read_scores(arguments.runs)]}
-            )
+    bench = open_bench(arguments)
+    trials = [
+        Trial(name, seed, (*BASELINE_OPTIONS, *VARIANTS[name]))
+        for seed in arguments.seeds
+        for name in expand(arguments.names)
+    ]
+    for _ in bench.run_all(trials):
+        runs = [*read_scores(bench)]
+        conditions = {**bench.conditions, "baseline": BASELINE_OPTIONS}
+        write_result("ablations-wiki_en", {**conditions, "runs": runs})
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ Each is written as SVG, for the page, and as PNG, to be looked at; one whose res
 exist yet is left out.
 """
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from statistics import mean
@@ -19,7 +18,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
 from benchmarks.ablate import BASELINE, GROUPS
-from benchmarks.common import RESULTS
+from benchmarks.common import RESULTS, Result, find_result
 from benchmarks.reproduce import SYSTEMS, Corpus
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
@@ -38,16 +37,6 @@ PANELS: dict[Corpus, str] = {
     "sentences": "90,000 sentences of Wikipedia",
     "wiki": "English Wikipedia",
 }
-
-Result = Mapping[str, Any]
-
-
-def find_result(name: str, folder: Path = RESULTS) -> Result | None:
-    """What the newest result file of this name says, and its `file` name, if there is one."""
-    found = sorted(folder.glob(f"*_{name}.json"))
-    if not found:
-        return None
-    return {**json.loads(found[-1].read_text(encoding="utf-8")), "file": found[-1].name}
 
 
 def find_systems(folder: Path = RESULTS) -> dict[str, Result]:
@@ -149,7 +138,7 @@ def draw_ablations(result: Result) -> Figure:
     means = {place: mean(differences[name]) for place, (_, name) in zip(places, shown, strict=True)}
     _limit(axis, means)
     axis.set_xlabel(
-        f"validation loss after {result['minutes']:g} minutes, minus that of sprint "
+        f"validation loss after {result['minutes']:g} minutes, minus that of the baseline "
         "(left is better; dots: seeds)"
     )
     return figure

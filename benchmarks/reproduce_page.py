@@ -11,8 +11,8 @@ from statistics import mean
 from typing import Any
 
 from benchmarks.ablate import BASELINE, GROUPS
-from benchmarks.common import RESULTS, put_section
-from benchmarks.plots import IMAGES, Result, find_result, find_systems
+from benchmarks.common import RESULTS, Result, find_result, put_section
+from benchmarks.plots import IMAGES, find_systems
 from benchmarks.reproduce import SYSTEMS
 
 PAGE = Path(__file__).parents[1] / "docs" / "reproduce.md"
@@ -141,7 +141,7 @@ def _with_interval(figures: list[float]) -> str:
 
 
 def write_ablations(result: Result) -> list[str]:
-    """Means over seeds, and the difference from the recipe as it is."""
+    """Means over seeds, and the difference from the baseline."""
     runs: dict[str, list[Mapping[str, Any]]] = {}
     for run in result["runs"]:
         runs.setdefault(run["variant"], []).append(run)
@@ -149,16 +149,17 @@ def write_ablations(result: Result) -> list[str]:
         return []
     base = mean(run["loss"] for run in runs[BASELINE])
     rows: list[list[str]] = []
-    for group, variants in {"recipe": [BASELINE], **GROUPS}.items():
+    for group, variants in {"": [BASELINE], **GROUPS}.items():
         for variant in variants:
             if variant not in runs:
                 continue
             losses = [run["loss"] for run in runs[variant]]
+            options = result["baseline"] if variant == BASELINE else runs[variant][0]["options"]
             rows.append(
                 [
                     group,
                     f"`{variant}`",
-                    " ".join(f"`{option}`" for option in runs[variant][0]["options"]),
+                    " ".join(f"`{option}`" for option in options),
                     _millions(mean(run["tokens"] for run in runs[variant])),
                     f"{mean(losses):.3f} ({', '.join(f'{loss:.3f}' for loss in losses)})",
                     "" if variant == BASELINE else f"{mean(losses) - base:+.3f}",

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.ablate import BASELINE, GROUPS, VARIANTS, expand, read_scores
+from benchmarks.ablate import BASELINE, BASELINE_OPTIONS, GROUPS, VARIANTS, expand, read_scores
+from benchmarks.trials import Bench
 from maskwright.commands.build import build_planner
 from maskwright.commands.config import resolve
 from maskwright.commands.flags import config_values
@@ -15,10 +16,12 @@ from maskwright.config import to_mapping
 
 @pytest.mark.parametrize("name", sorted(set(VARIANTS) - {BASELINE}))
 def test_a_variant_is_another_configuration_than_the_baseline(name: str) -> None:
-    arguments = build_parser().parse(["text.txt", *VARIANTS[name]])
-    variant = resolve("sprint", overrides=config_values(arguments))
+    variant, baseline = (
+        resolve("sprint", overrides=config_values(build_parser().parse(["text.txt", *options])))
+        for options in ([*BASELINE_OPTIONS, *VARIANTS[name]], BASELINE_OPTIONS)
+    )
     build_planner(variant)
-    assert to_mapping(variant) != to_mapping(resolve("sprint"))
+    assert to_mapping(variant) != to_mapping(baseline)
 
 
 def test_groups_bring_the_baseline_and_nothing_is_run_twice() -> None:
@@ -35,5 +38,6 @@ def test_only_runs_that_ended_are_read(tmp_path: Path) -> None:
         (tmp_path / run / "metrics.jsonl").write_text(json.dumps(record))
         if ended:
             (tmp_path / run / "model").mkdir()
-    found = [(run["variant"], run["seed"]) for run in read_scores(tmp_path)]
+    bench = Bench(tmp_path, tmp_path, "sprint", 5, 1)
+    found = [(run["variant"], run["seed"]) for run in read_scores(bench)]
     assert found == [("mask-15", 0), ("mask-15-to-30", 1)]

@@ -86,10 +86,11 @@ def test_ablations_are_compared_with_the_recipe(tmp_path: Path):
             ("baseline", 0, 5.0), ("baseline", 1, 5.2), ("spans", 0, 5.3), ("spans", 1, 5.1),
         )
     ]  # fmt: skip
-    result = {"minutes": 5, "runs_at_once": 2, "runs": runs}
+    result = {"minutes": 5, "runs_at_once": 2, "baseline": ["--x=1"], "runs": runs}
     (tmp_path / "2026-01-01_cpu_ablations-wiki_en.json").write_text(json.dumps(result))
     section = write_section(tmp_path, tmp_path)
     assert "| 5.200 (5.300, 5.100) | +0.100 |" in section
+    assert "| `baseline` | `--x=1` |" in section
     assert "| 5.100 (5.000, 5.200) |  |" in section
 
 

@@ -1,0 +1,3 @@
+"""Fixtures of the folder."""
+
+from tests.commands.workplace import workplace as workplace
