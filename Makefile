@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
 
-.PHONY: quickstart test lint format docs bench clean
+.PHONY: quickstart test lint format docs bench bench-gpu clean
 
 # Environment and the main job: tokenizer and encoder from the built-in corpus, then what it learned.
 quickstart: $(VENV)/.core
@@ -21,6 +21,13 @@ lint: $(VENV)/.dev
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+# All measures of docs/speed.md: MASKWRIGHT_DATA names the corpora, runs/bench keeps the runs.
+bench: $(VENV)/.dev
+	$(BIN)/python -m benchmarks.bench --runs runs/bench
+
+bench-gpu: $(VENV)/.dev
+	$(BIN)/python -m benchmarks.gpu_speed
 
 docs: $(VENV)/.docs
 	$(BIN)/zensical build --clean

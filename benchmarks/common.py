@@ -7,7 +7,7 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from datetime import date
 from pathlib import Path
@@ -19,6 +19,8 @@ from maskwright.provenance import describe_cpu, describe_environment
 
 RESULTS = Path(__file__).parent / "results"
 BEGIN, END = "<!-- results: begin -->\n", "<!-- results: end -->\n"
+
+Result = Mapping[str, Any]
 
 
 def find_corpus(name: str) -> Path:
@@ -84,6 +86,21 @@ def write_result(name: str, result: dict[str, Any]) -> Path:
     path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     print(f"written to {path}")
     return path
+
+
+def find_result(name: str, folder: Path = RESULTS) -> Result | None:
+    """What the newest result file of this name says, and its `file` name, if there is one."""
+    found = sorted(folder.glob(f"*_{name}.json"))
+    if not found:
+        return None
+    return {**json.loads(found[-1].read_text(encoding="utf-8")), "file": found[-1].name}
+
+
+def require_result(name: str) -> Result:
+    """The same, where a page is nothing without it."""
+    result = find_result(name)
+    assert result is not None, f"no result file of {name} has been committed"
+    return result
 
 
 def put_section(page: Path, section: str) -> None:

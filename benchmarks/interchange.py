@@ -19,9 +19,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from benchmarks.common import put_section, write_result
+from benchmarks.common import put_section, require_result, write_result
 from benchmarks.fuzz.seeds import documents
-from benchmarks.readme_results import newest
 from benchmarks.twins import (
     PACKED,
     TOLERANCE,
@@ -209,7 +208,7 @@ def explain(fields: dict[str, Any]) -> str:
 
 def write_section() -> str:
     """The tables of the page, without its markers."""
-    path, result = newest("interchange")
+    result = require_result("interchange")
     torch_version = result["environment"]["packages"]["torch"]
     count = sum(len(family["configurations"]) for family in result["families"])
     lines = [
@@ -223,7 +222,7 @@ def write_section() -> str:
         "",
         f"Largest differences of a logit, of {count} models; "
         f"transformers {result['transformers']}, torch {torch_version}: "
-        f"[{path.name}](../benchmarks/results/{path.name}).",
+        f"[{result['file']}](../benchmarks/results/{result['file']}).",
         "",
         "## What has no native home",
         "",

@@ -3,45 +3,39 @@
 python -m benchmarks.readme_results
 """
 
-import json
 from pathlib import Path
 from typing import Any
 
-from benchmarks.common import RESULTS, put_section
+from benchmarks.common import put_section, require_result
+from benchmarks.speed_page import list_measures, write_table
 
 README = Path(__file__).parents[1] / "README.md"
 
 
-def newest(name: str) -> tuple[Path, dict[str, Any]]:
-    """The newest result file of a benchmark and its content."""
-    path = sorted(RESULTS.glob(f"*_{name}.json"))[-1]
-    return path, json.loads(path.read_text(encoding="utf-8"))
-
-
 def write_section() -> str:
     """The section as Markdown, without its markers."""
-    quick_path, quick = newest("quickstart")
-    wiki_path, wiki = newest("pretrain-wiki_en-sprint-10min")
-    prepare_path, prepare = newest("prepare-wiki_en")
+    quick = require_result("quickstart")
+    wiki = require_result("pretrain-wiki_en-sprint-10min")
+    prepare = require_result("prepare-wiki_en")
     rows = [
         (
             f"`make quickstart`: installation {quick['install_seconds'] / 60:.1f} min, work "
             f"{quick['work_seconds'] / 60:.1f} min",
             _describe(quick["final"]),
-            quick_path,
+            quick["file"],
         ),
         (
             f"`--recipe sprint` on 24 M words of English Wikipedia: {wiki['final']['tokens']:,} "
             f"tokens in {wiki['final']['seconds'] / 60:.1f} min",
             _describe(wiki["final"]),
-            wiki_path,
+            wiki["file"],
         ),
         (
             f"`prepare` of {prepare['text_bytes'] / 1e6:.0f} MB of that text, WordPiece "
             f"{prepare['vocab_size']:,} trained on it",
             f"{prepare['seconds']:.0f} s, {prepare['megabytes_per_second']} MB/s, "
             f"{prepare['peak_resident_megabytes']} MB of memory at most",
-            prepare_path,
+            prepare["file"],
         ),
     ]
     environment = wiki["environment"]
@@ -51,10 +45,18 @@ def write_section() -> str:
         "| | on held-out text | file |",
         "|---|---|---|",
         *(
-            f"| {what} | {score} | [{p.name}](benchmarks/results/{p.name}) |"
-            for what, score, p in rows
+            f"| {what} | {score} | [{file}](benchmarks/results/{file}) |"
+            for what, score, file in rows
         ),
     ]
+    measures = list_measures()
+    if measures:
+        table = write_table(measures, "benchmarks/results")
+        lines += [
+            "",
+            "Beside what a user would pick instead ([docs/speed.md](docs/speed.md)):\n",
+            *table,
+        ]
     return "\n".join(lines) + "\n"
 
 

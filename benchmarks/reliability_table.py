@@ -6,8 +6,7 @@ python -m benchmarks.reliability_table
 from pathlib import Path
 from typing import NamedTuple
 
-from benchmarks.common import put_section
-from benchmarks.readme_results import newest
+from benchmarks.common import put_section, require_result
 
 PAGE = Path(__file__).parents[1] / "docs" / "reliability.md"
 
@@ -19,7 +18,7 @@ class Promise(NamedTuple):
     tests: str
     command: str
     figure: str
-    file: Path
+    file: str
 
 
 def list_promises() -> list[Promise]:
@@ -35,8 +34,8 @@ def list_promises() -> list[Promise]:
 
 
 def _promise_ranks() -> list[Promise]:
-    losses_path, losses = newest("ranks-losses")
-    kills_path, kills = newest("ranks-kills")
+    losses = require_result("ranks-losses")
+    kills = require_result("ranks-kills")
     greatest = max(way["greatest_difference"] for way in losses["ways"])
     steps = losses["ways"][0]["steps"]
     num_kills = sum(run["kills"] for run in kills["runs"])
@@ -48,7 +47,7 @@ def _promise_ranks() -> list[Promise]:
             "ranks losses",
             f"{len(losses['ways'])} ways to cut {steps} steps, 1 to 4 ranks: greatest difference "
             f"of a loss {greatest:.1e}",
-            losses_path,
+            losses["file"],
         ),
         Promise(
             "A killed rank comes back, and the run ends with the same bits",
@@ -56,13 +55,13 @@ def _promise_ranks() -> list[Promise]:
             "ranks kills",
             f"{num_kills} ranks killed under torchrun; {same} of {len(kills['runs'])} runs (DDP, "
             "FSDP2) end with the bits of an undisturbed one",
-            kills_path,
+            kills["file"],
         ),
     ]
 
 
 def _promise_crashes() -> list[Promise]:
-    path, result = newest("crash-test")
+    result = require_result("crash-test")
     run, preparation = result["pretrain"], result["prepare"]
     return [
         Promise(
@@ -72,14 +71,14 @@ def _promise_crashes() -> list[Promise]:
             f"{run['kills']} kills, {run['kills_inside_checkpoint_writing']} inside checkpoint "
             f"writing: {run['differences']} differences, "
             f"{run['unreadable_checkpoints']} unreadable checkpoints",
-            path,
+            result["file"],
         ),
         Promise(
             "A killed preparation ends with the same files",
             "tests/reliability/test_kills.py",
             "crash_test",
             f"{preparation['kills']} kills: {preparation['differences']} differences",
-            path,
+            result["file"],
         ),
         Promise(
             "SIGTERM and SIGINT: checkpoint and exit within 10 s",
@@ -89,13 +88,13 @@ def _promise_crashes() -> list[Promise]:
                 f"{name} {run[name]['stops']} times: at most {run[name]['longest_seconds']} s"
                 for name in ("SIGTERM", "SIGINT")
             ),
-            path,
+            result["file"],
         ),
     ]
 
 
 def _promise_resume_time() -> Promise:
-    path, result = newest("resume-time")
+    result = require_result("resume-time")
     near, far = result["near"], result["far"]
     return Promise(
         "Resuming takes as long at any step",
@@ -103,12 +102,12 @@ def _promise_resume_time() -> Promise:
         "resume_time",
         f"to the first line of metrics, median of {result['rounds']}: at step {near['step']:,} "
         f"{near['median_seconds']} s, at row {far['row']:,} {far['median_seconds']} s",
-        path,
+        result["file"],
     )
 
 
 def _promise_order() -> Promise:
-    path, result = newest("order-quality")
+    result = require_result("order-quality")
     trials = result["large"]
     smallest = min(trial["smallest_p_value"] for trial in trials)
     return Promise(
@@ -117,12 +116,12 @@ def _promise_order() -> Promise:
         "order_quality",
         f"{sum(trial['statistics'] for trial in trials)} statistics of up to "
         f"{max(trial['elements'] for trial in trials):.0e} elements: smallest p-value {smallest:g}",
-        path,
+        result["file"],
     )
 
 
 def _promise_memory() -> Promise:
-    path, result = newest("memory")
+    result = require_result("memory")
     sizes = [corpus["text_megabytes"] for corpus in result["corpora"]]
     peaks = {
         command: [corpus[command]["peak_resident_megabytes"] for corpus in result["corpora"]]
@@ -134,19 +133,19 @@ def _promise_memory() -> Promise:
         "memory",
         f"with {' and '.join(map(str, sizes))} MB of text: "
         + "; ".join(f"{name} {' and '.join(map(str, mb))} MB" for name, mb in peaks.items()),
-        path,
+        result["file"],
     )
 
 
 def _promise_fuzz() -> Promise:
-    path, result = newest("fuzz")
+    result = require_result("fuzz")
     return Promise(
         "No input crashes it, fills the memory or leads out of its folder",
         "tests/hostile",
         "fuzz",
         f"{result['inputs']:,} inputs in {result['minutes']:.0f} minutes, for "
         f"{len(result['targets'])} readers: {result['crashes']} crashes",
-        path,
+        result["file"],
     )
 
 
@@ -154,7 +153,7 @@ def write_table() -> str:
     """The table as Markdown, without its markers."""
     lines = ["| promise | tests | benchmark | figure |", "|---|---|---|---|"]
     for promise, tests, command, figure, file in list_promises():
-        link = f"[{figure}](../benchmarks/results/{file.name})"
+        link = f"[{figure}](../benchmarks/results/{file})"
         tests = ", ".join(f"`{name}`" for name in tests.split(", "))
         lines.append(f"| {promise} | {tests} | `python -m benchmarks.{command}` | {link} |")
     return "\n".join(lines) + "\n"

@@ -7,17 +7,20 @@ A peer trains for --minutes with AdamW at the rate in its name, warm-up over 6 %
 as many steps as fit, found from its first ones. Ours is the recipe ``sprint`` with the seconds in
 its name as its whole budget, compiling and validation included. All are scored on the same pinned
 masks; a peer's clock stands still while it is. Run again, it does what has no result yet. The
-answer is the shortest of our runs that is at least as good as the best of a peer's rates.
+answer is the shortest of our runs that is at least as good as the best of a peer's rates. With
+--at-once 2, two runs share the cores, half of them each: ours as well as theirs.
 """
 
 import argparse
 import json
 import math
+import os
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -145,10 +148,22 @@ def train_ours(seconds: int, data: Path, runs: Path) -> dict[str, Any]:
     return {key: final[key] for key in keys}
 
 
+def train_beside(name: str, arguments: argparse.Namespace) -> None:
+    """One run as a program of its own, which shares the cores with others."""
+    command = [sys.executable, "-m", "benchmarks.time_to_quality", name]
+    for flag in ("runs", "data", "minutes", "precision"):
+        command += [f"--{flag}", str(getattr(arguments, flag))]
+    cores = max(1, (os.cpu_count() or 1) // arguments.at_once)
+    subprocess.run(command, check=True, env={**os.environ, "OMP_NUM_THREADS": str(cores)})
+
+
 def train(name: str, data: Path, arguments: argparse.Namespace) -> None:
     """One run, unless it has a result."""
     result = arguments.runs / f"{name}.json"
     if result.exists():
+        return
+    if arguments.at_once > 1:
+        train_beside(name, arguments)
         return
     kind, _, number = name.partition("-")
     architecture: Architecture | None = next((known for known in RATES if known == kind), None)
@@ -191,15 +206,22 @@ def main() -> None:
     parser.add_argument("--data", type=Path, required=True, help="English Wikipedia, prepared")
     parser.add_argument("--minutes", type=float, default=30, help="of a peer [30]")
     parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32", help="of a peer")
+    parser.add_argument("--at-once", type=int, default=1, help="runs that share the cores [1]")
     arguments = parser.parse_args()
     arguments.runs.mkdir(parents=True, exist_ok=True)
-    for name in names if "all" in arguments.names else arguments.names:
-        train(name, arguments.data, arguments)
-        files = {n: arguments.runs / f"{n}.json" for n in names}
-        runs = {n: json.loads(f.read_text()) for n, f in files.items() if f.exists()}
-        conditions = {"minutes": arguments.minutes, "precision": arguments.precision}
-        answers = dict(answer(runs, arguments.minutes))
-        write_result("time-to-quality", {**conditions, "answers": answers, "runs": runs})
+    chosen = names if "all" in arguments.names else arguments.names
+    with ThreadPoolExecutor(arguments.at_once) as pool:
+        list(pool.map(lambda name: train(name, arguments.data, arguments), chosen))
+    files = {n: arguments.runs / f"{n}.json" for n in names}
+    runs = {n: json.loads(f.read_text()) for n, f in files.items() if f.exists()}
+    conditions = {
+        "minutes": arguments.minutes,
+        "precision": arguments.precision,
+        "runs_at_once": arguments.at_once,
+        "cores_each": max(1, torch.get_num_threads() // arguments.at_once),
+    }
+    answers = dict(answer(runs, arguments.minutes))
+    write_result("time-to-quality", {**conditions, "answers": answers, "runs": runs})
 
 
 if __name__ == "__main__":

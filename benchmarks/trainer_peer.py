@@ -36,21 +36,25 @@ class RowsOfIds(Dataset[dict[str, list[int]]]):
         return {"input_ids": ids, "attention_mask": [1] * len(ids)}
 
 
-def cut_blocks(store: TokenStore, count: int) -> list[list[int]]:
+def cut_blocks(store: TokenStore, count: int, row_length: int = LENGTH) -> list[list[int]]:
     """At most so many full rows, the documents joined, as `group_texts` makes them."""
     joined: list[int] = []
     start = 0
     for length in store.document_lengths.tolist():
         joined += store.tokens(start, start + length).tolist()
         start += length
-        if len(joined) >= count * LENGTH:
+        if len(joined) >= count * row_length:
             break
-    count = min(count, len(joined) // LENGTH)
-    return [joined[i * LENGTH : (i + 1) * LENGTH] for i in range(count)]
+    count = min(count, len(joined) // row_length)
+    return [joined[i * row_length : (i + 1) * row_length] for i in range(count)]
 
 
-def build_model(architecture: Architecture, tokenizer: Any) -> Any:
-    """A model of 6 layers of width 256 with random weights, for a tokenizer of transformers."""
+def build_model(architecture: Architecture, tokenizer: Any, **changes: Any) -> Any:
+    """A model with random weights, for a tokenizer of transformers.
+
+    Args:
+        changes: of the configuration; without them it has 6 layers of width 256.
+    """
     from transformers import (
         BertConfig,
         BertForMaskedLM,
@@ -68,10 +72,10 @@ def build_model(architecture: Architecture, tokenizer: Any) -> Any:
         "attn_implementation": "sdpa",
     }
     if architecture == "bert":
-        return BertForMaskedLM(BertConfig(**size, intermediate_size=1024))
+        return BertForMaskedLM(BertConfig(**{**size, "intermediate_size": 1024, **changes}))
     ends = {"cls_token_id": tokenizer.cls_token_id, "sep_token_id": tokenizer.sep_token_id}
     ends |= {"bos_token_id": tokenizer.cls_token_id, "eos_token_id": tokenizer.sep_token_id}
-    config = ModernBertConfig(**size, **ends, intermediate_size=384)
+    config = ModernBertConfig(**{**size, **ends, "intermediate_size": 384, **changes})
     return ModernBertForMaskedLM(config)
 
 

@@ -60,16 +60,20 @@ PEERS: tuple[Architecture, ...] = ("bert", "modernbert")
 
 
 class TickingReporter:
-    """Tells the clock of each step, which is a record where every step is logged."""
+    """Tells a clock of each record of training; the first ones do not count."""
 
-    def __init__(self, clock: Clock) -> None:
-        self.clock = clock
+    def __init__(self, warmup: int) -> None:
+        self.warmup, self.clock = warmup, Clock(warmup)
         self.tokens: list[int] = []
 
     def report(self, record: Record, progress: float) -> None:
         if record["split"] == "train":
             self.clock.tick()
             self.tokens.append(record["tokens"])
+
+    @property
+    def tokens_per_second(self) -> float:
+        return (self.tokens[-1] - self.tokens[self.warmup - 1]) / self.clock.seconds
 
 
 def configure(name: str, steps: int, precision: str, compiles: bool) -> PretrainConfig:
@@ -87,15 +91,21 @@ def configure(name: str, steps: int, precision: str, compiles: bool) -> Pretrain
     return resolve("tiny", None, {**CONTENDERS[name], "train": train})
 
 
-def time_ours(config: PretrainConfig, data: PreparedData, scratch: Path) -> float:
-    """Tokens a second of a run from its first step."""
+def time_fit(
+    config: PretrainConfig, data: PreparedData, scratch: Path, reporter: TickingReporter
+) -> float:
+    """Tokens a second of a run from its first step, without validations and checkpoints."""
     trainer, _ = build_trainer(config, data, scratch)
-    reporter = TickingReporter(Clock(WARMUP))
     trainer.reporter, trainer.checkpoints = reporter, None
     trainer.validate = lambda final, is_asked_to_stop: {}
     trainer.fit()
     trainer.prefetcher.close()
-    return (reporter.tokens[-1] - reporter.tokens[WARMUP - 1]) / reporter.clock.seconds
+    return reporter.tokens_per_second
+
+
+def time_ours(config: PretrainConfig, data: PreparedData, scratch: Path) -> float:
+    """Tokens a second; every step is a record."""
+    return time_fit(config, data, scratch, TickingReporter(WARMUP))
 
 
 def time_peer(

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import interchange
-from benchmarks.common import BEGIN, END
+from benchmarks.common import BEGIN, END, require_result
 from benchmarks.readme_results import README, write_section
 from benchmarks.reliability_table import PAGE, list_promises, write_table
 from benchmarks.twins import TOLERANCE
@@ -33,7 +33,7 @@ def test_the_tests_of_all_promises_exist():
 def test_the_tables_of_families_are_what_files_and_code_say():
     section = interchange.write_section()
     assert BEGIN + section + END in interchange.PAGE.read_text(encoding="utf-8")
-    _, result = interchange.newest("interchange")
+    result = require_result("interchange")
     assert [family["family"] for family in result["families"]] == [f.model_type for f in NATIVE]
     for family in result["families"]:
         assert max(family["differences"].values()) <= TOLERANCE

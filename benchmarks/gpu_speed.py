@@ -1,0 +1,198 @@
+"""Training on a GPU beside transformers' Trainer with ModernBERT: tokens a second, and MFU.
+
+    MASKWRIGHT_DATA=… python -m benchmarks.gpu_speed [--data DATA] [--models tiny small base]
+    python -m benchmarks.gpu_speed --data DATA --toy        # on a CPU, to see that it works
+
+Both compute in bf16 on the same text, in rows of one length without padding, with the same number
+of tokens a step; the architectures are the same: ModernBERT with sdpa there, ours compiled with
+varlen attention. Everything a step needs is in it. MFU, the share of the card's dense bf16 peak, is
+of the matrix products that our step needs, with the logits of hidden tokens alone; for the peer the
+same number a token counts, though it computes the logits of all of them.
+"""
+
+import argparse
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks.common import find_prepared, write_result
+from benchmarks.races import divide, race
+from benchmarks.trainer_peer import (
+    RowsOfIds,
+    build_model,
+    build_trainer,
+    cut_blocks,
+    wrap_tokenizer,
+)
+from benchmarks.training_speed import TickingReporter, time_fit
+from maskwright.commands.assemble import PreparedData, resolve_model
+from maskwright.commands.config import PretrainConfig, resolve
+from maskwright.commands.learning import count_step_flops_per_token
+
+# Dense bf16 FLOP/s from the data sheets (SXM where there are several), by a part of the name.
+PEAKS = {
+    "H200": 989e12, "H100": 989e12, "B200": 2250e12, "A100": 312e12, "L40S": 362e12, "L4": 121e12,
+    "A10": 125e12, "4090": 165e12, "3090": 71e12,
+}  # fmt: skip
+MODELS = ("tiny", "small", "base")
+_SAME = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
+TICK = 5  # steps from one look at the clock to the next: looking makes the host wait
+
+
+@dataclass(frozen=True)
+class Setting:
+    """What both train, and for how long; `warmup` and `steps` are multiples of a tick."""
+
+    recipe: str
+    row_length: int
+    step_tokens: int
+    warmup: int
+    steps: int
+    device: str
+
+    def configure(self) -> PretrainConfig:
+        """Our side."""
+        toy = self.device == "cpu"
+        model = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
+        train = {
+            "max_steps": self.warmup + self.steps,
+            "max_minutes": None,
+            "batch_tokens": self.step_tokens,
+            "batch_tokens_schedule": [],
+            "micro_batch_tokens": None,
+            "seq_length_schedule": [],
+            "precision": "fp32" if toy else "bf16",
+            "compile": "off" if toy else "on",
+            "device": self.device,
+            "log_every_steps": TICK,
+            "num_validations": 1,
+        }
+        values: dict[str, Any] = {"train": train, "data": {"max_seq_length": self.row_length}}
+        values["model"] = {"preset": "modernbert", **(model if toy else {})}
+        return resolve(self.recipe, None, values)
+
+    @property
+    def rows_a_step(self) -> int:
+        return self.step_tokens // self.row_length
+
+
+def time_ours(setting: Setting, data: PreparedData) -> float:
+    """Tokens a second."""
+    with tempfile.TemporaryDirectory() as scratch:
+        reporter = TickingReporter(setting.warmup // TICK)
+        return time_fit(setting.configure(), data, Path(scratch), reporter)
+
+
+def time_peer(setting: Setting, data: PreparedData) -> float:
+    """Tokens a second; all rows are full."""
+    config = setting.configure()
+    tokenizer = wrap_tokenizer(data.tokenizer)
+    resolved = resolve_model(config, data.tokenizer)
+    shape = {name: getattr(resolved, name) for name in _SAME}
+    shape["layer_types"] = list(resolved.layer_types)
+    shape["local_attention"] = resolved.local_attention
+    shape["max_position_embeddings"] = setting.row_length
+    last, on_gpu, ends = setting.warmup + setting.steps, setting.device == "cuda", {}
+
+    def on_step(step: int) -> bool:
+        if step in (setting.warmup, last):
+            if on_gpu:
+                torch.cuda.synchronize()
+            ends[step] = time.perf_counter()
+        return False
+
+    rows = cut_blocks(data.train, setting.rows_a_step * last, setting.row_length)
+    with tempfile.TemporaryDirectory() as scratch:
+        build_trainer(
+            build_model("modernbert", tokenizer, **shape),
+            tokenizer,
+            RowsOfIds(rows),
+            scratch,
+            on_step,
+            max_steps=last,
+            per_device_train_batch_size=setting.rows_a_step,
+            learning_rate=1e-3,
+            bf16=on_gpu,
+            use_cpu=not on_gpu,
+            dataloader_num_workers=4 if on_gpu else 0,
+        ).train()
+    return setting.step_tokens * setting.steps / (ends[last] - ends[setting.warmup])
+
+
+def find_peak(device: str) -> tuple[str, float | None]:
+    """The name of the device, and its dense bf16 peak if that is known."""
+    if device == "cpu":
+        return "cpu", None
+    name = torch.cuda.get_device_name()
+    return name, next((peak for part, peak in PEAKS.items() if part in name), None)
+
+
+def compare(setting: Setting, data: PreparedData, rounds: int) -> dict[str, Any]:
+    """Ours and the peer in turns, the ratio and the share of the peak."""
+    contenders: dict[str, Callable[[], float]] = {
+        "ours": partial(time_ours, setting, data),
+        "transformers": partial(time_peer, setting, data),
+    }
+    found = race(contenders, rounds, "tokens/s")
+    config, (_, peak) = setting.configure(), find_peak(setting.device)
+    share = config.masking.predicted_share_at(0.5)
+    model = resolve_model(config, data.tokenizer)
+    flops = count_step_flops_per_token(config.objective, model, setting.row_length, share)
+    best = {name: max(speeds) for name, speeds in found.items()}
+    mfu = {name: round(speed * flops / peak, 4) for name, speed in best.items()} if peak else None
+    return {
+        "recipe": setting.recipe,
+        "row_length": setting.row_length,
+        "step_tokens": setting.step_tokens,
+        "flops_per_token": flops,
+        "tokens_per_second": found,
+        "ratio": divide(found["ours"], found["transformers"]),
+        "model_flops_utilisation": mfu,
+    }
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--data", type=Path, help="English Wikipedia, prepared already")
+    parser.add_argument("--models", nargs="+", choices=MODELS, default=MODELS)
+    parser.add_argument("--lengths", nargs="+", type=int, default=[512, 1024])
+    parser.add_argument("--step-tokens", type=int, default=65_536)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--toy", action="store_true", help="on a CPU, at a size that fits")
+    return parser.parse_args()
+
+
+def main() -> None:
+    arguments = parse_arguments()
+    if not arguments.toy and not torch.cuda.is_available():
+        sys.exit("there is no GPU here; --toy shows on a CPU that the program works")
+    if arguments.toy:
+        device, tokens, warmup, steps = "cpu", 1024, TICK, TICK
+    else:
+        device, tokens, warmup, steps = "cuda", arguments.step_tokens, 4 * TICK, 8 * TICK
+    measured: list[dict[str, Any]] = []
+    with find_prepared(arguments.data) as folder:
+        data = PreparedData(folder)
+        for recipe in arguments.models:
+            for length in arguments.lengths:
+                setting = Setting(recipe, length, tokens, warmup, steps, device)
+                measured.append(compare(setting, data, arguments.rounds))
+    if not arguments.toy:
+        name, peak = find_peak(device)
+        write_result("gpu-speed", {"device": name, "peak_flops": peak, "models": measured})
+    for figures in measured:
+        print(
+            f"{figures['recipe']:<6} rows of {figures['row_length']:<5} "
+            f"ratio {figures['ratio']['median']:.2f}  MFU {figures['model_flops_utilisation']}"
+        )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,151 @@
+"""Writes the table of docs/speed.md from the newest result files.
+
+    python -m benchmarks.speed_page
+
+A measure without a result file has no row.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks.common import RESULTS, Result, find_result, put_section
+from benchmarks.plots import IMAGES
+
+PAGE = Path(__file__).parents[1] / "docs" / "speed.md"
+PICTURES = {
+    "quality": "Validation loss against wall-clock, ours and transformers' Trainer",
+    "growth": "Seconds against the size of the model, of the rows and of the text",
+}
+
+
+class Measure(NamedTuple):
+    """One row: what is measured, beside whom, what is aimed at and what was found."""
+
+    what: str
+    peer: str
+    aim: str
+    found: str
+    result: Result
+
+
+def list_measures(results: Path = RESULTS) -> list[Measure]:
+    """All measures that have a result."""
+    found: list[Measure] = []
+    for name, describe in (
+        ("training-speed-fp32", _describe_training),
+        ("training-speed-bf16", _describe_training),
+        ("time-to-quality", _describe_quality),
+        ("collation", _describe_collation),
+        ("preparation-speed", _describe_preparation),
+        ("tokenizer-speed", _describe_tokenizer),
+        ("start-speed", _describe_start),
+        ("growth", _describe_growth),
+        ("gpu-speed", _describe_gpu),
+    ):
+        result = find_result(name, results)
+        found += describe(result) if result else []
+    return found
+
+
+def _times(ratio: Result) -> str:
+    return f"{ratio['median']:.2f}x ({ratio['least']:.2f} to {ratio['most']:.2f})"
+
+
+def _describe_training(result: Result) -> Iterator[Measure]:
+    precision = result["precision"]
+    aims = {("packed", "bert"): "2.2x", ("packed", "modernbert"): "1.8x"}
+    aims |= {("sentences", "bert"): "6x", ("sentences", "modernbert"): "6x"}
+    for corpus, measured in result["corpora"].items():
+        rows = "full rows" if corpus == "packed" else "sentences"
+        for (kind, peer), aim in aims.items():
+            if kind != corpus:
+                continue
+            ratio = measured["ratios"][f"ours {peer} over transformers {peer}"]
+            what = f"tokens/s in training, {rows}, the same model, {precision}"
+            yield Measure(what, f"Trainer, {peer}", aim, _times(ratio), result)
+        limit = measured["ratios"].get("ours tiny over products of tiny")
+        if limit:
+            what = f"the same for `tiny`, {precision}"
+            peer = "its matrix products alone"
+            yield Measure(what, peer, "0.85x", _times(limit), result)
+
+
+def _describe_quality(result: Result) -> Iterator[Measure]:
+    for peer, aim in (("bert", "30x"), ("modernbert", "6x")):
+        answer = result["answers"].get(peer)
+        if answer is None:
+            continue
+        seconds = answer["our_seconds"]
+        found = f"{answer['times_faster']:.1f}x ({seconds:.0f} s)" if seconds else "not reached"
+        what = f"time to loss {answer['loss']:.2f} on English Wikipedia"
+        name = f"Trainer, {peer}, after {result['minutes']:g} min"
+        yield Measure(what, name, aim, found, result)
+
+
+def _describe_collation(result: Result) -> Iterator[Measure]:
+    for size, measured in result["batches"].items():
+        for kind, ratio in measured["ratios"].items():
+            what = f"tokens/s of packing, masking and collation, {size}"
+            yield Measure(what, f"collator of {kind}", "10x", _times(ratio), result)
+
+
+def _describe_preparation(result: Result) -> Iterator[Measure]:
+    yield Measure("MB/s from text to shards", "run_mlm.py", "3x", _times(result["ratio"]), result)
+    memory = _times(result["ratio_of_memory"])
+    yield Measure("memory of that", "run_mlm.py", "at most 0.33x", memory, result)
+
+
+def _describe_tokenizer(result: Result) -> Iterator[Measure]:
+    what = f"MB/s of tokenizer training, {result['megabytes']:.0f} MB"
+    yield Measure(what, "`tokenizers` alone", "0.9x", _times(result["ratio"]), result)
+
+
+def _describe_start(result: Result) -> Iterator[Measure]:
+    found = _times(result["ours_over_theirs"])
+    yield Measure("seconds to the first step", "Trainer", "at most 0.5x", found, result)
+
+
+def _describe_growth(result: Result) -> Iterator[Measure]:
+    slopes = {name: f"{grown['slope']:.2f}" for name, grown in result["grown"].items()}
+    found = ", ".join(f"{name.replace('_', ' ')} {slope}" for name, slope in slopes.items())
+    yield Measure("growth of time with work", "linear", "slope 1", found, result)
+
+
+def _describe_gpu(result: Result) -> Iterator[Measure]:
+    for model in result["models"]:
+        what = f"`{model['recipe']}`, rows of {model['row_length']}, on {result['device']}"
+        yield Measure(what, "Trainer, ModernBERT", "2x", _times(model["ratio"]), result)
+        utilisation = model["model_flops_utilisation"]
+        if utilisation:
+            aim = {"base": "50 %", "small": "25 %"}.get(model["recipe"], "")
+            mfu = f"{utilisation['ours']:.1%} (peer: {utilisation['transformers']:.1%})"
+            yield Measure("MFU of that", "the card's bf16 peak", aim, mfu, result)
+
+
+def write_table(measures: list[Measure], results_folder: str) -> list[str]:
+    """A Markdown table with a link to the file of each row."""
+    lines = ["| measure | beside | aim | found | file |", "|---|---|---|---|---|"]
+    for what, peer, aim, found, result in measures:
+        environment = result["environment"]
+        cpu = environment["cpu"].partition("(")[0].strip()
+        hardware = f"{environment['cpu_count']} cores, {cpu}"
+        link = f"[{hardware}]({results_folder}/{result['file']})"
+        lines.append(f"| {what} | {peer} | {aim} | {found} | {link} |")
+    return lines
+
+
+def write_section(results: Path = RESULTS, images: Path = IMAGES) -> str:
+    """The section of docs/speed.md as Markdown, without its markers."""
+    measures = list_measures(results)
+    if not measures:
+        return "Nothing has been measured yet.\n"
+    lines = write_table(measures, "../benchmarks/results")
+    for name, text in PICTURES.items():
+        if (images / f"{name}.svg").exists():
+            lines += ["", f"![{text}](images/{name}.svg)"]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    put_section(PAGE, write_section())
