@@ -44,7 +44,7 @@ class PretrainConfig:
     def __post_init__(self) -> None:
         if not 0 <= self.seed < 2**63:
             raise ConfigError("seed", self.seed, "must lie between 0 and 2^63 - 1")
-        if not (self.train.max_minutes or self.train.max_steps or self.train.max_tokens):
+        if not any(getattr(self.train, budget) for budget in BUDGETS):
             raise ConfigError(
                 "train.max_minutes", None, "and no other budget is set", "Set it to 10, say."
             )
@@ -114,7 +114,7 @@ def read_given(config_file: Path | None, overrides: Mapping[str, Any]) -> Plain:
     return put_over(from_file, overrides)
 
 
-_BUDGETS = ("max_minutes", "max_steps", "max_tokens")
+BUDGETS = ("max_minutes", "max_steps", "max_tokens", "max_epochs")
 
 
 def put_over(values: Mapping[str, Any], layer: Mapping[str, Any]) -> Plain:
@@ -129,8 +129,8 @@ def put_over(values: Mapping[str, Any], layer: Mapping[str, Any]) -> Plain:
     """
     train, data = (_mapping(layer.get(name)) for name in ("train", "data"))
     replaced: set[str] = set()
-    if any(train.get(name) is not None for name in _BUDGETS):
-        replaced.update(_BUDGETS)
+    if any(train.get(name) is not None for name in BUDGETS):
+        replaced.update(BUDGETS)
     if "batch_tokens" in train or "batch_tokens_schedule" in train:
         _check_batch_tokens(train)
         replaced.update(("batch_tokens", "batch_tokens_schedule"))

@@ -1,5 +1,6 @@
 """``maskwright pretrain --dry-run``: everything checked and counted, nothing trained or written."""
 
+import math
 from pathlib import Path
 
 import torch
@@ -11,7 +12,7 @@ from maskwright.commands.assemble import (
     guess_model,
     resolve_model,
 )
-from maskwright.commands.config import PretrainConfig
+from maskwright.commands.config import BUDGETS, PretrainConfig
 from maskwright.commands.initial import InitialModel, load_initial
 from maskwright.commands.learning import (
     build_network,
@@ -48,7 +49,6 @@ def describe_run(config: PretrainConfig, data_dir: Path) -> str:
     with torch.device("meta"):
         num_parameters = count_parameters_of(build_network(config.objective, model))
     device = choose_device(config.train.device)
-    compiles, reason = should_compile(config.train, device)
     length = config.data.max_seq_length
     pair_share = pairs_per_row(length) / length if config.data.pairs else 0.0
     flops = count_step_flops_per_token(
@@ -59,6 +59,7 @@ def describe_run(config: PretrainConfig, data_dir: Path) -> str:
         tokens, described = data.train.num_tokens, _describe_data(data)
     else:
         tokens, described = _guess_tokens(find_sources(config.text))
+    compiles, reason = should_compile(config.train.count_epochs(tokens or math.inf), device)
     seconds = measure_step_seconds(config, model, device)
     lines = [
         f"model        {num_parameters:,} parameters: {_describe_parts(config, model)}",
@@ -117,8 +118,8 @@ def _guess_tokens(sources: list[Source]) -> tuple[float | None, str]:
 
 def _describe_budget(config: PretrainConfig) -> str:
     train = config.train
-    budgets = {"minutes": train.max_minutes, "steps": train.max_steps, "tokens": train.max_tokens}
-    given = [f"{value:,} {name}" for name, value in budgets.items() if value]
+    budgets = {budget: getattr(train, budget) for budget in BUDGETS}
+    given = [f"{value:,} {name.removeprefix('max_')}" for name, value in budgets.items() if value]
     mean = " on average" * bool(train.batch_tokens_schedule)
     return f"budget {' or '.join(given)}, {train.mean_batch_tokens:,.0f} token slots a step{mean}"
 
@@ -126,13 +127,17 @@ def _describe_budget(config: PretrainConfig) -> str:
 def _estimate(config: PretrainConfig, corpus_tokens: float | None, step_seconds: float) -> str:
     train = config.train
     speed = train.mean_batch_tokens / step_seconds
-    seconds = [float("inf")]
+    seconds = [math.inf]
     if train.max_minutes:
         seconds.append(60 * train.max_minutes)
     if train.max_steps:
         seconds.append(train.max_steps * step_seconds)
     if train.max_tokens:
         seconds.append(train.max_tokens / speed)
+    if train.max_epochs and corpus_tokens:
+        seconds.append(train.max_epochs * corpus_tokens / speed)
+    if min(seconds) == math.inf:
+        return "estimate     not known before the text is prepared"
     tokens = min(seconds) * speed
     epochs = f", {tokens / corpus_tokens:.2f} epochs" if corpus_tokens else ""
     return f"estimate     {min(seconds) / 60:,.1f} minutes, {tokens:,.0f} tokens{epochs}"

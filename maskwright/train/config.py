@@ -1,6 +1,7 @@
 """What a user can choose about a training run."""
 
-from dataclasses import dataclass
+import math
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from maskwright.config import setting
@@ -17,6 +18,9 @@ class TrainConfig:
     max_minutes: float | None = setting(None, "budget in minutes of wall-clock, compiling included")
     max_steps: int | None = setting(None, "budget in optimizer steps")
     max_tokens: int | None = setting(None, "budget in tokens (padding not counted)")
+    max_epochs: float | None = setting(
+        None, "budget in passes over the text; [CLS] and [SEP] count, so it ends a little early"
+    )
     batch_tokens: int = setting(2048, "token slots in a step: rows times row length")
     batch_tokens_schedule: tuple[str, ...] = setting(
         (), "batch curriculum, as progress:tokens, e.g. 0:2048,0.5:4096"
@@ -58,7 +62,7 @@ class TrainConfig:
     keep_checkpoints: int = setting(2, "how many checkpoints are kept")
 
     def __post_init__(self) -> None:
-        budgets = ("max_minutes", "max_steps", "max_tokens")
+        budgets = ("max_minutes", "max_steps", "max_tokens", "max_epochs")
         for name in (*budgets, "micro_batch_tokens", "checkpoint_every_minutes"):
             value = getattr(self, name)
             if value is not None and value <= 0:
@@ -79,6 +83,18 @@ class TrainConfig:
             stages = list(self.seq_length_schedule)
             rule = f"holds a length below {MIN_ROW_LENGTH}"
             raise ConfigError("seq_length_schedule", stages, rule, "Write 0:64,0.7:128.")
+
+    def count_epochs(self, num_tokens: float) -> "TrainConfig":
+        """The same with the budget of epochs as one of tokens, as training wants it.
+
+        Args:
+            num_tokens: tokens of the text; infinite if nobody knows.
+        """
+        if self.max_epochs is None:
+            return self
+        tokens = min(self.max_epochs * num_tokens, self.max_tokens or math.inf)
+        whole = max(1, round(tokens)) if tokens < math.inf else None
+        return replace(self, max_tokens=whole, max_epochs=None)
 
     def batch_tokens_at(self, progress: float) -> int:
         """Token slots of a step when `progress` (0..1) of the budget is used."""

@@ -8,6 +8,7 @@ import pytest
 import yaml
 
 from maskwright.cli import main
+from maskwright.commands.assemble import PreparedData
 from maskwright.commands.run_folder import load_run_config
 from maskwright.logs import read_metrics
 from tests.commands.workplace import SMALL
@@ -98,6 +99,16 @@ def test_a_budget_of_another_kind_replaces_the_old_one_on_resume(workplace: Path
     run = workplace / "runs" / "small"
     train = load_run_config(run, {"train": {"max_minutes": 5}}).train
     assert (train.max_minutes, train.max_steps) == (5, None)
+
+
+def test_a_budget_of_epochs_ends_after_so_many_passes(workplace: Path, tmp_path: Path):
+    [data] = (workplace / "data").iterdir()
+    arguments = ["pretrain", str(data), *SMALL, "--runs-dir", str(tmp_path), "--name", "passes"]
+    assert main([*arguments, "--train.max_epochs", "1.5"]) == 0
+    last = read_metrics(tmp_path / "passes" / "metrics.jsonl")[-1]
+    wanted = 1.5 * PreparedData(data).train.num_tokens
+    assert wanted <= last["tokens"] < wanted + 512
+    assert load_run_config(tmp_path / "passes", {}).train.max_epochs == 1.5  # as it was given
 
 
 def test_a_finished_run_can_be_resumed_for_its_model_alone(workplace: Path, tmp_path: Path):

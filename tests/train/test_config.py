@@ -1,3 +1,4 @@
+import math
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from maskwright.train.config import TrainConfig, parse_schedule
     ("values", "message"),
     [
         ({"max_steps": 0}, "max_steps = 0 must be above 0"),
+        ({"max_epochs": 0.0}, "max_epochs = 0.0 must be above 0"),
         ({"max_minutes": -1.0}, "max_minutes = -1.0 must be above 0"),
         ({"micro_batch_tokens": 0}, "micro_batch_tokens = 0 must be above 0"),
         ({"batch_tokens": 0}, "batch_tokens = 0 must be at least 1"),
@@ -31,6 +33,23 @@ def test_values_that_break_a_rule(values: dict[str, Any], message: str) -> None:
         TrainConfig(**values)
     assert message in str(caught.value)
     assert next(iter(values)) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("budget", "num_tokens", "expected"),
+    [
+        ({"max_epochs": 2.5}, 1000, 2500),
+        ({"max_epochs": 2.5, "max_tokens": 300}, 1000, 300),
+        ({"max_epochs": 2.5, "max_tokens": 3000}, 1000, 2500),
+        ({"max_epochs": 1e-9}, 1000, 1),
+        ({"max_epochs": 1.0}, math.inf, None),
+        ({"max_epochs": 1.0, "max_tokens": 300}, math.inf, 300),
+        ({"max_tokens": 300}, 1000, 300),
+    ],
+)
+def test_epochs_become_tokens(budget: dict[str, Any], num_tokens: float, expected: int) -> None:
+    config = TrainConfig(**budget).count_epochs(num_tokens)
+    assert (config.max_tokens, config.max_epochs) == (expected, None)
 
 
 def test_a_curriculum_goes_from_stage_to_stage() -> None:
