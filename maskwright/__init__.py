@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from maskwright.evaluation.pair_files import read_minimal_pairs
     from maskwright.evaluation.pseudo_likelihood import score_pseudo_likelihood
     from maskwright.evaluation.pseudo_perplexity import evaluate_pseudo_likelihood
+    from maskwright.finetune.predict import Predictor
     from maskwright.inference.embed import Embedder
     from maskwright.inference.fill_mask import FillMask
     from maskwright.interop.export import export_model
@@ -35,6 +36,7 @@ __all__ = [
     "Embedder",
     "FillMask",
     "MaskwrightError",
+    "Predictor",
     "PretrainConfig",
     "TokenStore",
     "Tokenizer",
@@ -54,6 +56,7 @@ __all__ = [
 _HOMES = {
     "Embedder": "maskwright.inference.embed",
     "FillMask": "maskwright.inference.fill_mask",
+    "Predictor": "maskwright.finetune.predict",
     "PretrainConfig": "maskwright.commands.config",
     "TokenStore": "maskwright.shards.reader",
     "Tokenizer": "maskwright.tokenizer.tokenizer",

@@ -11,6 +11,7 @@ PUBLIC = {
     "Embedder",
     "FillMask",
     "MaskwrightError",
+    "Predictor",
     "PretrainConfig",
     "TokenStore",
     "Tokenizer",

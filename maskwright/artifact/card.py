@@ -1,6 +1,7 @@
 """README.md of a model folder: the model card, Markdown below the hub's YAML front matter."""
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import yaml
@@ -54,6 +55,20 @@ The weights are in maskwright's own names (`maskwright embed`, `from maskwright 
 because no class of transformers computes this architecture: {reason}.
 """
 
+_NATIVE_CLASSIFIER = """
+The weights are in the names of `{architecture}`, so transformers loads the folder as it is:
+
+```python
+from transformers import pipeline
+
+pipeline("{task}", "path/to/this/folder")("a text")
+```
+"""
+_OWN_CLASSIFIER = """
+The weights are in maskwright's own names (`maskwright predict`), because no class of transformers
+computes this architecture: {reason}.
+"""
+
 
 def write_card(text: str | None, config: EncoderConfig, family: Family, reason: str) -> str:
     """The card: `text` (or a heading), what the architecture is, and how to load it."""
@@ -71,6 +86,29 @@ def write_card(text: str | None, config: EncoderConfig, family: Family, reason: 
     ending = forms[native].format(architecture=family.name_class(config), reason=reason)
     ending += _PAIRS * (native and config.sentence_pair_head)
     return change_card(body + facts, describe_for_hub(native, detects), ending)
+
+
+def write_classifier_card(
+    text: str | None,
+    config: EncoderConfig,
+    labels: Sequence[str],
+    family: Family,
+    reason: str,
+) -> str:
+    """The card of a classifier: `text` (or a heading), its labels, and how to load it."""
+    of_tokens = "Token" in family.architecture
+    title = "# A classifier of tokens" if of_tokens else "# A classifier of texts"
+    body = (text or title).rstrip() + "\n"
+    body += f"\n## Labels\n\n{', '.join(f'`{label}`' for label in labels)}\n"
+    task = "token-classification" if of_tokens else "text-classification"
+    form = _OWN_CLASSIFIER if reason else _NATIVE_CLASSIFIER
+    ending = form.format(architecture=family.architecture, reason=reason, task=task)
+    metadata = {
+        "library_name": "maskwright" if reason else "transformers",
+        "pipeline_tag": task,
+        "tags": ["maskwright", task],
+    }
+    return change_card(body, metadata, ending)
 
 
 def describe_for_hub(native: bool, detects: bool = False) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from typing import Any
 
 from maskwright.artifact.native.bert import BERT
+from maskwright.artifact.native.classifiers import FORMS, Form
 from maskwright.artifact.native.distilbert import DISTILBERT
 from maskwright.artifact.native.electra import ELECTRA, ELECTRA_DISCRIMINATOR
 from maskwright.artifact.native.esm import ESM
@@ -19,6 +20,7 @@ from maskwright.artifact.native.roberta_prelayernorm import ROBERTA_PRELAYERNORM
 from maskwright.artifact.native.ultrabert import ULTRABERT
 from maskwright.errors import ConfigError
 from maskwright.model.config import EncoderConfig
+from maskwright.model.head_config import Level
 
 # Where several compute the same function and none is asked for, the first of them is it.
 NATIVE: tuple[Family, ...] = (
@@ -81,6 +83,25 @@ def discriminator_family(config: EncoderConfig) -> tuple[Family, str]:
         return ELECTRA_DISCRIMINATOR, ""
     nearest = ELECTRA_DISCRIMINATOR.architecture
     return OWN_DISCRIMINATOR, f"{nearest}, the only one for it, has no {'; no '.join(fields)}"
+
+
+def classifier_form(config: EncoderConfig, level: Level) -> tuple[Form, str]:
+    """What labels texts or tokens over this encoder, and why it is our own form if it is."""
+    forms = FORMS[level]
+    unused = (*_MLM_HEAD, "sentence_pair_head")
+    candidates = [family for family in NATIVE if family.model_type in forms]
+    candidates.sort(key=lambda family: family.model_type != config.model_type)
+    misfits: dict[str, list[str]] = {}
+    for family in candidates:
+        form = forms[family.model_type]
+        head = () if callable(form.activation) else ("head_act", "head_bias")
+        found = _find_misfits(config, family, (*unused, *head))
+        if not found:
+            return form, ""
+        misfits[form.family.architecture] = found
+    nearest = min(misfits, key=lambda name: len(misfits[name]))
+    fields = "; no ".join(misfits[nearest])
+    return forms[OWN.model_type], f"{nearest}, the nearest class of transformers, has no {fields}"
 
 
 def _find_misfits(config: EncoderConfig, family: Family, unused: tuple[str, ...] = ()) -> list[str]:

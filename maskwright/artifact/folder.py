@@ -6,6 +6,7 @@ ours, and the card says why.
 """
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
@@ -19,12 +20,14 @@ from maskwright.artifact.families import (
     native_family,
     training_fields,
 )
+from maskwright.artifact.native.classifiers import ARCHITECTURES
 from maskwright.artifact.native.family import Family, read_value
 from maskwright.artifact.native.own import OWN
 from maskwright.artifact.special_tokens import list_added_ids, wrap_inputs, wraps_inputs
 from maskwright.artifact.weights import WEIGHTS, read_discriminator, read_model, write_weights
 from maskwright.errors import ConfigError, ModelFolderError, show_value
 from maskwright.files import read_json, replacing_folder, write_json, write_text
+from maskwright.model.classifier import Classifier
 from maskwright.model.config import EncoderConfig
 from maskwright.model.discriminator import Discriminator
 from maskwright.model.pretraining import MaskedLanguageModel
@@ -36,7 +39,7 @@ MAX_CONFIG_BYTES = 4 << 20
 WRITTEN = {CONFIG, CARD, WEIGHTS, "tokenizer.json", "tokenizer_config.json"}
 
 
-Kind = TypeVar("Kind", bound=MaskedLanguageModel | Discriminator, covariant=True)
+Kind = TypeVar("Kind", bound=MaskedLanguageModel | Discriminator | Classifier, covariant=True)
 
 
 @dataclass(frozen=True)
@@ -92,31 +95,55 @@ def save_model(
         ModelFolderError: `folder` holds something else.
     """
     folder = Path(folder)
-    _check_replaceable(folder)
+    check_replaceable(folder)
     tokenizer = wrap_inputs(tokenizer, add_special_tokens)
-    config = dataclasses.replace(
-        model.config,
-        cls_token_id=tokenizer.cls_id,
-        sep_token_id=tokenizer.sep_id,
-        mask_token_id=tokenizer.mask_id,
-    )
+    config = with_ids_of(model.config, tokenizer)
     if isinstance(model, Discriminator):
         family, reason = discriminator_family(config)
     else:
         family, reason = native_family(config)
         family = family or OWN
+    fields = family.write_config(config)
+    write_folder(
+        folder, model, config, tokenizer, family, fields, write_card(card, config, family, reason)
+    )
+
+
+def write_folder(
+    folder: Path,
+    model: MaskedLanguageModel | Discriminator | Classifier,
+    config: EncoderConfig,
+    tokenizer: Tokenizer,
+    family: Family,
+    fields: Mapping[str, Any],
+    card: str,
+) -> None:
+    """Writes the files of a model folder, all or none.
+
+    Args:
+        config: that of the model, with the ids of its tokenizer.
+        fields: the family's ``config.json``.
+    """
     extra = {
         "tokenizer_fingerprint": tokenizer.fingerprint,
         "training": training_fields(config, family),
     }
     with replacing_folder(folder) as temporary:
-        tokenizer.save(temporary, max_length=config.max_position_embeddings)
-        write_json(
-            temporary / CONFIG,
-            {**family.write_config(config), "dtype": "float32", EXTRA_KEY: extra},
-        )
+        with_types = config.type_vocab_size > 1
+        tokenizer.save(temporary, config.max_position_embeddings, with_types=with_types)
+        write_json(temporary / CONFIG, {**fields, "dtype": "float32", EXTRA_KEY: extra})
         write_weights(temporary / WEIGHTS, model, family)
-        write_text(temporary / CARD, write_card(card, config, family, reason))
+        write_text(temporary / CARD, card)
+
+
+def with_ids_of(config: EncoderConfig, tokenizer: Tokenizer) -> EncoderConfig:
+    """The architecture with the special tokens of its tokenizer."""
+    return dataclasses.replace(
+        config,
+        cls_token_id=tokenizer.cls_id,
+        sep_token_id=tokenizer.sep_id,
+        mask_token_id=tokenizer.mask_id,
+    )
 
 
 def load_model(folder: Path | str) -> tuple[MaskedLanguageModel, Tokenizer]:
@@ -137,7 +164,7 @@ def open_model(folder: Path | str) -> LoadedModel:
     """
     folder = Path(folder)
     described = describe_folder(folder)
-    wraps = _check_wrapping(described.tokenizer, folder)
+    wraps = check_wrapping(described.tokenizer, folder)
     model = read_model(folder, described.config, described.family)
     return LoadedModel(model.eval(), described.tokenizer, wraps)
 
@@ -148,12 +175,13 @@ def open_encoder(folder: Path | str) -> LoadedEncoder:
     described = _describe_any(folder)
     if not described.is_discriminator:
         return open_model(folder)
-    wraps = _check_wrapping(described.tokenizer, folder)
+    wraps = check_wrapping(described.tokenizer, folder)
     model = read_discriminator(folder, described.config, described.family)
     return LoadedEncoder(model.eval(), described.tokenizer, wraps)
 
 
-def _check_wrapping(tokenizer: Tokenizer, folder: Path) -> bool:
+def check_wrapping(tokenizer: Tokenizer, folder: Path) -> bool:
+    """Whether inputs are [CLS] … [SEP]; raises ModelFolderError where they are something else."""
     wraps = wraps_inputs(tokenizer)
     if wraps is None:
         added = " ".join(tokenizer.tokens(list_added_ids(tokenizer)))
@@ -180,11 +208,11 @@ def describe_folder(folder: Path) -> FolderDescription:
 
 
 def _describe_any(folder: Path) -> FolderDescription:
-    raw = _read_config_file(folder)
+    raw = read_config_file(folder)
     extra = raw.get(EXTRA_KEY) or {}
     config, family = parse_config(raw, extra, folder)
     tokenizer = Tokenizer.load(folder)
-    _check_tokenizer(tokenizer, config, extra, folder)
+    check_tokenizer(tokenizer, config, extra, folder)
     return FolderDescription(config, family, tokenizer)
 
 
@@ -193,15 +221,38 @@ def parse_config(
 ) -> tuple[EncoderConfig, Family]:
     """The architecture in a ``config.json``, and the family in whose words it is."""
     model_type = show_value(raw.get("model_type"))
-    family = FAMILIES.get(model_type)
-    discriminator, classes = DISCRIMINATORS.get(model_type), raw.get("architectures")
-    if discriminator and isinstance(classes, list) and discriminator.architecture in classes:
+    family, classes = FAMILIES.get(model_type), list_classes(raw)
+    discriminator = DISCRIMINATORS.get(model_type)
+    if discriminator and discriminator.architecture in classes:
         family = discriminator
+    labels = next((name for name in classes if name in ARCHITECTURES), None)
+    if labels:
+        raise ModelFolderError(
+            f"{folder} labels {ARCHITECTURES[labels][0]}s ({labels}) and has no head that guesses "
+            "words. maskwright predict takes it."
+        )
     if family is None:
         raise ModelFolderError(
             f"{folder / CONFIG}: model_type = {model_type} is not supported. "
             f"Supported are {', '.join(sorted(FAMILIES))}."
         )
+    return read_architecture(raw, extra, family, folder), family
+
+
+def list_classes(raw: Mapping[str, Any]) -> list[str]:
+    """The classes of transformers that a ``config.json`` names."""
+    classes = raw.get("architectures")
+    return [str(name) for name in classes] if isinstance(classes, list) else []
+
+
+def read_architecture(
+    raw: dict[str, Any], extra: dict[str, Any], family: Family, folder: Path
+) -> EncoderConfig:
+    """The architecture in a family's ``config.json``, with what only training reads.
+
+    Raises:
+        ModelFolderError: a field that is missing, wrong or not supported.
+    """
     try:
         config = family.read_config(raw)
         kept = extra.get("training") or {}
@@ -210,13 +261,14 @@ def parse_config(
         training = {
             name: read_value(kept[name], name, name) for name in TRAINING_FIELDS if name in kept
         }
-        return dataclasses.replace(config, **training), family
+        return dataclasses.replace(config, **training)
     except ConfigError as error:
         message = str(error).replace("model.", "")
         raise ModelFolderError(f"{folder / CONFIG}: {message}") from None
 
 
-def _read_config_file(folder: Path) -> dict[str, Any]:
+def read_config_file(folder: Path) -> dict[str, Any]:
+    """The ``config.json`` of a folder; raises ModelFolderError if there is none that is one."""
     if not folder.is_dir():
         raise ModelFolderError(f"{folder} is not a folder.")
     path = folder / CONFIG
@@ -231,9 +283,10 @@ def _read_config_file(folder: Path) -> dict[str, Any]:
     return raw
 
 
-def _check_tokenizer(
+def check_tokenizer(
     tokenizer: Tokenizer, config: EncoderConfig, extra: dict[str, Any], folder: Path
 ) -> None:
+    """Raises ModelFolderError if this is not the tokenizer that the model was trained with."""
     trained_with = show_value(extra.get("tokenizer_fingerprint", tokenizer.fingerprint))
     if tokenizer.fingerprint != trained_with:
         raise ModelFolderError(
@@ -247,7 +300,8 @@ def _check_tokenizer(
         )
 
 
-def _check_replaceable(folder: Path) -> None:
+def check_replaceable(folder: Path) -> None:
+    """Raises ModelFolderError if `folder` holds anything else than a model of ours."""
     if not folder.exists():
         return
     if not folder.is_dir():

@@ -15,8 +15,10 @@ from maskwright.artifact.reader import WeightReader, find_places
 from maskwright.artifact.stored import StoredTensors
 from maskwright.errors import ModelFolderError, show_value
 from maskwright.files import read_json
+from maskwright.model.classifier import Classifier
 from maskwright.model.config import EncoderConfig
 from maskwright.model.discriminator import Discriminator
+from maskwright.model.head_config import HeadConfig
 from maskwright.model.heads import SentencePairHead
 from maskwright.model.pretraining import PAIR_HEAD, MaskedLanguageModel
 
@@ -27,7 +29,9 @@ MAX_INDEX_BYTES = 16 << 20
 _PART = re.compile(r"\w[\w.-]*\.safetensors")  # no path, so nothing outside the folder
 
 
-def write_weights(path: Path, model: MaskedLanguageModel | Discriminator, family: Family) -> None:
+def write_weights(
+    path: Path, model: MaskedLanguageModel | Discriminator | Classifier, family: Family
+) -> None:
     """Writes the model's weights in fp32 under the family's names.
 
     Of a model in fp32 on the CPU no second copy is made.
@@ -68,6 +72,15 @@ def read_discriminator(folder: Path, config: EncoderConfig, family: Family) -> D
     with torch.device("meta"):
         expected = dict(Discriminator(config).named_parameters())
     return Discriminator.around(config, _read_tensors(folder, expected, config, family))
+
+
+def read_classifier(
+    folder: Path, config: EncoderConfig, head: HeadConfig, family: Family
+) -> Classifier:
+    """The same for a classifier; raises as `read_model` does."""
+    with torch.device("meta"):
+        expected = dict(Classifier(config, head).named_parameters())
+    return Classifier.around(config, head, _read_tensors(folder, expected, config, family))
 
 
 def _read_tensors(

@@ -1,5 +1,6 @@
 """Builds the trainer of a run, on one process or several."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -89,6 +90,7 @@ def build_trainer(
     Args:
         initial: what training begins with; not needed for weights that a checkpoint replaces.
     """
+    config = replace(config, train=config.train.count_epochs(data.train.num_tokens))
     device = choose_device(config.train.device, world.local_rank)
     model = build_model(config, data, initial)
     fused = count_fused_matrices(model)

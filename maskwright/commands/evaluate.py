@@ -7,7 +7,7 @@ from pathlib import Path
 
 from maskwright.commands.evaluation_flags import add_text_flags, check_text_flags
 from maskwright.commands.flags import Parser
-from maskwright.commands.model_folder import HELP, find_masked_model
+from maskwright.commands.model_folder import HELP, find_masked_model, find_model_folder
 from maskwright.errors import InputError
 
 _EPILOG = """suites:
@@ -16,12 +16,14 @@ _EPILOG = """suites:
   fill    one token of each sentence hidden behind [MASK]
   pll     pseudo-perplexity of sentences
   blimp   minimal pairs: is the good sentence likelier? Needs --blimp
+  glue    alone: fine-tunes on every task of the benchmark that --data DIR holds
 
 examples:
   maskwright evaluate runs/NAME
   maskwright evaluate runs/NAME --suite mlm,fill --fast
   maskwright evaluate runs/NAME/model --suite mlm --data data/NAME --out evaluation.json
   maskwright evaluate runs/NAME --suite blimp --blimp blimp/data
+  maskwright evaluate runs/NAME --suite glue --data glue/
   maskwright evaluate hf:google-bert/bert-base-uncased --data novel.txt --json
 
 The results of a run go into its evaluation.json; those of other suites and other data that it has
@@ -49,6 +51,19 @@ def main(argv: Sequence[str]) -> int:
     check_text_flags(arguments)
     if arguments.out is not None and not arguments.out.absolute().parent.is_dir():
         raise InputError(f"--out = {arguments.out}: there is no folder to write it to")
+    if arguments.suite == "glue":
+        folder = find_model_folder(arguments.folder)
+        from maskwright.commands.glue import evaluate_glue
+
+        return evaluate_glue(
+            folder,
+            arguments.data,
+            arguments.device,
+            arguments.out,
+            as_json=arguments.json,
+            is_fast=arguments.fast,
+            tell=_tell,
+        )
     folder = find_masked_model(arguments.folder, _tell)
     # torch is imported from here on
     from maskwright.commands.evaluation import Evaluation, choose_suites

@@ -24,7 +24,8 @@ from maskwright.distributed.world import World
 from maskwright.logs import Record, read_metrics
 from maskwright.model.discriminator import Discriminator, GeneratorAndDiscriminator, Network
 from maskwright.model.pretraining import MaskedLanguageModel
-from maskwright.train.reporting import RunReporter, color_sample
+from maskwright.train.panel import color_sample
+from maskwright.train.reporting import RunReporter
 from maskwright.train.trainer import Trainer
 
 

@@ -59,6 +59,8 @@ def _f1(average: str) -> Callable[[NDArray[Any], NDArray[Any]], float]:
 
 
 def _matthews(true: NDArray[Any], found: NDArray[Any]) -> float:
+    if len(np.union1d(true, found)) < 2:
+        return 0.0  # of which scikit-learn warns
     return float(_sklearn().matthews_corrcoef(true, found))
 
 

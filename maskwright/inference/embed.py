@@ -18,6 +18,7 @@ from maskwright.artifact.folder import Loaded, open_encoder
 from maskwright.errors import InputError, ModelFolderError
 from maskwright.inference.blocks import split_blocks
 from maskwright.inference.text_model import TextBatch, TextModel
+from maskwright.model.classifier import Classifier
 from maskwright.model.discriminator import Discriminator
 from maskwright.model.pretraining import MaskedLanguageModel
 from maskwright.tokenizer.tokenizer import Tokenizer
@@ -25,7 +26,7 @@ from maskwright.tokenizer.tokenizer import Tokenizer
 Pooling = Literal["mean", "cls"]
 
 
-class Embedder(TextModel[MaskedLanguageModel | Discriminator]):
+class Embedder(TextModel[MaskedLanguageModel | Discriminator | Classifier]):
     """Vectors of texts from the model in a folder; the API behind ``maskwright embed``.
 
     ::
@@ -63,13 +64,13 @@ class Embedder(TextModel[MaskedLanguageModel | Discriminator]):
         self._pool_by(pooling, normalize)
 
     @staticmethod
-    def _open(folder: Path | str) -> Loaded[MaskedLanguageModel | Discriminator]:
+    def _open(folder: Path | str) -> Loaded[MaskedLanguageModel | Discriminator | Classifier]:
         return open_encoder(folder)
 
     @classmethod
     def from_parts(
         cls,
-        model: MaskedLanguageModel | Discriminator,
+        model: MaskedLanguageModel | Discriminator | Classifier,
         tokenizer: Tokenizer,
         add_special_tokens: bool = True,
         pooling: Pooling = "mean",

@@ -15,11 +15,12 @@ from torch import Tensor
 from maskwright.artifact.folder import Loaded, open_model
 from maskwright.errors import InputError
 from maskwright.model.attention_context import context_from_lengths
+from maskwright.model.classifier import Classifier
 from maskwright.model.discriminator import Discriminator
 from maskwright.model.pretraining import MaskedLanguageModel
 from maskwright.tokenizer.tokenizer import Tokenizer
 
-Kind = TypeVar("Kind", bound=MaskedLanguageModel | Discriminator)
+Kind = TypeVar("Kind", bound=MaskedLanguageModel | Discriminator | Classifier)
 
 # Tokens in one pass through the model. On a CPU enough for matrix products to run at full speed,
 # and so few that what stands between two of them stays in the cache.

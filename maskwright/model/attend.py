@@ -13,8 +13,8 @@ from torch import Tensor
 from maskwright.model.attention_context import AttentionContext
 from maskwright.model.config import AttentionBackend
 
-# Gradients of fused attention in bf16 take a CPU 4 times as long as plain products do in rows of
-# 64, 3 times in rows of 128, and no longer in rows above this (two cores with AMX, torch 2.13).
+# Gradients of fused attention in bf16 take a CPU 4.5 times as long as plain products do in rows of
+# 64, 3 times in rows of 128, 1.5 times in rows of this length (two cores with AMX, torch 2.13).
 _LONGEST_ROW_FOR_PRODUCTS = 256
 
 

@@ -5,6 +5,7 @@ import math
 import torch
 from torch import Tensor, nn
 
+from maskwright.model.classifier import Classifier
 from maskwright.model.config import EncoderConfig
 from maskwright.model.discriminator import Discriminator, Network
 from maskwright.model.embeddings import Embeddings
@@ -13,7 +14,7 @@ from maskwright.model.pretraining import PAIR_HEAD
 
 
 @torch.no_grad()
-def initialise(model: Network | Discriminator, seed: int) -> None:
+def initialise(model: Network | Discriminator | Classifier, seed: int) -> None:
     """Draws all weights anew, in the order of ``named_parameters``, from one generator on the CPU.
 
     Matrices and embeddings are normal with deviation ``initializer_range`` (truncated if

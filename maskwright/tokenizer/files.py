@@ -27,14 +27,16 @@ def write_tokenizer(
     special_tokens: Mapping[str, str],
     lowercase: bool,
     max_length: int | None,
+    with_types: bool,
 ) -> None:
     """Writes both files; see `Tokenizer.save`."""
+    inputs = ["input_ids", *["token_type_ids"] * with_types, "attention_mask"]
     config: dict[str, Any] = {
         # The class that takes tokenizer.json as it is; BertTokenizer would build its own.
         "tokenizer_class": "PreTrainedTokenizerFast",
         "do_lower_case": lowercase,
         "clean_up_tokenization_spaces": False,
-        "model_input_names": ["input_ids", "attention_mask"],
+        "model_input_names": inputs,
         **{f"{role}_token": token for role, token in special_tokens.items()},
     }
     if max_length is not None:

@@ -143,6 +143,15 @@ class Tokenizer:
         """`encode` of each text."""
         return [self.encode(text) for text in texts]
 
+    def encode_with_offsets(self, text: str) -> EncodedPrompt:
+        """The tokens of `text` as `encode` gives them, and the characters of each.
+
+        Raises:
+            InputError: `text` is longer than anybody's sentence.
+            TokenizerError: the tokenizer has a step that fails on this text.
+        """
+        return self._encode_whole(self._plain, text)
+
     def encode_reference(self, text: str) -> EncodedText:
         """The slow twin of `encode`: the library on the whole text. For tests."""
         text = make_valid(text)
@@ -157,12 +166,15 @@ class Tokenizer:
             InputError: `text` is longer than anybody's prompt.
             TokenizerError: the tokenizer has a step that fails on this text.
         """
+        return self._encode_whole(self.backend, text)
+
+    def _encode_whole(self, backend: tokenizers.Tokenizer, text: str) -> EncodedPrompt:
         checked = self._check_prompt(text)
         if isinstance(checked, InputError):
             raise checked
         text = checked
         with calling_library("the tokenizer fails on this text"):
-            encoding = self.backend.encode(text, add_special_tokens=False)
+            encoding = backend.encode(text, add_special_tokens=False)
         starts = find_word_starts(text, encoding.offsets)
         ids = np.array(encoding.ids, np.uint32)
         return EncodedPrompt(
@@ -218,15 +230,24 @@ class Tokenizer:
         """The id of a token spelled as in the vocabulary, or None."""
         return self.backend.token_to_id(make_valid(token))
 
-    def save(self, folder: Path | str, max_length: int | None = None) -> None:
+    def save(
+        self, folder: Path | str, max_length: int | None = None, *, with_types: bool = False
+    ) -> None:
         """Writes ``tokenizer.json`` and ``tokenizer_config.json`` for us and for transformers.
 
         Args:
             folder: made if it is not there.
             max_length: longest input of the model, special tokens included.
+            with_types: whether the model tells the two texts of a pair by token types, which
+                transformers then gives it.
         """
         write_tokenizer(
-            Path(folder), self.description, self.special_tokens, self.lowercase, max_length
+            Path(folder),
+            self.description,
+            self.special_tokens,
+            self.lowercase,
+            max_length,
+            with_types,
         )
 
     @classmethod

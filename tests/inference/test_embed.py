@@ -12,6 +12,7 @@ from maskwright.artifact.folder import save_model
 from maskwright.errors import InputError, ModelFolderError
 from maskwright.inference.embed import Embedder, Pooling
 from maskwright.model.attention_context import context_from_lengths
+from maskwright.model.classifier import Classifier
 from maskwright.tokenizer.tokenizer import Tokenizer
 from tests.artifact.helpers import WORDS, tiny_tokenizer
 from tests.model.helpers import tiny_model
@@ -109,6 +110,7 @@ def test_a_stream_is_the_same_as_a_list(
 
 def test_a_folder_is_the_same_as_its_parts(tokenizer: Tokenizer, tmp_path: Path) -> None:
     embed = make(tokenizer, "cls", normalize=False)
+    assert not isinstance(embed.model, Classifier)
     save_model(tmp_path / "model", embed.model, tokenizer)
     loaded = Embedder(tmp_path / "model", "cpu", "cls", normalize=False)
     np.testing.assert_allclose(loaded(TEXTS), embed(TEXTS), atol=1e-6)

@@ -1,0 +1,74 @@
+"""Fine-tuning a model of ours on real tasks, beside baselines and a random encoder.
+
+    MASKWRIGHT_DATA=… python -m benchmarks.finetuning runs/NAME --seeds 5
+
+SST-2, CoLA, RTE and the STS benchmark in the layouts of GLUE, and the entities of wikigold, of
+which a tenth is held out. All by `maskwright.finetune` with its defaults, but for the seeds, and
+for SST-2, whose 67,000 examples are seen twice and not five times.
+"""
+
+import argparse
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks.common import find_corpus, write_result
+from maskwright.artifact.folder import open_encoder
+from maskwright.commands.finetuning import summarise
+from maskwright.commands.model_folder import find_model_folder
+from maskwright.finetune.config import FinetuneConfig
+from maskwright.finetune.presets import GLUE, find_tasks
+from maskwright.finetune.task import TaskFiles, read_task, run_task
+
+_MANY, _FEW_EPOCHS = 20_000, 2.0  # examples from which on so many epochs are enough
+
+
+def list_tasks() -> dict[str, TaskFiles]:
+    """The tasks by name."""
+    tasks: dict[str, TaskFiles] = {}
+    for name, train, valid in find_tasks(find_corpus("glue")):
+        preset, layout = GLUE[name], GLUE[name].find_layout(train)
+        tasks[name] = TaskFiles(
+            preset.task, train, valid, layout.columns, layout.has_header, preset.metrics
+        )
+    [wikigold] = sorted(find_corpus("ner/wikigold").glob("*.txt"))
+    return {**tasks, "wikigold": TaskFiles("tokens", wikigold)}
+
+
+def run_one(files: TaskFiles, folder: Path, config: FinetuneConfig) -> dict[str, Any]:
+    """Our model and a random one of its shape on one task."""
+    loaded = open_encoder(folder)
+    problem = read_task(files, loaded, config)
+    if len(problem.material.train) > _MANY:
+        config = replace(config, epochs=_FEW_EPOCHS)
+    began = time.perf_counter()
+    device = torch.device("cpu")
+    ours = run_task(problem, loaded.model, config, device, print)
+    minutes = (time.perf_counter() - began) / 60 / config.seeds
+    control = run_task(problem, loaded.model, config, device, print, from_scratch=True)
+    found = summarise(problem, ours, control)
+    for key in ("runs", "random_encoder_runs"):
+        for run in found[key]:
+            del run["history"]
+    return {**found, "epochs": config.epochs, "minutes_a_seed": round(minutes, 2)}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("run", help="a run of pretraining, or a model folder")
+    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--tasks", nargs="+", help="[all]")
+    arguments = parser.parse_args()
+    folder, config = find_model_folder(arguments.run), FinetuneConfig(seeds=arguments.seeds)
+    results: dict[str, Any] = {}
+    for name, files in list_tasks().items():
+        if arguments.tasks is None or name in arguments.tasks:
+            results[name] = run_one(files, folder, config)
+            write_result("finetuning", {"model": Path(arguments.run).name, "tasks": results})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,130 @@
+"""Fine-tuning beside transformers' Trainer: the same weights, examples, batches and rates.
+
+    MASKWRIGHT_DATA=… python -m benchmarks.finetuning_speed [--model FOLDER]
+
+One epoch over the first examples of SST-2, 32 a step, in fp32; without --model a BERT of 6 layers
+of width 256 with random weights. Theirs pads each batch to its longest example
+(`DataCollatorWithPadding`), as their example scripts do. Examples a second of training, without
+scoring; contenders take turns.
+"""
+
+import argparse
+import tempfile
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from benchmarks.common import find_corpus, write_result
+from benchmarks.races import divide, race
+from benchmarks.trainer_peer import RowsOfIds, build_model, wrap_tokenizer
+from maskwright.artifact.folder import Loaded, open_encoder
+from maskwright.finetune.config import FinetuneConfig
+from maskwright.finetune.examples import encode_rows
+from maskwright.finetune.fit import Fitting, Material
+from maskwright.finetune.labels import Labels
+from maskwright.finetune.network import build_classifier
+from maskwright.finetune.presets import GLUE
+from maskwright.finetune.tables import read_columns
+from maskwright.tokenizer.config import TokenizerConfig
+from maskwright.tokenizer.train import train_tokenizer
+
+BATCH, RATE = 32, 3e-4
+
+
+def read_material(loaded: Loaded[Any], count: int) -> Material:
+    """The first examples of SST-2 to train on; a few of them to score on."""
+    preset = GLUE["sst2"]
+    path = find_corpus("glue/SST-2/train_full.tsv")
+    layout = preset.find_layout(path)
+    rows = list(read_columns(path, layout.columns, layout.has_header))[:count]
+    labels = Labels.find("classification", rows)
+    longest = loaded.model.config.max_position_embeddings
+    train, valid = (encode_rows(r, labels, loaded.tokenizer, longest) for r in (rows, rows[:8]))
+    return Material(labels, train, valid, ("accuracy",), "accuracy", loaded.tokenizer.pad_id)
+
+
+def time_ours(loaded: Loaded[Any], material: Material) -> float:
+    """Examples a second."""
+    config = FinetuneConfig(
+        epochs=1, batch_size=BATCH, learning_rate=RATE, evaluations_an_epoch=0.01, precision="fp32"
+    )
+    model = build_classifier(loaded.model, config, "text", 2, seed=0)
+    began = time.perf_counter()
+    Fitting(model, material, config, seed=0).run()
+    return len(material.train) / (time.perf_counter() - began)
+
+
+def time_trainer(folder: Path, material: Material, loaded: Loaded[Any]) -> float:
+    """Examples a second of the peer."""
+    from transformers import (
+        AutoModelForSequenceClassification,
+        DataCollatorWithPadding,
+        Trainer,
+        TrainingArguments,
+    )
+
+    targets = np.asarray(material.train.targets).tolist()
+    rows: Any = [
+        {**RowsOfIds([one.ids])[0], "labels": label}
+        for one, label in zip(material.train.inputs, targets, strict=True)
+    ]
+    tokenizer = wrap_tokenizer(loaded.tokenizer)
+    with tempfile.TemporaryDirectory() as scratch:
+        arguments = TrainingArguments(
+            output_dir=scratch,
+            num_train_epochs=1,
+            per_device_train_batch_size=BATCH,
+            learning_rate=RATE,
+            save_strategy="no",
+            report_to="none",
+            disable_tqdm=True,
+            use_cpu=True,
+        )
+        trainer = Trainer(
+            model=AutoModelForSequenceClassification.from_pretrained(folder, num_labels=2),
+            args=arguments,
+            train_dataset=rows,
+            data_collator=DataCollatorWithPadding(tokenizer),
+        )
+        began = time.perf_counter()
+        trainer.train()
+        return len(rows) / (time.perf_counter() - began)
+
+
+def write_bert(folder: Path) -> Path:
+    """A BERT with random weights, and a tokenizer of the examples."""
+    rows = read_columns(find_corpus("glue/SST-2/train_full.tsv"), {"sentence1": "sentence"})
+    texts = [row.values["sentence1"] for row in rows]
+    tokenizer = wrap_tokenizer(train_tokenizer(texts, TokenizerConfig(vocab_size=8192)))
+    build_model("bert", tokenizer).save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+    return folder
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--model", type=Path, help="a model folder that transformers knows")
+    parser.add_argument("--examples", type=int, default=2000)
+    parser.add_argument("--rounds", type=int, default=5)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as name:
+        folder = arguments.model or write_bert(Path(name) / "bert")
+        loaded = open_encoder(folder)
+        material = read_material(loaded, arguments.examples)
+        contenders = {
+            "ours": partial(time_ours, loaded, material),
+            "Trainer": partial(time_trainer, folder, material, loaded),
+        }
+        found = race(contenders, arguments.rounds, "examples/s")
+    ratio = divide(found["ours"], found["Trainer"])
+    print(ratio)
+    conditions = {"threads": torch.get_num_threads(), "examples": len(material.train)}
+    write_result("finetuning-speed", {**conditions, "examples_per_second": found, "ratio": ratio})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,156 @@
+"""Model folders of classifiers: as those of masked language models, with the names of the labels.
+
+What is labelled and how follows from the class that ``config.json`` names; ``problem_type`` is the
+word of transformers for what labels are.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast, get_args
+
+from maskwright.artifact.card import write_classifier_card
+from maskwright.artifact.families import classifier_form
+from maskwright.artifact.folder import (
+    EXTRA_KEY,
+    Loaded,
+    check_replaceable,
+    check_tokenizer,
+    check_wrapping,
+    list_classes,
+    read_architecture,
+    read_config_file,
+    with_ids_of,
+    write_folder,
+)
+from maskwright.artifact.native.classifiers import ARCHITECTURES, Form
+from maskwright.artifact.special_tokens import wrap_inputs
+from maskwright.artifact.weights import read_classifier
+from maskwright.errors import ModelFolderError, show_value
+from maskwright.model.classifier import Classifier
+from maskwright.model.config import EncoderConfig
+from maskwright.model.head_config import HeadConfig, Level, Pooling, Problem
+from maskwright.tokenizer.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class LoadedClassifier(Loaded[Classifier]):
+    """All that a classifier's folder holds.
+
+    Attributes:
+        labels: their names, in the order of the logits.
+        problem: one label of several, any number of them, or a number.
+    """
+
+    labels: tuple[str, ...]
+    problem: Problem
+
+
+def save_classifier(
+    folder: Path | str,
+    model: Classifier,
+    tokenizer: Tokenizer,
+    labels: tuple[str, ...],
+    problem: Problem,
+    card: str | None = None,
+    *,
+    add_special_tokens: bool = True,
+) -> None:
+    """Writes a classifier's folder; arguments and errors as those of `save_model`.
+
+    Args:
+        labels: names of the K labels; for a number one name of what it says.
+    """
+    folder = Path(folder)
+    check_replaceable(folder)
+    tokenizer = wrap_inputs(tokenizer, add_special_tokens)
+    config = with_ids_of(model.config, tokenizer)
+    form, reason = classifier_form(config, model.head_config.level)
+    fields = {
+        **form.family.write_config(config),
+        **form.write_head(model.head_config),
+        "id2label": {str(number): label for number, label in enumerate(labels)},
+        "label2id": {label: number for number, label in enumerate(labels)},
+        "problem_type": problem,
+    }
+    card = write_classifier_card(card, config, labels, form.family, reason)
+    write_folder(folder, model, config, tokenizer, form.family, fields, card)
+
+
+def open_classifier(folder: Path | str) -> LoadedClassifier:
+    """Reads a classifier's folder of ours, or one that transformers wrote for a class we know.
+
+    Raises:
+        ModelFolderError: as `open_model` does; labels without names; a masked language model.
+    """
+    folder = Path(folder)
+    raw = read_config_file(folder)
+    found = next((name for name in list_classes(raw) if name in ARCHITECTURES), None)
+    if found is None:
+        raise ModelFolderError(
+            f"{folder} is no model that labels anything: it names {show_value(list_classes(raw))}. "
+            "maskwright finetune makes one of it."
+        )
+    level, form = ARCHITECTURES[found]
+    extra = raw.get(EXTRA_KEY) or {}
+    config = read_architecture(raw, extra, form.family, folder)
+    tokenizer = Tokenizer.load(folder)
+    check_tokenizer(tokenizer, config, extra, folder)
+    labels = _read_labels(raw, folder)
+    head = _read_head(raw, config, form, level, len(labels), folder)
+    model = read_classifier(folder, config, head, form.family).eval()
+    wraps = check_wrapping(tokenizer, folder)
+    return LoadedClassifier(model, tokenizer, wraps, labels, _read_problem(raw, len(labels)))
+
+
+def is_classifier(folder: Path) -> bool:
+    """Whether a model folder labels texts or tokens.
+
+    Raises:
+        ModelFolderError: it is no model folder.
+    """
+    return any(name in ARCHITECTURES for name in list_classes(read_config_file(folder)))
+
+
+def _read_labels(raw: dict[str, Any], folder: Path) -> tuple[str, ...]:
+    names = raw.get("id2label", {"0": "LABEL_0", "1": "LABEL_1"})  # as transformers has it
+    numbers = range(len(names)) if isinstance(names, dict) else ()
+    if not numbers or any(not isinstance(names.get(str(n)), str) for n in numbers):
+        raise ModelFolderError(
+            f"{folder}: id2label = {show_value(names)} must name the labels from 0 on."
+        )
+    return tuple(names[str(number)] for number in numbers)
+
+
+def _read_problem(raw: dict[str, Any], num_labels: int) -> Problem:
+    """What transformers takes where a file says nothing: a number if there is one label."""
+    problem = raw.get("problem_type")
+    if problem in get_args(Problem):
+        return cast(Problem, problem)
+    return "regression" if num_labels == 1 else "single_label_classification"
+
+
+def _read_head(
+    raw: dict[str, Any],
+    config: EncoderConfig,
+    form: Form,
+    level: Level,
+    num_labels: int,
+    folder: Path,
+) -> HeadConfig:
+    pooling: Pooling = "cls"
+    if form.poolings:
+        words: dict[str, Pooling] = {word: known for known, word in form.poolings.items()}
+        word = raw.get("classifier_pooling", next(iter(words)))
+        if word not in words:
+            raise ModelFolderError(
+                f"{folder}: classifier_pooling = {show_value(word)} is not supported. "
+                f"Supported are {' and '.join(words)}."
+            )
+        pooling = words[word]
+    return form.head(config, level, num_labels, pooling, _read_dropout(raw, form))
+
+
+def _read_dropout(raw: dict[str, Any], form: Form) -> float:
+    """Only further training reads it; no number means that of the hidden layers there, usually."""
+    dropout = raw.get(form.dropout_field)
+    return float(dropout) if isinstance(dropout, int | float) and 0 <= dropout < 1 else 0.1

@@ -1,0 +1,215 @@
+"""Fine-tuning with its output: what is printed, and what a run directory holds afterwards."""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from maskwright.artifact.classifier_folder import save_classifier
+from maskwright.artifact.folder import LoadedEncoder, open_encoder, save_model
+from maskwright.commands.run_folder import CONFIG_NAME, METRICS_NAME, MODEL_NAME
+from maskwright.config import write_yaml
+from maskwright.errors import InputError
+from maskwright.files import write_json, write_text
+from maskwright.finetune.config import PROBLEMS, FinetuneConfig
+from maskwright.finetune.contrastive import ContrastiveFitting, read_pairs
+from maskwright.finetune.scoring import describe_scores
+from maskwright.finetune.tables import parse_columns
+from maskwright.finetune.task import Outcome, Problem, TaskFiles, read_task, run_task
+from maskwright.logs import MetricsLog
+from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.provenance import describe_environment
+from maskwright.train.device import choose_device
+from maskwright.wording import count_noun
+
+RESULTS_NAME = "results.json"
+_SHOWN_LABELS = 12
+Scores = Mapping[str, float]
+
+
+def finetune_labels(
+    folder: Path, files: TaskFiles, config: FinetuneConfig, out: Path, with_control: bool
+) -> dict[str, Any]:
+    """Runs all seeds, prints the table and writes the run directory; its ``results.json``."""
+    console = Console(highlight=False)
+    device = choose_device(config.device)
+    loaded = open_encoder(folder)
+    problem = read_task(files, loaded, config)
+    describe_problem(problem, console)
+    begin_run(out, folder, files, config)
+    log = MetricsLog(out / METRICS_NAME)
+
+    def report(record: dict[str, Any]) -> None:
+        log.write(record)
+        counts = f"seed {record['seed']}  epoch {record['epoch']:.2f}  loss {record['loss']:.4f}"
+        metrics = {name: record[name] for name in list(record) if name in shown}
+        console.print(f"  {counts}  {describe_scores(metrics)}")
+
+    shown = {*problem.material.metrics, "span_f1", "accuracy"}
+    outcome = run_task(problem, loaded.model, config, device, report)
+    control = None
+    if with_control:
+        console.print("the same shape with random weights:")
+        control = run_task(problem, loaded.model, config, device, report, from_scratch=True)
+    log.close()
+    results = summarise(problem, outcome, control)
+    write_json(out / RESULTS_NAME, results)
+    save_labels(out / MODEL_NAME, outcome, problem, loaded, results, folder)
+    show_results(results, console)
+    console.print(f'\n{out / MODEL_NAME}: try  maskwright predict {out} "…"')
+    return results
+
+
+def describe_problem(problem: Problem, console: Console) -> None:
+    """Labels with their counts, and how much there is."""
+    material = problem.material
+    labels = material.labels
+    if labels.task != "regression":
+        pairs = list(zip(labels.names, labels.counts, strict=True))
+        named = "  ".join(f"{name} {count:,}" for name, count in pairs[:_SHOWN_LABELS])
+        more = f"  and {len(pairs) - _SHOWN_LABELS} more" if len(pairs) > _SHOWN_LABELS else ""
+        console.print(f"{count_noun(len(pairs), 'label')}: {named}{more}", markup=False)
+    cut = material.train.num_cut + material.valid.num_cut
+    console.print(
+        f"{len(material.train):,} examples to train on, {len(material.valid):,} to score on"
+        + f"; {cut:,} cut at the model's length" * bool(cut)
+    )
+    for name, scores in problem.baselines.items():
+        console.print(f"  {name}: {describe_scores(scores)}")
+
+
+def begin_run(out: Path, folder: Path, files: TaskFiles, config: FinetuneConfig) -> None:
+    """The run directory with what was asked for and what runs where."""
+    out.mkdir(parents=True, exist_ok=True)
+    asked = {"model": str(folder), "files": asdict(files), "finetune": asdict(config)}
+    write_text(out / CONFIG_NAME, write_yaml(config))
+    write_json(out / "provenance.json", {**describe_environment(), "asked": _plain(asked)})
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(key): _plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    return str(value) if isinstance(value, Path) else value
+
+
+def summarise(problem: Problem, outcome: Outcome, control: Outcome | None) -> dict[str, Any]:
+    """All that is known, for ``results.json``."""
+    material = problem.material
+    found = {
+        "task": material.labels.task,
+        "deciding_metric": material.deciding,
+        "labels": dict(zip(material.labels.names, material.labels.counts, strict=True)),
+        "train_examples": len(material.train),
+        "valid_examples": len(material.valid),
+        "baselines": problem.baselines,
+        "scores": _plain_summary(outcome),
+        "runs": [asdict(run) for run in outcome.runs],
+    }
+    if control is not None:
+        found["random_encoder"] = _plain_summary(control)
+        found["random_encoder_runs"] = [asdict(run) for run in control.runs]
+    return found
+
+
+def _plain_summary(outcome: Outcome) -> dict[str, Any]:
+    return {name: found._asdict() for name, found in outcome.summarise().items()}
+
+
+def save_labels(
+    folder: Path,
+    outcome: Outcome,
+    problem: Problem,
+    loaded: LoadedEncoder,
+    results: Mapping[str, Any],
+    origin: Path,
+) -> None:
+    """The classifier of the best run, with a card that says what it scores."""
+    labels, deciding = problem.material.labels, outcome.deciding
+    score = results["scores"][deciding]["mean"]
+    card = (
+        f"# A model fine-tuned for {labels.task}\n\n"
+        f"Fine-tuned by maskwright from `{origin.name}` on "
+        f"{results['train_examples']:,} examples. {deciding} on "
+        f"{results['valid_examples']:,} others: {score:.4f} "
+        f"({count_noun(len(outcome.runs), 'run')}; always the most frequent answer: "
+        f"{problem.baselines['majority'][deciding]:.4f}, bag of words: "
+        f"{problem.baselines['bag of words'][deciding]:.4f}).\n"
+    )
+    save_classifier(
+        folder,
+        outcome.model,
+        loaded.tokenizer,
+        labels.names,
+        PROBLEMS[labels.task],
+        card,
+        add_special_tokens=loaded.add_special_tokens,
+    )
+
+
+def show_results(results: Mapping[str, Any], console: Console) -> None:
+    """A table: baselines, the random encoder if there is one, and the model."""
+    names = [name for name in results["scores"] if "/" not in name]
+    table = Table(box=None, pad_edge=False)
+    table.add_column("")
+    for name in names:
+        table.add_column(name, justify="right")
+    for title, scores in results["baselines"].items():
+        table.add_row(title, *(f"{scores[name]:.4f}" for name in names))
+    for title, key in (("random encoder", "random_encoder"), ("this model", "scores")):
+        if key in results:
+            table.add_row(title, *(show_mean(results[key][name]) for name in names))
+    console.print()
+    console.print(table)
+
+
+def show_mean(found: Mapping[str, float | None]) -> str:
+    """``0.9012 ± 0.0034``, or the value of a single run."""
+    deviation = found["deviation"]
+    return f"{found['mean']:.4f}" + (f" ± {deviation:.4f}" if deviation is not None else "")
+
+
+def finetune_embedder(
+    folder: Path,
+    train: Path,
+    columns: dict[str, str],
+    has_header: bool | None,
+    config: FinetuneConfig,
+    out: Path,
+) -> None:
+    """Trains an encoder on pairs of texts and saves it as it was, for embed and export."""
+    console = Console(highlight=False)
+    loaded = open_encoder(folder)
+    if not isinstance(loaded.model, MaskedLanguageModel):
+        raise InputError(f"{folder} is a discriminator; embeddings are learned by other models.")
+    roles = parse_columns({"sentence1": "sentence1", "sentence2": "sentence2", **columns})
+    pairs = read_pairs(train, roles, has_header)
+    out.mkdir(parents=True, exist_ok=True)
+    write_text(out / CONFIG_NAME, write_yaml(config))
+    write_json(out / "provenance.json", describe_environment())
+    log = MetricsLog(out / METRICS_NAME)
+
+    def report(record: dict[str, Any]) -> None:
+        log.write(record)
+        console.print(
+            f"  epoch {record['epoch']:.2f}  loss {record['loss']:.4f}  "
+            f"found among {record['candidates']}: {record['found']:.4f}"
+        )
+
+    model = loaded.model.to(torch.device(choose_device(config.device)))
+    fitting = ContrastiveFitting(model, pairs, loaded.tokenizer, config, report)
+    results = fitting.run()
+    log.close()
+    write_json(out / RESULTS_NAME, results)
+    save_model(
+        out / MODEL_NAME,
+        model.cpu(),
+        loaded.tokenizer,
+        add_special_tokens=loaded.add_special_tokens,
+    )
+    console.print(f"\n{out / MODEL_NAME}: try  maskwright embed {out} --file … --out vectors.npy")

@@ -1,0 +1,90 @@
+"""``maskwright evaluate --suite glue``: fine-tunes on every task that a folder holds."""
+
+import json
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from maskwright.artifact.folder import open_encoder
+from maskwright.commands.finetuning import show_mean, summarise
+from maskwright.errors import InputError
+from maskwright.files import write_json
+from maskwright.finetune.config import FinetuneConfig
+from maskwright.finetune.presets import GLUE, find_tasks
+from maskwright.finetune.task import TaskFiles, read_task, run_task
+from maskwright.train.device import choose_device
+
+_FAST_EPOCHS = 1.0
+
+
+def evaluate_glue(
+    folder: Path,
+    data: list[str],
+    device: str | None,
+    out: Path | None,
+    *,
+    as_json: bool,
+    is_fast: bool,
+    tell: Callable[[str], None],
+) -> int:
+    """Fine-tunes, scores and shows; the exit code.
+
+    Raises:
+        InputError: no folder, or none of the tasks in it.
+        CorpusError: whatever is wrong with a task's files.
+    """
+    if len(data) != 1 or not Path(data[0]).is_dir():
+        raise InputError("the suite glue needs --data DIR, a folder with CoLA, SST-2, RTE, …")
+    config = FinetuneConfig(device=device or "auto")
+    config = replace(config, epochs=_FAST_EPOCHS) if is_fast else config
+    results = dict(run_tasks(folder, Path(data[0]), config, tell))
+    if not results:
+        known = ", ".join(task.folder for task in GLUE.values())
+        raise InputError(f"--data = {data[0]} holds no task: of {known} none has both its files")
+    if out is not None:
+        write_json(out, results)
+    if as_json:
+        print(json.dumps(results, indent=2, ensure_ascii=False))
+    else:
+        show_tasks(results)
+    return 0
+
+
+def run_tasks(
+    folder: Path, data: Path, config: FinetuneConfig, tell: Callable[[str], None]
+) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Each task's name and its results, as in ``results.json`` of ``maskwright finetune``."""
+    device = choose_device(config.device)
+    for name, train, valid in find_tasks(data):
+        preset = GLUE[name]
+        layout = preset.find_layout(train)
+        files = TaskFiles(
+            preset.task, train, valid, layout.columns, layout.has_header, preset.metrics
+        )
+        loaded = open_encoder(folder)
+        problem = read_task(files, loaded, config)
+        tell(f"{preset.folder}: {len(problem.material.train):,} examples")
+        began = time.perf_counter()
+        outcome = run_task(problem, loaded.model, config, device, lambda record: None)
+        minutes = (time.perf_counter() - began) / 60
+        yield name, {**summarise(problem, outcome, None), "minutes": minutes}
+
+
+def show_tasks(results: dict[str, dict[str, Any]]) -> None:
+    """A row for each task, with what decides there."""
+    table = Table(box=None, pad_edge=False)
+    for column in ("task", "metric"):
+        table.add_column(column)
+    for column in ("majority", "bag of words", "this model", "minutes"):
+        table.add_column(column, justify="right")
+    for name, found in results.items():
+        metric = found["deciding_metric"]
+        baselines = (f"{scores[metric]:.4f}" for scores in found["baselines"].values())
+        score = show_mean(found["scores"][metric])
+        table.add_row(GLUE[name].folder, metric, *baselines, score, f"{found['minutes']:.1f}")
+    Console(highlight=False).print(table)

@@ -1,0 +1,193 @@
+"""Fine-tuning from files to scores: what ``maskwright finetune`` does, without its output.
+
+Every seed is a run of its own; the classifier that is kept is that of the run with the best score
+on the validation examples, and the scores that are reported are the means over the runs.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+import torch
+
+from maskwright.artifact.folder import Loaded
+from maskwright.errors import CorpusError
+from maskwright.finetune.baselines import (
+    score_bag_of_words,
+    score_majority,
+    score_outside,
+    score_words,
+)
+from maskwright.finetune.config import FinetuneConfig, Task
+from maskwright.finetune.conll import TaggedSentence, read_conll
+from maskwright.finetune.examples import encode_rows, encode_sentences, read_texts
+from maskwright.finetune.fit import Fitted, Fitting, Material, Report
+from maskwright.finetune.labels import Labels
+from maskwright.finetune.metrics import Metric
+from maskwright.finetune.network import Pretrained, build_classifier
+from maskwright.finetune.scoring import is_better, list_metrics
+from maskwright.finetune.tables import Column, LabelledRow, read_columns
+from maskwright.model.classifier import Classifier
+from maskwright.model.init import initialise
+
+TAG_METRIC = "span_f1"
+Row = TypeVar("Row", LabelledRow, TaggedSentence)
+
+
+@dataclass(frozen=True)
+class TaskFiles:
+    """Labelled text and how it lies in its files.
+
+    Attributes:
+        valid: None: `valid_share` of the training examples, chosen by their text.
+        columns: what each is for -> its name or position; of token tasks ``word`` and ``tag``.
+        metrics: reported before the task's own; the first decides, unless the configuration does.
+    """
+
+    task: Task
+    train: Path
+    valid: Path | None = None
+    columns: Mapping[str, Column] = field(default_factory=dict[str, Column])
+    has_header: bool | None = None
+    metrics: tuple[Metric, ...] = ()
+    valid_share: float = 0.1
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A task as examples of one model, and what needs no model to answer it."""
+
+    material: Material
+    baselines: dict[str, dict[str, float]]
+
+
+class Summary(NamedTuple):
+    """A score over all runs; a single one has no deviation."""
+
+    mean: float
+    deviation: float | None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """All runs, and the classifier of the best of them."""
+
+    model: Classifier
+    runs: list[Fitted]
+    deciding: str
+
+    def summarise(self) -> dict[str, Summary]:
+        """Mean and deviation over the runs, by metric."""
+        names = self.runs[0].scores
+        values = {name: [run.scores.get(name, 0.0) for run in self.runs] for name in names}
+        return {
+            name: Summary(mean(found), stdev(found) if len(found) > 1 else None)
+            for name, found in values.items()
+        }
+
+
+def read_task(files: TaskFiles, loaded: Loaded[Any], config: FinetuneConfig) -> Problem:
+    """Examples, labels and baselines.
+
+    Raises:
+        CorpusError: whatever is wrong with the files.
+    """
+    longest = loaded.model.config.max_position_embeddings
+    max_length = min(config.max_length or longest, longest)
+    if files.task == "tokens":
+        return _read_tags(files, loaded, max_length)
+
+    def read(path: Path) -> list[LabelledRow]:
+        return list(read_columns(path, files.columns, files.has_header))
+
+    train, valid = _read_both(files, read)
+    labels = Labels.find(files.task, train)
+    learned, scored = (
+        encode_rows(rows, labels, loaded.tokenizer, max_length) for rows in (train, valid)
+    )
+    metrics = list_metrics(files.task, files.metrics)
+    deciding = config.metric or metrics[0]
+    metrics = list_metrics(files.task, (*files.metrics, deciding))
+    material = Material(labels, learned, scored, metrics, deciding, loaded.tokenizer.pad_id)
+    known, new = (
+        ([read_texts(row) for row in rows], np.asarray(examples.targets))
+        for rows, examples in ((train, learned), (valid, scored))
+    )
+    baselines = {
+        "majority": score_majority(labels, metrics, known[1], new[1]),
+        "bag of words": score_bag_of_words(labels, metrics, known, new),
+    }
+    return Problem(material, baselines)
+
+
+def _read_tags(files: TaskFiles, loaded: Loaded[Any], max_length: int) -> Problem:
+    columns = {role: int(place) for role, place in files.columns.items()}
+    train, valid = _read_both(files, lambda path: list(read_conll(path, **columns)))
+    labels = Labels.of_tags(sentence.tags for sentence in train)
+    learned, scored = (
+        encode_sentences(each, labels, loaded.tokenizer, max_length) for each in (train, valid)
+    )
+    material = Material(labels, learned, scored, (), TAG_METRIC, loaded.tokenizer.pad_id)
+    baselines = {
+        "majority": score_outside(labels, valid),
+        "bag of words": score_words(labels, train, valid),
+    }
+    return Problem(material, baselines)
+
+
+def _read_both(files: TaskFiles, read: Callable[[Path], list[Row]]) -> tuple[list[Row], list[Row]]:
+    train = read(files.train)
+    if files.valid is not None:
+        valid = read(files.valid)
+    else:
+        chosen = [is_held_out(row, files.valid_share) for row in train]
+        valid = [row for row, held_out in zip(train, chosen, strict=True) if held_out]
+        train = [row for row, held_out in zip(train, chosen, strict=True) if not held_out]
+    for rows, path in ((train, files.train), (valid, files.valid or files.train)):
+        if not rows:
+            raise CorpusError(f"{path} holds too few examples to train and to score on.")
+    return train, valid
+
+
+def is_held_out(row: LabelledRow | TaggedSentence, share: float) -> bool:
+    """Whether an example is for validation: a function of its text, so copies stay together."""
+    words: Iterable[Any] = row.words if isinstance(row, TaggedSentence) else read_texts(row)
+    digest = hashlib.sha256("\x1f".join(words).encode("utf-8", "replace")).digest()
+    return int.from_bytes(digest[:8], "little") < share * 2**64
+
+
+def run_task(
+    problem: Problem,
+    pretrained: Pretrained,
+    config: FinetuneConfig,
+    device: torch.device,
+    report: Report,
+    *,
+    from_scratch: bool = False,
+) -> Outcome:
+    """All seeds.
+
+    Args:
+        from_scratch: begin with random weights: what the same shape learns without pretraining.
+
+    Raises:
+        TrainingError: a loss that is not finite.
+    """
+    material = problem.material
+    level = "token" if material.labels.task == "tokens" else "text"
+    runs: list[Fitted] = []
+    best: tuple[float, Classifier] | None = None
+    for seed in range(config.first_seed, config.first_seed + config.seeds):
+        model = build_classifier(pretrained, config, level, len(material.labels.names), seed)
+        if from_scratch:
+            initialise(model, seed)
+        runs.append(Fitting(model.to(device), material, config, seed, report).run())
+        score = runs[-1].scores[material.deciding]
+        if best is None or is_better(material.deciding, score, best[0]):
+            best = score, model
+    assert best is not None
+    return Outcome(best[1].cpu(), runs, material.deciding)

@@ -1,0 +1,99 @@
+"""An encoder with a head that labels texts or tokens: what fine-tuning trains.
+
+R rows of L tokens, T = R L tokens, W wanted tokens, D width, K labels.
+"""
+
+from collections.abc import Callable, Mapping
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from maskwright.model.attention_context import AttentionContext
+from maskwright.model.config import EncoderConfig
+from maskwright.model.encoder import Encoder
+from maskwright.model.head_config import HeadActivation, HeadConfig
+from maskwright.model.norms import build_norm
+
+_ACTIVATIONS: dict[HeadActivation, Callable[[Tensor], Tensor]] = {
+    "tanh": torch.tanh,
+    "gelu": F.gelu,
+    "gelu_pytorch_tanh": lambda x: F.gelu(x, approximate="tanh"),
+    "relu": F.relu,
+    "silu": F.silu,
+}
+
+
+class ClassifierHead(nn.Module):
+    """``output(dropout(norm(act(dense(x)))))``: [..., D] -> [..., K]."""
+
+    def __init__(self, config: EncoderConfig, head: HeadConfig) -> None:
+        super().__init__()
+        size = config.hidden_size
+        self.activation: HeadActivation | None = head.activation
+        if head.activation:
+            self.dense = nn.Linear(size, size, bias=head.bias)
+        self.norm = build_norm(config) if head.norm else nn.Identity()
+        self.dropout = nn.Dropout(head.dropout)
+        self.output = nn.Linear(size, head.num_labels)
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.activation:
+            x = _ACTIVATIONS[self.activation](self.dense(x))
+        return self.output(self.dropout(self.norm(x)))
+
+
+class Classifier(nn.Module):
+    """An encoder and a head for labels."""
+
+    def __init__(self, config: EncoderConfig, head: HeadConfig) -> None:
+        super().__init__()
+        self.config, self.head_config = config, head
+        self.encoder = Encoder(config)
+        self.head = ClassifierHead(config, head)
+
+    @classmethod
+    def around(
+        cls, config: EncoderConfig, head: HeadConfig, tensors: Mapping[str, Tensor]
+    ) -> "Classifier":
+        """A classifier of tensors that exist already, by parameter name; none is copied."""
+        with torch.device("meta"):
+            model = cls(config, head)
+        model.load_state_dict(tensors, assign=True)
+        return model
+
+    def forward(
+        self,
+        input_ids: Tensor,
+        context: AttentionContext,
+        token_type_ids: Tensor | None = None,
+        wanted: Tensor | None = None,
+    ) -> Tensor:
+        """The logits of each text [R, K], or of the wanted tokens [W, K].
+
+        Args:
+            input_ids: [T] int64, a text a row (`context_from_lengths`).
+            context: how long each text is.
+            token_type_ids: [T] int64, or None for type 0 everywhere; a model that does not tell
+                types takes no notice.
+            wanted: [W] int64, places in [T] of the tokens to label; of texts none are named.
+        """
+        if self.config.type_vocab_size < 2:
+            token_type_ids = None
+        if self.head_config.level == "token":
+            return self.head(self.encoder(input_ids, context, token_type_ids, wanted=wanted))
+        assert wanted is None, "texts are labelled as a whole"
+        first = torch.arange(0, len(input_ids), context.row_length, device=input_ids.device)
+        if self.head_config.pooling == "cls":
+            return self.head(self.encoder(input_ids, context, token_type_ids, wanted=first))
+        hidden = self.encoder(input_ids, context, token_type_ids)
+        if self.head_config.pooling == "late":
+            return pool_mean(self.head(hidden), context)
+        return self.head(pool_mean(hidden, context))
+
+
+def pool_mean(hidden: Tensor, context: AttentionContext) -> Tensor:
+    """The mean [R, D] of [T, D] over the tokens of each row, without its padding."""
+    real = (context.segment_ids == 0).view(-1, 1, context.row_length).to(hidden.dtype)
+    rows = hidden.view(-1, context.row_length, hidden.shape[-1])
+    return torch.bmm(real, rows)[:, 0] / real.sum(-1)

@@ -1,0 +1,91 @@
+"""How one text, or two, become an input: the special tokens around them, and what is cut.
+
+The tokenizer's own post-processor says it, so that transformers makes the same input of the same
+texts: BERT's ``[CLS] A [SEP] B [SEP]`` with types 0 and 1, RoBERTa's ``<s> A </s></s> B </s>``, …
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+from maskwright.tokenizer.library import calling_library
+from maskwright.tokenizer.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class ModelInput:
+    """One input.
+
+    Attributes:
+        ids: tokens, special ones included.
+        type_ids: the type of each.
+        first: where in `ids` the text, or the first of two, begins.
+    """
+
+    ids: list[int]
+    type_ids: list[int]
+    first: int
+
+
+@dataclass(frozen=True)
+class InputTemplate:
+    """Special tokens and types of an input of so many texts, one or two.
+
+    Attributes:
+        around: ids and types of what stands before, between and after the texts.
+        text_types: the type of each text.
+    """
+
+    around: tuple[tuple[tuple[int, int], ...], ...]
+    text_types: tuple[int, ...]
+
+    @classmethod
+    def of(cls, tokenizer: Tokenizer, num_texts: int) -> Self:
+        """What the tokenizer's post-processor does with so many texts."""
+        tokens = map(tokenizer.token, tokenizer.ordinary_ids)
+        probe = next(token for token in tokens if len(tokenizer.encode(token).ids))
+        with calling_library("the tokenizer's post-processor fails"):
+            encoding = tokenizer.backend.encode(probe, probe if num_texts == 2 else None)
+        around: list[list[tuple[int, int]]] = [[]]
+        types: list[int] = []
+        for token, kind, text in zip(
+            encoding.ids, encoding.type_ids, encoding.sequence_ids, strict=True
+        ):
+            if text is None:
+                around[-1].append((token, kind))
+            elif text == len(types):
+                types.append(kind)
+                around.append([])
+        return cls(tuple(map(tuple, around)), tuple(types))
+
+    @property
+    def num_added(self) -> int:
+        """How many special tokens there are."""
+        return sum(map(len, self.around))
+
+    def fill(self, texts: Sequence[Sequence[int]], max_length: int) -> ModelInput:
+        """The input of these texts, cut to `max_length` tokens as `cut_texts` does it."""
+        texts = cut_texts(texts, max_length - self.num_added)
+        ids = [token for token, _ in self.around[0]]
+        types = [kind for _, kind in self.around[0]]
+        first = len(ids)
+        for text, kind, after in zip(texts, self.text_types, self.around[1:], strict=True):
+            ids += [*text, *(token for token, _ in after)]
+            types += [*[kind] * len(text), *(kind_after for _, kind_after in after)]
+        return ModelInput(ids, types, first)
+
+
+def cut_texts(texts: Sequence[Sequence[int]], room: int) -> list[Sequence[int]]:
+    """One text or two that fit into `room` tokens: the longer one is cut first.
+
+    As ``longest_first`` of `tokenizers` does it, to the token.
+    """
+    if len(texts) == 1:
+        return [texts[0][:room]]
+    short, long = sorted(map(len, texts))
+    long = short if short > room else max(short, room - short) if short + long > room else long
+    if short + long > room:
+        short, long = room // 2, room - room // 2
+    first, second = texts
+    sizes = (long, short) if len(first) > len(second) else (short, long)
+    return [first[: sizes[0]], second[: sizes[1]]]

@@ -1,0 +1,176 @@
+"""``maskwright finetune`` and ``maskwright predict`` on a run of pretraining."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from maskwright.cli import main
+from maskwright.finetune.presets import GLUE, find_tasks
+from maskwright.logs import read_metrics
+
+FAST = ["--epochs", "2", "--learning_rate", "0.003", "--device", "cpu"]
+
+
+def write_table(path: Path, count: int = 120) -> Path:
+    """Who eats what, and whether that is so."""
+    food = {"horse": "grass", "cat": "fish", "bird": "seeds", "fox": "berries"}
+    lines = ["text\tright\tcount"]
+    for number in range(count):
+        animal, eaten = sorted(food)[number % 4], sorted(food.values())[number // 4 % 4]
+        size = ("small", "big", "old", "young")[number // 16 % 4]
+        is_so = "yes" if food[animal] == eaten else "no"
+        lines.append(f"The {size} {animal} {number} eats {eaten}.\t{is_so}\t{number}")
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def answers(workplace: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A fine-tuned run."""
+    folder = tmp_path_factory.mktemp("answers")
+    table = write_table(folder / "train.tsv")
+    arguments = ["finetune", str(workplace / "runs" / "small"), "--task", "classification"]
+    arguments += ["--train", str(table), "--columns", "sentence1=text", "label=right", *FAST]
+    assert main([*arguments, "--out", str(folder / "run"), "--seeds", "2", "--control"]) == 0
+    return folder / "run"
+
+
+def test_a_run_says_all_about_itself(answers: Path):
+    results = json.loads((answers / "results.json").read_text())
+    assert results["labels"].keys() == {"no", "yes"}
+    assert results["deciding_metric"] == "accuracy"
+    assert {"majority", "bag of words"} == results["baselines"].keys()
+    for scores in (results["scores"], results["random_encoder"]):
+        assert scores["accuracy"].keys() == {"mean", "deviation"}
+    assert [run["seed"] for run in results["runs"]] == [0, 1]
+    records = read_metrics(answers / "metrics.jsonl")
+    assert {record["seed"] for record in records} == {0, 1}
+    assert json.loads((answers / "provenance.json").read_text())["asked"]["files"]["task"]
+    assert "Fine-tuned by maskwright from" in (answers / "model" / "README.md").read_text()
+
+
+def test_it_answers_texts_files_and_tables(
+    answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    assert main(["predict", str(answers), "The cat eats fish.", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["label"] in ("yes", "no")
+    assert sum(found["probabilities"].values()) == pytest.approx(1)
+    assert found["score"] == max(found["probabilities"].values())
+    lines = tmp_path / "lines.txt"
+    lines.write_text("The cat eats fish.\n\nThe cat eats grass.\n")
+    assert main(["predict", str(answers), "--file", str(lines)]) == 0
+    first, second = capsys.readouterr().out.splitlines()
+    assert first == f"{found['label']}\t{found['score']:.4f}\tThe cat eats fish."
+    table = tmp_path / "table.csv"
+    table.write_text("The cat eats grass.,1\n")
+    arguments = ["predict", str(answers), "--table", str(table), "--columns", "sentence1=0"]
+    assert main(arguments) == 0
+    assert capsys.readouterr().out.splitlines() == [second]
+
+
+def test_words_are_tagged(workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    sentences = ["The O\ncat I-ANIMAL\neats O\nfish I-FOOD\n", "A O\nbird I-ANIMAL\n"]
+    (tmp_path / "train.conll").write_text("\n".join(sentences * 10))
+    (tmp_path / "valid.conll").write_text(sentences[0])
+    arguments = ["finetune", str(workplace / "runs" / "small" / "model"), "--task", "tokens"]
+    arguments += ["--train", str(tmp_path / "train.conll"), "--epochs", "20", *FAST[2:]]
+    arguments += ["--valid", str(tmp_path / "valid.conll"), "--out", str(tmp_path / "run")]
+    assert main(arguments) == 0
+    assert "span_f1" in capsys.readouterr().out
+    assert main(["predict", str(tmp_path / "run"), "A cat eats"]) == 0
+    words = [line.split("\t") for line in capsys.readouterr().out.split("\n") if line]
+    assert [word for word, _ in words] == ["A", "cat", "eats"]
+    assert {tag for _, tag in words} <= {"O", "I-ANIMAL", "I-FOOD"}
+
+
+def test_pairs_teach_vectors(workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    rows = [f"The cat {n} eats.\tfish {n}" for n in range(64)]
+    (tmp_path / "pairs.tsv").write_text("\n".join(rows) + "\n")
+    arguments = ["finetune", str(workplace / "runs" / "small"), "--task", "embedding", *FAST]
+    arguments += ["--train", str(tmp_path / "pairs.tsv"), "--out", str(tmp_path / "run")]
+    assert main([*arguments, "--columns", "sentence1=0", "sentence2=1"]) == 0
+    assert json.loads((tmp_path / "run" / "results.json").read_text())["candidates"] == 4
+    out = str(tmp_path / "vectors.npy")
+    assert main(["embed", str(tmp_path / "run"), "The cat", "--out", out]) == 0
+    assert main(["fill", str(tmp_path / "run"), "The [MASK] eats."]) == 0  # its head is still there
+
+
+def test_presets_know_their_files(tmp_path: Path):
+    (tmp_path / "CoLA").mkdir()
+    (tmp_path / "CoLA" / "in_domain_train.tsv").touch()
+    assert list(find_tasks(tmp_path)) == []
+    (tmp_path / "CoLA" / "in_domain_dev.tsv").touch()
+    [(name, train, valid)] = find_tasks(tmp_path)
+    assert (name, train.name, valid.name) == ("cola", "in_domain_train.tsv", "in_domain_dev.tsv")
+    assert GLUE["stsb"].find_layout(Path("mine.csv")).columns["label"] == 2
+    assert GLUE["stsb"].find_layout(Path("mine.tsv")).columns["label"] == "score"
+
+
+def test_glue_is_one_table(workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    (tmp_path / "RTE").mkdir()
+    lines = ["index\tsentence1\tsentence2\tlabel"]
+    for number in range(60):
+        label = ("entailment", "not_entailment")[number % 2]
+        lines.append(f"{number}\tThe cat {number} eats.\tIt {label} eats.\t{label}")
+    for name, part in (("train", lines), ("dev", lines[:9])):
+        (tmp_path / "RTE" / f"{name}.tsv").write_text("\n".join(part) + "\n")
+    arguments = ["evaluate", str(workplace / "runs" / "small"), "--suite", "glue", "--fast"]
+    out = tmp_path / "glue.json"
+    assert main([*arguments, "--data", str(tmp_path), "--device", "cpu", "--out", str(out)]) == 0
+    captured = capsys.readouterr()
+    assert captured.err == "RTE: 60 examples\n"
+    row = captured.out.splitlines()[1].split()
+    assert row[:3] == ["RTE", "accuracy", "0.5000"]
+    found = json.loads(out.read_text())["rte"]
+    assert f"{found['scores']['accuracy']['mean']:.4f}" == row[4]
+    assert main([*arguments, "--data", str(workplace)]) == 2
+    assert "holds no task: of CoLA, SST-2" in capsys.readouterr().err
+    assert main(arguments) == 2
+    assert "the suite glue needs --data DIR" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "give --task or --preset, one of them"),
+        (["--task", "classification", "--preset", "sst2"], "give --task or --preset, one of them"),
+        (["--task", "classification", "--epochs", "0"], "epochs = 0.0 must be above 0"),
+        (["--task", "classification", "--valid-share", "1"], "--valid-share = 1.0 must lie"),
+        (["--task", "classification", "--columns", "text"], "--columns text is not ROLE=COLUMN"),
+        (["--task", "classification"], "has no column sentence1 for sentence1: it has text"),
+        (["--preset", "sst2"], "has no column sentence for sentence1"),
+        (
+            ["--task", "regression", "--columns", "sentence1=text", "label=right"],
+            "label = no is not a number",
+        ),
+    ],
+)
+def test_bad_input_is_one_line(
+    workplace: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    message: str,
+):
+    table = write_table(tmp_path / "train.tsv")
+    command = ["finetune", str(workplace / "runs" / "small"), "--train", str(table), *arguments]
+    assert main([*command, "--out", str(tmp_path / "run")]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+    assert not (tmp_path / "run").exists()
+
+
+def test_nothing_is_overwritten(answers: Path, capsys: pytest.CaptureFixture[str]):
+    arguments = ["finetune", "runs/x", "--task", "classification", "--train", "x.tsv"]
+    assert main([*arguments, "--out", str(answers)]) == 2
+    assert "exists already. Choose another folder" in capsys.readouterr().err
+
+
+def test_models_are_told_apart(workplace: Path, answers: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["predict", str(workplace / "runs" / "small"), "text"]) == 2
+    assert "is no model that labels anything" in capsys.readouterr().err
+    assert main(["fill", str(answers), "The [MASK]."]) == 2
+    assert "has no head that guesses words. maskwright predict takes it" in capsys.readouterr().err

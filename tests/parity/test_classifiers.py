@@ -1,0 +1,133 @@
+"""Classifiers of ours are classes of transformers: equal outputs, ways there and back."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from transformers import (
+    AutoModelForSequenceClassification,
+    AutoModelForTokenClassification,
+    AutoTokenizer,
+    pipeline,
+)
+
+from maskwright.artifact.classifier_folder import open_classifier, save_classifier
+from maskwright.artifact.families import classifier_form
+from maskwright.artifact.native.classifiers import FORMS
+from maskwright.config import from_mapping
+from maskwright.finetune.config import FinetuneConfig
+from maskwright.finetune.network import build_classifier
+from maskwright.finetune.predict import Predictor
+from maskwright.model.config import ModelConfig, resolve_config
+from maskwright.model.head_config import Level, Pooling
+from maskwright.model.init import initialise
+from maskwright.model.pretraining import MaskedLanguageModel
+from tests.golden.pseudo_likelihood import make_tokenizer
+from tests.interop.models import OWN
+
+TOKENIZER = make_tokenizer()
+TEXTS = ["the cat sees the dog", "dog sleeps", "the"]
+PAIRS = [("the cat", "sleeps"), ("the dog sees the cat", "the cat")]
+LABELS = ("bad", "good", "odd")
+FAMILIES = sorted(set(FORMS["text"]) - {"maskwright"})
+
+
+def make_pretrained(model_type: str) -> MaskedLanguageModel:
+    sizes = {
+        "hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2,
+        "intermediate_size": 48, "initializer_range": 0.2, "init_output": "normal",
+    }  # fmt: skip
+    preset = "roberta" if model_type in ("xlm-roberta", "camembert") else model_type
+    fields = OWN if model_type == "maskwright" else {"preset": preset}
+    config = resolve_config(
+        from_mapping(ModelConfig, {**sizes, **fields}),
+        vocab_size=TOKENIZER.vocab_size,
+        max_seq_length=40,
+        pad_token_id=TOKENIZER.pad_id,
+    )
+    model = MaskedLanguageModel(replace(config, model_type=model_type))
+    initialise(model, 1)
+    return model.eval()
+
+
+def save(folder: Path, model_type: str, level: Level, pooling: Pooling = "cls") -> None:
+    config = FinetuneConfig(pooling=pooling)
+    model = build_classifier(make_pretrained(model_type), config, level, 3, seed=2).eval()
+    with torch.no_grad():
+        model.head.output.weight.mul_(20)  # so that answers differ
+    save_classifier(folder, model, TOKENIZER, LABELS, "single_label_classification")
+
+
+@pytest.mark.parametrize("model_type", FAMILIES)
+def test_texts_have_the_same_logits_there(model_type: str, tmp_path: Path) -> None:
+    save(tmp_path / "model", model_type, "text")
+    theirs = AutoModelForSequenceClassification.from_pretrained(tmp_path / "model").eval()
+    assert type(theirs).__name__ == FORMS["text"][model_type].family.architecture
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "model")
+    predict = Predictor(tmp_path / "model", "cpu")
+    for texts in (TEXTS, PAIRS):
+        inputs = tokenizer(texts, return_tensors="pt", padding=True)
+        with torch.no_grad():
+            expected = theirs(**inputs).logits.softmax(-1).numpy()
+        found = np.array([list(answer.probabilities.values()) for answer in predict(texts)])
+        assert found == pytest.approx(expected, abs=1e-5)
+        assert np.ptp(found) > 0.05
+
+
+@pytest.mark.parametrize("model_type", FAMILIES)
+def test_tokens_have_the_same_logits_there(model_type: str, tmp_path: Path) -> None:
+    save(tmp_path / "model", model_type, "token")
+    theirs = AutoModelForTokenClassification.from_pretrained(tmp_path / "model").eval()
+    tokenizer = AutoTokenizer.from_pretrained(tmp_path / "model")
+    predict = Predictor(tmp_path / "model", "cpu")
+    words = [text.split() for text in TEXTS]
+    for sentence, answers in zip(words, predict.tag(words), strict=True):
+        inputs = tokenizer(" ".join(sentence), return_tensors="pt")
+        with torch.no_grad():
+            expected = theirs(**inputs).logits[0].softmax(-1).numpy()
+        first = [inputs.word_ids().index(word) for word in range(len(sentence))]
+        found = np.array([list(answer.probabilities.values()) for answer in answers])
+        assert found == pytest.approx(expected[first], abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("model_type", "pooling"),
+    [
+        (name, pooling)
+        for name in ("modernbert", "eurobert")
+        for pooling in FORMS["text"][name].poolings
+    ],
+)
+def test_poolings_are_theirs(model_type: str, pooling: Pooling, tmp_path: Path) -> None:
+    save(tmp_path / "model", model_type, "text", pooling)
+    assert open_classifier(tmp_path / "model").model.head_config.pooling == pooling
+    ask = pipeline("text-classification", str(tmp_path / "model"), top_k=None)
+    predict = Predictor(tmp_path / "model", "cpu")
+    for text, answer in zip(TEXTS, predict(TEXTS), strict=True):
+        answers: Any = ask([text])
+        expected = {one["label"]: one["score"] for one in answers[0]}
+        assert dict(answer.probabilities) == pytest.approx(expected, abs=1e-5)
+
+
+def test_what_transformers_wrote_comes_back(tmp_path: Path) -> None:
+    save(tmp_path / "model", "bert", "text")
+    theirs = AutoModelForSequenceClassification.from_pretrained(tmp_path / "model")
+    theirs.save_pretrained(tmp_path / "theirs")
+    AutoTokenizer.from_pretrained(tmp_path / "model").save_pretrained(tmp_path / "theirs")
+    ours, back = open_classifier(tmp_path / "model"), open_classifier(tmp_path / "theirs")
+    assert back.labels == ours.labels == LABELS
+    for (name, one), other in zip(
+        ours.model.named_parameters(), back.model.parameters(), strict=True
+    ):
+        assert torch.equal(one, other), name
+
+
+def test_an_encoder_without_a_class_there_is_saved_in_our_own_names(tmp_path: Path) -> None:
+    form, reason = classifier_form(make_pretrained("maskwright").config, "text")
+    assert form is FORMS["text"]["maskwright"]
+    assert "has no" in reason
+    save(tmp_path / "model", "maskwright", "text", "mean")
+    assert open_classifier(tmp_path / "model").model.head_config.pooling == "mean"
