@@ -1,0 +1,126 @@
+"""A server under load: throughput and latencies with batching and without, and too much of it.
+
+    python -m benchmarks.serving_load runs/NAME [--seconds 60] [--connections 64]
+
+The server runs in a process of its own; this one keeps 64 connections busy with sentences of some
+20 tokens, over loopback, on the same cores. `overload`: a queue of 16 texts, so that most requests
+are refused with 503, and afterwards one that is answered.
+"""
+
+import argparse
+import asyncio
+import json
+import random
+import statistics
+import subprocess
+import sys
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from benchmarks.common import write_result
+
+SENTENCE = (
+    "the larvae are black and snails eat leaves in rivers of the north where old men live "
+    "with their dogs near a small town"
+)
+
+
+@dataclass
+class Load:
+    """What came back."""
+
+    statuses: Counter[int] = field(default_factory=Counter[int])
+    seconds: list[float] = field(default_factory=list[float])
+
+    def describe(self, duration: float) -> dict[str, Any]:
+        """Requests a second that were answered, and their latencies in milliseconds."""
+        ordered = sorted(self.seconds)
+        cuts = {name: ordered[int(share * (len(ordered) - 1))] for name, share in _SHARES.items()}
+        return {
+            "requests_per_second": round(self.statuses[200] / duration, 1),
+            "statuses": {str(status): count for status, count in sorted(self.statuses.items())},
+            "milliseconds": {name: round(1e3 * value, 2) for name, value in cuts.items()},
+            "mean_milliseconds": round(1e3 * statistics.fmean(ordered), 2),
+        }
+
+
+_SHARES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
+
+
+def make_request(draw: random.Random, path: str) -> bytes:
+    """A sentence with a mask."""
+    words = draw.choices(SENTENCE.split(), k=draw.randint(8, 24))
+    words[draw.randrange(len(words))] = "[MASK]"
+    body = json.dumps({"inputs": " ".join(words)}).encode()
+    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
+
+
+async def keep_asking(port: int, until: float, seed: int, load: Load) -> None:
+    """One connection, one request after the other."""
+    draw = random.Random(seed)
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    while time.perf_counter() < until:
+        began = time.perf_counter()
+        writer.write(make_request(draw, "/"))
+        await writer.drain()
+        head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
+        size = int(head.partition("content-length:")[2].split()[0])
+        await reader.readexactly(size)
+        load.statuses[int(head.split()[1])] += 1
+        load.seconds.append(time.perf_counter() - began)
+    writer.close()
+
+
+def run_load(port: int, connections: int, seconds: float) -> dict[str, Any]:
+    """All connections for so long."""
+    load = Load()
+
+    async def ask_all() -> None:
+        until = time.perf_counter() + seconds
+        await asyncio.gather(*(keep_asking(port, until, n, load) for n in range(connections)))
+
+    asyncio.run(ask_all())
+    return load.describe(seconds)
+
+
+def serve(model: str, *flags: str) -> tuple[subprocess.Popen[str], int]:
+    """A server on a free port."""
+    command = [sys.executable, "-m", "maskwright", "serve", model, "--port", "0", "--quiet"]
+    process = subprocess.Popen([*command, *flags], stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    return process, int(process.stdout.readline().rpartition(":")[2])
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("model")
+    parser.add_argument("--seconds", type=float, default=60)
+    parser.add_argument("--connections", type=int, default=64)
+    arguments = parser.parse_args()
+    ways = {
+        "batching": (),
+        "no batching": ("--max_batch", "1", "--max_wait_ms", "0"),
+        "overload": ("--max_queued", "16"),
+    }
+    found: dict[str, Any] = {}
+    for name, flags in ways.items():
+        process, port = serve(arguments.model, *flags)
+        try:
+            run_load(port, 4, 2)  # warm
+            found[name] = run_load(port, arguments.connections, arguments.seconds)
+            found[name]["afterwards"] = run_load(port, 1, 1)["statuses"]
+        finally:
+            process.terminate()
+            process.wait(30)
+        print(name, json.dumps(found[name]), flush=True)
+    speeds = [found[name]["requests_per_second"] for name in ("batching", "no batching")]
+    conditions = {"connections": arguments.connections, "seconds": arguments.seconds}
+    ratio = round(speeds[0] / speeds[1], 2)
+    write_result("serving-load", {**conditions, "ways": found, "batching_over_none": ratio})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,93 @@
+"""``maskwright serve``: a model behind HTTP, and a page to play with."""
+
+import logging
+import os
+import socket
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from maskwright.commands.flags import Parser, add_config_flags, config_values
+from maskwright.commands.model_folder import HELP, find_model_folder
+from maskwright.config import from_mapping
+from maskwright.corpus.extras import import_extra
+from maskwright.errors import InputError
+from maskwright.serving.config import ServeConfig
+
+_TOKEN = "MASKWRIGHT_TOKEN"
+_EPILOG = f"""POST / takes and gives what Hugging Face's inference API does, so its clients work:
+InferenceClient(base_url="http://127.0.0.1:8000").fill_mask("Paris is the [MASK] of France.")
+POST /embed and /score: vectors of texts, and how likely their tokens are. GET / is a page,
+/health, /metrics (Prometheus) and /openapi.json what they are elsewhere.
+
+With {_TOKEN} in the environment every request needs Authorization: Bearer with its value.
+
+examples:
+  maskwright serve runs/NAME
+  {_TOKEN}=secret maskwright serve runs/sst2 --host 0.0.0.0 --port 80
+"""
+
+
+def build_parser() -> Parser:
+    """The command line of ``maskwright serve``."""
+    parser = Parser("serve", "Serve a model over HTTP.", _EPILOG)
+    parser.add_argument("folder", help=HELP)
+    parser.add_argument("--name", help="what the model is called [the folder's name]")
+    parser.add_argument("--device", help="where to compute, such as cpu or cuda [a GPU if any]")
+    parser.add_argument("--quiet", action="store_true", help="no line for each request")
+    add_config_flags(parser, ServeConfig)
+    return parser
+
+
+def main(argv: Sequence[str]) -> int:
+    arguments = build_parser().parse(argv)
+    config = from_mapping(ServeConfig, config_values(arguments))
+    token = os.environ.get(_TOKEN)
+    if token is not None and (not token.strip() or not token.isascii()):
+        raise InputError(f"{_TOKEN} is set, but empty or not ASCII. Give it a value, or unset it.")
+    folder = find_model_folder(arguments.folder)
+    uvicorn = import_extra("uvicorn", "serve", "maskwright serve")
+    import_extra("fastapi", "serve", "maskwright serve")
+    from maskwright.serving.answers import open_answerer
+    from maskwright.serving.app import build_app
+    from maskwright.serving.reading import open_reader
+
+    answerer = open_answerer(folder, arguments.device)
+    reader = open_reader(folder, answerer, arguments.device)
+    given = Path(arguments.folder)
+    name = arguments.name or (given.parent.name if given.name == "model" else given.name)
+    app = build_app(name, answerer, reader, config, token)
+    _log_requests(quiet=arguments.quiet)
+    with _listen(config) as listening:
+        host, port = listening.getsockname()[:2]
+        print(f"serving {name} ({answerer.task}) on http://{host}:{port}", flush=True)
+        settings = uvicorn.Config(
+            app,
+            access_log=False,
+            log_level="warning",
+            server_header=False,
+            timeout_keep_alive=5,
+            timeout_graceful_shutdown=config.drain_seconds,
+        )
+        uvicorn.Server(settings).run(sockets=[listening])
+    return 0
+
+
+def _listen(config: ServeConfig) -> socket.socket:
+    """The socket to serve on, so that a port that is taken is one clear line."""
+    try:
+        return socket.create_server((config.host, config.port), backlog=2048)
+    except OSError as error:
+        raise InputError(
+            f"host = {config.host}, port = {config.port}: {os.strerror(error.errno or 0)}. "
+            "Choose another --port."
+        ) from None
+
+
+def _log_requests(*, quiet: bool) -> None:
+    log = logging.getLogger("maskwright.access")
+    log.setLevel(logging.WARNING if quiet else logging.INFO)
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    log.addHandler(handler)
+    log.propagate = False

@@ -1,0 +1,156 @@
+"""What every request passes before anything looks at it: token, size, time, headers, log line.
+
+An ASGI application around another one. The body is received here, whole and within its time, so
+that a slow or endless one holds nothing but its own connection.
+"""
+
+import asyncio
+import hmac
+import json
+import logging
+import time
+from collections.abc import Awaitable, Callable, MutableMapping
+from typing import Any
+
+from maskwright.serving.config import ServeConfig
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+Observe = Callable[[str, int, float], None]
+
+LOG = logging.getLogger("maskwright.access")
+# These need no token: whoever watches the server, and the page that asks for it.
+_OPEN = (("GET", "/health"), ("GET", "/"))
+_HEADERS = {
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-opener-policy": "same-origin",
+    "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-store",
+}
+
+
+class _RefusedError(Exception):
+    """A request that is not passed on: its status and the line that says why."""
+
+    def __init__(self, status: int, reason: str) -> None:
+        super().__init__(reason)
+        self.status, self.reason = status, reason
+
+
+class Guard:
+    """The application with everything around it.
+
+    Args:
+        app: gets requests that are allowed, whole.
+        policy: the Content-Security-Policy of every answer.
+        token: what ``Authorization: Bearer`` has to hold; None lets everybody in.
+        observe: told path, status and seconds of every request.
+    """
+
+    def __init__(
+        self, app: App, config: ServeConfig, policy: str, token: str | None, observe: Observe
+    ) -> None:
+        self.app, self.config, self.observe = app, config, observe
+        self.token = token.encode() if token is not None else None
+        headers = {**_HEADERS, "content-security-policy": policy}
+        self.headers = [(name.encode(), value.encode()) for name, value in headers.items()]
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        began, status, size = time.perf_counter(), 500, 0
+
+        async def send_with_headers(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [*message.get("headers", []), *self.headers]
+            await send(message)
+
+        try:
+            self._check_token(scope)
+            body = await self._receive_body(scope, receive)
+            size = len(body)
+            await self.app(scope, _replay(body, receive), send_with_headers)
+        except _RefusedError as refusal:
+            await _refuse(refusal, send_with_headers)
+        finally:
+            seconds = time.perf_counter() - began
+            self.observe(scope["path"], status, seconds)
+            self._log(scope, status, size, seconds)
+
+    def _check_token(self, scope: Scope) -> None:
+        if self.token is None or (scope["method"], scope["path"]) in _OPEN:
+            return
+        given = dict(scope["headers"]).get(b"authorization", b"")
+        # Compared in constant time: how long it takes says nothing about the token.
+        if not hmac.compare_digest(given, b"Bearer " + self.token):
+            raise _RefusedError(401, "Authorization: Bearer TOKEN is missing or wrong")
+
+    async def _receive_body(self, scope: Scope, receive: Receive) -> bytes:
+        limit = self.config.max_body_bytes
+        declared = dict(scope["headers"]).get(b"content-length", b"0")
+        if declared.isdigit() and int(declared) > limit:
+            reason = f"the request has {int(declared)} bytes, at most {limit} are taken"
+            raise _RefusedError(413, reason)
+        parts: list[bytes] = []
+        size, more = 0, True
+        try:
+            async with asyncio.timeout(self.config.body_seconds):
+                while more:
+                    message = await receive()
+                    if message["type"] == "http.disconnect":
+                        raise _RefusedError(499, "the client went away")
+                    parts.append(message.get("body", b""))
+                    size += len(parts[-1])
+                    more = message.get("more_body", False)
+                    if size > limit:
+                        raise _RefusedError(413, f"the request has more than {limit} bytes")
+        except TimeoutError:
+            reason = f"the request did not arrive within {self.config.body_seconds:g} seconds"
+            raise _RefusedError(408, reason) from None
+        return b"".join(parts)
+
+    def _log(self, scope: Scope, status: int, size: int, seconds: float) -> None:
+        """One JSON line, without what was asked: texts are nobody else's business."""
+        client = scope.get("client")
+        record = {
+            "method": scope["method"],
+            "path": scope["path"],
+            "status": status,
+            "bytes": size,
+            "milliseconds": round(1e3 * seconds, 1),
+            "client": client[0] if client else None,
+        }
+        LOG.info(json.dumps(record))
+
+
+def _replay(body: bytes, receive: Receive) -> Receive:
+    """A `receive` that gives the body that was received, and then what comes after it."""
+    given = False
+
+    async def replay() -> Message:
+        nonlocal given
+        if given:
+            return await receive()
+        given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return replay
+
+
+async def _refuse(refusal: _RefusedError, send: Send) -> None:
+    body = json.dumps({"error": refusal.reason}).encode()
+    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+    if refusal.status == 401:
+        headers.append((b"www-authenticate", b"Bearer"))
+    if refusal.status in (408, 413):  # what is still on its way is not read
+        headers.append((b"connection", b"close"))
+    await send({"type": "http.response.start", "status": refusal.status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

@@ -1,0 +1,165 @@
+"""A server in this process, asked as its clients ask."""
+
+import json
+import logging
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from starlette.testclient import TestClient
+
+from maskwright.inference.embed import Embedder
+from maskwright.inference.fill_mask import FillMask
+from maskwright.serving.answers import open_answerer
+from maskwright.serving.app import build_app
+from maskwright.serving.config import ServeConfig
+from maskwright.serving.reading import open_reader
+
+TEXT = "The small [MASK] eats grass every day."
+SMALL = ServeConfig(max_texts=4, max_body_bytes=2000, max_top_k=20)
+
+
+def serve(folder: Path, config: ServeConfig = SMALL, token: str | None = None) -> TestClient:
+    answerer = open_answerer(folder, "cpu")
+    reader = open_reader(folder, answerer, "cpu")
+    app: Any = build_app("small", answerer, reader, config, token)
+    return TestClient(app)
+
+
+@pytest.fixture(scope="module")
+def folder(workplace: Path) -> Path:
+    return workplace / "runs" / "small" / "model"
+
+
+@pytest.fixture(scope="module")
+def client(folder: Path) -> Iterator[TestClient]:
+    with serve(folder) as client:
+        yield client
+
+
+def test_masks_are_filled_in_the_shape_of_hugging_face(client: TestClient, folder: Path) -> None:
+    answer = client.post("/", json={"inputs": TEXT, "parameters": {"top_k": 3}})
+    assert answer.status_code == 200
+    [expected] = FillMask(folder, "cpu")(TEXT, top_k=3)
+    found = answer.json()
+    assert [one["token"] for one in found] == [p.token_id for p in expected.masks[0]]
+    assert [one["score"] for one in found] == pytest.approx([p.score for p in expected.masks[0]])
+    assert found[0]["sequence"] == f"the small {found[0]['token_str']} eats grass every day."
+    assert client.post("/models/small", json={"inputs": TEXT}).json()[:3] == found
+
+
+def test_it_is_what_the_pipeline_of_transformers_says(client: TestClient, folder: Path) -> None:
+    from transformers import pipeline
+
+    ask: Any = pipeline("fill-mask", str(folder))
+    for text in (TEXT, "The [MASK] horse eats [MASK]."):
+        ours = client.post("/", json={"inputs": text}).json()
+        theirs = ask(text)
+        if text != TEXT:
+            ours, theirs = ours[0] + ours[1], theirs[0] + theirs[1]
+        for mine, his in zip(ours, theirs, strict=True):
+            assert (mine["token"], mine["token_str"]) == (his["token"], his["token_str"])
+            assert mine["sequence"] == his["sequence"]
+            assert mine["score"] == pytest.approx(his["score"], abs=1e-5)
+
+
+def test_many_texts_many_masks_and_targets(client: TestClient) -> None:
+    texts = [TEXT, "The [MASK] horse eats [MASK]."]
+    parameters = {"targets": ["horse", "fox"]}
+    one, two = client.post("/", json={"inputs": texts, "parameters": parameters}).json()
+    assert {found["token_str"] for found in one} == {"horse", "fox"}
+    assert [len(mask) for mask in two] == [2, 2]
+
+
+def test_vectors_and_scores(client: TestClient, folder: Path) -> None:
+    texts = ["The fox eats berries.", ""]
+    found = np.array(client.post("/embed", json={"inputs": texts}).json())
+    assert found == pytest.approx(Embedder(folder, "cpu")(texts), abs=1e-6)
+    [scored] = client.post("/score", json={"inputs": texts[0]}).json()
+    assert scored["score"] == pytest.approx(sum(token["score"] for token in scored["tokens"]))
+    pieces = [texts[0][token["start"] : token["end"]] for token in scored["tokens"]]
+    assert "".join(pieces) == texts[0].replace(" ", "")
+
+
+def test_it_says_how_it_is(client: TestClient) -> None:
+    assert client.get("/health").json() == {
+        "status": "ok", "model": "small", "task": "fill-mask", "scores": True
+    }  # fmt: skip
+    client.post("/", json={"inputs": TEXT})
+    client.get("/made-up")
+    figures = client.get("/metrics").text
+    assert 'maskwright_requests_total{path="/",status="200"}' in figures
+    assert 'path="other",status="404"' in figures
+    assert "made-up" not in figures
+    assert "maskwright_batch_texts_count" in figures
+    paths = client.get("/openapi.json").json()["paths"]
+    assert {"/", "/models/small", "/embed", "/score", "/health", "/metrics"} == paths.keys()
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status", "message"),
+    [
+        ("/", {"inputs": "no mask"}, 422, '"no mask" has no [MASK]. Write [MASK]'),
+        ("/", {"inputs": [TEXT, "no mask"]}, 422, 'inputs[1]: "no mask" has no [MASK]'),
+        ("/", {"inputs": TEXT, "parameters": {"top_k": 0}}, 422, "parameters.top_k: Input should"),
+        ("/", {"inputs": TEXT, "parameters": {"top_k": 21}}, 422, "top_k = 21 must be at most 20"),
+        ("/", {"inputs": TEXT, "parameters": {"targets": ["zzz zz"]}}, 422, "not one token"),
+        ("/", {"inputs": 7}, 422, "inputs"),
+        ("/", {}, 422, "inputs: Field required"),
+        ("/", {"inputs": [TEXT] * 5}, 422, "the request has 5 texts, at most 4 are taken"),
+        ("/", {"inputs": "[MASK] " + "cat " * 90}, 422, "Shorten it"),
+        ("/", {"inputs": "x" * 3000}, 413, "bytes, at most 2000 are taken"),
+        ("/embed", {"inputs": {}}, 422, "inputs"),
+        ("/nothing", {}, 404, "/nothing is nothing here"),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(
+    client: TestClient, path: str, body: Any, status: int, message: str
+) -> None:
+    answer = client.post(path, json=body)
+    assert (answer.status_code, message in answer.json()["error"]) == (status, True), answer.text
+
+
+def test_a_body_that_is_no_json_is_refused(client: TestClient) -> None:
+    answer = client.post("/", content=b"{", headers={"content-type": "application/json"})
+    assert answer.status_code == 422
+    assert "JSON" in answer.json()["error"]
+
+
+def test_a_token_is_asked_for_everywhere_but_where_it_cannot_be(folder: Path) -> None:
+    with serve(folder, token="secret") as client:
+        assert client.post("/", json={"inputs": TEXT}).status_code == 401
+        assert client.get("/metrics").headers["www-authenticate"] == "Bearer"
+        wrong = client.post("/", json={"inputs": TEXT}, headers={"authorization": "Bearer secre"})
+        assert wrong.status_code == 401
+        right = {"authorization": "Bearer secret"}
+        assert client.post("/", json={"inputs": TEXT}, headers=right).status_code == 200
+        assert client.get("/health").status_code == 200
+        assert "needsToken&quot;: true" in client.get("/").text
+
+
+def test_the_page_runs_nothing_but_its_own_script(client: TestClient) -> None:
+    answer = client.get("/")
+    policy = answer.headers["content-security-policy"]
+    assert "default-src 'none'" in policy
+    assert policy.count("'sha256-") == 2
+    assert "unsafe" not in policy
+    assert "http://" not in answer.text
+    assert "https://" not in answer.text
+    for name in ("x-content-type-options", "x-frame-options", "referrer-policy"):
+        assert name in answer.headers
+    assert "access-control-allow-origin" not in answer.headers
+
+
+def test_the_log_says_what_happened_and_not_what_was_asked(
+    client: TestClient, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.INFO, "maskwright.access"):
+        client.post("/", json={"inputs": TEXT})
+    [line] = caplog.messages
+    record = json.loads(line)
+    assert (record["method"], record["path"], record["status"]) == ("POST", "/", 200)
+    assert record["bytes"] > len(TEXT)
+    assert "grass" not in line

@@ -1,0 +1,99 @@
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from maskwright.serving.batcher import Batcher, QueueFullError
+
+
+def run(
+    work: Callable[[Batcher[Any, Any]], Coroutine[Any, Any, Any]],
+    compute: Callable[[Sequence[Any]], Sequence[Any]],
+    **limits: Any,
+) -> Any:
+    """Starts a batcher, works with it, and stops it."""
+    settings = {"max_batch": 8, "max_wait_seconds": 0.01, "max_queued": 100, **limits}
+
+    async def main() -> Any:
+        with ThreadPoolExecutor(1) as executor:
+            batcher = Batcher(compute, executor=executor, **settings)
+            batcher.start()
+            try:
+                return await work(batcher)
+            finally:
+                await batcher.stop()
+
+    return asyncio.run(main())
+
+
+def test_every_item_has_its_own_result_and_many_go_together() -> None:
+    sizes: list[int] = []
+
+    def double(items: Sequence[int]) -> list[int]:
+        sizes.append(len(items))
+        return [2 * item for item in items]
+
+    async def work(batcher: Batcher[int, int]) -> list[list[int]]:
+        return await asyncio.gather(*(batcher.submit([n, n + 1]) for n in range(10)))
+
+    assert run(work, double) == [[2 * n, 2 * n + 2] for n in range(10)]
+    assert sum(sizes) == 20
+    assert max(sizes) == 8
+
+
+def test_what_the_model_raises_reaches_those_who_asked_and_nobody_else() -> None:
+    def fail_on_zero(items: Sequence[int]) -> Sequence[int]:
+        if 0 in items:
+            raise ValueError("zero")
+        return items
+
+    async def work(batcher: Batcher[int, int]) -> Any:
+        with pytest.raises(ValueError, match="zero"):
+            await batcher.submit([0])
+        return await batcher.submit([1])
+
+    assert run(work, fail_on_zero) == [1]
+
+
+def test_a_full_queue_refuses_all_of_a_request_or_none() -> None:
+    go = threading.Event()
+
+    def wait(items: Sequence[int]) -> Sequence[int]:
+        go.wait(10)
+        return items
+
+    async def work(batcher: Batcher[int, int]) -> None:
+        first = asyncio.ensure_future(batcher.submit([0]))
+        while batcher.num_waiting:
+            await asyncio.sleep(0.001)
+        await asyncio.sleep(0.05)  # it is in the model now
+        waiting = asyncio.ensure_future(batcher.submit([1, 2, 3]))
+        with pytest.raises(QueueFullError):
+            batcher.submit([4, 5])
+        assert batcher.num_waiting == 3
+        go.set()
+        assert await first == [0]
+        assert await waiting == [1, 2, 3]
+        assert await batcher.submit([6]) == [6]  # there is room again
+
+    run(work, wait, max_queued=4)
+
+
+def test_nothing_is_computed_for_a_client_that_went_away() -> None:
+    seen: list[int] = []
+
+    def note(items: Sequence[int]) -> Sequence[int]:
+        seen.extend(items)
+        return items
+
+    async def work(batcher: Batcher[int, int]) -> None:
+        gone = asyncio.ensure_future(batcher.submit([1]))
+        await asyncio.sleep(0)
+        gone.cancel()
+        assert await batcher.submit([2]) == [2]
+
+    run(work, note, max_wait_seconds=0.05)
+    assert seen == [2]

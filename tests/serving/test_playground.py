@@ -1,0 +1,156 @@
+"""The playground in a real browser: what it shows, who can use it, and what it will not run.
+
+Needs playwright, axe-playwright-python and chromium (imported by name, as types are checked
+where they are missing, too); with MASKWRIGHT_BROWSER set it fails without them, and else it is
+passed over.
+"""
+
+import importlib
+import importlib.util
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.serving.test_server import start
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+MISSING = [
+    name
+    for name, found in (
+        ("playwright", importlib.util.find_spec("playwright")),
+        ("axe_playwright_python", importlib.util.find_spec("axe_playwright_python")),
+        ("chromium", CHROMIUM),
+    )
+    if not found
+]
+pytestmark = pytest.mark.skipif(
+    bool(MISSING) and not os.environ.get("MASKWRIGHT_BROWSER"),
+    reason=f"not installed: {', '.join(MISSING)}",
+)
+HOSTILE = "<script>window.hacked = true</script><img src=x onerror='window.hacked = true'> [MASK]."
+
+
+@pytest.fixture(scope="module")
+def url(workplace: Path) -> Iterator[str]:
+    process, url = start(workplace, "--quiet")
+    yield url
+    process.kill()
+    process.communicate()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with importlib.import_module("playwright.sync_api").sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-dev-shm-usage"]
+        )
+        yield browser
+        browser.close()
+
+
+class Visit:
+    """A page that is open, and what went wrong in it."""
+
+    def __init__(self, browser: Any, url: str, **settings: Any) -> None:
+        self.context = browser.new_context(**settings)
+        self.page = self.context.new_page()
+        self.errors: list[str] = []
+        self.page.on("pageerror", lambda error: self.errors.append(str(error)))
+        self.page.on("console", self._note)
+        self.page.goto(url)
+
+    def _note(self, message: Any) -> None:
+        if message.type == "error":
+            self.errors.append(message.text)
+
+    def write(self, text: str) -> None:
+        self.page.get_by_label("Sentence").fill(text)
+
+
+@pytest.fixture
+def visit(browser: Any, url: str, request: pytest.FixtureRequest) -> Iterator[Visit]:
+    visit = Visit(browser, url, **getattr(request, "param", {}))
+    yield visit
+    visit.context.close()
+    assert visit.errors == []
+
+
+def test_candidates_follow_as_one_types(visit: Visit) -> None:
+    visit.write("The small [MASK] eats [MASK] every day.")
+    candidates = visit.page.locator(".candidate")
+    candidates.nth(15).wait_for()
+    assert candidates.count() == 16  # eight for each mask
+    assert "%" in candidates.first.inner_text()
+    first = candidates.first.locator("span").nth(1).inner_text()
+    candidates.first.click()
+    sentence = visit.page.get_by_label("Sentence").input_value()
+    assert sentence == f"The small {first} eats [MASK] every day."
+
+
+def test_a_word_is_hidden_by_a_click_and_shown_by_another(visit: Visit) -> None:
+    visit.write("The horse eats grass.")
+    word = visit.page.get_by_role("button", name="horse")
+    word.click()
+    assert visit.page.get_by_label("Sentence").input_value() == "The [MASK] eats grass."
+    visit.page.locator(".candidate").first.wait_for()
+    mask = visit.page.locator("#words button[aria-pressed=true]")
+    assert mask.count() == 1
+    mask.click()
+    assert visit.page.get_by_label("Sentence").input_value() == "The horse eats grass."
+
+
+def test_it_can_be_used_by_keyboard_alone(visit: Visit) -> None:
+    visit.page.get_by_label("Sentence").fill("The horse eats grass.")
+    visit.page.get_by_label("Sentence").focus()
+    visit.page.keyboard.press("Tab")
+    visit.page.keyboard.press("Tab")
+    visit.page.keyboard.press("Enter")
+    assert visit.page.get_by_label("Sentence").input_value() == "The [MASK] eats grass."
+    assert visit.page.evaluate("document.activeElement.textContent") == "[MASK]"
+
+
+def test_a_whole_sentence_is_coloured_by_surprise(visit: Visit) -> None:
+    visit.write("The horse eats grass.")
+    visit.page.locator("#sentence span").first.wait_for()
+    assert visit.page.locator("#sentence").inner_text() == "The horse eats grass."
+    assert "Pseudo-perplexity" in visit.page.locator("#total").inner_text()
+
+
+def test_hostile_text_is_shown_and_not_run(visit: Visit) -> None:
+    visit.write(HOSTILE)
+    visit.page.locator(".candidate").first.wait_for()
+    assert visit.page.evaluate("window.hacked") is None
+    assert visit.page.locator("main img, main script").count() == 0
+
+
+def test_what_cannot_be_answered_is_said(browser: Any, url: str) -> None:
+    visit = Visit(browser, url)
+    visit.page.set_viewport_size({"width": 360, "height": 800})
+    visit.write("[MASK] " + "x" * 90)
+    visit.page.locator("#status.error").wait_for()
+    assert "Shorten it" in visit.page.locator("#status").inner_text()
+    assert visit.page.evaluate("document.documentElement.scrollWidth") <= 360
+    visit.context.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [360, 1280])
+def test_it_is_accessible_and_fits(
+    browser: Any, url: str, scheme: str, width: int, tmp_path: Path
+) -> None:
+    axe = importlib.import_module("axe_playwright_python.sync_playwright").Axe()
+    size = {"width": width, "height": 800}
+    visit = Visit(browser, url, viewport=size, color_scheme=scheme, bypass_csp=True)
+    for text in ("The [MASK] horse eats [MASK] " + "x" * 18, "The horse eats grass."):
+        visit.write(text)
+        target = ".candidate" if "[MASK]" in text else "#sentence span"
+        visit.page.locator(target).first.wait_for()
+        found = axe.run(visit.page)
+        assert found.violations_count == 0, found.generate_report()
+        assert visit.page.evaluate("document.documentElement.scrollWidth") <= width
+    visit.page.screenshot(path=str(tmp_path / f"{scheme}-{width}.png"))
+    visit.context.close()

@@ -1,0 +1,105 @@
+"""A server in a process of its own: its real client, slow and endless requests, the end."""
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from huggingface_hub import InferenceClient
+
+from maskwright.cli import main
+
+TEXT = "The small [MASK] eats grass every day."
+
+
+def start(workplace: Path, *flags: str) -> tuple[subprocess.Popen[str], str]:
+    command = [sys.executable, "-m", "maskwright", "serve", str(workplace / "runs" / "small")]
+    process = subprocess.Popen(
+        [*command, "--port", "0", "--device", "cpu", *flags],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    line = process.stdout.readline()
+    assert "serving small (fill-mask) on http://127.0.0.1:" in line
+    return process, line.split()[-1]
+
+
+@pytest.fixture(scope="module")
+def url(workplace: Path) -> Iterator[str]:
+    process, url = start(workplace, "--body_seconds", "0.5", "--quiet")
+    yield url
+    process.kill()
+    process.communicate()
+
+
+def connect(url: str) -> socket.socket:
+    host, port = url.removeprefix("http://").split(":")
+    return socket.create_connection((host, int(port)), timeout=10)
+
+
+def test_the_client_of_hugging_face_works_unchanged(url: str) -> None:
+    client = InferenceClient(base_url=url)
+    found = client.fill_mask(TEXT, top_k=2)
+    assert len(found) == 2
+    assert found[0].sequence.startswith("the small ")
+    assert found[0].score >= found[1].score
+    [one] = client.fill_mask(TEXT, targets=["horse"])
+    assert one.token_str == "horse"
+
+
+def test_a_slow_request_is_refused_and_the_others_go_on(url: str) -> None:
+    with connect(url) as slow:
+        slow.sendall(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+        assert InferenceClient(base_url=url).fill_mask(TEXT)
+        assert slow.recv(1000).startswith(b"HTTP/1.1 408")
+
+
+def test_an_endless_request_is_refused_before_it_is_read(url: str) -> None:
+    with connect(url) as large:
+        large.sendall(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100000000\r\n\r\n")
+        assert large.recv(1000).startswith(b"HTTP/1.1 413")
+    with connect(url) as endless:
+        endless.sendall(b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
+        chunk = b"10000\r\n" + b"x" * 0x10000 + b"\r\n"
+        answer = b""
+        try:
+            for _ in range(100):
+                endless.sendall(chunk)
+        except OSError:
+            pass  # it has hung up
+        try:
+            answer = endless.recv(1000)
+        except OSError:
+            return
+        assert answer.startswith(b"HTTP/1.1 413")
+
+
+def test_what_has_begun_is_ended_before_the_server_is(workplace: Path) -> None:
+    process, url = start(workplace, "--max_wait_ms", "1500")
+    body = json.dumps({"inputs": TEXT}).encode()
+    with connect(url) as client:
+        head = f"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n"
+        client.sendall(f"{head}Content-Type: application/json\r\n\r\n".encode() + body)
+        time.sleep(0.5)  # it waits for others now
+        process.send_signal(signal.SIGTERM)
+        assert client.recv(1000).startswith(b"HTTP/1.1 200")
+    _, log = process.communicate(timeout=20)
+    assert process.returncode in (0, -signal.SIGTERM)
+    assert json.loads(log.splitlines()[0])["status"] == 200
+    assert "Traceback" not in log
+
+
+def test_a_port_that_is_taken_is_one_line(
+    workplace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        assert main(["serve", str(workplace / "runs" / "small"), "--port", port]) == 2
+    assert f"port = {port}: Address already in use. Choose another" in capsys.readouterr().err
