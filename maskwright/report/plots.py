@@ -13,15 +13,15 @@ from maskwright.logs import Record
 
 FORMATS = ("png", "svg")
 # Okabe and Ito's colours, which the colour-blind can tell apart; lines also differ in markers.
-_COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _MARKERS = "osD^vPX"
 _SAME_LEVEL = 0.05
-_INK, _FAINT = "#333333", "#8a8a8a"
-_STYLE = {
+_INK, FAINT = "#333333", "#8a8a8a"
+STYLE = {
     "font.size": 9.5,
     "axes.spines.top": False,
     "axes.spines.right": False,
-    "axes.edgecolor": _FAINT,
+    "axes.edgecolor": FAINT,
     "axes.labelcolor": _INK,
     "xtick.color": _INK,
     "ytick.color": _INK,
@@ -78,23 +78,28 @@ def plot_curves(curves: Sequence[Curve], folder: Path, note: str = "") -> list[P
     check_matplotlib()
     matplotlib: Any = importlib.import_module("matplotlib")
     figures: Any = importlib.import_module("matplotlib.figure")
-    with matplotlib.rc_context(_STYLE):
+    with matplotlib.rc_context(STYLE):
         figure = figures.Figure(figsize=(11, 6.4), layout="constrained")
-        grid = figure.subplots(len(_SCORES), len(_COSTS), sharex="col", sharey="row")
-        for row, score in zip(grid, _SCORES, strict=True):
-            for axes, cost in zip(row, _COSTS, strict=True):
-                _draw_panel(axes, curves, cost, score)
-            row[0].set_ylabel(score[2])
-        for axes, (_, label, _) in zip(grid[-1], _COSTS, strict=True):
-            axes.set_xlabel(label)
-        figure.align_ylabels(grid[:, 0])
-        handles, labels = grid[0][0].get_legend_handles_labels()
-        figure.legend(
-            handles, labels, loc="outside upper left", ncols=min(len(labels), 4), frameon=False
-        )
+        draw_curves(figure, curves)
         if note:
-            figure.supxlabel(note, x=0.01, ha="left", fontsize=8.5, color=_FAINT)
+            figure.supxlabel(note, x=0.01, ha="left", fontsize=8.5, color=FAINT)
         return [_save(figure, folder / f"curves.{kind}", kind) for kind in FORMATS]
+
+
+def draw_curves(figure: Any, curves: Sequence[Curve]) -> None:
+    """Fills a figure with a panel for each score against each cost."""
+    grid = figure.subplots(len(_SCORES), len(_COSTS), sharex="col", sharey="row")
+    for row, score in zip(grid, _SCORES, strict=True):
+        for axes, cost in zip(row, _COSTS, strict=True):
+            _draw_panel(axes, curves, cost, score)
+        row[0].set_ylabel(score[2])
+    for axes, (_, label, _) in zip(grid[-1], _COSTS, strict=True):
+        axes.set_xlabel(label)
+    figure.align_ylabels(grid[:, 0])
+    handles, labels = grid[0][0].get_legend_handles_labels()
+    figure.legend(
+        handles, labels, loc="outside upper left", ncols=min(len(labels) or 1, 4), frameon=False
+    )
 
 
 def _draw_panel(
@@ -111,7 +116,7 @@ def _draw_panel(
         axes.plot(
             xs,
             ys,
-            color=_COLORS[number % len(_COLORS)],
+            color=COLORS[number % len(COLORS)],
             marker=_MARKERS[number % len(_MARKERS)],
             markersize=4.5,
             linewidth=1.6,
@@ -120,14 +125,14 @@ def _draw_panel(
         )
     levels = _merge_levels(
         [
-            (level, _COLORS[number % len(_COLORS)])
+            (level, COLORS[number % len(COLORS)])
             for number, curve in enumerate(curves)
             for level in curve.points(x, baseline, scale)[1]
         ]
     )
     for level, color in levels:
         # Of several baselines each has the colour of its run.
-        color = color if len(levels) > 1 else _FAINT
+        color = color if len(levels) > 1 else FAINT
         axes.axhline(level, color=color, linewidth=1, linestyle=(0, (4, 3)), zorder=0)
     if levels:
         is_loss = y == "loss"
@@ -140,7 +145,7 @@ def _draw_panel(
             ha="right",
             va="bottom",
             fontsize=8,
-            color=_FAINT,
+            color=FAINT,
         )
     axes.set_xlim(left=0)
     if y != "loss":

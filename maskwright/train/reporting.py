@@ -1,50 +1,13 @@
-"""A run as its user sees it: metrics.jsonl, TensorBoard, and the terminal.
+"""Where the records of a run go: metrics.jsonl, TensorBoard, and the terminal."""
 
-On a terminal a live panel (rich) shows progress, the last scores and what the model fills in;
-elsewhere the same appears as plain lines.
-"""
-
-import math
 from pathlib import Path
 from types import TracebackType
 
-from rich.console import Console, Group
-from rich.live import Live
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
-from rich.table import Table
-from rich.text import Text
+from rich.console import Console
 
 from maskwright.logs import MetricsLog, Record
 from maskwright.train.board import Board, has_tensorboard
-
-
-def describe_record(record: Record) -> str:
-    """One record as one plain line; what was not predicted in its steps is left out."""
-    parts = [f"step {record['step']:,}", f"{record['tokens']:,} tokens"]
-    is_valid = record["split"] == "valid"
-    shown = {
-        "loss": ("validation loss" if is_valid else "loss", "", ""),
-        "masked_accuracy": ("masked accuracy", "unigram baseline", "unigram_accuracy"),
-        "causal_loss": ("causal loss", "", ""),
-        "pair_accuracy": ("pair accuracy", "baseline", "pair_baseline"),
-        "rtd_loss": ("replaced loss", "of a constant", "rtd_base_loss"),
-    }
-    for name, (title, other, baseline) in shown.items():
-        value = record.get(name)
-        if value is not None and not math.isnan(value):
-            beside = f" ({other} {record[baseline]:.3f})" if baseline in record else ""
-            parts.append(f"{title} {value:.3f}{beside}")
-    if not is_valid:
-        parts.append(f"{record['tokens_per_second']:,.0f} tokens/s")
-    return "  ".join(parts)
-
-
-def color_sample(line: str) -> Text:
-    """A sample of `maskwright.inference.samples` with right guesses in green, wrong ones in red."""
-    text = Text(line, style="dim")
-    text.highlight_regex(r"^✓|⟨[^≠⟩]+⟩", "not dim green")
-    text.highlight_regex(r"^✗|⟨[^≠⟩]*≠[^⟩]*⟩", "not dim red")
-    return text
+from maskwright.train.panel import Panel
 
 
 class SilentReporter:
@@ -59,30 +22,17 @@ class RunReporter:
 
     Args:
         folder: the run directory.
-        console: where to show; a live panel if it is a terminal.
+        console: where to show, see `Panel`.
         last_step: of the checkpoint that the run goes on from.
     """
 
     def __init__(self, folder: Path, console: Console, last_step: int | None = None) -> None:
         self._log = MetricsLog(folder / "metrics.jsonl", last_step)
         self._board = Board(folder / "tensorboard", last_step) if has_tensorboard() else None
-        self._console = console
-        self._bar = Progress(
-            TextColumn("[bold]{task.description}"),
-            BarColumn(bar_width=None),
-            TaskProgressColumn(),
-            TimeElapsedColumn(),
-            TextColumn("{task.fields[left]} left"),
-            console=console,
-        )
-        self._task = self._bar.add_task("training", total=1.0, left="?")
-        self._latest: dict[str, Record] = {}
-        self._samples: list[str] = []
-        self._live = Live(self._draw(), console=console, refresh_per_second=2, transient=True)
+        self._panel = Panel(console)
 
     def __enter__(self) -> "RunReporter":
-        if self._console.is_terminal:
-            self._live.start()
+        self._panel.__enter__()
         return self
 
     def __exit__(
@@ -91,7 +41,7 @@ class RunReporter:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._live.stop()
+        self._panel.__exit__(kind, error, traceback)
         self._log.close()
         if self._board is not None:
             self._board.close()
@@ -99,34 +49,11 @@ class RunReporter:
     def report(self, record: Record, progress: float) -> None:
         """Takes a training or validation record; `samples` in it are lines to show."""
         self._log.write(record)
-        self._latest[record["split"]] = record
-        self._samples = record.get("samples", self._samples)
         self._write_board(record)
-        if self._console.is_terminal:
-            left = record["seconds"] * (1 - progress) / progress if progress > 0 else 0
-            self._bar.update(self._task, completed=progress, left=_duration(left))
-            self._live.update(self._draw())
-        elif not record.get("final"):  # the last scores are shown by whoever ends the run
-            self._console.print(f"{progress:4.0%}  {describe_record(record)}", highlight=False)
-            for line in record.get("samples", []):
-                self._console.print(Text("      ").append_text(color_sample(line)))
+        self._panel.show(record, progress)
 
     def _write_board(self, record: Record) -> None:
         if self._board is not None:
             for name, value in record.items():
                 if isinstance(value, int | float) and name != "step":
                     self._board.add_scalar(f"{record['split']}/{name}", value, record["step"])
-
-    def _draw(self) -> Group:
-        table = Table.grid(padding=(0, 2))
-        for record in self._latest.values():
-            table.add_row(describe_record(record))
-        for line in self._samples:
-            table.add_row(color_sample(line))
-        return Group(table, self._bar)
-
-
-def _duration(seconds: float) -> str:
-    minutes, seconds = divmod(round(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"

@@ -62,6 +62,7 @@ class TrainState:
         Minutes of the budget that went into compiling are lost for learning; progress counts the
         others, so that no schedule jumps while a graph is compiled.
         """
+        assert config.max_epochs is None, "an epoch's tokens are not known here: count_epochs first"
         shares = [0.0]
         if config.max_steps:
             shares.append(self.step / config.max_steps)

@@ -8,7 +8,8 @@ from rich.console import Console
 
 from maskwright.logs import Record, read_metrics
 from maskwright.train import reporting
-from maskwright.train.reporting import RunReporter, color_sample, describe_record
+from maskwright.train.panel import color_sample, describe_record
+from maskwright.train.reporting import RunReporter
 
 TRAIN: Record = {
     "split": "train",

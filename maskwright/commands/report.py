@@ -1,0 +1,87 @@
+"""``maskwright report``: a run, or several, as one HTML page."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from maskwright.commands.flags import Parser
+from maskwright.commands.run_folder import CONFIG_NAME, METRICS_NAME, MODEL_NAME
+from maskwright.config import read_yaml
+from maskwright.errors import InputError
+from maskwright.files import read_json, write_text
+from maskwright.logs import read_metrics
+from maskwright.report.facts import RunFacts
+
+REPORT_NAME = "report.html"
+_MAX_BYTES = 64 << 20
+_EPILOG = """examples:
+  maskwright report runs/NAME                       writes runs/NAME/report.html
+  maskwright report runs/A runs/B --out both.html   side by side
+"""
+
+
+def build_parser() -> Parser:
+    """The command line of ``maskwright report``."""
+    parser = Parser("report", "Show a run as a page.", _EPILOG)
+    parser.add_argument("runs", nargs="+", type=Path, help="run directories")
+    parser.add_argument("--out", type=Path, help="where to [report.html in the run directory]")
+    return parser
+
+
+def main(argv: Sequence[str]) -> int:
+    arguments = build_parser().parse(argv)
+    if arguments.out is None and len(arguments.runs) > 1:
+        raise InputError("several runs need --out FILE")
+    out = arguments.out or arguments.runs[0] / REPORT_NAME
+    facts = [gather_facts(run) for run in arguments.runs]
+    write_report(facts, out)
+    print(f"{out}: open it in a browser")
+    return 0
+
+
+def write_report(facts: Sequence[RunFacts], out: Path) -> None:
+    """Writes the page.
+
+    Raises:
+        InputError: matplotlib is not installed, or there is nothing to report.
+    """
+    from maskwright.report.page import render_page
+
+    write_text(out, render_page(facts))
+
+
+def gather_facts(run: Path) -> RunFacts:
+    """All that a run directory says, and its prepared data if these are still there.
+
+    Raises:
+        InputError: it is no run directory.
+    """
+    if not (run / CONFIG_NAME).is_file():
+        raise InputError(f"{run} is not a run directory: it holds no {CONFIG_NAME}.")
+    provenance = _read(run / "provenance.json") or {}
+    data = Path(str(provenance.get("prepared_data", "")))
+    manifest = _read(data / "manifest.json")
+    return RunFacts(
+        name=run.absolute().name,
+        records=read_metrics(run / METRICS_NAME),
+        config=read_yaml(run / CONFIG_NAME),
+        provenance=provenance,
+        evaluation=_read(run / "evaluation.json"),
+        manifest=manifest,
+        document_lengths=_read_lengths(data) if manifest else (),
+        is_finished=(run / MODEL_NAME).is_dir(),
+    )
+
+
+def _read(path: Path) -> Any:
+    try:
+        found = read_json(path, _MAX_BYTES)
+    except (OSError, ValueError):
+        return None
+    return found if isinstance(found, dict) else None
+
+
+def _read_lengths(data: Path) -> Sequence[int]:
+    from maskwright.shards.reader import TokenStore
+
+    return TokenStore.open(data, "train", "sizes").document_lengths.tolist()

@@ -1,0 +1,67 @@
+"""``maskwright watch``: follows a run that another process trains."""
+
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from rich.console import Console
+
+from maskwright.commands.flags import Parser
+from maskwright.commands.run_folder import CONFIG_NAME, METRICS_NAME, MODEL_NAME, load_run_config
+from maskwright.errors import InputError
+from maskwright.logs import Record, read_metrics
+from maskwright.train.config import TrainConfig
+from maskwright.train.panel import Panel
+
+_EPILOG = """examples:
+  maskwright watch runs/NAME
+  maskwright watch runs/NAME --once     what it has come to, and back
+"""
+_SECONDS = 1.0
+
+
+def build_parser() -> Parser:
+    """The command line of ``maskwright watch``."""
+    parser = Parser("watch", "Follow a run.", _EPILOG)
+    parser.add_argument("run", type=Path, help="a run directory")
+    parser.add_argument("--once", action="store_true", help="show it as it is and stop")
+    return parser
+
+
+def main(argv: Sequence[str]) -> int:
+    arguments = build_parser().parse(argv)
+    run: Path = arguments.run
+    if not (run / CONFIG_NAME).is_file():
+        raise InputError(f"{run} is not a run directory: it holds no {CONFIG_NAME}.")
+    train = load_run_config(run, {}).train
+    with Panel(Console()) as panel:
+        for record in follow(run, once=arguments.once):
+            panel.show(record, find_progress(record, train))
+    return 0
+
+
+def follow(run: Path, *, once: bool = False) -> Iterator[Record]:
+    """The records of a run: those that there are, and new ones until it has its model.
+
+    A run that is resumed cuts off lines that it writes again; they are then shown again.
+    """
+    shown = 0
+    while True:
+        is_finished = once or (run / MODEL_NAME).is_dir()
+        records = read_metrics(run / METRICS_NAME)
+        shown = min(shown, len(records))
+        yield from records[shown:]
+        shown = len(records)
+        if is_finished:
+            return
+        time.sleep(_SECONDS)
+
+
+def find_progress(record: Record, train: TrainConfig) -> float:
+    """The share of the budget that is used; of epochs, which tokens alone do not tell, none."""
+    shares = [
+        record["step"] / train.max_steps if train.max_steps else 0.0,
+        record["tokens"] / train.max_tokens if train.max_tokens else 0.0,
+        record["seconds"] / (60 * train.max_minutes) if train.max_minutes else 0.0,
+    ]
+    return min(max(shares), 1.0)

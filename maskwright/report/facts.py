@@ -1,0 +1,77 @@
+"""What a run directory says about its run, gathered for a report."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from maskwright.logs import Record
+
+_STAGES = (0.01, 0.1, 0.5, 1.0)
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """One run.
+
+    Attributes:
+        records: the lines of its metrics.jsonl.
+        config, provenance: its config.yaml and provenance.json.
+        evaluation: its evaluation.json, if `maskwright evaluate` was run.
+        manifest: of its prepared data, if these are still there.
+        document_lengths: tokens of each document to train on.
+        is_finished: whether it has a model.
+    """
+
+    name: str
+    records: Sequence[Record]
+    config: Mapping[str, Any]
+    provenance: Mapping[str, Any]
+    evaluation: Mapping[str, Any] | None = None
+    manifest: Mapping[str, Any] | None = None
+    document_lengths: Sequence[int] = field(default_factory=tuple[int, ...])
+    is_finished: bool = True
+
+    @property
+    def training(self) -> list[Record]:
+        return [record for record in self.records if record.get("split") == "train"]
+
+    @property
+    def validations(self) -> list[Record]:
+        return [record for record in self.records if record.get("split") == "valid"]
+
+    @property
+    def last(self) -> Record:
+        """The last validation; empty before the first one."""
+        return self.validations[-1] if self.validations else {}
+
+    def pick_samples(self) -> list[tuple[str, list[str]]]:
+        """What was guessed at 1, 10, 50 and 100 % of the training: when, and the lines."""
+        sampled = [record for record in self.validations if record.get("samples")]
+        if not sampled:
+            return []
+        end = max(record["seconds"] for record in self.records)
+        picked = {
+            min(sampled, key=lambda r: abs(r["seconds"] - share * end))["step"] for share in _STAGES
+        }
+        return [
+            (f"step {record['step']:,}, {100 * record['seconds'] / end:.0f} %", record["samples"])
+            for record in {r["step"]: r for r in sampled}.values()
+            if record["step"] in picked
+        ]
+
+    def share_time(self) -> list[tuple[str, float]]:
+        """Seconds of steps, and of all else: start, compiling, validations, checkpoints."""
+        training, previous, busy = self.training, 0, 0.0
+        for record in training:
+            speed = record.get("tokens_per_second")
+            busy += (record["tokens"] - previous) / speed if speed else 0.0
+            previous = record["tokens"]
+        total = max((record["seconds"] for record in self.records), default=0.0)
+        busy = min(busy, total)
+        return [("steps", busy), ("start, compiling, validations, checkpoints", total - busy)]
+
+    def find_scores(self, suite: str) -> list[Mapping[str, Any]]:
+        """The scores of a suite in evaluation.json; none if it was not run."""
+        suites = (self.evaluation or {}).get("suites", [])
+        found = [result for result in suites if result.get("suite") == suite]
+        return list(found[-1]["scores"]) if found else []

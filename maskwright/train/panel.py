@@ -1,0 +1,105 @@
+"""A run in the terminal: a live panel, or plain lines where there is no terminal."""
+
+import math
+from types import TracebackType
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.table import Table
+from rich.text import Text
+
+from maskwright.logs import Record
+
+
+def describe_record(record: Record) -> str:
+    """One record as one plain line; what was not predicted in its steps is left out."""
+    parts = [f"step {record['step']:,}", f"{record['tokens']:,} tokens"]
+    is_valid = record["split"] == "valid"
+    shown = {
+        "loss": ("validation loss" if is_valid else "loss", "", ""),
+        "masked_accuracy": ("masked accuracy", "unigram baseline", "unigram_accuracy"),
+        "causal_loss": ("causal loss", "", ""),
+        "pair_accuracy": ("pair accuracy", "baseline", "pair_baseline"),
+        "rtd_loss": ("replaced loss", "of a constant", "rtd_base_loss"),
+    }
+    for name, (title, other, baseline) in shown.items():
+        value = record.get(name)
+        if value is not None and not math.isnan(value):
+            beside = f" ({other} {record[baseline]:.3f})" if baseline in record else ""
+            parts.append(f"{title} {value:.3f}{beside}")
+    if not is_valid:
+        parts.append(f"{record['tokens_per_second']:,.0f} tokens/s")
+    return "  ".join(parts)
+
+
+def color_sample(line: str) -> Text:
+    """A sample of `maskwright.inference.samples` with right guesses in green, wrong ones in red."""
+    text = Text(line, style="dim")
+    text.highlight_regex(r"^✓|⟨[^≠⟩]+⟩", "not dim green")
+    text.highlight_regex(r"^✗|⟨[^≠⟩]*≠[^⟩]*⟩", "not dim red")
+    return text
+
+
+class Panel:
+    """Shows the records of a run as they come.
+
+    Args:
+        console: where to show; a live panel (rich) with progress, the last scores and what the
+            model fills in, if it is a terminal.
+    """
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._bar = Progress(
+            TextColumn("[bold]{task.description}"),
+            BarColumn(bar_width=None),
+            TaskProgressColumn(),
+            TimeElapsedColumn(),
+            TextColumn("{task.fields[left]} left"),
+            console=console,
+        )
+        self._task = self._bar.add_task("training", total=1.0, left="?")
+        self._latest: dict[str, Record] = {}
+        self._samples: list[str] = []
+        self._live = Live(self._draw(), console=console, refresh_per_second=2, transient=True)
+
+    def __enter__(self) -> "Panel":
+        if self._console.is_terminal:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._live.stop()
+
+    def show(self, record: Record, progress: float) -> None:
+        """Shows a training or validation record; `samples` in it are lines to show."""
+        self._latest[record["split"]] = record
+        self._samples = record.get("samples", self._samples)
+        if self._console.is_terminal:
+            left = record["seconds"] * (1 - progress) / progress if progress > 0 else 0
+            self._bar.update(self._task, completed=progress, left=_duration(left))
+            self._live.update(self._draw())
+        elif not record.get("final"):  # the last scores are shown by whoever ends the run
+            self._console.print(f"{progress:4.0%}  {describe_record(record)}", highlight=False)
+            for line in record.get("samples", []):
+                self._console.print(Text("      ").append_text(color_sample(line)))
+
+    def _draw(self) -> Group:
+        table = Table.grid(padding=(0, 2))
+        for record in self._latest.values():
+            table.add_row(describe_record(record))
+        for line in self._samples:
+            table.add_row(color_sample(line))
+        return Group(table, self._bar)
+
+
+def _duration(seconds: float) -> str:
+    minutes, seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"

@@ -1,0 +1,50 @@
+"""``maskwright report`` and ``maskwright watch`` on a finished run."""
+
+from pathlib import Path
+
+import pytest
+
+from maskwright.cli import main
+from maskwright.commands.watch import find_progress, follow
+from maskwright.logs import read_metrics
+from maskwright.train.config import TrainConfig
+
+
+def test_a_run_becomes_a_page(workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    run, out = workplace / "runs" / "small", tmp_path / "page.html"
+    assert main(["report", str(run), "--out", str(out)]) == 0
+    assert capsys.readouterr().out == f"{out}: open it in a browser\n"
+    page = out.read_text(encoding="utf-8")
+    last = read_metrics(run / "metrics.jsonl")[-1]
+    assert f"{last['loss']:.3f} (token frequencies" in page
+    assert "Text and tokenizer" in page
+    assert main(["report", str(run), str(run)]) == 2
+    assert "several runs need --out FILE" in capsys.readouterr().err
+    assert main(["report", str(tmp_path)]) == 2
+    assert "is not a run directory" in capsys.readouterr().err
+
+
+def test_a_run_is_followed_to_its_end(workplace: Path, capsys: pytest.CaptureFixture[str]):
+    run = workplace / "runs" / "small"
+    assert main(["watch", str(run)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("  7%  step 10  ")
+    assert any("validation loss" in line for line in lines)
+    assert main(["watch", str(run / "model"), "--once"]) == 2
+
+
+def test_lines_that_a_resumed_run_writes_again_are_shown_again(tmp_path: Path):
+    log = tmp_path / "metrics.jsonl"
+    log.write_text('{"step": 1}\n{"step": 2}\n')
+    records = follow(tmp_path)
+    assert [next(records)["step"], next(records)["step"]] == [1, 2]
+    log.write_text('{"step": 1}\n')
+    (tmp_path / "model").mkdir()
+    assert list(records) == []
+
+
+def test_progress_is_of_the_budget_that_ends_first():
+    record = {"step": 5, "tokens": 900, "seconds": 6.0}
+    assert find_progress(record, TrainConfig(max_steps=10, max_tokens=1000)) == 0.9
+    assert find_progress(record, TrainConfig(max_minutes=1.0)) == 0.1
+    assert find_progress(record, TrainConfig(max_minutes=0.05)) == 1.0

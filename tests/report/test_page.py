@@ -1,0 +1,100 @@
+"""A report says what the files of a run say, and nothing that they say can break it."""
+
+import re
+from typing import Any
+
+import pytest
+
+from maskwright.errors import InputError
+from maskwright.report.facts import RunFacts
+from maskwright.report.page import render_page
+
+EVIL = "<script>alert(1)</script>"
+
+
+def make_run(name: str = "mine", steps: int = 400, **changes: Any) -> RunFacts:
+    records: list[dict[str, Any]] = []
+    for step in range(20, steps + 1, 20):
+        counts = {"step": step, "tokens": 100 * step, "seconds": step / 10}
+        speed = {"tokens_per_second": 2000.0, "learning_rate": 1e-3, "mask_rate": 0.3}
+        shape = {"row_length": 64, "grad_norm": 1.5, "loss": 8 - step / steps}
+        records.append({"split": "train", **counts, **speed, **shape})
+        if step % 100 == 0:
+            scores = {"loss": 7.5 - step / steps, "masked_accuracy": 0.1 * step / steps}
+            base = {"unigram_loss": 7.1, "unigram_accuracy": 0.05}
+            samples = [f"✓ right at {step}", f"✗ wrong {EVIL}"]
+            records.append({"split": "valid", **counts, **scores, **base, "samples": samples})
+    facts: dict[str, Any] = {
+        "config": {"train": {"max_steps": steps}, "text": [EVIL]},
+        "provenance": {"cpu": "Some CPU", "cpu_count": 2, "started": "today"},
+        **changes,
+    }
+    return RunFacts(name, records, **facts)
+
+
+def test_a_page_holds_scores_baselines_samples_and_configuration() -> None:
+    page = render_page([make_run()])
+    assert "6.500 (token frequencies: 7.100)" in page
+    assert "0.100 (the most frequent token: 0.050)" in page
+    assert '<th scope="row">train.max_steps</th><td>400</td>' in page
+    assert "step 100, 25 %" in page
+    assert "right at 400" in page
+    assert page.count("<svg") == 2
+
+
+def test_nothing_in_a_run_is_markup() -> None:
+    page = render_page([make_run(EVIL)])
+    assert EVIL not in page
+    assert page.count("&lt;script&gt;") >= 3
+    assert "src=" not in page
+
+
+def test_it_is_self_contained() -> None:
+    page = render_page([make_run()])
+    links = re.findall(r'(?:href|src|url)\s*[=(]\s*["\']?(https?:[^"\')\s]+)', page)
+    assert [link for link in links if "w3.org" not in link] == []
+
+
+def test_evaluations_and_text_are_shown_where_there_are_some() -> None:
+    scores = [
+        {"name": "frequency_1e2/masked_accuracy", "value": 0.25, "low": 0.2, "high": 0.3},
+        {"name": "frequency_1e2/loss", "value": 3.0, "low": None, "high": None},
+    ]
+    pairs = [
+        {"name": "blimp/mean_over_paradigms", "value": 0.56, "low": 0.5, "high": 0.6},
+        {"name": "blimp/binding", "value": 0.515, "low": 0.5, "high": 0.6},
+        {"name": "blimp/binding/principle_A", "value": 0.7, "low": 0.5, "high": 0.8},
+    ]
+    evaluation = {
+        "suites": [{"suite": "mlm", "scores": scores}, {"suite": "blimp", "scores": pairs}]
+    }
+    split = {"num_documents": 10, "num_words": 900, "num_tokens": 1200, "num_characters": 6000}
+    manifest = {"splits": {"train": split}, "vocab_size": 8192}
+    page = render_page(
+        [make_run(evaluation=evaluation, manifest=manifest, document_lengths=[3, 50, 700])]
+    )
+    assert page.count("<svg") == 5
+    for text in ("100 times or more", "0.250", "binding", "0.515", "1.333", "8,192"):
+        assert text in page
+    assert "principle" not in page
+
+
+def test_several_runs_stand_side_by_side() -> None:
+    page = render_page([make_run("a"), make_run("b" * 200, is_finished=False)])
+    assert "a, finished</th>" in page
+    assert "b, not finished</th>" in page
+    assert "Configuration" not in page
+
+
+def test_long_runs_stay_small() -> None:
+    assert len(render_page([make_run(steps=100_000)])) < 1_000_000
+
+
+def test_a_run_without_a_line_says_so() -> None:
+    with pytest.raises(InputError, match=r"mine has no line in metrics\.jsonl yet"):
+        render_page([RunFacts("mine", [], {}, {})])
+
+
+def test_time_is_shared_between_steps_and_the_rest() -> None:
+    run = make_run(steps=400)  # 40,000 tokens at 2,000 a second, of 40 seconds
+    assert run.share_time() == [("steps", 20.0), (run.share_time()[1][0], 20.0)]
