@@ -33,9 +33,13 @@ Corpus = Literal["shakespeare", "sentences", "wiki"]
 NOTEBOOK = "the notebook's own model"  # instead of a recipe
 ROWS_OF_128 = ("--data.max_seq_length", "128")
 LONGER = ("--train.seq_length_schedule", "0:32,0.4:64,0.7:128")
-HOUR_AND_A_HALF = (
-    *("--train.seq_length_schedule", "0:64,0.8:128"),
+GROWING_BATCHES = (
     *("--train.batch_tokens_schedule", "0:2048,0.5:4096", "--train.micro_batch_tokens", "2048"),
+)
+HOUR_AND_A_HALF = ("--train.seq_length_schedule", "0:64,0.8:128", *GROWING_BATCHES)
+TWO_HOURS = (
+    *("--masking.final_rate", "0.3", "--train.seq_length_schedule", "0:32,0.3:64,0.8:128"),
+    *GROWING_BATCHES,
 )
 # All on rows of one length, so that their losses can be compared.
 ON_WIKI = ("--train.valid_seq_length", "128", "--train.num_validations", "15")
@@ -53,23 +57,23 @@ class System:
 
 
 SYSTEMS: dict[str, System] = {
-    "shakespeare-32": System("rows of 32", "shakespeare", "shakespeare", 15),
-    "shakespeare-128": System("rows of 128", "shakespeare", "shakespeare", 15, ROWS_OF_128),
+    "shakespeare-32": System("rows of 32", "shakespeare", "shakespeare", 12),
+    "shakespeare-128": System("rows of 128", "shakespeare", "shakespeare", 12, ROWS_OF_128),
     "shakespeare-longer": System(
-        "rows of 32, 64, 128", "shakespeare", "shakespeare", 15, (*ROWS_OF_128, *LONGER)
+        "rows of 32, 64, 128", "shakespeare", "shakespeare", 12, (*ROWS_OF_128, *LONGER)
     ),
     "sentences-notebook": System("the notebook, in plain torch", "sentences", NOTEBOOK, 30),
     "sentences-padded": System("`wiki-sentences`", "sentences", "wiki-sentences", 30),
     "sentences-ours": System("ours (`sprint`)", "sentences", "sprint", 30),
-    "sentences-ours-long": System("ours (`tiny`)", "sentences", "tiny", 120),
-    "wiki-bert": System("BERT (`bert`)", "wiki", "bert", 30, ON_WIKI),
-    "wiki-24hbert": System("24hBERT", "wiki", "24hbert-style", 30, ON_WIKI),
-    "wiki-cramming": System("cramming", "wiki", "cramming-style", 30, ON_WIKI),
-    "wiki-mosaicbert": System("MosaicBERT", "wiki", "mosaicbert-style", 30, ON_WIKI),
-    "wiki-modernbert": System("ModernBERT", "wiki", "modernbert-style", 30, ON_WIKI),
-    "wiki-neobert": System("NeoBERT", "wiki", "neobert-style", 30, ON_WIKI),
-    "wiki-gpt-bert": System("GPT-BERT", "wiki", "gpt-bert-style", 30, ON_WIKI),
-    "wiki-ours": System("ours (`sprint`)", "wiki", "sprint", 30, ON_WIKI),
+    "sentences-ours-long": System("ours (`tiny`)", "sentences", "tiny", 120, TWO_HOURS),
+    "wiki-bert": System("BERT (`bert`)", "wiki", "bert", 10, ON_WIKI),
+    "wiki-24hbert": System("24hBERT", "wiki", "24hbert-style", 10, ON_WIKI),
+    "wiki-cramming": System("cramming", "wiki", "cramming-style", 10, ON_WIKI),
+    "wiki-mosaicbert": System("MosaicBERT", "wiki", "mosaicbert-style", 10, ON_WIKI),
+    "wiki-modernbert": System("ModernBERT", "wiki", "modernbert-style", 10, ON_WIKI),
+    "wiki-neobert": System("NeoBERT", "wiki", "neobert-style", 10, ON_WIKI),
+    "wiki-gpt-bert": System("GPT-BERT", "wiki", "gpt-bert-style", 10, ON_WIKI),
+    "wiki-ours": System("ours (`sprint`)", "wiki", "sprint", 10, ON_WIKI),
     "wiki-ours-long": System("ours (`tiny`)", "wiki", "tiny", 95, (*ON_WIKI, *HOUR_AND_A_HALF)),
 }
 _CURVE = ("step", "tokens", "seconds", "loss", "masked_accuracy")
