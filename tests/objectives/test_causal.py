@@ -18,7 +18,7 @@ from maskwright.inference.fill_mask import FillMask
 from maskwright.model.config import AttentionBackend
 from maskwright.objectives.causal import MaskedAndCausalLM
 from maskwright.objectives.terms import context_of, inputs_of
-from maskwright.train.reporting import describe_record
+from maskwright.train.panel import describe_record
 from maskwright.train.window import LogWindow, TermFigures
 from tests.artifact.helpers import tiny_tokenizer
 from tests.helpers import NUM_SPECIAL, random_corpus, row_source
