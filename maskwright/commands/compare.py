@@ -107,8 +107,23 @@ def _print_difference(console: Console, difference: "Difference", first: str) ->
     _print_lines(console, lines)
 
 
+def shorten_names(names: Sequence[str]) -> list[str]:
+    """The last parts of paths, as many as it takes to tell them apart."""
+    parts = [Path(name).resolve().parts for name in names]
+    for count in range(1, max(map(len, parts))):
+        short = ["/".join(own[-count:]) for own in parts]
+        if len(set(short)) == len(short):
+            return short
+    return list(names)
+
+
 def _plot(compared: "Sequence[Compared]", folder: Path) -> list[Path]:
-    curves = [Curve(Path(one.name).name, one.validations) for one in compared if one.validations]
+    names = shorten_names([one.name for one in compared])
+    curves = [
+        Curve(name, one.validations)
+        for name, one in zip(names, compared, strict=True)
+        if one.validations
+    ]
     if not curves:
         return []
     tokenizers = {one.facts["tokenizer_fingerprint"] for one in compared if one.validations}

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from maskwright.artifact.folder import describe_folder
@@ -14,19 +15,21 @@ from maskwright.commands.evaluation import (
     to_plain,
 )
 from maskwright.commands.model_folder import find_masked_model
+from maskwright.commands.prepared import is_prepared
 from maskwright.commands.run_folder import METRICS_NAME
-from maskwright.commands.suites import pin_text
+from maskwright.commands.suites import measure_tables, pin_text
 from maskwright.data.config import DataConfig
 from maskwright.errors import InputError, ShardError
 from maskwright.evaluation.masked_detail import MaskedTables
 from maskwright.evaluation.masked_suite import (
     BITS_PER_CHARACTER,
     FIGURES,
+    MASK_ONLY_FIGURES,
     WORD_FIGURES,
     describe_tables,
 )
 from maskwright.evaluation.scores import Score, SuiteResult
-from maskwright.evaluation.sums import compare_tables
+from maskwright.evaluation.sums import Figure, SumTable, compare_tables
 from maskwright.interop.held_out import check_made_for
 from maskwright.logs import Record, read_metrics
 from maskwright.provenance import describe_environment
@@ -60,9 +63,9 @@ class Compared:
         """The last validation; empty if it is no run."""
         return self.validations[-1] if self.validations else {}
 
-    def score(self, name: str) -> Score:
-        """One of the scores that every model has."""
-        return next(score for score in self.result.scores if score.name == name)
+    def score(self, name: str) -> Score | None:
+        """A score; None where there was nothing to divide by."""
+        return next((score for score in self.result.scores if score.name == name), None)
 
 
 @dataclass(frozen=True)
@@ -113,27 +116,46 @@ def compare_models(
         max_seq_length=max_seq_length or min(one.max_seq_length for one in usual),
         packed=all(one.packed for one in usual),
     )
-    sources = sources or _find_shared_data(arguments, [one.tokenizer for one in described])
+    _check_rows(arguments, [one.config.max_position_embeddings for one in described], rows)
+    sources = sources or _find_shared_data(arguments)
+    _check_sources(arguments, [one.tokenizer for one in described], sources)
     return [
         _score(Evaluation(argument, folder, device), sources, rows, is_fast)
         for argument, folder in zip(arguments, folders, strict=True)
     ]
 
 
-def _find_shared_data(arguments: Sequence[str], tokenizers: Sequence[Tokenizer]) -> list[str]:
-    """The data of the first run, if it has any and that is made for all tokenizers."""
+def _find_shared_data(arguments: Sequence[str]) -> list[str]:
+    """The data of the first run, if it has any."""
     data = find_training_data(arguments[0])
-    if data is None:
-        return []
-    for argument, tokenizer in zip(arguments, tokenizers, strict=True):
-        try:
-            check_made_for(tokenizer, data)
-        except ShardError:
+    return [] if data is None else [str(data)]
+
+
+def _check_rows(arguments: Sequence[str], positions: Sequence[int], rows: DataConfig) -> None:
+    for argument, longest in zip(arguments, positions, strict=True):
+        if rows.max_seq_length > longest:
             raise InputError(
-                f"{argument} has another tokenizer than the data of {arguments[0]}, and different "
-                "texts cannot be compared. Give --data: text files, on which all are scored."
-            ) from None
-    return [str(data)]
+                f"--seq-length = {rows.max_seq_length} is more than the {longest} positions of "
+                f"{argument}. Give at most {longest}."
+            )
+
+
+def _check_sources(
+    arguments: Sequence[str], tokenizers: Sequence[Tokenizer], sources: Sequence[str]
+) -> None:
+    """That the text can be given to every model."""
+    if "-" in sources:
+        raise InputError("--data - can be read only once, and there are several models: name files")
+    for source in sources:
+        for argument, tokenizer in zip(arguments, tokenizers, strict=True):
+            try:
+                if is_prepared(Path(source)):
+                    check_made_for(tokenizer, Path(source))
+            except ShardError:
+                raise InputError(
+                    f"{argument} has another tokenizer than the data in {source}, and different texts cannot "
+                    "be compared. Give --data: text files, on which all are scored."
+                ) from None
 
 
 def _score(
@@ -142,7 +164,7 @@ def _score(
     request = evaluation.make_request(
         ("mlm",), sources, rows.max_seq_length, is_fast=is_fast, packed=rows.packed
     )
-    tables = evaluation.measure(request)
+    tables = measure_tables(request)
     records: list[Record] = []
     if evaluation.run is not None:
         read = read_metrics(evaluation.run / METRICS_NAME)
@@ -158,18 +180,29 @@ def find_differences(compared: Sequence[Compared]) -> list[Difference]:
     for other in others:
         is_paired = other.tables.masks == first.tables.masks
         figures = FIGURES if is_paired else (BITS_PER_CHARACTER,)
-        scores = [
-            compare_tables(figure, other.tables.tokens, first.tables.tokens, is_paired)
-            for figure in figures
-        ]
+        scores = _compare(figures, other.tables.tokens, first.tables.tokens, is_paired)
         if is_paired:
-            scores += [
-                compare_tables(figure, other.tables.words, first.tables.words, is_paired)
-                for figure in WORD_FIGURES
-                if first.tables.words.totals[figure.count] > 0
-            ]
+            scores += _compare_further(other.tables, first.tables)
         differences.append(Difference(other.name, is_paired, tuple(scores)))
     return differences
+
+
+def _compare_further(ours: MaskedTables, theirs: MaskedTables) -> list[Score]:
+    return [
+        *_compare(MASK_ONLY_FIGURES, ours.mask_only, theirs.mask_only, is_paired=True),
+        *_compare(WORD_FIGURES, ours.words, theirs.words, is_paired=True),
+    ]
+
+
+def _compare(
+    figures: Sequence[Figure], ours: SumTable, theirs: SumTable, is_paired: bool
+) -> list[Score]:
+    """The differences of the scores that both models have."""
+    return [
+        compare_tables(figure, ours, theirs, is_paired)
+        for figure in figures
+        if min(ours.totals[figure.count], theirs.totals[figure.count]) > 0
+    ]
 
 
 def describe_comparison(
@@ -206,10 +239,14 @@ def tabulate(compared: Sequence[Compared]) -> list[tuple[str, ...]]:
                 f"{one.facts['num_parameters']:,}",
                 *(_show_count(one.last.get(name)) for name in ("step", "tokens")),
                 f"{seconds / 60:.1f}" if isinstance(seconds, int | float) else "",
-                *(f"{one.score(name).value:.4f}" for name in _SHOWN),
+                *(_show_score(one.score(name)) for name in _SHOWN),
             )
         )
     return lines
+
+
+def _show_score(score: Score | None) -> str:
+    return "" if score is None else f"{score.value:.4f}"
 
 
 def _show_count(value: Any) -> str:
@@ -219,8 +256,8 @@ def _show_count(value: Any) -> str:
 def describe_task(compared: Sequence[Compared]) -> str:
     """In one line: on what the models were scored, and what may be compared."""
     first = compared[0]
-    settings, count = first.result.settings, first.score("loss").num_samples
-    what = f"{count:,} hidden tokens of {first.result.data['name']}, rows of "
+    settings, count = first.result.settings, first.tables.tokens.totals["count"]
+    what = f"{round(float(count)):,} hidden tokens of {first.result.data['name']}, rows of "
     what += f"{settings['max_seq_length']}, pinned masks at 15 %"
     if all(one.tables.masks == first.tables.masks for one in compared):
         return what

@@ -1,11 +1,12 @@
 """``maskwright evaluate``: how good a model is, with intervals and what no learning would score."""
 
+import argparse
 import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from maskwright.commands.evaluation_flags import add_text_flags, check_text_flags
+from maskwright.commands.evaluation_flags import add_text_flags, check_suites, check_text_flags
 from maskwright.commands.flags import Parser
 from maskwright.commands.model_folder import HELP, find_masked_model, find_model_folder
 from maskwright.errors import InputError
@@ -16,7 +17,7 @@ _EPILOG = """suites:
   fill    one token of each sentence hidden behind [MASK]
   pll     pseudo-perplexity of sentences
   blimp   minimal pairs: is the good sentence likelier? Needs --blimp
-  glue    alone: fine-tunes on every task of the benchmark that --data DIR holds
+  glue    stands alone: fine-tunes on every task of the benchmark that --data DIR holds
 
 examples:
   maskwright evaluate runs/NAME
@@ -26,8 +27,8 @@ examples:
   maskwright evaluate runs/NAME --suite glue --data glue/
   maskwright evaluate hf:google-bert/bert-base-uncased --data novel.txt --json
 
-The results of a run go into its evaluation.json; those of other suites and other data that it has
-of the same model stay. What each score is: docs/evaluation.md.
+The results of a run go into its evaluation.json (those of glue into --out alone); those of other
+suites and other data that it has of the same model stay. What each score is: docs/evaluation.md.
 """
 
 
@@ -46,12 +47,35 @@ def build_parser() -> Parser:
     return parser
 
 
+def check_out(out: Path) -> None:
+    """Lets pass a file that can be written.
+
+    Raises:
+        InputError: it is a folder, or in none.
+    """
+    if not out.absolute().parent.is_dir():
+        raise InputError(f"--out = {out}: there is no folder to write it to")
+    if out.is_dir():
+        raise InputError(f"--out = {out} is a folder. Name a file in it.")
+
+
+def _check_alone(arguments: argparse.Namespace, names: Sequence[str]) -> None:
+    if len(names) > 1:
+        raise InputError("--suite glue stands alone: score the others by themselves")
+    for flag in ("blimp", "seq_length"):
+        if getattr(arguments, flag) is not None:
+            shown = flag.replace("_", "-")
+            raise InputError(f"--{shown} is nothing to --suite glue: leave it out")
+
+
 def main(argv: Sequence[str]) -> int:
     arguments = build_parser().parse(argv)
     check_text_flags(arguments)
-    if arguments.out is not None and not arguments.out.absolute().parent.is_dir():
-        raise InputError(f"--out = {arguments.out}: there is no folder to write it to")
-    if arguments.suite == "glue":
+    if arguments.out is not None:
+        check_out(arguments.out)
+    names = tuple(name.strip() for name in arguments.suite.split(",") if name.strip())
+    if "glue" in names:
+        _check_alone(arguments, names)
         folder = find_model_folder(arguments.folder)
         from maskwright.commands.glue import evaluate_glue
 
@@ -64,13 +88,13 @@ def main(argv: Sequence[str]) -> int:
             is_fast=arguments.fast,
             tell=_tell,
         )
+    suites = check_suites(names)
     folder = find_masked_model(arguments.folder, _tell)
     # torch is imported from here on
-    from maskwright.commands.evaluation import Evaluation, choose_suites
+    from maskwright.commands.evaluation import Evaluation
     from maskwright.commands.evaluation_report import print_results
     from maskwright.commands.evaluation_text import describe_cut
 
-    suites = choose_suites(arguments.suite)
     evaluation = Evaluation(arguments.folder, folder, arguments.device)
     request = evaluation.make_request(
         suites,

@@ -2,6 +2,7 @@
 
 import hashlib
 import math
+import os
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
@@ -18,14 +19,10 @@ from maskwright.commands.suites import (
     NEED_TEXT,
     SUITES,
     Request,
-    check_suites,
-    pin_text,
     read_pairs,
 )
 from maskwright.data.config import DataConfig
 from maskwright.errors import CheckpointError, InputError
-from maskwright.evaluation.characters import count_characters
-from maskwright.evaluation.masked_detail import MaskedTables, measure_masked_lm
 from maskwright.evaluation.scores import SuiteResult
 from maskwright.files import hash_file, read_json, write_json
 from maskwright.inference.text_model import TextModel
@@ -34,16 +31,8 @@ from maskwright.provenance import describe_environment
 
 FORMAT = 1
 RESULTS_NAME = "evaluation.json"
+CORPORA = "MASKWRIGHT_DATA"
 _MAX_RESULTS_BYTES = 64 << 20
-
-
-def choose_suites(given: str) -> tuple[str, ...]:
-    """The suites of a flag, separated by commas.
-
-    Raises:
-        InputError: one that does not exist.
-    """
-    return check_suites([name.strip() for name in given.split(",") if name.strip()])
 
 
 class Evaluation:
@@ -104,9 +93,9 @@ class Evaluation:
                 f"--seq-length = {max_seq_length} is more than the {self.model.longest} positions "
                 f"of the model. Give at most {self.model.longest}."
             )
-        if ("blimp" in suites) != (blimp is not None):
-            raise InputError("--blimp and --suite blimp belong together: give both, or neither")
-        pairs = None if blimp is None else read_pairs(blimp)
+        pairs = read_pairs(_find_pairs(blimp)) if "blimp" in suites else None
+        if pairs is None and blimp is not None:
+            raise InputError("--blimp needs --suite blimp: name it, or leave out both")
         text = None
         if set(suites) & set(NEED_TEXT):
             if not sources and self.training_data is None:
@@ -141,19 +130,15 @@ class Evaluation:
 
     def describe(self, results: Sequence[SuiteResult]) -> dict[str, Any]:
         """All about this evaluation as plain values, ready for JSON."""
+        circumstances = {
+            "date": datetime.now(UTC).isoformat(timespec="seconds"),
+            "environment": describe_environment(),
+        }
         return {
             "format": FORMAT,
             "model": self.model_facts,
-            "environment": describe_environment(),
-            "date": datetime.now(UTC).isoformat(timespec="seconds"),
-            "suites": [to_plain(asdict(result)) for result in results],
+            "suites": [{**to_plain(asdict(result)), **circumstances} for result in results],
         }
-
-    def measure(self, request: Request) -> MaskedTables:
-        """Sums by row of the suite ``mlm``, from which models can be compared."""
-        text = request.need_text()
-        characters = count_characters(self.model.tokenizer)
-        return measure_masked_lm(self.model.model, pin_text(request), text.counts, characters)
 
     def write(self, results: Sequence[SuiteResult], out: Path | None) -> list[Path]:
         """Writes to `out` and, for a run, to its ``evaluation.json``; returns what was written.
@@ -161,15 +146,15 @@ class Evaluation:
         In the latter other results of the same model stay; see `_identify`.
         """
         described, written = self.describe(results), list[Path]()
-        if out is not None:
-            write_json(out, described)
-            written.append(out)
         if self.run is not None:
             path = self.run / RESULTS_NAME
             new = {_identify(suite) for suite in described["suites"]}
             kept = [suite for suite in self._read_earlier(path) if _identify(suite) not in new]
             write_json(path, {**described, "suites": [*kept, *described["suites"]]})
             written.append(path)
+        if out is not None:
+            write_json(out, described)
+            written.append(out)
         return written
 
     def _read_earlier(self, path: Path) -> list[dict[str, Any]]:
@@ -181,6 +166,21 @@ class Evaluation:
             return [suite for suite in suites if _identify(suite)]
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return []
+
+
+def _find_pairs(given: str | None) -> str:
+    """The folder of minimal pairs: as given, else where the environment says that corpora are.
+
+    Raises:
+        InputError: neither says where.
+    """
+    corpora = os.environ.get(CORPORA)
+    if given is None and corpora is None:
+        raise InputError(
+            f"the suite blimp needs --blimp: a folder of minimal pairs, or {CORPORA} in the"
+            " environment: a folder that holds one called blimp"
+        )
+    return given or str(Path(corpora or "") / "blimp")
 
 
 def _identify(suite: dict[str, Any]) -> tuple[str, str, bool]:

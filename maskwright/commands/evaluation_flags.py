@@ -1,10 +1,13 @@
 """What ``maskwright evaluate`` and ``maskwright compare`` ask alike: text, rows, device."""
 
 import argparse
+from collections.abc import Sequence
+from typing import get_args
 
-from maskwright.commands.flags import Parser
+from maskwright.commands.flags import Parser, suggest
 from maskwright.data.config import MIN_ROW_LENGTH
 from maskwright.errors import InputError
+from maskwright.evaluation.config import SuiteName
 
 
 def add_text_flags(parser: Parser, text: str, row_length: str, fast: str) -> None:
@@ -37,3 +40,18 @@ def check_text_flags(arguments: argparse.Namespace) -> None:
     length = arguments.seq_length
     if length is not None and length < MIN_ROW_LENGTH:
         raise InputError(f"--seq-length = {length} must be at least {MIN_ROW_LENGTH}")
+
+
+def check_suites(names: Sequence[str]) -> tuple[str, ...]:
+    """The names of suites, each once.
+
+    Raises:
+        InputError: none, or one that does not exist.
+    """
+    valid = get_args(SuiteName)
+    for name in names:
+        if name not in valid:
+            raise suggest("suite", name, valid, f"choose from {', '.join(valid)}")
+    if not names:
+        raise InputError(f"no suite given: choose from {', '.join(valid)}")
+    return tuple(dict.fromkeys(names))

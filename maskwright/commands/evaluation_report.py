@@ -26,6 +26,8 @@ def print_results(model: dict[str, Any], results: Sequence[SuiteResult], paths: 
         for score in result.scores:
             table.add_row(*describe_score(score))
         console.print(table)
+        if left_out := result.data.get("num_left_out"):
+            console.print(f"{left_out:,} sentences are longer than the model and left out")
     for path in paths:
         console.print(f"\nwritten to {escape(str(path))}")
 

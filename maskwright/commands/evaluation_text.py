@@ -20,11 +20,11 @@ from maskwright.errors import InputError, ShardError
 from maskwright.evaluation.pinned import PINNED_SEED
 from maskwright.interop.held_out import check_made_for
 from maskwright.shards.reader import TokenStore
+from maskwright.tokenizer.sentence_ends import find_sentence_ends
 from maskwright.tokenizer.tokenizer import EncodedText, Tokenizer
 
 _MAX_CHARACTERS = 20_000_000  # of text files; a few times what any suite looks at
 _MAX_SENTENCE_TOKENS_READ = 4_000_000  # of prepared data, to choose sentences from
-_SENTENCE_ENDS = frozenset((".", "!", "?", "\u3002", "\uff01", "\uff1f"))
 _SHORTEST = 5  # tokens of a sentence of prepared data; shorter ones are headings and list marks
 _LONGEST = 510
 
@@ -76,7 +76,7 @@ def open_text(
             token frequencies are the baseline for text files.
 
     Raises:
-        InputError: prepared data and other text together.
+        InputError: prepared data and other text together, or text without a token.
         CorpusError: text that cannot be read, or nothing in it.
         ShardError: prepared data made with another tokenizer, or without held-out text.
     """
@@ -121,6 +121,9 @@ def _read_texts(
 ) -> EvaluationText:
     documents, is_cut = _read_documents(sources)
     corpus = TokensInMemory(documents, tokenizer)
+    names = ", ".join(Path(source).name for source in sources)
+    if not len(corpus.ids):
+        raise InputError(f"{names} holds no token to score a model on. Give more text.")
     digest = hashlib.sha256()
     for document in documents:
         digest.update(hashlib.sha256(document.encode("utf-8", "replace")).digest())
@@ -131,7 +134,6 @@ def _read_texts(
     else:
         whose = "this text"
         counts = np.bincount(corpus.ids, minlength=tokenizer.vocab_size)
-    names = ", ".join(Path(source).name for source in sources)
     data = {"name": names, "fingerprint": digest.hexdigest(), "unigram_counts": whose}
     return EvaluationText(
         data={**data, "num_characters": sum(map(len, documents)), "is_cut": is_cut},
@@ -194,8 +196,7 @@ def _choose(items: list[Item], count: int) -> list[Item]:
 
 def _cut_sentences(corpus: Corpus, tokenizer: Tokenizer) -> Iterator[EncodedText]:
     """Documents cut after the tokens that end sentences; some of a corpus that is very large."""
-    spelled = {end: tokenizer.encode(end).ids.tolist() for end in _SENTENCE_ENDS}
-    ends = [ids[-1] for ids in spelled.values() if ids and ids[-1] != tokenizer.unk_id]
+    ends = sorted(find_sentence_ends(tokenizer))
     lengths = corpus.document_lengths
     starts = np.cumsum(lengths) - lengths
     num_read = 0

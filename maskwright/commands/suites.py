@@ -5,13 +5,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from maskwright.commands.evaluation_text import EvaluationText
-from maskwright.commands.flags import suggest
 from maskwright.data.config import DataConfig
 from maskwright.data.layout import SpecialIds
 from maskwright.data.masking.corruption import Vocabulary
 from maskwright.errors import InputError
 from maskwright.evaluation.characters import count_characters
-from maskwright.evaluation.masked_suite import evaluate_mlm
+from maskwright.evaluation.masked_detail import MaskedTables, measure_masked_lm
+from maskwright.evaluation.masked_suite import describe_tables
 from maskwright.evaluation.minimal_pairs import evaluate_minimal_pairs
 from maskwright.evaluation.pair_files import MinimalPair, read_minimal_pairs
 from maskwright.evaluation.pinned import PinnedText
@@ -74,20 +74,6 @@ class Request:
         return self.text
 
 
-def check_suites(names: Sequence[str]) -> tuple[str, ...]:
-    """The names of suites, each once.
-
-    Raises:
-        InputError: none, or one that does not exist.
-    """
-    for name in names:
-        if name not in SUITES:
-            raise suggest("suite", name, list(SUITES), f"choose from {', '.join(SUITES)}")
-    if not names:
-        raise InputError(f"no suite given: choose from {', '.join(SUITES)}")
-    return tuple(dict.fromkeys(names))
-
-
 def read_pairs(source: str) -> tuple[str, list[MinimalPair]]:
     """The name of a file or folder of minimal pairs, and the pairs in it.
 
@@ -114,10 +100,16 @@ def pin_text(request: Request) -> PinnedText:
     )
 
 
+def measure_tables(request: Request) -> MaskedTables:
+    """Sums by row of the suite ``mlm``, from which models can be compared."""
+    model, counts = request.model, request.need_text().counts
+    return measure_masked_lm(
+        model.model, pin_text(request), counts, count_characters(model.tokenizer)
+    )
+
+
 def _run_mlm(request: Request) -> SuiteResult:
-    text, characters = request.need_text(), count_characters(request.model.tokenizer)
-    pinned = pin_text(request)
-    return evaluate_mlm(request.model.model, pinned, text.counts, characters, text.data)
+    return describe_tables(measure_tables(request), pin_text(request), request.need_text().data)
 
 
 def _run_fill(request: Request) -> SuiteResult:
@@ -130,9 +122,11 @@ def _run_fill(request: Request) -> SuiteResult:
 
 def _run_pll(request: Request) -> SuiteResult:
     text, model = request.need_text(), request.model
-    texts = drop_long(text.encoded(request.sizes.pll_sentences), model)
+    chosen = text.encoded(request.sizes.pll_sentences)
+    texts = drop_long(chosen, model)
+    data = {**text.data, "num_left_out": len(chosen) - len(texts)}
     return evaluate_encoded(
-        *(model.model, model.tokenizer, texts, text.data), add_special_tokens=request.wraps
+        *(model.model, model.tokenizer, texts, data), add_special_tokens=request.wraps
     )
 
 

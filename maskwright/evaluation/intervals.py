@@ -59,11 +59,15 @@ def resample_sums(
 
 
 def percentile_interval(values: Floats) -> tuple[float, float] | None:
-    """Where the middle 95 % of the resampled values lie; None if a draw had nothing to divide."""
+    """Where the middle 95 % of the resampled values lie.
+
+    None if a draw had nothing to divide, and where all rows say the same: then rows drawn anew tell
+    nothing of rows not seen.
+    """
     if not len(values) or not np.isfinite(values).all():
         return None
     low, high = np.quantile(values, [0.025, 0.975])
-    return float(low), float(high)
+    return (float(low), float(high)) if low < high else None
 
 
 def mean_interval(values: Floats) -> tuple[float, float] | None:

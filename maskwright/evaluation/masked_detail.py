@@ -15,8 +15,9 @@ from torch import Tensor
 from maskwright.data.batch import Batch
 from maskwright.data.masking.corruption import IGNORED
 from maskwright.evaluation.characters import BLANK
-from maskwright.evaluation.pinned import PINNED_MASKING, WORD_MASKING, PinnedText
+from maskwright.evaluation.pinned import MASK_ONLY, PINNED_MASKING, WORD_MASKING, PinnedText
 from maskwright.evaluation.sums import SumTable, SumTableBuilder
+from maskwright.inference.finite import check_finite
 from maskwright.model.pretraining import MaskedLanguageModel
 from maskwright.objectives.mlm import context_of
 
@@ -70,13 +71,15 @@ class MaskedTables:
     """All that is kept of a model's answers on a text, and which masks they were.
 
     Attributes:
-        tokens: sums by row with 15 % of the tokens hidden.
+        tokens: sums by row with 15 % of the tokens hidden, 80/10/10.
+        mask_only: the same tokens hidden, all of them behind [MASK].
         words: the same with whole words hidden.
         masks: sha256 of the hidden tokens and their places: equal where models had equal tasks.
         num_decades: of the training counts of all tokens.
     """
 
     tokens: SumTable
+    mask_only: SumTable
     words: SumTable
     masks: str
     num_decades: int
@@ -88,7 +91,7 @@ def measure_masked_lm(
     counts: NDArray[np.int64],
     characters: NDArray[np.int64],
 ) -> MaskedTables:
-    """Two passes over the text: tokens hidden, then words.
+    """Three passes over the text: tokens hidden in two ways, then words.
 
     Args:
         model: in evaluation mode, on any device.
@@ -99,7 +102,8 @@ def measure_masked_lm(
     """
     unigram, digest = Unigram(counts), hashlib.sha256()
     mask_id = text.vocabulary.mask_id
-    tokens, words = SumTableBuilder(_token_names(unigram)), SumTableBuilder(_WORD_NAMES)
+    tokens = SumTableBuilder(_token_names(unigram))
+    mask_only, words = SumTableBuilder(_MASK_ONLY_NAMES), SumTableBuilder(_WORD_NAMES)
     for batch in text.batches(PINNED_MASKING):
         places, labels = hidden_tokens(batch)
         digest.update(places.numpy().tobytes() + labels.numpy().tobytes())
@@ -107,6 +111,10 @@ def measure_masked_lm(
         seen = batch.input_ids[places].numpy()
         values = _describe_tokens(answers, labels.numpy(), seen, mask_id, unigram, characters)
         _add(tokens, batch, places, values)
+    for batch in text.batches(MASK_ONLY):
+        places, labels = hidden_tokens(batch)
+        answers = answer(model, batch, places, labels)
+        _add(mask_only, batch, places, _describe_mask_only(answers, labels.numpy(), unigram))
     for batch, word_of_slot in text.batches_with_words(WORD_MASKING):
         places, labels = hidden_tokens(batch)
         answers = answer(model, batch, places, labels)
@@ -114,7 +122,13 @@ def measure_masked_lm(
         baseline = unigram.rank[labels.numpy()] == 1
         values = _describe_words(answers.loss, right, baseline, word_of_slot[places.numpy()])
         _add(words, batch, places, values)
-    return MaskedTables(tokens.build(), words.build(), digest.hexdigest(), unigram.num_decades)
+    return MaskedTables(
+        tokens.build(),
+        mask_only.build(),
+        words.build(),
+        digest.hexdigest(),
+        unigram.num_decades,
+    )
 
 
 def hidden_tokens(batch: Batch) -> tuple[Tensor, Tensor]:
@@ -139,7 +153,11 @@ def answer(model: MaskedLanguageModel, batch: Batch, places: Tensor, labels: Ten
 def rank_labels(
     model: MaskedLanguageModel, hidden: Tensor, labels: Tensor
 ) -> tuple[NDArray[np.float64], NDArray[np.int64], NDArray[np.float64]]:
-    """What `Answers` has, for vectors [M, D] and the right tokens [M]."""
+    """What `Answers` has, for vectors [M, D] and the right tokens [M].
+
+    Raises:
+        ModelFolderError: the model gives no finite probabilities.
+    """
     at_once = max(1, _LOGITS_AT_ONCE // model.config.vocab_size)
     parts: list[tuple[Tensor, Tensor, Tensor]] = []
     for vectors, right in zip(hidden.split(at_once), labels.split(at_once), strict=True):
@@ -149,6 +167,7 @@ def rank_labels(
         before = (logits > own) | ((logits == own) & (ids < right[:, None]))
         confidence = (logits.amax(1) - logits.logsumexp(1)).exp()
         losses = F.cross_entropy(logits, right, reduction="none")
+        check_finite(losses)
         parts.append((losses, before.sum(1) + 1, confidence))
     loss, rank, confidence = (torch.cat(part).cpu().numpy() for part in zip(*parts, strict=True))
     return loss.astype(np.float64), rank, confidence.astype(np.float64)
@@ -172,6 +191,8 @@ def _token_names(unigram: Unigram) -> list[str]:
 
 _GROUP = ("top1", "unigram_loss", "unigram_top1")
 _CALIBRATION = ("confidence", "right")
+_BASELINES = ("loss", "top1", "top5")
+_MASK_ONLY_NAMES = ("count", "loss", "top1", "top5", *(f"unigram_{what}" for what in _BASELINES))
 _WORD_NAMES = (
     *("count", "loss", "top1", "unigram_top1"),
     *("words", "words_right", "unigram_words_right"),
@@ -216,6 +237,20 @@ def _describe_tokens(
         values[f"{number}_confidence"] = member * answers.confidence
         values[f"{number}_right"] = member & (answers.rank == 1)
     return values
+
+
+def _describe_mask_only(answers: Answers, labels: NDArray[np.int64], unigram: Unigram) -> Values:
+    """What each of M tokens behind [MASK] adds to the sums of its row."""
+    rank = unigram.rank[labels]
+    return {
+        "count": np.ones(len(labels)),
+        "loss": answers.loss,
+        "top1": answers.rank == 1,
+        "top5": answers.rank <= 5,
+        "unigram_loss": unigram.loss[labels],
+        "unigram_top1": rank == 1,
+        "unigram_top5": rank <= 5,
+    }
 
 
 def _describe_words(

@@ -51,6 +51,7 @@ def describe_tables(tables: MaskedTables, text: PinnedText, data: dict[str, Any]
         "seed": PINNED_SEED,
         "rate": PINNED_MASKING.rate,
         "corruption": [0.8, 0.1, 0.1],
+        "mask_only_corruption": [1.0, 0.0, 0.0],
         "whole_words_corruption": [1.0, 0.0, 0.0],
         "max_seq_length": text.config.max_seq_length,
         "special_tokens": text.config.special_tokens,
@@ -59,7 +60,8 @@ def describe_tables(tables: MaskedTables, text: PinnedText, data: dict[str, Any]
         "interval": f"bootstrap over rows, {NUM_RESAMPLES} resamples, seed {RESAMPLING_SEED}",
     }
     figures = [*FIGURES, *group_figures(tables.num_decades)]
-    scores = [*tables.tokens.score(figures), *tables.words.score(WORD_FIGURES)]
+    scores = [*tables.tokens.score(figures), *tables.mask_only.score(MASK_ONLY_FIGURES)]
+    scores += tables.words.score(WORD_FIGURES)
     return SuiteResult("mlm", data, settings, tuple(scores))
 
 
@@ -110,6 +112,20 @@ FIGURES = (
     ),
     # A sum of magnitudes: noise only adds to it, and resampling adds noise to noise.
     Figure("calibration_error", _calibration_error, "count", has_interval=False),
+)
+
+MASK_ONLY_FIGURES = tuple(
+    Figure(
+        f"mask_only/{title}",
+        ratio(name, "count"),
+        "count",
+        ratio(f"unigram_{name}", "count"),
+    )
+    for title, name in (
+        ("loss", "loss"),
+        ("masked_accuracy", "top1"),
+        ("masked_accuracy_top5", "top5"),
+    )
 )
 
 WORD_FIGURES = (

@@ -22,6 +22,8 @@ from maskwright.distributed.world import ALONE, World
 
 PINNED_SEED = 20_181_011  # not the run's seed: runs with different seeds share their masks
 PINNED_MASKING = MaskingConfig(rate=0.15)
+# The same tokens hidden, and the model sees all of them as [MASK].
+MASK_ONLY = MaskingConfig(rate=0.15, mask_share=1.0, random_share=0.0)
 # Whole words, all of whose tokens the model sees as [MASK]: none is given away.
 WORD_MASKING = MaskingConfig(rate=0.15, strategy="words", mask_share=1.0, random_share=0.0)
 _ROWS_AT_ONCE = 32

@@ -22,9 +22,10 @@ import torch
 from torch import Tensor
 
 from maskwright.artifact.special_tokens import wraps_inputs
-from maskwright.errors import InputError, ModelFolderError
+from maskwright.errors import InputError
 from maskwright.evaluation.questions import Metric, Questions
 from maskwright.inference.blocks import split_blocks
+from maskwright.inference.finite import check_finite
 from maskwright.inference.text_model import TextModel
 from maskwright.model.pretraining import MaskedLanguageModel
 from maskwright.tokenizer.tokenizer import EncodedText, Tokenizer
@@ -208,11 +209,7 @@ class PseudoLikelihoodScorer(TextModel):
             scores.append(logits[asked, labels[part]] - logits.logsumexp(-1)[asked])
             done, answered = done + len(rows), part.stop
         found = torch.cat(scores)
-        if not found.isfinite().all():
-            raise ModelFolderError(
-                "the model gives no finite probabilities: its weights or its config.json are "
-                "damaged."
-            )
+        check_finite(found)
         return found
 
 

@@ -11,17 +11,30 @@ from numpy.typing import NDArray
 
 from maskwright.errors import InputError
 from maskwright.evaluation.characters import BLANK, count_characters
-from maskwright.evaluation.intervals import (
-    NUM_RESAMPLES,
-    RESAMPLING_SEED,
-    percentile_interval,
-    resample_sums,
-)
+from maskwright.evaluation.intervals import NUM_RESAMPLES, RESAMPLING_SEED
 from maskwright.evaluation.pseudo_likelihood import scoring
 from maskwright.evaluation.questions import Metric
-from maskwright.evaluation.scores import Score, SuiteResult
+from maskwright.evaluation.scores import SuiteResult
+from maskwright.evaluation.sums import Figure, SumTable, ratio
 from maskwright.model.pretraining import MaskedLanguageModel
 from maskwright.tokenizer.tokenizer import EncodedText, Tokenizer
+
+# By text: log-likelihood and tokens; log-likelihood of what spells characters, and these; 1.
+_SUMS = ("log_likelihood", "tokens", "spelled", "characters", "texts")
+_FIGURES = (
+    Figure(
+        "pll/pseudo_perplexity",
+        lambda sums: np.exp(-sums["log_likelihood"] / sums["tokens"]),
+        "texts",
+    ),
+    # Nothing but [UNK] and blanks has no character to divide by, and no such score.
+    Figure(
+        "pll/bits_per_character",
+        lambda sums: -sums["spelled"] / math.log(2) / sums["characters"],
+        "characters",
+    ),
+    Figure("pll/mean_log_likelihood", ratio("log_likelihood", "texts"), "texts"),
+)
 
 
 def evaluate_pseudo_likelihood(
@@ -85,51 +98,27 @@ def evaluate_encoded(
     with scoring(model, tokenizer, add_special_tokens) as scorer:
         scores = scorer.score_encoded(texts, metric, batch_tokens)
     characters = count_characters(tokenizer)
-    table = np.array(
-        [_measure(each, characters[text.ids]) for each, text in zip(scores, texts, strict=True)]
-    )
+    sums = [_measure(each, characters[text.ids]) for each, text in zip(scores, texts, strict=True)]
+    table = SumTable(_SUMS, np.array(sums))
     unknown = sum(int((text.ids == tokenizer.unk_id).sum()) for text in texts)
     return SuiteResult(
         suite="pll",
         data={
             **data,
             "num_texts": len(texts),
-            "num_tokens": int(table[:, 1].sum()),
+            "num_tokens": int(table.totals["tokens"]),
             "num_unknown_tokens": unknown,
         },
         settings={
             "metric": metric,
             "interval": f"bootstrap over texts, {NUM_RESAMPLES} resamples, seed {RESAMPLING_SEED}",
         },
-        scores=tuple(_summarise(table)),
+        scores=tuple(table.score(_FIGURES)),
     )
 
 
 def _measure(scores: list[float], characters: NDArray[np.int64]) -> list[float]:
-    """What a text adds to the sums of which all scores are made.
-
-    Log-likelihood and tokens; the log-likelihood of what spells characters, and these; texts.
-    """
+    """What a text adds to the sums of which all scores are made; see `_SUMS`."""
     is_text = characters != BLANK
     spelled = math.fsum(np.array(scores)[is_text])
     return [math.fsum(scores), len(scores), spelled, int(characters[is_text].sum()), 1]
-
-
-def _summarise(table: NDArray[np.float64]) -> list[Score]:
-    sums = np.vstack([table.sum(0), resample_sums(table)])
-    total, tokens, spelled, characters, texts = sums.T
-    with np.errstate(over="ignore", divide="ignore", invalid="ignore"):
-        perplexity = np.exp(-total / tokens)
-        bits = -spelled / math.log(2) / characters
-    found = {
-        "pll/pseudo_perplexity": perplexity,
-        "pll/bits_per_character": bits,
-        "pll/mean_log_likelihood": total / texts,
-    }
-    scores: list[Score] = []
-    for name, (value, *draws) in found.items():
-        if math.isnan(value):
-            continue  # nothing but [UNK] and blanks: no character to divide by
-        low, high = percentile_interval(np.array(draws)) or (None, None)
-        scores.append(Score(name, float(value), low, high, len(table)))
-    return scores

@@ -63,25 +63,31 @@ class SumTable:
         return [self._score(figure) for figure in figures if self.totals[figure.count] > 0]
 
     def _score(self, figure: Figure) -> Score:
-        draws = resample(figure.formula, self)
-        low, high = _find_interval(draws) if figure.has_interval else (None, None)
-        baseline = float(figure.baseline(self.totals)) if figure.baseline else None
-        value = float(figure.formula(self.totals))
-        return Score(
-            figure.name, value, low, high, round(float(self.totals[figure.count])), baseline
-        )
+        low, high = _find_interval(figure, resample(figure.formula, self))
+        baseline = _compute(figure.baseline, self.totals) if figure.baseline else None
+        value, count = _compute(figure.formula, self.totals), float(self.totals[figure.count])
+        return Score(figure.name, value, low, high, round(count), baseline)
 
 
 def resample(formula: Formula, table: SumTable) -> Floats:
     """The figure on rows drawn anew: [B]. Tables of as many rows are drawn alike."""
-    with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+    with _quiet():
         return formula(table.resampled)
 
 
-def _find_interval(values: Floats) -> tuple[float | None, float | None]:
-    """None where all rows say the same: then rows drawn anew tell nothing of rows not seen."""
-    interval = percentile_interval(values)
-    return interval if interval and interval[0] < interval[1] else (None, None)
+def _compute(formula: Formula, totals: Sums) -> float:
+    with _quiet():
+        return float(formula(totals))
+
+
+def _quiet() -> np.errstate:
+    """What is infinite, or nothing by nothing, is seen by what comes of it."""
+    return np.errstate(divide="ignore", invalid="ignore", over="ignore")
+
+
+def _find_interval(figure: Figure, draws: Floats) -> tuple[float | None, float | None]:
+    interval = percentile_interval(draws) if figure.has_interval else None
+    return interval or (None, None)
 
 
 def compare_tables(figure: Figure, ours: SumTable, theirs: SumTable, is_paired: bool) -> Score:
@@ -90,11 +96,11 @@ def compare_tables(figure: Figure, ours: SumTable, theirs: SumTable, is_paired: 
     Args:
         is_paired: whether the rows are the same, so that what makes a row hard cancels out.
     """
-    value = float(figure.formula(ours.totals)) - float(figure.formula(theirs.totals))
+    value = _compute(figure.formula, ours.totals) - _compute(figure.formula, theirs.totals)
     if not is_paired:
         theirs = replace(theirs, seed=RESAMPLING_SEED + 1)
     draws = resample(figure.formula, ours) - resample(figure.formula, theirs)
-    low, high = _find_interval(draws) if figure.has_interval else (None, None)
+    low, high = _find_interval(figure, draws)
     return Score(figure.name, value, low, high, round(float(ours.totals[figure.count])), 0.0)
 
 

@@ -15,8 +15,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from maskwright.artifact.folder import Loaded, open_encoder
-from maskwright.errors import InputError, ModelFolderError
+from maskwright.errors import InputError
 from maskwright.inference.blocks import split_blocks
+from maskwright.inference.finite import check_finite
 from maskwright.inference.text_model import TextBatch, TextModel
 from maskwright.model.classifier import Classifier
 from maskwright.model.discriminator import Discriminator
@@ -104,10 +105,7 @@ class Embedder(TextModel[MaskedLanguageModel | Discriminator | Classifier]):
         vectors = np.zeros((len(rows), self.width), np.float32)
         for batch in self.make_batches(rows, batch_tokens):
             vectors[batch.numbers] = self._pool(batch).cpu().numpy()
-        if not np.isfinite(vectors).all():
-            raise ModelFolderError(
-                "the model gives no finite vectors: its weights or its config.json are damaged."
-            )
+        check_finite(torch.from_numpy(vectors), "vectors")
         return vectors
 
     def stream(

@@ -14,7 +14,8 @@ import torch
 from torch import Tensor
 
 from maskwright.artifact.folder import LoadedModel
-from maskwright.errors import InputError, ModelFolderError
+from maskwright.errors import InputError
+from maskwright.inference.finite import check_finite
 from maskwright.inference.hidden_word import HiddenWord, find_words
 from maskwright.inference.text_model import TextModel, show_text
 from maskwright.model.pretraining import MaskedLanguageModel
@@ -173,11 +174,7 @@ class FillMask(TextModel[MaskedLanguageModel]):
         for rows in hidden.split(_HEAD_ROWS):
             logits = self.model.head(rows).float()
             totals = logits.logsumexp(-1, keepdim=True)
-            if not totals.isfinite().all():
-                raise ModelFolderError(
-                    "the model gives no finite probabilities: its weights or its config.json are "
-                    "damaged."
-                )
+            check_finite(totals)
             # The model may have more words than the tokenizer.
             logits = logits[:, : self.tokenizer.vocab_size] if among is None else logits[:, among]
             best = logits.topk(min(top_k, logits.shape[1]))

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from maskwright.data.draws import derive_keys
 from maskwright.inference.fill_mask import FillMask, Prediction
 from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.tokenizer.sentence_ends import find_sentence_ends
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 _MAX_SAMPLE_TOKENS = 28
@@ -25,7 +26,6 @@ _MAX_PIECE_TOKENS = 64
 _PIECE_RATE = 0.15
 _MAX_DOCUMENTS = 2000  # searched for sentences
 _NUM_GUESSES = 3
-_SENTENCE_ENDS = (".", "!", "?")
 
 
 class HeldOutCorpus(Protocol):
@@ -64,6 +64,7 @@ class HeldOutSamples:
         self, corpus: HeldOutCorpus, tokenizer: Tokenizer, count: int, max_tokens: int
     ) -> None:
         self.tokenizer = tokenizer
+        self._ends = find_sentence_ends(tokenizer)
         self._ordinary = frozenset(tokenizer.ordinary_ids.tolist())
         self.max_tokens = min(max_tokens, _MAX_SAMPLE_TOKENS)
         lengths = corpus.document_lengths
@@ -94,8 +95,7 @@ class HeldOutSamples:
         stop = start + min(length, 20 * self.max_tokens)
         ids: list[int] = corpus.tokens(start, stop).tolist()
         word_starts = corpus.word_starts(start, stop)
-        tokens = [self.tokenizer.token(token_id) for token_id in ids]
-        ends = [i + 1 for i, token in enumerate(tokens) if token in _SENTENCE_ENDS]
+        ends = [i + 1 for i, token_id in enumerate(ids) if token_id in self._ends]
         ends += [len(ids)] if len(ids) not in ends else []
         sentences = list(zip([0, *ends], ends, strict=False))
         for begin, end in sentences[1:] or sentences:

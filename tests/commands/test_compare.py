@@ -12,6 +12,7 @@ import torch
 from maskwright.artifact import folder
 from maskwright.artifact.folder import open_model, save_model
 from maskwright.cli import main
+from maskwright.commands.compare import shorten_names
 from maskwright.model.pretraining import MaskedLanguageModel
 from maskwright.tokenizer.config import TokenizerConfig
 from maskwright.tokenizer.train import train_tokenizer
@@ -92,7 +93,7 @@ def test_other_tokenizers_need_a_text_that_all_are_scored_on(
     assert main(["pretrain", text, *folders, "--name", "letters", *options]) == 0
     code, out, err = compare(capsys, small, tmp_path / "letters", "--fast")
     assert (code, out, err.count("\n")) == (2, "", 1)
-    assert "letters has another tokenizer than the data of" in err
+    assert "letters has another tokenizer than the data in" in err
     assert "Give --data: text files" in err
 
 
@@ -135,8 +136,17 @@ def test_what_is_refused(small: Path, tmp_path: Path, capsys: pytest.CaptureFixt
         (small, tmp_path / "none"): "is not a folder",
         (small, small / "model", "--seq-length", 2): "must be at least 8",
         (small, small / "model", "--out", tmp_path / "file"): "file",
+        (small, small / "model", "--data", "-"): "can be read only once",
+        (small, small / "model", "--seq-length", 4096): "positions of",
     }.items():
         code, _, err = compare(capsys, *arguments)
         assert code == 2, arguments
         assert message in err, arguments
         assert err.count("\n") == 1, arguments
+
+
+def test_names_are_as_long_as_it_takes_to_tell_them_apart() -> None:
+    assert shorten_names(["runs/a", "runs/b"]) == ["a", "b"]
+    assert shorten_names(["x/a", "y/a"]) == ["x/a", "y/a"]
+    assert shorten_names([".", "../b"])[1] == "b"
+    assert all(shorten_names(["."]))

@@ -56,10 +56,10 @@ def test_a_run_is_scored_on_its_own_data(
     assert results["model"]["sha256"] == hash_model(run / "model")
     assert results["model"]["num_parameters"] > 1000
     assert len(results["model"]["tokenizer_fingerprint"]) == 64
-    assert {"date", "environment"} <= results.keys()
     assert [suite["suite"] for suite in results["suites"]] == suites.split(",")
     for suite in results["suites"]:
         assert len(suite["data"]["fingerprint"]) == 64
+        assert {"date", "environment"} <= suite.keys()
         for score in suite["scores"]:
             assert score.keys() == {
                 *("name", "value", "low", "high", "num_samples", "baseline"),
@@ -175,8 +175,8 @@ def test_what_is_refused(
     for arguments, message in {
         (run, "--suite", "mlm,fil"): "unknown suite fil; did you mean fill?",
         (run, "--suite", ","): "no suite given",
-        (run, "--suite", "blimp"): "--blimp and --suite blimp belong together",
-        (run, "--blimp", tmp_path): "--blimp and --suite blimp belong together",
+        (run, "--suite", "blimp"): "needs --blimp",
+        (run, "--blimp", tmp_path): "--blimp needs --suite blimp",
         (run, "--data", data, workplace / "animals.txt"): "cannot be mixed with other text",
         (run, "--data", other): "was prepared with another tokenizer",
         (run, "--data", tmp_path / "none.txt"): "none.txt",
@@ -197,3 +197,47 @@ def test_what_is_refused(
 
 def test_numbers_that_json_does_not_have() -> None:
     assert to_plain({"a": (1.0, float("inf")), "b": float("nan")}) == {"a": [1.0, None], "b": None}
+
+
+def test_pairs_are_found_where_the_environment_says(
+    run: Path, pairs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (pairs.parent / "blimp").mkdir()
+    pairs.rename(pairs.parent / "blimp" / "some.jsonl")
+    monkeypatch.setenv("MASKWRIGHT_DATA", str(pairs.parent))
+    code, out, _ = evaluate(capsys, run, "--suite", "blimp", "--json")
+    assert (code, json.loads(out)["suites"][0]["data"]["name"]) == (0, "blimp")
+    monkeypatch.delenv("MASKWRIGHT_DATA")
+    code, _, err = evaluate(capsys, run, "--suite", "blimp")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "needs --blimp" in err
+
+
+def test_sentences_longer_than_the_model_are_counted(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("The big cat eats fish.\n" + "cat " * 500 + "\n")
+    code, out, _ = evaluate(capsys, run, "--suite", "pll", "--data", text)
+    assert code == 0
+    assert "1 sentences are longer than the model and left out" in out
+
+
+def test_glue_stands_alone(run: Path, pairs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments, message in {
+        ("--suite", "mlm,glue"): "stands alone",
+        ("--suite", "glue", "--seq-length", "16"): "--seq-length is nothing to",
+        ("--suite", "glue", "--blimp", str(pairs)): "--blimp is nothing to",
+    }.items():
+        code, _, err = evaluate(capsys, run, *arguments)
+        assert (code, err.count("\n")) == (2, 1)
+        assert message in err
+
+
+def test_the_folder_of_results_is_refused_before_anything_is_scored(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = evaluate(capsys, run, "--suite", "mlm", "--fast", "--out", tmp_path)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "is a folder" in err
+    assert not (run / "evaluation.json").exists()

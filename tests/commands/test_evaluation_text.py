@@ -22,3 +22,12 @@ def test_sentences_of_prepared_data_are_its_own_tokens(workplace: Path) -> None:
         assert len(begins)
         begin = int(begins[0])
         assert np.array_equal(word_starts[begin : begin + count], sentence.word_starts)
+
+
+def test_sentences_end_with_them(workplace: Path) -> None:
+    data = next((workplace / "data").iterdir())
+    tokenizer = Tokenizer.load(data / "tokenizer")
+    sentences = open_text([str(data)], tokenizer, None).sentences(50)
+    texts = [tokenizer.decode(ids) for ids in sentences]
+    assert sum(text.endswith(".") for text in texts) > 40
+    assert all("." not in text[:-1] for text in texts)

@@ -68,4 +68,5 @@ def test_the_interval_of_a_mean_is_about_two_standard_errors() -> None:
 def test_no_interval_where_a_draw_has_nothing_to_divide_by() -> None:
     assert percentile_interval(np.array([1.0, np.nan, 2.0])) is None
     assert percentile_interval(np.zeros(0)) is None
-    assert mean_interval(np.zeros(0)) == (0.0, 0.0)
+    assert mean_interval(np.zeros(0)) is None
+    assert mean_interval(np.ones(5)) is None  # all agree

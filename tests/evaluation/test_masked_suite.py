@@ -10,11 +10,12 @@ import pytest
 import torch
 
 from maskwright.data.config import DataConfig
-from maskwright.errors import InputError
+from maskwright.data.masking.config import MaskingConfig
+from maskwright.errors import InputError, ModelFolderError
 from maskwright.evaluation import masked_detail
 from maskwright.evaluation.masked_lm import evaluate_masked_lm
 from maskwright.evaluation.masked_suite import evaluate_mlm
-from maskwright.evaluation.pinned import PINNED_MASKING, WORD_MASKING, PinnedText
+from maskwright.evaluation.pinned import MASK_ONLY, PINNED_MASKING, WORD_MASKING, PinnedText
 from maskwright.evaluation.scores import SuiteResult
 from maskwright.objectives.mlm import predict_masked
 from tests.helpers import MASK, VOCAB_SIZE, SyntheticCorpus, random_corpus, special_ids, vocabulary
@@ -60,10 +61,9 @@ class Prediction:
         return order.index(self.label) + 1
 
 
-def list_predictions(words: bool) -> list[Prediction]:
+def list_predictions(masking: MaskingConfig) -> list[Prediction]:
     """Batch by batch, in the order of the text."""
     found: list[Prediction] = []
-    masking = WORD_MASKING if words else PINNED_MASKING
     for number, (batch, word_of_slot) in enumerate(make_text().batches_with_words(masking)):
         logits = predict_masked(MODEL, batch)
         slots = zip(batch.masked_positions, batch.masked_labels, logits, strict=True)
@@ -77,7 +77,7 @@ def list_predictions(words: bool) -> list[Prediction]:
 
 @pytest.fixture(scope="module")
 def tokens() -> list[Prediction]:
-    return list_predictions(words=False)
+    return list_predictions(PINNED_MASKING)
 
 
 @pytest.fixture(scope="module")
@@ -185,7 +185,7 @@ def test_by_frequency(
 
 
 def test_whole_words(values: dict[str, float], baselines: dict[str, float | None]) -> None:
-    predictions, words = list_predictions(words=True), defaultdict(list)
+    predictions, words = list_predictions(WORD_MASKING), defaultdict(list)
     for prediction in predictions:
         assert prediction.seen == MASK
         words[prediction.word].append(prediction)
@@ -218,7 +218,7 @@ def test_equal_logits_are_ranked_by_id() -> None:
             parameter.zero_()
     result = evaluate_mlm(model, make_text(), COUNTS, CHARACTERS, DATA)
     values = {score.name: score.value for score in result.scores}
-    labels = [prediction.label for prediction in list_predictions(words=False)]
+    labels = [prediction.label for prediction in list_predictions(PINNED_MASKING)]
     assert values["masked_accuracy"] == 0.0  # the first id is [PAD]
     assert values["masked_accuracy_top10"] == pytest.approx(np.mean(np.array(labels) < 10))
     assert values["calibration_error"] == pytest.approx(1 / VOCAB_SIZE, rel=1e-4)
@@ -252,3 +252,25 @@ def test_a_text_in_which_nothing_is_hidden() -> None:
     text = replace(make_text(), corpus=corpus)
     with pytest.raises(InputError, match="numbers is too short"):
         evaluate(text)
+
+
+def test_the_same_tokens_behind_mask_alone(
+    tokens: list[Prediction], values: dict[str, float], baselines: dict[str, float | None]
+) -> None:
+    hidden = list_predictions(MASK_ONLY)
+    assert [one.label for one in hidden] == [one.label for one in tokens]
+    assert {one.seen for one in hidden} == {MASK} != {one.seen for one in tokens}
+    assert values["mask_only/loss"] == pytest.approx(mean_of(hidden, loss_of), rel=1e-5)
+    for k, name in ((1, "masked_accuracy"), (5, "masked_accuracy_top5")):
+        right = mean_of(hidden, lambda one, k=k: one.rank <= k)
+        assert values[f"mask_only/{name}"] == pytest.approx(right)
+        assert baselines[f"mask_only/{name}"] == baselines[name]
+    assert baselines["mask_only/loss"] == baselines["loss"]
+
+
+def test_a_damaged_model_has_no_scores() -> None:
+    model = small_model().eval()
+    with torch.no_grad():
+        model.head.decoder.weight.fill_(float("nan"))
+    with pytest.raises(ModelFolderError, match="no finite probabilities"):
+        evaluate_mlm(model, make_text(), COUNTS, CHARACTERS, DATA)

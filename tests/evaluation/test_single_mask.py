@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from maskwright.errors import InputError
+from maskwright.errors import InputError, ModelFolderError
 from maskwright.evaluation.scores import SuiteResult
 from maskwright.evaluation.single_mask import choose_hidden, evaluate_fill
 from maskwright.model.attention_context import context_from_lengths
@@ -95,3 +95,16 @@ def test_what_the_model_has_no_positions_for_is_cut_off() -> None:
     long = SENTENCES[0] * LONGEST
     whole, cut = evaluate([long, *SENTENCES]), evaluate([long[: LONGEST - 2], *SENTENCES])
     assert whole.scores == cut.scores
+
+
+def test_a_damaged_model_has_no_scores() -> None:
+    model = make_model("bert", TOKENIZER)
+    with torch.no_grad():
+        model.head.decoder.weight.fill_(float("nan"))
+    with pytest.raises(ModelFolderError, match="no finite probabilities"):
+        evaluate_fill(model, TOKENIZER, SENTENCES, COUNTS, DATA, True)
+
+
+def test_the_loss_of_a_single_sentence_has_no_interval() -> None:
+    [loss] = [score for score in evaluate(SENTENCES[:1]).scores if score.name == "fill/loss"]
+    assert (loss.low, loss.high) == (None, None)

@@ -1,0 +1,20 @@
+"""Which tokens end a sentence."""
+
+from maskwright.tokenizer.tokenizer import Tokenizer
+
+SENTENCE_ENDS = frozenset((".", "!", "?", "\u3002", "\uff01", "\uff1f"))
+
+
+def find_sentence_ends(tokenizer: Tokenizer) -> frozenset[int]:
+    """The ids of tokens that spell the end of a sentence, each by itself.
+
+    A tokenizer that knows a mark only by its bytes has none for it: the last byte also ends many
+    a letter.
+    """
+    last = (tokenizer.encode(end).ids[-1:].tolist() for end in SENTENCE_ENDS)
+    return frozenset(
+        token_id
+        for ids in last
+        for token_id in ids
+        if token_id != tokenizer.unk_id and tokenizer.decode([token_id]).strip() in SENTENCE_ENDS
+    )
