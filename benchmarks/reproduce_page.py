@@ -13,7 +13,7 @@ from typing import Any
 from benchmarks.ablate import BASELINE, GROUPS
 from benchmarks.common import RESULTS, Result, find_result, put_section
 from benchmarks.plots import IMAGES, find_systems
-from benchmarks.reproduce import SYSTEMS
+from benchmarks.reproduce import ON_WIKI, SYSTEMS
 
 PAGE = Path(__file__).parents[1] / "docs" / "reproduce.md"
 # What the author of the notebook reports of his own sentences, tokens and masks, on a GPU.
@@ -77,7 +77,7 @@ def write_sentences(systems: Mapping[str, Result]) -> list[str]:
     ]
     rows = [
         [
-            f"`{name}`: {result['title']}",
+            f"`{name}`: {result['title']}{_flags(result)}",
             _millions(result["test"]["parameters"]),
             _describe_time(result),
             _millions(result["final"]["tokens"]),
@@ -96,21 +96,23 @@ def write_sentences(systems: Mapping[str, Result]) -> list[str]:
 def write_wiki(systems: Mapping[str, Result]) -> list[str]:
     """All on the same held-out articles, in rows of 128."""
     head = ["system", "recipe", "time", "steps", "tokens", "loss", "masked accuracy", "file"]
-    ordered = sorted(systems.items(), key=lambda pair: pair[1]["final"]["loss"])
+    ordered = sorted(
+        systems.items(), key=lambda pair: (pair[1]["minutes"], pair[1]["final"]["loss"])
+    )
     rows = [
         [
             result["title"].replace(f" (`{result['recipe']}`)", ""),
-            f"`{result['recipe']}`",
+            f"`{result['recipe']}`{_flags(result)}",
             _describe_time(result),
             f"{result['final']['step']:,}",
             _millions(result["final"]["tokens"]),
             f"{result['final']['loss']:.3f}",
-            _accuracy(result["final"]),
+            _accuracy(result["final"]) + _pairs(result["final"]),
             _link(result),
         ]
         for _, result in ordered
     ]
-    return _table("English Wikipedia, best first", head, rows)
+    return _table("English Wikipedia, by time and loss", head, rows)
 
 
 def write_blimp(result: Result) -> list[str]:
@@ -209,6 +211,21 @@ def _millions(number: float) -> str:
 
 def _accuracy(final: Mapping[str, Any]) -> str:
     return f"{final['masked_accuracy']:.3f} (most frequent: {final['unigram_accuracy']:.3f})"
+
+
+def _flags(result: Result) -> str:
+    """What a run was told beside its recipe, but for what all runs of a table were."""
+    pairs = zip(result["options"][::2], result["options"][1::2], strict=True)
+    told = [f" `{name} {value}`" for name, value in pairs if name not in ON_WIKI]
+    return "".join(told)
+
+
+def _pairs(final: Mapping[str, Any]) -> str:
+    """How many pairs of texts were judged right, where a system learns that."""
+    if "pair_accuracy" not in final:
+        return ""
+    right, always_the_same = final["pair_accuracy"], final["pair_baseline"]
+    return f"; next sentences {right:.3f} (always the same answer: {always_the_same:.3f})"
 
 
 def main() -> None:

@@ -153,8 +153,8 @@ def _check_sources(
                     check_made_for(tokenizer, Path(source))
             except ShardError:
                 raise InputError(
-                    f"{argument} has another tokenizer than the data in {source}, and different texts cannot "
-                    "be compared. Give --data: text files, on which all are scored."
+                    f"{argument} has another tokenizer than the data in {source}, and different "
+                    "texts cannot be compared. Give --data: text files, on which all are scored."
                 ) from None
 
 

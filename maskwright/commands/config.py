@@ -18,7 +18,7 @@ from maskwright.recipes import load_recipe
 from maskwright.tokenizer.config import TokenizerConfig, check_extension
 from maskwright.train.config import TrainConfig
 
-DEFAULT_RECIPE = "tiny"
+DEFAULT_RECIPE = "sprint"  # ten minutes, and what the ablations of docs/reproduce.md chose
 CONTINUE_RECIPE = "continue"  # the default where a run begins with a model that exists
 
 
@@ -104,7 +104,7 @@ def resolve(
 
 
 def default_recipe(overrides: Mapping[str, Any]) -> str:
-    """The recipe where none is named, and no file: ``tiny``, or ``continue`` with ``init_from``."""
+    """The recipe where none is named, and no file; another one with ``init_from``."""
     return CONTINUE_RECIPE if overrides.get("init_from") else DEFAULT_RECIPE
 
 

@@ -58,7 +58,7 @@ def pretrain(
         text: files, folders, globs, ``pydocs``, ``hf:NAME``, or a prepared folder.
         init_from: a model to continue pretraining: a folder, a run, or ``hf:NAME``. It brings
             tokenizer and architecture.
-        recipe: recipe to start from (``tiny``; ``continue`` with `init_from`), unless a whole
+        recipe: recipe to start from (``sprint``; ``continue`` with `init_from`), unless a whole
             `config` is given.
         out: the run directory; must not exist yet.
         data_dir: where prepared data is kept and found again.

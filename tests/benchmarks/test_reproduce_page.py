@@ -29,7 +29,8 @@ def write_result(folder: Path, name: str, **changes: Any) -> None:
     system = SYSTEMS[name]
     result = {
         "title": system.title, "corpus": system.corpus, "recipe": system.recipe, "minutes": 15,
-        "ended": True, "curve": [], "final": FINAL, "test": TEST, "environment": ENVIRONMENT,
+        "options": list(system.options), "ended": True, "curve": [], "final": FINAL,
+        "test": TEST, "environment": ENVIRONMENT,
     }  # fmt: skip
     (folder / f"2026-01-01_cpu_reproduce-{name}.json").write_text(json.dumps({**result, **changes}))
 
@@ -43,6 +44,9 @@ def test_each_system_that_ended_has_a_row(tmp_path: Path):
     for name in ("shakespeare-32", "sentences-padded", "wiki-bert"):
         write_result(tmp_path, name)
     write_result(tmp_path, "wiki-ours", final={**FINAL, "loss": 5.1})
+    pairs = {"pair_accuracy": 0.61, "pair_baseline": 0.5}
+    write_result(tmp_path, "wiki-bert", final={**FINAL, **pairs})
+    write_result(tmp_path, "wiki-ours-long", minutes=95)
     write_result(tmp_path, "wiki-neobert", ended=False)
     section = write_section(tmp_path, tmp_path)
     assert "On 2 cores of an AMD EPYC, torch 2.13." in section
@@ -51,6 +55,10 @@ def test_each_system_that_ended_has_a_row(tmp_path: Path):
     )
     assert "| 15 min, 2 cores (AMD) | 2.50 M | 5.100 | 0.200 | 0.3215 ± 0.0200 |" in section
     assert section.index("`sprint`") < section.index("`bert`")  # the best comes first
+    assert "; next sentences 0.610 (always the same answer: 0.500) |" in section
+    assert "`tiny` `--train.seq_length_schedule 0:64,0.8:128` `--train.batch" in section
+    assert "--train.valid_seq_length" not in section  # which all have
+    assert section.index("`bert`") < section.index("`tiny`")  # the longer time last
     assert "[file](../benchmarks/results/2026-01-01_cpu_reproduce-wiki-bert.json)" in section
     assert "neobert" not in section
     assert "images/" not in section
