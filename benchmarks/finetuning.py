@@ -20,8 +20,9 @@ from maskwright.artifact.folder import open_encoder
 from maskwright.commands.finetuning import summarise
 from maskwright.commands.model_folder import find_model_folder
 from maskwright.finetune.config import FinetuneConfig
+from maskwright.finetune.files import TaskFiles
 from maskwright.finetune.presets import GLUE, find_tasks
-from maskwright.finetune.task import TaskFiles, read_task, run_task
+from maskwright.finetune.task import read_task, run_task
 
 _MANY, _FEW_EPOCHS = 20_000, 2.0  # examples from which on so many epochs are enough
 
@@ -32,10 +33,15 @@ def list_tasks() -> dict[str, TaskFiles]:
     for name, train, valid in find_tasks(find_corpus("glue")):
         preset, layout = GLUE[name], GLUE[name].find_layout(train)
         tasks[name] = TaskFiles(
-            preset.task, train, valid, layout.columns, layout.has_header, preset.metrics
+            task=preset.task,
+            train=train,
+            valid=valid,
+            columns=layout.columns,
+            has_header=layout.has_header,
+            metrics=preset.metrics,
         )
     [wikigold] = sorted(find_corpus("ner/wikigold").glob("*.txt"))
-    return {**tasks, "wikigold": TaskFiles("tokens", wikigold)}
+    return {**tasks, "wikigold": TaskFiles(task="tokens", train=wikigold)}
 
 
 def run_one(files: TaskFiles, folder: Path, config: FinetuneConfig) -> dict[str, Any]:
@@ -49,10 +55,10 @@ def run_one(files: TaskFiles, folder: Path, config: FinetuneConfig) -> dict[str,
     ours = run_task(problem, loaded.model, config, device, print)
     minutes = (time.perf_counter() - began) / 60 / config.seeds
     control = run_task(problem, loaded.model, config, device, print, from_scratch=True)
-    found = summarise(problem, ours, control)
-    for key in ("runs", "random_encoder_runs"):
-        for run in found[key]:
-            del run["history"]
+    found, random = summarise(problem, ours), summarise(problem, control)
+    for run in (*found["runs"], *random["runs"]):
+        del run["history"]
+    found |= {"random_encoder": random["scores"], "random_encoder_runs": random["runs"]}
     return {**found, "epochs": config.epochs, "minutes_a_seed": round(minutes, 2)}
 
 

@@ -1,16 +1,18 @@
 """``maskwright finetune``: a model folder and labelled text to a model that answers."""
 
 import argparse
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from maskwright.commands.flags import Parser, add_config_flags, config_values
 from maskwright.commands.model_folder import HELP, find_model_folder
 from maskwright.config import from_mapping
 from maskwright.errors import InputError
-from maskwright.finetune.config import FinetuneConfig, Task
-from maskwright.finetune.presets import GLUE
-from maskwright.finetune.tables import parse_columns
+from maskwright.finetune.config import FinetuneConfig
+from maskwright.finetune.files import ExampleFiles, TaskFiles
+from maskwright.finetune.presets import GLUE, GlueTask
+from maskwright.finetune.tables import Column, list_names, parse_columns
 
 _EPILOG = """tasks:
   classification   one label of several, of a text or of a pair (columns sentence1, sentence2)
@@ -31,15 +33,28 @@ examples:
 Without --valid a tenth of the examples is held out (--valid-share). Baselines without any encoder
 are printed beside; with --control a random encoder of the same shape as well.
 """
-TASKS = ("classification", "multilabel", "regression", "tokens", "embedding")
-_DEFAULT_COLUMNS = {"sentence1": "sentence1", "label": "label"}
+_TEXT_ROLES = ("sentence1", "sentence2", "label")
+ROLES = {
+    "classification": _TEXT_ROLES,
+    "multilabel": _TEXT_ROLES,
+    "regression": _TEXT_ROLES,
+    "tokens": ("word", "tag"),
+    "embedding": ("sentence1", "sentence2"),
+}
+# What pairs without labels have no use for, and what it would have to be.
+_NOTHING_TO_PAIRS: dict[str, object] = {
+    "seeds": 1,
+    "metric": None,
+    "class_weights": False,
+    "pooling": "mean",
+}
 
 
 def build_parser() -> Parser:
     """The command line of ``maskwright finetune``."""
     parser = Parser("finetune", "Fine-tune a model on labelled text.", _EPILOG)
     parser.add_argument("folder", help=HELP)
-    parser.add_argument("--task", choices=TASKS, help="what is to be learned")
+    parser.add_argument("--task", choices=tuple(ROLES), help="what is to be learned")
     parser.add_argument("--preset", choices=sorted(GLUE), help="task, columns and metrics of GLUE")
     parser.add_argument("--train", type=Path, required=True, help="labelled examples")
     parser.add_argument("--valid", type=Path, help="examples to score on [a share of --train]")
@@ -72,44 +87,85 @@ def main(argv: Sequence[str]) -> int:
     if not 0 < arguments.valid_share < 1:
         raise InputError(f"--valid-share = {arguments.valid_share} must lie between 0 and 1")
     check_out(arguments.out)
-    columns = read_roles(arguments.columns)
-    folder = find_model_folder(arguments.folder)
-    from maskwright.commands.finetuning import finetune_embedder, finetune_labels
-    from maskwright.finetune.task import TaskFiles
-
+    preset = GLUE.get(arguments.preset)
+    columns = read_roles(arguments.columns, ROLES[preset.task if preset else arguments.task])
     if arguments.task == "embedding":
-        finetune_embedder(folder, arguments.train, columns, arguments.header, config, arguments.out)
+        _check_embedding(arguments, config)
+    folder = find_model_folder(arguments.folder)
+    if arguments.task == "embedding":
+        from maskwright.commands.finetuning_pairs import finetune_embedder
+
+        columns = {"sentence1": "sentence1", "sentence2": "sentence2", **columns}
+        files = ExampleFiles(**_describe_files(arguments, parse_columns(columns)))
+        finetune_embedder(folder, files, config, arguments.out)
         return 0
-    task: Task = arguments.task
-    metrics, header = (), arguments.header
-    if arguments.preset:
-        preset = GLUE[arguments.preset]
-        layout = preset.find_layout(arguments.train)
-        task, metrics = preset.task, preset.metrics
-        columns = {**layout.columns, **parse_columns(columns)}
-        header = layout.has_header if header is None else header
-    else:
-        defaults = {} if task == "tokens" else _DEFAULT_COLUMNS
-        columns = parse_columns({**defaults, **columns})
-    files = TaskFiles(
-        task, arguments.train, arguments.valid, columns, header, metrics, arguments.valid_share
-    )
+    from maskwright.commands.finetuning import finetune_labels
+
+    files = _find_labelled(arguments, preset, columns)
     finetune_labels(folder, files, config, arguments.out, arguments.control)
     return 0
 
 
-def read_roles(given: Sequence[str]) -> dict[str, str]:
+def _check_embedding(arguments: argparse.Namespace, config: FinetuneConfig) -> None:
+    """Refuses what has no meaning for pairs without labels, rather than pass over it."""
+    asked = [name for name, value in _NOTHING_TO_PAIRS.items() if getattr(config, name) != value]
+    asked += ["control"] * arguments.control
+    if asked:
+        raise InputError(f"--{asked[0]} is nothing to --task embedding: leave it out")
+
+
+def _add_defaults(arguments: argparse.Namespace, columns: dict[str, str]) -> dict[str, str]:
+    """The columns that are not named: of a table with pairs, both."""
+    if arguments.task == "tokens":
+        return columns
+    defaults = {"sentence1": "sentence1", "label": "label"}
+    names_texts = "sentence1" in columns or "sentence2" in columns
+    if not names_texts and "sentence2" in list_names(arguments.train):
+        defaults["sentence2"] = "sentence2"
+    return {**defaults, **columns}
+
+
+def _describe_files(arguments: argparse.Namespace, columns: Mapping[str, Column]) -> dict[str, Any]:
+    return {
+        "train": arguments.train,
+        "valid": arguments.valid,
+        "columns": columns,
+        "has_header": arguments.header,
+        "valid_share": arguments.valid_share,
+    }
+
+
+def _find_labelled(
+    arguments: argparse.Namespace, preset: GlueTask | None, columns: dict[str, str]
+) -> TaskFiles:
+    """The files of a task, in the layout of its preset if there is one."""
+    if preset is None:
+        columns = _add_defaults(arguments, columns)
+        files = _describe_files(arguments, parse_columns(columns))
+        return TaskFiles(task=arguments.task, **files)
+    layout = preset.find_layout(arguments.train)
+    files = _describe_files(arguments, {**layout.columns, **parse_columns(columns)})
+    if arguments.header is None:
+        files["has_header"] = layout.has_header
+    return TaskFiles(task=preset.task, metrics=preset.metrics, **files)
+
+
+def read_roles(given: Sequence[str], roles: Sequence[str]) -> dict[str, str]:
     """``sentence1=0`` as a mapping.
 
+    Args:
+        roles: those that the task has; words and tags lie at positions.
+
     Raises:
-        InputError: something else, or a role that nothing has.
+        InputError: something else, or another role.
     """
-    roles = ("sentence1", "sentence2", "label", "word", "tag")
     columns: dict[str, str] = {}
     for one in given:
         role, found, column = one.partition("=")
         if not found or not column or role not in roles:
             raise InputError(f"--columns {one} is not ROLE=COLUMN; roles are {', '.join(roles)}")
+        if role in ROLES["tokens"] and not column.lstrip("-").isdecimal():
+            raise InputError(f"--columns {one} must be a position, from 0; -1 is the last column")
         columns[role] = column
     return columns
 

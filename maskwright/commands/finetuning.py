@@ -5,30 +5,25 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import torch
 from rich.console import Console
 from rich.table import Table
 
 from maskwright.artifact.classifier_folder import save_classifier
-from maskwright.artifact.folder import LoadedEncoder, open_encoder, save_model
+from maskwright.artifact.folder import LoadedEncoder, open_encoder
 from maskwright.commands.run_folder import CONFIG_NAME, METRICS_NAME, MODEL_NAME
 from maskwright.config import write_yaml
-from maskwright.errors import InputError
 from maskwright.files import write_json, write_text
 from maskwright.finetune.config import PROBLEMS, FinetuneConfig
-from maskwright.finetune.contrastive import ContrastiveFitting, read_pairs
-from maskwright.finetune.scoring import describe_scores
-from maskwright.finetune.tables import parse_columns
-from maskwright.finetune.task import Outcome, Problem, TaskFiles, read_task, run_task
+from maskwright.finetune.files import ExampleFiles, TaskFiles
+from maskwright.finetune.scoring import VALID_LOSS, describe_scores
+from maskwright.finetune.task import Outcome, Problem, read_task, run_task
 from maskwright.logs import MetricsLog
-from maskwright.model.pretraining import MaskedLanguageModel
 from maskwright.provenance import describe_environment
 from maskwright.train.device import choose_device
 from maskwright.wording import count_noun
 
 RESULTS_NAME = "results.json"
 _SHOWN_LABELS = 12
-Scores = Mapping[str, float]
 
 
 def finetune_labels(
@@ -39,26 +34,33 @@ def finetune_labels(
     device = choose_device(config.device)
     loaded = open_encoder(folder)
     problem = read_task(files, loaded, config)
+    if files.columns:
+        named = ", ".join(f"{role} = {column}" for role, column in files.columns.items())
+        console.print(f"columns: {named}", markup=False)
     describe_problem(problem, console)
     begin_run(out, folder, files, config)
     log = MetricsLog(out / METRICS_NAME)
+    circumstances: dict[str, Any] = {}
 
     def report(record: dict[str, Any]) -> None:
-        log.write(record)
+        log.write({**record, **circumstances})
         counts = f"seed {record['seed']}  epoch {record['epoch']:.2f}  loss {record['loss']:.4f}"
         metrics = {name: record[name] for name in list(record) if name in shown}
         console.print(f"  {counts}  {describe_scores(metrics)}")
 
-    shown = {*problem.material.metrics, "span_f1", "accuracy"}
+    shown = {*problem.material.metrics, "span_f1", "accuracy", VALID_LOSS}
     outcome = run_task(problem, loaded.model, config, device, report)
-    control = None
-    if with_control:
-        console.print("the same shape with random weights:")
-        control = run_task(problem, loaded.model, config, device, report, from_scratch=True)
-    log.close()
-    results = summarise(problem, outcome, control)
+    results = summarise(problem, outcome)
     write_json(out / RESULTS_NAME, results)
     save_labels(out / MODEL_NAME, outcome, problem, loaded, results, folder)
+    if with_control:  # the model is safe by now
+        console.print("the same shape with random weights:")
+        circumstances["run"] = "control"
+        control = run_task(problem, loaded.model, config, device, report, from_scratch=True)
+        results["random_encoder"] = _plain_summary(control)
+        results["random_encoder_runs"] = [asdict(run) for run in control.runs]
+        write_json(out / RESULTS_NAME, results)
+    log.close()
     show_results(results, console)
     console.print(f'\n{out / MODEL_NAME}: try  maskwright predict {out} "…"')
     return results
@@ -82,7 +84,7 @@ def describe_problem(problem: Problem, console: Console) -> None:
         console.print(f"  {name}: {describe_scores(scores)}")
 
 
-def begin_run(out: Path, folder: Path, files: TaskFiles, config: FinetuneConfig) -> None:
+def begin_run(out: Path, folder: Path, files: ExampleFiles, config: FinetuneConfig) -> None:
     """The run directory with what was asked for and what runs where."""
     out.mkdir(parents=True, exist_ok=True)
     asked = {"model": str(folder), "files": asdict(files), "finetune": asdict(config)}
@@ -98,10 +100,10 @@ def _plain(value: Any) -> Any:
     return str(value) if isinstance(value, Path) else value
 
 
-def summarise(problem: Problem, outcome: Outcome, control: Outcome | None) -> dict[str, Any]:
+def summarise(problem: Problem, outcome: Outcome) -> dict[str, Any]:
     """All that is known, for ``results.json``."""
     material = problem.material
-    found = {
+    return {
         "task": material.labels.task,
         "deciding_metric": material.deciding,
         "labels": dict(zip(material.labels.names, material.labels.counts, strict=True)),
@@ -111,10 +113,6 @@ def summarise(problem: Problem, outcome: Outcome, control: Outcome | None) -> di
         "scores": _plain_summary(outcome),
         "runs": [asdict(run) for run in outcome.runs],
     }
-    if control is not None:
-        found["random_encoder"] = _plain_summary(control)
-        found["random_encoder_runs"] = [asdict(run) for run in control.runs]
-    return found
 
 
 def _plain_summary(outcome: Outcome) -> dict[str, Any]:
@@ -154,7 +152,7 @@ def save_labels(
 
 def show_results(results: Mapping[str, Any], console: Console) -> None:
     """A table: baselines, the random encoder if there is one, and the model."""
-    names = [name for name in results["scores"] if "/" not in name]
+    names = [name for name in results["baselines"]["majority"] if "/" not in name]
     table = Table(box=None, pad_edge=False)
     table.add_column("")
     for name in names:
@@ -172,44 +170,3 @@ def show_mean(found: Mapping[str, float | None]) -> str:
     """``0.9012 ± 0.0034``, or the value of a single run."""
     deviation = found["deviation"]
     return f"{found['mean']:.4f}" + (f" ± {deviation:.4f}" if deviation is not None else "")
-
-
-def finetune_embedder(
-    folder: Path,
-    train: Path,
-    columns: dict[str, str],
-    has_header: bool | None,
-    config: FinetuneConfig,
-    out: Path,
-) -> None:
-    """Trains an encoder on pairs of texts and saves it as it was, for embed and export."""
-    console = Console(highlight=False)
-    loaded = open_encoder(folder)
-    if not isinstance(loaded.model, MaskedLanguageModel):
-        raise InputError(f"{folder} is a discriminator; embeddings are learned by other models.")
-    roles = parse_columns({"sentence1": "sentence1", "sentence2": "sentence2", **columns})
-    pairs = read_pairs(train, roles, has_header)
-    out.mkdir(parents=True, exist_ok=True)
-    write_text(out / CONFIG_NAME, write_yaml(config))
-    write_json(out / "provenance.json", describe_environment())
-    log = MetricsLog(out / METRICS_NAME)
-
-    def report(record: dict[str, Any]) -> None:
-        log.write(record)
-        console.print(
-            f"  epoch {record['epoch']:.2f}  loss {record['loss']:.4f}  "
-            f"found among {record['candidates']}: {record['found']:.4f}"
-        )
-
-    model = loaded.model.to(torch.device(choose_device(config.device)))
-    fitting = ContrastiveFitting(model, pairs, loaded.tokenizer, config, report)
-    results = fitting.run()
-    log.close()
-    write_json(out / RESULTS_NAME, results)
-    save_model(
-        out / MODEL_NAME,
-        model.cpu(),
-        loaded.tokenizer,
-        add_special_tokens=loaded.add_special_tokens,
-    )
-    console.print(f"\n{out / MODEL_NAME}: try  maskwright embed {out} --file … --out vectors.npy")

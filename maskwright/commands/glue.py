@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,9 @@ from maskwright.commands.finetuning import show_mean, summarise
 from maskwright.errors import InputError
 from maskwright.files import write_json
 from maskwright.finetune.config import FinetuneConfig
+from maskwright.finetune.files import TaskFiles
 from maskwright.finetune.presets import GLUE, find_tasks
-from maskwright.finetune.task import TaskFiles, read_task, run_task
+from maskwright.finetune.task import read_task, run_task
 from maskwright.train.device import choose_device
 
 _FAST_EPOCHS = 1.0
@@ -42,12 +43,15 @@ def evaluate_glue(
         raise InputError("the suite glue needs --data DIR, a folder with CoLA, SST-2, RTE, …")
     config = FinetuneConfig(device=device or "auto")
     config = replace(config, epochs=_FAST_EPOCHS) if is_fast else config
-    results = dict(run_tasks(folder, Path(data[0]), config, tell))
-    if not results:
+    tasks = list(find_tasks(Path(data[0])))
+    if not tasks:
         known = ", ".join(task.folder for task in GLUE.values())
         raise InputError(f"--data = {data[0]} holds no task: of {known} none has both its files")
-    if out is not None:
-        write_json(out, results)
+    results: dict[str, dict[str, Any]] = {}
+    for name, found in run_tasks(folder, tasks, config, tell):
+        results[name] = found
+        if out is not None:  # what is done stays, whatever becomes of the next task
+            write_json(out, results)
     if as_json:
         print(json.dumps(results, indent=2, ensure_ascii=False))
     else:
@@ -56,15 +60,23 @@ def evaluate_glue(
 
 
 def run_tasks(
-    folder: Path, data: Path, config: FinetuneConfig, tell: Callable[[str], None]
+    folder: Path,
+    tasks: Sequence[tuple[str, Path, Path]],
+    config: FinetuneConfig,
+    tell: Callable[[str], None],
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Each task's name and its results, as in ``results.json`` of ``maskwright finetune``."""
     device = choose_device(config.device)
-    for name, train, valid in find_tasks(data):
+    for name, train, valid in tasks:
         preset = GLUE[name]
         layout = preset.find_layout(train)
         files = TaskFiles(
-            preset.task, train, valid, layout.columns, layout.has_header, preset.metrics
+            task=preset.task,
+            train=train,
+            valid=valid,
+            columns=layout.columns,
+            has_header=layout.has_header,
+            metrics=preset.metrics,
         )
         loaded = open_encoder(folder)
         problem = read_task(files, loaded, config)
@@ -72,7 +84,7 @@ def run_tasks(
         began = time.perf_counter()
         outcome = run_task(problem, loaded.model, config, device, lambda record: None)
         minutes = (time.perf_counter() - began) / 60
-        yield name, {**summarise(problem, outcome, None), "minutes": minutes}
+        yield name, {**summarise(problem, outcome), "minutes": minutes}
 
 
 def show_tasks(results: dict[str, dict[str, Any]]) -> None:

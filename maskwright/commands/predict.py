@@ -1,40 +1,56 @@
 """``maskwright predict``: the answers of a fine-tuned model to texts, pairs or sentences."""
 
+import argparse
 import json
 import sys
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from maskwright.commands.finetune import read_roles
+from maskwright.commands.finetune import ROLES, read_roles
 from maskwright.commands.flags import Parser
 from maskwright.commands.model_folder import find_model_folder
 from maskwright.commands.sentences import add_arguments, read_sentences
+from maskwright.corpus.formats import recognise_name
 from maskwright.errors import InputError
-from maskwright.finetune.tables import parse_columns, read_columns
+from maskwright.finetune.tables import list_names, parse_columns, read_columns
 
 if TYPE_CHECKING:
     from maskwright.finetune.predict import Answer, Predictor
 
-_EPILOG = """One answer a line: the label, its probability and the text, separated by tabs; of words
-each word and its tag, with a blank line after each sentence. --json: with all probabilities.
+_EPILOG = """A single argument that is a file is read: a table (.tsv, .csv, .jsonl, .parquet), or
+text, one a line. One answer a line: the label, its probability and the text, separated by tabs; of
+several labels each with its probability; of words each word and its tag, with a blank line after
+each sentence. --json: with all probabilities.
 
 examples:
   maskwright predict runs/sst2 "A fine film." "A long one."
-  maskwright predict runs/sst2 --file reviews.txt > answers.tsv
-  maskwright predict runs/rte --table pairs.tsv --columns sentence1=0 sentence2=1
+  maskwright predict runs/sst2 reviews.txt > answers.tsv
+  maskwright predict runs/rte pairs.tsv --columns sentence1=0 sentence2=1 --no-header
   echo "Snails live in Ireland ." | maskwright predict runs/ner
 """
 _BLOCK = 512  # texts that are answered together
+_TABLES = ("tsv", "csv", "jsonl", "parquet")
+Texts = tuple[str, ...]
 
 
 def build_parser() -> Parser:
     """The command line of ``maskwright predict``."""
     parser = Parser("predict", "Let a fine-tuned model answer.", _EPILOG)
-    add_arguments(parser, "texts")
+    add_arguments(parser, "texts, or one file")
     parser.add_argument("--table", type=Path, help="texts or pairs in a TSV, CSV, … file")
     parser.add_argument(
-        "--columns", nargs="+", default=[], metavar="ROLE=COLUMN", help="sentence1, sentence2"
+        "--columns",
+        nargs="+",
+        default=[],
+        metavar="ROLE=COLUMN",
+        help="sentence1 and sentence2: names or positions from 0 [those names]",
+    )
+    parser.add_argument(
+        "--header",
+        action=argparse.BooleanOptionalAction,
+        help="whether TSV and CSV begin with names [if any column is called by name]",
     )
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
     return parser
@@ -42,14 +58,18 @@ def build_parser() -> Parser:
 
 def main(argv: Sequence[str]) -> int:
     arguments = build_parser().parse(argv)
+    columns = read_roles(arguments.columns, ROLES["embedding"])
+    _find_file(arguments)
     if arguments.table is not None and (arguments.file is not None or arguments.text):
         raise InputError("give texts, --file or --table, one of them")
+    if arguments.table is None and (columns or arguments.header is not None):
+        raise InputError("--columns and --header are of tables: give one")
     folder = find_model_folder(arguments.folder)
     from maskwright.finetune.predict import Predictor
 
     predict = Predictor(folder, arguments.device or "auto")
-    texts = _read_table(arguments) if arguments.table else _read_lines(arguments)
-    for block in _cut(texts):
+    texts = _read_table(arguments, columns) if arguments.table else _read_lines(arguments)
+    while block := list(islice(texts, _BLOCK)):
         if predict.labels_tokens:
             _show_tags(predict, [text.split() for (text, *_) in block], arguments.json)
         else:
@@ -59,30 +79,38 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-def _read_table(arguments: Any) -> Iterator[tuple[str, ...]]:
+def _find_file(arguments: argparse.Namespace) -> None:
+    """Reads a single argument that is a file as ``--table`` or ``--file``."""
+    if len(arguments.text) != 1 or arguments.table or arguments.file:
+        return
+    path = Path(arguments.text[0])
+    try:
+        is_file = path.is_file()
+    except (OSError, ValueError):  # a text is rarely a path
+        return
+    if is_file:
+        kind, _ = recognise_name(path, named=True)
+        name = "table" if kind in _TABLES else "file"
+        setattr(arguments, name, path)
+        arguments.text = []
+
+
+def _read_table(arguments: argparse.Namespace, columns: dict[str, str]) -> Iterator[Texts]:
     from maskwright.finetune.examples import read_texts
 
-    columns = parse_columns(read_roles(arguments.columns) or {"sentence1": "sentence1"})
-    for row in read_columns(arguments.table, columns):
+    if not columns:
+        columns = {"sentence1": "sentence1"}
+        if "sentence2" in list_names(arguments.table):
+            columns["sentence2"] = "sentence2"
+    for row in read_columns(arguments.table, parse_columns(columns), arguments.header):
         yield tuple(read_texts(row))
 
 
-def _read_lines(arguments: Any) -> Iterator[tuple[str, ...]]:
+def _read_lines(arguments: argparse.Namespace) -> Iterator[Texts]:
     return ((sentence.text,) for sentence in read_sentences(arguments) if sentence.text.strip())
 
 
-def _cut(texts: Iterator[tuple[str, ...]]) -> Iterator[list[tuple[str, ...]]]:
-    block: list[tuple[str, ...]] = []
-    for one in texts:
-        block.append(one)
-        if len(block) == _BLOCK:
-            yield block
-            block = []
-    if block:
-        yield block
-
-
-def _show_answers(predict: "Predictor", block: list[tuple[str, ...]], as_json: bool) -> None:
+def _show_answers(predict: "Predictor", block: list[Texts], as_json: bool) -> None:
     asked = [each[0] if len(each) == 1 else (each[0], each[1]) for each in block]
     for texts, answer in zip(block, predict(asked), strict=True):
         if as_json:
@@ -106,7 +134,7 @@ def _show_label(answer: "Answer") -> str:
     if isinstance(answer.label, float):
         return f"{answer.label:.4f}"
     if isinstance(answer.label, list):
-        return "|".join(answer.label)
+        return "|".join(f"{name} {answer.probabilities[name]:.4f}" for name in answer.label)
     return f"{answer.label}\t{answer.score:.4f}"
 
 

@@ -28,7 +28,7 @@ def score_majority(
         answers = np.broadcast_to(train.mean(0) > 0.5, valid.shape).astype(np.float32)
     else:
         answers = np.full(len(valid), np.bincount(train).argmax())
-    return score_answers(labels, metrics, valid, answers)
+    return score_answers(metrics, valid, answers)
 
 
 def score_bag_of_words(
@@ -64,7 +64,7 @@ def score_bag_of_words(
     if labels.task == "multilabel":
         model = multiclass.OneVsRestClassifier(model)
     answers = model.fit(known, train[1]).predict(new)
-    return score_answers(labels, metrics, valid[1], np.asarray(answers))
+    return score_answers(metrics, valid[1], np.asarray(answers))
 
 
 def _build_logistic(linear: Any) -> Any:

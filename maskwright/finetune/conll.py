@@ -1,6 +1,6 @@
 """Sentences of tagged words in CoNLL columns: a word a line, a blank line between sentences.
 
-Columns are separated by blanks or tabs; the word is the first and its tag the last, as in
+Columns are separated by tabs, or else by blanks; the word is the first and its tag the last, as in
 CoNLL-2003 and wikigold, unless it is said. Lines that begin with ``-DOCSTART-`` are passed over;
 no line is a comment, since ``#`` is a word, too.
 """
@@ -49,7 +49,9 @@ def read_conll(path: Path | str, word: int = 0, tag: int = -1) -> Iterator[Tagge
                 yield TaggedSentence(f"{name}:{begin}", tuple(words), tuple(tags))
             words, tags = [], []
             continue
-        columns = line.split()
+        # Of columns between tabs a word may hold blanks, and between blanks other white space.
+        columns = line.split("\t") if "\t" in line else line.split(" ")
+        columns = [column for column in columns if column]
         needed = max(word + 1, tag + 1, -word, -tag, 2)
         if len(columns) < needed:
             raise CorpusError(

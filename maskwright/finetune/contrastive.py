@@ -4,9 +4,8 @@ van den Oord et al., "Representation Learning with Contrastive Predictive Coding
 sentence-transformers' ``MultipleNegativesRankingLoss``, in both directions. R pairs, D width.
 """
 
-import math
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +13,15 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from maskwright.errors import CorpusError, TrainingError
-from maskwright.finetune.batches import collate, plan_steps
+from maskwright.errors import CorpusError
+from maskwright.finetune.batches import collate, plan_scoring
 from maskwright.finetune.config import FinetuneConfig
 from maskwright.finetune.examples import encode_texts, read_texts
-from maskwright.finetune.fit import Report, scale_rate
-from maskwright.finetune.network import group_parameters
-from maskwright.finetune.tables import Column, read_columns
+from maskwright.finetune.files import ExampleFiles
+from maskwright.finetune.loop import Loop, Patience, Progress, Report
+from maskwright.finetune.scoring import batch_tokens_on
+from maskwright.finetune.split import is_held_out
+from maskwright.finetune.tables import LabelledRow, read_columns
 from maskwright.model.classifier import pool_mean
 from maskwright.model.pretraining import MaskedLanguageModel
 from maskwright.tokenizer.template import ModelInput
@@ -28,114 +29,156 @@ from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.train.device import autocast
 
 TEMPERATURE = 0.05  # as in SimCSE, Gao et al. 2021
-_HELD_OUT = 16  # one pair in so many is scored on, at most
-_CANDIDATES = 256
+_CANDIDATES = 256  # among which held-out texts look for their partners
+_FEWEST = 32  # pairs from which anything can be learned
 
 
-def read_pairs(
-    path: Path, columns: Mapping[str, Column], has_header: bool | None
-) -> list[tuple[str, str]]:
-    """The pairs of a table.
+@dataclass(frozen=True)
+class Pairs:
+    """Pairs of texts that belong together, as tokens: [N] first ones and their partners."""
+
+    first: list[ModelInput]
+    second: list[ModelInput]
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+
+def read_pairs(files: ExampleFiles, tokenizer: Tokenizer, max_length: int) -> tuple[Pairs, Pairs]:
+    """The pairs to train on, and those to score on.
 
     Raises:
         CorpusError: what `read_columns` raises, or fewer pairs than anything can be learned from.
     """
-    rows = list(read_columns(path, columns, has_header))
-    pairs = [(first, second) for first, second in map(read_texts, rows)]
-    if len(pairs) < 2 * _HELD_OUT:
-        raise CorpusError(f"{path} holds {len(pairs)} pairs; at least {2 * _HELD_OUT} are needed.")
-    return pairs
+
+    def read(path: Path) -> list[LabelledRow]:
+        return list(read_columns(path, files.columns, files.has_header))
+
+    rows = read(files.train)
+    if len(rows) < _FEWEST:
+        raise CorpusError(f"{files.train} holds {len(rows)} pairs; at least {_FEWEST} are needed.")
+    if files.valid is None:
+        chosen = [is_held_out(row, files.valid_share) for row in rows]
+        valid = [row for row, held_out in zip(rows, chosen, strict=True) if held_out]
+        rows = [row for row, held_out in zip(rows, chosen, strict=True) if not held_out]
+    else:
+        valid = read(files.valid)
+    if len(valid) < 2 or not rows:
+        raise CorpusError(
+            f"{files.valid or files.train}: {len(valid)} pairs are too few to score on."
+        )
+
+    def encode(chosen: Sequence[LabelledRow]) -> Pairs:
+        texts = [read_texts(row) for row in chosen]
+        sides = ([(pair[side],) for pair in texts] for side in (0, 1))
+        return Pairs(*(encode_texts(side, tokenizer, max_length)[0] for side in sides))
+
+    return encode(rows), encode(valid[:_CANDIDATES])
 
 
-def contrast(first: Tensor, second: Tensor) -> Tensor:
+def contrast(first: Tensor, second: Tensor, same: Tensor | None = None) -> Tensor:
     """The loss of R pairs of vectors [R, D]: each is to find its own among all of the others.
 
     ``-1/R Σ log softmax(cos(a_i, b_j) / temperature)_i``, the mean of both directions.
+
+    Args:
+        same: [R, R] where a text of pair i is one of pair j, so that j is no wrong answer.
     """
     similar = F.normalize(first, dim=-1) @ F.normalize(second, dim=-1).T / TEMPERATURE
+    if same is not None:
+        others = same & ~torch.eye(len(first), dtype=torch.bool, device=first.device)
+        similar = similar.masked_fill(others, float("-inf"))
     own = torch.arange(len(first), device=first.device)
     return (F.cross_entropy(similar, own) + F.cross_entropy(similar.T, own)) / 2
 
 
+def find_same(first: Sequence[ModelInput], second: Sequence[ModelInput]) -> Tensor:
+    """[R, R] bool, symmetric: whether two pairs share a text on one of their sides."""
+    same = torch.zeros(len(first), len(first), dtype=torch.bool)
+    for side in (first, second):
+        numbers: dict[tuple[int, ...], int] = {}
+        ids = torch.tensor([numbers.setdefault(tuple(one.ids), len(numbers)) for one in side])
+        same |= ids[:, None] == ids[None, :]
+    return same
+
+
 class ContrastiveFitting:
-    """Training of an encoder on pairs; mean pooling, as ``maskwright embed`` has it."""
+    """Training of an encoder on pairs; mean pooling, as ``maskwright embed`` has it.
+
+    Afterwards the model has the weights that scored best.
+    """
 
     def __init__(
         self,
         model: MaskedLanguageModel,
-        pairs: Sequence[tuple[str, str]],
-        tokenizer: Tokenizer,
+        train: Pairs,
+        valid: Pairs,
+        pad_id: int,
         config: FinetuneConfig,
         report: Report,
     ) -> None:
-        self.model, self.config, self.report = model, config, report
-        self.pad_id = tokenizer.pad_id
-        longest = model.config.max_position_embeddings
-        longest = min(config.max_length or longest, longest)
-        texts = [[(pair[side],) for pair in pairs] for side in (0, 1)]
-        sides = [encode_texts(each, tokenizer, longest)[0] for each in texts]
-        held_out = min(_CANDIDATES, len(pairs) // _HELD_OUT)
-        self.train = [side[held_out:] for side in sides]
-        self.valid = [side[:held_out] for side in sides]
+        self.model, self.train, self.valid, self.pad_id = model, train, valid, pad_id
+        self.config, self.report = config, report
         self.device = next(model.parameters()).device
+        lengths = [len(a.ids) + len(b.ids) for a, b in zip(train.first, train.second, strict=True)]
+        self.loop = Loop(config, lengths, config.first_seed, self.device)
+        self._best: dict[str, Any] = {}
+        self._weights: dict[str, Tensor] = {}
 
     def run(self) -> dict[str, Any]:
-        """Trains for all epochs; the last record of the scores.
+        """Trains to the end of the budget, or until no score gets better; the best record.
 
         Raises:
             TrainingError: a loss that is not finite.
         """
-        config = self.config
-        torch.manual_seed(config.first_seed)
+        patience = Patience(self.config, self.loop.num_steps)
         encoder = nn.ModuleDict({"encoder": self.model.encoder})
-        optimizer = torch.optim.AdamW(group_parameters(encoder, config))
-        lengths = [len(a.ids) + len(b.ids) for a, b in zip(*self.train, strict=True)]
-        an_epoch = math.ceil(len(lengths) / config.batch_size)
-        num_steps = max(1, math.ceil(config.epochs * an_epoch))
-        every = max(1, round(an_epoch / config.evaluations_an_epoch))
-        began, losses, record = time.perf_counter(), [], {}
-        schedule = torch.optim.lr_scheduler.LambdaLR(
-            optimizer, lambda step: scale_rate(step, num_steps, config.warmup_share)
-        )
-        steps = plan_steps(lengths, config.batch_size, num_steps, config.first_seed)
-        for step, numbers in enumerate(steps, start=1):
-            losses.append(self._train_on(numbers, encoder))
-            optimizer.step()
-            schedule.step()
-            optimizer.zero_grad()
-            if step % every == 0 or step == num_steps:
-                record = {
-                    "step": step,
-                    "epoch": step / an_epoch,
-                    "loss": sum(losses) / len(losses),
-                    **self.score(),
-                    "seconds": time.perf_counter() - began,
-                }
-                losses = []
-                self.report(record)
-        return record
+        for moment in self.loop.run(encoder, self._compute_loss):
+            if patience.is_over(moment.step, self._evaluate(moment)):
+                break
+        self.model.load_state_dict(self._weights)
+        return self._best
 
-    def _train_on(self, numbers: list[int], encoder: nn.Module) -> float:
-        self.model.train()
+    def _compute_loss(self, numbers: list[int]) -> Tensor:
+        sides = [[side[number] for number in numbers] for side in vars(self.train).values()]
         with autocast(self.config.precision, self.device):
-            sides = [self._embed([side[number] for number in numbers]) for side in self.train]
-        loss = contrast(*(side.float() for side in sides))
-        loss.backward()
-        if self.config.grad_clip:
-            nn.utils.clip_grad_norm_(encoder.parameters(), self.config.grad_clip)
-        value = loss.item()
-        if not math.isfinite(value):
-            raise TrainingError("the loss is not finite. Try a lower learning_rate.")
-        return value
+            first, second = (self._embed(side) for side in sides)
+        same = find_same(sides[0], sides[1]).to(self.device)
+        return contrast(first.float(), second.float(), same)
+
+    def _evaluate(self, moment: Progress) -> bool:
+        record = {"seed": self.config.first_seed, **asdict(moment), **self.score()}
+        best = self._best
+        # Of as many that are found the smaller loss is the better one.
+        improved = not best or (record["found"], -record["valid_loss"]) > (
+            best["found"],
+            -best["valid_loss"],
+        )
+        if improved:
+            state = self.model.state_dict()
+            self._best = record
+            self._weights = {name: tensor.detach().clone() for name, tensor in state.items()}
+        self.report(record)
+        return improved
 
     @torch.no_grad()
     def score(self) -> dict[str, float]:
         """How many of the held-out texts find their own partner among all of these."""
         self.model.eval()
-        first, second = (F.normalize(self._embed(side).float(), dim=-1) for side in self.valid)
-        own = torch.arange(len(first), device=first.device)
-        found = ((first @ second.T).argmax(1) == own).float().mean().item()
-        return {"found": found, "candidates": len(first)}
+        first, second = (self._embed_all(side) for side in vars(self.valid).values())
+        same = find_same(self.valid.first, self.valid.second)
+        nearest = (F.normalize(first, dim=-1) @ F.normalize(second, dim=-1).T).argmax(1)
+        found = same[torch.arange(len(first)), nearest].float().mean().item()
+        loss = contrast(first, second, same).item()
+        return {"found": found, "candidates": len(first), "valid_loss": loss}
+
+    def _embed_all(self, inputs: Sequence[ModelInput]) -> Tensor:
+        """Vectors [N, D] on the CPU, a few texts of similar length at a time."""
+        vectors = torch.zeros(len(inputs), self.model.config.hidden_size)
+        lengths = [len(one.ids) for one in inputs]
+        for numbers in plan_scoring(lengths, batch_tokens_on(self.device)):
+            vectors[numbers] = self._embed([inputs[number] for number in numbers]).float().cpu()
+        return vectors
 
     def _embed(self, inputs: Sequence[ModelInput]) -> Tensor:
         batch = collate(inputs, self.pad_id).to(self.device)

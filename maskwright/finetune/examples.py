@@ -25,12 +25,14 @@ class Examples:
         inputs: tokens of each.
         targets: [N] or [N, K] for texts; of token tasks a list for each input.
         places: for token tasks the tokens of each input that have targets.
+        sentences: for token tasks the sentences whose pieces the inputs are.
         num_cut: inputs that were longer than the model takes.
     """
 
     inputs: list[ModelInput]
     targets: NDArray[Any] | list[list[int]]
     places: list[list[int]] | None = None
+    sentences: "Sentences | None" = None
     num_cut: int = 0
 
     def __len__(self) -> int:
@@ -39,6 +41,27 @@ class Examples:
     @property
     def lengths(self) -> list[int]:
         return [len(one.ids) for one in self.inputs]
+
+
+@dataclass(frozen=True)
+class Sentences:
+    """Tagged sentences, of which inputs hold pieces.
+
+    Attributes:
+        targets: of all words of each sentence.
+        owners: of each input, which sentence it is of, and the words in it that have tokens.
+    """
+
+    targets: list[list[int]]
+    owners: list[tuple[int, list[int]]]
+
+    def join(self, answers: Sequence[Sequence[int]]) -> list[list[int]]:
+        """The answers to the words of inputs, by sentence; 0 for a word without a token."""
+        joined = [[0] * len(targets) for targets in self.targets]
+        for (sentence, words), found in zip(self.owners, answers, strict=True):
+            for word, answer in zip(words, found, strict=True):
+                joined[sentence][word] = answer
+        return joined
 
 
 def read_texts(row: LabelledRow) -> list[str]:
@@ -81,12 +104,23 @@ def encode_texts(
 def encode_sentences(
     sentences: Sequence[TaggedSentence], labels: Labels, tokenizer: Tokenizer, max_length: int
 ) -> Examples:
-    """Tagged words as inputs; the first token of each word has its tag as target."""
+    """Tagged words as inputs; the first token of each word has its tag as target.
+
+    Pieces in which no word begins teach nothing and are left out.
+    """
     words = [sentence.words for sentence in sentences]
     examples, owners = encode_words(words, tokenizer, max_length)
+    assert examples.places is not None
+    used = [number for number, (_, chosen) in enumerate(owners) if chosen]
+    owners = [owners[number] for number in used]
     numbers = [labels.encode_tags(sentence.tags, sentence.place) for sentence in sentences]
-    targets = [[numbers[sentence][word] for word in chosen] for sentence, chosen in owners]
-    return replace(examples, targets=targets)
+    return replace(
+        examples,
+        inputs=[examples.inputs[number] for number in used],
+        targets=[[numbers[sentence][word] for word in chosen] for sentence, chosen in owners],
+        places=[examples.places[number] for number in used],
+        sentences=Sentences(numbers, owners),
+    )
 
 
 def encode_words(

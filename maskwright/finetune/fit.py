@@ -3,29 +3,24 @@
 R examples a step, K labels.
 """
 
-import math
-import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import numpy as np
 import torch
-import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
-from maskwright.errors import TrainingError
-from maskwright.finetune.batches import collate, find_targets, find_wanted, plan_steps
+from maskwright.finetune.batches import collate, find_targets, find_wanted
 from maskwright.finetune.config import FinetuneConfig, Task
 from maskwright.finetune.examples import Examples
 from maskwright.finetune.labels import Labels
+from maskwright.finetune.loop import Loop, Patience, Progress, Report
 from maskwright.finetune.metrics import Metric
-from maskwright.finetune.network import group_parameters, rescaled_output
-from maskwright.finetune.scoring import is_better, score_model
+from maskwright.finetune.network import rescaled_output
+from maskwright.finetune.scoring import compute_loss, is_better, score_model
 from maskwright.model.classifier import Classifier
 from maskwright.train.device import autocast
-
-Report = Callable[[dict[str, Any]], None]
 
 
 @dataclass(frozen=True)
@@ -57,23 +52,6 @@ class Fitted:
     history: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
 
 
-def compute_loss(task: Task, logits: Tensor, targets: Tensor, weights: Tensor | None) -> Tensor:
-    """The mean loss of a step: cross-entropy of labels, of each label, or the squared error."""
-    if task == "regression":
-        return F.mse_loss(logits[:, 0], targets)
-    if task == "multilabel":
-        return F.binary_cross_entropy_with_logits(logits, targets, pos_weight=weights)
-    return F.cross_entropy(logits, targets, weight=weights)
-
-
-def scale_rate(step: int, num_steps: int, warmup_share: float) -> float:
-    """The factor on all rates at a step from 0 on: a line up to 1, and one down to 0."""
-    warmup = warmup_share * num_steps
-    if step < warmup:
-        return (step + 1) / (warmup + 1)
-    return max(0.0, (num_steps - step) / max(1.0, num_steps - warmup))
-
-
 class Fitting:
     """One run of fine-tuning; afterwards the model has the weights that scored best.
 
@@ -101,8 +79,7 @@ class Fitting:
         if config.class_weights and self.task != "regression":
             weights = labels.weigh(len(material.train))
             self.weights = torch.from_numpy(weights).to(self.device)
-        self.steps_an_epoch = math.ceil(len(material.train) / config.batch_size)
-        self.num_steps = max(1, math.ceil(config.epochs * self.steps_an_epoch))
+        self.loop = Loop(config, material.train.lengths, seed, self.device)
         self._best: dict[str, Tensor] = {}
 
     def run(self) -> Fitted:
@@ -111,35 +88,17 @@ class Fitting:
         Raises:
             TrainingError: a loss that is not finite.
         """
-        torch.manual_seed(self.fitted.seed)
-        fused = self.device.type in ("cpu", "cuda")
-        optimizer = torch.optim.AdamW(group_parameters(self.model, self.config), fused=fused)
-        schedule = torch.optim.lr_scheduler.LambdaLR(
-            optimizer, lambda step: scale_rate(step, self.num_steps, self.config.warmup_share)
-        )
-        every = max(1, round(self.steps_an_epoch / self.config.evaluations_an_epoch))
-        began, losses, waited = time.perf_counter(), [], 0
-        lengths, batch_size = self.material.train.lengths, self.config.batch_size
-        steps = plan_steps(lengths, batch_size, self.num_steps, self.fitted.seed)
-        for step, numbers in enumerate(steps, start=1):
-            losses.append(self._train_on(numbers, step))
-            self.fitted.num_steps = step
-            optimizer.step()
-            schedule.step()
-            optimizer.zero_grad()
-            if step % every and step != self.num_steps:
-                continue
-            improved = self._evaluate(step, float(np.mean(losses)), time.perf_counter() - began)
-            losses, waited = [], 0 if improved else waited + 1
-            if self.config.patience and waited >= self.config.patience:
+        patience = Patience(self.config, self.loop.num_steps)
+        for moment in self.loop.run(self.model, self._compute_loss):
+            self.fitted.num_steps = moment.step
+            improved = self._evaluate(moment)
+            self.fitted.seconds = moment.seconds
+            if patience.is_over(moment.step, improved):
                 break
         self.model.load_state_dict(self._best)
-        self.fitted.seconds = time.perf_counter() - began
         return self.fitted
 
-    def _train_on(self, numbers: list[int], step: int) -> float:
-        """One step's gradients, clipped; the loss."""
-        self.model.train()
+    def _compute_loss(self, numbers: list[int]) -> Tensor:
         examples = self.material.train
         inputs = [examples.inputs[number] for number in numbers]
         batch = collate(inputs, self.material.pad_id).to(self.device)
@@ -150,22 +109,11 @@ class Fitting:
             targets = (targets - self.center) / self.spread
         with autocast(self.config.precision, self.device):
             logits = self.model(batch.input_ids, batch.context, batch.token_type_ids, wanted)
-        loss = compute_loss(self.task, logits.float(), targets, self.weights)
-        loss.backward()
-        if self.config.grad_clip:
-            nn.utils.clip_grad_norm_(self.model.parameters(), self.config.grad_clip)
-        value = loss.item()
-        if not math.isfinite(value):
-            raise TrainingError(
-                f"the loss of step {step} is not finite. Try a lower learning_rate than "
-                f"{self.config.learning_rate}."
-            )
-        return value
+        return compute_loss(self.task, logits.float(), targets, self.weights)
 
-    def _evaluate(self, step: int, loss: float, seconds: float) -> bool:
+    def _evaluate(self, moment: Progress) -> bool:
         """Scores the model; keeps its weights if it is the best one so far."""
         material, fitted = self.material, self.fitted
-        deciding = material.deciding
         with rescaled_output(self.model, self.center, self.spread):
             scores = score_model(
                 self.model,
@@ -175,14 +123,11 @@ class Fitting:
                 material.pad_id,
                 self.config.precision,
             )
-            best = fitted.scores.get(deciding, math.nan)
-            improved = not fitted.scores or is_better(deciding, scores[deciding], best)
-            if improved or scores[deciding] == best:  # of two equal ones the later has learned more
-                fitted.scores, fitted.best_step = scores, step
+            improved = not fitted.scores or is_better(material.deciding, scores, fitted.scores)
+            if improved:
+                fitted.scores, fitted.best_step = scores, moment.step
                 state = self.model.state_dict()
                 self._best = {name: tensor.detach().clone() for name, tensor in state.items()}
-        epoch = step / self.steps_an_epoch
-        record = {"seed": fitted.seed, "step": step, "epoch": epoch, "loss": loss, **scores}
-        fitted.history.append({**record, "seconds": seconds})
+        fitted.history.append({"seed": fitted.seed, **asdict(moment), **scores})
         self.report(fitted.history[-1])
         return improved

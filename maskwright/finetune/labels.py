@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from maskwright.errors import CorpusError
 from maskwright.finetune.config import Task
+from maskwright.finetune.conll import TaggedSentence
 from maskwright.finetune.tables import LabelledRow
 
 _NUMBER = "score"  # the name of what a regression says
@@ -45,7 +46,7 @@ class Labels:
                 read_number(row)
             return cls(task, (_NUMBER,), (len(rows),))
         read = _READERS[task]
-        counts = Counter(name for row in rows for name in read(row))
+        counts = Counter(name for row in rows for name in dict.fromkeys(read(row)))
         if len(counts) < (1 if task == "multilabel" else 2):
             raise CorpusError(
                 f"all {len(rows)} examples have the label {next(iter(counts), 'none')}: there is "
@@ -87,8 +88,8 @@ class Labels:
     def weigh(self, num_examples: int) -> NDArray[np.float32]:
         """[K] factors by which all labels count alike in sum; of several at once, as yes and no."""
         counts = np.array(self.counts, np.float64)
-        if self.task == "multilabel":
-            return ((num_examples - counts) / counts).astype(np.float32)
+        if self.task == "multilabel":  # a label of all examples still counts a little
+            return (np.maximum(num_examples - counts, 1) / counts).astype(np.float32)
         return (counts.sum() / (len(counts) * counts)).astype(np.float32)
 
     def _number(self, name: str, numbers: dict[str, int], place: str) -> int:
@@ -98,6 +99,17 @@ class Labels:
                 f"{place} has the label {name}, which no training example has: they have {known}."
             )
         return numbers[name]
+
+
+def read_names(task: Task, example: LabelledRow | TaggedSentence) -> list[str]:
+    """The labels of one example; none of one with a number.
+
+    Raises:
+        CorpusError: it has none, or something that is none.
+    """
+    if isinstance(example, TaggedSentence):
+        return list(example.tags)
+    return [] if task == "regression" else _READERS[task](example)
 
 
 def read_number(row: LabelledRow) -> float:

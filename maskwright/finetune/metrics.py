@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.corpus.extras import import_extra
+from maskwright.errors import ConfigError
 
 Metric = Literal[
     "accuracy",
@@ -27,6 +28,13 @@ TASK_METRICS: Mapping[str, tuple[Metric, ...]] = {
     "classification": ("accuracy", "macro_f1", "matthews"),
     "multilabel": ("micro_f1", "macro_f1"),
     "regression": ("spearman", "pearson", "mean_squared_error"),
+}
+# What else has a meaning there; f1 is that of the second of two labels.
+OTHER_METRICS: Mapping[str, tuple[Metric, ...]] = {
+    "classification": ("f1", "micro_f1"),
+    "multilabel": ("accuracy",),
+    "regression": (),
+    "tokens": ("accuracy",),
 }
 LOWER_IS_BETTER: frozenset[Metric] = frozenset({"mean_squared_error"})
 
@@ -47,8 +55,24 @@ def _sklearn() -> Any:
     return import_extra("sklearn.metrics", "finetune", f"the metrics of {__package__}")
 
 
+def check_metric(name: Metric, task: str, num_labels: int) -> None:
+    """Lets pass a measure that the answers of a task have.
+
+    Raises:
+        ConfigError: it has no meaning there.
+    """
+    fitting = [*TASK_METRICS.get(task, ()), *OTHER_METRICS[task]]
+    if num_labels != 2 and "f1" in fitting:
+        fitting.remove("f1")
+    if name not in fitting:
+        what = f"{task} of {num_labels} labels" if task == "classification" else task
+        rule = f"is no measure of {what}"
+        raise ConfigError("metric", name, rule, f"Choose from {', '.join(fitting)}.")
+
+
 def _accuracy(true: NDArray[Any], found: NDArray[Any]) -> float:
-    return float(np.mean(true == found))
+    right = true == found
+    return float(np.mean(right.all(axis=1) if right.ndim > 1 else right))
 
 
 def _f1(average: str) -> Callable[[NDArray[Any], NDArray[Any]], float]:

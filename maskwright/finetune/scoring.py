@@ -5,7 +5,9 @@ from typing import Any
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from numpy.typing import NDArray
+from torch import Tensor
 
 from maskwright.finetune.batches import collate, find_wanted, plan_scoring
 from maskwright.finetune.config import Task
@@ -17,8 +19,14 @@ from maskwright.model.classifier import Classifier
 from maskwright.train.config import Precision
 from maskwright.train.device import autocast
 
+VALID_LOSS = "valid_loss"
 _BATCH_TOKENS = {"cpu": 2048}
 _BATCH_TOKENS_ELSEWHERE = 32_768
+
+
+def batch_tokens_on(device: torch.device) -> int:
+    """Tokens that are scored together."""
+    return _BATCH_TOKENS.get(device.type, _BATCH_TOKENS_ELSEWHERE)
 
 
 @torch.inference_mode()
@@ -29,8 +37,7 @@ def compute_logits(
     device = next(model.parameters()).device
     model.eval()
     found: list[Any] = [None] * len(examples)
-    batch_tokens = _BATCH_TOKENS.get(device.type, _BATCH_TOKENS_ELSEWHERE)
-    for numbers in plan_scoring(examples.lengths, batch_tokens):
+    for numbers in plan_scoring(examples.lengths, batch_tokens_on(device)):
         batch = collate([examples.inputs[number] for number in numbers], pad_id).to(device)
         wanted = find_wanted(examples, numbers, batch.context.row_length)
         wanted = None if wanted is None else wanted.to(device)
@@ -61,8 +68,19 @@ def list_metrics(task: Task, extra: Sequence[Metric] = ()) -> tuple[Metric, ...]
     return tuple(dict.fromkeys((*extra, *TASK_METRICS[task])))
 
 
+def compute_loss(
+    task: Task, logits: Tensor, targets: Tensor, weights: Tensor | None = None
+) -> Tensor:
+    """The mean loss of examples: cross-entropy of labels, of each label, or the squared error."""
+    if task == "regression":
+        return F.mse_loss(logits[:, 0], targets)
+    if task == "multilabel":
+        return F.binary_cross_entropy_with_logits(logits, targets, pos_weight=weights)
+    return F.cross_entropy(logits, targets, weight=weights)
+
+
 def score_answers(
-    labels: Labels, metrics: Sequence[Metric], targets: NDArray[Any], answers: NDArray[Any]
+    metrics: Sequence[Metric], targets: NDArray[Any], answers: NDArray[Any]
 ) -> dict[str, float]:
     """The metrics of answers to texts."""
     return {name: compute_metric(name, targets, answers) for name in metrics}
@@ -95,18 +113,30 @@ def score_model(
     pad_id: int,
     precision: Precision,
 ) -> dict[str, float]:
-    """The metrics of a model on examples."""
+    """The metrics of a model on examples, and its loss on them; tags by whole sentences."""
     logits = compute_logits(model, examples, pad_id, precision)
-    if isinstance(examples.targets, list):
-        answers = [one.argmax(1).tolist() if len(one) else [] for one in logits]
-        return score_tags(labels, examples.targets, answers)
-    answers = decide(labels.task, np.stack(logits))
-    return score_answers(labels, metrics, examples.targets, answers)
+    if examples.sentences is not None:
+        targets = np.concatenate(examples.targets)
+        answers = examples.sentences.join([one.argmax(1).tolist() for one in logits])
+        scores = score_tags(labels, examples.sentences.targets, answers)
+        stacked = np.concatenate(logits)
+    else:
+        targets, stacked = np.asarray(examples.targets), np.stack(logits)
+        scores = score_answers(metrics, targets, decide(labels.task, stacked))
+    loss = compute_loss(labels.task, torch.from_numpy(stacked), torch.from_numpy(targets))
+    return {**scores, VALID_LOSS: loss.item()}
 
 
-def is_better(metric: str, value: float, than: float) -> bool:
-    """Whether a value of a metric is better than another one."""
-    return value < than if metric in LOWER_IS_BETTER else value > than
+def is_better(metric: str, scores: Mapping[str, float], than: Mapping[str, float]) -> bool:
+    """Whether a metric is better, or equal with a lower loss.
+
+    Small encoders stay for a while where they always give the most frequent answer. The metric says
+    nothing of their progress there, the loss does.
+    """
+    ours, theirs = scores[metric], than[metric]
+    if ours == theirs:
+        return scores[VALID_LOSS] < than[VALID_LOSS]
+    return ours < theirs if metric in LOWER_IS_BETTER else ours > theirs
 
 
 def describe_scores(scores: Mapping[str, float]) -> str:

@@ -1,8 +1,9 @@
 """Entities in tagged words, and how many of them are found.
 
-Tags are ``O`` and ``PREFIX-KIND`` with the prefixes of IO, IOB, BIO and BIOES. What is one entity
-follows CoNLL's ``conlleval`` (Tjong Kim Sang and De Meulder, 2003), as seqeval's default does: an
-entity begins where its tag says so, after another kind, and after ``O``.
+Tags are ``O`` and ``PREFIX-KIND`` with the prefixes of IO, IOB, BIO, BIOES, BILOU and BMES; a tag
+without such a prefix is a kind of its own. What is one entity follows CoNLL's ``conlleval`` (Tjong
+Kim Sang and De Meulder, 2003), as seqeval's default does: an entity begins where its tag says so,
+after another kind, and after ``O``.
 """
 
 from collections import Counter
@@ -11,7 +12,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 OUTSIDE = "O"
-_BEGINS, _ENDS = "BS", "ES"
+_BEGINS, _ENDS = frozenset("BSU"), frozenset("ESLU")
+_PREFIXES = frozenset("BIESLUM")
 
 
 class Entity(NamedTuple):
@@ -51,9 +53,19 @@ class SpanScores:
 
 
 def split_tag(tag: str) -> tuple[str, str]:
-    """Prefix and kind of a tag: ``("B", "PER")``, and ``("O", "")`` outside of entities."""
-    prefix, _, kind = tag.partition("-")
-    return (prefix, kind) if tag != OUTSIDE else (OUTSIDE, "")
+    """Prefix and kind of a tag: ``("B", "PER")``, ``("I", "NOUN")`` of one that has no prefix."""
+    if tag == OUTSIDE:
+        return OUTSIDE, ""
+    prefix, dash, kind = tag.partition("-")
+    return (prefix, kind) if dash and prefix in _PREFIXES else ("I", tag)
+
+
+def marks_entities(tags: Iterable[str]) -> bool:
+    """Whether some words are in no entity, or tags say where entities begin or end.
+
+    Parts of speech are no entities: every word has one, and two nouns in a row are two.
+    """
+    return any(tag == OUTSIDE or split_tag(tag)[1] != tag for tag in tags)
 
 
 def find_entities(tags: Sequence[str]) -> list[Entity]:

@@ -22,6 +22,7 @@ from maskwright.corpus.sources import Source, find_sources
 from maskwright.errors import CorpusError
 
 Column = str | int  # a name, or a position from 0
+_DELIMITERS = {"tsv": "\t", "csv": ","}
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,21 @@ def read_columns(
     )
 
 
+def list_names(path: Path | str) -> list[str]:
+    """The names of a table's columns; those of the first row, where it has no names.
+
+    Raises:
+        CorpusError: as `read_columns`.
+    """
+    source = _find_one(str(path))
+    if source.kind == "parquet":
+        return _open_parquet(source)[1]
+    first = next(_lines(source), "")
+    if source.kind == "jsonl":
+        return list(_parse_object(first, f"{source.name}:1"))
+    return next(csv.reader([first], delimiter=_DELIMITERS.get(source.kind, ",")), [])
+
+
 def open_lines(path: Path | str) -> tuple[str, Iterator[str]]:
     """The name of a text file in messages, and its lines.
 
@@ -104,7 +120,7 @@ def _read_table(
 ) -> Iterator[LabelledRow]:
     quoting = csv.QUOTE_NONE if source.kind == "tsv" else csv.QUOTE_MINIMAL
     csv.field_size_limit(max(csv.field_size_limit(), MAX_RECORD_CHARACTERS))
-    delimiter = "\t" if source.kind == "tsv" else ","
+    delimiter = _DELIMITERS[source.kind]
     lines = (f"{line}\n" for line in _lines(source))
     reader = csv.reader(lines, delimiter=delimiter, quoting=quoting, strict=True)
     header: list[str] | None = None
@@ -163,12 +179,7 @@ def _read_json_lines(source: Source, columns: Mapping[str, Column]) -> Iterator[
         if not line.strip():
             continue
         place = f"{source.name}:{number}"
-        try:
-            record: Any = json.loads(line)
-        except (ValueError, RecursionError):
-            record = None
-        if not isinstance(record, dict):
-            raise CorpusError(f"{place} is not a JSON object. Correct or remove the line.")
+        record = _parse_object(line, place)
         values: dict[str, Any] = {}
         for role, column in columns.items():
             if column not in record:
@@ -180,18 +191,36 @@ def _read_json_lines(source: Source, columns: Mapping[str, Column]) -> Iterator[
         yield LabelledRow(place, values)
 
 
-def _read_parquet(source: Source, columns: Mapping[str, Column]) -> Iterator[LabelledRow]:
+def _parse_object(line: str, place: str) -> dict[str, Any]:
+    try:
+        record: Any = json.loads(line)
+    except (ValueError, RecursionError):
+        record = None
+    if not isinstance(record, dict):
+        raise CorpusError(f"{place} is not a JSON object. Correct or remove the line.")
+    return record
+
+
+def _open_parquet(source: Source) -> tuple[Any, list[str]]:
+    """The file, and the names of its columns."""
     parquet: Any = import_extra("pyarrow.parquet", "parquet", source.name)
     try:
         table = parquet.ParquetFile(source.path)
-        known = [str(name) for name in table.schema_arrow.names]
-        names: dict[str, str] = {}
-        for role, column in columns.items():
-            if isinstance(column, int) and column < len(known):
-                column = known[column]
-            if not isinstance(column, str) or column not in known:
-                raise _missing(source, role, column, known)
-            names[role] = column
+        return table, [str(name) for name in table.schema_arrow.names]
+    except (OSError, ValueError) as error:
+        raise CorpusError(f"{source.name} cannot be read: {error}.") from None
+
+
+def _read_parquet(source: Source, columns: Mapping[str, Column]) -> Iterator[LabelledRow]:
+    table, known = _open_parquet(source)
+    names: dict[str, str] = {}
+    for role, column in columns.items():
+        if isinstance(column, int) and column < len(known):
+            column = known[column]
+        if not isinstance(column, str) or column not in known:
+            raise _missing(source, role, column, known)
+        names[role] = column
+    try:
         read = table.read(columns=sorted(set(names.values()))).to_pylist()
     except (OSError, ValueError) as error:
         raise CorpusError(f"{source.name} cannot be read: {error}.") from None

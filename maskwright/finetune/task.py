@@ -4,12 +4,11 @@ Every seed is a run of its own; the classifier that is kept is that of the run w
 on the validation examples, and the scores that are reported are the means over the runs.
 """
 
-import hashlib
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import mean, stdev
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -22,39 +21,23 @@ from maskwright.finetune.baselines import (
     score_outside,
     score_words,
 )
-from maskwright.finetune.config import FinetuneConfig, Task
-from maskwright.finetune.conll import TaggedSentence, read_conll
+from maskwright.finetune.config import FinetuneConfig
+from maskwright.finetune.conll import read_conll
 from maskwright.finetune.examples import encode_rows, encode_sentences, read_texts
-from maskwright.finetune.fit import Fitted, Fitting, Material, Report
+from maskwright.finetune.files import TaskFiles
+from maskwright.finetune.fit import Fitted, Fitting, Material
 from maskwright.finetune.labels import Labels
-from maskwright.finetune.metrics import Metric
+from maskwright.finetune.loop import Report
+from maskwright.finetune.metrics import Metric, check_metric
 from maskwright.finetune.network import Pretrained, build_classifier
 from maskwright.finetune.scoring import is_better, list_metrics
-from maskwright.finetune.tables import Column, LabelledRow, read_columns
+from maskwright.finetune.spans import marks_entities
+from maskwright.finetune.split import Row, split_examples
+from maskwright.finetune.tables import LabelledRow, read_columns
 from maskwright.model.classifier import Classifier
 from maskwright.model.init import initialise
 
 TAG_METRIC = "span_f1"
-Row = TypeVar("Row", LabelledRow, TaggedSentence)
-
-
-@dataclass(frozen=True)
-class TaskFiles:
-    """Labelled text and how it lies in its files.
-
-    Attributes:
-        valid: None: `valid_share` of the training examples, chosen by their text.
-        columns: what each is for -> its name or position; of token tasks ``word`` and ``tag``.
-        metrics: reported before the task's own; the first decides, unless the configuration does.
-    """
-
-    task: Task
-    train: Path
-    valid: Path | None = None
-    columns: Mapping[str, Column] = field(default_factory=dict[str, Column])
-    has_header: bool | None = None
-    metrics: tuple[Metric, ...] = ()
-    valid_share: float = 0.1
 
 
 @dataclass(frozen=True)
@@ -99,7 +82,7 @@ def read_task(files: TaskFiles, loaded: Loaded[Any], config: FinetuneConfig) -> 
     longest = loaded.model.config.max_position_embeddings
     max_length = min(config.max_length or longest, longest)
     if files.task == "tokens":
-        return _read_tags(files, loaded, max_length)
+        return _read_tags(files, loaded, max_length, config.metric)
 
     def read(path: Path) -> list[LabelledRow]:
         return list(read_columns(path, files.columns, files.has_header))
@@ -109,8 +92,8 @@ def read_task(files: TaskFiles, loaded: Loaded[Any], config: FinetuneConfig) -> 
     learned, scored = (
         encode_rows(rows, labels, loaded.tokenizer, max_length) for rows in (train, valid)
     )
-    metrics = list_metrics(files.task, files.metrics)
-    deciding = config.metric or metrics[0]
+    deciding = config.metric or list_metrics(files.task, files.metrics)[0]
+    check_metric(deciding, files.task, len(labels.names))
     metrics = list_metrics(files.task, (*files.metrics, deciding))
     material = Material(labels, learned, scored, metrics, deciding, loaded.tokenizer.pad_id)
     known, new = (
@@ -124,14 +107,20 @@ def read_task(files: TaskFiles, loaded: Loaded[Any], config: FinetuneConfig) -> 
     return Problem(material, baselines)
 
 
-def _read_tags(files: TaskFiles, loaded: Loaded[Any], max_length: int) -> Problem:
+def _read_tags(
+    files: TaskFiles, loaded: Loaded[Any], max_length: int, metric: Metric | None
+) -> Problem:
     columns = {role: int(place) for role, place in files.columns.items()}
     train, valid = _read_both(files, lambda path: list(read_conll(path, **columns)))
     labels = Labels.of_tags(sentence.tags for sentence in train)
     learned, scored = (
         encode_sentences(each, labels, loaded.tokenizer, max_length) for each in (train, valid)
     )
-    material = Material(labels, learned, scored, (), TAG_METRIC, loaded.tokenizer.pad_id)
+    deciding = TAG_METRIC if marks_entities(labels.names) else "accuracy"
+    if metric is not None:
+        check_metric(metric, files.task, len(labels.names))
+        deciding = metric
+    material = Material(labels, learned, scored, (), deciding, loaded.tokenizer.pad_id)
     baselines = {
         "majority": score_outside(labels, valid),
         "bag of words": score_words(labels, train, valid),
@@ -144,20 +133,11 @@ def _read_both(files: TaskFiles, read: Callable[[Path], list[Row]]) -> tuple[lis
     if files.valid is not None:
         valid = read(files.valid)
     else:
-        chosen = [is_held_out(row, files.valid_share) for row in train]
-        valid = [row for row, held_out in zip(train, chosen, strict=True) if held_out]
-        train = [row for row, held_out in zip(train, chosen, strict=True) if not held_out]
+        train, valid = split_examples(train, files.task, files.valid_share)
     for rows, path in ((train, files.train), (valid, files.valid or files.train)):
         if not rows:
             raise CorpusError(f"{path} holds too few examples to train and to score on.")
     return train, valid
-
-
-def is_held_out(row: LabelledRow | TaggedSentence, share: float) -> bool:
-    """Whether an example is for validation: a function of its text, so copies stay together."""
-    words: Iterable[Any] = row.words if isinstance(row, TaggedSentence) else read_texts(row)
-    digest = hashlib.sha256("\x1f".join(words).encode("utf-8", "replace")).digest()
-    return int.from_bytes(digest[:8], "little") < share * 2**64
 
 
 def run_task(
@@ -180,14 +160,14 @@ def run_task(
     material = problem.material
     level = "token" if material.labels.task == "tokens" else "text"
     runs: list[Fitted] = []
-    best: tuple[float, Classifier] | None = None
+    best: tuple[dict[str, float], Classifier] | None = None
     for seed in range(config.first_seed, config.first_seed + config.seeds):
         model = build_classifier(pretrained, config, level, len(material.labels.names), seed)
         if from_scratch:
             initialise(model, seed)
         runs.append(Fitting(model.to(device), material, config, seed, report).run())
-        score = runs[-1].scores[material.deciding]
-        if best is None or is_better(material.deciding, score, best[0]):
-            best = score, model
+        scores = runs[-1].scores
+        if best is None or is_better(material.deciding, scores, best[0]):
+            best = scores, model
     assert best is not None
     return Outcome(best[1].cpu(), runs, material.deciding)

@@ -46,6 +46,7 @@ def test_a_run_says_all_about_itself(answers: Path):
     assert [run["seed"] for run in results["runs"]] == [0, 1]
     records = read_metrics(answers / "metrics.jsonl")
     assert {record["seed"] for record in records} == {0, 1}
+    assert [record.get("run") for record in records].count("control") == len(records) // 2
     assert json.loads((answers / "provenance.json").read_text())["asked"]["files"]["task"]
     assert "Fine-tuned by maskwright from" in (answers / "model" / "README.md").read_text()
 
@@ -91,7 +92,12 @@ def test_pairs_teach_vectors(workplace: Path, tmp_path: Path, capsys: pytest.Cap
     arguments = ["finetune", str(workplace / "runs" / "small"), "--task", "embedding", *FAST]
     arguments += ["--train", str(tmp_path / "pairs.tsv"), "--out", str(tmp_path / "run")]
     assert main([*arguments, "--columns", "sentence1=0", "sentence2=1"]) == 0
-    assert json.loads((tmp_path / "run" / "results.json").read_text())["candidates"] == 4
+    results = json.loads((tmp_path / "run" / "results.json").read_text())
+    assert results["candidates"] + results["train_pairs"] == 64
+    assert results["found"] >= results["before"]["found"]
+    for flag, value in (("--seeds", "2"), ("--metric", "f1"), ("--pooling", "cls")):
+        assert main([*arguments[:-1], str(tmp_path / "no"), flag, value]) == 2
+        assert f"{flag} is nothing to --task embedding" in capsys.readouterr().err
     out = str(tmp_path / "vectors.npy")
     assert main(["embed", str(tmp_path / "run"), "The cat", "--out", out]) == 0
     assert main(["fill", str(tmp_path / "run"), "The [MASK] eats."]) == 0  # its head is still there
@@ -139,6 +145,17 @@ def test_glue_is_one_table(workplace: Path, tmp_path: Path, capsys: pytest.Captu
         (["--task", "classification", "--epochs", "0"], "epochs = 0.0 must be above 0"),
         (["--task", "classification", "--valid-share", "1"], "--valid-share = 1.0 must lie"),
         (["--task", "classification", "--columns", "text"], "--columns text is not ROLE=COLUMN"),
+        (["--task", "classification", "--columns", "word=0"], "roles are sentence1, sentence2"),
+        (["--task", "tokens", "--columns", "label=1"], "roles are word, tag"),
+        (["--task", "tokens", "--columns", "tag=ner"], "must be a position"),
+        (
+            [
+                *["--task", "regression", "--metric", "accuracy", "--columns"],
+                "sentence1=text",
+                "label=count",
+            ],
+            "metric = accuracy is no measure of regression",
+        ),
         (["--task", "classification"], "has no column sentence1 for sentence1: it has text"),
         (["--preset", "sst2"], "has no column sentence for sentence1"),
         (
@@ -174,3 +191,30 @@ def test_models_are_told_apart(workplace: Path, answers: Path, capsys: pytest.Ca
     assert "is no model that labels anything" in capsys.readouterr().err
     assert main(["fill", str(answers), "The [MASK]."]) == 2
     assert "has no head that guesses words. maskwright predict takes it" in capsys.readouterr().err
+
+
+def test_a_second_sentence_is_learned_if_there_is_one(
+    workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    lines = ["sentence1\tsentence2\tlabel"]
+    lines += [f"The cat {n}\teats {n}.\t{'ab'[n % 2]}" for n in range(60)]
+    (tmp_path / "pairs.tsv").write_text("\n".join(lines) + "\n")
+    arguments = ["finetune", str(workplace / "runs" / "small"), "--task", "classification", *FAST]
+    arguments += ["--train", str(tmp_path / "pairs.tsv"), "--out", str(tmp_path / "run")]
+    assert main(arguments) == 0
+    out = capsys.readouterr().out
+    assert "columns: sentence1 = sentence1, label = label, sentence2 = sentence2" in out
+    assert main(["predict", str(tmp_path / "run"), str(tmp_path / "pairs.tsv")]) == 0
+    answers = capsys.readouterr().out.splitlines()
+    assert len(answers) == 60
+    assert answers[0].endswith("\tThe cat 0\teats 0.")
+
+
+def test_a_file_is_read_and_not_answered(
+    answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    (tmp_path / "lines.txt").write_text("The cat eats fish.\nThe cat eats grass.\n")
+    assert main(["predict", str(answers), str(tmp_path / "lines.txt")]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 2
+    assert main(["predict", str(answers), "text", "--columns", "sentence1=0"]) == 2
+    assert "are of tables" in capsys.readouterr().err

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maskwright.finetune.spans import Entity, find_entities, score_spans
+from maskwright.finetune.spans import Entity, find_entities, marks_entities, score_spans
 
 
 @pytest.mark.parametrize(
@@ -17,6 +17,13 @@ from maskwright.finetune.spans import Entity, find_entities, score_spans
         ("S-PER S-PER", [("PER", 0, 1), ("PER", 1, 2)]),
         ("B-PER I-PER E-PER I-PER", [("PER", 0, 3), ("PER", 3, 4)]),
         ("O I-A-B", [("A-B", 1, 2)]),
+        ("O PER O LOC LOC", [("PER", 1, 2), ("LOC", 3, 5)]),
+        ("X-1 O", [("X-1", 0, 1)]),
+        (
+            "U-PER U-PER B-LOC L-LOC I-LOC",
+            [("PER", 0, 1), ("PER", 1, 2), ("LOC", 2, 4), ("LOC", 4, 5)],
+        ),
+        ("B-LOC M-LOC E-LOC", [("LOC", 0, 3)]),
     ],
 )
 def test_entities_of_every_scheme(tags: str, entities: list[tuple[str, int, int]]) -> None:
@@ -50,3 +57,14 @@ def test_scores_are_seqeval_s(sentences: tuple[tuple[list[str], ...], tuple[list
 def test_nothing_there_and_nothing_found_scores_zero() -> None:
     scores, each = score_spans([["O"]], [["O"]])
     assert (scores.precision, scores.recall, scores.f1, each) == (0.0, 0.0, 0.0, {})
+
+
+def test_kinds_without_a_prefix_are_told_apart() -> None:
+    scores, _ = score_spans([["O", "PER", "O"]], [["O", "LOC", "O"]])
+    assert (scores.num_true, scores.num_found, scores.num_right) == (1, 1, 0)
+
+
+def test_parts_of_speech_mark_no_entities() -> None:
+    assert not marks_entities(["NOUN", "VERB", "X-Y"])
+    assert marks_entities(["NOUN", "O"])
+    assert marks_entities(["B-PER"])

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -5,12 +6,18 @@ import torch
 
 from maskwright.artifact.classifier_folder import open_classifier, save_classifier
 from maskwright.artifact.folder import open_model, save_model
-from maskwright.errors import CorpusError, ModelFolderError, TrainingError
+from maskwright.errors import ConfigError, CorpusError, ModelFolderError, TrainingError
 from maskwright.finetune.config import PROBLEMS, FinetuneConfig, Task
+from maskwright.finetune.files import TaskFiles
+from maskwright.finetune.loop import Patience
+from maskwright.finetune.metrics import Metric, check_metric
 from maskwright.finetune.network import build_classifier
 from maskwright.finetune.predict import Predictor
+from maskwright.finetune.scoring import is_better, score_tags
+from maskwright.finetune.spans import find_entities
+from maskwright.finetune.split import is_held_out, split_examples
 from maskwright.finetune.tables import LabelledRow
-from maskwright.finetune.task import Problem, TaskFiles, is_held_out, read_task, run_task
+from maskwright.finetune.task import Problem, read_task, run_task
 from tests.finetune.helpers import TOKENIZER, make_loaded, write_nouns, write_tags
 
 CONFIG = FinetuneConfig(
@@ -42,7 +49,7 @@ def test_a_task_is_learned_saved_and_answered(
     task: Task, columns: dict, metric: str, least: float, nouns: Path, tmp_path: Path
 ) -> None:
     loaded = make_loaded()
-    problem = read_task(TaskFiles(task, nouns, columns=columns), loaded, CONFIG)
+    problem = read_task(TaskFiles(task=task, train=nouns, columns=columns), loaded, CONFIG)
     outcome = run_task(problem, loaded.model, CONFIG, CPU, silent)
     assert outcome.summarise()[metric].mean >= least
     assert problem.baselines["majority"][metric] < least
@@ -59,7 +66,7 @@ def test_a_task_is_learned_saved_and_answered(
 
 def test_tags_are_learned_saved_and_answered(tmp_path: Path) -> None:
     loaded = make_loaded()
-    files = TaskFiles("tokens", write_tags(tmp_path / "train.conll"))
+    files = TaskFiles(task="tokens", train=write_tags(tmp_path / "train.conll"))
     problem = read_task(files, loaded, CONFIG)
     outcome = run_task(problem, loaded.model, CONFIG, CPU, silent)
     assert outcome.summarise()["span_f1"].mean > 0.95
@@ -75,7 +82,9 @@ def test_tags_are_learned_saved_and_answered(tmp_path: Path) -> None:
 def test_seeds_are_runs_of_their_own_and_give_the_same_again(nouns: Path) -> None:
     loaded = make_loaded()
     config = FinetuneConfig(epochs=1, seeds=2, device="cpu")
-    problem = read_task(TaskFiles("classification", nouns, columns=LABELS), loaded, config)
+    problem = read_task(
+        TaskFiles(task="classification", train=nouns, columns=LABELS), loaded, config
+    )
     first, second = (run_task(problem, loaded.model, config, CPU, silent) for _ in range(2))
     losses = [[run.history[-1]["loss"] for run in outcome.runs] for outcome in (first, second)]
     assert losses[0] == losses[1]
@@ -85,24 +94,94 @@ def test_seeds_are_runs_of_their_own_and_give_the_same_again(nouns: Path) -> Non
 
 def test_the_weights_that_scored_best_are_kept(nouns: Path) -> None:
     loaded = make_loaded()
-    config = FinetuneConfig(epochs=30, learning_rate=3e-3, patience=2, device="cpu")
-    problem = read_task(TaskFiles("classification", nouns, columns=LABELS), loaded, config)
+    config = FinetuneConfig(epochs=4, learning_rate=3e-3, device="cpu")
+    problem = read_task(
+        TaskFiles(task="classification", train=nouns, columns=LABELS), loaded, config
+    )
     [run] = run_task(problem, loaded.model, config, CPU, silent).runs
-    assert run.num_steps < 30 * 6  # no score gets better than all right
-    best = max(run.history, key=lambda record: record["accuracy"])
+    best = max(run.history, key=lambda record: (record["accuracy"], -record["valid_loss"]))
     assert (run.best_step, run.scores["accuracy"]) == (best["step"], best["accuracy"])
+
+
+def test_patience_ends_a_run_but_not_its_warmup() -> None:
+    patience = Patience(FinetuneConfig(patience=2, warmup_share=0.5), num_steps=10)
+    assert not any(patience.is_over(step, improved=False) for step in (1, 2, 3, 4))
+    found = [patience.is_over(*score) for score in ((5, False), (6, True), (7, False), (8, False))]
+    assert found == [False, False, False, True]
+    assert not Patience(FinetuneConfig(patience=0), 1).is_over(9, improved=False)
+
+
+def test_of_equal_scores_the_one_with_the_smaller_loss_is_better() -> None:
+    flat = {"matthews": 0.0, "valid_loss": 0.7}
+    assert is_better("matthews", {"matthews": 0.0, "valid_loss": 0.6}, flat)
+    assert not is_better("matthews", flat, flat)
+    assert not is_better("matthews", {"matthews": -0.1, "valid_loss": 0.1}, flat)
+
+
+@pytest.mark.parametrize(
+    ("task", "metric", "num_labels", "message"),
+    [
+        ("classification", "f1", 3, "is no measure of classification of 3 labels"),
+        ("classification", "spearman", 2, "is no measure"),
+        ("multilabel", "matthews", 2, "is no measure of multilabel"),
+        ("regression", "accuracy", 1, "Choose from spearman, pearson, mean_squared_error"),
+        ("tokens", "macro_f1", 5, "Choose from accuracy"),
+    ],
+)
+def test_metrics_without_a_meaning_are_refused(
+    task: str, metric: Metric, num_labels: int, message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        check_metric(metric, task, num_labels)
+    check_metric("f1", "classification", 2)
+
+
+def test_a_label_of_one_example_is_learned_and_not_held_out() -> None:
+    rows = [LabelledRow("", {"sentence1": str(n), "label": str(n % 2)}) for n in range(100)]
+    rare = [LabelledRow("", {"sentence1": f"rare {n}", "label": f"rare {n}"}) for n in range(30)]
+    train, valid = split_examples([*rows, *rare], "classification", 0.3)
+    assert valid
+    assert {"0", "1"} >= {row.values["label"] for row in valid}
+    assert len(train) + len(valid) == 130
+
+
+def test_parts_of_speech_are_scored_by_accuracy(tmp_path: Path) -> None:
+    lines = ["the DET\ncat NOUN\nsees VERB\n", "dogs NOUN\nsee VERB\ntrees NOUN\n"] * 20
+    (tmp_path / "pos.conll").write_text("\n".join(lines))
+    (tmp_path / "valid.conll").write_text(lines[0])
+    files = TaskFiles(task="tokens", train=tmp_path / "pos.conll", valid=tmp_path / "valid.conll")
+    assert read_task(files, make_loaded(), CONFIG).material.deciding == "accuracy"
+
+
+def test_long_sentences_are_scored_as_wholes(tmp_path: Path) -> None:
+    """An entity that is cut in two pieces is one entity."""
+    (tmp_path / "long.conll").write_text("\n".join(["cat I-animal"] * 40 + ["", "dogs O"]))
+    files = TaskFiles(task="tokens", train=tmp_path / "long.conll", valid=tmp_path / "long.conll")
+    loaded = make_loaded()
+    material = read_task(files, loaded, replace(CONFIG, max_length=16)).material
+    assert len(material.valid) > 2
+    assert material.valid.sentences is not None
+    answers = [[1] * len(words) for _, words in material.valid.sentences.owners]
+    answers[-1] = [0]
+    joined = material.valid.sentences.join(answers)
+    scores = score_tags(material.labels, material.valid.sentences.targets, joined)
+    assert scores["span_f1"] == 1
+    spans = find_entities([material.labels.names[n] for n in joined[0]])
+    assert len(spans) == 1
 
 
 def test_a_loss_that_is_not_finite_ends_the_run(nouns: Path) -> None:
     loaded = make_loaded()
     config = FinetuneConfig(learning_rate=1e30, grad_clip=0, device="cpu")
-    problem = read_task(TaskFiles("classification", nouns, columns=LABELS), loaded, config)
+    problem = read_task(
+        TaskFiles(task="classification", train=nouns, columns=LABELS), loaded, config
+    )
     with pytest.raises(TrainingError, match=r"step \d+ is not finite. Try a lower learning_rate"):
         run_task(problem, loaded.model, config, CPU, silent)
 
 
 def read_nouns(nouns: Path, share: float) -> Problem:
-    files = TaskFiles("classification", nouns, columns=LABELS, valid_share=share)
+    files = TaskFiles(task="classification", train=nouns, columns=LABELS, valid_share=share)
     return read_task(files, make_loaded(), CONFIG)
 
 

@@ -1,0 +1,62 @@
+"""Fine-tuning on pairs of texts with its output; the encoder stays what it was, for embed."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from maskwright.artifact.folder import open_encoder, save_model
+from maskwright.commands.finetuning import RESULTS_NAME, begin_run
+from maskwright.commands.run_folder import METRICS_NAME, MODEL_NAME
+from maskwright.errors import InputError
+from maskwright.files import write_json
+from maskwright.finetune.config import FinetuneConfig
+from maskwright.finetune.contrastive import ContrastiveFitting, read_pairs
+from maskwright.finetune.files import ExampleFiles
+from maskwright.logs import MetricsLog
+from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.train.device import choose_device
+
+
+def finetune_embedder(folder: Path, files: ExampleFiles, config: FinetuneConfig, out: Path) -> None:
+    """Trains on pairs, prints how many find their partners, and writes the run directory."""
+    console = Console(highlight=False)
+    device = choose_device(config.device)
+    loaded = open_encoder(folder)
+    if not isinstance(loaded.model, MaskedLanguageModel):
+        raise InputError(f"{folder} is a discriminator; embeddings are learned by other models.")
+    model = _with_dropout(loaded.model, config.dropout).to(device)
+    longest = model.config.max_position_embeddings
+    train, valid = read_pairs(files, loaded.tokenizer, min(config.max_length or longest, longest))
+    console.print(f"{len(train):,} pairs to train on, {len(valid):,} to score on")
+    begin_run(out, folder, files, config)
+    log = MetricsLog(out / METRICS_NAME)
+
+    def report(record: dict[str, Any]) -> None:
+        log.write(record)
+        console.print(
+            f"  epoch {record['epoch']:.2f}  loss {record['loss']:.4f}  "
+            f"found among {record['candidates']}: {record['found']:.4f}"
+        )
+
+    fitting = ContrastiveFitting(model, train, valid, loaded.tokenizer.pad_id, config, report)
+    before = fitting.score()
+    console.print(f"  before: found among {len(valid)}: {before['found']:.4f}")
+    best = fitting.run()
+    log.close()
+    write_json(out / RESULTS_NAME, {**best, "before": before, "train_pairs": len(train)})
+    save_model(
+        out / MODEL_NAME,
+        model.cpu(),
+        loaded.tokenizer,
+        add_special_tokens=loaded.add_special_tokens,
+    )
+    console.print(f"\n{out / MODEL_NAME}: try  maskwright embed {out} --file … --out vectors.npy")
+
+
+def _with_dropout(model: MaskedLanguageModel, dropout: float) -> MaskedLanguageModel:
+    config = replace(
+        model.config, attention_dropout=dropout, hidden_dropout=dropout, embedding_dropout=dropout
+    )
+    return MaskedLanguageModel.around(config, dict(model.named_parameters()))

@@ -1,0 +1,38 @@
+"""Where a task's examples are, and how they lie in their files."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from maskwright.finetune.config import Task
+from maskwright.finetune.metrics import Metric
+from maskwright.finetune.tables import Column
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExampleFiles:
+    """Files of examples.
+
+    Attributes:
+        valid: None: `valid_share` of the training examples, chosen by their text.
+        columns: what each is for -> its name or position; of token tasks ``word`` and ``tag``.
+        has_header: whether tables begin with names; None: if any column is called by name.
+    """
+
+    train: Path
+    valid: Path | None = None
+    columns: Mapping[str, Column] = field(default_factory=dict[str, Column])
+    has_header: bool | None = None
+    valid_share: float = 0.1
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskFiles(ExampleFiles):
+    """Labelled examples.
+
+    Attributes:
+        metrics: reported before the task's own; the first decides, unless the configuration does.
+    """
+
+    task: Task
+    metrics: tuple[Metric, ...] = ()
