@@ -5,6 +5,7 @@ import os
 import socket
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from maskwright.commands.flags import Parser, add_config_flags, config_values
@@ -50,22 +51,33 @@ def main(argv: Sequence[str]) -> int:
     import_extra("fastapi", "serve", "maskwright serve")
     from maskwright.serving.answers import open_answerer
     from maskwright.serving.app import build_app
+    from maskwright.serving.protocol import ImpatientProtocol
     from maskwright.serving.reading import open_reader
 
     answerer = open_answerer(folder, arguments.device)
-    reader = open_reader(folder, answerer, arguments.device)
-    given = Path(arguments.folder)
+    reader = open_reader(answerer)
+    given = Path(arguments.folder).resolve()
     name = arguments.name or (given.parent.name if given.name == "model" else given.name)
+    if not name or set(name) & set("{}/"):
+        raise InputError(f"--name = {name!r} must be a name without {{, }} and /")
     app = build_app(name, answerer, reader, config, token)
     _log_requests(quiet=arguments.quiet)
     with _listen(config) as listening:
         host, port = listening.getsockname()[:2]
+        host = f"[{host}]" if ":" in host else host
         print(f"serving {name} ({answerer.task}) on http://{host}:{port}", flush=True)
+        protocol = partial(
+            ImpatientProtocol,
+            header_seconds=config.header_seconds,
+            read_seconds=config.read_seconds,
+        )
         settings = uvicorn.Config(
             app,
             access_log=False,
             log_level="warning",
             server_header=False,
+            http=protocol,
+            limit_concurrency=config.max_connections,
             timeout_keep_alive=5,
             timeout_graceful_shutdown=config.drain_seconds,
         )
@@ -75,9 +87,12 @@ def main(argv: Sequence[str]) -> int:
 
 def _listen(config: ServeConfig) -> socket.socket:
     """The socket to serve on, so that a port that is taken is one clear line."""
+    family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
     try:
-        return socket.create_server((config.host, config.port), backlog=2048)
+        return socket.create_server((config.host, config.port), family=family, backlog=2048)
     except OSError as error:
+        if (error.errno or 0) < 0:  # of a name that stands for no address
+            raise InputError(f"host = {config.host} is no address here.") from None
         raise InputError(
             f"host = {config.host}, port = {config.port}: {os.strerror(error.errno or 0)}. "
             "Choose another --port."

@@ -8,15 +8,16 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, TypeAlias
 
 from maskwright.artifact.classifier_folder import is_classifier
 from maskwright.errors import InputError
 from maskwright.finetune.predict import Answer, Predictor
+from maskwright.finetune.spans import OUTSIDE
 from maskwright.inference.fill_mask import FillMask, FillResult, Prediction
 
 TaskName = Literal["fill-mask", "text-classification", "token-classification"]
-_OUTSIDE = "O"
+DEFAULT_TOP_K = 5  # as in transformers
 
 
 @dataclass(frozen=True)
@@ -27,28 +28,6 @@ class Question:
     second: str | None = None
     top_k: int | None = None
     targets: tuple[str, ...] | None = None
-
-
-class Answerer(Protocol):
-    """What a folder is for."""
-
-    task: TaskName
-
-    def __call__(self, questions: Sequence[Question]) -> list[Any]:
-        """The answer to each question, or an InputError."""
-        ...
-
-
-def open_answerer(folder: Path, device: str | None) -> Answerer:
-    """The answerer of a model folder.
-
-    Raises:
-        ModelFolderError: it is none.
-    """
-    if not is_classifier(folder):
-        return FillAnswerer(FillMask(folder, device))
-    predict = Predictor(folder, device or "auto")
-    return TagAnswerer(predict) if predict.labels_tokens else LabelAnswerer(predict)
 
 
 class FillAnswerer:
@@ -76,8 +55,7 @@ class FillAnswerer:
         return answers
 
     def _count(self, question: Question) -> int:
-        given = len(question.targets) if question.targets else 5
-        return question.top_k or given
+        return question.top_k or DEFAULT_TOP_K
 
     def _shape(self, result: FillResult | InputError, question: Question) -> Any:
         if isinstance(result, InputError):
@@ -156,7 +134,7 @@ class TagAnswerer:
         start = 0
         for number, (word, answer) in enumerate(zip(words, answers, strict=True)):
             start = text.index(word, start)
-            if answer.label != _OUTSIDE:
+            if answer.label != OUTSIDE:
                 found.append(
                     {
                         "entity": answer.label,
@@ -169,3 +147,19 @@ class TagAnswerer:
                 )
             start += len(word)
         return found
+
+
+# What a folder is for: takes questions, gives the answer to each, or its InputError.
+Answerer: TypeAlias = FillAnswerer | LabelAnswerer | TagAnswerer
+
+
+def open_answerer(folder: Path, device: str | None) -> Answerer:
+    """The answerer of a model folder.
+
+    Raises:
+        ModelFolderError: it is none.
+    """
+    if not is_classifier(folder):
+        return FillAnswerer(FillMask(folder, device))
+    predict = Predictor(folder, device or "auto")
+    return TagAnswerer(predict) if predict.labels_tokens else LabelAnswerer(predict)

@@ -4,59 +4,33 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
-from typing import Annotated, Any
+from typing import Any
 
-from fastapi import FastAPI, Request
-from fastapi.exceptions import RequestValidationError
+from fastapi import FastAPI
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
-from pydantic import BaseModel, ConfigDict, Field
 
-from maskwright.errors import InputError, MaskwrightError
-from maskwright.serving.answers import Answerer, Question
-from maskwright.serving.batcher import Batcher, QueueFullError
+from maskwright.errors import InputError
+from maskwright.serving.answers import DEFAULT_TOP_K, Answerer, FillAnswerer, Question
+from maskwright.serving.batcher import Batcher, Limits
 from maskwright.serving.config import ServeConfig
+from maskwright.serving.errors import REFUSALS, add_error_handlers
+from maskwright.serving.forms import (
+    ANSWERS,
+    Asked,
+    Health,
+    Pair,
+    Parameters,
+    ScoredText,
+    Texts,
+    Vectors,
+)
 from maskwright.serving.guard import App, Guard
 from maskwright.serving.metrics import Metrics
 from maskwright.serving.page import Page
 from maskwright.serving.reading import Reader
 
-_RETRY_SECONDS = 1
-Text = Annotated[str, Field(max_length=1_000_000)]
-
-
-class Pair(BaseModel):
-    """Two texts of one question."""
-
-    model_config = ConfigDict(extra="forbid")
-    text: Text
-    text_pair: Text | None = None
-
-
-class Parameters(BaseModel):
-    """How a question is to be answered."""
-
-    model_config = ConfigDict(extra="ignore")  # clients send what other tasks know
-    top_k: int | None = Field(None, ge=1)
-    targets: list[Text] | None = Field(None, min_length=1, max_length=1000)
-
-
-class Asked(BaseModel):
-    """A request as Hugging Face's clients send it."""
-
-    model_config = ConfigDict(extra="ignore")
-    inputs: Text | Pair | list[Text | Pair]
-    parameters: Parameters | None = None
-
-
-class Texts(BaseModel):
-    """Texts to read, not to answer."""
-
-    model_config = ConfigDict(extra="ignore")
-    inputs: Text | list[Text]
-
-
-class TooMuchError(InputError):
-    """More than the server takes."""
+_BATCH_TOKENS = 16_384  # that go through the model together; a single text may have more
+_COUNTED_AT_ONCE = 4096  # characters whose tokens are counted sooner than a thread is asked
 
 
 class Service:
@@ -65,68 +39,116 @@ class Service:
     def __init__(self, name: str, answerer: Answerer, reader: Reader, config: ServeConfig) -> None:
         self.name, self.answerer, self.reader, self.config = name, answerer, reader, config
         self.paths = ("/", f"/models/{name}", "/embed", "/score", "/health", "/metrics")
-        self.metrics = Metrics(self.paths, lambda: self.questions.num_waiting)
-        limits = (config.max_batch, config.max_wait_ms / 1e3, config.max_queued)
-        shared = (ThreadPoolExecutor(1, "model"), self.metrics.observe_batch)
-        self.questions: Batcher[Question, Any] = Batcher(answerer, *limits, *shared)
-        self.vectors: Batcher[str, Any] = Batcher(reader.embed, *limits, *shared)
-        self.scores: Batcher[str, Any] = Batcher(reader.score, *limits, *shared)
+        self.metrics = Metrics(self.paths, lambda: sum(one.num_waiting for one in self.batchers))
+        wait = config.max_wait_ms / 1e3
+        limits = Limits(config.max_batch, _BATCH_TOKENS, wait, config.max_queued)
+        shared = (limits, ThreadPoolExecutor(1, "model"), self.metrics.observe_batch)
+        self.questions: Batcher[Question, Any] = Batcher(answerer, *shared)
+        self.vectors: Batcher[str, Any] = Batcher(reader.embed, *shared)
+        self.scores: Batcher[str, Any] = Batcher(reader.score, *shared)
+
+    @property
+    def batchers(self) -> tuple[Batcher[Any, Any], ...]:
+        return self.questions, self.vectors, self.scores
 
     @asynccontextmanager
     async def running(self, app: FastAPI) -> AsyncGenerator[None]:
         """The queues work as long as the server does."""
-        batchers = (self.questions, self.vectors, self.scores)
-        for batcher in batchers:
+        for batcher in self.batchers:
             batcher.start()
         yield
-        for batcher in batchers:
+        for batcher in self.batchers:
             await batcher.stop()
 
     async def answer(self, asked: Asked) -> Any:
         """Answers to one input, or to a list of them."""
         parameters = asked.parameters or Parameters(top_k=None, targets=None)
         if (parameters.top_k or 0) > self.config.max_top_k:
-            raise TooMuchError(
-                f"top_k = {parameters.top_k} must be at most {self.config.max_top_k}."
-            )
+            raise InputError(f"top_k = {parameters.top_k} must be at most {self.config.max_top_k}.")
         is_list = isinstance(asked.inputs, list)
         inputs = asked.inputs if isinstance(asked.inputs, list) else [asked.inputs]
         targets = tuple(parameters.targets) if parameters.targets else None
         questions = [
-            Question(one.text, one.text_pair, parameters.top_k, targets)
-            if isinstance(one, Pair)
-            else Question(one, None, parameters.top_k, targets)
-            for one in inputs
+            Question(*_texts_of(one), top_k=parameters.top_k, targets=targets) for one in inputs
         ]
-        answers = await self._compute(self.questions, questions)
+        self._check_questions(questions)
+        texts = [f"{one.text} {one.second}" if one.second else one.text for one in questions]
+        costs = await self._measure(texts)
+        answers = await self._compute(self.questions, questions, costs)
         # As Hugging Face's API has it, labels of one text are a list in a list.
         is_nested = is_list or self.answerer.task == "text-classification"
         return answers if is_nested else answers[0]
 
     async def embed(self, asked: Texts) -> Any:
         """The vector of each text."""
-        return await self._compute(self.vectors, _as_list(asked.inputs))
+        texts = _as_list(asked.inputs)
+        return await self._compute(self.vectors, texts, await self._measure(texts))
 
     async def score(self, asked: Texts) -> Any:
-        """How likely each token of each text is."""
-        return await self._compute(self.scores, _as_list(asked.inputs))
+        """How likely each token of each text is; a pass through the model for every token."""
+        texts = _as_list(asked.inputs)
+        costs = [count**2 for count in await self._measure(texts)]
+        return await self._compute(self.scores, texts, costs)
 
-    def describe(self) -> dict[str, Any]:
-        """That it works, and what it is."""
+    def describe(self) -> Any:
+        """That it works, and what it is; 503 if it does not."""
         reads = self.reader.can_score
-        return {"status": "ok", "model": self.name, "task": self.answerer.task, "scores": reads}
+        is_working = all(batcher.is_working for batcher in self.batchers)
+        found = {
+            "status": "ok" if is_working else "not working",
+            "model": self.name,
+            "task": self.answerer.task,
+            "scores": reads,
+        }
+        return JSONResponse(found, 200 if is_working else 503)
 
-    async def _compute(self, batcher: Batcher[Any, Any], items: Sequence[Any]) -> list[Any]:
+    def _check_questions(self, questions: Sequence[Question]) -> None:
+        """What the model cannot be asked at all, and too many candidates."""
+        task = self.answerer.task
+        if task != "text-classification" and any(one.second is not None for one in questions):
+            raise InputError(f"text_pair is nothing to {task}: give one text.")
+        if isinstance(self.answerer, FillAnswerer):
+            mask = self.answerer.fill.tokenizer.mask_token
+            asked = sum(one.text.count(mask) * (one.top_k or DEFAULT_TOP_K) for one in questions)
+            if asked > self.config.max_candidates:
+                raise InputError(
+                    f"the request asks for {asked:,} words for its masks, at most "
+                    f"{self.config.max_candidates:,} are given. Lower top_k."
+                )
+
+    async def _measure(self, texts: Sequence[str]) -> list[int]:
+        """Tokens of each text; long ones are counted beside the event loop."""
+        self._check_count(texts)
+        if sum(map(len, texts)) <= _COUNTED_AT_ONCE:
+            return self.reader.measure(texts)
+        return await asyncio.to_thread(self.reader.measure, texts)
+
+    def _check_count(self, items: Sequence[Any]) -> None:
         if len(items) > self.config.max_texts:
-            raise TooMuchError(
+            raise InputError(
                 f"the request has {len(items)} texts, at most {self.config.max_texts} are taken."
             )
+
+    async def _compute(
+        self, batcher: Batcher[Any, Any], items: Sequence[Any], costs: Sequence[int]
+    ) -> list[Any]:
+        if sum(costs) > self.config.max_tokens:
+            raise InputError(
+                f"the request takes {sum(costs):,} tokens through the model, at most "
+                f"{self.config.max_tokens:,} are taken. Send fewer or shorter texts."
+            )
         async with asyncio.timeout(self.config.answer_seconds):
-            results = await batcher.submit(items)
+            results = await batcher.submit(items, costs)
         for number, result in enumerate(results):
             if isinstance(result, InputError):
                 raise InputError(f"inputs[{number}]: {result}" if len(items) > 1 else str(result))
+            if isinstance(result, BaseException):
+                raise result
         return results
+
+
+def _texts_of(one: str | Pair) -> tuple[str, str | None]:
+    return (one, None) if isinstance(one, str) else (one.text, one.text_pair)
 
 
 def _as_list(inputs: str | list[str]) -> list[str]:
@@ -141,14 +163,20 @@ def build_app(
     page = Page(name, answerer, reader, needs_token=token is not None)
     # The documentation pages of FastAPI load scripts from elsewhere; /openapi.json stays.
     title, lifespan = f"maskwright: {name}", service.running
-    app = FastAPI(title=title, docs_url=None, redoc_url=None, lifespan=lifespan)
-    _add_errors(app)
-    app.post("/")(service.answer)
-    app.post(f"/models/{name}")(service.answer)
-    app.post("/embed")(service.embed)
+    app = FastAPI(title=title, docs_url=None, redoc_url=None, lifespan=lifespan, responses=REFUSALS)
+    add_error_handlers(app)
+
+    def add(path: str, handler: Any, model: Any) -> None:
+        # The model is what the document says; answers are not checked against it again.
+        responses: dict[int | str, dict[str, Any]] = {200: {"model": model}}
+        app.post(path, response_model=None, responses=responses)(handler)
+
+    for path in ("/", f"/models/{name}"):
+        add(path, service.answer, ANSWERS[answerer.task])
+    add("/embed", service.embed, Vectors)
     if reader.can_score:
-        app.post("/score")(service.score)
-    app.get("/health")(service.describe)
+        add("/score", service.score, list[ScoredText])
+    app.get("/health", response_model=Health)(service.describe)
 
     @app.get("/", response_class=HTMLResponse)
     def show_page() -> HTMLResponse:
@@ -161,33 +189,3 @@ def build_app(
         return Response(service.metrics.render(), media_type="text/plain; version=0.0.4")
 
     return Guard(app, config, page.policy, token, service.metrics.observe_request)
-
-
-def _add_errors(app: FastAPI) -> None:
-    """Errors as Hugging Face's API has them: ``{"error": "…"}``."""
-
-    def say(status: int, reason: str, headers: dict[str, str] | None = None) -> JSONResponse:
-        return JSONResponse({"error": reason}, status, headers)
-
-    @app.exception_handler(RequestValidationError)
-    async def show_wrong(request: Request, error: RequestValidationError) -> JSONResponse:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"][1:])
-        return say(422, f"{place or 'the request'}: {first['msg']}")
-
-    @app.exception_handler(MaskwrightError)
-    async def show_refused(request: Request, error: MaskwrightError) -> JSONResponse:
-        return say(422, str(error))
-
-    @app.exception_handler(QueueFullError)
-    async def show_full(request: Request, error: QueueFullError) -> JSONResponse:
-        headers = {"Retry-After": str(_RETRY_SECONDS)}
-        return say(503, "too many texts wait already; try again later", headers)
-
-    @app.exception_handler(TimeoutError)
-    async def show_late(request: Request, error: TimeoutError) -> JSONResponse:
-        return say(504, "the answer took too long")
-
-    @app.exception_handler(404)
-    async def show_unknown(request: Request, error: Exception) -> JSONResponse:
-        return say(404, f"{request.url.path} is nothing here; /openapi.json lists what is")

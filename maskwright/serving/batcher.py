@@ -5,6 +5,7 @@ one. The model runs in one thread of its own, so that the server answers meanwhi
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import Executor
 from contextlib import suppress
@@ -20,8 +21,26 @@ class QueueFullError(Exception):
 
 
 @dataclass(frozen=True)
+class Limits:
+    """How much is computed together, and how much may wait.
+
+    Attributes:
+        max_batch: most items of a batch.
+        max_batch_cost: most that these cost together; an item that costs more goes alone.
+        max_wait_seconds: how long the first of a batch waits for others.
+        max_queued: most items that wait.
+    """
+
+    max_batch: int
+    max_batch_cost: int
+    max_wait_seconds: float
+    max_queued: int
+
+
+@dataclass(frozen=True)
 class _Waiting(Generic[Item, Result]):
     item: Item
+    cost: int
     future: "asyncio.Future[Result]"
 
 
@@ -29,10 +48,8 @@ class Batcher(Generic[Item, Result]):
     """Collects items and computes them together.
 
     Args:
-        compute: the results of items, in order; what it raises, all of these items raise.
-        max_batch: most items of one call.
-        max_wait_seconds: how long the first of a batch waits for others.
-        max_queued: most items that wait.
+        compute: the results of items, in order. What it raises for several items is asked again of
+            each of them, so that none has to answer for another.
         executor: where `compute` runs; batchers that share one take turns.
         observe: told the size of each batch.
     """
@@ -40,21 +57,24 @@ class Batcher(Generic[Item, Result]):
     def __init__(
         self,
         compute: Callable[[Sequence[Item]], Sequence[Result]],
-        max_batch: int,
-        max_wait_seconds: float,
-        max_queued: int,
+        limits: Limits,
         executor: Executor,
         observe: Callable[[int], None] = lambda size: None,
     ) -> None:
-        self._compute, self._observe = compute, observe
-        self._max_batch, self._max_wait = max_batch, max_wait_seconds
-        self._queue: asyncio.Queue[_Waiting[Item, Result]] = asyncio.Queue(max_queued)
-        self._executor = executor
+        self._compute, self._observe, self._executor = compute, observe, executor
+        self.limits = limits
+        self._waiting: deque[_Waiting[Item, Result]] = deque()
+        self._has_come = asyncio.Event()
         self._worker: asyncio.Task[None] | None = None
 
     @property
     def num_waiting(self) -> int:
-        return self._queue.qsize()
+        return len(self._waiting)
+
+    @property
+    def is_working(self) -> bool:
+        """Whether what is submitted will be computed."""
+        return self._worker is not None and not self._worker.done()
 
     def start(self) -> None:
         """Begins to compute, in the running event loop."""
@@ -66,49 +86,77 @@ class Batcher(Generic[Item, Result]):
             self._worker.cancel()
             with suppress(asyncio.CancelledError):
                 await self._worker
-        while not self._queue.empty():
-            self._queue.get_nowait().future.cancel()
+        while self._waiting:
+            self._waiting.popleft().future.cancel()
 
-    def submit(self, items: Sequence[Item]) -> Awaitable[list[Result]]:
-        """The results of these items, all or none of which are taken.
+    def submit(
+        self, items: Sequence[Item], costs: Sequence[int] | None = None
+    ) -> Awaitable[list[Result | BaseException]]:
+        """The results of these items, all or none of which are taken; or what each of them raised.
+
+        Args:
+            costs: of each item; none = 1 each.
 
         Raises:
             QueueFullError: there is no room for them.
         """
-        if self._queue.maxsize - self._queue.qsize() < len(items):
+        if self.limits.max_queued - len(self._waiting) < len(items):
             raise QueueFullError
         loop = asyncio.get_running_loop()
-        waiting = [_Waiting(item, loop.create_future()) for item in items]
-        for one in waiting:
-            self._queue.put_nowait(one)
-        return asyncio.gather(*(one.future for one in waiting))
+        futures = [loop.create_future() for _ in items]
+        for waiting in zip(items, costs or [1] * len(items), futures, strict=True):
+            self._waiting.append(_Waiting(*waiting))
+        self._has_come.set()
+        return asyncio.gather(*futures, return_exceptions=True)
 
     async def _work(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
             batch = await self._collect()
-            # A client that went away wants no answer.
-            batch = [one for one in batch if not one.future.done()]
             if not batch:
                 continue
             self._observe(len(batch))
             items = [one.item for one in batch]
             try:
-                results = await loop.run_in_executor(self._executor, self._compute, items)
-            except Exception as error:
-                for one in batch:
-                    if not one.future.done():
-                        one.future.set_exception(error)
-                continue
+                results = await loop.run_in_executor(self._executor, self._attempt, items)
+            except Exception as error:  # such as an executor that was shut down
+                results = [error] * len(batch)
             for one, result in zip(batch, results, strict=True):
-                if not one.future.done():
+                if one.future.done():
+                    continue
+                if isinstance(result, Exception):
+                    one.future.set_exception(result)
+                else:
                     one.future.set_result(result)
+
+    def _attempt(self, items: Sequence[Item]) -> Sequence[Result | Exception]:
+        """As many results as items; of an item that cannot be computed, what it raised."""
+        try:
+            results = self._compute(items)
+            if len(results) != len(items):
+                raise RuntimeError(f"{len(results)} results of {len(items)} items")
+            return results
+        except Exception as error:
+            if len(items) == 1:
+                return [error]
+        return [self._attempt([item])[0] for item in items]
 
     async def _collect(self) -> list[_Waiting[Item, Result]]:
         """The items of the next batch: what there is after a little while."""
-        batch = [await self._queue.get()]
-        if self._queue.qsize() + 1 < self._max_batch and self._max_wait:
-            await asyncio.sleep(self._max_wait)
-        while len(batch) < self._max_batch and not self._queue.empty():
-            batch.append(self._queue.get_nowait())
+        while not self._waiting:
+            self._has_come.clear()
+            await self._has_come.wait()
+        if len(self._waiting) < self.limits.max_batch and self.limits.max_wait_seconds:
+            await asyncio.sleep(self.limits.max_wait_seconds)
+        batch: list[_Waiting[Item, Result]] = []
+        cost = 0
+        while self._waiting and len(batch) < self.limits.max_batch:
+            # A client that went away wants no answer.
+            if self._waiting[0].future.done():
+                self._waiting.popleft()
+                continue
+            cost += self._waiting[0].cost
+            if batch and cost > self.limits.max_batch_cost:
+                break
+            batch.append(self._waiting.popleft())
         return batch

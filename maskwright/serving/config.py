@@ -1,6 +1,6 @@
 """What a user can choose about a server."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from maskwright.config import setting
 from maskwright.errors import ConfigError
@@ -17,19 +17,28 @@ class ServeConfig:
     max_queued: int = setting(1024, "texts that may wait; more are answered with 503")
     max_body_bytes: int = setting(1_000_000, "bytes of a request; more are answered with 413")
     max_texts: int = setting(256, "texts of a request; more are answered with 422")
+    max_tokens: int = setting(
+        131_072, "tokens of a request that go through the model; scores take each text's squared"
+    )
     max_top_k: int = setting(1000, "words for a mask that may be asked for")
+    max_candidates: int = setting(10_000, "words for all masks of a request together")
+    max_connections: int = setting(1024, "open connections; more are answered with 503")
+    header_seconds: float = setting(10.0, "time for a request to begin; then the line is cut")
     body_seconds: float = setting(10.0, "time to receive a request; longer is answered with 408")
     answer_seconds: float = setting(30.0, "time to answer it; longer is answered with 504")
+    read_seconds: float = setting(30.0, "time to take the answer; then the line is cut")
     drain_seconds: int = setting(30, "time to end what has begun, after SIGTERM")
 
     def __post_init__(self) -> None:
-        counts = ("max_batch", "max_queued", "max_body_bytes", "max_texts", "max_top_k")
-        for name in counts:
-            if getattr(self, name) < 1:
-                raise ConfigError(name, getattr(self, name), "must be at least 1")
-        for name in ("body_seconds", "answer_seconds", "drain_seconds"):
-            if getattr(self, name) <= 0:
-                raise ConfigError(name, getattr(self, name), "must be above 0")
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.name.startswith("max_") and field.type in (int, "int") and value < 1:
+                raise ConfigError(field.name, value, "must be at least 1")
+            if field.name.endswith("_seconds") and value <= 0:
+                raise ConfigError(field.name, value, "must be above 0")
+        if self.max_texts > self.max_queued:
+            rule = f"is more than may wait, max_queued = {self.max_queued}"
+            raise ConfigError("max_texts", self.max_texts, rule, "Such requests would always fail.")
         if self.max_wait_ms < 0:
             raise ConfigError("max_wait_ms", self.max_wait_ms, "must not be negative")
         if not 0 <= self.port < 65_536:

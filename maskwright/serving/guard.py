@@ -77,13 +77,27 @@ class Guard:
             self._check_token(scope)
             body = await self._receive_body(scope, receive)
             size = len(body)
-            await self.app(scope, _replay(body, receive), send_with_headers)
+            await self._run(scope, body, receive, send_with_headers)
         except _RefusedError as refusal:
             await _refuse(refusal, send_with_headers)
         finally:
             seconds = time.perf_counter() - began
             self.observe(scope["path"], status, seconds)
             self._log(scope, status, size, seconds)
+
+    async def _run(self, scope: Scope, body: bytes, receive: Receive, send: Send) -> None:
+        """The application, ended when the client goes away: nobody wants its answer."""
+        answering = asyncio.ensure_future(self.app(scope, _replay(body), send))
+        leaving = asyncio.ensure_future(_wait_for_leaving(receive))
+        try:
+            await asyncio.wait({answering, leaving}, return_when=asyncio.FIRST_COMPLETED)
+            if not answering.done():
+                raise _RefusedError(499, "the client went away")
+            await answering
+        finally:
+            for task in (answering, leaving):
+                task.cancel()
+            await asyncio.gather(answering, leaving, return_exceptions=True)
 
     def _check_token(self, scope: Scope) -> None:
         if self.token is None or (scope["method"], scope["path"]) in _OPEN:
@@ -131,18 +145,23 @@ class Guard:
         LOG.info(json.dumps(record))
 
 
-def _replay(body: bytes, receive: Receive) -> Receive:
-    """A `receive` that gives the body that was received, and then what comes after it."""
+def _replay(body: bytes) -> Receive:
+    """A `receive` that gives the body that was received; then nothing, until it is cancelled."""
     given = False
 
     async def replay() -> Message:
         nonlocal given
         if given:
-            return await receive()
+            await asyncio.Event().wait()
         given = True
         return {"type": "http.request", "body": body, "more_body": False}
 
     return replay
+
+
+async def _wait_for_leaving(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
 
 
 async def _refuse(refusal: _RefusedError, send: Send) -> None:

@@ -1,15 +1,11 @@
 """What any encoder says of texts besides its task: vectors, and how likely their tokens are."""
 
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
-from maskwright.artifact.classifier_folder import is_classifier, open_classifier
-from maskwright.artifact.folder import Loaded
 from maskwright.errors import InputError
 from maskwright.evaluation.pseudo_likelihood import PseudoLikelihoodScorer
 from maskwright.inference.embed import Embedder
-from maskwright.inference.fill_mask import FillMask
 from maskwright.serving.answers import Answerer, FillAnswerer
 
 
@@ -18,6 +14,13 @@ class Reader:
 
     def __init__(self, embed: Embedder, scorer: PseudoLikelihoodScorer | None) -> None:
         self.embedder, self.scorer = embed, scorer
+
+    def measure(self, texts: Sequence[str]) -> list[int]:
+        """Tokens of each text, as far as the model has positions."""
+        embed = self.embedder
+        added = len(embed.wrap([]))
+        encoded = embed.tokenizer.encode_batch(texts)
+        return [min(len(one.ids) + added, embed.longest) for one in encoded]
 
     @property
     def can_score(self) -> bool:
@@ -36,7 +39,11 @@ class Reader:
             if isinstance(found, InputError):
                 answers.append(found)
                 continue
-            offsets = tokenizer.encode_with_offsets(text).offsets.tolist()
+            try:
+                offsets = tokenizer.encode_with_offsets(text).offsets.tolist()
+            except InputError as error:  # of a text that is all blanks, say
+                answers.append(error)
+                continue
             tokens = [
                 {"token": token, "start": start, "end": end, "score": score}
                 for token, (start, end), score in zip(
@@ -47,18 +54,12 @@ class Reader:
         return answers
 
 
-def open_reader(folder: Path, answerer: Answerer, device: str | None) -> Reader:
-    """The reader of a model folder; of a model that fills masks it shares the weights."""
+def open_reader(answerer: Answerer) -> Reader:
+    """The reader beside an answerer, whose weights it shares."""
     if isinstance(answerer, FillAnswerer):
-        return read_with(answerer.fill)
-    assert is_classifier(folder)
-    loaded: Loaded[Any] = open_classifier(folder)
-    embed = Embedder.from_parts(loaded.model, loaded.tokenizer, loaded.add_special_tokens)
-    return Reader(embed, None)
-
-
-def read_with(fill: FillMask) -> Reader:
-    """The reader of a model that fills masks."""
-    wraps = bool(fill.wrap([]))
-    parts = (fill.model, fill.tokenizer, wraps)
-    return Reader(Embedder.from_parts(*parts), PseudoLikelihoodScorer.from_parts(*parts))
+        fill = answerer.fill
+        parts = (fill.model, fill.tokenizer, bool(fill.wrap([])))
+        return Reader(Embedder.from_parts(*parts), PseudoLikelihoodScorer.from_parts(*parts))
+    loaded = answerer.predict.loaded
+    parts = (loaded.model, loaded.tokenizer, loaded.add_special_tokens)
+    return Reader(Embedder.from_parts(*parts), None)

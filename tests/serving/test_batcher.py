@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from maskwright.serving.batcher import Batcher, QueueFullError
+from maskwright.serving.batcher import Batcher, Limits, QueueFullError
 
 
 def run(
@@ -15,11 +15,17 @@ def run(
     **limits: Any,
 ) -> Any:
     """Starts a batcher, works with it, and stops it."""
-    settings = {"max_batch": 8, "max_wait_seconds": 0.01, "max_queued": 100, **limits}
+    settings: Any = {
+        "max_batch": 8,
+        "max_batch_cost": 100,
+        "max_wait_seconds": 0.01,
+        "max_queued": 100,
+        **limits,
+    }
 
     async def main() -> Any:
         with ThreadPoolExecutor(1) as executor:
-            batcher = Batcher(compute, executor=executor, **settings)
+            batcher = Batcher(compute, Limits(**settings), executor)
             batcher.start()
             try:
                 return await work(batcher)
@@ -51,8 +57,8 @@ def test_what_the_model_raises_reaches_those_who_asked_and_nobody_else() -> None
         return items
 
     async def work(batcher: Batcher[int, int]) -> Any:
-        with pytest.raises(ValueError, match="zero"):
-            await batcher.submit([0])
+        [error] = await batcher.submit([0])
+        assert isinstance(error, ValueError)
         return await batcher.submit([1])
 
     assert run(work, fail_on_zero) == [1]
@@ -97,3 +103,44 @@ def test_nothing_is_computed_for_a_client_that_went_away() -> None:
 
     run(work, note, max_wait_seconds=0.05)
     assert seen == [2]
+
+
+def test_one_item_does_not_spoil_the_batch_for_others() -> None:
+    def fail_on_zero(items: Sequence[int]) -> Sequence[int]:
+        if 0 in items:
+            raise ValueError("zero")
+        return items
+
+    async def work(batcher: Batcher[int, int]) -> Any:
+        return await asyncio.gather(*(batcher.submit([n]) for n in range(4)))
+
+    [first], *others = run(work, fail_on_zero)
+    assert isinstance(first, ValueError)
+    assert others == [[1], [2], [3]]
+
+
+def test_a_batch_costs_no_more_than_it_may_unless_it_is_one_item() -> None:
+    batches: list[list[int]] = []
+
+    def remember(items: Sequence[int]) -> Sequence[int]:
+        batches.append(list(items))
+        return items
+
+    async def work(batcher: Batcher[int, int]) -> Any:
+        return await batcher.submit([60, 30, 20, 500, 1, 2], [60, 30, 20, 500, 1, 2])
+
+    assert run(work, remember) == [60, 30, 20, 500, 1, 2]
+    assert batches == [[60, 30], [20], [500], [1, 2]]
+
+
+def test_results_that_do_not_fit_are_an_error_and_the_worker_goes_on() -> None:
+    def lose(items: Sequence[int]) -> Sequence[int]:
+        return [item for item in items if item]
+
+    async def work(batcher: Batcher[int, int]) -> Any:
+        [error] = await batcher.submit([0])
+        assert str(error) == "0 results of 1 items"
+        assert batcher.is_working
+        return await batcher.submit([1])
+
+    assert run(work, lose) == [1]

@@ -120,6 +120,26 @@ def test_a_whole_sentence_is_coloured_by_surprise(visit: Visit) -> None:
     assert "Pseudo-perplexity" in visit.page.locator("#total").inner_text()
 
 
+def test_colours_fall_on_the_right_characters_after_an_emoji(visit: Visit) -> None:
+    visit.write("A \U0001f600 horse eats grass.")
+    visit.page.locator("#sentence span").first.wait_for()
+    pieces = visit.page.locator("#sentence span").all_inner_texts()
+    assert {"horse", "grass", "."} <= set(pieces)
+
+
+def test_the_command_that_is_copied_is_the_one_that_was_asked(visit: Visit) -> None:
+    visit.write("The horse eats grass.")
+    visit.page.locator("#sentence span").first.wait_for()
+    # Where the clipboard is not to be had the command is shown.
+    visit.page.evaluate("navigator.clipboard.writeText = () => Promise.reject()")
+    visit.page.get_by_role("button", name="curl").click()
+    visit.page.locator("#status", has_text="/score").wait_for()
+    visit.write("The [MASK] eats grass.")
+    visit.page.locator(".candidate").first.wait_for()
+    visit.page.get_by_role("button", name="curl").click()
+    visit.page.locator("#status", has_text='"top_k":8').wait_for()
+
+
 def test_hostile_text_is_shown_and_not_run(visit: Visit) -> None:
     visit.write(HOSTILE)
     visit.page.locator(".candidate").first.wait_for()

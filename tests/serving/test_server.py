@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -33,7 +34,7 @@ def start(workplace: Path, *flags: str) -> tuple[subprocess.Popen[str], str]:
 
 @pytest.fixture(scope="module")
 def url(workplace: Path) -> Iterator[str]:
-    process, url = start(workplace, "--body_seconds", "0.5", "--quiet")
+    process, url = start(workplace, "--body_seconds", "0.5", "--header_seconds", "0.5", "--quiet")
     yield url
     process.kill()
     process.communicate()
@@ -59,6 +60,30 @@ def test_a_slow_request_is_refused_and_the_others_go_on(url: str) -> None:
         slow.sendall(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
         assert InferenceClient(base_url=url).fill_mask(TEXT)
         assert slow.recv(1000).startswith(b"HTTP/1.1 408")
+
+
+@pytest.mark.parametrize("begun", [b"", b"POST / HTTP/1.1\r\nHost"])
+def test_a_connection_on_which_no_request_begins_is_cut(url: str, begun: bytes) -> None:
+    with connect(url) as idle:
+        idle.sendall(begun)
+        with suppress(ConnectionResetError):
+            assert idle.recv(1000) == b""
+
+
+def test_what_a_client_that_left_asked_is_not_answered(workplace: Path) -> None:
+    process, url = start(workplace, "--max_wait_ms", "1000")
+    body = json.dumps({"inputs": TEXT}).encode()
+    with connect(url) as client:
+        head = f"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n"
+        client.sendall(f"{head}Content-Type: application/json\r\n\r\n".encode() + body)
+        time.sleep(0.3)
+    assert process.stderr is not None
+    record = json.loads(process.stderr.readline())
+    assert record["status"] == 499
+    assert record["milliseconds"] < 900
+    assert InferenceClient(base_url=url).fill_mask(TEXT)
+    process.kill()
+    process.communicate()
 
 
 def test_an_endless_request_is_refused_before_it_is_read(url: str) -> None:
@@ -103,3 +128,10 @@ def test_a_port_that_is_taken_is_one_line(
         port = str(taken.getsockname()[1])
         assert main(["serve", str(workplace / "runs" / "small"), "--port", port]) == 2
     assert f"port = {port}: Address already in use. Choose another" in capsys.readouterr().err
+    for flags, message in {
+        ("--host", "no.such.host.invalid"): "host = no.such.host.invalid is no address here",
+        ("--max_queued", "16"): "max_texts = 256 is more than may wait, max_queued = 16",
+        ("--header_seconds", "0"): "header_seconds = 0.0 must be above 0",
+    }.items():
+        assert main(["serve", str(workplace / "runs" / "small"), *flags]) == 2
+        assert message in capsys.readouterr().err

@@ -1,0 +1,63 @@
+"""Errors as Hugging Face's API has them, ``{"error": "one line"}``, and when which is given."""
+
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from maskwright.errors import MaskwrightError
+from maskwright.serving.batcher import QueueFullError
+from maskwright.serving.forms import Refusal
+
+_RETRY_SECONDS = 1
+_REASONS = {
+    400: "The body is no JSON.",
+    401: "Authorization: Bearer TOKEN is missing or wrong.",
+    405: "The path is called in another way.",
+    408: "The request took too long to arrive.",
+    413: "The request is too large.",
+    422: "It cannot be answered.",
+    503: "Too many texts wait already.",
+    504: "The answer took too long.",
+}
+REFUSALS: dict[int | str, dict[str, Any]] = {
+    status: {"model": Refusal, "description": reason} for status, reason in _REASONS.items()
+}
+
+
+def add_error_handlers(app: FastAPI) -> None:
+    """Gives every error its form."""
+
+    def say(status: int, reason: str, headers: dict[str, str] | None = None) -> JSONResponse:
+        return JSONResponse({"error": reason}, status, headers)
+
+    @app.exception_handler(RequestValidationError)
+    async def show_wrong(request: Request, error: RequestValidationError) -> JSONResponse:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"][1:])
+        return say(422, f"{place or 'the request'}: {first['msg']}")
+
+    @app.exception_handler(MaskwrightError)
+    async def show_refused(request: Request, error: MaskwrightError) -> JSONResponse:
+        return say(422, str(error))
+
+    @app.exception_handler(QueueFullError)
+    async def show_full(request: Request, error: QueueFullError) -> JSONResponse:
+        headers = {"Retry-After": str(_RETRY_SECONDS)}
+        return say(503, "too many texts wait already; try again later", headers)
+
+    @app.exception_handler(TimeoutError)
+    async def show_late(request: Request, error: TimeoutError) -> JSONResponse:
+        return say(504, "the answer took too long")
+
+    @app.exception_handler(HTTPException)
+    async def show_http(request: Request, error: HTTPException) -> JSONResponse:
+        reason = str(error.detail)
+        if error.status_code == 404:
+            reason = f"{request.url.path} is nothing here; /openapi.json lists what is"
+        if error.status_code == 405:
+            reason = f"{request.url.path} is not called by {request.method}"
+        headers = dict(error.headers) if error.headers else None
+        return say(error.status_code, reason, headers)
