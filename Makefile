@@ -35,7 +35,7 @@ docs: $(VENV)/.docs
 $(VENV)/.core: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "maskwright needs Python 3.11 or newer: make PYTHON=python3.11")'
 	test -d $(VENV) || $(PYTHON) -m venv $(VENV)
-	$(PIP) --editable .
+	$(PIP) --editable '.[plots]'
 	touch $@
 
 $(VENV)/.dev: $(VENV)/.core

@@ -1,4 +1,4 @@
-from maskwright.wording import count_noun
+from maskwright.wording import count_noun, shorten_names
 
 
 def test_count_noun() -> None:
@@ -8,3 +8,10 @@ def test_count_noun() -> None:
         "2 documents",
         "8,731 documents",
     ]
+
+
+def test_names_are_as_long_as_it_takes_to_tell_them_apart() -> None:
+    assert shorten_names(["runs/a", "runs/b"]) == ["a", "b"]
+    assert shorten_names(["x/a", "y/a"]) == ["x/a", "y/a"]
+    assert shorten_names([".", "../b"])[1] == "b"
+    assert all(shorten_names(["."]))

@@ -13,6 +13,7 @@ from maskwright.commands.evaluation_flags import add_text_flags, check_text_flag
 from maskwright.commands.flags import Parser
 from maskwright.files import write_json
 from maskwright.report.plots import Curve, check_matplotlib, plot_curves
+from maskwright.wording import shorten_names
 
 if TYPE_CHECKING:
     from maskwright.commands.comparison import Compared, Difference
@@ -105,16 +106,6 @@ def _print_difference(console: Console, difference: "Difference", first: str) ->
             sure = "" if score.low <= 0 <= score.high else "differs"
         lines.append((score.name, f"{score.value:+.4f}", interval, sure))
     _print_lines(console, lines)
-
-
-def shorten_names(names: Sequence[str]) -> list[str]:
-    """The last parts of paths, as many as it takes to tell them apart."""
-    parts = [Path(name).resolve().parts for name in names]
-    for count in range(1, max(map(len, parts))):
-        short = ["/".join(own[-count:]) for own in parts]
-        if len(set(short)) == len(short):
-            return short
-    return list(names)
 
 
 def _plot(compared: "Sequence[Compared]", folder: Path) -> list[Path]:

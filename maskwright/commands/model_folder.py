@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from maskwright.commands.run_folder import CONFIG_NAME, MODEL_NAME, load_run_config
+from maskwright.commands.run_folder import CONFIG_NAME, MODEL_NAME, is_fine_tuning, load_run_config
 from maskwright.errors import ModelFolderError
 from maskwright.interop.download import download_model, is_hub_name
 
@@ -22,6 +22,10 @@ def find_model_folder(argument: Path | str) -> Path:
     folder = Path(argument)
     if (folder / MODEL_NAME).is_dir():
         return folder / MODEL_NAME
+    if is_fine_tuning(folder):
+        raise ModelFolderError(
+            f"{folder} is a run of fine-tuning that did not end: it has no model. Run it again."
+        )
     if (folder / CONFIG_NAME).is_file():
         raise ModelFolderError(
             f"{folder} is a run that is not finished: it has no model yet. "

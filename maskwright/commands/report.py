@@ -5,12 +5,13 @@ from pathlib import Path
 from typing import Any
 
 from maskwright.commands.flags import Parser
-from maskwright.commands.run_folder import CONFIG_NAME, METRICS_NAME, MODEL_NAME
+from maskwright.commands.run_folder import CONFIG_NAME, METRICS_NAME, MODEL_NAME, check_pretraining
 from maskwright.config import read_yaml
 from maskwright.errors import InputError
 from maskwright.files import read_json, write_text
 from maskwright.logs import read_metrics
 from maskwright.report.facts import RunFacts
+from maskwright.wording import shorten_names
 
 REPORT_NAME = "report.html"
 _MAX_BYTES = 64 << 20
@@ -33,8 +34,10 @@ def main(argv: Sequence[str]) -> int:
     if arguments.out is None and len(arguments.runs) > 1:
         raise InputError("several runs need --out FILE")
     out = arguments.out or arguments.runs[0] / REPORT_NAME
-    facts = [gather_facts(run) for run in arguments.runs]
-    write_report(facts, out)
+    names = shorten_names([str(run) for run in arguments.runs])
+    write_report(
+        [gather_facts(run, name) for run, name in zip(arguments.runs, names, strict=True)], out
+    )
     print(f"{out}: open it in a browser")
     return 0
 
@@ -50,19 +53,21 @@ def write_report(facts: Sequence[RunFacts], out: Path) -> None:
     write_text(out, render_page(facts))
 
 
-def gather_facts(run: Path) -> RunFacts:
+def gather_facts(run: Path, name: str) -> RunFacts:
     """All that a run directory says, and its prepared data if these are still there.
+
+    Args:
+        name: what the run is called in the report.
 
     Raises:
         InputError: it is no run directory.
     """
-    if not (run / CONFIG_NAME).is_file():
-        raise InputError(f"{run} is not a run directory: it holds no {CONFIG_NAME}.")
+    check_pretraining(run)
     provenance = _read(run / "provenance.json") or {}
     data = Path(str(provenance.get("prepared_data", "")))
     manifest = _read(data / "manifest.json")
     return RunFacts(
-        name=run.absolute().name,
+        name=name,
         records=read_metrics(run / METRICS_NAME),
         config=read_yaml(run / CONFIG_NAME),
         provenance=provenance,

@@ -48,6 +48,28 @@ def check_new(run: Path) -> None:
         )
 
 
+def is_fine_tuning(run: Path) -> bool:
+    """Whether a run directory is one of ``maskwright finetune``."""
+    try:
+        return "finetune" in read_json(run / _PROVENANCE_NAME, _MAX_PROVENANCE_BYTES)["asked"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return False
+
+
+def check_pretraining(run: Path) -> None:
+    """Lets pass a run directory of pretraining.
+
+    Raises:
+        InputError: it is none, or one of fine-tuning.
+    """
+    if not (run / CONFIG_NAME).is_file():
+        raise InputError(f"{run} is not a run directory: it holds no {CONFIG_NAME}.")
+    if is_fine_tuning(run):
+        raise InputError(
+            f"{run} is a run of fine-tuning: its scores are in results.json and metrics.jsonl."
+        )
+
+
 def has_checkpoint(run: Path) -> bool:
     """Whether there is anything to resume from."""
     folder = run / CHECKPOINTS_NAME

@@ -18,9 +18,11 @@ from maskwright.commands.card import DISCRIMINATOR, MODEL, describe_training
 from maskwright.commands.config import PretrainConfig
 from maskwright.commands.learning import count_parameters_of
 from maskwright.commands.probes import HEADLINES
+from maskwright.commands.report import REPORT_NAME, gather_facts, write_report
 from maskwright.commands.run_folder import METRICS_NAME, MODEL_NAME
 from maskwright.distributed.sharding import UNSHARDED
 from maskwright.distributed.world import World
+from maskwright.errors import InputError
 from maskwright.logs import Record, read_metrics
 from maskwright.model.discriminator import Discriminator, GeneratorAndDiscriminator, Network
 from maskwright.model.pretraining import MaskedLanguageModel
@@ -80,7 +82,18 @@ class Session:
         final = trainer.last_scores or {**trainer.state.to_json(), **trainer.scores(final=True)}
         self._save(final)
         self._show_result(final)
+        if self.config.train.report and trainer.world.is_first:
+            self._report()
         return None
+
+    def _report(self) -> None:
+        """A page about the run, which is whole without it."""
+        try:
+            write_report([gather_facts(self.run, self.run.absolute().name)], self.run / REPORT_NAME)
+        except InputError as error:
+            self.console.print(f"no {REPORT_NAME}: {error} (then maskwright report {self.run})")
+            return
+        self.console.print(f"How it went: {self.run / REPORT_NAME}")
 
     @contextmanager
     def _reporting(self, last_step: int | None) -> Generator[None]:

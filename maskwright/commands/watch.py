@@ -7,8 +7,12 @@ from pathlib import Path
 from rich.console import Console
 
 from maskwright.commands.flags import Parser
-from maskwright.commands.run_folder import CONFIG_NAME, METRICS_NAME, MODEL_NAME, load_run_config
-from maskwright.errors import InputError
+from maskwright.commands.run_folder import (
+    METRICS_NAME,
+    MODEL_NAME,
+    check_pretraining,
+    load_run_config,
+)
 from maskwright.logs import Record, read_metrics
 from maskwright.train.config import TrainConfig
 from maskwright.train.panel import Panel
@@ -31,12 +35,13 @@ def build_parser() -> Parser:
 def main(argv: Sequence[str]) -> int:
     arguments = build_parser().parse(argv)
     run: Path = arguments.run
-    if not (run / CONFIG_NAME).is_file():
-        raise InputError(f"{run} is not a run directory: it holds no {CONFIG_NAME}.")
-    train = load_run_config(run, {}).train
-    with Panel(Console()) as panel:
+    check_pretraining(run)
+    train, console = load_run_config(run, {}).train, Console()
+    with Panel(console) as panel:
         for record in follow(run, once=arguments.once):
             panel.show(record, find_progress(record, train))
+    if console.is_terminal:  # where the panel is gone by now
+        console.print(panel.draw())
     return 0
 
 

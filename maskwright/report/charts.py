@@ -76,8 +76,12 @@ def thin(records: Sequence[Record], name: str) -> tuple[list[float], list[float]
     return [float(m[0]) for m in means], [float(m[1]) for m in means]
 
 
-def draw_bars(scores: Mapping[str, tuple[float, float | None, float | None]], label: str) -> str:
-    """A bar for each score, with its interval; a dashed line at one half says chance."""
+def draw_bars(
+    scores: Mapping[str, tuple[float, float | None, float | None]],
+    label: str,
+    chance: float | None = None,
+) -> str:
+    """A bar for each score, with its interval, and a dashed line where chance is."""
     names = list(scores)
 
     def draw(figure: Any) -> None:
@@ -91,7 +95,8 @@ def draw_bars(scores: Mapping[str, tuple[float, float | None, float | None]], la
         axes.set_xlim(0, 1)
         axes.set_ylim(len(names) - 0.4, -0.6)
         axes.tick_params(axis="y", length=0)
-        axes.axvline(0.5, color=FAINT, linewidth=1, linestyle=(0, (4, 3)))
+        if chance is not None:
+            axes.axvline(chance, color=FAINT, linewidth=1, linestyle=(0, (4, 3)))
 
     return render(draw, 8, 0.6 + 0.3 * len(names), label)
 

@@ -60,15 +60,22 @@ class RunFacts:
         ]
 
     def share_time(self) -> list[tuple[str, float]]:
-        """Seconds of steps, and of all else: start, compiling, validations, checkpoints."""
+        """Seconds of steps, of their first ones (compiling), of validations, and of all else."""
         training, previous, busy = self.training, 0, 0.0
         for record in training:
             speed = record.get("tokens_per_second")
             busy += (record["tokens"] - previous) / speed if speed else 0.0
             previous = record["tokens"]
         total = max((record["seconds"] for record in self.records), default=0.0)
-        busy = min(busy, total)
-        return [("steps", busy), ("start, compiling, validations, checkpoints", total - busy)]
+        starting = max((record.get("startup_seconds", 0.0) for record in training), default=0.0)
+        validating = sum(record.get("validation_seconds", 0.0) for record in self.validations)
+        shares = [
+            ("steps", min(busy, total)),
+            ("first steps of a shape: compiling", starting),
+            ("validations", validating),
+        ]
+        rest = max(0.0, total - sum(seconds for _, seconds in shares))
+        return [*shares, ("everything else", rest)]
 
     def find_scores(self, suite: str) -> list[Mapping[str, Any]]:
         """The scores of a suite in evaluation.json; none if it was not run."""

@@ -9,6 +9,7 @@ from maskwright.errors import InputError
 from maskwright.report.charts import draw_bars, draw_learning, draw_lengths, draw_training
 from maskwright.report.facts import RunFacts
 from maskwright.report.plots import check_matplotlib
+from maskwright.train.panel import split_sample
 
 _FREQUENCY = "frequency_1e"
 _PHENOMENA = "blimp/"
@@ -70,7 +71,7 @@ def describe_sections(run: RunFacts) -> Iterator[dict[str, Any]]:
     yield {"title": "Where the time went", "table": _list_shares(run)}
     found = list(_list_scores(run.find_scores("mlm"), _FREQUENCY))
     if found:
-        named = {f"{10 ** int(name)} times or more": score for name, score in found}
+        named = {_describe_decade(int(name)): score for name, score in found}
         label = "Masked accuracy by how often a token occurs in training"
         yield {"title": label, "svg": draw_bars(named, label)}
     found = [
@@ -80,7 +81,7 @@ def describe_sections(run: RunFacts) -> Iterator[dict[str, Any]]:
     ]
     if found:
         label = "BLiMP by phenomenon (chance: 0.5)"
-        yield {"title": label, "svg": draw_bars(dict(found), label)}
+        yield {"title": label, "svg": draw_bars(dict(found), label, chance=0.5)}
     if run.manifest:
         chart = draw_lengths(run.document_lengths) if len(run.document_lengths) else None
         yield {"title": "Text and tokenizer", "table": _describe_text(run.manifest), "svg": chart}
@@ -118,10 +119,14 @@ def _describe_text(manifest: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("characters a token", f"{train['num_characters'] / max(1, train['num_tokens']):.2f}"),
         ("vocabulary", f"{manifest['vocab_size']:,}"),
     ]
-    counts = manifest.get("counts")
-    if isinstance(counts, Mapping):
-        facts += [(str(reason), f"{count:,}") for reason, count in counts.items()]
+    dropped: Mapping[str, int] = manifest.get("dropped", {})
+    facts += [(f"dropped or repaired: {reason}", f"{n:,}") for reason, n in dropped.items()]
     return facts
+
+
+def _describe_decade(decade: int) -> str:
+    """Which training counts the frequency bin of that number holds; 0 to 9 are one bin."""
+    return f"{10**decade if decade else 0:,} to {10 ** (decade + 1) - 1:,} times"
 
 
 def _flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
@@ -132,7 +137,6 @@ def _flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str,
             yield f"{prefix}{name}", str(value)
 
 
-def _mark(lines: Sequence[str]) -> list[tuple[str, str]]:
-    """Each line with a class that colours it: right, wrong, or neither."""
-    kinds = {"✓": "right", "✗": "wrong"}
-    return [(kinds.get(line[:1], "plain"), line) for line in lines]
+def _mark(lines: Sequence[str]) -> list[list[tuple[str, str]]]:
+    """The parts of each line with the class that colours them: right, wrong, or neither."""
+    return [list(split_sample(line)) for line in lines]

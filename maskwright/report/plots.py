@@ -102,6 +102,11 @@ def draw_curves(figure: Any, curves: Sequence[Curve]) -> None:
     )
 
 
+def _write_out(name: str) -> str:
+    """A name as it is: matplotlib takes ``_`` at its beginning and ``$`` for signs of its own."""
+    return f" {name}".replace("$", r"\$")
+
+
 def _draw_panel(
     axes: Any,
     curves: Sequence[Curve],
@@ -120,7 +125,7 @@ def _draw_panel(
             marker=_MARKERS[number % len(_MARKERS)],
             markersize=4.5,
             linewidth=1.6,
-            label=curve.name,
+            label=_write_out(curve.name),
             clip_on=False,
         )
     levels = _merge_levels(

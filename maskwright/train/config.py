@@ -58,6 +58,7 @@ class TrainConfig:
     )
     valid_tokens: int = setting(32768, "token slots of a validation during training")
     final_valid_tokens: int = setting(262144, "token slots of the validation after training")
+    report: bool = setting(True, "write report.html when the run ends; needs maskwright[plots]")
     checkpoint_every_minutes: float = setting(10.0, "minutes between two checkpoints")
     keep_checkpoints: int = setting(2, "how many checkpoints are kept")
 

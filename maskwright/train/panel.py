@@ -1,6 +1,8 @@
 """A run in the terminal: a live panel, or plain lines where there is no terminal."""
 
 import math
+import re
+from collections.abc import Iterator
 from types import TracebackType
 
 from rich.console import Console, Group
@@ -33,12 +35,23 @@ def describe_record(record: Record) -> str:
     return "  ".join(parts)
 
 
+_GUESS = re.compile(r"(^[✓✗]|⟨[^⟩]*⟩)")
+_COLORS = {"right": "not dim green", "wrong": "not dim red", "plain": ""}
+
+
+def split_sample(line: str) -> Iterator[tuple[str, str]]:
+    """Parts of a sample of `maskwright.inference.samples`: right and wrong guesses, text."""
+    for number, part in enumerate(_GUESS.split(line)):
+        is_guess = number % 2 == 1
+        kind = ("wrong" if "✗" in part or "≠" in part else "right") if is_guess else "plain"
+        if part:
+            yield kind, part
+
+
 def color_sample(line: str) -> Text:
-    """A sample of `maskwright.inference.samples` with right guesses in green, wrong ones in red."""
-    text = Text(line, style="dim")
-    text.highlight_regex(r"^✓|⟨[^≠⟩]+⟩", "not dim green")
-    text.highlight_regex(r"^✗|⟨[^≠⟩]*≠[^⟩]*⟩", "not dim red")
-    return text
+    """A sample with right guesses in green and wrong ones in red."""
+    parts = ((part, _COLORS[kind]) for kind, part in split_sample(line))
+    return Text.assemble(*parts, style="dim")
 
 
 class Panel:
@@ -62,7 +75,7 @@ class Panel:
         self._task = self._bar.add_task("training", total=1.0, left="?")
         self._latest: dict[str, Record] = {}
         self._samples: list[str] = []
-        self._live = Live(self._draw(), console=console, refresh_per_second=2, transient=True)
+        self._live = Live(self.draw(), console=console, refresh_per_second=2, transient=True)
 
     def __enter__(self) -> "Panel":
         if self._console.is_terminal:
@@ -84,13 +97,14 @@ class Panel:
         if self._console.is_terminal:
             left = record["seconds"] * (1 - progress) / progress if progress > 0 else 0
             self._bar.update(self._task, completed=progress, left=_duration(left))
-            self._live.update(self._draw())
+            self._live.update(self.draw())
         elif not record.get("final"):  # the last scores are shown by whoever ends the run
             self._console.print(f"{progress:4.0%}  {describe_record(record)}", highlight=False)
             for line in record.get("samples", []):
                 self._console.print(Text("      ").append_text(color_sample(line)))
 
-    def _draw(self) -> Group:
+    def draw(self) -> Group:
+        """The records and samples that were last shown, and the bar."""
         table = Table.grid(padding=(0, 2))
         for record in self._latest.values():
             table.add_row(describe_record(record))

@@ -216,6 +216,7 @@ class Trainer:
             "first_row": loaded.position.row,
             "num_rows": loaded.request.num_rows,
             "skipped_steps": self.state.skipped_steps,
+            "startup_seconds": self.state.startup_seconds,
         }
         self._window = LogWindow(self.terms)
         self.reporter.report(record, self.progress)
@@ -224,12 +225,14 @@ class Trainer:
         due = self.state.validations_due(self.config)
         if due <= self.state.validations:
             return
+        began = time.perf_counter()
         try:
             scores = self.scores(self.progress >= 1, lambda: stop.signal is not None)
         except AbandonedError:
             return
         self.state = replace(self.state, validations=due)
-        self.last_scores = {**self._counts("valid"), **scores}
+        took = {"validation_seconds": time.perf_counter() - began}
+        self.last_scores = {**self._counts("valid"), **scores, **took}
         self.reporter.report(self.last_scores, self.progress)
         self._window.restart_clock()
 

@@ -12,7 +12,6 @@ import torch
 from maskwright.artifact import folder
 from maskwright.artifact.folder import open_model, save_model
 from maskwright.cli import main
-from maskwright.commands.compare import shorten_names
 from maskwright.model.pretraining import MaskedLanguageModel
 from maskwright.tokenizer.config import TokenizerConfig
 from maskwright.tokenizer.train import train_tokenizer
@@ -143,10 +142,3 @@ def test_what_is_refused(small: Path, tmp_path: Path, capsys: pytest.CaptureFixt
         assert code == 2, arguments
         assert message in err, arguments
         assert err.count("\n") == 1, arguments
-
-
-def test_names_are_as_long_as_it_takes_to_tell_them_apart() -> None:
-    assert shorten_names(["runs/a", "runs/b"]) == ["a", "b"]
-    assert shorten_names(["x/a", "y/a"]) == ["x/a", "y/a"]
-    assert shorten_names([".", "../b"])[1] == "b"
-    assert all(shorten_names(["."]))

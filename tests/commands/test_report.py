@@ -8,6 +8,7 @@ from maskwright.cli import main
 from maskwright.commands.watch import find_progress, follow
 from maskwright.logs import read_metrics
 from maskwright.train.config import TrainConfig
+from tests.commands.workplace import SMALL
 
 
 def test_a_run_becomes_a_page(workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
@@ -48,3 +49,30 @@ def test_progress_is_of_the_budget_that_ends_first():
     assert find_progress(record, TrainConfig(max_steps=10, max_tokens=1000)) == 0.9
     assert find_progress(record, TrainConfig(max_minutes=1.0)) == 0.1
     assert find_progress(record, TrainConfig(max_minutes=0.05)) == 1.0
+
+
+def test_a_run_of_fine_tuning_is_told_apart(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    (tmp_path / "config.yaml").write_text("epochs: 1\n")
+    (tmp_path / "provenance.json").write_text('{"asked": {"finetune": {}}}')
+    for command in ("report", "watch"):
+        assert main([command, str(tmp_path)]) == 2
+        assert "is a run of fine-tuning: its scores are in" in capsys.readouterr().err
+    assert main(["predict", str(tmp_path), "text"]) == 2
+    assert "fine-tuning that did not end" in capsys.readouterr().err
+
+
+def test_a_run_ends_with_its_report(workplace: Path, tmp_path: Path):
+    options = [*SMALL, "--train.max_steps", "2", "--train.report", "true"]
+    folders = ["--runs-dir", str(tmp_path), "--data-dir", str(workplace / "data")]
+    text = str(workplace / "animals.txt")
+    assert main(["pretrain", text, *folders, "--name", "short", *options]) == 0
+    assert "What it learned" in (tmp_path / "short" / "report.html").read_text(encoding="utf-8")
+    assert not (workplace / "runs" / "small" / "report.html").exists()
+
+
+def test_what_was_shown_last_stays_on_a_terminal(
+    workplace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert main(["watch", str(workplace / "runs" / "small"), "--once"]) == 0
+    assert "validation loss" in capsys.readouterr().out.rpartition("\x1b[?25h")[2]

@@ -13,7 +13,7 @@ SMALL = [
     "--data.max_seq_length", "32", "--model.hidden_size", "32", "--model.num_hidden_layers", "2",
     "--model.num_attention_heads", "2", "--model.intermediate_size", "48",
     "--train.batch_tokens", "512", "--train.compile", "off", "--train.log_every_steps", "10",
-    "--train.valid_tokens", "1024", "--train.final_valid_tokens", "2048",
+    "--train.valid_tokens", "1024", "--train.final_valid_tokens", "2048", "--train.report", "false",
 ]  # fmt: skip
 
 

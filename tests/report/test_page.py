@@ -1,6 +1,7 @@
 """A report says what the files of a run say, and nothing that they say can break it."""
 
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from maskwright.errors import InputError
 from maskwright.report.facts import RunFacts
 from maskwright.report.page import render_page
+from maskwright.train.panel import split_sample
 
 EVIL = "<script>alert(1)</script>"
 
@@ -69,12 +71,22 @@ def test_evaluations_and_text_are_shown_where_there_are_some() -> None:
         "suites": [{"suite": "mlm", "scores": scores}, {"suite": "blimp", "scores": pairs}]
     }
     split = {"num_documents": 10, "num_words": 900, "num_tokens": 1200, "num_characters": 6000}
-    manifest = {"splits": {"train": split}, "vocab_size": 8192}
+    dropped = {"duplicate": 1234}
+    manifest = {"splits": {"train": split}, "vocab_size": 8192, "dropped": dropped}
     page = render_page(
         [make_run(evaluation=evaluation, manifest=manifest, document_lengths=[3, 50, 700])]
     )
     assert page.count("<svg") == 5
-    for text in ("100 times or more", "0.250", "binding", "0.515", "1.333", "8,192"):
+    for text in (
+        "100 to 999 times",
+        "dropped or repaired: duplicate",
+        "1,234",
+        "0.250",
+        "binding",
+        "0.515",
+        "1.333",
+        "8,192",
+    ):
         assert text in page
     assert "principle" not in page
 
@@ -97,4 +109,20 @@ def test_a_run_without_a_line_says_so() -> None:
 
 def test_time_is_shared_between_steps_and_the_rest() -> None:
     run = make_run(steps=400)  # 40,000 tokens at 2,000 a second, of 40 seconds
-    assert run.share_time() == [("steps", 20.0), (run.share_time()[1][0], 20.0)]
+    assert [seconds for _, seconds in run.share_time()] == [20.0, 0.0, 0.0, 20.0]
+    first, *others = run.records
+    rest = [{**r, "validation_seconds": 2.0} if r["split"] == "valid" else r for r in others]
+    run = replace(run, records=[{**first, "startup_seconds": 5.0}, *rest])
+    assert [seconds for _, seconds in run.share_time()] == [20.0, 5.0, 8.0, 7.0]
+
+
+def test_guesses_are_coloured_wherever_they_stand() -> None:
+    assert list(split_sample("✓ a [MASK]")) == [("right", "✓"), ("plain", " a [MASK]")]
+    parts = [("plain", "We a"), ("right", "⟨r⟩"), ("plain", "e acc"), ("wrong", "⟨e≠o⟩")]
+    assert list(split_sample("We a⟨r⟩e acc⟨e≠o⟩")) == parts
+
+
+def test_names_are_shown_as_they_are() -> None:
+    page = render_page([make_run("_one"), make_run("a$b$c_{2}")])
+    assert page.count("_one") >= 2
+    assert "a$b$c_{2}" in re.sub(r"<[^>]*>", "", page[page.index("<svg") :])
