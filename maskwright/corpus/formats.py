@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Literal
 
-Kind = Literal["plain", "markdown", "jsonl", "csv", "tsv", "parquet", "hub", "pydocs"]
+Kind = Literal["plain", "markdown", "jsonl", "csv", "tsv", "parquet", "dump", "hub", "pydocs"]
 Compression = Literal["", ".gz", ".bz2", ".xz", ".zst"]
 
 KINDS: dict[str, Kind] = {
@@ -16,9 +16,9 @@ KINDS: dict[str, Kind] = {
     ".tsv": "tsv",
     ".parquet": "parquet",
 }
-# Data sets often call their JSON lines so, but inside a folder it is rather some program's
-# settings: read only if the user names the file.
-NAMED_KINDS: dict[str, Kind] = {".json": "jsonl"}
+# Data sets often call their JSON lines so, and Wikipedia its dumps, but inside a folder they are
+# rather some program's settings: read only if the user names the file.
+NAMED_KINDS: dict[str, Kind] = {".json": "jsonl", ".xml": "dump"}
 COMPRESSIONS: dict[str, Compression] = {
     ".gz": ".gz",
     ".bz2": ".bz2",

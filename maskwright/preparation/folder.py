@@ -24,6 +24,7 @@ from maskwright.tokenizer.tokenizer import Tokenizer
 
 STATE_NAME = "preparing.json"
 STDIN_NAME = "stdin.txt"
+ARTICLES_NAME = "articles"  # of Wikipedia dumps, written down
 _MAX_STATE_BYTES = 1 << 20
 
 Report = Callable[[str], None]
@@ -90,7 +91,7 @@ def claim_folder(out: Path, fingerprint: str, report: Report) -> Manifest | None
         mark_unfinished(out, "")
         (out / MANIFEST_NAME).unlink()
     if _read_state(out) != fingerprint:  # unfinished, and not wanted
-        for name in (TOKENIZER_NAME, *SPLITS):
+        for name in (TOKENIZER_NAME, ARTICLES_NAME, *SPLITS):
             shutil.rmtree(out / name, ignore_errors=True)
     mark_unfinished(out, fingerprint)
     return None
@@ -122,6 +123,8 @@ def tidy_folder(out: Path) -> None:
     for split in SPLITS:
         for done in (out / split).glob(f"*{DONE_SUFFIX}"):
             done.unlink()
+    if (out / ARTICLES_NAME).is_dir():
+        shutil.rmtree(out / ARTICLES_NAME)
     for name in (STATE_NAME, STDIN_NAME):
         if (out / name).exists():  # where nothing can be written, unlinking nothing fails, too
             (out / name).unlink()

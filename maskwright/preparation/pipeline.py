@@ -19,6 +19,7 @@ import numpy as np
 from maskwright.files import naming_file
 from maskwright.preparation.chunks import gather_chunks
 from maskwright.preparation.config import PrepareConfig
+from maskwright.preparation.dumps import write_down_dumps
 from maskwright.preparation.encode import EncodedChunk
 from maskwright.preparation.fingerprint import describe_config, fingerprint_input
 from maskwright.preparation.folder import (
@@ -31,8 +32,9 @@ from maskwright.preparation.folder import (
     tidy_folder,
 )
 from maskwright.preparation.splits import split_corpus
+from maskwright.preparation.team import count_cores
 from maskwright.preparation.vocabulary import EXTENSION_KEY, obtain_tokenizer
-from maskwright.preparation.workers import count_cores, encode_chunks
+from maskwright.preparation.workers import encode_chunks
 from maskwright.shards.manifest import (
     COUNTS_NAME,
     SPLITS,
@@ -102,13 +104,14 @@ def _fill_folder(
     source: dict[str, Any],
     report: Report,
 ) -> Manifest:
+    dropped: Counter[str] = Counter()
+    inputs = write_down_dumps(inputs, out, config, dropped, report)
     tokenizer, extension = obtain_tokenizer(inputs, out, config, source["seed"], report)
     if extension:
         source = {**source, EXTENSION_KEY: extension}
-    dropped: Counter[str] = Counter()
     documents = split_corpus(inputs, config.corpus, dropped)
     chunks = gather_chunks(documents, config.shard_megabytes * 1_000_000)
-    encoded = encode_chunks(chunks, out, tokenizer, config.workers or count_cores())
+    encoded = encode_chunks(chunks, out, config.workers or count_cores())
     results = sorted(_watch(encoded, report), key=lambda chunk: chunk.index)
     dropped["without tokens"] += sum(chunk.num_without_tokens for chunk in results)
     manifest = Manifest(

@@ -7,7 +7,8 @@ import pytest
 
 from maskwright.preparation.chunks import Chunk
 from maskwright.preparation.encode import encode_chunk
-from maskwright.preparation.workers import count_cores, encode_chunks
+from maskwright.preparation.team import count_cores
+from maskwright.preparation.workers import encode_chunks
 from maskwright.tokenizer.config import TokenizerConfig
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.tokenizer.train import train_tokenizer
@@ -71,7 +72,8 @@ def test_chunks_are_read_as_they_are_needed(tmp_path: Path) -> None:
             num_read += 1
             yield chunk(TEXTS, index)
 
-    encoded = encode_chunks(read_chunks(), tmp_path, tokenizer(), workers=1)
+    tokenizer().save(tmp_path / "tokenizer")
+    encoded = encode_chunks(read_chunks(), tmp_path, workers=1)
     next(encoded)
     assert num_read <= 3
     assert len(list(encoded)) == 9

@@ -16,6 +16,7 @@ from maskwright.corpus.readers.tables import read_table
 from maskwright.corpus.readers.text import decode_text, read_lines
 from maskwright.corpus.readers.unreadable import UnreadableError
 from maskwright.corpus.sources import Source
+from maskwright.corpus.wikipedia.articles import read_dump
 
 
 def read_source(source: Source, config: CorpusConfig, counts: Counter[str]) -> Iterator[Document]:
@@ -60,6 +61,9 @@ def _read_texts(source: Source, config: CorpusConfig, counts: Counter[str]) -> I
         return read_hub(source.name, config.text_field, counts)
     if source.kind == "parquet" and source.path:
         return read_parquet(source.path, source.compression, field, counts)
+    if source.kind == "dump":
+        blocks = read_blocks(source.path, source.compression, source.name)
+        return read_dump(blocks, source.name, counts)
     texts = decode_text(read_blocks(source.path, source.compression, source.name), source.name)
     if source.kind in ("plain", "markdown"):
         whole = source.kind == "markdown" and config.documents == "auto"

@@ -1,0 +1,1 @@
+"""Wikipedia from its dumps: XML and wikitext to articles."""

@@ -1,0 +1,133 @@
+"""Wikitext to text by regular expressions: the fast path for pages without surprises.
+
+Where anything is left over that a page without surprises does not hold (brackets that do not
+close, elements of HTML other than the most frequent), the answer is None, and `read_wikitext`
+reads the page. A page that it would take minutes for is read here all the same, roughly.
+"""
+
+import html
+import re
+from collections.abc import Callable
+
+from maskwright.corpus.wikipedia.markup import (
+    GONE,
+    SHOWN_TEMPLATES,
+    Links,
+    mark_heading,
+    show_target,
+    tidy,
+)
+
+_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
+_REFERENCE = re.compile(
+    r"<ref(?:\s[^<>]*)?/>|<ref(?:\s[^<>]*?)?>(?:(?!<ref[\s>/]).)*?</ref\s*>",
+    re.DOTALL | re.IGNORECASE,
+)
+_STYLE = re.compile(
+    r"</?(?:sub|sup|small|big|i|b|u|s|span|em|strong|cite|abbr)(?:\s[^<>]*)?>", re.I
+)
+_BREAK = re.compile(r"<(?:br|hr)\s*/?>", re.IGNORECASE)
+_TEMPLATE = re.compile(r"\{\{([^{}]*)\}\}")
+_NO_NAME = re.compile(r"^$|[\n<>\[\]]")
+_LINK = re.compile(r"\[\[([^\[\]|\n]*)(?:\|([^\[\]]*))?\]\]")
+_EXTERNAL = re.compile(r"(?<!\[)\[(?:https?:)?//[^\s\[\]<>\"]+(?: +([^\[\]\n]*))?\]")
+_BARE = re.compile(r"(?<!\w)https?://[^\s\[\]<>\"|]*")
+_HEADING = re.compile(r"^(={1,6})([^=\n](?:[^\n]*[^=\n])?)\1[ \t\x02]*$", re.MULTILINE)
+_LIST = re.compile(r"^[*#:;]+", re.MULTILINE)
+_ODD = re.compile(r"\{\{|\}\}|\{\||\[\[|\]\]|<|://|^-{4}", re.MULTILINE)
+_SURPRISE = re.compile(r"\[\[\s*(?:https?:)?//|^[*#:]*;.*:|^=.*<[bh]r", re.MULTILINE)
+_TAG = re.compile(r"<[a-zA-Z]")
+_TAGS = re.compile(r"</?[a-zA-Z][^<>]*>")
+_MOST_NESTED = 12
+_MOST_UNCLOSED = 200
+_MOST_CHARACTERS = 1_000_000
+
+
+def read_simply(text: str, links: Links) -> str | None:
+    """The text of a page, or None where this reader is not sure of it."""
+    if "{{{" in text or "[[[" in text:
+        return None
+    text = _REFERENCE.sub(GONE, _COMMENT.sub(GONE, text))
+    text, is_whole = _replace_inside_out(_TEMPLATE, _show_template, text)
+    outside = _drop_tables(text) if is_whole else None
+    if outside is None or _SURPRISE.search(outside):
+        return None
+    outside, is_whole = _replace_links(outside, links)
+    if not is_whole:
+        return None
+    outside = _LIST.sub("", _replace_addresses(outside))
+    return None if _ODD.search(outside) else tidy(html.unescape(outside))
+
+
+def is_tame(text: str) -> bool:
+    """Whether `read_wikitext` ends soon: it takes time quadratic in what is not closed."""
+    pairs = (("{{", "}}"), ("[", "]"), ("{|", "|}"))
+    gaps = [text.count(begin) - text.count(end) for begin, end in pairs]
+    gaps.append(len(_TAG.findall(text)) - text.count("</") - text.count("/>"))
+    return len(text) <= _MOST_CHARACTERS and max(gaps) <= _MOST_UNCLOSED
+
+
+def read_roughly(text: str, links: Links) -> str:
+    """The text of any page, in time linear in its length; what does not close stays as text."""
+    text = _REFERENCE.sub(GONE, _COMMENT.sub(GONE, text))
+    text, _ = _replace_inside_out(_TEMPLATE, _show_template, text)
+    text = _drop_tables(text) or text
+    text, _ = _replace_links(text, links)
+    return tidy(html.unescape(_LIST.sub("", _TAGS.sub(GONE, _replace_addresses(text)))))
+
+
+def _replace_links(text: str, links: Links) -> tuple[str, bool]:
+    def show(match: re.Match[str]) -> str:
+        target, label = match[1], match[2]
+        if links.is_hidden(target, label is not None):
+            return GONE
+        return show_target(target) if label is None else label or GONE
+
+    text = _BREAK.sub(f"\n{GONE}", _STYLE.sub("", text))
+    return _replace_inside_out(_LINK, show, text)
+
+
+def _replace_addresses(text: str) -> str:
+    """Without addresses of pages elsewhere, and with headings marked."""
+    text = _BARE.sub(GONE, _EXTERNAL.sub(lambda match: match[1] or GONE, text))
+    return _HEADING.sub(lambda match: mark_heading(len(match[1]), match[2]), text)
+
+
+def _replace_inside_out(
+    pattern: re.Pattern[str], replacement: Callable[[re.Match[str]], str], text: str
+) -> tuple[str, bool]:
+    """Replaces what holds no other match, again and again; whether nothing is left to replace."""
+    for _ in range(_MOST_NESTED):
+        text, count = pattern.subn(replacement, text)
+        if not count:
+            return text, True
+    return text, False
+
+
+def _show_template(match: re.Match[str]) -> str:
+    name, *arguments = match[1].split("|")
+    if _NO_NAME.search(name.strip()):
+        return match[0]  # unchanged, so that it is left over
+    shown = SHOWN_TEMPLATES.get(name.strip().lower(), ())
+    return GONE + " ".join(
+        arguments[number - 1].strip() for number in shown if number <= len(arguments)
+    )
+
+
+def _drop_tables(text: str) -> str | None:
+    """The lines outside of tables, which may hold tables; None if one does not end."""
+    if "{|" not in text:
+        return text
+    kept: list[str] = []
+    depth = 0
+    for line in text.split("\n"):
+        begins = line.lstrip(" \t:")
+        if begins.startswith("{|"):
+            depth += 1
+        elif depth and begins.startswith("|}"):
+            depth -= 1
+            if not depth:
+                kept.append(begins[2:])
+        elif not depth:
+            kept.append(line)
+    return None if depth else "\n".join(kept)

@@ -1,0 +1,98 @@
+"""Wikitext to text: what stays, what goes, and that the fast reader agrees with the slow one."""
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from maskwright.corpus.wikipedia.articles import read_article
+from maskwright.corpus.wikipedia.dump import Page, SiteInfo
+from maskwright.corpus.wikipedia.markup import Links
+from maskwright.corpus.wikipedia.shortcut import is_tame, read_roughly, read_simply
+from maskwright.corpus.wikipedia.wikitext import read_wikitext
+
+LINKS = Links.of(SiteInfo("de", {6: "Datei", 14: "Kategorie", -2: "Medium"}))
+
+
+@pytest.mark.parametrize(
+    ("wikitext", "text"),
+    [
+        (
+            "'''Bold''' and ''italic'' and '''''both''''', l''''été'''",
+            "Bold and italic and both, l'été",
+        ),
+        ("a [[horse]], [[Horse (animal)|horses]], [[horse]]s", "a horse, horses, horses"),
+        ("[[Datei:x.jpg|mini|A [[small]] one]]A.[[Category:B]][[kategorie:C]]", "A."),
+        ("[[:Kategorie:Tiere|Tiere]] and [[:Kategorie:Tiere]]", "Tiere and Kategorie:Tiere"),
+        ("Text [[fr:Texte]] [[pt-br:Texto]] [[ISO:9000]]", "Text   ISO:9000"),
+        ("A (<!-- x -->{{IPA|x}}; {{lang|fr|le b}}) c", "A (le b) c"),
+        ("A ({{IPA|x}}, ) b {{cite|a={{b}}}} .", "A b."),
+        ("It is {{convert|5|km|mi}} long.", "It is 5 km long."),
+        ("One.<ref>{{cite}}</ref> Two.<ref name=a /> Three.", "One. Two. Three."),
+        ("Before\n{| class=x\n! a\n|-\n| b\n{|\n| c\n|}\n|}\nAfter", "Before\n\nAfter"),
+        ("== Empty ==\n== Full ==\ntext\n=== Sub ===\n== Last ==", "Full\n\ntext"),
+        ("* one\n** two\n# three\n: four", "one\ntwo\nthree\nfour"),
+        (
+            "see [http://a.b the page] and [http://a.b] and http://a.b/c now",
+            "see the page and  and  now",
+        ),
+        ("H<sub>2</sub>O<br>next <small>x</small>", "H2O\nnext x"),
+        ("a&nbsp;b &amp; c &mdash; d", "a\xa0b & c — d"),
+        ("x __NOTOC__ -{zh-hans:a;zh-hant:b}- y", "x  a y"),
+        ("<nowiki>[[no]]</nowiki> <math>x<y</math> <gallery>\nFile:a.jpg|b\n</gallery>z", "no  z"),
+        ("a {{unclosed b [[also", "a unclosed b also"),
+        ("{{{argument|x}}} y", "y"),
+        ("----", ""),
+    ],
+)
+def test_what_stays_and_what_goes(wikitext: str, text: str) -> None:
+    assert read_wikitext(wikitext, LINKS) == text
+    assert read_simply(wikitext, LINKS) in (text, None)
+
+
+@pytest.mark.parametrize(
+    "wikitext",
+    [
+        "'''Horse''' is {{a|b={{c}}}} an [[animal]].<ref>{{x}}</ref>\n\n== Food ==\n* [[a|A]]",
+        "{| class=x\n| a\n|}\nText.<!-- c --> More &amp; [http://a.b c]",
+    ],
+)
+def test_plain_pages_take_the_fast_way(wikitext: str) -> None:
+    assert read_simply(wikitext, LINKS) == read_wikitext(wikitext, LINKS)
+
+
+PIECES = st.sampled_from(
+    """word |' and |'''b'''|''i''|'|[[l]]|[[a!b]]|[[a (b)!]]|[[l!'''b'']]|[[fr:F]]|[[:fr:F]]|[[[l]]]
+    |[[File:x.jpg!thumb!c [[in!inner]] x]]|[[Kategorie:C]]|{{t}}|{{t!a!b={{u}}}}|{{convert!5!km}}
+    |{{lang!fr!le [[mot]]}}|{{{arg}}}|{{}}|<ref>r {{c}}</ref>|<ref name=x />|<ref>[[a]]</ref>
+    |<!-- c -->|&nbsp;|&amp;|~|~~|~== H ==~|~=== H2 ===~|~=H1=~|* item~|~: ind~|~ term ; x~
+    |~; t : d~|[http://a.b lab]|[http://a.b]|http://a.b/c |[[http://x]]|(|)|}|{|]|[|!|=|.|, |<br>
+    |H<sub>2</sub>O|<div>d</div>|~{!~! a !! b~!}~|~!-~|{{|}}|[[|]]|<|x < y|__TOC__|~----~
+    |<nowiki>[[x]]</nowiki>|<math>x</math>|http""".replace("\n    ", "").split("|")
+).map(lambda piece: piece.replace("!", "|").replace("~", "\n"))
+
+
+@given(st.lists(PIECES, max_size=14))
+def test_the_fast_reader_says_the_same_or_nothing(pieces: list[str]) -> None:
+    wikitext = "".join(pieces)
+    simple = read_simply(wikitext, LINKS)
+    assert simple is None or simple == read_wikitext(wikitext, LINKS)
+
+
+UNITS = ("{{a|", "[[a|", "{|\n", "<ref>", "'''", "{{{", "[http://a ", "== ", "<div>", "{{a}}}")
+
+
+@pytest.mark.parametrize("unit", UNITS)
+def test_what_is_never_closed_is_read_roughly(unit: str) -> None:
+    """mwparserfromhell takes minutes for a page of these."""
+    counts: Counter[str] = Counter()
+    page = Page("Title", "1", "0", "Text. " + unit * 100_000, is_redirect=False, model="wikitext")
+    assert "Text." in read_article(page, LINKS, counts)
+    assert read_roughly("a [[b|c]] {{d}}\n== E ==\n<i>f</i>", LINKS) == "a c\n\nE\n\nf"
+
+
+def test_usual_pages_are_tame() -> None:
+    page = "[[a]] {{b|[http://c d]}} <ref>e</ref> {| f |} <br> <ref name=g />\n" * 5_000
+    assert is_tame(page[:1_000_000].rpartition("\n")[0].replace("<br>", ""))
+    assert not is_tame("{{a|" * 300)

@@ -1,0 +1,88 @@
+"""A Wikipedia dump to prepared data: on several cores, interrupted, of all layouts the same."""
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from maskwright.preparation import dumps
+from maskwright.preparation.pipeline import prepare
+from maskwright.shards.manifest import Manifest
+from tests.corpus.wikipedia.dumps import write_dump, write_multistream
+from tests.preparation.helpers import small_config
+
+SYLLABLES = ("ka", "to", "mi", "ren", "su", "lo", "be", "la", "ta", "ri")
+WORDS = [a + b + c for a in SYLLABLES for b in SYLLABLES for c in SYLLABLES[:3]]
+PAGES = [
+    (f"Title {n}", " ".join(WORDS[n * k % 300] for k in range(1, 90)) + f" {{{{t|{n}}}}} [[a|b]].")
+    for n in range(40)
+]
+
+
+def tokens_of(folder: Path, manifest: Manifest) -> bytes:
+    return b"".join(
+        (folder / split / f"{shard.name}.tokens").read_bytes()
+        for split, info in manifest.splits.items()
+        for shard in info.shards
+    )
+
+
+def test_all_layouts_and_numbers_of_workers_give_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dumps, "_PART_BYTES", 200)
+    monkeypatch.setattr(dumps, "_PART_CHARACTERS", 2_000)
+    write_multistream(tmp_path / "multi.xml.bz2", PAGES)
+    write_multistream(tmp_path / "bare.xml.bz2", PAGES)
+    (tmp_path / "bare-index.txt.bz2").unlink()
+    write_dump(tmp_path / "single.xml.bz2", PAGES)
+    write_dump(tmp_path / "plain.xml", PAGES)
+    found: list[bytes] = []
+    for name in ("multi.xml.bz2", "bare.xml.bz2", "single.xml.bz2", "plain.xml"):
+        for workers in (1, 2):
+            out = tmp_path / f"{name}-{workers}"
+            manifest = prepare([str(tmp_path / name)], out, small_config(workers=workers))
+            assert manifest.dropped.items() >= {"page that is no article": 1, "redirect": 1}.items()
+            assert not any("ignored" in reason for reason in manifest.dropped)
+            assert not (out / "articles").exists()
+            found.append(tokens_of(out, manifest))
+    assert len(set(found)) == 1
+
+
+def test_parts_that_were_read_are_not_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dumps, "_PART_BYTES", 200)
+    dump = tmp_path / "multi.xml.bz2"
+    write_multistream(dump, PAGES)
+    config = small_config(workers=1)
+    whole = prepare([str(dump)], tmp_path / "whole", config)
+    read, calls = dumps.PartReader.__call__, list[int]()
+
+    def stop_at_the_fifth(self: dumps.PartReader, part: dumps.Part) -> None:
+        calls.append(part.index)
+        if len(calls) == 5:
+            raise KeyboardInterrupt
+        read(self, part)
+
+    monkeypatch.setattr(dumps.PartReader, "__call__", stop_at_the_fifth)
+    with pytest.raises(KeyboardInterrupt):
+        prepare([str(dump)], tmp_path / "again", config)
+    again = prepare([str(dump)], tmp_path / "again", config)
+    assert calls[:6] == [0, 1, 2, 3, 4, 4]
+    assert len(calls) == len(set(calls)) + 1
+    assert tokens_of(tmp_path / "again", again) == tokens_of(tmp_path / "whole", whole)
+    assert again.dropped == whole.dropped
+
+
+def test_the_lines_have_the_field_that_is_asked_for(tmp_path: Path) -> None:
+    write_dump(tmp_path / "plain.xml", PAGES)
+    config = small_config(workers=1)
+    kept: list[str] = []
+    dumps.write_down_dumps(
+        [str(tmp_path / "plain.xml"), "other.txt"], tmp_path, config, Counter(), kept.append
+    )
+    assert kept[-1].startswith("plain.xml: 40 articles, ")
+    [part] = (tmp_path / "articles" / "0").glob(".*.json")
+    assert json.loads(part.read_text())["num_articles"] == 40
