@@ -1,4 +1,4 @@
-"""``maskwright tokenizer train|inspect``: the tokenizer alone."""
+"""``maskwright tokenizer train|inspect|compare``: the tokenizer alone."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -11,6 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from maskwright.commands.flags import Parser, add_config_flags, config_values
+from maskwright.commands.tokenizer_compare import compare
 from maskwright.config import from_mapping, section, setting
 from maskwright.corpus.config import CorpusConfig
 from maskwright.errors import ConfigError, InputError
@@ -25,6 +26,7 @@ _EPILOG = """examples:
       --tokenizer.extend_vocab 1000
   maskwright tokenizer inspect tokenizers/mine --on corpus/sample.txt
   maskwright tokenizer inspect runs/NAME/model "A sentence to take apart."
+  maskwright tokenizer compare tokenizers/mine runs/NAME --on corpus/sample.txt
 """
 
 
@@ -44,12 +46,12 @@ class TokenizerRunConfig:
 
 
 def main(argv: Sequence[str]) -> int:
-    actions = {"train": train, "inspect": inspect}
+    actions = {"train": train, "inspect": inspect, "compare": compare}
     if not argv or argv[0] not in actions:
         if argv and argv[0] in ("-h", "--help"):
-            print(f"usage: maskwright tokenizer train|inspect …\n\n{_EPILOG}")
+            print(f"usage: maskwright tokenizer train|inspect|compare …\n\n{_EPILOG}")
             return 0
-        raise InputError("say maskwright tokenizer train or maskwright tokenizer inspect")
+        raise InputError("say maskwright tokenizer train, inspect or compare")
     return actions[argv[0]](argv[1:])
 
 

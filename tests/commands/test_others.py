@@ -129,6 +129,31 @@ def test_tokenizer_train_and_inspect(
     assert "fertility" in report.lower()
 
 
+def test_tokenizers_are_compared_text_by_text(
+    workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    text, letters = str(workplace / "animals.txt"), str(tmp_path / "letters")
+    run(capsys, "tokenizer", "train", text, "--out", letters, "--tokenizer.kind", "character")
+    other = tmp_path / "other.txt"
+    other.write_text("The cat eats zebras.\n")
+    arguments = [str(workplace / "runs" / "small"), letters, "--on", text, str(other)]
+    report = run(capsys, "tokenizer", "compare", *arguments)
+    assert "animals.txt" in report
+    assert "other.txt: 4 words" in report
+    assert "  |  e v e r y" in report
+    found = json.loads(run(capsys, "tokenizer", "compare", *arguments, "--json"))
+    [words, characters] = found[text].values()
+    assert words["num_words"] == characters["num_words"]
+    assert words["fertility"] < 2 < characters["fertility"]
+    for wrong, message in (
+        ([letters, "--on", text], "at least two tokenizers"),
+        ([letters, str(tmp_path), "--on", text], "holds no tokenizer.json"),
+        ([letters, letters, "--on", "-"], "can be read only once"),
+    ):
+        assert main(["tokenizer", "compare", *wrong]) == 2
+        assert message in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("recipe", list_recipes(), ids=lambda recipe: recipe.name)
 def test_recipes_are_valid_and_say_what_they_need(recipe, capsys: pytest.CaptureFixture[str]):
     assert from_mapping(PretrainConfig, recipe.values)
