@@ -59,5 +59,12 @@ def add_error_handlers(app: FastAPI) -> None:
             reason = f"{request.url.path} is nothing here; /openapi.json lists what is"
         if error.status_code == 405:
             reason = f"{request.url.path} is not called by {request.method}"
-        headers = dict(error.headers) if error.headers else None
+        headers = dict(error.headers) if error.headers else {}
+        if error.status_code == 405:  # of a path with several methods Starlette names one
+            headers["Allow"] = ", ".join(_list_methods(app, request.url.path))
         return say(error.status_code, reason, headers)
+
+
+def _list_methods(app: FastAPI, path: str) -> list[str]:
+    routes = (route for route in app.routes if getattr(route, "path", None) == path)
+    return sorted({method for route in routes for method in getattr(route, "methods", None) or ()})

@@ -6,7 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from maskwright.serving.answers import TaskName
 
-Text = Annotated[str, Field(max_length=1_000_000)]
+Text = Annotated[str, Field(max_length=100_000)]  # of which models read some thousand at most
 
 
 class Pair(BaseModel):

@@ -218,6 +218,11 @@ def test_every_answer_is_of_the_form_that_the_document_says(client: TestClient) 
     TypeAdapter(list[ScoredText]).validate_python(scored, strict=True)
 
 
+def test_a_path_says_how_it_is_called(client: TestClient) -> None:
+    answer = client.put("/", json={})
+    assert (answer.status_code, answer.headers["allow"]) == (405, "GET, POST")
+
+
 def test_a_name_with_a_blank_has_an_address(folder: Path) -> None:
     answerer = open_answerer(folder, "cpu")
     app: Any = build_app("my model", answerer, open_reader(answerer), SMALL, None)
