@@ -42,7 +42,7 @@ def test_every_item_has_its_own_result_and_many_go_together() -> None:
         sizes.append(len(items))
         return [2 * item for item in items]
 
-    async def work(batcher: Batcher[int, int]) -> list[list[int]]:
+    async def work(batcher: Batcher[int, int]) -> list[list[Any]]:
         return await asyncio.gather(*(batcher.submit([n, n + 1]) for n in range(10)))
 
     assert run(work, double) == [[2 * n, 2 * n + 2] for n in range(10)]
