@@ -28,7 +28,7 @@ COMMANDS = {
     "export": "write a model for transformers, ONNX or sentence-transformers, and compare it there",
     "publish": "upload a model to the Hugging Face hub",
     "prepare": "train a tokenizer and write token shards, to reuse in many runs",
-    "tokenizer": "train or inspect a tokenizer alone",
+    "tokenizer": "train, inspect or compare tokenizers alone",
     "inspect": "show what a model will see of prepared data",
     "recipes": "list the recipes that come with maskwright",
 }

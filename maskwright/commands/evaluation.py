@@ -13,7 +13,12 @@ from typing import Any
 from maskwright.artifact.folder import CONFIG
 from maskwright.commands.evaluation_text import open_text
 from maskwright.commands.prepared import is_prepared
-from maskwright.commands.run_folder import CONFIG_NAME, load_run_config, read_provenance
+from maskwright.commands.run_folder import (
+    CONFIG_NAME,
+    is_fine_tuning,
+    load_run_config,
+    read_provenance,
+)
 from maskwright.commands.suite_checks import check_request
 from maskwright.commands.suites import (
     NEED_TEXT,
@@ -190,7 +195,8 @@ def _identify(suite: dict[str, Any]) -> tuple[str, str, bool]:
 
 def find_run(argument: str) -> Path | None:
     """The run directory that a model was named by, if it was."""
-    return Path(argument) if (Path(argument) / CONFIG_NAME).is_file() else None
+    run = Path(argument)
+    return run if (run / CONFIG_NAME).is_file() and not is_fine_tuning(run) else None
 
 
 def find_training_data(argument: str) -> Path | None:

@@ -41,7 +41,7 @@ def find_masked_model(argument: Path | str, report: Callable[[str], None]) -> Pa
         MaskwrightError: as `find_model_folder`.
     """
     folder, run = find_model_folder(argument), Path(argument)
-    is_run = (run / CONFIG_NAME).is_file()
+    is_run = (run / CONFIG_NAME).is_file() and not is_fine_tuning(run)
     if not is_run or load_run_config(run, {}).objective.name != "rtd":
         return folder
     from maskwright.artifact.folder import GENERATOR  # with torch

@@ -22,7 +22,6 @@ from maskwright.commands.report import REPORT_NAME, gather_facts, write_report
 from maskwright.commands.run_folder import METRICS_NAME, MODEL_NAME
 from maskwright.distributed.sharding import UNSHARDED
 from maskwright.distributed.world import World
-from maskwright.errors import InputError
 from maskwright.logs import Record, read_metrics
 from maskwright.model.discriminator import Discriminator, GeneratorAndDiscriminator, Network
 from maskwright.model.pretraining import MaskedLanguageModel
@@ -87,11 +86,11 @@ class Session:
         return None
 
     def _report(self) -> None:
-        """A page about the run, which is whole without it."""
+        """A page about the run, which is whole without it, whatever goes wrong with the page."""
         try:
             write_report([gather_facts(self.run, self.run.absolute().name)], self.run / REPORT_NAME)
-        except InputError as error:
-            self.console.print(f"no {REPORT_NAME}: {error} (then maskwright report {self.run})")
+        except Exception as error:
+            self.console.print(f"no {REPORT_NAME}: {error} (then: maskwright report {self.run})")
             return
         self.console.print(f"How it went: {self.run / REPORT_NAME}")
 

@@ -1,5 +1,6 @@
 """What a file's name says about its content: ``wiki.jsonl.gz`` is JSON lines inside gzip."""
 
+import re
 from pathlib import Path
 from typing import Literal
 
@@ -18,6 +19,7 @@ KINDS: dict[str, Kind] = {
 }
 # Data sets often call their JSON lines so, and Wikipedia its dumps, but inside a folder they are
 # rather some program's settings: read only if the user names the file.
+_PART = re.compile(r"\.xml-p\d+p\d+")  # of the pages with these numbers
 NAMED_KINDS: dict[str, Kind] = {".json": "jsonl", ".xml": "dump"}
 COMPRESSIONS: dict[str, Compression] = {
     ".gz": ".gz",
@@ -32,7 +34,7 @@ def recognise_name(path: Path, named: bool = False) -> tuple[Kind | None, Compre
 
     `named` says that the user named this very file; then the suffixes in `NAMED_KINDS` count too.
     """
-    suffixes = [suffix.lower() for suffix in path.suffixes]
+    suffixes = [_PART.sub(".xml", suffix.lower()) for suffix in path.suffixes]
     compression = COMPRESSIONS.get(suffixes[-1], "") if suffixes else ""
     if compression:
         suffixes.pop()

@@ -49,10 +49,10 @@ def read_conll(path: Path | str, word: int = 0, tag: int = -1) -> Iterator[Tagge
                 yield TaggedSentence(f"{name}:{begin}", tuple(words), tuple(tags))
             words, tags = [], []
             continue
-        # Of columns between tabs a word may hold blanks, and between blanks other white space.
-        columns = line.split("\t") if "\t" in line else line.split(" ")
-        columns = [column for column in columns if column]
+        # A word between tabs may hold blanks.
         needed = max(word + 1, tag + 1, -word, -tag, 2)
+        columns = line.strip().split("\t")
+        columns = columns if len(columns) >= needed else line.split()
         if len(columns) < needed:
             raise CorpusError(
                 f"{name}:{number} has {len(columns)} columns, where a word and its tag take "

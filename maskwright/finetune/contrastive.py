@@ -65,7 +65,8 @@ def read_pairs(files: ExampleFiles, tokenizer: Tokenizer, max_length: int) -> tu
         valid = read(files.valid)
     if len(valid) < 2 or not rows:
         raise CorpusError(
-            f"{files.valid or files.train}: {len(valid)} pairs are too few to score on."
+            f"{files.valid or files.train}: {len(valid)} pairs are too few to score on. Give "
+            "--valid or a larger --valid-share."
         )
 
     def encode(chosen: Sequence[LabelledRow]) -> Pairs:

@@ -21,6 +21,7 @@ from maskwright.corpus.wikipedia.articles import read_article
 from maskwright.corpus.wikipedia.dump import DumpReader, Page, SiteInfo
 from maskwright.corpus.wikipedia.markup import Links
 from maskwright.corpus.wikipedia.streams import Stream, find_streams, unpack
+from maskwright.errors import CorpusError
 from maskwright.files import read_json, replacing_file, write_json
 from maskwright.preparation.config import PrepareConfig
 from maskwright.preparation.folder import ARTICLES_NAME, Report
@@ -54,43 +55,60 @@ def write_down_dumps(
 ) -> list[str]:
     """`paths`, with a folder of articles below `out` instead of each dump that is named.
 
-    Dumps that lie in a folder or match a pattern are left to `read_source`, on one core.
+    One that is named twice is read once. Dumps that lie in a folder, match a pattern or are named
+    by ``corpus.valid_text`` are left to `read_source`, on one core.
 
     Raises:
         CorpusError: a dump is damaged, or mwparserfromhell is needed and not installed.
     """
-    return [
-        str(_write_down(Path(path), out / ARTICLES_NAME / str(number), config, counts, report))
-        if _is_dump(path)
-        else path
-        for number, path in enumerate(paths)
-    ]
+    read: dict[Path, str] = {}
+    others: list[str] = []
+    for path in paths:
+        dump = expand_home(path)
+        if not _is_dump(dump):
+            others.append(path)
+        elif dump.resolve() not in read:
+            folder = out / ARTICLES_NAME / str(len(read))
+            _write_down(dump, folder, config, counts, report)
+            read[dump.resolve()] = str(folder)
+            others.append(str(folder))
+    return others
 
 
-def _is_dump(path: str) -> bool:
-    found = expand_home(path)
-    return recognise_name(found, named=True)[0] == "dump" and found.is_file()
+def _is_dump(path: Path) -> bool:
+    try:
+        return recognise_name(path, named=True)[0] == "dump" and path.is_file()
+    except (OSError, ValueError):  # a name too long, or with a NUL in it
+        return False
 
 
 def _write_down(
     dump: Path, folder: Path, config: PrepareConfig, counts: Counter[str], report: Report
-) -> Path:
+) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    dump = expand_home(str(dump))
     site, parts = _cut(dump)
     read = partial(PartReader, dump, folder, Links.of(site), config.corpus.text_field)
+    indices: list[int] = []
+
+    def list_unread() -> Iterator[Part]:
+        for part in parts:
+            indices.append(part.index)
+            if _read_done(folder, part.index) is None:
+                yield part
+
+    done_parts = work_through(list_unread(), read, config.workers or count_cores(), str(dump))
+    for number, _ in enumerate(done_parts, start=1):
+        report(f"{dump.name}: {number:,} parts read")
     num_articles = num_characters = 0
-    unread = (part for part in parts if not _read_done(folder, part.index))
-    for _ in work_through(unread, read, config.workers or count_cores(), str(dump)):
-        report(f"{dump.name}: {_count_done(folder):,} parts read")
-    for index in range(_count_done(folder)):
+    for index in indices:
         done = _read_done(folder, index)
-        assert done is not None
+        assert done is not None, "it was read just now"
         counts.update(done.dropped)
         num_articles += done.num_articles
         num_characters += done.num_characters
+    if not num_articles:
+        raise CorpusError(f"{dump} holds no article: {dict(counts)}.")
     report(f"{dump.name}: {num_articles:,} articles, {num_characters:,} characters")
-    return folder
 
 
 def _cut(dump: Path) -> tuple[SiteInfo, Iterator[Part]]:
@@ -133,7 +151,8 @@ class PartReader:
     """Reads parts of one dump, each into a file of JSON lines.
 
     Args:
-        folder: gets ``NNNNN.jsonl.zst`` and, once that is whole, ``.NNNNN.json``.
+        folder: gets ``NNNNN.jsonl.zst`` if there are articles and, once that is whole,
+            ``.NNNNN.json``.
         text_field: the key of the text in each line.
     """
 
@@ -144,14 +163,14 @@ class PartReader:
         dropped: Counter[str] = Counter()
         pages = self._read_pages(part)
         articles = [found for page in pages if (found := read_article(page, self.links, dropped))]
-        lines = "".join(
-            json.dumps({self.text_field: article}, ensure_ascii=False) + "\n"
-            for article in articles
-        )
-        with replacing_file(self.folder / f"{part.index:05d}.jsonl.zst") as temporary:
-            temporary.write_bytes(zstandard.compress(lines.encode(), 3))
+        lines = "".join(json.dumps({self.text_field: article}) + "\n" for article in articles)
+        packed = zstandard.compress(lines.encode(), 3) if articles else b""
+        if articles:
+            with replacing_file(_text_path(self.folder, part.index)) as temporary:
+                temporary.write_bytes(packed)
         described = {
             "dropped": dict(dropped),
+            "num_bytes": len(packed),
             "num_articles": len(articles),
             "num_characters": sum(map(len, articles)),
         }
@@ -165,18 +184,21 @@ class PartReader:
         return DumpReader(name).read([b"<mediawiki>", xml.removesuffix(_END), _END])
 
 
+def _text_path(folder: Path, index: int) -> Path:
+    return folder / f"{index:05d}.jsonl.zst"
+
+
 def _done_path(folder: Path, index: int) -> Path:
     return folder / f".{index:05d}.json"  # hidden, so that it is not read as text
 
 
-def _count_done(folder: Path) -> int:
-    return sum(1 for _ in folder.glob(".*.json"))
-
-
 def _read_done(folder: Path, index: int) -> PartCounts | None:
-    """What became of a part, if it was read before."""
+    """What became of a part, if it was read before and its text is as long as it was."""
+    text = _text_path(folder, index)
     try:
         values = read_json(_done_path(folder, index), _MAX_DONE_BYTES)
+        if (text.stat().st_size if text.exists() else 0) != values["num_bytes"]:
+            return None
         return PartCounts(
             Counter(values["dropped"]), values["num_articles"], values["num_characters"]
         )

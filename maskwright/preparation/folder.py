@@ -24,7 +24,7 @@ from maskwright.tokenizer.tokenizer import Tokenizer
 
 STATE_NAME = "preparing.json"
 STDIN_NAME = "stdin.txt"
-ARTICLES_NAME = "articles"  # of Wikipedia dumps, written down
+ARTICLES_NAME = ".articles"  # of Wikipedia dumps, written down
 _MAX_STATE_BYTES = 1 << 20
 
 Report = Callable[[str], None]
@@ -91,7 +91,9 @@ def claim_folder(out: Path, fingerprint: str, report: Report) -> Manifest | None
         mark_unfinished(out, "")
         (out / MANIFEST_NAME).unlink()
     if _read_state(out) != fingerprint:  # unfinished, and not wanted
-        for name in (TOKENIZER_NAME, ARTICLES_NAME, *SPLITS):
+        mark_unfinished(out, "")  # until all of it is gone
+        _remove_articles(out)
+        for name in (TOKENIZER_NAME, *SPLITS):
             shutil.rmtree(out / name, ignore_errors=True)
     mark_unfinished(out, fingerprint)
     return None
@@ -123,8 +125,12 @@ def tidy_folder(out: Path) -> None:
     for split in SPLITS:
         for done in (out / split).glob(f"*{DONE_SUFFIX}"):
             done.unlink()
-    if (out / ARTICLES_NAME).is_dir():
-        shutil.rmtree(out / ARTICLES_NAME)
+    _remove_articles(out)
     for name in (STATE_NAME, STDIN_NAME):
         if (out / name).exists():  # where nothing can be written, unlinking nothing fails, too
             (out / name).unlink()
+
+
+def _remove_articles(out: Path) -> None:
+    if (out / ARTICLES_NAME).is_dir():
+        shutil.rmtree(out / ARTICLES_NAME)

@@ -49,7 +49,7 @@ class RunFacts:
         sampled = [record for record in self.validations if record.get("samples")]
         if not sampled:
             return []
-        end = max(record["seconds"] for record in self.records)
+        end = max(record["seconds"] for record in self.records) or 1.0
         picked = {
             min(sampled, key=lambda r: abs(r["seconds"] - share * end))["step"] for share in _STAGES
         }

@@ -40,12 +40,11 @@ class FillAnswerer:
 
     def __call__(self, questions: Sequence[Question]) -> list[Any]:
         answers: list[Any] = [None] * len(questions)
-        groups: dict[tuple[str, ...] | None, list[int]] = defaultdict(list)
+        groups: dict[tuple[tuple[str, ...] | None, int], list[int]] = defaultdict(list)
         for number, question in enumerate(questions):
-            groups[question.targets].append(number)
-        for targets, numbers in groups.items():
+            groups[question.targets, self._count(question)].append(number)
+        for (targets, top_k), numbers in groups.items():
             texts = [questions[number].text for number in numbers]
-            top_k = max(self._count(questions[number]) for number in numbers)
             try:
                 found = self.fill.attempt(texts, top_k, targets)
             except InputError as error:  # of the targets

@@ -73,7 +73,9 @@ class Service:
         ]
         self._check_questions(questions)
         texts = [f"{one.text} {one.second}" if one.second else one.text for one in questions]
-        costs = await self._measure(texts)
+        # Texts of which words are tagged are cut in pieces, all of which are computed.
+        is_cut = self.answerer.task == "token-classification"
+        costs = await self._measure(texts, None if is_cut else self._longest)
         answers = await self._compute(self.questions, questions, costs)
         # As Hugging Face's API has it, labels of one text are a list in a list.
         is_nested = is_list or self.answerer.task == "text-classification"
@@ -82,12 +84,13 @@ class Service:
     async def embed(self, asked: Texts) -> Any:
         """The vector of each text."""
         texts = _as_list(asked.inputs)
-        return await self._compute(self.vectors, texts, await self._measure(texts))
+        costs = await self._measure(texts, self._longest)
+        return await self._compute(self.vectors, texts, costs)
 
     async def score(self, asked: Texts) -> Any:
         """How likely each token of each text is; a pass through the model for every token."""
         texts = _as_list(asked.inputs)
-        costs = [count**2 for count in await self._measure(texts)]
+        costs = [count**2 for count in await self._measure(texts, self._longest)]
         return await self._compute(self.scores, texts, costs)
 
     def describe(self) -> Any:
@@ -116,12 +119,16 @@ class Service:
                     f"{self.config.max_candidates:,} are given. Lower top_k."
                 )
 
-    async def _measure(self, texts: Sequence[str]) -> list[int]:
+    @property
+    def _longest(self) -> int:
+        return self.reader.embedder.longest
+
+    async def _measure(self, texts: Sequence[str], longest: int | None) -> list[int]:
         """Tokens of each text; long ones are counted beside the event loop."""
         self._check_count(texts)
         if sum(map(len, texts)) <= _COUNTED_AT_ONCE:
-            return self.reader.measure(texts)
-        return await asyncio.to_thread(self.reader.measure, texts)
+            return self.reader.measure(texts, longest)
+        return await asyncio.to_thread(self.reader.measure, texts, longest)
 
     def _check_count(self, items: Sequence[Any]) -> None:
         if len(items) > self.config.max_texts:

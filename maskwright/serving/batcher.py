@@ -69,7 +69,8 @@ class Batcher(Generic[Item, Result]):
 
     @property
     def num_waiting(self) -> int:
-        return len(self._waiting)
+        """Items that somebody still waits for."""
+        return sum(not one.future.done() for one in self._waiting)
 
     @property
     def is_working(self) -> bool:
@@ -100,7 +101,9 @@ class Batcher(Generic[Item, Result]):
         Raises:
             QueueFullError: there is no room for them.
         """
-        if self.limits.max_queued - len(self._waiting) < len(items):
+        if len(self._waiting) + len(items) > self.limits.max_queued:
+            self._waiting = deque(one for one in self._waiting if not one.future.done())
+        if len(self._waiting) + len(items) > self.limits.max_queued:
             raise QueueFullError
         loop = asyncio.get_running_loop()
         futures = [loop.create_future() for _ in items]

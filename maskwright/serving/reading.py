@@ -15,12 +15,11 @@ class Reader:
     def __init__(self, embed: Embedder, scorer: PseudoLikelihoodScorer | None) -> None:
         self.embedder, self.scorer = embed, scorer
 
-    def measure(self, texts: Sequence[str]) -> list[int]:
-        """Tokens of each text, as far as the model has positions."""
-        embed = self.embedder
-        added = len(embed.wrap([]))
-        encoded = embed.tokenizer.encode_batch(texts)
-        return [min(len(one.ids) + added, embed.longest) for one in encoded]
+    def measure(self, texts: Sequence[str], longest: int | None) -> list[int]:
+        """Tokens of each text that go through a model which takes so many of them, or all."""
+        added = len(self.embedder.wrap([]))
+        counts = [len(one.ids) + added for one in self.embedder.tokenizer.encode_batch(texts)]
+        return counts if longest is None else [min(count, longest) for count in counts]
 
     @property
     def can_score(self) -> bool:

@@ -144,15 +144,14 @@ class ChunkEncoder:
             return np.frombuffer(self._encode_long(text), np.uint32)
         chunks = self._cutting.split(text)
         if self._bytes > _CACHE_BYTES:
-            self._known.clear()
-            self._bytes = 0
-        new = set(filterfalse(self._known.__contains__, chunks))
+            self._known, self._bytes = {}, 0
+        known = self._known  # another thread may begin a new one meanwhile
+        new = set(filterfalse(known.__contains__, chunks))
         if new:
-            self._learn({chunk: self._cutting.divide(chunk) for chunk in new})
-        return np.frombuffer(b"".join(map(self._known.__getitem__, chunks)), np.uint32)
+            self._learn(known, {chunk: self._cutting.divide(chunk) for chunk in new})
+        return np.frombuffer(b"".join(map(known.__getitem__, chunks)), np.uint32)
 
-    def _learn(self, divided: dict[str, list[str]]) -> None:
-        known = self._known
+    def _learn(self, known: dict[str, bytes], divided: dict[str, list[str]]) -> None:
         parts = {part for parts in divided.values() for part in parts if part not in known}
         short = [part for part in parts if len(part) <= self._longest]
         with calling_library("the tokenizer fails on this text"):

@@ -101,6 +101,9 @@ def test_pairs_teach_vectors(workplace: Path, tmp_path: Path, capsys: pytest.Cap
     out = str(tmp_path / "vectors.npy")
     assert main(["embed", str(tmp_path / "run"), "The cat", "--out", out]) == 0
     assert main(["fill", str(tmp_path / "run"), "The [MASK] eats."]) == 0  # its head is still there
+    text = str(workplace / "animals.txt")
+    scoring = ["evaluate", str(tmp_path / "run"), "--suite", "fill", "--fast", "--device", "cpu"]
+    assert main([*scoring, "--data", text]) == 0
 
 
 def test_presets_know_their_files(tmp_path: Path):

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from maskwright.errors import CorpusError
 from maskwright.preparation import dumps
 from maskwright.preparation.pipeline import prepare
 from maskwright.shards.manifest import Manifest
@@ -45,7 +46,7 @@ def test_all_layouts_and_numbers_of_workers_give_the_same(
             manifest = prepare([str(tmp_path / name)], out, small_config(workers=workers))
             assert manifest.dropped.items() >= {"page that is no article": 1, "redirect": 1}.items()
             assert not any("ignored" in reason for reason in manifest.dropped)
-            assert not (out / "articles").exists()
+            assert not (out / ".articles").exists()
             found.append(tokens_of(out, manifest))
     assert len(set(found)) == 1
 
@@ -69,9 +70,10 @@ def test_parts_that_were_read_are_not_read_again(
     monkeypatch.setattr(dumps.PartReader, "__call__", stop_at_the_fifth)
     with pytest.raises(KeyboardInterrupt):
         prepare([str(dump)], tmp_path / "again", config)
+    next((tmp_path / "again").glob(".articles/0/00001.jsonl.zst")).unlink()  # as it may be lost
     again = prepare([str(dump)], tmp_path / "again", config)
-    assert calls[:6] == [0, 1, 2, 3, 4, 4]
-    assert len(calls) == len(set(calls)) + 1
+    assert calls[:7] == [0, 1, 2, 3, 4, 1, 4]
+    assert len(calls) == len(set(calls)) + 2
     assert tokens_of(tmp_path / "again", again) == tokens_of(tmp_path / "whole", whole)
     assert again.dropped == whole.dropped
 
@@ -84,5 +86,20 @@ def test_the_lines_have_the_field_that_is_asked_for(tmp_path: Path) -> None:
         [str(tmp_path / "plain.xml"), "other.txt"], tmp_path, config, Counter(), kept.append
     )
     assert kept[-1].startswith("plain.xml: 40 articles, ")
-    [part] = (tmp_path / "articles" / "0").glob(".*.json")
+    [part] = (tmp_path / ".articles" / "0").glob(".*.json")
     assert json.loads(part.read_text())["num_articles"] == 40
+
+
+def test_a_dump_that_is_named_twice_is_read_once(tmp_path: Path) -> None:
+    dump = write_dump(tmp_path / "plain.xml", PAGES)
+    config = small_config(workers=1)
+    once = prepare([str(dump)], tmp_path / "once", config)
+    twice = prepare([str(dump), f"{tmp_path}/./plain.xml"], tmp_path / "twice", config)
+    assert twice.dropped == once.dropped
+    assert tokens_of(tmp_path / "twice", twice) == tokens_of(tmp_path / "once", once)
+
+
+def test_a_dump_without_articles_is_one_line(tmp_path: Path) -> None:
+    dump = write_dump(tmp_path / "plain.xml", [])
+    with pytest.raises(CorpusError, match=r"plain\.xml holds no article"):
+        prepare([str(dump)], tmp_path / "out", small_config(workers=1))

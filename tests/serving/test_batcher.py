@@ -133,6 +133,30 @@ def test_a_batch_costs_no_more_than_it_may_unless_it_is_one_item() -> None:
     assert batches == [[60, 30], [20], [500], [1, 2]]
 
 
+def test_what_nobody_waits_for_takes_no_room() -> None:
+    go = threading.Event()
+
+    def wait(items: Sequence[int]) -> Sequence[int]:
+        go.wait(10)
+        return items
+
+    async def work(batcher: Batcher[int, int]) -> Any:
+        first = asyncio.ensure_future(batcher.submit([0]))
+        await asyncio.sleep(0.05)  # it is in the model now
+        for _ in range(5):
+            left = asyncio.ensure_future(batcher.submit([1, 2]))
+            await asyncio.sleep(0)
+            left.cancel()
+            await asyncio.sleep(0)
+        assert batcher.num_waiting == 0
+        last = asyncio.ensure_future(batcher.submit([3]))
+        await asyncio.sleep(0)
+        go.set()
+        return await asyncio.gather(first, last)
+
+    assert run(work, wait, max_queued=3) == [[0], [3]]
+
+
 def test_results_that_do_not_fit_are_an_error_and_the_worker_goes_on() -> None:
     def lose(items: Sequence[int]) -> Sequence[int]:
         return [item for item in items if item]

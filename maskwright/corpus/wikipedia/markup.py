@@ -39,11 +39,11 @@ GONE = "\x02"
 
 _QUOTES = re.compile(r"'{2,}")
 _SWITCH = re.compile(r"__[^\W\d_]+__")
-_VARIANT = re.compile(r"-\{(?:[^{}:;]*:)?([^{};]*)[^{}]*\}-")
+_VARIANT = re.compile(r"-\{(?:[^{}:;]*:)?([^{};]*)(?:;[^{}]*)?\}-")
 _EMPTY_PARENTHESES = re.compile(r" ?[(\uff08][\s,;:\uff0c\uff1b\u3001]*[)\uff09]")
 _AFTER_OPENING = re.compile(r"([(\uff08])[\s,;:\uff0c\uff1b\u3001]+")
-_BEFORE_CLOSING = re.compile(r"[ ,;]+(?=[)\uff09])")
-_BEFORE_PUNCTUATION = re.compile(r" +(?=[,.;](?:\s|$))")
+_BEFORE_CLOSING = re.compile(r"(?<![ ,;])[ ,;]+(?=[)\uff09])")
+_BEFORE_PUNCTUATION = re.compile(r"(?<! ) +(?=[,.;](?:\s|$))")
 _LEFT_OVER = re.compile(r"\{\{+|\}\}+|\[\[+|\]\]+")
 _NO_TEXT = re.compile(r"\W*")
 
@@ -93,7 +93,9 @@ def tidy(text: str) -> str:
     text = _AFTER_OPENING.sub(r"\1", _EMPTY_PARENTHESES.sub("", text))
     text = _BEFORE_PUNCTUATION.sub("", _BEFORE_CLOSING.sub("", text))
     lines = [line.strip() for line in text.split("\n")]
-    kept = [line for line in lines if not line or not _is_remains(line)]
+    # Where a table was not closed its rows are left, and its headings.
+    marks = "|!" if any(line.startswith("|") for line in lines) else "|"
+    kept = [line for line in lines if not line or not _is_remains(line, marks)]
     return re.sub(r"\n{3,}", "\n\n", "\n".join(_keep_headings(kept))).strip()
 
 
@@ -103,9 +105,9 @@ def _unquote(match: re.Match[str]) -> str:
     return "'" if length == 4 else "'" * max(0, length - 5)
 
 
-def _is_remains(line: str) -> bool:
+def _is_remains(line: str, marks: str) -> bool:
     """Rows of a table that was not closed, and lines without a letter or a digit."""
-    return line[0] in "|!" or line.startswith("{|") or _NO_TEXT.fullmatch(line) is not None
+    return line[0] in marks or line.startswith("{|") or _NO_TEXT.fullmatch(line) is not None
 
 
 def _keep_headings(lines: Iterable[str]) -> list[str]:

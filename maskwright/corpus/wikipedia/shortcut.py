@@ -18,7 +18,6 @@ from maskwright.corpus.wikipedia.markup import (
     tidy,
 )
 
-_COMMENT = re.compile(r"<!--.*?-->", re.DOTALL)
 _REFERENCE = re.compile(
     r"<ref(?:\s[^<>]*)?/>|<ref(?:\s[^<>]*?)?>(?:(?!<ref[\s>/]).)*?</ref\s*>",
     re.DOTALL | re.IGNORECASE,
@@ -47,7 +46,7 @@ def read_simply(text: str, links: Links) -> str | None:
     """The text of a page, or None where this reader is not sure of it."""
     if "{{{" in text or "[[[" in text:
         return None
-    text = _REFERENCE.sub(GONE, _COMMENT.sub(GONE, text))
+    text = _REFERENCE.sub(GONE, _drop_comments(text))
     text, is_whole = _replace_inside_out(_TEMPLATE, _show_template, text)
     outside = _drop_tables(text) if is_whole else None
     if outside is None or _SURPRISE.search(outside):
@@ -61,7 +60,7 @@ def read_simply(text: str, links: Links) -> str | None:
 
 def is_tame(text: str) -> bool:
     """Whether `read_wikitext` ends soon: it takes time quadratic in what is not closed."""
-    pairs = (("{{", "}}"), ("[", "]"), ("{|", "|}"))
+    pairs = (("{{", "}}"), ("[", "]"), ("{|", "|}"), ("<!--", "-->"))
     gaps = [text.count(begin) - text.count(end) for begin, end in pairs]
     gaps.append(len(_TAG.findall(text)) - text.count("</") - text.count("/>"))
     return len(text) <= _MOST_CHARACTERS and max(gaps) <= _MOST_UNCLOSED
@@ -69,11 +68,21 @@ def is_tame(text: str) -> bool:
 
 def read_roughly(text: str, links: Links) -> str:
     """The text of any page, in time linear in its length; what does not close stays as text."""
-    text = _REFERENCE.sub(GONE, _COMMENT.sub(GONE, text))
+    text = _REFERENCE.sub(GONE, _drop_comments(text))
     text, _ = _replace_inside_out(_TEMPLATE, _show_template, text)
     text = _drop_tables(text) or text
     text, _ = _replace_links(text, links)
     return tidy(html.unescape(_LIST.sub("", _TAGS.sub(GONE, _replace_addresses(text)))))
+
+
+def _drop_comments(text: str) -> str:
+    """Without comments; one that does not end stays as it is."""
+    kept: list[str] = []
+    place = 0
+    while (begin := text.find("<!--", place)) >= 0 and (end := text.find("-->", begin + 4)) >= 0:
+        kept += [text[place:begin], GONE]
+        place = end + 3
+    return "".join([*kept, text[place:]])
 
 
 def _replace_links(text: str, links: Links) -> tuple[str, bool]:

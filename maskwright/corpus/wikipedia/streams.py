@@ -13,6 +13,8 @@ from pathlib import Path
 
 from maskwright.errors import CorpusError
 
+# ….xml.bz2, or of a part …3.xml-p151574p311329.bz2
+_NAME = re.compile(r"(.*?)(\d*)\.xml(-p\d+p\d+)?\.bz2")
 _SIGNATURE = re.compile(rb"BZh[1-9]1AY&SY")
 _SIGNATURE_BYTES = 10
 _BLOCK = 4 << 20
@@ -29,10 +31,12 @@ class Stream:
 
 def find_index(dump: Path) -> Path | None:
     """The index beside a dump, by the names that Wikimedia gives them; None if there is none."""
-    if not dump.name.endswith(".xml.bz2"):
+    parts = _NAME.fullmatch(dump.name)
+    if parts is None:
         return None
-    stem = dump.name.removesuffix(".xml.bz2")
-    named = [dump.with_name(f"{stem}-index.txt{suffix}") for suffix in (".bz2", "")]
+    stem, number, pages = parts.groups(default="")
+    index = f"{stem}-index{number}.txt{pages}"
+    named = [dump.with_name(f"{index}{suffix}") for suffix in (".bz2", "")]
     return next((path for path in named if path.is_file()), None)
 
 
@@ -58,7 +62,7 @@ def _read_index(index: Path, dump: Path) -> list[int]:
     except (ValueError, OSError, EOFError) as error:
         raise CorpusError(f"{index} is no index of a dump: {error}. Remove it.") from None
     with dump.open("rb") as file:
-        for start in starts:
+        for start in sorted(starts):
             file.seek(start)
             if not _SIGNATURE.match(file.read(_SIGNATURE_BYTES)):
                 raise CorpusError(

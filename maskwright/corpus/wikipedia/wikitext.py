@@ -5,6 +5,7 @@ headings, lists and paragraphs stay, a line each. `shortcut` does the same for m
 times faster, and a test holds the two equal.
 """
 
+import unicodedata
 from collections.abc import Iterable
 from typing import Any
 
@@ -66,9 +67,13 @@ def _write_heading(node: Any, links: Links, pieces: list[str]) -> None:
 
 def _write_entity(node: Any, _: Links, pieces: list[str]) -> None:
     try:
-        pieces.append(node.normalize())
+        character = node.normalize()
     except (ValueError, OverflowError):  # a number that is no character
-        pieces.append(" ")
+        return
+    if unicodedata.category(character) == "Cs":  # half of one
+        character = "\ufffd"
+    if unicodedata.category(character) != "Cc" or character in "\t\n":
+        pieces.append(character)
 
 
 def _write_template(node: Any, links: Links, pieces: list[str]) -> None:

@@ -72,6 +72,22 @@ def test_a_multistream_dump_reads_as_one_file_and_has_its_streams(tmp_path: Path
     assert b"".join(unpack(dump, one) for one in found) == bz2.decompress(dump.read_bytes())
 
 
+@pytest.mark.parametrize(
+    ("dump", "index"),
+    [
+        ("a-multistream.xml.bz2", "a-multistream-index.txt.bz2"),
+        ("a-multistream12.xml-p1p41242.bz2", "a-multistream-index12.txt-p1p41242.bz2"),
+    ],
+)
+def test_parts_of_a_wiki_are_dumps_with_indices(dump: str, index: str, tmp_path: Path) -> None:
+    write_multistream(tmp_path / "some.xml.bz2", PAGES)
+    (tmp_path / "some.xml.bz2").rename(tmp_path / dump)
+    assert find_index(tmp_path / dump) is None
+    (tmp_path / index).touch()
+    assert find_index(tmp_path / dump) == tmp_path / index
+    assert len(read(tmp_path / dump)[0]) == 10
+
+
 def test_an_index_of_another_dump_is_refused(tmp_path: Path) -> None:
     dump = tmp_path / "a.xml.bz2"
     write_multistream(dump, PAGES)
