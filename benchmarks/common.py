@@ -90,10 +90,16 @@ def write_result(name: str, result: dict[str, Any]) -> Path:
 
 def find_result(name: str, folder: Path = RESULTS) -> Result | None:
     """What the newest result file of this name says, and its `file` name, if there is one."""
-    found = sorted(folder.glob(f"*_{name}.json"))
-    if not found:
-        return None
-    return {**json.loads(found[-1].read_text(encoding="utf-8")), "file": found[-1].name}
+    found = find_results(name, folder)
+    return found[-1] if found else None
+
+
+def find_results(name: str, folder: Path = RESULTS) -> list[Result]:
+    """What all result files of this name say, the newest last, each with its `file` name."""
+    return [
+        {**json.loads(file.read_text(encoding="utf-8")), "file": file.name}
+        for file in sorted(folder.glob(f"*_{name}.json"))
+    ]
 
 
 def require_result(name: str) -> Result:

@@ -5,13 +5,13 @@
 A system without a result file has no row, and a picture that has not been drawn no place.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from statistics import mean
 from typing import Any
 
 from benchmarks.ablate import BASELINE, GROUPS
-from benchmarks.common import RESULTS, Result, find_result, put_section
+from benchmarks.common import RESULTS, Result, find_result, find_results, put_section
 from benchmarks.plots import IMAGES, find_systems
 from benchmarks.reproduce import ON_WIKI, SYSTEMS
 
@@ -44,8 +44,7 @@ def write_section(results: Path = RESULTS, images: Path = IMAGES) -> str:
             lines += write(chosen)
         if chosen and corpus == "shakespeare":
             lines += _show("shakespeare", images)
-    pairs = find_result("minimal-pairs", results)
-    lines += write_blimp(pairs) if pairs else []
+    lines += write_blimp(find_results("minimal-pairs", results))
     if ablations and ablations["runs"]:
         lines += [*write_ablations(ablations), *_show("ablations", images)]
     return "\n".join(lines or ["No run has ended yet."]) + "\n"
@@ -115,9 +114,14 @@ def write_wiki(systems: Mapping[str, Result]) -> list[str]:
     return _table("English Wikipedia, by time and loss", head, rows)
 
 
-def write_blimp(result: Result) -> list[str]:
-    """Accuracies on BLiMP: overall, with an interval, and by phenomenon."""
-    models = {name: found for name, found in result["models"].items() if name in SYSTEMS}
+def write_blimp(results: Sequence[Result]) -> list[str]:
+    """Accuracies on BLiMP of our models in all files: overall, and by phenomenon."""
+    models = {
+        name: {**found, "file": _link(result)}
+        for result in results
+        for name, found in result["models"].items()
+        if name in SYSTEMS
+    }
     if not models:
         return []
     names = [name for name in next(iter(models.values()))["accuracy"] if _is_phenomenon(name)]
@@ -128,9 +132,10 @@ def write_blimp(result: Result) -> list[str]:
         ]
         for name in names
     ]
+    rows.append(["", *(found["file"] for found in models.values())])
     pairs = max(found["pairs"] for found in models.values())
     head = ["", *(f"`{name}`, {_millions(f['parameters'])}" for name, f in models.items())]
-    return [*_table(f"BLiMP, {pairs:,} pairs (chance: 0.5)", head, rows), _link(result), ""]
+    return _table(f"BLiMP, {pairs:,} pairs (chance: 0.5)", head, rows)
 
 
 def _is_phenomenon(name: str) -> bool:

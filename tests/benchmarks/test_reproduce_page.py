@@ -85,6 +85,11 @@ def test_minimal_pairs_of_our_models_are_shown(tmp_path: Path):
     assert "| island effects | 0.500 (0.490 to 0.510) |" in section
     assert "adjunct" not in section
     assert "mean over pairs" not in section
+    models = {"sentences-ours-long": {**ours, "parameters": 6_900_000}}
+    result = {"models": models, "environment": ENVIRONMENT}
+    (tmp_path / "2026-01-02_cpu_minimal-pairs.json").write_text(json.dumps(result))
+    section = write_section(tmp_path, tmp_path)
+    assert "|  | `wiki-ours-long`, 6.92 M | `sentences-ours-long`, 6.90 M |" in section
 
 
 def test_ablations_are_compared_with_the_recipe(tmp_path: Path):
