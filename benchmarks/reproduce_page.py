@@ -124,7 +124,7 @@ def write_blimp(results: Sequence[Result]) -> list[str]:
     }
     if not models:
         return []
-    names = [name for name in next(iter(models.values()))["accuracy"] if _is_phenomenon(name)]
+    names = [name for name in _names_of(models) if _is_phenomenon(name)]
     rows = [
         [
             name.removeprefix("blimp/").replace("_", " "),
@@ -134,8 +134,14 @@ def write_blimp(results: Sequence[Result]) -> list[str]:
     ]
     rows.append(["", *(found["file"] for found in models.values())])
     pairs = max(found["pairs"] for found in models.values())
+    paradigms = sum(name.count("/") == 2 and "/field/" not in name for name in _names_of(models))
     head = ["", *(f"`{name}`, {_millions(f['parameters'])}" for name, f in models.items())]
-    return _table(f"BLiMP, {pairs:,} pairs (chance: 0.5)", head, rows)
+    return _table(f"BLiMP, {pairs:,} pairs of {paradigms} paradigms (chance: 0.5)", head, rows)
+
+
+def _names_of(models: Mapping[str, Mapping[str, Any]]) -> Iterable[str]:
+    """The names of the scores of the first model."""
+    return next(iter(models.values()))["accuracy"]
 
 
 def _is_phenomenon(name: str) -> bool:

@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from maskwright.commands.evaluation_flags import add_text_flags, check_text_flags
+from maskwright.commands.evaluation_flags import add_text_flags, check_text_flags, tell_progress
 from maskwright.commands.flags import Parser
 from maskwright.files import write_json
 from maskwright.report.plots import Curve, check_matplotlib, plot_curves
@@ -62,6 +62,7 @@ def main(argv: Sequence[str]) -> int:
         arguments.device,
         is_fast=arguments.fast,
         report=_tell,
+        progress=tell_progress,
     )
     if line := describe_cut(compared[0].result.data):
         _tell(line)

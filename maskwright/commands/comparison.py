@@ -89,6 +89,7 @@ def compare_models(
     *,
     is_fast: bool = False,
     report: Callable[[str], None] = lambda _: None,
+    progress: Callable[[str], None] = lambda _: None,
 ) -> list[Compared]:
     """Scores each model, one in memory at a time, on rows that suit all of them.
 
@@ -96,6 +97,7 @@ def compare_models(
         arguments: runs, model folders, or names on the hub.
         sources: a prepared folder or text files; without any, the data of the first run.
         report: told in a line that a generator is scored.
+        progress: told which model is scored.
 
     Raises:
         InputError: fewer than two models, two of one name, or one that the data of the first run
@@ -119,10 +121,11 @@ def compare_models(
     _check_rows(arguments, [one.config.max_position_embeddings for one in described], rows)
     sources = sources or _find_shared_data(arguments)
     _check_sources(arguments, [one.tokenizer for one in described], sources)
-    return [
-        _score(Evaluation(argument, folder, device), sources, rows, is_fast)
-        for argument, folder in zip(arguments, folders, strict=True)
-    ]
+    compared: list[Compared] = []
+    for number, (argument, folder) in enumerate(zip(arguments, folders, strict=True), start=1):
+        progress(f"scoring {argument}, {number} of {len(folders)} …")
+        compared.append(_score(Evaluation(argument, folder, device), sources, rows, is_fast))
+    return compared
 
 
 def _find_shared_data(arguments: Sequence[str]) -> list[str]:
@@ -227,9 +230,14 @@ def _without_samples(one: Compared) -> Record:
     return {name: value for name, value in one.last.items() if name != "samples"}
 
 
+def _share_masks(compared: Sequence[Compared]) -> bool:
+    return len({one.tables.masks for one in compared}) == 1
+
+
 def tabulate(compared: Sequence[Compared]) -> list[tuple[str, ...]]:
     """Titles, and a line for each model."""
     titles = ("model", "parameters", "steps", "tokens", "minutes", *_SHOWN)
+    comparable = _SHOWN if _share_masks(compared) else (BITS_PER_CHARACTER.name,)
     lines: list[tuple[str, ...]] = [titles]
     for one in compared:
         seconds = one.last.get("seconds")
@@ -239,7 +247,7 @@ def tabulate(compared: Sequence[Compared]) -> list[tuple[str, ...]]:
                 f"{one.facts['num_parameters']:,}",
                 *(_show_count(one.last.get(name)) for name in ("step", "tokens")),
                 f"{seconds / 60:.1f}" if isinstance(seconds, int | float) else "",
-                *(_show_score(one.score(name)) for name in _SHOWN),
+                *(_show_score(one.score(name)) if name in comparable else "" for name in _SHOWN),
             )
         )
     return lines
@@ -259,7 +267,7 @@ def describe_task(compared: Sequence[Compared]) -> str:
     settings, count = first.result.settings, first.tables.tokens.totals["count"]
     what = f"{round(float(count)):,} hidden tokens of {first.result.data['name']}, rows of "
     what += f"{settings['max_seq_length']}, pinned masks at 15 %"
-    if all(one.tables.masks == first.tables.masks for one in compared):
+    if _share_masks(compared):
         return what
     tokenizers = {one.facts["tokenizer_fingerprint"] for one in compared}
     why = "tokenizers differ" if len(tokenizers) > 1 else "rows differ"

@@ -6,7 +6,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from maskwright.commands.evaluation_flags import add_text_flags, check_suites, check_text_flags
+from maskwright.commands.evaluation_flags import (
+    add_text_flags,
+    check_suites,
+    check_text_flags,
+    tell_progress,
+)
 from maskwright.commands.flags import Parser
 from maskwright.commands.model_folder import HELP, find_masked_model, find_model_folder
 from maskwright.errors import InputError
@@ -105,7 +110,7 @@ def main(argv: Sequence[str]) -> int:
     )
     if request.text is not None and (line := describe_cut(request.text.data)):
         _tell(line)
-    results = evaluation.run_suites(suites, request)
+    results = evaluation.run_suites(suites, request, tell_progress)
     paths = evaluation.write(results, arguments.out)
     if arguments.json:
         print(json.dumps(evaluation.describe(results), indent=2, ensure_ascii=False))

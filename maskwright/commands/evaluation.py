@@ -3,7 +3,7 @@
 import hashlib
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -115,9 +115,17 @@ class Evaluation:
         check_request(suites, request)
         return request
 
-    def run_suites(self, suites: Sequence[str], request: Request) -> list[SuiteResult]:
+    def run_suites(
+        self,
+        suites: Sequence[str],
+        request: Request,
+        progress: Callable[[str], None] = lambda line: None,
+    ) -> list[SuiteResult]:
         """The results of all suites, in order; their settings tell whether they are fast."""
-        results = [SUITES[name](request) for name in suites]
+        results: list[SuiteResult] = []
+        for name in suites:
+            progress(f"{name} …")
+            results.append(SUITES[name](request))
         return [
             replace(result, settings={**result.settings, "fast": request.is_fast})
             for result in results

@@ -9,6 +9,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from maskwright.evaluation.scores import Score, SuiteResult
+from maskwright.wording import count_noun
 
 
 def print_results(model: dict[str, Any], results: Sequence[SuiteResult], paths: list[Path]) -> None:
@@ -18,7 +19,8 @@ def print_results(model: dict[str, Any], results: Sequence[SuiteResult], paths: 
     console.print(f"[bold]{escape(str(model['name']))}[/bold]  {size}  {model['sha256'][:12]}")
     for result in results:
         console.print()
-        console.print(f"[bold]{result.suite}[/bold]  {escape(str(result.data['name']))}")
+        fast = "  (fast: a part of it)" if result.settings.get("fast") else ""
+        console.print(f"[bold]{result.suite}[/bold]  {escape(str(result.data['name']))}{fast}")
         table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
         table.add_column("score", min_width=max(len(score.name) for score in result.scores))
         for title in ("value", "95 % interval", "no learning", "of"):
@@ -27,7 +29,10 @@ def print_results(model: dict[str, Any], results: Sequence[SuiteResult], paths: 
             table.add_row(*describe_score(score))
         console.print(table)
         if left_out := result.data.get("num_left_out"):
-            console.print(f"{left_out:,} sentences are longer than the model and left out")
+            verb = "is" if left_out == 1 else "are"
+            console.print(
+                f"{count_noun(left_out, 'sentence')} {verb} longer than the model and left out"
+            )
     for path in paths:
         console.print(f"\nwritten to {escape(str(path))}")
 

@@ -30,7 +30,7 @@ def finetune_labels(
     folder: Path, files: TaskFiles, config: FinetuneConfig, out: Path, with_control: bool
 ) -> dict[str, Any]:
     """Runs all seeds, prints the table and writes the run directory; its ``results.json``."""
-    console = Console(highlight=False)
+    console = Console(highlight=False, soft_wrap=True)
     device = choose_device(config.device)
     loaded = open_encoder(folder)
     problem = read_task(files, loaded, config)
@@ -62,6 +62,11 @@ def finetune_labels(
         write_json(out / RESULTS_NAME, results)
     log.close()
     show_results(results, console)
+    deciding = problem.material.deciding
+    if outcome.summarise()[deciding].mean == problem.baselines["majority"][deciding]:
+        console.print(
+            "It says no more than the most frequent answer: more epochs, or more examples."
+        )
     console.print(f'\n{out / MODEL_NAME}: try  maskwright predict {out} "…"')
     return results
 

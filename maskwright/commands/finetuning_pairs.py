@@ -21,7 +21,7 @@ from maskwright.train.device import choose_device
 
 def finetune_embedder(folder: Path, files: ExampleFiles, config: FinetuneConfig, out: Path) -> None:
     """Trains on pairs, prints how many find their partners, and writes the run directory."""
-    console = Console(highlight=False)
+    console = Console(highlight=False, soft_wrap=True)
     device = choose_device(config.device)
     loaded = open_encoder(folder)
     if not isinstance(loaded.model, MaskedLanguageModel):

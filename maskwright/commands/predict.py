@@ -93,6 +93,11 @@ def _find_file(arguments: argparse.Namespace) -> None:
         name = "table" if kind in _TABLES else "file"
         setattr(arguments, name, path)
         arguments.text = []
+    elif recognise_name(path)[0] is not None and " " not in arguments.text[0]:
+        raise InputError(
+            f"{path} does not exist. Check the path. (A text that looks like one: echo it to "
+            "standard input.)"
+        )
 
 
 def _read_table(arguments: argparse.Namespace, columns: dict[str, str]) -> Iterator[Texts]:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from maskwright.commands.evaluate import check_out
 from maskwright.commands.flags import Parser
 from maskwright.commands.run_folder import CONFIG_NAME, METRICS_NAME, MODEL_NAME, check_pretraining
 from maskwright.config import read_yaml
@@ -33,6 +34,8 @@ def main(argv: Sequence[str]) -> int:
     arguments = build_parser().parse(argv)
     if arguments.out is None and len(arguments.runs) > 1:
         raise InputError("several runs need --out FILE")
+    if arguments.out is not None:
+        check_out(arguments.out)
     out = arguments.out or arguments.runs[0] / REPORT_NAME
     names = shorten_names([str(run) for run in arguments.runs])
     write_report(

@@ -170,7 +170,7 @@ def _missing(source: Source, role: str, column: Column, known: list[str]) -> Cor
     names = ", ".join(known[:20])
     return CorpusError(
         f"{source.name} has no column {column} for {role}: it has {names}. "
-        f"Say which it is: --columns {role}=NAME."
+        f"Say which it is: --columns {role}=NAME, or its position, from 0."
     )
 
 

@@ -77,6 +77,12 @@ class RunFacts:
         rest = max(0.0, total - sum(seconds for _, seconds in shares))
         return [*shares, ("everything else", rest)]
 
+    def describe_extent(self, suite: str) -> str:
+        """``, with --fast`` if the suite looked at a part of its text, else nothing."""
+        suites = (self.evaluation or {}).get("suites", [])
+        found = [result for result in suites if result.get("suite") == suite]
+        return ", with --fast" if found and found[-1].get("settings", {}).get("fast") else ""
+
     def find_scores(self, suite: str) -> list[Mapping[str, Any]]:
         """The scores of a suite in evaluation.json; none if it was not run."""
         suites = (self.evaluation or {}).get("suites", [])

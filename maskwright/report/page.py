@@ -32,9 +32,25 @@ def render_page(runs: Sequence[RunFacts]) -> str:
         title=" · ".join(run.name for run in runs),
         runs=[describe_run(run) for run in runs],
         learning=draw_learning(runs),
+        notes=list(_list_notes(runs)),
         training=draw_training(runs),
         sections=[*describe_sections(runs[0])] if len(runs) == 1 else [],
     )
+
+
+def _list_notes(runs: Sequence[RunFacts]) -> Iterator[str]:
+    """What the curves do not say by themselves."""
+    if any(run.last.get("final") for run in runs):
+        yield (
+            "The last point of a finished run is on more of the held-out text than those before "
+            "it, so it may lie a little beside their line."
+        )
+    texts = {(run.manifest or {}).get("fingerprint") for run in runs}
+    if len(texts) > 1:
+        yield (
+            "The runs were trained and scored on different text, or in different tokens: their "
+            "losses and accuracies do not compare. maskwright compare --data scores all on one."
+        )
 
 
 def describe_run(run: RunFacts) -> dict[str, Any]:
@@ -73,6 +89,7 @@ def describe_sections(run: RunFacts) -> Iterator[dict[str, Any]]:
     if found:
         named = {_describe_decade(int(name)): score for name, score in found}
         label = "Masked accuracy by how often a token occurs in training"
+        label += run.describe_extent("mlm")
         yield {"title": label, "svg": draw_bars(named, label)}
     found = [
         (name, score)
@@ -80,7 +97,7 @@ def describe_sections(run: RunFacts) -> Iterator[dict[str, Any]]:
         if "/" not in name and not f"{_PHENOMENA}{name}".startswith(_MEAN)
     ]
     if found:
-        label = "BLiMP by phenomenon (chance: 0.5)"
+        label = f"BLiMP by phenomenon (chance: 0.5){run.describe_extent('blimp')}"
         yield {"title": label, "svg": draw_bars(dict(found), label, chance=0.5)}
     if run.manifest:
         chart = draw_lengths(run.document_lengths) if len(run.document_lengths) else None

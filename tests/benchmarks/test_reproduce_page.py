@@ -79,7 +79,7 @@ def test_minimal_pairs_of_our_models_are_shown(tmp_path: Path):
     result = {"models": models, "environment": ENVIRONMENT}
     (tmp_path / "2026-01-01_cpu_minimal-pairs.json").write_text(json.dumps(result))
     section = write_section(tmp_path, tmp_path)
-    assert "### BLiMP, 34,000 pairs (chance: 0.5)" in section
+    assert "### BLiMP, 34,000 pairs of 1 paradigms (chance: 0.5)" in section
     assert "|  | `wiki-ours-long`, 6.92 M |" in section
     assert "| mean over paradigms | 0.570 (0.565 to 0.575) |" in section
     assert "| island effects | 0.500 (0.490 to 0.510) |" in section

@@ -75,6 +75,8 @@ def test_tokenizers_that_differ_are_compared_by_characters(
     code, out, _ = compare(capsys, *arguments, "--out", tmp_path)
     assert code == 0
     assert "tokenizers differ, so only bits per character can be compared" in out
+    row = next(line for line in out.splitlines() if line.startswith(str(tmp_path / "letters")))
+    assert len(row.split()) == 3  # name, parameters, bits per character
     result = json.loads((tmp_path / "comparison.json").read_text())
     [difference] = result["differences_from_first"]
     assert not difference["is_paired"]

@@ -220,7 +220,7 @@ def test_sentences_longer_than_the_model_are_counted(
     text.write_text("The big cat eats fish.\n" + "cat " * 500 + "\n")
     code, out, _ = evaluate(capsys, run, "--suite", "pll", "--data", text)
     assert code == 0
-    assert "1 sentences are longer than the model and left out" in out
+    assert "1 sentence is longer than the model and left out" in out
 
 
 def test_glue_stands_alone(run: Path, pairs: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -219,5 +219,7 @@ def test_a_file_is_read_and_not_answered(
     (tmp_path / "lines.txt").write_text("The cat eats fish.\nThe cat eats grass.\n")
     assert main(["predict", str(answers), str(tmp_path / "lines.txt")]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 2
+    assert main(["predict", str(answers), "lines.txt"]) == 2
+    assert "lines.txt does not exist" in capsys.readouterr().err
     assert main(["predict", str(answers), "text", "--columns", "sentence1=0"]) == 2
     assert "are of tables" in capsys.readouterr().err

@@ -98,6 +98,16 @@ def test_several_runs_stand_side_by_side() -> None:
     assert "Configuration" not in page
 
 
+def test_what_curves_do_not_say_is_said() -> None:
+    ours, theirs = (make_run(manifest={"fingerprint": letter}) for letter in "ab")
+    assert "do not compare" in render_page([ours, theirs])
+    assert "do not compare" not in render_page([ours, ours])
+    *records, last = ours.records
+    ended = replace(ours, records=[*records, {**last, "final": True}], manifest=None)
+    assert "The last point of a finished run" in render_page([ended])
+    assert "The last point" not in render_page([replace(ours, manifest=None)])
+
+
 def test_long_runs_stay_small() -> None:
     assert len(render_page([make_run(steps=100_000)])) < 1_000_000
 
