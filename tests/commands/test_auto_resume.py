@@ -44,9 +44,9 @@ def test_another_configuration_is_refused(
 ):
     flags = [*command, *SMALL, "--train.max_steps", "10"]
     assert main(flags) == 0
-    assert main([*flags, "--masking.rate", "0.4"]) == 2
+    assert main([*flags, "--masking.rate", "0.35"]) == 2
     error = capsys.readouterr().err
-    assert "masking.rate = 0.4 cannot change when a run goes on" in error
+    assert "masking.rate = 0.35 cannot change when a run goes on" in error
     assert steps_of(tmp_path / "run") == [10]
 
 

@@ -35,8 +35,8 @@ def test_suites_are_scored_at_validations(workplace: Path, tmp_path: Path) -> No
     data = PreparedData(next((workplace / "data").iterdir()), verify="sizes")
     trainer, _ = build_trainer(config, data, tmp_path, ALONE)
     due = [0] * 4
-    for number in range(4):  # of 10 in 150 steps
-        trainer.state = replace(trainer.state, step=15 * number)
+    for number in range(4):  # of 5 in 150 steps
+        trainer.state = replace(trainer.state, step=30 * number)
         due[number] = len([name for name in trainer.scores(final=False) if "/" in name])
     assert due[0] == due[2] > 20
     assert due[1] == due[3] == 0
