@@ -95,7 +95,7 @@ def _listen(config: ServeConfig) -> socket.socket:
             raise InputError(f"host = {config.host} is no address here.") from None
         raise InputError(
             f"host = {config.host}, port = {config.port}: {os.strerror(error.errno or 0)}. "
-            "Choose another --port."
+            "Choose another --host or --port."
         ) from None
 
 

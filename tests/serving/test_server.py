@@ -129,9 +129,20 @@ def test_a_port_that_is_taken_is_one_line(
         assert main(["serve", str(workplace / "runs" / "small"), "--port", port]) == 2
     assert f"port = {port}: Address already in use. Choose another" in capsys.readouterr().err
     for flags, message in {
-        ("--host", "no.such.host.invalid"): "host = no.such.host.invalid is no address here",
+        ("--host", "192.0.2.1"): "Cannot assign requested address. Choose another --host or --port",
         ("--max_queued", "16"): "max_texts = 256 is more than may wait, max_queued = 16",
         ("--header_seconds", "0"): "header_seconds = 0.0 must be above 0",
     }.items():
         assert main(["serve", str(workplace / "runs" / "small"), *flags]) == 2
         assert message in capsys.readouterr().err
+
+
+def test_a_name_without_an_address_is_one_line(
+    workplace: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def find_nothing(*arguments: object, **named: object) -> None:
+        raise OSError(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "create_server", find_nothing)
+    assert main(["serve", str(workplace / "runs" / "small"), "--host", "no.such.host"]) == 2
+    assert "host = no.such.host is no address here" in capsys.readouterr().err
