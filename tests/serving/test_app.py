@@ -186,7 +186,7 @@ def test_the_log_says_what_happened_and_not_what_was_asked(
 
 
 def test_too_many_texts_at_once_are_asked_to_come_again(folder: Path) -> None:
-    config = ServeConfig(max_texts=2, max_queued=2, max_wait_ms=300)
+    config = ServeConfig(max_texts=2, max_queued=2, max_wait_ms=1500)
     with serve(folder, config) as client, ThreadPoolExecutor(4) as pool:
         asked = [pool.submit(client.post, "/", json={"inputs": [TEXT, TEXT]}) for _ in range(4)]
         answers = [one.result() for one in asked]

@@ -9,7 +9,7 @@ from uvicorn.server import ServerState
 
 from maskwright.serving.protocol import ImpatientProtocol
 
-SECONDS = 0.1
+SECONDS = 0.25
 REQUEST = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n"
 
 
@@ -78,8 +78,8 @@ def test_who_reads_slowly_is_not_cut_and_who_stops_is() -> None:
         protocol.data_received(REQUEST)
         transport.unread = 1000
         protocol.pause_writing()
-        for _ in range(6):
-            await asyncio.sleep(0.7 * SECONDS)
+        for _ in range(8):
+            await asyncio.sleep(0.3 * SECONDS)
             transport.unread -= 100
         assert not transport.aborted
         await asyncio.sleep(3 * SECONDS)
@@ -94,8 +94,8 @@ def test_an_answer_on_its_way_is_read_to_its_end() -> None:
         protocol.data_received(REQUEST)
         transport.unread = 1000
         protocol.on_response_complete()
-        for _ in range(6):
-            await asyncio.sleep(0.7 * SECONDS)
+        for _ in range(8):
+            await asyncio.sleep(0.3 * SECONDS)
             transport.unread -= 100
         assert not transport.aborted
         transport.unread = 0
