@@ -62,21 +62,22 @@ def build_parser() -> Parser:
         "--valid-share", type=float, default=0.1, help="held out where there is no --valid [0.1]"
     )
     parser.add_argument("--out", type=Path, required=True, help="the run directory")
-    parser.add_argument(
-        "--columns",
-        nargs="+",
-        default=[],
-        metavar="ROLE=COLUMN",
-        help="names or positions from 0: sentence1, sentence2, label; of tokens: word, tag",
+    add_table_flags(
+        parser, "names or positions from 0: sentence1, sentence2, label; of tokens: word, tag"
     )
+    parser.add_argument("--control", action="store_true", help="score a random encoder as well")
+    add_config_flags(parser, FinetuneConfig)
+    return parser
+
+
+def add_table_flags(parser: Parser, columns: str) -> None:
+    """Adds ``--columns`` and ``--header``; `columns` is the help of the first."""
+    parser.add_argument("--columns", nargs="+", default=[], metavar="ROLE=COLUMN", help=columns)
     parser.add_argument(
         "--header",
         action=argparse.BooleanOptionalAction,
         help="whether TSV and CSV begin with names [if any column is called by name]",
     )
-    parser.add_argument("--control", action="store_true", help="score a random encoder as well")
-    add_config_flags(parser, FinetuneConfig)
-    return parser
 
 
 def main(argv: Sequence[str]) -> int:

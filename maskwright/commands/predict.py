@@ -8,7 +8,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from maskwright.commands.finetune import ROLES, read_roles
+from maskwright.commands.finetune import ROLES, add_table_flags, read_roles
 from maskwright.commands.flags import Parser
 from maskwright.commands.model_folder import find_model_folder
 from maskwright.commands.sentences import add_arguments, read_sentences
@@ -40,18 +40,7 @@ def build_parser() -> Parser:
     parser = Parser("predict", "Let a fine-tuned model answer.", _EPILOG)
     add_arguments(parser, "texts, or one file")
     parser.add_argument("--table", type=Path, help="texts or pairs in a TSV, CSV, … file")
-    parser.add_argument(
-        "--columns",
-        nargs="+",
-        default=[],
-        metavar="ROLE=COLUMN",
-        help="sentence1 and sentence2: names or positions from 0 [those names]",
-    )
-    parser.add_argument(
-        "--header",
-        action=argparse.BooleanOptionalAction,
-        help="whether TSV and CSV begin with names [if any column is called by name]",
-    )
+    add_table_flags(parser, "sentence1 and sentence2: names or positions from 0 [those names]")
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
     return parser
 

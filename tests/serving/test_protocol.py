@@ -57,6 +57,13 @@ def run(work: Callable[[ImpatientProtocol, Transport], Coroutine[Any, Any, None]
     return asyncio.run(main())
 
 
+async def read_slowly(transport: Transport) -> None:
+    """Longer in all than a connection may stand still."""
+    for _ in range(8):
+        await asyncio.sleep(0.3 * SECONDS)
+        transport.unread -= 100
+
+
 def test_a_connection_without_a_request_is_cut() -> None:
     async def wait(protocol: ImpatientProtocol, transport: Transport) -> None:
         protocol.data_received(REQUEST[:10])
@@ -78,9 +85,7 @@ def test_who_reads_slowly_is_not_cut_and_who_stops_is() -> None:
         protocol.data_received(REQUEST)
         transport.unread = 1000
         protocol.pause_writing()
-        for _ in range(8):
-            await asyncio.sleep(0.3 * SECONDS)
-            transport.unread -= 100
+        await read_slowly(transport)
         assert not transport.aborted
         await asyncio.sleep(3 * SECONDS)
 
@@ -94,9 +99,7 @@ def test_an_answer_on_its_way_is_read_to_its_end() -> None:
         protocol.data_received(REQUEST)
         transport.unread = 1000
         protocol.on_response_complete()
-        for _ in range(8):
-            await asyncio.sleep(0.3 * SECONDS)
-            transport.unread -= 100
+        await read_slowly(transport)
         assert not transport.aborted
         transport.unread = 0
         protocol.resume_writing()
