@@ -10,6 +10,7 @@ import json
 import logging
 import time
 from collections.abc import Awaitable, Callable, MutableMapping
+from contextlib import suppress
 from typing import Any
 
 from maskwright.serving.config import ServeConfig
@@ -24,6 +25,7 @@ Observe = Callable[[str, int, float], None]
 LOG = logging.getLogger("maskwright.access")
 # These need no token: whoever watches the server, and the page that asks for it.
 _OPEN = (("GET", "/health"), ("GET", "/"))
+_DISCARDED_SECONDS, _DISCARDED_BYTES = 1.0, 16 << 20
 _HEADERS = {
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
@@ -35,11 +37,15 @@ _HEADERS = {
 
 
 class _RefusedError(Exception):
-    """A request that is not passed on: its status and the line that says why."""
+    """A request that is not passed on: its status and the line that says why.
 
-    def __init__(self, status: int, reason: str) -> None:
+    Attributes:
+        has_rest: whether more of its body is on the way.
+    """
+
+    def __init__(self, status: int, reason: str, *, has_rest: bool = False) -> None:
         super().__init__(reason)
-        self.status, self.reason = status, reason
+        self.status, self.reason, self.has_rest = status, reason, has_rest
 
 
 class Guard:
@@ -79,6 +85,8 @@ class Guard:
             size = len(body)
             await self._run(scope, body, receive, send_with_headers)
         except _RefusedError as refusal:
+            if refusal.has_rest:
+                await _discard(receive)
             await _refuse(refusal, send_with_headers)
         finally:
             seconds = time.perf_counter() - began
@@ -112,7 +120,7 @@ class Guard:
         declared = dict(scope["headers"]).get(b"content-length", b"0")
         if declared.isdigit() and int(declared) > limit:
             reason = f"the request has {int(declared)} bytes, at most {limit} are taken"
-            raise _RefusedError(413, reason)
+            raise _RefusedError(413, reason, has_rest=True)
         parts: list[bytes] = []
         size, more = 0, True
         try:
@@ -125,7 +133,8 @@ class Guard:
                     size += len(parts[-1])
                     more = message.get("more_body", False)
                     if size > limit:
-                        raise _RefusedError(413, f"the request has more than {limit} bytes")
+                        reason = f"the request has more than {limit} bytes"
+                        raise _RefusedError(413, reason, has_rest=more)
         except TimeoutError:
             reason = f"the request did not arrive within {self.config.body_seconds:g} seconds"
             raise _RefusedError(408, reason) from None
@@ -162,6 +171,18 @@ def _replay(body: bytes) -> Receive:
 async def _wait_for_leaving(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
+
+
+async def _discard(receive: Receive) -> None:
+    """Takes some of what is still sent: a line that is cut meanwhile takes the answer with it."""
+    size = 0
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_DISCARDED_SECONDS):
+            while size < _DISCARDED_BYTES:
+                message = await receive()
+                if message["type"] == "http.disconnect" or not message.get("more_body", False):
+                    return
+                size += len(message.get("body", b""))
 
 
 async def _refuse(refusal: _RefusedError, send: Send) -> None:

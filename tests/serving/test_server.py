@@ -70,6 +70,14 @@ def test_a_connection_on_which_no_request_begins_is_cut(url: str, begun: bytes) 
             assert idle.recv(1000) == b""
 
 
+def test_whoever_sends_too_much_is_told_so(url: str) -> None:
+    body = b'{"inputs": "' + b"x" * 3_000_000 + b'"}'
+    head = f"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+    with connect(url) as client:
+        client.sendall(head + body)  # all of it, before it listens
+        assert client.recv(1000).startswith(b"HTTP/1.1 413")
+
+
 def test_what_a_client_that_left_asked_is_not_answered(workplace: Path) -> None:
     process, url = start(workplace, "--max_wait_ms", "3000")
     body = json.dumps({"inputs": TEXT}).encode()
