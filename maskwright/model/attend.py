@@ -12,6 +12,7 @@ from torch import Tensor
 
 from maskwright.model.attention_context import AttentionContext
 from maskwright.model.config import AttentionBackend
+from maskwright.model.dropout import drop
 
 # Gradients of fused attention in bf16 take a CPU 4.5 times as long as plain products do in rows of
 # 64, 3 times in rows of 128, 1.5 times in rows of this length (two cores with AMX, torch 2.13).
@@ -58,9 +59,10 @@ def choose_backend(
     half = dtype in (torch.float16, torch.bfloat16)
     if device.type == "cuda" and half and dropout == 0:
         return "varlen"
-    short = row_length <= _LONGEST_ROW_FOR_PRODUCTS
-    if device.type == "cpu" and half and short and torch.is_grad_enabled():
-        return "products"
+    if device.type == "cpu" and torch.is_grad_enabled():
+        short = row_length <= _LONGEST_ROW_FOR_PRODUCTS
+        if dropout > 0 or (half and short):  # no fused kernel on a CPU drops anything
+            return "products"
     return "sdpa"
 
 
@@ -82,7 +84,7 @@ def attend_reference(
         visible &= place[None, :] <= place[:, None]
     scores = torch.einsum("qhk,shk->hqs", q.float(), k.float()) / q.shape[-1] ** 0.5
     probabilities = scores.masked_fill(~visible, float("-inf")).softmax(-1)
-    probabilities = F.dropout(probabilities, dropout)
+    probabilities = drop(probabilities, dropout)
     return torch.einsum("hqs,shk->qhk", probabilities, v.float()).to(q.dtype)
 
 
@@ -90,8 +92,8 @@ def attend_products(q: Tensor, k: Tensor, v: Tensor, visible: Tensor, dropout: f
     """Products of whole rows, with `visible` [R, 1, L, L] as the mask."""
     q, k, v = (_to_rows(x, visible) for x in (q, k, v))
     scores = (q * q.shape[-1] ** -0.5) @ k.mT
-    probabilities = F.dropout(scores.masked_fill(~visible, float("-inf")).softmax(-1), dropout)
-    return _from_rows(probabilities @ v)
+    scores = scores.add_(visible.to(q.dtype).log())  # 0 or -inf; a CPU adds faster than it fills
+    return _from_rows(drop(scores.softmax(-1), dropout) @ v)
 
 
 def attend_sdpa(q: Tensor, k: Tensor, v: Tensor, visible: Tensor, dropout: float) -> Tensor:

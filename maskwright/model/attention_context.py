@@ -63,7 +63,7 @@ class LayerContext:
         window: how many tokens to each side a token sees, inclusive; None = the whole segment.
         backend: how to compute attention, already chosen.
         visible: [R, 1, L, L], `AttentionContext.see` of that window, where the backend wants it.
-        angles: cosines and sines [T, 1, K] of the rotary positions, if there are any.
+        angles: cosines and sines [T, 1, K / 2] of the rotary positions, if there are any.
     """
 
     context: AttentionContext

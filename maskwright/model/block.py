@@ -5,6 +5,7 @@ from torch import Tensor, nn
 from maskwright.model.attention import SelfAttention
 from maskwright.model.attention_context import LayerContext
 from maskwright.model.config import EncoderConfig
+from maskwright.model.dropout import Dropout
 from maskwright.model.mlp import MLP, GatedMLP
 from maskwright.model.norms import build_norm
 
@@ -25,7 +26,7 @@ class EncoderBlock(nn.Module):
         self.attention = SelfAttention(config)
         self.mlp_norm = build_norm(config)
         self.mlp = GatedMLP(config) if config.gated_mlp else MLP(config)
-        self.dropout = nn.Dropout(config.hidden_dropout)
+        self.dropout = Dropout(config.hidden_dropout)
 
     def forward(self, x: Tensor, layer: LayerContext, wanted: Tensor | None = None) -> Tensor:
         attended = self.attention(self.attention_norm(x) if self.pre_norm else x, layer, wanted)

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from maskwright.model.attention_context import AttentionContext
 from maskwright.model.config import EncoderConfig
+from maskwright.model.dropout import Dropout
 from maskwright.model.encoder import Encoder
 from maskwright.model.head_config import HeadActivation, HeadConfig
 from maskwright.model.norms import build_norm
@@ -34,7 +35,7 @@ class ClassifierHead(nn.Module):
         if head.activation:
             self.dense = nn.Linear(size, size, bias=head.bias)
         self.norm = build_norm(config) if head.norm else nn.Identity()
-        self.dropout = nn.Dropout(head.dropout)
+        self.dropout = Dropout(head.dropout)
         self.output = nn.Linear(size, head.num_labels)
 
     def forward(self, x: Tensor) -> Tensor:

@@ -3,6 +3,7 @@
 from torch import Tensor, nn
 
 from maskwright.model.config import EncoderConfig
+from maskwright.model.dropout import Dropout
 from maskwright.model.norms import build_norm
 from maskwright.model.positions import sinusoids
 
@@ -19,7 +20,7 @@ class Embeddings(nn.Module):
         self.token_type = nn.Embedding(types, size) if types else None
         self.sinusoidal = config.positions == "sinusoidal"
         self.norm = build_norm(config, size) if config.embedding_norm else nn.Identity()
-        self.dropout = nn.Dropout(config.embedding_dropout)
+        self.dropout = Dropout(config.embedding_dropout)
 
     def forward(
         self, input_ids: Tensor, positions: Tensor, token_type_ids: Tensor | None = None

@@ -91,7 +91,8 @@ def test_a_backend_is_chosen_only_where_it_runs_and_is_fast() -> None:
     assert choose_backend(cuda, torch.bfloat16, 0.1, 64) == "sdpa"
     assert choose_backend(cuda, torch.float32, 0.0, 64) == "sdpa"
     assert choose_backend(cpu, torch.float32, 0.0, 64) == "sdpa"
-    assert choose_backend(cpu, torch.bfloat16, 0.1, 64) == "products"
+    assert choose_backend(cpu, torch.bfloat16, 0.0, 64) == "products"
+    assert choose_backend(cpu, torch.float32, 0.1, 512) == "products"
     assert choose_backend(cpu, torch.bfloat16, 0.0, 512) == "sdpa"
     with torch.no_grad():
         assert choose_backend(cpu, torch.bfloat16, 0.0, 64) == "sdpa"

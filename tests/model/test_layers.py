@@ -4,8 +4,8 @@ import torch.nn.functional as F
 
 from maskwright.model.config import Activation
 from maskwright.model.mlp import ACTIVATIONS, MLP, GatedMLP
-from maskwright.model.norms import RMSNorm, build_norm
-from maskwright.model.positions import rotary_angles, rotate, sinusoids
+from maskwright.model.norms import RMSNorm, build_norm, normalise_plainly
+from maskwright.model.positions import rotary_angles, rotate, rotate_plainly, sinusoids
 from tests.model.helpers import tiny_config
 
 
@@ -16,6 +16,25 @@ def test_rms_norm_is_torchs_and_computes_in_fp32() -> None:
     torch.testing.assert_close(norm(x), F.rms_norm(x, (8,), norm.weight, 1e-5))
     large = torch.full((1, 8), 300.0, dtype=torch.float16)  # its square overflows in fp16
     torch.testing.assert_close(norm(large)[0], norm.weight)
+
+
+@pytest.mark.parametrize("shape", [(7, 8), (5, 3, 8)])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_rms_norm_is_its_formula_with_its_gradients(
+    shape: tuple[int, ...], dtype: torch.dtype
+) -> None:
+    norm, tolerance = RMSNorm(8, 1e-5), 1e-5 if dtype == torch.float32 else 2e-2
+    torch.nn.init.normal_(norm.weight)
+    x = (3 * torch.randn(shape)).to(dtype).requires_grad_()
+    y, expected = norm(x), normalise_plainly(x, norm.weight, 1e-5)
+    assert y.dtype == expected.dtype
+    torch.testing.assert_close(y, expected, atol=tolerance, rtol=tolerance)
+    direction = torch.randn_like(y)
+    found = torch.autograd.grad(y, (x, norm.weight), direction)
+    wanted = torch.autograd.grad(expected, (x, norm.weight), direction)
+    for ours, theirs in zip(found, wanted, strict=True):
+        assert ours.dtype == theirs.dtype
+        torch.testing.assert_close(ours, theirs, atol=tolerance, rtol=tolerance)
 
 
 def test_norms_have_biases_only_where_asked() -> None:
@@ -45,6 +64,21 @@ def test_rotation_turns_pairs_half_a_head_apart() -> None:
     angle = torch.tensor(2.0)
     expected = torch.tensor([angle.cos(), 0.0, angle.sin(), 0.0])
     torch.testing.assert_close(rotate(x, rotary_angles(torch.tensor([2]), 4, 9.0))[0, 0], expected)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_rotation_is_its_formula_with_its_gradient(dtype: torch.dtype) -> None:
+    fused = torch.randn(6, 3, 2, 8).to(dtype).requires_grad_()
+    x = fused.unbind(1)[1]  # as attention takes the keys from one product with the queries
+    angles = rotary_angles(torch.arange(6), 8, 100.0)
+    y, expected = rotate(x, angles), rotate_plainly(x, *angles)
+    assert y.dtype == expected.dtype == dtype
+    torch.testing.assert_close(y, expected)
+    direction = torch.randn_like(y)
+    (found,) = torch.autograd.grad(y, x, direction)
+    (wanted,) = torch.autograd.grad(expected, x, direction)
+    # bf16: the formula rounds each of two terms, ours their sum
+    torch.testing.assert_close(found, wanted, atol=0.05 if dtype != torch.float32 else 1e-6, rtol=0)
 
 
 def test_sinusoids_are_those_of_the_paper() -> None:
