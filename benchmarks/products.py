@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 
 from maskwright.model.config import EncoderConfig
+from maskwright.optim.muon import uses_gram
 
 _SECONDS_EACH = 0.3  # a product is repeated for so long
 
@@ -79,15 +80,19 @@ def list_step(config: EncoderConfig, tokens: int, row_length: int, masked: int) 
     return [*products, *list_linear(1, masked, size, config.vocab_size)]
 
 
-def list_orthogonalisation(config: EncoderConfig, iterations: int) -> list[Product]:
+def list_orthogonalisation(
+    config: EncoderConfig, iterations: int, dtype: torch.dtype
+) -> list[Product]:
     """What Muon multiplies, matrices of one shape together."""
     size, inner, layers = config.hidden_size, config.intermediate_size, config.num_hidden_layers
     squares, gates = 4 * layers, (2 if config.gated_mlp else 1) * layers
     products: list[Product] = []
     for batch, short, long in ((squares, size, size), (gates + layers, size, inner)):
+        on_gram = uses_gram(short, long, iterations, dtype)
+        wide = 1 if on_gram else iterations
         products += [
-            Product(iterations, batch, short, long, short, (False, True)),
-            Product(iterations, batch, short, short, short),
-            Product(iterations, batch, short, short, long),
+            Product(wide, batch, short, long, short, (False, True)),
+            Product(4 * iterations - 3 if on_gram else wide, batch, short, short, short),
+            Product(wide, batch, short, short, long),
         ]
     return products

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from maskwright.optim.muon import Muon, orthogonalise
+from maskwright.optim.muon import Muon, iterate, iterate_on_gram, orthogonalise, uses_gram
 
 SETTINGS = {"lr": 0.02, "momentum": 0.9, "weight_decay": 0.1, "num_steps": 5}
 
@@ -30,6 +30,27 @@ def test_orthogonalising_keeps_the_singular_vectors_and_forgets_the_scale() -> N
     assert float((inner - torch.diag(inner.diagonal())).abs().max()) < 1e-5
     scaled = orthogonalise(1000 * spread[None], 5, torch.float32)[0]
     assert torch.allclose(update, scaled, atol=1e-5)
+
+
+@pytest.mark.parametrize("decades", [0, 2, 7])
+@pytest.mark.parametrize("num_steps", [0, 1, 5])
+def test_the_gram_matrix_gives_the_same_iterations(decades: int, num_steps: int) -> None:
+    u, v = (torch.linalg.qr(random(2, size, 32).double()).Q for size in (32, 96))
+    x = u @ torch.diag(torch.logspace(-0.1, -decades - 0.1, 32)).double() @ v.mT
+    expected = iterate(x, num_steps)
+    torch.testing.assert_close(iterate_on_gram(x, num_steps), expected, atol=1e-9, rtol=0)
+    found = iterate_on_gram(x.float(), num_steps).double()
+    assert (found - expected).norm() < 1e-3 * expected.norm()
+
+
+def test_the_gram_matrix_is_used_where_it_saves_products_and_loses_nothing() -> None:
+    assert uses_gram(256, 704, 5, torch.float32)
+    assert not uses_gram(256, 256, 5, torch.float32)
+    assert not uses_gram(256, 704, 5, torch.bfloat16)
+    assert not uses_gram(256, 704, 9, torch.float32)
+    tall = random(2, 48, 16)
+    expected = iterate(tall.mT / tall.norm(dim=(1, 2), keepdim=True), 5).mT
+    torch.testing.assert_close(orthogonalise(tall, 5, torch.float32), expected, atol=1e-4, rtol=0)
 
 
 def test_a_zero_gradient_gives_a_zero_update() -> None:
