@@ -10,6 +10,9 @@ generator; numpy's unsigned integers wrap around as the algorithm wants.
 """
 
 from enum import IntEnum
+from functools import reduce
+from itertools import takewhile
+from typing import cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +22,7 @@ Bits = NDArray[np.uint64]
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _FIRST = np.uint64(0xBF58476D1CE4E5B9)
 _SECOND = np.uint64(0x94D049BB133111EB)
+_LARGEST = 2**64 - 1
 
 
 class Purpose(IntEnum):
@@ -41,9 +45,12 @@ class Purpose(IntEnum):
 
 def mix(values: Bits) -> Bits:
     """Scatters 64-bit integers of any shape, one to one."""
-    values = (values ^ (values >> np.uint64(30))) * _FIRST
-    values = (values ^ (values >> np.uint64(27))) * _SECOND
-    return values ^ (values >> np.uint64(31))
+    values = values ^ (values >> np.uint64(30))
+    values *= _FIRST
+    values ^= values >> np.uint64(27)
+    values *= _SECOND
+    values ^= values >> np.uint64(31)
+    return values
 
 
 def as_bits(values: object) -> Bits:
@@ -53,10 +60,19 @@ def as_bits(values: object) -> Bits:
 
 def derive_keys(*parts: object) -> Bits:
     """One key for each combination of integers; `parts` are integers or broadcastable arrays."""
-    keys = as_bits(0)
-    for part in parts:
+    first = list(takewhile(lambda part: isinstance(part, int), parts))
+    keys = np.asarray([reduce(_add_part, cast(list[int], first), 0)], np.uint64)
+    for part in parts[len(first) :]:
         keys = mix(keys + (as_bits(part) + np.uint64(1)) * _GOLDEN)
     return keys
+
+
+def _add_part(key: int, part: int) -> int:
+    """The next key of one combination; Python's own integers are ten times as fast as arrays."""
+    value = (key + (part + 1) * int(_GOLDEN)) & _LARGEST
+    value = ((value ^ (value >> 30)) * int(_FIRST)) & _LARGEST
+    value = ((value ^ (value >> 27)) * int(_SECOND)) & _LARGEST
+    return value ^ (value >> 31)
 
 
 def draw_bits(keys: Bits, purpose: Purpose, positions: NDArray[np.int64]) -> Bits:

@@ -137,8 +137,9 @@ class RowSource:
 
     def _is_causal(self, position: DataPosition) -> bool:
         """Drawn for the step's first row, so that all ranks, and a resumed run, agree."""
+        share = self.masker.config.causal_share
         keys = derive_keys(self.seed, position.epoch, position.row, Purpose.CAUSAL_STEP)
-        return bool(to_unit(keys)[0] < self.masker.config.causal_share)
+        return share > 0 and bool(to_unit(keys)[0] < share)
 
 
 class Prefetcher:

@@ -7,7 +7,7 @@ number names its window, and any row can be found without planning the rows befo
 that a window does not use are skipped.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from typing import NamedTuple
@@ -85,10 +85,20 @@ class Rows:
         spans = self.spans[count_up(firsts[places], counts)]
         return Rows(self.epochs[places], self.numbers[places], counts, spans)
 
-    def join(self, other: "Rows") -> "Rows":
-        """These, then those."""
-        columns = zip(vars(self).values(), vars(other).values(), strict=True)
-        return Rows(*(np.concatenate(both) for both in columns))
+    def cut(self, first: int, last: int) -> "Rows":
+        """The rows from one place to before another."""
+        begin = int(self.counts[:first].sum())
+        spans = self.spans[begin : begin + int(self.counts[first:last].sum())]
+        rows = slice(first, last)
+        return Rows(self.epochs[rows], self.numbers[rows], self.counts[rows], spans)
+
+    @classmethod
+    def join(cls, parts: Sequence["Rows"]) -> "Rows":
+        """All of them, one after the other; at least one."""
+        if len(parts) == 1:
+            return parts[0]
+        columns = zip(*(vars(part).values() for part in parts), strict=True)
+        return cls(*(np.concatenate(column) for column in columns))
 
 
 def count_up(begins: Ints, lengths: Ints) -> Ints:
@@ -100,10 +110,6 @@ def count_up(begins: Ints, lengths: Ints) -> Ints:
 def segments_per_row(row_length: int) -> int:
     """The most segments in a row; a bound, so that arrays of segment ends have a fixed size."""
     return max(1, row_length // 4)
-
-
-_NONE = np.zeros(0, np.int64)
-NO_ROWS = Rows(_NONE, _NONE, _NONE, _NONE.reshape(0, 2))
 
 
 class RowPlanner:
@@ -139,18 +145,19 @@ class RowPlanner:
 
         Every segment appears once in an epoch; the rows of the next epoch follow without a gap.
         """
-        rows = NO_ROWS
-        epoch, number = position.epoch, position.row
-        while len(rows) < count:
+        parts: list[Rows] = []
+        missing, epoch, number = count, position.epoch, position.row
+        while missing or not parts:
             if number >= len(self.segments):
                 epoch, number = epoch + 1, 0
             window, offset = divmod(number, WINDOW_SEGMENTS)
             available = self._window(epoch, window)
-            last = min(offset + count - len(rows), len(available))
-            rows = rows.join(available.take(np.arange(offset, last)))
-            used_up = last >= len(available)
-            number = (window + 1) * WINDOW_SEGMENTS if used_up else number + max(last - offset, 0)
-        return rows, DataPosition(self.row_length, epoch, number)
+            part = available.cut(offset, offset + missing)
+            parts.append(part)
+            missing -= len(part)
+            used_up = offset + len(part) >= len(available)
+            number = (window + 1) * WINDOW_SEGMENTS if used_up else number + len(part)
+        return Rows.join(parts), DataPosition(self.row_length, epoch, number)
 
     def count_tokens(self, rows: Rows) -> int:
         """Slots of `rows` that hold a token, [CLS] and [SEP] included."""

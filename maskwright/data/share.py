@@ -22,8 +22,8 @@ def cut_share(rows: Rows, most_rows: int, world: World) -> list[Rows]:
     num_rows = max(1, -(-len(rows) // world.size))
     num_batches = -(-num_rows // most_rows)
     size = -(-num_rows // num_batches)
-    own = rows.take(np.arange(world.rank, len(rows), world.size))
+    own = rows if world.size == 1 else rows.take(np.arange(world.rank, len(rows), world.size))
     missing = num_batches * size - len(own)
     if missing:
-        own = own.join(Rows.of([EMPTY_ROW] * missing))
-    return [own.take(np.arange(first, first + size)) for first in range(0, len(own), size)]
+        own = Rows.join([own, Rows.of([EMPTY_ROW] * missing)])
+    return [own.cut(first, first + size) for first in range(0, len(own), size)]

@@ -109,10 +109,12 @@ class Masker:
     def _corrupt(self, hidden: Ids, keys: Bits, columns: Ids) -> Ids:
         """What stands in the place of hidden tokens [H], in rows of these keys [H]: [H]."""
         decision = to_unit(draw_bits(keys, Purpose.CORRUPTION, columns[:, None])[:, 0])
-        drawn = to_unit(draw_bits(keys, Purpose.REPLACEMENT, columns[:, None])[:, 0])
+        is_masked = decision < self.config.mask_share
+        corrupted = np.where(is_masked, self.vocabulary.mask_id, hidden)
+        is_random = ~is_masked & (decision < self.config.mask_share + self.config.random_share)
+        places = columns[is_random][:, None]
+        drawn = to_unit(draw_bits(keys[is_random], Purpose.REPLACEMENT, places)[:, 0])
         rank = np.searchsorted(self._cumulative, drawn, side="right")
         last = len(self.vocabulary.ordinary_ids) - 1
-        replacement = self.vocabulary.ordinary_ids[np.minimum(rank, last)]
-        is_replaced = decision < self.config.mask_share + self.config.random_share
-        with_random = np.where(is_replaced, replacement, hidden)
-        return np.where(decision < self.config.mask_share, self.vocabulary.mask_id, with_random)
+        corrupted[is_random] = self.vocabulary.ordinary_ids[np.minimum(rank, last)]
+        return corrupted
