@@ -135,13 +135,14 @@ def score_peer(model: Any, data: PreparedData) -> dict[str, float]:
     return {key: scores[key] for key in ("loss", "masked_accuracy", "num_predictions")}
 
 
-def train_ours(seconds: int, data: Path, runs: Path) -> dict[str, Any]:
+def train_ours(seconds: int, data: Path, runs: Path, precision: str) -> dict[str, Any]:
     """A run of `sprint` as a user would start it; its last validation."""
     name = f"ours-{seconds}"
     command = [sys.executable, "-m", "maskwright", "pretrain", str(data), "--recipe", "sprint"]
     command += ["--runs-dir", str(runs), "--name", name, "--auto-resume"]
     command += ["--train.max_minutes", str(seconds / 60), "--train.valid_seq_length", str(ROW)]
-    subprocess.run([*command, "--train.num_validations", "2"], check=True)
+    command += ["--train.precision", precision, "--train.num_validations", "2"]
+    subprocess.run(command, check=True)
     records = read_metrics(runs / name / "metrics.jsonl")
     final = next(record for record in reversed(records) if record.get("final"))
     keys = ("step", "tokens", "seconds", "loss", "masked_accuracy", "num_predictions")
@@ -168,7 +169,7 @@ def train(name: str, data: Path, arguments: argparse.Namespace) -> None:
     kind, _, number = name.partition("-")
     architecture: Architecture | None = next((known for known in RATES if known == kind), None)
     if architecture is None:
-        figures = train_ours(int(number), data, arguments.runs)
+        figures = train_ours(int(number), data, arguments.runs, arguments.precision)
     else:
         bf16 = arguments.precision == "bf16"
         peer = PeerRun(architecture, float(number), PreparedData(data), arguments.minutes, bf16)
@@ -205,7 +206,7 @@ def main() -> None:
     parser.add_argument("--runs", type=Path, required=True, help="keeps the runs")
     parser.add_argument("--data", type=Path, required=True, help="English Wikipedia, prepared")
     parser.add_argument("--minutes", type=float, default=30, help="of a peer [30]")
-    parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32", help="of a peer")
+    parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32", help="of all")
     parser.add_argument("--at-once", type=int, default=1, help="runs that share the cores [1]")
     arguments = parser.parse_args()
     arguments.runs.mkdir(parents=True, exist_ok=True)

@@ -5,17 +5,19 @@
 Everything a step needs is in it: loading, masking, forward, backward, optimizer, logging. All are
 6 layers of width 256 with 8,192 words, 2,048 slots a step. On packed text the rows are full; on
 sentences theirs are padded to the longest of a batch, as `run_mlm.py --line_by_line` does, and ours
-hold several. Tokens are counted, not padding. Contenders take turns, in one process; ratios are
-medians over the rounds. ``products of``: a step that were its matrix products and nothing else,
-each measured by itself at its shape.
+hold several. Tokens are counted, not padding. Contenders take turns, each a process of its own, as
+its user would start it; ratios are medians over the rounds. ``products of``: a step that were its
+matrix products and nothing else, each measured by itself at its shape.
 """
 
 import argparse
+import subprocess
+import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -36,6 +38,7 @@ from maskwright.commands.build import build_trainer
 from maskwright.commands.config import PretrainConfig, resolve
 from maskwright.logs import Record
 from maskwright.train.device import product_dtype
+from maskwright.train.memory import keep_freed_memory
 
 ROW, SLOTS = 128, 2048
 WARMUP = 3
@@ -57,6 +60,7 @@ CONTENDERS: dict[str, dict[str, Any]] = {
     "tiny": {},
 }
 PEERS: tuple[Architecture, ...] = ("bert", "modernbert")
+THEIRS, OURS, COMPILED, LIMIT = "transformers", "ours", "ours, compiled,", "products of"
 
 
 class TickingReporter:
@@ -147,37 +151,59 @@ def cut_sentences(data: PreparedData, count: int) -> list[list[int]]:
     return rows
 
 
-def compare(
-    data: PreparedData, corpus: str, arguments: argparse.Namespace, scratch: Path
-) -> dict[str, Any]:
-    """All contenders on one corpus, and the ratios."""
-    steps, bf16 = arguments.steps + WARMUP, arguments.precision == "bf16"
-    packed = corpus == "packed"
+def run_alone(name: str, data: PreparedData, arguments: argparse.Namespace) -> float:
+    """Tokens a second of a contender, in this process."""
+    kind, _, architecture = name.rpartition(" ")
+    steps = arguments.steps + WARMUP
+    config = configure(architecture, steps, arguments.precision, kind == COMPILED)
+    if kind == LIMIT:
+        return measure_limit(config, data)
+    if kind != THEIRS:
+        keep_freed_memory()  # as `maskwright pretrain` does
+        with tempfile.TemporaryDirectory() as scratch:
+            return time_ours(config, data, Path(scratch))
+    packed = arguments.corpora == ["packed"]
     # As many tokens a step, nearly: a sentence has some 27 with [CLS] and [SEP].
     rows_a_step = SLOTS // ROW if packed else SLOTS // 32
     count = rows_a_step * steps
     rows = cut_blocks(data.train, count) if packed else cut_sentences(data, count)
+    is_bf16 = arguments.precision == "bf16"
+    return time_peer(cast(Architecture, architecture), data, rows, rows_a_step, steps, is_bf16)
+
+
+def run_beside(name: str, folder: Path, corpus: str, arguments: argparse.Namespace) -> float:
+    """The same in a process of its own."""
+    command = [sys.executable, "-m", "benchmarks.training_speed", "--alone", name]
+    command += ["--data", str(folder), "--corpora", corpus, "--steps", str(arguments.steps)]
+    command += ["--precision", arguments.precision]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    return float(done.stdout.split()[-1])
+
+
+def compare(folder: Path, corpus: str, arguments: argparse.Namespace) -> dict[str, Any]:
+    """All contenders on one corpus, and the ratios."""
+    kinds = (THEIRS, OURS, COMPILED, LIMIT) if corpus == "packed" else (THEIRS, OURS)
+    names = [f"{kind} {name}" for name in CONTENDERS for kind in kinds]
+    names.remove(f"{THEIRS} tiny")
     contenders: dict[str, Callable[[], float]] = {
-        f"transformers {name}": partial(time_peer, name, data, rows, rows_a_step, steps, bf16)
-        for name in PEERS
+        name: partial(run_beside, name, folder, corpus, arguments) for name in names
     }
-    for name in CONTENDERS:
-        config = configure(name, steps, arguments.precision, arguments.compile)
-        contenders[f"ours {name}"] = partial(time_ours, config, data, scratch)
-        if packed:
-            contenders[f"products of {name}"] = partial(measure_limit, config, data)
     found = race(contenders, arguments.rounds, "tokens/s")
     ratios = {
-        f"{ours} over {theirs}": divide(found[ours], found[theirs])
-        for ours, theirs in (
-            ("ours bert", "transformers bert"),
-            ("ours modernbert", "transformers modernbert"),
-            ("ours tiny", "transformers bert"),
-            ("ours tiny", "transformers modernbert"),
-            *((f"ours {name}", f"products of {name}") for name in CONTENDERS if packed),
-        )
+        f"{mine} over {his}": divide(found[mine], found[his])
+        for mine, his in list_pairs()
+        if mine in found and his in found
     }
     return {"tokens_per_second": found, "ratios": ratios}
+
+
+def list_pairs() -> Iterator[tuple[str, str]]:
+    """Ours and what it is divided by: the peer of its shape, `tiny` by both; its products."""
+    for ours in (OURS, COMPILED):
+        for name in CONTENDERS:
+            for peer in (name,) if name in PEERS else PEERS:
+                yield f"{ours} {name}", f"{THEIRS} {peer}"
+            yield f"{ours} {name}", f"{LIMIT} {name}"
 
 
 def measure_limit(config: PretrainConfig, data: PreparedData) -> float:
@@ -185,9 +211,9 @@ def measure_limit(config: PretrainConfig, data: PreparedData) -> float:
     model = resolve_model(config, data.tokenizer)
     masked = round(SLOTS * (config.masking.rate_at(0.0) + config.masking.rate_at(1.0)) / 2)
     products = list_step(model, SLOTS, ROW, masked)
-    if config.optim.name == "muon":
-        products += list_orthogonalisation(model, config.optim.newton_schulz_steps)
     dtype = product_dtype(config.train.precision, torch.device("cpu"))
+    if config.optim.name == "muon":
+        products += list_orthogonalisation(model, config.optim.newton_schulz_steps, dtype)
     return SLOTS / sum(product.measure(dtype) for product in products)
 
 
@@ -199,26 +225,26 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--steps", type=int, default=20, help="timed ones, of each round [20]")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32", help="of all")
-    parser.add_argument("--compile", action="store_true", help="ours; warming up takes minutes")
+    parser.add_argument("--alone", metavar="NAME", help="one contender; prints its tokens a second")
     return parser.parse_args()
 
 
 def main() -> None:
     arguments = parse_arguments()
+    if arguments.alone:
+        print(run_alone(arguments.alone, PreparedData(arguments.data), arguments))
+        return
     folders = {"packed": arguments.data, "sentences": arguments.sentences}
     measured: dict[str, Any] = {}
     for corpus in arguments.corpora:
-        with (
-            find_prepared(folders[corpus], corpus == "sentences") as folder,
-            tempfile.TemporaryDirectory() as scratch,
-        ):
-            measured[corpus] = compare(PreparedData(folder), corpus, arguments, Path(scratch))
-    conditions = {"precision": arguments.precision, "compiled": arguments.compile}
-    conditions |= {"steps": arguments.steps, "threads": torch.get_num_threads()}
+        with find_prepared(folders[corpus], corpus == "sentences") as folder:
+            measured[corpus] = compare(folder, corpus, arguments)
+    conditions = {"precision": arguments.precision, "steps": arguments.steps}
+    conditions["threads"] = torch.get_num_threads()
     write_result(f"training-speed-{arguments.precision}", {**conditions, "corpora": measured})
     for corpus, figures in measured.items():
         for name, ratio in figures["ratios"].items():
-            print(f"{corpus:<10} {name:<48} {ratio['median']:.2f}")
+            print(f"{corpus:<10} {name:<56} {ratio['median']:.2f}")
 
 
 if __name__ == "__main__":

@@ -21,6 +21,7 @@ RESULTS: dict[str, dict[str, Any]] = {
                 "ratios": {
                     "ours bert over transformers bert": RATIO,
                     "ours modernbert over transformers modernbert": RATIO,
+                    "ours, compiled, bert over transformers bert": RATIO,
                     "ours tiny over products of tiny": {**RATIO, "median": 0.75},
                 }
             }
@@ -71,7 +72,7 @@ def test_each_result_has_its_rows(tmp_path: Path):
     write_results(tmp_path)
     measures = list_measures(tmp_path)
     table = "\n".join(write_table(measures, "results"))
-    assert len(measures) == 3 + 2 + 1 + 2 + 1 + 1 + 1 + 2
+    assert len(measures) == 4 + 2 + 1 + 2 + 1 + 1 + 1 + 2
     assert "| 2.50x (2.25 to 3.00) | [2 cores, Some CPU](results/2026-01-01_cpu_" in table
     assert "| its matrix products alone | 0.85x | 0.75x" in table
     assert "| time to loss 6.40 on English Wikipedia" in table
