@@ -13,6 +13,7 @@ from maskwright.errors import TrainingError
 from maskwright.finetune.batches import plan_steps
 from maskwright.finetune.config import FinetuneConfig
 from maskwright.finetune.network import group_parameters
+from maskwright.optim.eager import AdamW
 
 Report = Callable[[dict[str, Any]], None]
 
@@ -74,7 +75,7 @@ class Loop:
         torch.manual_seed(self.seed)
         config, began, losses = self.config, time.perf_counter(), list[float]()
         fused = self.device.type in ("cpu", "cuda")
-        optimizer = torch.optim.AdamW(group_parameters(module, config), fused=fused)
+        optimizer = AdamW(group_parameters(module, config), fused=fused)
         schedule = torch.optim.lr_scheduler.LambdaLR(
             optimizer, lambda step: scale_rate(step, self.num_steps, config.warmup_share)
         )

@@ -3,6 +3,9 @@
 torch draws them on a CPU one by one in one thread, 10 ns each: an eighth of a step of BERT.
 """
 
+import math
+from collections.abc import Sequence
+
 import numpy as np
 import torch
 import torch.nn.functional as F
@@ -29,17 +32,32 @@ def drop(x: Tensor, probability: float) -> Tensor:
     """
     if probability == 0:
         return x
-    if x.device.type != "cpu" or torch.compiler.is_compiling():
+    if x.device.type != "cpu":
         return F.dropout(x, probability)
-    return (x * draw_factors(x.shape, probability)).to(x.dtype)
+    draw = draw_in_graph if torch.compiler.is_compiling() else draw_factors
+    seed = torch.randint(2**62, ())
+    return (x * draw(seed, x.shape, probability)).to(x.dtype)
 
 
-def draw_factors(shape: torch.Size, probability: float) -> Tensor:
-    """0 or ``1 / (1 - p)``, in fp32, with p the multiple of 1 / 65,536 nearest to `probability`."""
-    limit = min(round(_STEPS * probability), _STEPS - 1)
-    seed = int(torch.randint(2**62, ()))
-    words = np.random.SFC64(seed).random_raw(-(-shape.numel() // 4))
-    bits = torch.from_numpy(words.view(np.int16)[: shape.numel()])
+def draw_factors(seed: Tensor, shape: Sequence[int], probability: float) -> Tensor:
+    """0 or ``1 / (1 - p)``, in fp32, with p the multiple of 1 / 65,536 nearest to `probability`.
+
+    Args:
+        seed: [] int64; the factors are a function of it.
+    """
+    limit, size = min(round(_STEPS * probability), _STEPS - 1), math.prod(shape)
+    words = np.random.SFC64(int(seed)).random_raw(-(-size // 4))
+    bits = torch.from_numpy(words.view(np.int16)[:size])
     factors = bits.float().view(shape)
     torch.ge(factors, limit - _STEPS // 2, out=factors)
     return factors.mul_(_STEPS / (_STEPS - limit))
+
+
+# To the compiler one call that it does not look into. It would make one of two equal calls, hence
+# the seed, which it knows to be random.
+draw_in_graph = torch.library.custom_op("maskwright::draw_factors", draw_factors, mutates_args=())
+
+
+@draw_in_graph.register_fake
+def _(seed: Tensor, shape: Sequence[int], probability: float) -> Tensor:
+    return torch.empty(shape)

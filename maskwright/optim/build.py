@@ -8,6 +8,7 @@ from torch import Tensor, nn
 from maskwright.distributed.sharding import UNSHARDED, Sharding
 from maskwright.errors import CheckpointError
 from maskwright.optim.config import OptimConfig
+from maskwright.optim.eager import AdamW
 from maskwright.optim.muon import Muon
 
 
@@ -102,7 +103,7 @@ def build_optimizers(
     matrices = [p for p in others if p.ndim >= 2]
     vectors = [p for p in others if p.ndim < 2]
     optimizers: list[torch.optim.Optimizer] = [
-        torch.optim.AdamW(
+        AdamW(
             [
                 {"params": matrices, "weight_decay": config.weight_decay},
                 {"params": vectors, "weight_decay": 0.0},

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from maskwright.distributed.sharding import UNSHARDED, Sharding
+from maskwright.optim.eager import EagerOptimizer
 
 # Quintic iteration x -> a x + b x^3 + c x^5 for singular values x, from the source above.
 _A, _B, _C = 3.4445, -4.7750, 2.0315
@@ -76,7 +77,7 @@ def _evaluate(gram: Tensor) -> Tensor:
     return torch.baddbmm(gram, gram, gram, beta=_B, alpha=_C)
 
 
-class Muon(torch.optim.Optimizer):
+class Muon(EagerOptimizer):
     """Muon with decoupled weight decay, for 2-D weights of hidden layers.
 
     Args:

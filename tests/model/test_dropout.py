@@ -8,8 +8,7 @@ from maskwright.model.dropout import Dropout, draw_factors, drop
 
 @given(st.floats(0.01, 0.99), st.integers(0, 100))
 def test_dropout_drops_that_share_and_keeps_the_mean(probability: float, seed: int) -> None:
-    torch.manual_seed(seed)
-    factors = draw_factors(torch.Size((100, 201)), probability)
+    factors = draw_factors(torch.tensor(seed), (100, 201), probability)
     kept = factors[factors != 0]
     torch.testing.assert_close(
         kept, torch.full_like(kept, 1 / (1 - probability)), atol=0, rtol=1e-3
@@ -19,19 +18,18 @@ def test_dropout_drops_that_share_and_keeps_the_mean(probability: float, seed: i
 
 
 def test_neighbours_are_dropped_independently() -> None:
-    torch.manual_seed(0)
-    dropped = (draw_factors(torch.Size((200_000,)), 0.3) == 0).double()
+    dropped = (draw_factors(torch.tensor(0), (200_000,), 0.3) == 0).double()
     for distance in (1, 2, 3, 4, 8):
         both = (dropped[:-distance] * dropped[distance:]).mean()
         assert abs(both.item() - 0.09) < 0.005, distance
 
 
 def test_draws_follow_torchs_generator() -> None:
-    shape = torch.Size((50,))
+    x = torch.ones(50)
     torch.manual_seed(3)
-    first, second = draw_factors(shape, 0.5), draw_factors(shape, 0.5)
+    first, second = drop(x, 0.5), drop(x, 0.5)
     torch.manual_seed(3)
-    assert torch.equal(draw_factors(shape, 0.5), first)
+    assert torch.equal(drop(x, 0.5), first)
     assert not torch.equal(first, second)
 
 
@@ -54,6 +52,17 @@ def test_nothing_is_dropped_in_evaluation_or_with_probability_0() -> None:
 
 
 def test_even_the_smallest_share_survives_the_largest_probability() -> None:
-    factors = draw_factors(torch.Size((2**20,)), 1 - 1e-9)
+    factors = draw_factors(torch.tensor(1), (2**20,), 1 - 1e-9)
     assert factors.isfinite().all()
     assert (factors != 0).float().mean() < 1e-4
+
+
+def test_compiled_each_call_draws_anew() -> None:
+    x = torch.ones(400, requires_grad=True)
+    twice = torch.compile(lambda x: (drop(x, 0.5), drop(x, 0.5)), backend="aot_eager")
+    first, second = twice(x)
+    assert not torch.equal(first, second)
+    assert not torch.equal(first, twice(x)[0])
+    first.sum().backward()
+    assert x.grad is not None
+    assert torch.equal(x.grad, first.detach())

@@ -1,0 +1,22 @@
+"""torch's optimizers without torch's compiler, which nobody compiles here."""
+
+import inspect
+
+import torch
+
+
+class EagerOptimizer(torch.optim.Optimizer):
+    """An optimizer whose methods are what torch wraps for its compiler.
+
+    The wrappers import the compiler when they are first called, which makes the start of every
+    training a second and a half longer.
+    """
+
+    add_param_group = inspect.unwrap(torch.optim.Optimizer.add_param_group)
+    zero_grad = inspect.unwrap(torch.optim.Optimizer.zero_grad)
+
+
+class AdamW(EagerOptimizer, torch.optim.AdamW):
+    """Loshchilov and Hutter, "Decoupled Weight Decay Regularization", 2019."""
+
+    step = torch.no_grad()(inspect.unwrap(torch.optim.AdamW.step))
