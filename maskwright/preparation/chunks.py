@@ -6,9 +6,11 @@ the number of workers.
 
 import hashlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from maskwright.corpus.stream import Split
+
+_FIRST_BYTES = 2_000_000
 
 
 @dataclass(frozen=True)
@@ -37,23 +39,40 @@ class Chunk:
 
 
 def gather_chunks(documents: Iterable[tuple[Split, str]], max_bytes: int) -> Iterator[Chunk]:
-    """Chunks of each split that are closed once they hold `max_bytes`."""
-    pending: dict[Split, list[bytes]] = {"train": [], "valid": []}
-    num_bytes: dict[Split, int] = {"train": 0, "valid": 0}
-    indices: dict[Split, int] = {"train": 0, "valid": 0}
-
-    def close(split: Split) -> Chunk:
-        chunk = Chunk(split, indices[split], pending[split])
-        pending[split], num_bytes[split] = [], 0
-        indices[split] += 1
-        return chunk
-
+    """Chunks of each split that are closed once they hold `max_bytes`, the first ones before."""
+    gathered: dict[Split, _Gathered] = {"train": _Gathered("train"), "valid": _Gathered("valid")}
     for split, text in documents:
-        encoded = text.encode()
-        pending[split].append(encoded)
-        num_bytes[split] += len(encoded)
-        if num_bytes[split] >= max_bytes:
-            yield close(split)
-    for split, rest in pending.items():
-        if rest:
-            yield close(split)
+        gathered[split].add(text.encode())
+        if gathered[split].is_full(max_bytes):
+            yield gathered[split].close()
+    for rest in gathered.values():
+        if rest.documents:
+            yield rest.close()
+
+
+@dataclass
+class _Gathered:
+    """The documents of a split that are in no chunk yet, and how many chunks and bytes there are.
+
+    Chunks grow with the text before them: a small corpus keeps all cores busy and takes little
+    memory, a large one does not fall into too many files.
+    """
+
+    split: Split
+    index: int = 0
+    documents: list[bytes] = field(default_factory=list[bytes])
+    num_bytes: int = 0
+    num_bytes_before: int = 0
+
+    def add(self, document: bytes) -> None:
+        self.documents.append(document)
+        self.num_bytes += len(document)
+
+    def is_full(self, max_bytes: int) -> bool:
+        return self.num_bytes >= min(max_bytes, max(_FIRST_BYTES, self.num_bytes_before // 16))
+
+    def close(self) -> Chunk:
+        chunk = Chunk(self.split, self.index, self.documents)
+        self.num_bytes_before += self.num_bytes
+        self.index, self.documents, self.num_bytes = self.index + 1, [], 0
+        return chunk

@@ -19,7 +19,7 @@ class PrepareConfig:
     corpus: CorpusConfig = section(CorpusConfig)
     tokenizer: TokenizerConfig = section(TokenizerConfig)
     shard_megabytes: int = setting(
-        16, "text (UTF-8) in one shard; each core works on one at a time"
+        16, "text (UTF-8) in one shard at most; each core works on one at a time"
     )
     workers: int = setting(0, "processes that encode; 0 for one per core")
 

@@ -74,7 +74,8 @@ def _work_in_processes(
         for item in items:
             if team.size < workers:
                 team.hire()
-            running.add(threads.submit(team.do, item))
+            running.add(threads.submit(team.do, [item]))
+            del item
             if len(running) > workers:
                 done, running = wait(running, return_when=FIRST_COMPLETED)
                 yield from (future.result() for future in done)
@@ -112,15 +113,17 @@ class _Team(Generic[Item, Result]):
         self._processes.append(process)
         self._free.put(ours)
 
-    def do(self, item: Item) -> Result:
-        """Has an item done by the next free process.
+    def do(self, box: list[Item]) -> Result:
+        """Has the one item in the box done by the next free process.
+
+        The box is emptied, for whoever called holds it, and the memory of a large item with it.
 
         Raises:
-            ShardError: it died.
+            ShardError: the process died.
         """
         line = self._free.get()
         try:
-            line.send(item)
+            line.send(box.pop())
             answer = line.recv()
         except (EOFError, OSError):
             raise ShardError(

@@ -23,6 +23,15 @@ def test_nothing_is_lost_and_chunks_are_full(documents: list[tuple[Split, str]],
             assert chunk.num_bytes >= size > chunk.num_bytes - len(chunk.documents[-1])
 
 
+def test_the_first_chunks_are_small_and_grow_with_the_text_before_them() -> None:
+    documents: list[tuple[Split, str]] = [("train", "x" * 500_000)] * 200
+    sizes = [chunk.num_bytes / 1e6 for chunk in gather_chunks(documents, 4_000_000)]
+    assert sizes[:3] == [2.0, 2.0, 2.0]
+    assert sizes[:-1] == sorted(sizes[:-1])
+    assert max(sizes) == 4.0
+    assert sum(sizes) == 100.0
+
+
 def test_chunks_are_given_as_soon_as_they_are_full() -> None:
     documents: list[tuple[Split, str]] = [("train", "abc"), ("valid", "d"), ("train", "e")]
     remaining = iter(documents)
