@@ -36,7 +36,7 @@ from benchmarks.trainer_peer import (
     cut_blocks,
     wrap_tokenizer,
 )
-from maskwright.artifact.folder import load_model
+from maskwright.artifact.folder import load_model, with_ids_of
 from maskwright.commands.assemble import PreparedData
 from maskwright.commands.config import resolve
 from maskwright.commands.validation import Validation
@@ -130,6 +130,7 @@ def score_peer(model: Any, data: PreparedData) -> dict[str, float]:
         model.save_pretrained(folder)
         wrap_tokenizer(data.tokenizer).save_pretrained(folder)
         ours, _ = load_model(folder)
+    ours.config = with_ids_of(ours.config, data.tokenizer)
     config = resolve("sprint", None, {"train": {"valid_seq_length": ROW}})
     scores = Validation(config, data, ours)(final=True)
     return {key: scores[key] for key in ("loss", "masked_accuracy", "num_predictions")}
