@@ -182,7 +182,7 @@ def run_beside(name: str, folder: Path, corpus: str, arguments: argparse.Namespa
 
 def compare(folder: Path, corpus: str, arguments: argparse.Namespace) -> dict[str, Any]:
     """All contenders on one corpus, and the ratios."""
-    kinds = (THEIRS, OURS, COMPILED, LIMIT) if corpus == "packed" else (THEIRS, OURS)
+    kinds = (THEIRS, OURS, COMPILED, *([LIMIT] if corpus == "packed" else []))
     names = [f"{kind} {name}" for name in CONTENDERS for kind in kinds]
     names.remove(f"{THEIRS} tiny")
     contenders: dict[str, Callable[[], float]] = {
