@@ -114,7 +114,9 @@ def build_trainer(
             parallel.sharding,
             product_dtype(config.train.precision, device),
         ),
-        prefetcher=Prefetcher(build_row_source(config, data, world).load),
+        prefetcher=Prefetcher(
+            build_row_source(config, data, world).load, pins=device.type == "cuda"
+        ),
         device=device,
         reporter=SilentReporter(),
         validate=validation,

@@ -1,5 +1,6 @@
 """A batch: rows of packed segments, masked, as tensors of static shapes."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -60,12 +61,15 @@ class Batch:
 
     def to(self, device: torch.device) -> "Batch":
         """The same batch with its tensors on `device`, copied without waiting."""
-        moved = {
-            name: value.to(device, non_blocking=True)
-            for name, value in vars(self).items()
-            if isinstance(value, Tensor)
-        }
-        return replace(self, **moved)
+        return self._with_tensors(lambda tensor: tensor.to(device, non_blocking=True))
+
+    def pin(self) -> "Batch":
+        """The same batch in memory that a GPU copies from while it computes."""
+        return self._with_tensors(Tensor.pin_memory)
+
+    def _with_tensors(self, change: Callable[[Tensor], Tensor]) -> "Batch":
+        fields = vars(self).items()
+        return replace(self, **{n: change(v) for n, v in fields if isinstance(v, Tensor)})
 
 
 def build_batch(

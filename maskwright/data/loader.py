@@ -6,7 +6,7 @@ the position, so a loader can be thrown away and built again at any step.
 
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
@@ -72,6 +72,10 @@ class LoadedStep:
     def num_pairs(self) -> int:
         """Judged pairs in this rank's micro-batches."""
         return sum(batch.num_pairs for batch in self.micro_batches)
+
+    def pin(self) -> "LoadedStep":
+        """The same step, its batches pinned; see `Batch.pin`."""
+        return replace(self, micro_batches=tuple(batch.pin() for batch in self.micro_batches))
 
 
 class RowSource:
@@ -143,10 +147,16 @@ class RowSource:
 
 
 class Prefetcher:
-    """Loads the next step in a thread while this one computes."""
+    """Loads the next step in a thread while this one computes.
 
-    def __init__(self, load: Callable[[StepRequest, DataPosition], LoadedStep]) -> None:
-        self._load = load
+    Args:
+        pins: whether the steps go to a GPU, which copies what is pinned without waiting.
+    """
+
+    def __init__(
+        self, load: Callable[[StepRequest, DataPosition], LoadedStep], pins: bool = False
+    ) -> None:
+        self._load = (lambda request, position: load(request, position).pin()) if pins else load
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="loader")
         self._ahead: tuple[DataPosition, Future[LoadedStep]] | None = None
 

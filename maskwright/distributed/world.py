@@ -14,6 +14,7 @@ from datetime import timedelta
 
 import torch
 import torch.distributed as dist
+from torch import Tensor
 from torch.distributed.distributed_c10d import PrefixStore, Store
 from torch.distributed.rendezvous import rendezvous
 
@@ -50,6 +51,13 @@ class World:
         with self._noticing_loss():
             dist.all_reduce(sums)
         return sums.tolist()
+
+    def sum_tensor(self, values: Tensor) -> Tensor:
+        """`values` summed over all ranks, on their device and in place. All ranks must call it."""
+        if self.size > 1:
+            with self._noticing_loss():
+                dist.all_reduce(values)
+        return values
 
     def from_first(self, *values: float) -> list[float]:
         """The values of rank 0, in fp64. All ranks must call it."""

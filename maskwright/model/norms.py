@@ -51,9 +51,9 @@ class _RootMeanSquare(torch.autograd.Function):
         normed, scale, weight = ctx.saved_tensors
         grad = grad_outputs[0].float()
         along = (grad * normed).flatten(0, -2)
-        mean = (along @ weight).view_as(scale).div_(len(weight))
+        mean = (along @ weight.float()).view_as(scale).div_(len(weight))
         through = (grad * weight).addcmul_(normed.float(), mean, value=-1).mul_(scale)
-        return through.to(normed.dtype), along.sum(0), None
+        return through.to(normed.dtype), along.sum(0).to(weight.dtype), None
 
 
 def build_norm(config: EncoderConfig, size: int | None = None) -> nn.Module:

@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from maskwright.distributed.sharding import UNSHARDED, Sharding
 from maskwright.errors import CheckpointError
 from maskwright.optim.config import OptimConfig
-from maskwright.optim.eager import AdamW
+from maskwright.optim.eager import AdamW, EagerOptimizer
 from maskwright.optim.muon import Muon
 
 
@@ -19,9 +19,7 @@ class Optimizers:
     checkpoint is plain tensors and does not depend on the order of parameters.
     """
 
-    def __init__(
-        self, optimizers: list[torch.optim.Optimizer], names: Mapping[Tensor, str]
-    ) -> None:
+    def __init__(self, optimizers: list[EagerOptimizer], names: Mapping[Tensor, str]) -> None:
         self.optimizers, self._names = optimizers, names
         self._peaks = [[group["lr"] for group in o.param_groups] for o in optimizers]
 
@@ -36,8 +34,16 @@ class Optimizers:
             for group, peak in zip(optimizer.param_groups, peaks, strict=True):
                 group["lr"] = peak * scale
 
-    def step(self) -> None:
+    def step(self, is_good: Tensor | None = None) -> None:
+        """One update; where `is_good` [], on the device, says no, nothing changes.
+
+        The device decides, so that nobody waits for it. torch's fused optimizers leave weights and
+        state alone where their attribute ``found_inf`` is 1, as mixed precision wants it; Muon
+        does the same.
+        """
         for optimizer in self.optimizers:
+            if is_good is not None:
+                optimizer.found_inf = (~is_good).float()
             optimizer.step()
 
     def zero_grad(self) -> None:
@@ -102,7 +108,7 @@ def build_optimizers(
     others = [p for p, name in names.items() if config.name != "muon" or name not in fused]
     matrices = [p for p in others if p.ndim >= 2]
     vectors = [p for p in others if p.ndim < 2]
-    optimizers: list[torch.optim.Optimizer] = [
+    optimizers: list[EagerOptimizer] = [
         AdamW(
             [
                 {"params": matrices, "weight_decay": config.weight_decay},

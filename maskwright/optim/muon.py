@@ -111,6 +111,8 @@ class Muon(EagerOptimizer):
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> Any:
         """One update of all parameters that have a gradient; a `closure` is not called."""
+        # A tensor, where the device is to decide whether there is a step.
+        share = 1.0 if self.found_inf is None else 1.0 - self.found_inf
         by_shape: dict[tuple[int, ...], list[tuple[Tensor, Tensor, dict]]] = defaultdict(list)
         for group in self.param_groups:
             for parameter in group["params"]:
@@ -125,9 +127,9 @@ class Muon(EagerOptimizer):
             updates = updates.split([len(matrices) for _, matrices, _ in entries])
             scale = max(1.0, rows / columns) ** 0.5
             for (parameter, _, group), update in zip(entries, updates, strict=True):
-                parameter.mul_(1 - group["lr"] * group["weight_decay"])
-                update = self.sharding.part(update.reshape(parameter.shape), parameter)
-                parameter.add_(update, alpha=-group["lr"] * scale)
+                parameter.mul_(1 - share * (group["lr"] * group["weight_decay"]))
+                update = update.reshape(parameter.shape) * (share * (-group["lr"] * scale))
+                parameter.add_(self.sharding.part(update, parameter))
 
     def _nesterov(self, parameter: Tensor, momentum: float) -> Tensor:
         gradient = parameter.grad
@@ -135,5 +137,8 @@ class Muon(EagerOptimizer):
         state = self.state[parameter]
         if "momentum_buffer" not in state:
             state["momentum_buffer"] = torch.zeros_like(gradient)
-        buffer = state["momentum_buffer"].lerp_(gradient, 1 - momentum)
+        buffer = state["momentum_buffer"]
+        if self.found_inf is not None:
+            gradient = torch.where(self.found_inf.bool(), buffer, gradient)
+        buffer.lerp_(gradient, 1 - momentum)
         return gradient.lerp(buffer, momentum)

@@ -24,10 +24,11 @@ class WeightAverage:
         self.averages = {name: p.detach().clone() for name, p in model.named_parameters()}
 
     @torch.no_grad()
-    def update(self, model: nn.Module, step: int) -> None:
-        decay = min(self.decay, (1 + step) / (10 + step))
+    def update(self, model: nn.Module, step: int, is_good: Tensor | bool = True) -> None:
+        """Takes the weights after a step; where `is_good` [] says no, nothing changes."""
+        weight = (1 - min(self.decay, (1 + step) / (10 + step))) * is_good
         for name, parameter in model.named_parameters():
-            self.averages[name].lerp_(parameter, 1 - decay)
+            self.averages[name].lerp_(parameter, weight)
 
     @contextmanager
     def applied(self, model: nn.Module) -> Generator[None]:

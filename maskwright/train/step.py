@@ -7,13 +7,15 @@ on four, give the same gradient.
 
 from collections.abc import Mapping
 from contextlib import nullcontext
+from dataclasses import dataclass
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from maskwright.data.draws import derive_keys
 from maskwright.data.loader import LoadedStep
 from maskwright.distributed.parallel import Parallel
+from maskwright.distributed.world import World
 from maskwright.objectives.terms import Term, TermSums, inputs_of
 from maskwright.optim.build import Optimizers
 from maskwright.train.config import Precision
@@ -69,13 +71,36 @@ def count_predictions(loaded: LoadedStep, terms: Mapping[str, Term]) -> dict[str
     return {name: sum(map(term.count, loaded.micro_batches)) for name, term in terms.items()}
 
 
-def clip_gradients(model: nn.Module, limit: float, parallel: Parallel) -> float:
-    """Scales the gradients down to the norm `limit` (0: never); returns their norm before."""
+def clip_gradients(model: nn.Module, limit: float, parallel: Parallel) -> Tensor:
+    """Scales the gradients down to the norm `limit` (0: never); returns their norm before, []."""
     norm = nn.utils.clip_grad_norm_(model.parameters(), limit or float("inf"))
-    return parallel.sharding.whole(norm).item()
+    return parallel.sharding.whole(norm)
 
 
-def update_weights(optimizers: Optimizers, learning_rate_scale: float) -> None:
-    """Applies the gradients."""
+@dataclass(frozen=True)
+class StepFigures:
+    """What a step gave, on the device: reading it waits until the step is done.
+
+    Attributes:
+        values: [2 N + 1] in fp32: mean loss and right predictions of each of N terms, of all ranks
+            together, and the norm of the gradient.
+        is_good: [] whether all of them are finite.
+    """
+
+    values: Tensor
+    is_good: Tensor
+
+    @classmethod
+    def gather(cls, own: Mapping[str, TermSums], norm: Tensor, world: World) -> "StepFigures":
+        """From this rank's part of each term, and a norm that all ranks know."""
+        sums = torch.stack([figure.float() for term in own.values() for figure in term])
+        values = torch.cat([world.sum_tensor(sums), norm.float()[None]])
+        return cls(values, values.isfinite().all())
+
+
+def update_weights(
+    optimizers: Optimizers, learning_rate_scale: float, is_good: Tensor | None = None
+) -> None:
+    """Applies the gradients; or, where `is_good` [] says no, leaves everything as it is."""
     optimizers.scale_learning_rates(learning_rate_scale)
-    optimizers.step()
+    optimizers.step(is_good)

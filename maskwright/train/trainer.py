@@ -32,6 +32,7 @@ from maskwright.train.plan import Planner, StepPlan
 from maskwright.train.signals import AbandonedError, StopRequest
 from maskwright.train.state import TrainState
 from maskwright.train.step import (
+    StepFigures,
     clip_gradients,
     compute_gradients,
     count_predictions,
@@ -45,6 +46,16 @@ class Reporter(Protocol):
     """Where the loop's records go."""
 
     def report(self, record: Record, progress: float) -> None: ...
+
+
+@dataclass(frozen=True)
+class _UnreadStep:
+    """A step that the device may still be at. `step` counts from 1."""
+
+    step: int
+    loaded: LoadedStep
+    num_predictions: Mapping[str, float]
+    figures: StepFigures
 
 
 @dataclass
@@ -84,6 +95,7 @@ class Trainer:
     last_scores: Record | None = None
     scores_beginning: bool = False
     _has_checkpoint: bool = field(init=False, default=False)
+    _unread: "_UnreadStep | None" = field(init=False, default=None)
     _window: LogWindow = field(init=False)
     _shapes: set[tuple[int, int, bool]] = field(
         init=False, default_factory=set[tuple[int, int, bool]]
@@ -109,14 +121,17 @@ class Trainer:
                     break
                 self._prefetch_after(loaded)
                 num_predictions = dict(zip(own, counts, strict=True))
-                is_good = self._train_on(loaded, plan, num_predictions)
+                self._train_on(loaded, plan, num_predictions)
                 (seconds,) = self.world.from_first(resumed_at + time.perf_counter() - clock)
-                self._count(loaded, is_good, seconds)
+                self._count(loaded, seconds)
                 self._log_if_due(loaded, plan.learning_rate_scale)
                 self._validate_if_due(stop)
-                if seconds - saved_at >= 60 * self.config.checkpoint_every_minutes and is_good:
-                    self.save()
-                    saved_at = seconds
+                if seconds - saved_at >= 60 * self.config.checkpoint_every_minutes:
+                    self._read_figures()
+                    if not self.state.skipped_in_a_row:
+                        self.save()
+                        saved_at = seconds
+        self._read_figures()
         self.save()
         if self.checkpoints is not None:
             self.checkpoints.wait()
@@ -137,14 +152,14 @@ class Trainer:
 
     def _train_on(
         self, loaded: LoadedStep, plan: StepPlan, num_predictions: Mapping[str, float]
-    ) -> bool:
+    ) -> None:
         """One step; if loss or gradient is not finite, weights and optimizers stay as they are.
+
+        The device decides that, and all ranks come to the same result. What the step gave is read
+        when the next one has been started, so that a GPU never waits to be told what to do.
 
         Args:
             num_predictions: of all ranks, for each term.
-
-        Returns:
-            Whether they were finite. All ranks come to the same result.
         """
         seed_dropout(self.seed, self.state.step, self.world.rank)
         self.model.train()
@@ -152,20 +167,36 @@ class Trainer:
             self.parallel, loaded, self.terms, num_predictions, self.device, self.config.precision
         )
         norm = clip_gradients(self.model, self.config.grad_clip, self.parallel)
-        sums = [(term.loss.item(), term.num_correct.item()) for term in own.values()]
-        totals = self.world.sum(*(figure for term in sums for figure in term))
-        losses, correct = totals[::2], totals[1::2]
-        is_good = all(map(math.isfinite, (*losses, norm)))
-        if is_good:
-            update_weights(self.optimizers, plan.learning_rate_scale)
-            if self.average:
-                self.average.update(self.model, self.state.step)
-            figures = map(TermFigures, losses, correct, num_predictions.values())
-            self._window.add(dict(zip(self.terms, figures, strict=True)), norm)
+        figures = StepFigures.gather(own, norm, self.world)
+        update_weights(self.optimizers, plan.learning_rate_scale, figures.is_good)
+        if self.average:
+            self.average.update(self.model, self.state.step, figures.is_good)
         self.optimizers.zero_grad()
-        return is_good
+        self._read_figures()
+        self._unread = _UnreadStep(self.state.step + 1, loaded, num_predictions, figures)
 
-    def _count(self, loaded: LoadedStep, is_good: bool, seconds: float) -> None:
+    def _read_figures(self) -> None:
+        """Counts what the last step gave as good or skipped, unless that was done before."""
+        unread, self._unread = self._unread, None
+        if unread is None:
+            return
+        *values, norm = unread.figures.values.tolist()
+        if all(map(math.isfinite, (*values, norm))):
+            terms = zip(values[::2], values[1::2], unread.num_predictions.values(), strict=True)
+            figures = (TermFigures(*term) for term in terms)
+            self._window.add(dict(zip(self.terms, figures, strict=True)), norm)
+            self.state = replace(self.state, skipped_in_a_row=0)
+            return
+        state = self.state
+        self.state = replace(
+            state,
+            skipped_steps=state.skipped_steps + 1,
+            skipped_in_a_row=state.skipped_in_a_row + 1,
+        )
+        if self.state.skipped_in_a_row >= self.config.max_skipped_steps:
+            raise TrainingError(self._describe_failure(unread))
+
+    def _count(self, loaded: LoadedStep, seconds: float) -> None:
         # Each of these is a graph of its own, where steps are compiled.
         num_slots = len(loaded.micro_batches[0].input_ids)
         shape = (loaded.request.row_length, num_slots, loaded.is_causal)
@@ -179,16 +210,12 @@ class Trainer:
             seconds=seconds,
             startup_seconds=self.state.startup_seconds + startup,
             position=loaded.next_position,
-            skipped_steps=self.state.skipped_steps + (not is_good),
-            skipped_in_a_row=0 if is_good else self.state.skipped_in_a_row + 1,
         )
         if startup:
             self._window.restart_clock()
-        if self.state.skipped_in_a_row >= self.config.max_skipped_steps:
-            raise TrainingError(self._describe_failure(loaded))
 
-    def _describe_failure(self, loaded: LoadedStep) -> str:
-        request, position = loaded.request, loaded.position
+    def _describe_failure(self, failed: "_UnreadStep") -> str:
+        request, position = failed.loaded.request, failed.loaded.position
         remedy = (
             "The last good checkpoint is kept: go on from it"
             if self._has_checkpoint
@@ -196,7 +223,7 @@ class Trainer:
         )
         return (
             f"loss or gradient were not finite in {self.state.skipped_in_a_row} steps in a row; "
-            f"the last was step {self.state.step}, epoch {position.epoch}, {request.num_rows} rows "
+            f"the last was step {failed.step}, epoch {position.epoch}, {request.num_rows} rows "
             f"from row {position.row} on (maskwright inspect RUN --epoch {position.epoch} "
             f"--first-row {position.row} --rows {request.num_rows} "
             f"--row-length {request.row_length} --mask-rate {request.mask_rate} shows them). "
@@ -206,6 +233,7 @@ class Trainer:
     def _log_if_due(self, loaded: LoadedStep, learning_rate_scale: float) -> None:
         if self.state.step % self.config.log_every_steps and self.progress < 1:
             return
+        self._read_figures()
         record = {
             **self._counts("train"),
             **self._window.means(),
@@ -225,6 +253,7 @@ class Trainer:
         due = self.state.validations_due(self.config)
         if due <= self.state.validations:
             return
+        self._read_figures()
         began = time.perf_counter()
         try:
             scores = self.scores(self.progress >= 1, lambda: stop.signal is not None)

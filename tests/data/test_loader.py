@@ -88,3 +88,23 @@ def test_an_error_in_the_thread_reaches_the_loop() -> None:
     with pytest.raises(OSError, match="disk on fire"):
         prefetcher.take(REQUEST, START)
     prefetcher.close()
+
+
+def test_steps_for_a_gpu_are_pinned_in_the_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    source = row_source(random_corpus())
+    plain = source.load(REQUEST, START)
+    pinned: list[torch.Tensor] = []
+
+    def pin(tensor: torch.Tensor) -> torch.Tensor:
+        pinned.append(tensor)
+        return tensor.clone()
+
+    monkeypatch.setattr(torch.Tensor, "pin_memory", pin)
+    prefetcher = Prefetcher(source.load, pins=True)
+    prefetcher.start(REQUEST, START)
+    step = prefetcher.take(REQUEST, START)
+    prefetcher.close()
+    for ours, theirs in zip(step.micro_batches, plain.micro_batches, strict=True):
+        assert torch.equal(ours.input_ids, theirs.input_ids)
+        assert not any(ours.input_ids is tensor for tensor in pinned)
+    assert len(pinned) == 2 * 7  # tensors of a batch

@@ -28,6 +28,16 @@ def test_ranks_agree(size: int) -> None:
         assert text == "größer, von Rang 0"
 
 
+def sum_ranks(world: World) -> list[float]:
+    return world.sum_tensor(torch.tensor([1.0, world.rank])).tolist()
+
+
+@pytest.mark.parametrize("size", [1, 3])
+def test_tensors_are_summed(size: int) -> None:
+    results = run_world(size, sum_ranks) if size > 1 else [alone(sum_ranks)]
+    assert results == [[size, sum(range(size))]] * size
+
+
 def test_a_process_started_alone_is_a_world_of_one(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK"):
         monkeypatch.delenv(name, raising=False)

@@ -20,10 +20,12 @@ def test_rms_norm_is_torchs_and_computes_in_fp32() -> None:
 
 @pytest.mark.parametrize("shape", [(7, 8), (5, 3, 8)])
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize("weight_dtype", [torch.float32, torch.bfloat16])  # bf16: FSDP's
 def test_rms_norm_is_its_formula_with_its_gradients(
-    shape: tuple[int, ...], dtype: torch.dtype
+    shape: tuple[int, ...], dtype: torch.dtype, weight_dtype: torch.dtype
 ) -> None:
-    norm, tolerance = RMSNorm(8, 1e-5), 1e-5 if dtype == torch.float32 else 2e-2
+    norm = RMSNorm(8, 1e-5).to(weight_dtype)
+    tolerance = 1e-5 if dtype == weight_dtype == torch.float32 else 5e-2
     torch.nn.init.normal_(norm.weight)
     x = (3 * torch.randn(shape)).to(dtype).requires_grad_()
     y, expected = norm(x), normalise_plainly(x, norm.weight, 1e-5)

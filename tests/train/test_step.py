@@ -1,5 +1,6 @@
 import itertools
 from dataclasses import replace
+from typing import Literal
 
 import pytest
 import torch
@@ -9,12 +10,15 @@ from maskwright.data.loader import LoadedStep, StepRequest
 from maskwright.data.masking.config import MaskingConfig
 from maskwright.data.rows import DataPosition
 from maskwright.distributed.parallel import Parallel
+from maskwright.distributed.world import ALONE
+from maskwright.model.matrices import count_fused_matrices
 from maskwright.model.pretraining import MaskedLanguageModel
 from maskwright.objectives.mlm import MaskedLM
 from maskwright.objectives.terms import ObjectiveInputs, TermSums
 from maskwright.optim.build import build_optimizers
 from maskwright.optim.config import OptimConfig
 from maskwright.train.step import (
+    StepFigures,
     clip_gradients,
     compute_gradients,
     count_predictions,
@@ -119,7 +123,7 @@ def test_gradients_are_clipped_to_a_norm(limit: float, clipped: bool) -> None:
         seen.append(torch.stack(norms).norm().item())
 
     optimizers.optimizers[0].register_step_pre_hook(look)
-    norm = clip_gradients(model, limit, Parallel(MaskedLM(model)))
+    norm = clip_gradients(model, limit, Parallel(MaskedLM(model))).item()
     update_weights(optimizers, 1.0)
     assert norm == pytest.approx(gradients.norm().item(), rel=1e-5)  # before clipping
     assert seen == [pytest.approx(limit if clipped else norm, rel=1e-3)]
@@ -132,6 +136,56 @@ def test_a_learning_rate_of_zero_changes_nothing() -> None:
     optimizers = build_optimizers(OptimConfig(), model.named_parameters(), {})
     update_weights(optimizers, 0.0)
     assert all(torch.equal(a, b) for a, b in zip(before, model.parameters(), strict=True))
+
+
+@pytest.mark.parametrize("name", ["adamw", "muon"])
+def test_the_device_decides_whether_a_step_is_done(name: Literal["adamw", "muon"]) -> None:
+    model, config = small_model(), OptimConfig(name=name)
+    fused = count_fused_matrices(model)
+    optimizers = build_optimizers(config, model.named_parameters(), fused)
+
+    def snapshot() -> dict[str, torch.Tensor]:
+        tensors = {**dict(model.named_parameters()), **optimizers.state_tensors()}
+        return {key: tensor.detach().clone() for key, tensor in tensors.items()}
+
+    gradients_of(model, load(8, 8))
+    update_weights(optimizers, 1.0, torch.tensor(True))
+    before = snapshot()
+    for parameter in model.parameters():
+        if parameter.grad is not None:
+            parameter.grad.fill_(torch.nan)
+    update_weights(optimizers, 1.0, torch.tensor(False))
+    after = snapshot()
+    assert before.keys() == after.keys()
+    assert all(torch.equal(tensor, after[key]) for key, tensor in before.items())
+    gradients_of(model, load(8, 8))
+    update_weights(optimizers, 1.0, torch.tensor(True))
+    moved = [key for key, tensor in snapshot().items() if not torch.equal(tensor, before[key])]
+    assert len(moved) == len(before)
+
+
+@pytest.mark.parametrize("name", ["adamw", "muon"])
+def test_a_good_step_is_the_step_that_nobody_asks_about(name: Literal["adamw", "muon"]) -> None:
+    weights: list[torch.Tensor] = []
+    for is_good in (None, torch.tensor(True)):
+        model = small_model()
+        fused = count_fused_matrices(model)
+        optimizers = build_optimizers(OptimConfig(name=name), model.named_parameters(), fused)
+        for _ in range(2):
+            gradients_of(model, load(8, 8))
+            update_weights(optimizers, 1.0, is_good)
+        weights.append(torch.cat([p.detach().flatten() for p in model.parameters()]))
+    torch.testing.assert_close(weights[0], weights[1], atol=1e-7, rtol=1e-6)
+
+
+def test_figures_are_good_where_all_are_finite() -> None:
+    good = {"a": TermSums(torch.tensor(1.5), torch.tensor(3))}
+    figures = StepFigures.gather(good, torch.tensor(0.5), ALONE)
+    assert figures.values.tolist() == [1.5, 3.0, 0.5]
+    assert figures.is_good
+    for loss, norm in ((torch.inf, 0.5), (1.5, torch.nan)):
+        bad = {"a": TermSums(torch.tensor(loss), torch.tensor(3))}
+        assert not StepFigures.gather(bad, torch.tensor(norm), ALONE).is_good
 
 
 def test_dropout_follows_seed_step_and_rank() -> None:

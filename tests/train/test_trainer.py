@@ -5,6 +5,7 @@ import re
 import signal
 from collections.abc import Callable, Container
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -16,7 +17,9 @@ from maskwright.errors import TrainingError
 from maskwright.objectives.terms import ObjectiveInputs, TermSums
 from maskwright.train.checkpoint import find_newest, list_checkpoints, open_checkpoint
 from maskwright.train.signals import AbandonedError
+from maskwright.train.step import update_weights
 from maskwright.train.trainer import Trainer
+from maskwright.train.window import LogWindow
 from tests.helpers import random_corpus, row_source
 from tests.train.helpers import Recorder, make_trainer
 
@@ -222,6 +225,29 @@ def test_a_step_that_is_not_finite_is_skipped_and_counted(factor: float) -> None
     assert math.isnan(lines[4]["loss"])
     assert [line["skipped_steps"] for line in lines[3:6]] == [0, 1, 1]
     assert math.isfinite(lines[5]["loss"])
+
+
+def test_a_step_is_read_when_the_next_one_has_been_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that a GPU is never without work while the host looks at figures."""
+    events: list[str] = []
+    trainer = make_trainer(train={"max_steps": 4, "log_every_steps": 3, "num_validations": 1})
+
+    def start(*arguments: Any) -> None:
+        update_weights(*arguments)
+        events.append(f"start {trainer.state.step + 1}")
+
+    add = LogWindow.add
+    monkeypatch.setattr("maskwright.train.trainer.update_weights", start)
+
+    def read(window: LogWindow, *arguments: Any) -> None:
+        events.append("read")
+        add(window, *arguments)
+
+    monkeypatch.setattr(LogWindow, "add", read)
+    trainer.fit()
+    # A log line after step 3 and the end wait for all that came before.
+    expected = ["start 1", "start 2", "read", "start 3", "read", "read", "start 4", "read"]
+    assert events == expected
 
 
 def tensors_of(trainer: Trainer) -> dict[str, torch.Tensor]:
