@@ -44,10 +44,12 @@ def main() -> None:
         run("sentences_corpus", runs / "sentences")
     lines = ("--corpus.documents", "line")
     sentences = prepare(runs / "sentences" / "train.txt", runs / "sentences-data", *lines)
-    run("training_speed", "--data", wiki, "--sentences", sentences, "--rounds", 3)
+    speeds = ["--data", wiki, "--sentences", sentences, "--steps", 12, "--rounds", 3]
+    run("training_speed", *speeds)
+    run("step_profile", "--data", wiki)
     run("collation", "--data", wiki)
     run("start_speed", "--data", wiki, "--rounds", 3)
-    run("preparation_speed", "--rounds", 3)
+    run("preparation_speed", "--rounds", 3, "--megabytes", 60)
     run("tokenizer_speed", "--rounds", 3)
     run("growth")
     quality = ["--runs", runs / "quality", "--data", wiki, "--at-once", 2]

@@ -36,7 +36,7 @@ MODELS: dict[str, tuple[int, ...]] = {
     "num_hidden_layers": (2, 4, 8, 16),
     "max_seq_length": (64, 128, 256, 512, 1024),
 }
-MEGABYTES = (5, 10, 20, 40)
+MEGABYTES = (10, 20, 40, 80, 150)
 _VOCAB_SIZE = 8192
 
 

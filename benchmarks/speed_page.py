@@ -134,6 +134,22 @@ def write_table(measures: list[Measure], results_folder: str) -> list[str]:
     return lines
 
 
+def write_profile(profile: Result, results_folder: str) -> list[str]:
+    """What share of a step each kind of operator takes, as a Markdown table."""
+    steps: dict[str, dict[str, float]] = profile["milliseconds"]
+    kinds = dict.fromkeys(kind for times in steps.values() for kind in times)
+    lines = [
+        f"Where a step in fp32 spends its time ([file]({results_folder}/{profile['file']})):",
+        "",
+        f"| | {' | '.join(f'`{name}`' for name in steps)} |",
+        f"|---|{'--:|' * len(steps)}",
+    ]
+    for kind in kinds:
+        shares = [times.get(kind, 0.0) / sum(times.values()) for times in steps.values()]
+        lines.append(f"| {kind} | {' | '.join(f'{share:.0%}' for share in shares)} |")
+    return lines
+
+
 def write_section(results: Path = RESULTS, images: Path = IMAGES) -> str:
     """The section of docs/speed.md as Markdown, without its markers."""
     measures = list_measures(results)
@@ -143,6 +159,8 @@ def write_section(results: Path = RESULTS, images: Path = IMAGES) -> str:
     for name, text in PICTURES.items():
         if (images / f"{name}.svg").exists():
             lines += ["", f"![{text}](images/{name}.svg)"]
+    if profile := find_result("step-profile", results):
+        lines += ["", *write_profile(profile, "../benchmarks/results")]
     return "\n".join(lines) + "\n"
 
 

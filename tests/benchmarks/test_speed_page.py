@@ -44,6 +44,12 @@ RESULTS: dict[str, dict[str, Any]] = {
     "preparation-speed": {"ratio": RATIO, "ratio_of_memory": RATIO},
     "tokenizer-speed": {"megabytes": 150.2, "ratio": RATIO},
     "start-speed": {"ours_over_theirs": RATIO},
+    "step-profile": {
+        "milliseconds": {
+            "bert": {"matrix products": 8.0, "copies": 2.0},
+            "tiny": {"matrix products": 5.0, "AdamW": 5.0},
+        }
+    },
     "growth": {"grown": dict.fromkeys(DIMENSIONS, GROWN)},
     "gpu-speed": {
         "device": "H100",
@@ -79,6 +85,9 @@ def test_each_result_has_its_rows(tmp_path: Path):
     assert "| 30.0x (60 s) |" in table
     assert "| 6x | not reached |" in table
     assert "| 50 % | 50.0% (peer: 20.0%) |" in table
+    page = write_section(tmp_path, tmp_path)
+    assert "| | `bert` | `tiny` |\n|---|--:|--:|\n| matrix products | 80% | 50% |" in page
+    assert "| AdamW | 0% | 50% |" in page
 
 
 def test_the_pictures_that_there_are_results_for_are_drawn(tmp_path: Path):
