@@ -11,6 +11,7 @@ from typing import Any, cast
 import matplotlib as mpl
 import matplotlib.pyplot as plt
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator
 
 from benchmarks.common import RESULTS, Result, find_result
 from benchmarks.plots import COLORS, IMAGES, OURS, STYLE, save
@@ -34,6 +35,8 @@ def draw_growth(result: Result) -> Figure:
         axis.loglog(grown["sizes"], grown["seconds"], "o-", color=OURS, label="measured")
         axis.set_xticks(grown["sizes"], [str(size) for size in grown["sizes"]], minor=False)
         axis.minorticks_off()
+        axis.yaxis.set_major_locator(LogLocator(subs=(1, 2, 3, 5)))
+        axis.yaxis.set_major_formatter("{x:g}")
         axis.set_xlabel(label)
         kind = "prepare" if name == "text_megabytes" else "a step"
         axis.set_title(f"{kind}: slope {grown['slope']:.2f}")

@@ -10,7 +10,7 @@ profiler is not used: with it running, large tensors cost the kernel's page faul
 import argparse
 import tempfile
 import time
-from collections import Counter
+from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +43,7 @@ class OperatorClock(TorchDispatchMode):
     def __init__(self) -> None:
         super().__init__()
         self.recording = False
-        self.seconds: Counter[str] = Counter()
+        self.seconds: defaultdict[str, float] = defaultdict(float)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         began = time.perf_counter()
@@ -74,7 +74,8 @@ def profile(name: str, data: PreparedData, steps: int) -> dict[str, float]:
     reporter = RecordingReporter(clock)
     with tempfile.TemporaryDirectory() as scratch, clock:
         time_fit(config, data, Path(scratch), reporter)
-    kinds = {kind: 1e3 * seconds / steps for kind, seconds in clock.seconds.most_common()}
+    longest_first = sorted(clock.seconds.items(), key=lambda item: -item[1])
+    kinds = {kind: 1e3 * seconds / steps for kind, seconds in longest_first}
     kinds["no operator"] = 1e3 * reporter.clock.seconds / steps - sum(kinds.values())
     return {kind: round(milliseconds, 2) for kind, milliseconds in kinds.items()}
 

@@ -4,7 +4,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 
 from maskwright.model.config import EncoderConfig
 
@@ -46,7 +45,6 @@ class _RootMeanSquare(torch.autograd.Function):
         return weight * normed
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor, Tensor, None]:
         normed, scale, weight = ctx.saved_tensors
         grad = grad_outputs[0].float()

@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 
 def rotary_frequencies(head_size: int, theta: float, device: torch.device | str = "cpu") -> Tensor:
@@ -53,7 +52,6 @@ class _Rotation(torch.autograd.Function):
         return _turn(x, cosines, sines, 1)
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor, None, None]:
         return _turn(grad_outputs[0], *ctx.saved_tensors, direction=-1), None, None
 

@@ -69,7 +69,7 @@ class ShardWriter:
 
 def write_array(path: Path, array: NDArray[Any]) -> FileInfo:
     """Writes the bytes of `array` so that `path` is whole or not there."""
-    content = memoryview(np.ascontiguousarray(array)).cast("B") if array.size else b""
+    content = np.ascontiguousarray(array).data.cast("B") if array.size else b""
     with replacing_file(path) as temporary:
         temporary.write_bytes(content)
     return FileInfo(len(content), hashlib.sha256(content).hexdigest())
