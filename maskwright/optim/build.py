@@ -42,8 +42,7 @@ class Optimizers:
         does the same.
         """
         for optimizer in self.optimizers:
-            if is_good is not None:
-                optimizer.found_inf = (~is_good).float()
+            optimizer.found_inf = None if is_good is None else (~is_good).float()
             optimizer.step()
 
     def zero_grad(self) -> None:

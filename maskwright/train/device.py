@@ -8,9 +8,9 @@ import torch
 from maskwright.errors import ConfigError
 from maskwright.train.config import Precision, TrainConfig
 
-# On a CPU compiling takes a minute or two: 20 s a shape with two layers, 45 s with six. In fp32 it
-# saves 5 to 10 % of a step, most of which is matrix products; in bf16 a third, because products are
-# fast there; on a GPU even more.
+# On a CPU compiling takes a minute or two. In fp32 it saves about a tenth of a step, most of which
+# is matrix products (docs/speed.md); in bf16 a third, because products are fast there; on a GPU
+# even more.
 # The shortest runs, in minutes and in tokens, that pay for it:
 _WORTH_COMPILING = {
     ("cpu", torch.float32): (60.0, 20_000_000),

@@ -57,11 +57,17 @@ def run(work: Callable[[ImpatientProtocol, Transport], Coroutine[Any, Any, None]
     return asyncio.run(main())
 
 
-async def read_slowly(transport: Transport) -> None:
-    """Longer in all than a connection may stand still."""
+async def read_slowly(
+    protocol: ImpatientProtocol, transport: Transport, begin: Callable[[], None]
+) -> None:
+    """Reads an answer, from `begin` on, longer in all than a connection may stand still."""
+    protocol.data_received(REQUEST)
+    transport.unread = 1000
+    begin()
     for _ in range(8):
         await asyncio.sleep(0.3 * SECONDS)
         transport.unread -= 100
+    assert not transport.aborted
 
 
 def test_a_connection_without_a_request_is_cut() -> None:
@@ -82,11 +88,7 @@ def test_a_request_that_is_answered_is_not() -> None:
 
 def test_who_reads_slowly_is_not_cut_and_who_stops_is() -> None:
     async def read(protocol: ImpatientProtocol, transport: Transport) -> None:
-        protocol.data_received(REQUEST)
-        transport.unread = 1000
-        protocol.pause_writing()
-        await read_slowly(transport)
-        assert not transport.aborted
+        await read_slowly(protocol, transport, protocol.pause_writing)
         await asyncio.sleep(3 * SECONDS)
 
     assert run(read)
@@ -96,11 +98,7 @@ def test_an_answer_on_its_way_is_read_to_its_end() -> None:
     """uvicorn calls a response complete when it is in the buffer, not when it was read."""
 
     async def read(protocol: ImpatientProtocol, transport: Transport) -> None:
-        protocol.data_received(REQUEST)
-        transport.unread = 1000
-        protocol.on_response_complete()
-        await read_slowly(transport)
-        assert not transport.aborted
+        await read_slowly(protocol, transport, protocol.on_response_complete)
         transport.unread = 0
         protocol.resume_writing()
 

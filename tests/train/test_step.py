@@ -159,7 +159,7 @@ def test_the_device_decides_whether_a_step_is_done(name: Literal["adamw", "muon"
     assert before.keys() == after.keys()
     assert all(torch.equal(tensor, after[key]) for key, tensor in before.items())
     gradients_of(model, load(8, 8))
-    update_weights(optimizers, 1.0, torch.tensor(True))
+    update_weights(optimizers, 1.0)  # nobody asks: what was said of the last step is forgotten
     moved = [key for key, tensor in snapshot().items() if not torch.equal(tensor, before[key])]
     assert len(moved) == len(before)
 
