@@ -50,7 +50,7 @@ RATES: dict[Architecture, tuple[float, ...]] = {
 }
 SECONDS = (30, 45, 60, 90, 120, 180, 240, 300, 420, 600)
 _FEW = 12  # steps from which the number of all is found; the first three allocate
-_NUM_VALIDATIONS = 8
+_NUM_VALIDATIONS = 5
 
 
 def list_names() -> list[str]:

@@ -1,12 +1,9 @@
 """The playground in a real browser: what it shows, who can use it, and what it will not run.
 
-Needs playwright, axe-playwright-python and chromium (imported by name, as types are checked
-where they are missing, too); with MASKWRIGHT_BROWSER set it fails without them, and else it is
+Needs the chromium of the system; with MASKWRIGHT_BROWSER set it fails without, and else it is
 passed over.
 """
 
-import importlib
-import importlib.util
 import os
 import shutil
 from collections.abc import Iterator
@@ -14,22 +11,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Browser, ConsoleMessage, sync_playwright
 
 from tests.serving.test_server import start
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
-MISSING = [
-    name
-    for name, found in (
-        ("playwright", importlib.util.find_spec("playwright")),
-        ("axe_playwright_python", importlib.util.find_spec("axe_playwright_python")),
-        ("chromium", CHROMIUM),
-    )
-    if not found
-]
 pytestmark = pytest.mark.skipif(
-    bool(MISSING) and not os.environ.get("MASKWRIGHT_BROWSER"),
-    reason=f"not installed: {', '.join(MISSING)}",
+    CHROMIUM is None and not os.environ.get("MASKWRIGHT_BROWSER"),
+    reason="chromium is not installed",
 )
 HOSTILE = "<script>window.hacked = true</script><img src=x onerror='window.hacked = true'> [MASK]."
 
@@ -43,8 +33,8 @@ def url(workplace: Path) -> Iterator[str]:
 
 
 @pytest.fixture(scope="module")
-def browser() -> Iterator[Any]:
-    with importlib.import_module("playwright.sync_api").sync_playwright() as playwright:
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
             executable_path=CHROMIUM, args=["--no-sandbox", "--disable-dev-shm-usage"]
         )
@@ -55,7 +45,7 @@ def browser() -> Iterator[Any]:
 class Visit:
     """A page that is open, and what went wrong in it."""
 
-    def __init__(self, browser: Any, url: str, **settings: Any) -> None:
+    def __init__(self, browser: Browser, url: str, **settings: Any) -> None:
         self.context = browser.new_context(**settings)
         self.page = self.context.new_page()
         self.errors: list[str] = []
@@ -63,7 +53,7 @@ class Visit:
         self.page.on("console", self._note)
         self.page.goto(url)
 
-    def _note(self, message: Any) -> None:
+    def _note(self, message: ConsoleMessage) -> None:
         if message.type == "error":
             self.errors.append(message.text)
 
@@ -72,7 +62,7 @@ class Visit:
 
 
 @pytest.fixture
-def visit(browser: Any, url: str, request: pytest.FixtureRequest) -> Iterator[Visit]:
+def visit(browser: Browser, url: str, request: pytest.FixtureRequest) -> Iterator[Visit]:
     visit = Visit(browser, url, **getattr(request, "param", {}))
     yield visit
     visit.context.close()
@@ -131,7 +121,7 @@ def test_the_command_that_is_copied_is_the_one_that_was_asked(visit: Visit) -> N
     visit.write("The horse eats grass.")
     visit.page.locator("#sentence span").first.wait_for()
     # Where the clipboard is not to be had the command is shown.
-    visit.page.evaluate("navigator.clipboard.writeText = () => Promise.reject()")
+    visit.page.evaluate("() => { navigator.clipboard.writeText = () => Promise.reject() }")
     visit.page.get_by_role("button", name="curl").click()
     visit.page.locator("#status", has_text="/score").wait_for()
     visit.write("The [MASK] eats grass.")
@@ -147,7 +137,7 @@ def test_hostile_text_is_shown_and_not_run(visit: Visit) -> None:
     assert visit.page.locator("main img, main script").count() == 0
 
 
-def test_what_cannot_be_answered_is_said(browser: Any, url: str) -> None:
+def test_what_cannot_be_answered_is_said(browser: Browser, url: str) -> None:
     visit = Visit(browser, url)
     visit.page.set_viewport_size({"width": 360, "height": 800})
     visit.write("[MASK] " + "x" * 90)
@@ -160,16 +150,15 @@ def test_what_cannot_be_answered_is_said(browser: Any, url: str) -> None:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 @pytest.mark.parametrize("width", [360, 1280])
 def test_it_is_accessible_and_fits(
-    browser: Any, url: str, scheme: str, width: int, tmp_path: Path
+    browser: Browser, url: str, scheme: str, width: int, tmp_path: Path
 ) -> None:
-    axe = importlib.import_module("axe_playwright_python.sync_playwright").Axe()
     size = {"width": width, "height": 800}
     visit = Visit(browser, url, viewport=size, color_scheme=scheme, bypass_csp=True)
     for text in ("The [MASK] horse eats [MASK] " + "x" * 18, "The horse eats grass."):
         visit.write(text)
         target = ".candidate" if "[MASK]" in text else "#sentence span"
         visit.page.locator(target).first.wait_for()
-        found = axe.run(visit.page)
+        found = Axe().run(visit.page)
         assert found.violations_count == 0, found.generate_report()
         assert visit.page.evaluate("document.documentElement.scrollWidth") <= width
     visit.page.screenshot(path=str(tmp_path / f"{scheme}-{width}.png"))
