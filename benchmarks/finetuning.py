@@ -1,6 +1,6 @@
 """Fine-tuning a model of ours on real tasks, beside baselines and a random encoder.
 
-    MASKWRIGHT_DATA=… python -m benchmarks.finetuning runs/NAME --seeds 5
+    MASKWRIGHT_DATA=… python -m benchmarks.finetuning runs/NAME --about WORDS --seeds 5
 
 SST-2, CoLA, RTE and the STS benchmark in the layouts of GLUE, and the entities of wikigold, of
 which a tenth is held out. All by `maskwright.finetune` with its defaults, but for the seeds, and
@@ -65,6 +65,7 @@ def run_one(files: TaskFiles, folder: Path, config: FinetuneConfig) -> dict[str,
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("run", help="a run of pretraining, or a model folder")
+    parser.add_argument("--about", required=True, help="what the model is, in words")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--tasks", nargs="+", help="[all]")
     arguments = parser.parse_args()
@@ -73,7 +74,7 @@ def main() -> None:
     for name, files in list_tasks().items():
         if arguments.tasks is None or name in arguments.tasks:
             results[name] = run_one(files, folder, config)
-            write_result("finetuning", {"model": Path(arguments.run).name, "tasks": results})
+            write_result("finetuning", {"about": arguments.about, "tasks": results})
 
 
 if __name__ == "__main__":

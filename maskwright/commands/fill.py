@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 _EPILOG = """examples:
   maskwright fill runs/NAME "The larvae are black and [MASK] on snails."
   maskwright fill runs/NAME "Paris is the [MASK] of [MASK]." --top-k 3
-  maskwright fill runs/NAME "It was a [MASK] day." --targets good,bad
+  maskwright fill runs/NAME "It was a [MASK] day." --targets good bad
   maskwright fill runs/NAME --file sentences.txt --json
   maskwright fill runs/NAME "Hide any word of this sentence." --random
 """
@@ -36,7 +36,7 @@ def build_parser() -> Parser:
     parser = Parser("fill", "Predict hidden words.", _EPILOG)
     add_arguments(parser, "sentences with [MASK]")
     parser.add_argument("--top-k", type=int, help=f"predictions a mask [{_TOP_K}]")
-    parser.add_argument("--targets", help="only these words, separated by commas")
+    parser.add_argument("--targets", nargs="+", help="only these words")
     parser.add_argument("--json", action="store_true", help="one JSON object a sentence")
     parser.add_argument(
         "--random", action="store_true", help="hide a random word of each sentence and compare"
@@ -76,8 +76,7 @@ def _answer(
     texts = [sentence.text for sentence in sentences]
     if arguments.random:
         return [_hide_word(fill, text, arguments.seed) for text in texts]
-    targets = arguments.targets.split(",") if arguments.targets else None
-    return fill.attempt(texts, arguments.top_k or _TOP_K, targets)
+    return fill.attempt(texts, arguments.top_k or _TOP_K, arguments.targets)
 
 
 def _hide_word(fill: "FillMask", text: str, seed: int) -> "HiddenWord | InputError":

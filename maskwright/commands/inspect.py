@@ -74,7 +74,7 @@ def main(argv: Sequence[str]) -> int:
             "then what it was"
         )
     for row in rows:
-        console.print(row.to_text(data.tokenizer))
+        console.print(row.to_text(data.tokenizer), soft_wrap=True)
     return 0
 
 

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 from maskwright.commands.finetune import ROLES, add_table_flags, read_roles
 from maskwright.commands.flags import Parser
 from maskwright.commands.model_folder import find_model_folder
+from maskwright.commands.run_folder import read_example_files
 from maskwright.commands.sentences import add_arguments, read_sentences
 from maskwright.corpus.formats import recognise_name
 from maskwright.errors import InputError
-from maskwright.finetune.tables import list_names, parse_columns, read_columns
+from maskwright.finetune.tables import Column, list_names, parse_columns, read_columns
 
 if TYPE_CHECKING:
     from maskwright.finetune.predict import Answer, Predictor
@@ -22,15 +23,18 @@ if TYPE_CHECKING:
 _EPILOG = """A single argument that is a file is read: a table (.tsv, .csv, .jsonl, .parquet), or
 text, one a line. One answer a line: the label, its probability and the text, separated by tabs; of
 several labels each with its probability; of words each word and its tag, with a blank line after
-each sentence. --json: with all probabilities.
+each sentence. --json: with all probabilities. A table lies as the one that the model learned from,
+or has columns sentence1 and sentence2; --columns says otherwise.
 
 examples:
   maskwright predict runs/sst2 "A fine film." "A long one."
   maskwright predict runs/sst2 reviews.txt > answers.tsv
   maskwright predict runs/rte pairs.tsv --columns sentence1=0 sentence2=1 --no-header
+  maskwright predict runs/sst2 dev.tsv
   echo "Snails live in Ireland ." | maskwright predict runs/ner
 """
 _BLOCK = 512  # texts that are answered together
+_TEXTS = ROLES["embedding"]
 _TABLES = ("tsv", "csv", "jsonl", "parquet")
 Texts = tuple[str, ...]
 
@@ -40,14 +44,14 @@ def build_parser() -> Parser:
     parser = Parser("predict", "Let a fine-tuned model answer.", _EPILOG)
     add_arguments(parser, "texts, or one file")
     parser.add_argument("--table", type=Path, help="texts or pairs in a TSV, CSV, … file")
-    add_table_flags(parser, "sentence1 and sentence2: names or positions from 0 [those names]")
+    add_table_flags(parser, "sentence1 and sentence2: names or positions from 0 [as learned from]")
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
     return parser
 
 
 def main(argv: Sequence[str]) -> int:
     arguments = build_parser().parse(argv)
-    columns = read_roles(arguments.columns, ROLES["embedding"])
+    columns = read_roles(arguments.columns, _TEXTS)
     _find_file(arguments)
     if arguments.table is not None and (arguments.file is not None or arguments.text):
         raise InputError("give texts, --file or --table, one of them")
@@ -92,12 +96,24 @@ def _find_file(arguments: argparse.Namespace) -> None:
 def _read_table(arguments: argparse.Namespace, columns: dict[str, str]) -> Iterator[Texts]:
     from maskwright.finetune.examples import read_texts
 
-    if not columns:
-        columns = {"sentence1": "sentence1"}
-        if "sentence2" in list_names(arguments.table):
-            columns["sentence2"] = "sentence2"
-    for row in read_columns(arguments.table, parse_columns(columns), arguments.header):
+    places, header = parse_columns(columns), arguments.header
+    if not places:
+        places, header = _find_columns(Path(arguments.folder), arguments.table, header)
+    for row in read_columns(arguments.table, places, header):
         yield tuple(read_texts(row))
+
+
+def _find_columns(
+    run: Path, table: Path, header: bool | None
+) -> tuple[dict[str, Column], bool | None]:
+    """Columns and header: as the run learned from, if the table has those, or by their roles."""
+    files, names = read_example_files(run), list_names(table)
+    learned: dict[str, Column] = {
+        role: place for role, place in files.get("columns", {}).items() if role in _TEXTS
+    }
+    if learned and all(isinstance(place, int) or place in names for place in learned.values()):
+        return learned, files["has_header"] if header is None else header
+    return {role: role for role in _TEXTS if role in names or role == _TEXTS[0]}, header
 
 
 def _read_lines(arguments: argparse.Namespace) -> Iterator[Texts]:

@@ -50,10 +50,19 @@ def check_new(run: Path) -> None:
 
 def is_fine_tuning(run: Path) -> bool:
     """Whether a run directory is one of ``maskwright finetune``."""
+    return bool(read_example_files(run))
+
+
+def read_example_files(run: Path) -> Mapping[str, Any]:
+    """The files of a run of fine-tuning and how they lie: ``columns``, ``has_header``, ….
+
+    Empty for anything else.
+    """
     try:
-        return "finetune" in read_json(run / _PROVENANCE_NAME, _MAX_PROVENANCE_BYTES)["asked"]
+        asked = read_json(run / _PROVENANCE_NAME, _MAX_PROVENANCE_BYTES)["asked"]
+        return asked["files"] if "finetune" in asked else {}
     except (OSError, ValueError, KeyError, TypeError):
-        return False
+        return {}
 
 
 def check_pretraining(run: Path) -> None:

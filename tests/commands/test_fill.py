@@ -64,7 +64,7 @@ def test_a_random_word_is_not_hidden_beside_a_mask(run: str, capsys: pytest.Capt
 
 
 def test_all_bad_targets_are_named(run: str, capsys: pytest.CaptureFixture[str]):
-    code, out, err = fill(capsys, run, GOOD, "--targets", "xylophone,grass,quartz")
+    code, out, err = fill(capsys, run, GOOD, "--targets", "xylophone", "grass", "quartz")
     assert (code, out, len(err)) == (2, [], 1)
     assert '"xylophone"' in err[0]
     assert '"quartz"' in err[0]

@@ -219,6 +219,11 @@ def test_a_file_is_read_and_not_answered(
     (tmp_path / "lines.txt").write_text("The cat eats fish.\nThe cat eats grass.\n")
     assert main(["predict", str(answers), str(tmp_path / "lines.txt")]) == 0
     assert len(capsys.readouterr().out.splitlines()) == 2
+    table = write_table(tmp_path / "like-train.tsv", count=8)  # its columns are known by now
+    assert main(["predict", str(answers), str(table)]) == 0
+    [first, *others] = capsys.readouterr().out.splitlines()
+    assert first.endswith("\tThe small bird 0 eats berries.")
+    assert len(others) == 7
     assert main(["predict", str(answers), "lines.txt"]) == 2
     assert "lines.txt does not exist" in capsys.readouterr().err
     assert main(["predict", str(answers), "text", "--columns", "sentence1=0"]) == 2

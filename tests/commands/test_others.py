@@ -39,7 +39,7 @@ def test_fill_json_has_one_object_for_each_input(
 def test_fill_learned_what_a_horse_eats(workplace: Path, capsys: pytest.CaptureFixture[str]):
     folder = str(workplace / "runs" / "small" / "model")
     foods = ["grass", "fish", "seeds", "berries"]
-    output = run(capsys, "fill", folder, SENTENCE, "--json", "--targets", ",".join(foods))
+    output = run(capsys, "fill", folder, SENTENCE, "--json", "--targets", *foods)
     masks = json.loads(output)["masks"][0]
     assert {prediction["token"] for prediction in masks} == set(foods)
 

@@ -1,0 +1,107 @@
+"""Writes the results of docs/finetune.md, table and picture, from the newest result files.
+
+python -m benchmarks.finetuning_page
+"""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+from matplotlib.figure import Figure
+
+from benchmarks.common import RESULTS, Result, find_result, put_section
+from benchmarks.plots import COLORS, IMAGES, OURS, STYLE, save
+from maskwright.commands.finetuning import show_mean
+
+PAGE = Path(__file__).parents[1] / "docs" / "finetune.md"
+# What stands beside our model, and where its scores are in the result of a task.
+BESIDE = {
+    "most frequent answer": ("baselines", "majority"),
+    "bag of words": ("baselines", "bag of words"),
+    "random encoder": ("random_encoder",),
+}
+
+
+def find_score(task: Result, *path: str) -> Mapping[str, float | None]:
+    """Mean and deviation of the deciding metric, of a baseline or of runs."""
+    scores: Any = task
+    for key in path:
+        scores = scores[key]
+    found = scores[task["deciding_metric"]]
+    return found if isinstance(found, Mapping) else {"mean": found, "deviation": None}
+
+
+def write_table(result: Result) -> list[str]:
+    """A Markdown table, a row for each task."""
+    lines = [
+        f"| task | examples | metric | {' | '.join(BESIDE)} | our model | minutes a run |",
+        f"|---|--:|---|{'--:|' * (len(BESIDE) + 2)}",
+    ]
+    for name, task in result["tasks"].items():
+        paths = (*BESIDE.values(), ("scores",))
+        scores = " | ".join(show_mean(find_score(task, *path)) for path in paths)
+        minutes, metric = task["minutes_a_seed"], task["deciding_metric"]
+        examples = f"{task['train_examples']:,}"
+        lines.append(f"| {name} | {examples} | {metric} | {scores} | {minutes:.1f} |")
+    return lines
+
+
+def draw_scores(result: Result) -> Figure:
+    """A group of bars for each task; lines are deviations over the runs."""
+    figure, axis = plt.subplots(figsize=(8, 3.6), layout="constrained")
+    kinds = {**BESIDE, "our model": ("scores",)}
+    width = 0.8 / len(kinds)
+    colors = [*COLORS[: len(BESIDE)], OURS]
+    for number, ((label, path), color) in enumerate(zip(kinds.items(), colors, strict=True)):
+        found = [find_score(task, *path) for task in result["tasks"].values()]
+        places = [task + (number - (len(kinds) - 1) / 2) * width for task in range(len(found))]
+        means = [score["mean"] or 0.0 for score in found]
+        deviations = [score["deviation"] or 0.0 for score in found]
+        axis.bar(places, means, width, yerr=deviations, label=label, color=color, ecolor="#333333")
+    labels = [f"{name}\n{task['deciding_metric']}" for name, task in result["tasks"].items()]
+    axis.set_xticks(range(len(labels)), labels)
+    axis.grid(axis="x", visible=False)
+    axis.legend(ncols=len(kinds), loc="lower center", bbox_to_anchor=(0.5, 1.0))
+    return figure
+
+
+def write_section(results: Path = RESULTS) -> str:
+    """The section as Markdown, without its markers."""
+    result, speed = (find_result(name, results) for name in ("finetuning", "finetuning-speed"))
+    if result is None:
+        return "Nothing has been measured yet.\n"
+    environment = result["environment"]
+    seeds = min(len(task["runs"]) for task in result["tasks"].values())
+    folder = "../benchmarks/results"
+    lines = [
+        f"{result['about']}; {seeds} seeds, {environment['cpu_count']} cores of an "
+        f"{environment['cpu']} ([file]({folder}/{result['file']})):\n",
+        *write_table(result),
+        "",
+        "![Scores of the model beside baselines and a random encoder](images/finetuning.svg)",
+    ]
+    if speed:
+        ratio = speed["ratio"]
+        lines += [
+            "",
+            f"Beside transformers' `Trainer` with the same weights, batches and rates training is "
+            f"{ratio['median']:.2f}x as fast ({ratio['least']:.2f} to {ratio['most']:.2f}; "
+            f"[file]({folder}/{speed['file']})).",
+        ]
+    return "\n".join(lines) + "\n"
+
+
+def draw_picture(results: Path = RESULTS, images: Path = IMAGES) -> None:
+    """The picture, if there is a result."""
+    mpl.use("agg")
+    result = find_result("finetuning", results)
+    if result is not None:
+        with mpl.rc_context(cast(Any, STYLE)):
+            save(draw_scores(result), "finetuning", images)
+
+
+if __name__ == "__main__":
+    draw_picture()
+    put_section(PAGE, write_section())

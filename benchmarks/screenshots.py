@@ -1,0 +1,89 @@
+"""Pictures of the playground and of a run's report, taken in the system's chromium.
+
+    python -m benchmarks.screenshots runs/NAME [--images docs/images]
+
+At the width of a desktop and of a phone, light and dark.
+"""
+
+import argparse
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from benchmarks.plots import IMAGES
+from benchmarks.serving_load import serve
+
+_SENTENCE = "The river flows through the [MASK] of the city."
+_WHOLE = "The river flows through the north of the banana."
+_REPORT = "report.html"
+
+
+@contextmanager
+def open_browser() -> Iterator[Browser]:
+    """The system's chromium; ends the program with one line if there is none."""
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
+    if chromium is None:
+        sys.exit("chromium is not installed")
+    with sync_playwright() as playwright:
+        flags = ["--no-sandbox", "--disable-dev-shm-usage"]
+        browser = playwright.chromium.launch(executable_path=chromium, args=flags)
+        yield browser
+        browser.close()
+
+
+@contextmanager
+def open_page(browser: Browser, url: str, width: int, scheme: str) -> Iterator[Page]:
+    """A page of this width that prefers this colour scheme."""
+    is_dark = scheme == "dark"
+    page = browser.new_page(
+        viewport={"width": width, "height": 720}, color_scheme="dark" if is_dark else "light"
+    )
+    page.goto(url)
+    yield page
+    page.close()
+
+
+def take_playground(browser: Browser, model: str, images: Path) -> None:
+    """Candidates for a mask, on a desktop; a sentence's surprises, on a phone at night."""
+    process, port = serve(model)
+    url = f"http://127.0.0.1:{port}"
+    shots = (
+        ("playground", 1000, "light", _SENTENCE, ".candidate"),
+        ("playground-phone", 380, "dark", _WHOLE, "#sentence span"),
+    )
+    try:
+        for name, width, scheme, text, awaited in shots:
+            with open_page(browser, url, width, scheme) as page:
+                page.get_by_label("Sentence").fill(text)
+                page.locator(awaited).first.wait_for()
+                page.screenshot(path=images / f"{name}.png", full_page=True)
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def take_report(browser: Browser, run: Path, images: Path) -> None:
+    """The whole page on a desktop, and its beginning on a phone."""
+    url = (run / _REPORT).resolve().as_uri()
+    for name, width, whole in (("report", 1100, True), ("report-phone", 380, False)):
+        with open_page(browser, url, width, "light") as page:
+            page.screenshot(path=images / f"{name}.png", full_page=whole)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("run", help="a run of pretraining")
+    parser.add_argument("--images", type=Path, default=IMAGES)
+    arguments = parser.parse_args()
+    arguments.images.mkdir(parents=True, exist_ok=True)
+    with open_browser() as browser:
+        take_playground(browser, arguments.run, arguments.images)
+        take_report(browser, Path(arguments.run), arguments.images)
+
+
+if __name__ == "__main__":
+    main()
