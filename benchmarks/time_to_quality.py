@@ -3,17 +3,16 @@
     MASKWRIGHT_DATA=… python -m benchmarks.time_to_quality --runs runs/quality --data DATA all
     python -m benchmarks.time_to_quality --runs runs/quality --data DATA bert-0.001 ours-60
 
-A peer trains for --minutes with AdamW at the rate in its name, warm-up over 6 % and a linear decay;
-as many steps as fit, found from its first ones. Ours is the recipe ``sprint`` with the seconds in
-its name as its whole budget, compiling and validation included. All are scored on the same pinned
-masks; a peer's clock stands still while it is. Run again, it does what has no result yet. The
+A peer trains for --minutes with AdamW at the rate in its name, warm-up over 6 % of the time and a
+linear decay. Ours is the recipe ``sprint`` with the seconds in its name as its whole budget by the
+wall clock, compiling and validation included. All are scored on the same pinned masks; a peer's
+clock stands still while it is. Run again, it does what has no result yet. The
 answer is the shortest of our runs that is at least as good as the best of a peer's rates. With
 --at-once 2, two runs share the cores, half of them each: ours as well as theirs.
 """
 
 import argparse
 import json
-import math
 import os
 import subprocess
 import sys
@@ -26,6 +25,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.optim.lr_scheduler import LambdaLR
 
 from benchmarks.common import write_result
 from benchmarks.trainer_peer import (
@@ -49,7 +49,8 @@ RATES: dict[Architecture, tuple[float, ...]] = {
     "modernbert": (1e-3, 2e-3, 4e-3),
 }
 SECONDS = (30, 45, 60, 90, 120, 180, 240, 300, 420, 600)
-_FEW = 12  # steps from which the number of all is found; the first three allocate
+_MOST_STEPS = 4_000  # more than a peer has time for
+_WARMUP = 0.06  # share of its time
 _NUM_VALIDATIONS = 5
 
 
@@ -61,7 +62,11 @@ def list_names() -> list[str]:
 
 @dataclass
 class PeerRun:
-    """A peer in training, its clock and the scores so far."""
+    """A peer in training, its clock and the scores so far.
+
+    The clock counts the seconds that its threads computed, each of them: what other programs take
+    from the machine, and scoring, are none of its time.
+    """
 
     architecture: Architecture
     rate: float
@@ -69,59 +74,57 @@ class PeerRun:
     minutes: float
     bf16: bool
     curve: list[dict[str, float]] = field(default_factory=list[dict[str, float]])
+    _began: float = 0.0
     _paused: float = 0.0
-
-    def __post_init__(self) -> None:
-        self.tokenizer = wrap_tokenizer(self.data.tokenizer)
 
     def train(self) -> dict[str, Any]:
         """Trains to the end of its time."""
-        budget = 60 * self.minutes
-        step_seconds = self._measure_step()
-        steps = math.ceil(budget / step_seconds)
         torch.manual_seed(0)
-        self.model = build_model(self.architecture, self.tokenizer)
-        self._began = time.perf_counter()
-        self._fit(steps, self._watch, warmup_steps=math.ceil(0.06 * steps))
-        return {"steps": steps, "rate": self.rate, "curve": self.curve, **self.curve[-1]}
-
-    @property
-    def seconds(self) -> float:
-        return time.perf_counter() - self._began - self._paused
-
-    def _measure_step(self) -> float:
-        ends: list[float] = []
-        self.model = build_model(self.architecture, self.tokenizer)
-        self._fit(_FEW, lambda step: bool(ends.append(time.perf_counter())), warmup_steps=0)
-        return (ends[-1] - ends[2]) / (len(ends) - 3)
-
-    def _fit(self, steps: int, on_step: Any, warmup_steps: int) -> None:
-        rows = cut_blocks(self.data.train, steps * ROWS_A_STEP)
+        tokenizer = wrap_tokenizer(self.data.tokenizer)
+        self.model = build_model(self.architecture, tokenizer)
+        rows = RowsOfIds(cut_blocks(self.data.train, _MOST_STEPS * ROWS_A_STEP))
         with tempfile.TemporaryDirectory() as scratch:
             trainer = build_trainer(
                 self.model,
-                self.tokenizer,
-                RowsOfIds(rows),
+                tokenizer,
+                rows,
                 scratch,
-                on_step,
-                max_steps=steps,
+                self._watch,
+                max_steps=_MOST_STEPS,
                 per_device_train_batch_size=ROWS_A_STEP,
                 learning_rate=self.rate,
-                warmup_steps=warmup_steps,
                 bf16=self.bf16,
             )
-            self._last = steps
+            optimizer = trainer.create_optimizer()
+            self._began = self._read_clock()
+            trainer.lr_scheduler = LambdaLR(optimizer, lambda _: self._schedule())
             trainer.train()
+        return {"steps": self.curve[-1]["step"], "rate": self.rate, "curve": self.curve,
+                **self.curve[-1]}  # fmt: skip
+
+    @staticmethod
+    def _read_clock() -> float:
+        return time.process_time() / torch.get_num_threads()
+
+    @property
+    def seconds(self) -> float:
+        return self._read_clock() - self._began - self._paused
+
+    def _schedule(self) -> float:
+        """Share of the rate: a linear rise over the first of the time, then a linear fall to 0."""
+        share = min(self.seconds / (60 * self.minutes), 1.0)
+        return min(share / _WARMUP, (1 - share) / (1 - _WARMUP))
 
     def _watch(self, step: int) -> bool:
-        due = _NUM_VALIDATIONS * min(self.seconds / (60 * self.minutes), 1)
-        if step == self._last or due >= len(self.curve) + 1:
-            stopped_at = self.seconds
-            scores = score_peer(self.model, self.data)
-            self.curve.append({"step": step, "seconds": stopped_at, **scores})
-            print(self.architecture, self.rate, self.curve[-1], flush=True)
-            self._paused += self.seconds - stopped_at
-        return False
+        share = self.seconds / (60 * self.minutes)
+        if share < (len(self.curve) + 1) / _NUM_VALIDATIONS:
+            return False
+        stopped_at = self.seconds
+        scores = score_peer(self.model, self.data)
+        self.curve.append({"step": step, "seconds": stopped_at, **scores})
+        print(self.architecture, self.rate, self.curve[-1], flush=True)
+        self._paused += self.seconds - stopped_at
+        return share >= 1
 
 
 def score_peer(model: Any, data: PreparedData) -> dict[str, float]:
