@@ -44,7 +44,7 @@ def _width(size: int) -> list[str]:
 
 
 SHORT_ROWS = _lengths("0:32,0.4:64,0.85:128")
-BASELINE_OPTIONS = [*_rate(0.3, 0.15), *_lengths("0:64,0.85:128")]
+BASELINE_OPTIONS = [*_rate(0.3, 0.15), *_lengths("0:64,0.85:128"), *_width(256)]
 GROUPS: dict[str, dict[str, list[str]]] = {
     "masking": {
         "spans": ["--masking.strategy=spans"],

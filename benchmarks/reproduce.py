@@ -41,6 +41,11 @@ TWO_HOURS = (
     *("--masking.final_rate", "0.3", "--train.seq_length_schedule", "0:32,0.3:64,0.8:128"),
     *GROWING_BATCHES,
 )
+# `sprint` as it was when it ran for half an hour on the sentences.
+WIDTH_256 = (
+    *("--model.hidden_size", "256", "--model.num_attention_heads", "4"),
+    *("--model.intermediate_size", "768"),
+)
 # All on rows of one length, so that their losses can be compared.
 ON_WIKI = ("--train.valid_seq_length", "128", "--train.num_validations", "15")
 
@@ -64,7 +69,7 @@ SYSTEMS: dict[str, System] = {
     ),
     "sentences-notebook": System("the notebook, in plain torch", "sentences", NOTEBOOK, 30),
     "sentences-padded": System("`wiki-sentences`", "sentences", "wiki-sentences", 30),
-    "sentences-ours": System("ours (`sprint`)", "sentences", "sprint", 30),
+    "sentences-ours": System("ours (`sprint`, width 256)", "sentences", "sprint", 30, WIDTH_256),
     "sentences-ours-long": System("ours (`tiny`)", "sentences", "tiny", 120, TWO_HOURS),
     "wiki-bert": System("BERT (`bert`)", "wiki", "bert", 10, ON_WIKI),
     "wiki-24hbert": System("24hBERT", "wiki", "24hbert-style", 10, ON_WIKI),
