@@ -1,5 +1,7 @@
 """The steps of selection, one document at a time."""
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 from maskwright.corpus.clean import clean_text
@@ -85,10 +87,10 @@ class Selector:
         return None
 
 
-def _load_fixer() -> Any:
+def _load_fixer() -> Callable[[str], str]:
     ftfy: Any = import_extra("ftfy", "selection", "mending of wrongly decoded text")
     # Spelling stays as its writer has it: only what no one wrote is mended.
     settings = ftfy.TextFixerConfig(
         uncurl_quotes=False, fix_latin_ligatures=False, fix_character_width=False, explain=False
     )
-    return lambda text: ftfy.fix_text(text, settings)
+    return partial(ftfy.fix_text, config=settings)

@@ -81,11 +81,8 @@ class Tally:
 
     def to_plain(self) -> dict[str, Any]:
         """For JSON."""
-        return {
-            **{name: dict(value) if isinstance(value, Counter) else value
-               for name, value in vars(self).items()},
-            "lengths": {str(power): count for power, count in sorted(self.lengths.items())},
-        }  # fmt: skip
+        lengths = {str(power): count for power, count in sorted(self.lengths.items())}
+        return {**vars(self), "lengths": lengths}
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> "Tally":
