@@ -18,13 +18,13 @@ def write_section(results: Path = RESULTS) -> str:
     lines = [
         f"Copies of articles of English Wikipedia with single words replaced, planted among "
         f"{result['thresholds'][0]['documents']:,} documents "
-        f"([file](../benchmarks/results/{result['file']})); similar is what its 5-grams say, counted "
+        f"([file](../benchmarks/results/{result['file']})); similar as their 5-grams are, counted "
         "in full:\n",
-        "| threshold | bands × rows | pairs above it | found | finds above it | unplanted finds |",
+        "| threshold | bands x rows | pairs above it | found | finds above it | unplanted finds |",
         "|--:|--:|--:|--:|--:|--:|",
     ]
     for found in result["thresholds"]:
-        bands = f"{found['bands']} × {found['rows_in_a_band']}"
+        bands = f"{found['bands']} x {found['rows_in_a_band']}"
         lines.append(
             f"| {found['threshold']} | {bands} | {found['planted_above_threshold']:,} | "
             f"{found['recall']:.1%} | {found['precision']:.1%} | {found['other_finds']:,} |"
