@@ -15,6 +15,7 @@ from maskwright.model.config import ModelConfig
 from maskwright.objectives.config import ObjectiveConfig
 from maskwright.optim.config import OptimConfig
 from maskwright.recipes import load_recipe
+from maskwright.selection.config import SelectionConfig
 from maskwright.tokenizer.config import TokenizerConfig, check_extension
 from maskwright.train.config import TrainConfig
 
@@ -32,6 +33,7 @@ class PretrainConfig:
     )
     seed: int = setting(0, "names the initial weights, the order of the data and the masks")
     corpus: CorpusConfig = section(CorpusConfig)
+    select: SelectionConfig = section(SelectionConfig)
     tokenizer: TokenizerConfig = section(TokenizerConfig)
     data: DataConfig = section(DataConfig)
     masking: MaskingConfig = section(MaskingConfig)

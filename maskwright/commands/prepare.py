@@ -9,16 +9,23 @@ from rich.console import Console
 from maskwright.commands.config import PretrainConfig
 from maskwright.commands.flags import Parser, add_config_flags, config_values
 from maskwright.commands.model_folder import find_model_folder
+from maskwright.commands.report import REPORT_NAME
 from maskwright.config import Plain, from_mapping, merge, read_yaml
 from maskwright.errors import InputError
+from maskwright.files import read_json, write_text
 from maskwright.preparation.config import PrepareConfig
+from maskwright.preparation.folder import SELECTION_NAME
 from maskwright.recipes import load_recipe
+from maskwright.report.plots import check_matplotlib
+from maskwright.selection.tally import Tally
 
 _EPILOG = """examples:
   maskwright prepare corpus/ --out data/NAME
   maskwright prepare wiki.jsonl.gz --out data/wiki --tokenizer.vocab_size 16384
   zcat big.txt.gz | maskwright prepare - --out data/big
+  maskwright prepare web.jsonl.zst --out data/web --report --select.language en
 """
+_MAX_TALLY_BYTES = 16 << 20
 
 
 @dataclass(frozen=True)
@@ -29,6 +36,7 @@ class PrepareArguments:
     out: Path
     config: PrepareConfig
     seed: int
+    writes_report: bool
 
 
 def parse(argv: Sequence[str]) -> PrepareArguments:
@@ -42,13 +50,21 @@ def parse(argv: Sequence[str]) -> PrepareArguments:
     parser.add_argument("--out", type=Path, required=True, help="folder to write, data/NAME")
     parser.add_argument("--config", type=Path, help="YAML file with the same keys, or a run's")
     parser.add_argument("--seed", type=int, default=0, help="draws the tokenizer's sample [0]")
+    parser.add_argument(
+        "--report",
+        action="store_true",
+        help="write OUT/report.html: what was dropped",
+    )
     add_config_flags(parser, PrepareConfig)
     arguments = parser.parse(argv)
     if arguments.seed < 0:
         raise InputError(f"--seed = {arguments.seed} must not be negative")
     values = _read_file(arguments.config) if arguments.config else {}
-    config = from_mapping(PrepareConfig, merge(values, config_values(arguments)))
-    return PrepareArguments(tuple(arguments.text), arguments.out, config, arguments.seed)
+    described = {"select": {"describe": True}} if arguments.report else {}
+    values = merge(merge(values, config_values(arguments)), described)
+    config = from_mapping(PrepareConfig, values)
+    text = tuple(arguments.text)
+    return PrepareArguments(text, arguments.out, config, arguments.seed, arguments.report)
 
 
 def _read_file(path: Path) -> Plain:
@@ -69,9 +85,17 @@ def _read_file(path: Path) -> Plain:
 def main(argv: Sequence[str]) -> int:
     arguments = parse(argv)
     from maskwright.preparation.pipeline import prepare
+    from maskwright.report.selection_page import render_selection
 
     console = Console(highlight=False, soft_wrap=True, markup=False)
-    prepare(arguments.paths, arguments.out, arguments.config, arguments.seed, console.print)
-    console.print(f"next: maskwright inspect {arguments.out}")
-    console.print(f"      maskwright pretrain {arguments.out}")
+    if arguments.writes_report:
+        check_matplotlib()  # before the work, not after it
+    out = arguments.out
+    manifest = prepare(arguments.paths, out, arguments.config, arguments.seed, console.print)
+    if arguments.writes_report:
+        tally = Tally.from_plain(read_json(out / SELECTION_NAME, _MAX_TALLY_BYTES))
+        write_text(out / REPORT_NAME, render_selection(str(out), manifest, tally))
+        console.print(f"{out / REPORT_NAME}: open it in a browser")
+    console.print(f"next: maskwright inspect {out}")
+    console.print(f"      maskwright pretrain {out}")
     return 0

@@ -13,6 +13,7 @@ from maskwright.errors import ConfigError, InputError
 from maskwright.preparation.config import PrepareConfig
 from maskwright.preparation.fingerprint import fingerprint_input
 from maskwright.preparation.pipeline import prepare
+from maskwright.selection.config import SelectionConfig
 from maskwright.shards.manifest import MANIFEST_NAME, read_manifest
 from maskwright.tokenizer.config import TokenizerConfig
 
@@ -48,9 +49,10 @@ def adopt_preparation(config: PretrainConfig, given: Mapping[str, Any]) -> Pretr
         return config
     source = read_manifest(folder).source
     corpus = from_mapping(CorpusConfig, source.get("corpus", {}), "corpus.")
+    select = from_mapping(SelectionConfig, source.get("select", {}), "select.")
     tokenizer = from_mapping(TokenizerConfig, source.get("tokenizer", {}), "tokenizer.")
-    adopted = replace(config, corpus=corpus, tokenizer=tokenizer)
-    for section in ("corpus", "tokenizer"):
+    adopted = replace(config, corpus=corpus, select=select, tokenizer=tokenizer)
+    for section in ("corpus", "select", "tokenizer"):
         asked, found = to_mapping(getattr(config, section)), to_mapping(getattr(adopted, section))
         for name in given.get(section, {}):
             if asked[name] != found[name]:
@@ -78,7 +80,7 @@ def find_prepared(config: PretrainConfig, data_dir: Path) -> Path | None:
 
 
 def _prepare_config(config: PretrainConfig) -> PrepareConfig:
-    return PrepareConfig(config.corpus, config.tokenizer)
+    return PrepareConfig(config.corpus, config.select, config.tokenizer)
 
 
 def _fingerprint(config: PretrainConfig) -> str | None:

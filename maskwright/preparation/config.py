@@ -5,18 +5,20 @@ from dataclasses import dataclass
 from maskwright.config import section, setting
 from maskwright.corpus.config import CorpusConfig
 from maskwright.errors import ConfigError
+from maskwright.selection.config import SelectionConfig
 from maskwright.tokenizer.config import TokenizerConfig, check_extension
 
 
 @dataclass(frozen=True)
 class PrepareConfig:
-    """Reading, tokenizer, shards.
+    """Reading, selection, tokenizer, shards.
 
     Raises:
         ConfigError: a value outside its range.
     """
 
     corpus: CorpusConfig = section(CorpusConfig)
+    select: SelectionConfig = section(SelectionConfig)
     tokenizer: TokenizerConfig = section(TokenizerConfig)
     shard_megabytes: int = setting(
         16, "text (UTF-8) in one shard at most; each core works on one at a time"

@@ -5,14 +5,11 @@ to be trained on it. So the articles are written down once, compressed, a part o
 file. Parts that are there when a preparation is interrupted are not read again.
 """
 
-import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-
-import zstandard
 
 from maskwright.corpus.formats import recognise_name
 from maskwright.corpus.paths import expand_home
@@ -22,14 +19,13 @@ from maskwright.corpus.wikipedia.dump import DumpReader, Page, SiteInfo
 from maskwright.corpus.wikipedia.markup import Links
 from maskwright.corpus.wikipedia.streams import Stream, find_streams, unpack
 from maskwright.errors import CorpusError
-from maskwright.files import read_json, replacing_file, write_json
 from maskwright.preparation.config import PrepareConfig
 from maskwright.preparation.folder import ARTICLES_NAME, Report
+from maskwright.preparation.parts import PartFolder
 from maskwright.preparation.team import count_cores, work_through
 
 _PART_BYTES = 4 << 20  # of a dump, packed: some 5,000 pages
 _PART_CHARACTERS = 16 << 20  # of pages, where the dump cannot be read in parts
-_MAX_DONE_BYTES = 1 << 20
 _END = b"</mediawiki>"
 
 
@@ -39,15 +35,6 @@ class Part:
 
     index: int
     content: Stream | Sequence[Page]
-
-
-@dataclass(frozen=True)
-class PartCounts:
-    """What became of a part: pages dropped by reason, and characters of the articles."""
-
-    dropped: Counter[str]
-    num_articles: int
-    num_characters: int
 
 
 def write_down_dumps(
@@ -87,13 +74,14 @@ def _write_down(
 ) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     site, parts = _cut(dump)
-    read = partial(PartReader, dump, folder, Links.of(site), config.corpus.text_field)
+    written = PartFolder(folder, config.corpus.text_field)
+    read = partial(PartReader, dump, written, Links.of(site))
     indices: list[int] = []
 
     def list_unread() -> Iterator[Part]:
         for part in parts:
             indices.append(part.index)
-            if _read_done(folder, part.index) is None:
+            if written.read_facts(part.index) is None:
                 yield part
 
     done_parts = work_through(list_unread(), read, config.workers or count_cores(), str(dump))
@@ -101,11 +89,11 @@ def _write_down(
         report(f"{dump.name}: {number:,} parts read")
     num_articles = num_characters = 0
     for index in indices:
-        done = _read_done(folder, index)
-        assert done is not None, "it was read just now"
-        counts.update(done.dropped)
-        num_articles += done.num_articles
-        num_characters += done.num_characters
+        facts = written.read_facts(index)
+        assert facts is not None, "it was written just now"
+        counts.update(facts["dropped"])
+        num_articles += facts["num_articles"]
+        num_characters += facts["num_characters"]
     if not num_articles:
         raise CorpusError(f"{dump} holds no article: {dict(counts)}.")
     report(f"{dump.name}: {num_articles:,} articles, {num_characters:,} characters")
@@ -148,33 +136,21 @@ def _group_pages(pages: Iterable[Page], gathered: list[Page]) -> Iterator[Part]:
 
 
 class PartReader:
-    """Reads parts of one dump, each into a file of JSON lines.
+    """Reads parts of one dump and writes their articles down."""
 
-    Args:
-        folder: gets ``NNNNN.jsonl.zst`` if there are articles and, once that is whole,
-            ``.NNNNN.json``.
-        text_field: the key of the text in each line.
-    """
-
-    def __init__(self, dump: Path, folder: Path, links: Links, text_field: str) -> None:
-        self.dump, self.folder, self.links, self.text_field = dump, folder, links, text_field
+    def __init__(self, dump: Path, parts: PartFolder, links: Links) -> None:
+        self.dump, self.parts, self.links = dump, parts, links
 
     def __call__(self, part: Part) -> None:
         dropped: Counter[str] = Counter()
         pages = self._read_pages(part)
         articles = [found for page in pages if (found := read_article(page, self.links, dropped))]
-        lines = "".join(json.dumps({self.text_field: article}) + "\n" for article in articles)
-        packed = zstandard.compress(lines.encode(), 3) if articles else b""
-        if articles:
-            with replacing_file(_text_path(self.folder, part.index)) as temporary:
-                temporary.write_bytes(packed)
-        described = {
+        facts = {
             "dropped": dict(dropped),
-            "num_bytes": len(packed),
             "num_articles": len(articles),
             "num_characters": sum(map(len, articles)),
         }
-        write_json(_done_path(self.folder, part.index), described)
+        self.parts.write(part.index, articles, facts)
 
     def _read_pages(self, part: Part) -> Iterable[Page]:
         if not isinstance(part.content, Stream):
@@ -182,25 +158,3 @@ class PartReader:
         xml = unpack(self.dump, part.content).rstrip()
         name = f"{self.dump.name}, bytes {part.content.start} to {part.content.end}"
         return DumpReader(name).read([b"<mediawiki>", xml.removesuffix(_END), _END])
-
-
-def _text_path(folder: Path, index: int) -> Path:
-    return folder / f"{index:05d}.jsonl.zst"
-
-
-def _done_path(folder: Path, index: int) -> Path:
-    return folder / f".{index:05d}.json"  # hidden, so that it is not read as text
-
-
-def _read_done(folder: Path, index: int) -> PartCounts | None:
-    """What became of a part, if it was read before and its text is as long as it was."""
-    text = _text_path(folder, index)
-    try:
-        values = read_json(_done_path(folder, index), _MAX_DONE_BYTES)
-        if (text.stat().st_size if text.exists() else 0) != values["num_bytes"]:
-            return None
-        return PartCounts(
-            Counter(values["dropped"]), values["num_articles"], values["num_characters"]
-        )
-    except (OSError, ValueError, KeyError, TypeError):
-        return None

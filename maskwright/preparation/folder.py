@@ -25,6 +25,8 @@ from maskwright.tokenizer.tokenizer import Tokenizer
 STATE_NAME = "preparing.json"
 STDIN_NAME = "stdin.txt"
 ARTICLES_NAME = ".articles"  # of Wikipedia dumps, written down
+SELECTED_NAME = ".selected"  # what selection keeps, written down
+SELECTION_NAME = "selection.json"  # what it dropped and why
 _MAX_STATE_BYTES = 1 << 20
 
 Report = Callable[[str], None]
@@ -92,7 +94,8 @@ def claim_folder(out: Path, fingerprint: str, report: Report) -> Manifest | None
         (out / MANIFEST_NAME).unlink()
     if _read_state(out) != fingerprint:  # unfinished, and not wanted
         mark_unfinished(out, "")  # until all of it is gone
-        _remove_articles(out)
+        _remove_texts(out)
+        (out / SELECTION_NAME).unlink(missing_ok=True)
         for name in (TOKENIZER_NAME, *SPLITS):
             shutil.rmtree(out / name, ignore_errors=True)
     mark_unfinished(out, fingerprint)
@@ -125,12 +128,13 @@ def tidy_folder(out: Path) -> None:
     for split in SPLITS:
         for done in (out / split).glob(f"*{DONE_SUFFIX}"):
             done.unlink()
-    _remove_articles(out)
+    _remove_texts(out)
     for name in (STATE_NAME, STDIN_NAME):
         if (out / name).exists():  # where nothing can be written, unlinking nothing fails, too
             (out / name).unlink()
 
 
-def _remove_articles(out: Path) -> None:
-    if (out / ARTICLES_NAME).is_dir():
-        shutil.rmtree(out / ARTICLES_NAME)
+def _remove_texts(out: Path) -> None:
+    for name in (ARTICLES_NAME, SELECTED_NAME):
+        if (out / name).is_dir():
+            shutil.rmtree(out / name)

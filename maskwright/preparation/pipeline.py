@@ -1,4 +1,4 @@
-"""``maskwright prepare``: corpus → tokenizer → shards → manifest.
+"""``maskwright prepare``: corpus → selection → tokenizer → shards → manifest.
 
 The text is read twice when a tokenizer is to be trained: for its sample, and to be encoded. The
 folder tells how far a preparation has come, so that it can be interrupted at any moment and
@@ -31,6 +31,7 @@ from maskwright.preparation.folder import (
     mark_unfinished,
     tidy_folder,
 )
+from maskwright.preparation.selection import write_down_selected
 from maskwright.preparation.splits import split_corpus
 from maskwright.preparation.team import count_cores
 from maskwright.preparation.vocabulary import EXTENSION_KEY, obtain_tokenizer
@@ -106,6 +107,8 @@ def _fill_folder(
 ) -> Manifest:
     dropped: Counter[str] = Counter()
     inputs = write_down_dumps(inputs, out, config, dropped, report)
+    if config.select.does_anything:
+        inputs = write_down_selected(inputs, out, config, dropped, report)
     tokenizer, extension = obtain_tokenizer(inputs, out, config, source["seed"], report)
     if extension:
         source = {**source, EXTENSION_KEY: extension}

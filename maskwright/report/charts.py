@@ -114,3 +114,21 @@ def draw_lengths(lengths: Sequence[int]) -> str:
         axes.set_ylabel("documents")
 
     return render(draw, 8, 2.8, "Histogram of the lengths of documents")
+
+
+def draw_counts(counts: Mapping[str, int], label: str) -> str:
+    """A bar for each name, as long as its count."""
+    names, values = list(counts), list(counts.values())
+
+    def draw(figure: Any) -> None:
+        axes = figure.subplots()
+        axes.barh(range(len(names)), values, color=COLORS[0], height=0.7)
+        for place, value in enumerate(values):
+            axes.text(value, place, f" {value:,}", va="center", fontsize=8.5)
+        axes.set_yticks(range(len(names)), names)
+        axes.set_xlim(0, 1.15 * max([*values, 1]))
+        axes.set_ylim(len(names) - 0.4, -0.6)
+        axes.tick_params(axis="y", length=0)
+        axes.set_xlabel("documents")
+
+    return render(draw, 8, 0.7 + 0.26 * len(names), label)

@@ -1,14 +1,13 @@
 """``report.html``: a run, or several side by side, in one page without anything from elsewhere."""
 
-import importlib
 from collections.abc import Iterator, Mapping, Sequence
-from importlib.resources import files
 from typing import Any
 
 from maskwright.errors import InputError
 from maskwright.report.charts import draw_bars, draw_learning, draw_lengths, draw_training
 from maskwright.report.facts import RunFacts
 from maskwright.report.plots import check_matplotlib
+from maskwright.report.templates import fill_template
 from maskwright.train.panel import split_sample
 
 _FREQUENCY = "frequency_1e"
@@ -25,10 +24,8 @@ def render_page(runs: Sequence[RunFacts]) -> str:
     check_matplotlib()
     if not any(run.records for run in runs):
         raise InputError(f"{runs[0].name} has no line in metrics.jsonl yet: nothing to report.")
-    jinja: Any = importlib.import_module("jinja2")
-    source = files("maskwright.report").joinpath("report.html.j2").read_text(encoding="utf-8")
-    environment = jinja.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True)
-    return environment.from_string(source).render(
+    return fill_template(
+        "report.html.j2",
         title=" · ".join(run.name for run in runs),
         runs=[describe_run(run) for run in runs],
         learning=draw_learning(runs),

@@ -12,6 +12,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors",),
     ("config", "files", "logs", "provenance", "wording"),
     ("corpus", "tokenizer", "shards"),
+    ("selection",),
     ("preparation",),
     ("distributed",),
     ("data", "model", "optim", "metrics"),

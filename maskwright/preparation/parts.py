@@ -1,0 +1,67 @@
+"""Texts written down in numbered parts, with what is known of each.
+
+A stage of preparation that takes longer than writing its text down works on parts, on all cores,
+and a part that is whole when it is interrupted is not made again.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+import zstandard
+
+from maskwright.files import read_json, replacing_file, write_json
+
+_MAX_FACTS_BYTES = 1 << 20
+_BYTES = "num_bytes"
+
+
+@dataclass(frozen=True)
+class PartFolder:
+    """Parts in a folder: ``NNNNN.jsonl.zst`` where there is text, and ``.NNNNN.json``.
+
+    Attributes:
+        text_field: the key of the text in each line.
+    """
+
+    folder: Path
+    text_field: str
+
+    def write(self, index: int, texts: Sequence[str], facts: Mapping[str, Any]) -> None:
+        """Writes the texts of a part and, once they are whole, what is known of it."""
+        lines = "".join(json.dumps({self.text_field: text}) + "\n" for text in texts)
+        packed = zstandard.compress(lines.encode(), 3) if texts else b""
+        if texts:
+            with replacing_file(self._text_path(index)) as temporary:
+                temporary.write_bytes(packed)
+        write_json(self._facts_path(index), {**facts, _BYTES: len(packed)})
+
+    def read_texts(self, index: int) -> list[str]:
+        """The texts of a part that has been written."""
+        if not self._text_path(index).exists():
+            return []
+        lines = (
+            zstandard.ZstdDecompressor()
+            .decompressobj()
+            .decompress(self._text_path(index).read_bytes())
+        )
+        return [json.loads(line)[self.text_field] for line in lines.splitlines()]
+
+    def read_facts(self, index: int) -> Mapping[str, Any] | None:
+        """What is known of a part, if it was written before and its text is as long as it was."""
+        text = self._text_path(index)
+        try:
+            facts = read_json(self._facts_path(index), _MAX_FACTS_BYTES)
+            if (text.stat().st_size if text.exists() else 0) != facts[_BYTES]:
+                return None
+            return cast(Mapping[str, Any], facts)
+        except (OSError, ValueError, KeyError, TypeError):
+            return None
+
+    def _text_path(self, index: int) -> Path:
+        return self.folder / f"{index:05d}.jsonl.zst"
+
+    def _facts_path(self, index: int) -> Path:
+        return self.folder / f".{index:05d}.json"  # hidden, so that it is not read as text

@@ -1,0 +1,219 @@
+"""Selection before tokenizing: documents go through their steps on all cores and are written down.
+
+Near duplicates are found afterwards, among all that is left, by the signatures that the first pass
+wrote beside its parts; a second pass leaves them out.
+"""
+
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.corpus.readers.dispatch import read_source
+from maskwright.corpus.sources import find_sources
+from maskwright.errors import CorpusError
+from maskwright.files import replacing_file, write_json
+from maskwright.preparation.config import PrepareConfig
+from maskwright.preparation.folder import SELECTED_NAME, SELECTION_NAME, Report
+from maskwright.preparation.parts import PartFolder
+from maskwright.preparation.team import count_cores, work_through
+from maskwright.selection.config import SelectionConfig
+from maskwright.selection.contamination import EvaluationTexts, read_evaluation
+from maskwright.selection.near_duplicates import (
+    NUM_HASHES,
+    Signatures,
+    Signer,
+    find_near_duplicates,
+)
+from maskwright.selection.selector import Kept, Selector
+from maskwright.selection.tally import Tally
+from maskwright.selection.units import Hashes
+
+_PART_CHARACTERS = 16 << 20
+_NEAR_DUPLICATE = "near duplicate"
+
+
+@dataclass(frozen=True)
+class Part:
+    """Documents that are worked on together."""
+
+    index: int
+    documents: list[str]
+
+
+@dataclass(frozen=True)
+class Duplicates:
+    """Which documents of a part are near duplicates of earlier ones."""
+
+    index: int
+    is_duplicate: NDArray[np.bool_]
+
+
+def write_down_selected(
+    paths: Sequence[str], out: Path, config: PrepareConfig, counts: Counter[str], report: Report
+) -> list[str]:
+    """A folder below `out` with what selection keeps of the text that `paths` name.
+
+    ``OUT/selection.json`` tells what it dropped and shows some of it. What ``corpus.valid_text``
+    names is not selected from.
+
+    Raises:
+        CorpusError: text that cannot be read, none that is kept, or a package that is missing.
+    """
+    folder = out / SELECTED_NAME
+    candidates = PartFolder(folder / "candidates", config.corpus.text_field)
+    candidates.folder.mkdir(parents=True, exist_ok=True)
+    evaluation = _read_evaluation(config.select, report)
+    read: Counter[str] = Counter()
+    indices: list[int] = []
+
+    def list_undone() -> Iterator[Part]:
+        for part in _gather(_read_documents(paths, config, read)):
+            indices.append(part.index)
+            if candidates.read_facts(part.index) is None:
+                yield part
+
+    begin = partial(PartSelector, candidates, config.select, evaluation)
+    workers = config.workers or count_cores()
+    for number, _ in enumerate(work_through(list_undone(), begin, workers, "the text"), start=1):
+        report(f"{number:,} parts selected from")
+    tally, kept = _sum_up(candidates, indices), candidates
+    if tally.kept and config.select.near_duplicates:
+        kept = PartFolder(folder / "kept", config.corpus.text_field)
+        _drop_near_duplicates(candidates, kept, indices, config)
+        tally.follow(_sum_up(kept, indices))
+    for counted in (read, tally.dropped, tally.repaired):
+        counts.update(counted)
+    write_json(out / SELECTION_NAME, tally.to_plain())
+    if not tally.kept:
+        reasons = ", ".join(f"{reason}: {n:,}" for reason, n in tally.dropped.most_common())
+        raise CorpusError(f"selection keeps none of {tally.read:,} documents ({reasons}).")
+    report(f"selection: {tally.kept:,} of {tally.read:,} documents kept")
+    return [str(kept.folder)]
+
+
+def _read_documents(
+    paths: Sequence[str], config: PrepareConfig, counts: Counter[str]
+) -> Iterator[str]:
+    for source in find_sources(paths, counts):
+        for document in read_source(source, config.corpus, counts):
+            yield document.text
+
+
+def _gather(documents: Iterable[str]) -> Iterator[Part]:
+    index, gathered, size = 0, list[str](), 0
+    for document in documents:
+        gathered.append(document)
+        size += len(document)
+        if size >= _PART_CHARACTERS:
+            yield Part(index, gathered)
+            index, gathered, size = index + 1, [], 0
+    if gathered:
+        yield Part(index, gathered)
+
+
+def _read_evaluation(config: SelectionConfig, report: Report) -> EvaluationTexts | None:
+    if not config.decontaminate:
+        return None
+    texts = EvaluationTexts(read_evaluation(config.decontaminate))
+    if not len(texts):
+        names = ", ".join(config.decontaminate)
+        raise CorpusError(f"select.decontaminate = {names}: no text there has eight words.")
+    report(f"decontamination: {len(texts):,} runs of words of evaluations")
+    return texts
+
+
+class PartSelector:
+    """Selects from the documents of a part, and writes down what is kept and its signatures."""
+
+    def __init__(
+        self, parts: PartFolder, config: SelectionConfig, evaluation: EvaluationTexts | None
+    ) -> None:
+        self.parts, self.select = parts, Selector(config, evaluation)
+        self.sign = Signer() if config.near_duplicates else None
+
+    def __call__(self, part: Part) -> None:
+        tally = Tally()
+        kept = [found for text in part.documents if (found := self.select(text, tally))]
+        if self.sign is not None:
+            with replacing_file(_signature_path(self.parts, part.index)) as temporary:
+                self.sign(list(_list_hashes(kept))).tofile(temporary)
+        self.parts.write(part.index, [one.text for one in kept], tally.to_plain())
+
+
+def _list_hashes(kept: Iterable[Kept]) -> Iterator[Hashes]:
+    for one in kept:
+        assert one.hashes is not None, "the search for near duplicates asks for them"
+        yield one.hashes
+
+
+def _signature_path(parts: PartFolder, index: int) -> Path:
+    return parts.folder / f".{index:05d}.signatures"
+
+
+def _sum_up(parts: PartFolder, indices: Sequence[int]) -> Tally:
+    tally = Tally()
+    for index in indices:
+        facts = parts.read_facts(index)
+        assert facts is not None, "it was written just now"
+        tally.add(Tally.from_plain(facts))
+    return tally
+
+
+def _drop_near_duplicates(
+    candidates: PartFolder,
+    kept: PartFolder,
+    indices: Sequence[int],
+    config: PrepareConfig,
+) -> None:
+    """Writes all parts again, without near duplicates of what comes before."""
+    kept.folder.mkdir(parents=True, exist_ok=True)
+    signatures, sizes = _join_signatures(candidates, indices)
+    found = find_near_duplicates(signatures, config.select.near_duplicates)
+    split = np.split(found, np.cumsum(sizes)[:-1])
+    undone = (
+        Duplicates(index, part)
+        for index, part in zip(indices, split, strict=True)
+        if kept.read_facts(index) is None
+    )
+    workers = config.workers or count_cores()
+    begin = partial(DuplicateDropper, candidates, kept)
+    deque(work_through(undone, begin, workers, "the text"), maxlen=0)
+
+
+def _join_signatures(parts: PartFolder, indices: Sequence[int]) -> tuple[Signatures, list[int]]:
+    """All signatures, mapped from one file, and how many documents each part has."""
+    path = parts.folder / ".signatures"
+    sizes: list[int] = []
+    with path.open("wb") as file:
+        for index in indices:
+            content = _signature_path(parts, index).read_bytes()
+            sizes.append(len(content) // (4 * NUM_HASHES))
+            file.write(content)
+    if not sum(sizes):
+        return np.empty((0, NUM_HASHES), np.uint32), sizes
+    mapped = np.memmap(path, np.uint32, "r").reshape(-1, NUM_HASHES)
+    return mapped, sizes
+
+
+class DuplicateDropper:
+    """Writes a part again without its near duplicates."""
+
+    def __init__(self, candidates: PartFolder, kept: PartFolder) -> None:
+        self.candidates, self.kept = candidates, kept
+
+    def __call__(self, part: Duplicates) -> None:
+        tally, texts = Tally(), list[str]()
+        documents = self.candidates.read_texts(part.index)
+        for text, is_duplicate in zip(documents, part.is_duplicate.tolist(), strict=True):
+            tally.read += 1
+            if is_duplicate:
+                tally.drop(_NEAR_DUPLICATE, text)
+            else:
+                tally.keep(text)
+                texts.append(text)
+        self.kept.write(part.index, texts, tally.to_plain())

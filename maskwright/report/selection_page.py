@@ -1,0 +1,64 @@
+"""What `prepare` did to a text, in one page: what went in and out, and what each rule drops."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from maskwright.report.charts import draw_counts
+from maskwright.report.plots import check_matplotlib
+from maskwright.report.templates import fill_template
+from maskwright.selection.tally import KEPT, Tally
+from maskwright.shards.manifest import Manifest
+
+_MOST_LANGUAGES = 20
+
+
+def render_selection(name: str, manifest: Manifest, tally: Tally) -> str:
+    """The page as HTML.
+
+    Raises:
+        InputError: the extra ``plots`` is not installed.
+    """
+    check_matplotlib()
+    return fill_template(
+        "selection.html.j2",
+        title=name,
+        facts=list(_list_facts(manifest, tally)),
+        fates=[("kept", tally.kept), *tally.dropped.most_common()],
+        repaired=tally.repaired.most_common(),
+        total=max(1, tally.read),
+        charts=list(_draw_charts(tally)),
+        samples=[
+            (fate, [text for _, text in tally.samples[fate]])
+            for fate in sorted(tally.samples, key=lambda fate: (fate == KEPT, fate))
+        ],
+        select=_flatten(manifest.source.get("select", {})),
+    )
+
+
+def _list_facts(manifest: Manifest, tally: Tally) -> Iterator[tuple[str, str]]:
+    train, valid = manifest.splits["train"], manifest.splits["valid"]
+    yield "documents read", f"{tally.read:,}"
+    yield "documents kept by selection", f"{tally.kept:,} ({tally.kept / max(1, tally.read):.1%})"
+    yield "characters of these", f"{tally.characters:,}"
+    yield "documents to train on", f"{train.num_documents:,}"
+    yield "tokens to train on", f"{train.num_tokens:,}"
+    yield "documents held out", f"{valid.num_documents:,}"
+    yield "text", ", ".join(manifest.source["paths"])
+
+
+def _draw_charts(tally: Tally) -> Iterator[tuple[str, str]]:
+    powers = range(min(tally.lengths, default=0), max(tally.lengths, default=0) + 1)
+    lengths = {f"{2**power >> 1:,}": tally.lengths[power] for power in powers}
+    title = "Characters of a document, from … on"
+    yield title, draw_counts(lengths, title)
+    if tally.languages:
+        title = "Languages"
+        yield title, draw_counts(dict(tally.languages.most_common(_MOST_LANGUAGES)), title)
+
+
+def _flatten(values: Mapping[str, Any], prefix: str = "select.") -> list[tuple[str, str]]:
+    found: list[tuple[str, str]] = []
+    for name, value in values.items():
+        nested = isinstance(value, Mapping)
+        found += _flatten(value, f"{prefix}{name}.") if nested else [(prefix + name, str(value))]
+    return found

@@ -1,0 +1,18 @@
+"""Pages from the templates beside this file; what they show is escaped."""
+
+import importlib
+from importlib.resources import files
+from typing import Any
+
+
+def fill_template(name: str, **content: Any) -> str:
+    """The page as HTML."""
+    jinja: Any = importlib.import_module("jinja2")  # torch needs it as well, so it is there
+    environment = jinja.Environment(
+        loader=jinja.FunctionLoader(_read), autoescape=True, trim_blocks=True, lstrip_blocks=True
+    )
+    return environment.get_template(name).render(**content)
+
+
+def _read(name: str) -> str:
+    return files("maskwright.report").joinpath(name).read_text(encoding="utf-8")

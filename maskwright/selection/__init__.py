@@ -1,0 +1,1 @@
+"""Which documents are worth training on, and why the others are not."""

@@ -1,0 +1,87 @@
+"""Documents that hold text of an evaluation.
+
+A document is contaminated if it shares 13 words in a row with a text to evaluate on (Brown et al.
+2020, appendix C). A text that has fewer counts whole, if it has at least 8; shorter ones are
+ordinary phrases.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, cast
+
+import numpy as np
+
+from maskwright.corpus.readers.blocks import read_blocks
+from maskwright.corpus.readers.fields import MAX_RECORD_CHARACTERS
+from maskwright.corpus.readers.text import decode_text, read_lines
+from maskwright.corpus.sources import find_sources
+from maskwright.errors import CorpusError
+from maskwright.selection.units import Hashes, WordHashes, join_hashes, split_words
+
+WORDS, FEWEST_WORDS = 13, 8
+
+
+class EvaluationTexts:
+    """All runs of words that no training text may hold: sorted hashes, by their length.
+
+    Args:
+        texts: sentences, questions, answers, …
+    """
+
+    def __init__(self, texts: Iterable[str]) -> None:
+        hashes, found = WordHashes(), {n: list[Hashes]() for n in range(FEWEST_WORDS, WORDS + 1)}
+        for text in texts:
+            words = split_words(text)
+            if len(words) >= FEWEST_WORDS:
+                n = min(len(words), WORDS)
+                found[n].append(join_hashes(hashes.of(words), n)[n])
+        self._runs = {n: np.unique(np.concatenate(runs)) for n, runs in found.items() if runs}
+
+    def __len__(self) -> int:
+        return sum(map(len, self._runs.values()))
+
+    def occur_in(self, hashes: Hashes) -> bool:
+        """Whether a document with W words, of which these are the hashes [W], holds any."""
+        joined = join_hashes(hashes, max(self._runs, default=1))
+        return any(n in joined and _meet(joined[n], runs) for n, runs in self._runs.items())
+
+
+def _meet(ngrams: Hashes, runs: Hashes) -> bool:
+    places = np.minimum(np.searchsorted(runs, ngrams), len(runs) - 1)
+    return bool((runs[places] == ngrams).any())
+
+
+def read_evaluation(paths: Sequence[str]) -> Iterator[str]:
+    """The texts in files of evaluation: fields of tables, values of JSON lines, lines of text.
+
+    Raises:
+        CorpusError: a file that is missing, unreadable or of another kind.
+    """
+    for source in find_sources(paths):
+        if source.path is None or source.kind in ("parquet", "dump"):
+            raise CorpusError(
+                f"{source.name} cannot be read for select.decontaminate: give text, tables or JSON "
+                "lines."
+            )
+        blocks = read_blocks(source.path, source.compression, source.name)
+        for line in read_lines(decode_text(blocks, source.name), MAX_RECORD_CHARACTERS, Counter()):
+            yield from _read_record(line) if source.kind == "jsonl" else line.split("\t")
+
+
+def _read_record(line: str) -> Iterator[str]:
+    try:
+        yield from _find_texts(json.loads(line))
+    except (ValueError, RecursionError):
+        yield line
+
+
+def _find_texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for inner in cast(dict[str, Any], value).values():
+            yield from _find_texts(inner)
+    elif isinstance(value, list):
+        for inner in cast(list[Any], value):
+            yield from _find_texts(inner)

@@ -1,0 +1,155 @@
+"""Whether a document looks like running text, after Gopher, C4 and FineWeb.
+
+Rae et al. 2021 (Scaling Language Models, appendix A.1), Raffel et al. 2020 (section 2.2), Penedo
+et al. 2024 (FineWeb, section 3). Gopher's rule about English stop words is not here: languages are
+told apart by `maskwright.selection.language`.
+"""
+
+import re
+import unicodedata
+
+import numpy as np
+
+from maskwright.selection.config import QualityLimits
+from maskwright.selection.units import UNSPACED, Hashes, join_hashes
+
+_DIGITS = re.compile(r"\d")
+_BULLETS = ("-", "*", "•", "‣", "▪", "●", "·", "\u2013")
+_ELLIPSES = ("...", "…")
+_CLOSING = ("Po", "Pe", "Pf")  # punctuation that is no dash and opens nothing
+_SHORT_LINE = 30  # characters
+_UNSPACED = re.compile(f"[{UNSPACED}]")
+_LETTER = re.compile(r"[^\W\d_]")
+_TOP_NGRAMS = (2, 3, 4)
+_REPEATED_NGRAMS = range(5, 11)
+# C4 drops such lines; of these words each stands for a notice, not for a text about it.
+_BOILERPLATE = re.compile(
+    r"(?:enable|requires?|without|turn on) javascript|javascript (?:is|must|to be) |lorem ipsum"
+    r"|(?:uses?|use of|accept(?: all)?|our) cookies|cookie (?:policy|settings|consent)"
+    r"|privacy policy|terms (?:of (?:use|service)|and conditions)|all rights reserved",
+    re.IGNORECASE,
+)
+_LONGEST_NOTICE = 300  # characters; a longer line is a paragraph that speaks of such things
+
+
+def drop_boilerplate(text: str) -> str:
+    """`text` without the lines that are notices of a website."""
+    if not _BOILERPLATE.search(text):
+        return text
+    lines = text.split("\n")
+    kept = (x for x in lines if len(x) > _LONGEST_NOTICE or not _BOILERPLATE.search(x))
+    return "\n".join(kept).strip()
+
+
+def find_fault(text: str, words: list[str], hashes: Hashes, limits: QualityLimits) -> str | None:
+    """The first rule that a document breaks, in words; None for none.
+
+    Args:
+        words: those of the text, W.
+        hashes: [W], of the words.
+    """
+    count = len(words)
+    if limits.min_words and count < limits.min_words:
+        return "too few words"
+    if limits.max_words and count > limits.max_words:
+        return "too many words"
+    if not count:
+        return None
+    return (
+        _judge_words(text, words, limits)
+        or _judge_lines([line for line in text.split("\n") if line.strip()], limits)
+        or _judge_repetition(words, hashes, limits)
+    )
+
+
+def _judge_words(text: str, words: list[str], limits: QualityLimits) -> str | None:
+    mean = sum(map(len, words)) / len(words)
+    if limits.max_mean_word and mean > limits.max_mean_word:
+        return "words too long"
+    if limits.min_mean_word and mean < limits.min_mean_word and not _is_unspaced(words):
+        return "words too short"
+    symbols = text.count("#") + text.count("…") + text.count("...")
+    if limits.max_symbols and symbols > limits.max_symbols * len(words):
+        return "too many symbols"
+    if limits.max_digits and len(_DIGITS.findall(text)) > limits.max_digits * len(text):
+        return "too many digits"
+    if limits.min_letters:
+        with_letter = sum(1 for word in words if word[0].isalpha() or _LETTER.search(word))
+        if with_letter < limits.min_letters * len(words):
+            return "too few words with letters"
+    return None
+
+
+def _is_unspaced(words: list[str]) -> bool:
+    """Whether most words are letters of a script without blanks."""
+    return sum(1 for word in words if _UNSPACED.match(word)) > len(words) / 2
+
+
+def _judge_lines(lines: list[str], limits: QualityLimits) -> str | None:
+    count = len(lines)
+    bullets = sum(line.startswith(_BULLETS) for line in lines)
+    if limits.max_bullets and bullets > limits.max_bullets * count:
+        return "too many bullets"
+    broken_off = sum(line.endswith(_ELLIPSES) for line in lines)
+    if limits.max_ellipses and broken_off > limits.max_ellipses * count:
+        return "too many lines that break off"
+    repeated = count - len(set(lines))
+    if limits.max_repeated_lines and repeated > limits.max_repeated_lines * count:
+        return "repeated lines"
+    if repeated and limits.max_repeated_line_characters:
+        whole, once = sum(map(len, lines)), sum(map(len, set(lines)))
+        if whole - once > limits.max_repeated_line_characters * whole:
+            return "repeated lines"
+    if count > 1:
+        if sum(map(_ends, lines)) < limits.min_ended_lines * count:
+            return "lines without an end"
+        short = sum(1 for line in lines if len(line) < _SHORT_LINE)
+        if limits.max_short_lines and short > limits.max_short_lines * count:
+            return "short lines"
+    return None
+
+
+def _ends(line: str) -> bool:
+    """Whether a line ends like a sentence, in any script."""
+    last = line.rstrip()[-1]
+    return last != "," and unicodedata.category(last) in _CLOSING
+
+
+def _judge_repetition(words: list[str], hashes: Hashes, limits: QualityLimits) -> str | None:
+    """Shares are of the characters of all words."""
+    lengths = np.fromiter(map(len, words), np.int64, len(words))
+    total = int(lengths.sum())
+    joined = join_hashes(hashes, _REPEATED_NGRAMS[-1])
+    for n in _TOP_NGRAMS if limits.max_top_ngram else ():
+        limit = limits.max_top_ngram - 0.02 * (n - _TOP_NGRAMS[0])
+        if n in joined and _measure_top(joined[n], lengths, n) > limit * total:
+            return "one phrase over and over"
+    for n in _REPEATED_NGRAMS if limits.max_repeated_ngrams else ():
+        limit = limits.max_repeated_ngrams - 0.01 * (n - _REPEATED_NGRAMS[0])
+        if n in joined and _measure_repeated(joined[n], lengths, n) > limit * total:
+            return "repeated phrases"
+    return None
+
+
+def _measure_top(ngrams: Hashes, lengths: np.ndarray, n: int) -> int:
+    """Characters in the commonest of the n-grams, if it occurs twice."""
+    _, first, counts = np.unique(ngrams, return_index=True, return_counts=True)
+    commonest = int(counts.argmax())
+    if counts[commonest] == 1:
+        return 0
+    start = int(first[commonest])
+    return int(counts[commonest]) * int(lengths[start : start + n].sum())
+
+
+def _measure_repeated(ngrams: Hashes, lengths: np.ndarray, n: int) -> int:
+    """Characters of words in n-grams that occurred before."""
+    _, first = np.unique(ngrams, return_index=True)
+    if len(first) == len(ngrams):
+        return 0
+    again = np.ones(len(ngrams), bool)
+    again[first] = False
+    starts = np.flatnonzero(again)
+    edges = np.zeros(len(lengths) + 1, np.int64)
+    np.add.at(edges, starts, 1)
+    np.add.at(edges, starts + n, -1)
+    return int(lengths[edges.cumsum()[:-1] > 0].sum())

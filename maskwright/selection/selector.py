@@ -1,0 +1,96 @@
+"""The steps of selection, one document at a time."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+from maskwright.corpus.clean import clean_text
+from maskwright.corpus.extras import import_extra
+from maskwright.selection.config import SelectionConfig
+from maskwright.selection.contamination import EvaluationTexts
+from maskwright.selection.language import LanguageIdentifier
+from maskwright.selection.quality import drop_boilerplate, find_fault
+from maskwright.selection.tally import Tally
+from maskwright.selection.units import Hashes, WordHashes, split_words
+
+
+class Kept(NamedTuple):
+    """A document that is kept, and the hashes of its words where a step asked for them."""
+
+    text: str
+    hashes: Hashes | None
+
+
+class Selector:
+    """Cleans, repairs and judges documents.
+
+    Args:
+        evaluation: what no document may hold; None: anything goes.
+
+    Raises:
+        CorpusError: a package that a step needs is not installed.
+    """
+
+    def __init__(self, config: SelectionConfig, evaluation: EvaluationTexts | None) -> None:
+        self.config, self.evaluation = config, evaluation
+        identifies = config.language is not None or config.describe
+        self._identify = LanguageIdentifier(config.language) if identifies else None
+        self._fix = _load_fixer() if config.repair else None
+        self._hashes = WordHashes()
+        self._hashes_words = bool(config.quality or evaluation or config.near_duplicates)
+
+    def __call__(self, text: str, tally: Tally) -> Kept | None:
+        """The document as it is kept; None if it is not, and `tally` knows why."""
+        tally.read += 1
+        text = self._mend(text, tally)
+        tally.lengths[len(text).bit_length()] += 1
+        if not text:
+            tally.dropped["empty"] += 1
+            return None
+        words = split_words(text) if self._hashes_words else []
+        hashes = self._hashes.of(words) if self._hashes_words else None
+        reason = self._judge(text, words, hashes, tally)
+        if reason is not None:
+            tally.drop(reason, text)
+            return None
+        tally.keep(text)
+        return Kept(text, hashes)
+
+    def _mend(self, text: str, tally: Tally) -> str:
+        text = clean_text(text, tally.repaired)
+        if self._fix is not None and (mended := self._fix(text)) != text:
+            tally.repaired["mended by ftfy"] += 1
+            text = clean_text(mended, tally.repaired)
+        if self.config.drop_boilerplate and (without := drop_boilerplate(text)) != text:
+            tally.repaired["boilerplate lines dropped"] += 1
+            text = clean_text(without, tally.repaired)
+        return text
+
+    def _judge(
+        self, text: str, words: list[str], hashes: Hashes | None, tally: Tally
+    ) -> str | None:
+        config = self.config
+        if self._identify is not None:
+            language, confidence = self._identify(text)
+            tally.languages[language] += 1
+            if config.language is not None:
+                if language != config.language:
+                    return "another language"
+                if confidence < config.language_confidence:
+                    return "language not certain"
+        if hashes is None:
+            return None
+        if config.quality and (fault := find_fault(text, words, hashes, config.limits)):
+            return f"quality: {fault}"
+        if self.evaluation is not None and self.evaluation.occur_in(hashes):
+            return "holds text of an evaluation"
+        return None
+
+
+def _load_fixer() -> Callable[[str], str]:
+    ftfy: Any = import_extra("ftfy", "selection", "mending of wrongly decoded text")
+    # Spelling stays as its writer has it: only what no one wrote is mended.
+    settings = ftfy.TextFixerConfig(
+        uncurl_quotes=False, fix_latin_ligatures=False, fix_character_width=False, explain=False
+    )
+    return partial(ftfy.fix_text, config=settings)

@@ -1,0 +1,103 @@
+"""What happened to documents: counts, histograms, and a few of each fate to look at."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from maskwright.corpus.dedup import fingerprint_text
+
+KEPT = "kept"
+_SAMPLES = 5  # of each fate
+_SAMPLE_CHARACTERS = 700
+
+
+@dataclass
+class Tally:
+    """Counts over documents; two of them add up to one over all.
+
+    Attributes:
+        read, kept: documents.
+        characters: of those kept.
+        dropped: documents by reason.
+        repaired: documents by what was done to them.
+        lengths: documents read by the power of two that their characters reach.
+        languages: documents read by language, where it was asked for.
+        samples: the beginnings of some documents by their fate, each with its hash: those with the
+            smallest, so that they are the same whoever counts.
+    """
+
+    read: int = 0
+    kept: int = 0
+    characters: int = 0
+    dropped: Counter[str] = field(default_factory=Counter[str])
+    repaired: Counter[str] = field(default_factory=Counter[str])
+    lengths: Counter[int] = field(default_factory=Counter[int])
+    languages: Counter[str] = field(default_factory=Counter[str])
+    samples: dict[str, list[tuple[int, str]]] = field(
+        default_factory=dict[str, list[tuple[int, str]]]
+    )
+
+    def keep(self, text: str) -> None:
+        """Counts a document as kept."""
+        self.kept += 1
+        self.characters += len(text)
+        self.show(KEPT, text)
+
+    def drop(self, reason: str, text: str) -> None:
+        """Counts a document as dropped."""
+        self.dropped[reason] += 1
+        self.show(reason, text)
+
+    def show(self, fate: str, text: str) -> None:
+        """Remembers a document as a sample, if it is among those with the smallest hashes."""
+        beginning = text[:_SAMPLE_CHARACTERS]
+        samples = self.samples.setdefault(fate, [])
+        samples.append((fingerprint_text(beginning), beginning))
+        samples.sort()
+        del samples[_SAMPLES:]
+
+    def add(self, other: "Tally") -> None:
+        """Adds what another one counted."""
+        self.read += other.read
+        self.kept += other.kept
+        self.characters += other.characters
+        for mine, theirs in (
+            (self.dropped, other.dropped),
+            (self.repaired, other.repaired),
+            (self.languages, other.languages),
+        ):
+            mine.update(theirs)
+        self.lengths.update(other.lengths)
+        for fate, samples in other.samples.items():
+            merged = sorted([*self.samples.get(fate, []), *samples])
+            self.samples[fate] = merged[:_SAMPLES]
+
+    def follow(self, later: "Tally") -> None:
+        """Takes over what a later pass over the kept documents has left of them."""
+        self.kept, self.characters = later.kept, later.characters
+        self.dropped.update(later.dropped)
+        self.samples.update(later.samples)
+
+    def to_plain(self) -> dict[str, Any]:
+        """For JSON."""
+        lengths = {str(power): count for power, count in sorted(self.lengths.items())}
+        return {**vars(self), "lengths": lengths}
+
+    @classmethod
+    def from_plain(cls, plain: Mapping[str, Any]) -> "Tally":
+        """The inverse of `to_plain`.
+
+        Raises:
+            KeyError, TypeError, ValueError: it is something else.
+        """
+        return cls(
+            read=int(plain["read"]),
+            kept=int(plain["kept"]),
+            characters=int(plain["characters"]),
+            dropped=Counter(plain["dropped"]),
+            repaired=Counter(plain["repaired"]),
+            lengths=Counter({int(power): n for power, n in plain["lengths"].items()}),
+            languages=Counter(plain["languages"]),
+            samples={f: [(int(h), str(t)) for h, t in s] for f, s in plain["samples"].items()},
+        )

@@ -1,0 +1,142 @@
+"""Selection inside a preparation: the same whoever does it, resumable, and told about."""
+
+import json
+import random
+from pathlib import Path
+
+import pytest
+
+from maskwright.cli import main
+from maskwright.errors import CorpusError
+from maskwright.preparation import selection
+from maskwright.preparation.config import PrepareConfig
+from maskwright.preparation.pipeline import prepare
+from maskwright.selection.config import SelectionConfig
+from maskwright.shards.manifest import SPLITS
+from maskwright.tokenizer.config import TokenizerConfig
+
+ANIMALS = ("horse", "cat", "bird", "fox", "snail", "wolf", "bear", "mouse")
+PLACES = ("the hills", "a small town", "the river", "an old barn", "the north", "a garden")
+QUESTION = "which animal walked through the garden on the coldest day of the long winter"
+
+
+def write_corpus(path: Path) -> Path:
+    """80 documents, 20 of them a second time with a word changed, and one with a question."""
+    draw = random.Random(0)
+    documents = [
+        " ".join(
+            f"The {draw.choice(ANIMALS)} {n} went from {draw.choice(PLACES)} to "
+            f"{draw.choice(PLACES)} and met {draw.randint(0, 999)} others."
+            for n in range(40)
+        )
+        for _ in range(80)
+    ]
+    copies = [text.replace("went", "walked", 1) for text in documents[:20]]
+    leaked = f"{documents[0][:500]} {QUESTION}."
+    lines = [json.dumps({"text": text}) for text in [*documents, *copies, leaked]]
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def configure(evaluation: Path, workers: int = 1) -> PrepareConfig:
+    select = SelectionConfig(
+        near_duplicates=0.8, decontaminate=(str(evaluation),), describe=True, language="en",
+        language_confidence=0.1,
+    )  # fmt: skip
+    return PrepareConfig(select=select, tokenizer=TokenizerConfig(vocab_size=300), workers=workers)
+
+
+@pytest.fixture
+def evaluation(tmp_path: Path) -> Path:
+    path = tmp_path / "evaluation.txt"
+    path.write_text(f"{QUESTION}\n")
+    return path
+
+
+@pytest.fixture(autouse=True)
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(selection, "_PART_CHARACTERS", 30_000)
+
+
+def read_shards(out: Path) -> dict[str, bytes]:
+    files = [file for split in SPLITS for file in sorted((out / split).iterdir())]
+    return {str(file.relative_to(out)): file.read_bytes() for file in files}
+
+
+def test_reasons_are_counted_and_the_rest_is_prepared(tmp_path: Path, evaluation: Path) -> None:
+    corpus = write_corpus(tmp_path / "corpus.jsonl")
+    manifest = prepare([str(corpus)], tmp_path / "out", configure(evaluation))
+    assert manifest.dropped["near duplicate"] == 20
+    assert manifest.dropped["holds text of an evaluation"] == 1
+    assert manifest.splits["train"].num_documents == 80  # the end of one of them is held out
+    assert not (tmp_path / "out" / ".selected").exists()
+    facts = json.loads((tmp_path / "out" / "selection.json").read_text())
+    assert (facts["read"], facts["kept"]) == (101, 80)
+    assert facts["languages"]["en"] >= 100
+
+
+def test_two_processes_select_the_same(tmp_path: Path, evaluation: Path) -> None:
+    corpus = str(write_corpus(tmp_path / "corpus.jsonl"))
+    for workers in (1, 2):
+        prepare([corpus], tmp_path / str(workers), configure(evaluation, workers))
+    assert read_shards(tmp_path / "1") == read_shards(tmp_path / "2")
+    one, two = ((tmp_path / n / "selection.json").read_text() for n in "12")
+    assert one == two
+
+
+@pytest.mark.parametrize("worker", ["PartSelector", "DuplicateDropper"])
+def test_it_goes_on_where_it_was_interrupted(
+    tmp_path: Path, evaluation: Path, monkeypatch: pytest.MonkeyPatch, worker: str
+) -> None:
+    corpus = str(write_corpus(tmp_path / "corpus.jsonl"))
+    prepare([corpus], tmp_path / "whole", configure(evaluation))
+    cls = getattr(selection, worker)
+    work, done = cls.__call__, list[int]()
+
+    def stop_at_the_third(self: object, part: selection.Part) -> None:
+        if len(done) == 2:
+            raise KeyboardInterrupt
+        done.append(part.index)
+        work(self, part)
+
+    monkeypatch.setattr(cls, "__call__", stop_at_the_third)
+    with pytest.raises(KeyboardInterrupt):
+        prepare([corpus], tmp_path / "out", configure(evaluation))
+
+    def note(self: object, part: selection.Part) -> None:
+        done.append(part.index)
+        work(self, part)
+
+    monkeypatch.setattr(cls, "__call__", note)
+    prepare([corpus], tmp_path / "out", configure(evaluation))
+    assert len(done) == len(set(done)) > 3  # no part twice
+    assert read_shards(tmp_path / "out") == read_shards(tmp_path / "whole")
+
+
+def test_nothing_is_kept(tmp_path: Path, evaluation: Path) -> None:
+    corpus = str(write_corpus(tmp_path / "corpus.jsonl"))
+    config = PrepareConfig(select=SelectionConfig(language="ko"))
+    with pytest.raises(CorpusError, match=r"keeps none of 101 documents \(another language: 101"):
+        prepare([corpus], tmp_path / "out", config)
+    (tmp_path / "empty.txt").write_text("Too short.\n")
+    config = PrepareConfig(select=SelectionConfig(decontaminate=(str(tmp_path / "empty.txt"),)))
+    with pytest.raises(CorpusError, match="no text there has eight words"):
+        prepare([corpus], tmp_path / "none", config)
+
+
+def test_the_report_shows_what_was_dropped(
+    tmp_path: Path, evaluation: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    corpus, out = write_corpus(tmp_path / "corpus.jsonl"), tmp_path / "out"
+    with corpus.open("a") as file:
+        file.write(json.dumps({"text": f"<script>alert(1)</script> {QUESTION}"}) + "\n")
+    command = ["prepare", str(corpus), "--out", str(out), "--report", "--workers", "1"]
+    command += ["--tokenizer.vocab_size", "300", "--select.decontaminate", str(evaluation)]
+    assert main(command) == 0
+    page = (out / "report.html").read_text()
+    assert "holds text of an evaluation" in page
+    assert "&lt;script&gt;alert(1)" in page
+    assert "<script>" not in page
+    assert "Languages" in page
+    assert "open it in a browser" in capsys.readouterr().out
+    assert main(command) == 0  # prepared before: the page is written again

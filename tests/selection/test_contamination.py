@@ -1,0 +1,56 @@
+"""What an evaluation asks is not trained on; ordinary phrases are."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from maskwright.errors import CorpusError
+from maskwright.selection.contamination import WORDS, EvaluationTexts, read_evaluation
+from maskwright.selection.units import WordHashes, split_words
+
+LONG = "the larvae of this small black fly feed on snails that live in cold mountain rivers"
+SHORT = "who has a lot of questions about snails"  # eight words
+PHRASE = "in the north of the town"
+
+
+def holds(texts: list[str], document: str) -> bool:
+    return EvaluationTexts(texts).occur_in(WordHashes().of(split_words(document)))
+
+
+def test_thirteen_words_in_a_row() -> None:
+    words = LONG.split()
+    assert holds([LONG], f"It is known that {' '.join(words[1:14])}.")
+    assert not holds([LONG], f"It is known that {' '.join(words[1:13])}.")
+    assert holds([LONG], LONG.upper().replace(" ", ", "))  # case and punctuation do not hide it
+
+
+def test_a_short_text_counts_whole_and_a_phrase_not_at_all() -> None:
+    assert holds([SHORT], f"Someone {SHORT}, they say.")
+    assert not holds([SHORT], "Someone has a lot of questions about snails, they say.")
+    assert len(EvaluationTexts([PHRASE])) == 0
+    assert not holds([PHRASE], PHRASE)
+    assert not holds([LONG], "")
+
+
+@given(st.lists(st.sampled_from("abc"), max_size=40), st.lists(st.sampled_from("abc"), max_size=40))
+def test_as_a_search_in_words_says(asked: list[str], document: list[str]) -> None:
+    n = min(len(asked), WORDS)
+    runs = {tuple(asked[i : i + n]) for i in range(len(asked) - n + 1)} if n >= 8 else set()
+    found = any(tuple(document[i : i + n]) in runs for i in range(len(document) - n + 1))
+    assert holds([" ".join(asked)], " ".join(document)) == found
+
+
+def test_files_of_evaluations(tmp_path: Path) -> None:
+    (tmp_path / "pairs.jsonl").write_text(
+        json.dumps({"good": LONG, "more": [SHORT, 3], "id": 7}) + "\nnot JSON\n"
+    )
+    (tmp_path / "task.tsv").write_text(f"label\ttext\n1\t{LONG}\n")
+    (tmp_path / "lines.txt").write_text(f"{SHORT}\n")
+    assert list(read_evaluation([str(tmp_path / "pairs.jsonl")])) == [LONG, SHORT, "not JSON"]
+    assert LONG in list(read_evaluation([str(tmp_path / "task.tsv")]))
+    assert {LONG, SHORT} <= set(read_evaluation([str(tmp_path)]))
+    with pytest.raises(CorpusError, match=r"missing\.txt"):
+        list(read_evaluation([str(tmp_path / "missing.txt")]))

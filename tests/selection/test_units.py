@@ -1,0 +1,38 @@
+"""Words in any script, and hashes of words in a row."""
+
+import subprocess
+import sys
+
+import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
+
+from maskwright.selection.units import WordHashes, join_hashes, split_words
+
+
+def test_words_of_many_scripts() -> None:
+    assert split_words("Hello, World's 12_3: (état)") == ["hello", "world", "s", "12", "3", "état"]
+    assert split_words("漢字。かな") == list("漢字かな")
+    assert split_words("हिन्दी भाषा।") == ["हिन्दी", "भाषा"]  # vowel signs belong to their word
+    assert split_words("이것은 문장") == ["이것은", "문장"]
+    assert split_words("… — !") == []
+
+
+@given(st.lists(st.sampled_from("abcde"), max_size=30))
+def test_equal_words_in_a_row_have_equal_hashes(words: list[str]) -> None:
+    joined = join_hashes(WordHashes().of(words), 4)
+    for n, hashes in joined.items():
+        runs = [tuple(words[i : i + n]) for i in range(len(words) - n + 1)]
+        assert len(hashes) == len(runs)
+        assert len(set(runs)) == len(np.unique(hashes))
+
+
+def test_hashes_are_those_of_another_process() -> None:
+    program = "from maskwright.selection.units import WordHashes; print(WordHashes().of(['snail']))"
+    shown = {
+        subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, check=True
+        ).stdout
+        for _ in range(2)
+    }
+    assert shown == {f"{WordHashes().of(['snail'])}\n"}
