@@ -80,7 +80,7 @@ def find_prepared(config: PretrainConfig, data_dir: Path) -> Path | None:
 
 
 def _prepare_config(config: PretrainConfig) -> PrepareConfig:
-    return PrepareConfig(config.corpus, config.select, config.tokenizer)
+    return PrepareConfig(corpus=config.corpus, select=config.select, tokenizer=config.tokenizer)
 
 
 def _fingerprint(config: PretrainConfig) -> str | None:

@@ -9,7 +9,7 @@ from maskwright.selection.config import SelectionConfig
 from maskwright.tokenizer.config import TokenizerConfig, check_extension
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class PrepareConfig:
     """Reading, selection, tokenizer, shards.
 

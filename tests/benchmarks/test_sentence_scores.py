@@ -73,7 +73,9 @@ def test_a_peer_that_was_killed_goes_on_as_if_it_had_not_been(
     for split, texts in (("train", TEXTS), ("valid", ["A horse number 7 eats grass."])):
         (tmp_path / f"{split}.txt").write_text("\n".join(texts), encoding="utf-8")
     corpus = CorpusConfig(documents="line", valid_text=(str(tmp_path / "valid.txt"),))
-    config = PrepareConfig(corpus, TokenizerConfig(vocab_size=96, min_frequency=1), workers=1)
+    config = PrepareConfig(
+        corpus=corpus, tokenizer=TokenizerConfig(vocab_size=96, min_frequency=1), workers=1
+    )
     prepare([str(tmp_path / "train.txt")], tmp_path / "data", config)
     small = partial(NotebookModel, size=16, num_layers=1)
     monkeypatch.setattr(notebook_peer, "NotebookModel", small)

@@ -36,7 +36,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     corpus = CorpusConfig(valid_fraction=0.2, deduplicate=False)
     tokenizer = TokenizerConfig(vocab_size=96, min_frequency=1)
     text = write_corpus(root / "animals.txt")
-    prepare([str(text)], root / "data", PrepareConfig(corpus, tokenizer))
+    prepare([str(text)], root / "data", PrepareConfig(corpus=corpus, tokenizer=tokenizer))
     return root / "data"
 
 
