@@ -40,7 +40,7 @@ def open_page(browser: Browser, url: str, width: int, scheme: str) -> Iterator[P
     """A page of this width that prefers this colour scheme."""
     is_dark = scheme == "dark"
     page = browser.new_page(
-        viewport={"width": width, "height": 720}, color_scheme="dark" if is_dark else "light"
+        viewport={"width": width, "height": 900}, color_scheme="dark" if is_dark else "light"
     )
     page.goto(url)
     yield page
