@@ -50,7 +50,7 @@ def check_new(run: Path) -> None:
 
 def is_fine_tuning(run: Path) -> bool:
     """Whether a run directory is one of ``maskwright finetune``."""
-    return bool(read_example_files(run))
+    return "finetune" in _read_asked(run)
 
 
 def read_example_files(run: Path) -> Mapping[str, Any]:
@@ -58,11 +58,15 @@ def read_example_files(run: Path) -> Mapping[str, Any]:
 
     Empty for anything else.
     """
+    return _read_asked(run).get("files", {})
+
+
+def _read_asked(run: Path) -> Mapping[str, Any]:
     try:
         asked = read_json(run / _PROVENANCE_NAME, _MAX_PROVENANCE_BYTES)["asked"]
-        return asked["files"] if "finetune" in asked else {}
     except (OSError, ValueError, KeyError, TypeError):
         return {}
+    return asked if isinstance(asked, dict) else {}
 
 
 def check_pretraining(run: Path) -> None:

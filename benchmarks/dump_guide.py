@@ -1,0 +1,91 @@
+"""The guide of docs/data.md end to end: a dump of Korean Wikipedia to a trained encoder.
+
+    MASKWRIGHT_DATA=… python -m benchmarks.dump_guide --runs runs/guide [--epochs 8]
+
+The articles are wrapped into a multistream dump with what dumps have around text: headings, links,
+templates, tables, references, categories, redirects. Then prepared with a report, and trained.
+"""
+
+import argparse
+import gzip
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from benchmarks.common import find_corpus, write_result
+from maskwright.logs import read_metrics
+from tests.corpus.wikipedia.dumps import Page, write_multistream
+
+_PAGES_A_STREAM = 100  # as in dumps of Wikipedia
+_HEADING = 20  # characters: a shorter line that ends in a full stop is one in this corpus
+BOX = "{{정보상자\n| 이름 = %s\n| 그림 = [[파일:%s.jpg|섬네일]]\n}}\n"
+TABLE = '{| class="wikitable"\n! 해 !! 수\n|-\n| 1990 || {{나라|한국}}\n|}\n'
+
+
+def read_articles(path: Path) -> Iterator[list[str]]:
+    """The lines of each article, its title first."""
+    with gzip.open(path, "rt", encoding="utf-8") as file:
+        for article in file.read().split("\n\n"):
+            lines = [line for line in article.split("\n") if line.strip()]
+            if len(lines) > 1:
+                yield lines
+
+
+def wrap(lines: list[str]) -> Page:
+    """An article as the wikitext that it may have come from."""
+    title, *paragraphs = lines
+    wrapped = [BOX % (title, title)]
+    for number, line in enumerate(paragraphs):
+        if len(line) < _HEADING and line.endswith("."):
+            wrapped.append(f"== {line[:-1]} ==")
+            continue
+        first, _, rest = line.partition(" ")
+        wrapped.append(
+            f"[[{first}]] {rest}<ref name=r{number}>{{{{웹 인용|제목={title}}}}}</ref>\n"
+        )
+        if number % 10 == 5:
+            wrapped.append(TABLE)
+    return title, "\n".join(wrapped)
+
+
+def run(*command: str | Path) -> float:
+    """A command of maskwright; its seconds."""
+    began = time.perf_counter()
+    subprocess.run([sys.executable, "-m", "maskwright", *map(str, command)], check=True)
+    return time.perf_counter() - began
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--runs", type=Path, required=True, help="keeps the dump, data and run")
+    parser.add_argument("--epochs", type=float, default=8)
+    arguments = parser.parse_args()
+    runs: Path = arguments.runs
+    runs.mkdir(parents=True, exist_ok=True)
+    dump, data = runs / "kowiki-pages-articles-multistream.xml.bz2", runs / "data"
+    pages = [wrap(lines) for lines in read_articles(find_corpus("wiki_ko/wiki_ko.train.txt.gz"))]
+    write_multistream(dump, pages, "ko", _PAGES_A_STREAM)
+    selection = ("--select.language", "ko", "--select.near_duplicates", "0.8")
+    vocabulary = ("--tokenizer.vocab_size", "8192")
+    seconds = run("prepare", dump, "--out", data, "--report", *selection, *vocabulary)
+    budget = ("--train.max_minutes", "none", "--train.max_epochs", str(arguments.epochs))
+    run("pretrain", data, "--recipe", "sprint", "--runs-dir", runs, "--name", "ko", *budget)
+    final = [r for r in read_metrics(runs / "ko" / "metrics.jsonl") if r.get("final")][-1]
+    manifest = json.loads((data / "manifest.json").read_text(encoding="utf-8"))
+    result = {
+        "dump_megabytes_packed": round(dump.stat().st_size / 1e6, 2),
+        "pages": len(pages),
+        "prepare_seconds": round(seconds, 1),
+        "dropped": manifest["dropped"],
+        "tokens_to_train_on": manifest["splits"]["train"]["num_tokens"],
+        "epochs": arguments.epochs,
+        "final": {key: value for key, value in final.items() if key != "samples"},
+    }
+    write_result("dump-guide", result)
+
+
+if __name__ == "__main__":
+    main()
