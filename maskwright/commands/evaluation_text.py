@@ -106,7 +106,7 @@ def describe_held_out(store: TokenStore, tokenizer: Tokenizer) -> EvaluationText
         digest.update(shard.files["tokens"].sha256.encode())
     return EvaluationText(
         data={
-            "name": f"{store.folder.resolve().name}, held out",
+            "name": f"{store.name}, held out",
             "fingerprint": digest.hexdigest(),
             "unigram_counts": "training text",
         },
