@@ -62,7 +62,7 @@ class MixtureConfig:
         given = self.given
         if len(given) > 1:
             rule = f"is given beside {given[0]}, which says the same in another way"
-            raise ConfigError(given[1], _shown(self, given[1]), rule, "Leave one of the two out.")
+            raise ConfigError(given[1], self.show(given[1]), rule, "Leave one of the two out.")
         for name in ("weights", "epochs"):
             parse_amounts(name, getattr(self, name))
         if self.temperature is not None and not self.temperature > 0:
@@ -72,6 +72,11 @@ class MixtureConfig:
     def given(self) -> list[str]:
         """Which of the fields say something."""
         return [name for name, value in vars(self).items() if value not in ((), None)]
+
+    def show(self, field: str) -> object:
+        """The value of a field as it is given on the command line."""
+        value = getattr(self, field)
+        return ",".join(value) if isinstance(value, tuple) else value
 
 
 def parse_amounts(field: str, entries: tuple[str, ...]) -> dict[str, float]:
@@ -94,8 +99,3 @@ def parse_amounts(field: str, entries: tuple[str, ...]) -> dict[str, float]:
             raise ConfigError(field, entry, f"names {name} a second time", "Name it once.")
         amounts[name] = amount
     return amounts
-
-
-def _shown(config: MixtureConfig, name: str) -> object:
-    value = getattr(config, name)
-    return ",".join(value) if isinstance(value, tuple) else value

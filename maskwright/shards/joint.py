@@ -6,12 +6,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from itertools import accumulate
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.shards.manifest import SPLITS, FileInfo, Manifest, SplitInfo
+from maskwright.shards.manifest import SPLITS, FileInfo, Manifest, SplitInfo, read_manifest
 from maskwright.shards.reader import TokenStore
 
 
@@ -20,15 +21,15 @@ class JointStore(TokenStore):
 
     Args:
         stores: by name, all made with one tokenizer, which is for the caller to see to.
-        passes: how often training passes over each.
+        passes: how often training passes over each; once if nothing is said.
 
     Attributes:
         folder: that of the first.
         num_documents_each: of each store, in their order.
     """
 
-    def __init__(self, stores: Mapping[str, TokenStore], passes: Sequence[float]) -> None:
-        self.stores, self.passes = dict(stores), tuple(passes)
+    def __init__(self, stores: Mapping[str, TokenStore], passes: Sequence[float] = ()) -> None:
+        self.stores, self.passes = dict(stores), tuple(passes) or (1.0,) * len(stores)
         first = next(iter(stores.values()))
         homes = [store.folder for store in stores.values() for _ in store.info.shards]
         manifest = join_manifests({name: store.manifest for name, store in stores.items()})
@@ -41,7 +42,7 @@ class JointStore(TokenStore):
 
     @property
     def name(self) -> str:
-        return " + ".join(self.stores)
+        return " + ".join(store.name for store in self.stores.values())
 
     @cached_property
     def unigram_counts(self) -> NDArray[np.int64]:
@@ -79,6 +80,16 @@ def join_manifests(manifests: Mapping[str, Manifest]) -> Manifest:
         ),
         dropped=dict(sum((Counter(part.dropped) for part in parts), Counter[str]())),
     )
+
+
+def fingerprint_folders(folders: Mapping[str, Path]) -> str:
+    """What their input was: of one folder its own fingerprint, else that of all as one.
+
+    Raises:
+        ShardError: a folder that is not there, or damaged.
+    """
+    found = [read_manifest(folder).fingerprint for folder in folders.values()]
+    return found[0] if len(found) == 1 else _hash(found)
 
 
 def _list_paths(manifest: Manifest) -> list[str]:
