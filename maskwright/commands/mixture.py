@@ -76,7 +76,8 @@ def open_data(
         ShardError, ConfigError: as `PreparedMixture`.
     """
     if len(folders) == 1:
-        return PreparedData(*folders.values(), verify)
+        [folder] = folders.values()
+        return PreparedData(folder, verify)
     return PreparedMixture(folders, config, verify)
 
 

@@ -58,7 +58,8 @@ def pretrain(
     """Pretrains an encoder; the Python twin of ``maskwright pretrain``.
 
     Args:
-        text: files, folders, globs, ``pydocs``, ``hf:NAME``, or a prepared folder.
+        text: files, folders, globs, ``pydocs``, ``hf:NAME``, or prepared folders, which
+            ``mixture={"weights": ["wiki=0.7", "books=0.3"]}`` mixes.
         init_from: a model to continue pretraining: a folder, a run, or ``hf:NAME``. It brings
             tokenizer and architecture.
         recipe: recipe to start from (``sprint``; ``continue`` with `init_from`), unless a whole

@@ -3,7 +3,7 @@
 The few that every validation of a run wants, on all of its ranks; `masked_suite` has all others.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -133,7 +133,7 @@ def _sum_up(
     return [*world.sum(*sums.tolist(), count)]
 
 
-def _to_scores(sums: list[float]) -> MaskedLMScores:
+def _to_scores(sums: Sequence[float]) -> MaskedLMScores:
     *totals, seen_correct, num_seen, count = sums
     loss, accuracy, top5, unigram_loss, unigram_accuracy = (t / max(count, 1) for t in totals)
     return MaskedLMScores(
