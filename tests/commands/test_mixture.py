@@ -50,7 +50,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shared = str(root / "data" / "animals" / "tokenizer")
     prepare(days, root / "data" / "days", "--tokenizer.path", shared)
     prepare(days, root / "data" / "alien", "--tokenizer.vocab_size", "48", *rare)
-    assert main(["pretrain", "--data", "animals=3,days=1", "--name", "both", *flags(root)]) == 0
+    assert main(["pretrain", "--data", "days=1,animals=3", "--name", "both", *flags(root)]) == 0
     return root
 
 
@@ -165,7 +165,7 @@ def test_a_run_is_evaluated_on_all_of_its_folders(
 ) -> None:
     folder = str(place / "runs" / "both")
     printed = run(capsys, "evaluate", folder, "--suite", "mlm", "--json")
-    assert json.loads(printed)["suites"][0]["data"]["name"] == "animals + days, held out"
+    assert json.loads(printed)["suites"][0]["data"]["name"] == "days + animals, held out"
 
 
 def test_without_shares_each_folder_is_seen_once(
@@ -230,7 +230,7 @@ def test_prepared_data_beside_text_says_how_to_prepare_that_too(
 def test_shares_cannot_change_when_a_run_goes_on(
     place: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    asked = ["--data", "animals=1,days=1", "--name", "both", "--auto-resume", *flags(place)]
+    asked = ["--data", "days=1,animals=1", "--name", "both", "--auto-resume", *flags(place)]
     message = fails_with(capsys, ["pretrain", *asked])
     assert "mixture.weights" in message
     assert "cannot change when a run goes on" in message
