@@ -1,6 +1,8 @@
 """Prepared data and a configuration, put together and checked against one another."""
 
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import numpy as np
 import torch
@@ -10,6 +12,7 @@ from maskwright.commands.learning import build_network
 from maskwright.data.layout import SpecialIds
 from maskwright.data.loader import RowSource
 from maskwright.data.masking.corruption import Masker, Vocabulary
+from maskwright.data.mixture import Mixture
 from maskwright.distributed.world import ALONE, World
 from maskwright.errors import ConfigError, ShardError
 from maskwright.model.config import EncoderConfig, resolve_config
@@ -27,7 +30,14 @@ class PreparedData:
 
     Args:
         verify: whether to hash the files; of several ranks one is enough.
+
+    Attributes:
+        sources: by name what this is put together from; empty where it is one folder.
+        mixture: how training mixes them.
     """
+
+    sources: Mapping[str, "PreparedData"] = MappingProxyType({})
+    mixture: Mixture | None = None
 
     def __init__(self, folder: Path, verify: Verify = "full") -> None:
         self.folder = folder
@@ -45,6 +55,16 @@ class PreparedData:
                 f"{folder / 'tokenizer'} has the fingerprint {found}, but the tokens were made "
                 f"with {expected}. Bring that tokenizer back, or prepare the data again."
             )
+
+    @property
+    def name(self) -> str:
+        """What to call it in messages."""
+        return str(self.folder)
+
+    @property
+    def epoch_tokens(self) -> float:
+        """Tokens of text that training sees in an epoch."""
+        return self.train.num_tokens
 
     @property
     def vocabulary(self) -> Vocabulary:
@@ -134,8 +154,12 @@ def check_config(config: PretrainConfig) -> None:
     build_optimizers(config.optim, network.named_parameters(), count_fused_matrices(network))
 
 
-def build_row_source(config: PretrainConfig, data: PreparedData, world: World = ALONE) -> RowSource:
-    """The training rows, masked as configured; each rank loads its own.
+def build_row_source(
+    config: PretrainConfig, data: PreparedData, world: World = ALONE, split: str = "train"
+) -> RowSource:
+    """The rows of a split, masked as configured; each rank loads its own.
+
+    Training mixes the sources of `data`, if there are several; held out, each is there once.
 
     Raises:
         ConfigError: a protected token that the tokenizer does not know.
@@ -149,4 +173,5 @@ def build_row_source(config: PretrainConfig, data: PreparedData, world: World = 
         protected.append(token_id)
     masker = Masker(config.masking, data.vocabulary, tuple(protected))
     special = data.special_ids(config.data.special_tokens)
-    return RowSource(data.train, config.data, special, masker, config.seed, world)
+    corpus, mixture = (data.train, data.mixture) if split == "train" else (data.valid, None)
+    return RowSource(corpus, config.data, special, masker, config.seed, world, mixture)

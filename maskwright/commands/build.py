@@ -90,7 +90,7 @@ def build_trainer(
     Args:
         initial: what training begins with; not needed for weights that a checkpoint replaces.
     """
-    config = replace(config, train=config.train.count_epochs(data.train.num_tokens))
+    config = replace(config, train=config.train.count_epochs(data.epoch_tokens))
     device = choose_device(config.train.device, world.local_rank)
     model = build_model(config, data, initial)
     fused = count_fused_matrices(model)

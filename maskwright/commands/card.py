@@ -6,9 +6,11 @@ from typing import Any
 from maskwright.commands.assemble import PreparedData
 from maskwright.commands.circumstances import describe_circumstances, shorten_path, shorten_paths
 from maskwright.commands.config import PretrainConfig
+from maskwright.commands.mixture import describe_sources
 from maskwright.config import write_yaml
 from maskwright.logs import Record
 from maskwright.preparation.vocabulary import EXTENSION_KEY
+from maskwright.train.panel import of_sources
 
 MODEL = "A masked language model"
 DISCRIMINATOR = "A discriminator of replaced tokens (ELECTRA), whose generator lies beside it,"
@@ -29,7 +31,7 @@ frequent token (accuracy), or the token frequencies (loss).{judged}
 ## Data
 
 {text}: {train_tokens:,} tokens in {documents:,} documents, and {valid_tokens:,} held-out tokens.
-Tokenizer: {kind}, {vocabulary:,} tokens, fingerprint `{fingerprint}`.{extension}
+{mixture}Tokenizer: {kind}, {vocabulary:,} tokens, fingerprint `{fingerprint}`.{extension}
 
 ## Training
 
@@ -87,6 +89,7 @@ def describe_training(
         train_tokens=data.train.num_tokens,
         documents=data.train.num_documents,
         valid_tokens=data.valid.num_tokens,
+        mixture=_list_sources(data),
         kind=_describe_tokenizer(config),
         vocabulary=data.tokenizer.vocab_size,
         fingerprint=data.tokenizer.fingerprint[:12],
@@ -104,6 +107,12 @@ def _describe_tokenizer(config: PretrainConfig) -> str:
     return shorten_path(config.tokenizer.path or config.tokenizer.kind)
 
 
+def _list_sources(data: PreparedData) -> str:
+    """A list of the sources, if there are several."""
+    lines = "".join(f"- {line}\n" for line in describe_sources(data))
+    return f"\n{lines}\n" if lines else ""
+
+
 def _tabulate(final: Record, before: Record | None) -> str:
     """Scores beside what no learning would score and, if there is one, the model before."""
     rows = {
@@ -119,6 +128,9 @@ def _tabulate(final: Record, before: Record | None) -> str:
     if "num_pairs" in final:
         rows["pairs of texts, accuracy"] = ("pair_accuracy", "pair_baseline")
     baselines = "unigram baseline" if len(rows) == 4 else "baseline"
+    for name in of_sources(final, "loss"):
+        rows[f"masked accuracy, {name}"] = (f"masked_accuracy/{name}", f"unigram_accuracy/{name}")
+        rows[f"loss (nats), {name}"] = (f"loss/{name}", f"unigram_loss/{name}")
     lines = [f"| | model | before | {baselines} |", "|---|---|---|---|"]
     for title, (score, baseline) in rows.items():
         figures = [final[score], before.get(score) if before else None, final.get(baseline)]

@@ -130,8 +130,7 @@ def compare_models(
 
 def _find_shared_data(arguments: Sequence[str]) -> list[str]:
     """The data of the first run, if it has any."""
-    data = find_training_data(arguments[0])
-    return [] if data is None else [str(data)]
+    return [*map(str, find_training_data(arguments[0]))]
 
 
 def _check_rows(arguments: Sequence[str], positions: Sequence[int], rows: DataConfig) -> None:

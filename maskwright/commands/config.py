@@ -7,7 +7,7 @@ from typing import Any
 
 from maskwright.config import Plain, from_mapping, merge, read_yaml, section, setting
 from maskwright.corpus.config import CorpusConfig
-from maskwright.data.config import DataConfig
+from maskwright.data.config import DataConfig, MixtureConfig
 from maskwright.data.masking.config import MaskingConfig
 from maskwright.errors import ConfigError
 from maskwright.evaluation.config import EvaluateConfig
@@ -36,6 +36,7 @@ class PretrainConfig:
     select: SelectionConfig = section(SelectionConfig)
     tokenizer: TokenizerConfig = section(TokenizerConfig)
     data: DataConfig = section(DataConfig)
+    mixture: MixtureConfig = section(MixtureConfig)
     masking: MaskingConfig = section(MaskingConfig)
     model: ModelConfig = section(ModelConfig)
     objective: ObjectiveConfig = section(ObjectiveConfig)

@@ -19,6 +19,7 @@ from maskwright.commands.learning import (
     count_parameters_of,
     count_step_flops_per_token,
 )
+from maskwright.commands.mixture import describe_sources, open_data
 from maskwright.commands.prepared import find_prepared, named_folder
 from maskwright.commands.speed import measure_step_seconds
 from maskwright.corpus.sources import Source, find_sources
@@ -43,8 +44,8 @@ def describe_run(config: PretrainConfig, data_dir: Path) -> str:
     initial = load_initial(config)
     if named_folder(config) is None:
         check_config(config)
-    folder = find_prepared(config, data_dir)
-    data = PreparedData(folder) if folder else None
+    folders = find_prepared(config, data_dir)
+    data = open_data(folders, config.mixture) if folders else None
     model = resolve_model(config, data.tokenizer) if data else guess_model(config)
     with torch.device("meta"):
         num_parameters = count_parameters_of(build_network(config.objective, model))
@@ -56,7 +57,7 @@ def describe_run(config: PretrainConfig, data_dir: Path) -> str:
     )
     if data:
         build_row_source(config, data)
-        tokens, described = data.train.num_tokens, _describe_data(data)
+        tokens, described = data.epoch_tokens, _describe_data(data)
     else:
         tokens, described = _guess_tokens(find_sources(config.text))
     compiles, reason = should_compile(config.train.count_epochs(tokens or math.inf), device)
@@ -99,7 +100,8 @@ def _describe_initial(initial: InitialModel) -> str:
 def _describe_data(data: PreparedData) -> str:
     return (
         f"{data.train.num_tokens:,} tokens in {count_noun(data.train.num_documents, 'document')}, "
-        f"{data.valid.num_tokens:,} tokens for validation ({data.folder})"
+        f"{data.valid.num_tokens:,} tokens for validation ({data.name})"
+        + "".join(f"\n             {line}" for line in describe_sources(data))
     )
 
 

@@ -17,6 +17,7 @@ from maskwright.commands.run_folder import (
     CONFIG_NAME,
     is_fine_tuning,
     load_run_config,
+    name_prepared,
     read_provenance,
 )
 from maskwright.commands.suite_checks import check_request
@@ -62,8 +63,8 @@ class Evaluation:
         self.model = TextModel(folder, device)
 
     @cached_property
-    def training_data(self) -> Path | None:
-        """The prepared folder that a run was trained on, if it is still there."""
+    def training_data(self) -> list[Path]:
+        """The prepared folders that a run was trained on, if they are still there."""
         return find_training_data(self.argument)
 
     def make_request(
@@ -80,7 +81,7 @@ class Evaluation:
 
         Args:
             max_seq_length, packed: of rows; without any the run's.
-            sources: a prepared folder or text files; without any the run's own data.
+            sources: prepared folders or text files; without any the run's own data.
             blimp: a folder of minimal pairs.
 
         Raises:
@@ -103,13 +104,13 @@ class Evaluation:
             raise InputError("--blimp needs --suite blimp: name it, or leave out both")
         text = None
         if set(suites) & set(NEED_TEXT):
-            if not sources and self.training_data is None:
+            if not sources and not self.training_data:
                 why = "is no run" if self.run is None else "is a run whose prepared data is gone"
                 raise InputError(
                     f"{self.argument} {why}, so there is no text to score it on. Give --data: a "
                     "prepared folder, or text files."
                 )
-            sources = sources or [str(self.training_data)]
+            sources = sources or [*map(str, self.training_data)]
             text = open_text(sources, self.model.tokenizer, self.training_data)
         request = Request(self.model, rows, text, pairs, is_fast)
         check_request(suites, request)
@@ -207,16 +208,16 @@ def find_run(argument: str) -> Path | None:
     return run if (run / CONFIG_NAME).is_file() and not is_fine_tuning(run) else None
 
 
-def find_training_data(argument: str) -> Path | None:
-    """The prepared folder that a run was trained on; None if it is no run, or that is gone."""
+def find_training_data(argument: str) -> list[Path]:
+    """The prepared folders that a run was trained on; none if it is no run, or one is gone."""
     run = find_run(argument)
     if run is None:
-        return None
+        return []
     try:
-        folder = Path(read_provenance(run)["prepared_data"])
+        folders = [*name_prepared(read_provenance(run)).values()]
     except CheckpointError:
-        return None
-    return folder if is_prepared(folder) else None
+        return []
+    return folders if all(map(is_prepared, folders)) else []
 
 
 def choose_rows(argument: str, longest: int) -> DataConfig:

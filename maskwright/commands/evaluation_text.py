@@ -19,6 +19,7 @@ from maskwright.data.order import permute
 from maskwright.errors import InputError, ShardError
 from maskwright.evaluation.pinned import PINNED_SEED
 from maskwright.interop.held_out import check_made_for
+from maskwright.shards.joint import JointStore
 from maskwright.shards.reader import TokenStore
 from maskwright.tokenizer.sentence_ends import find_sentence_ends
 from maskwright.tokenizer.tokenizer import EncodedText, Tokenizer
@@ -67,12 +68,12 @@ class EvaluationText:
 
 
 def open_text(
-    sources: Sequence[str], tokenizer: Tokenizer, training_data: Path | None
+    sources: Sequence[str], tokenizer: Tokenizer, training_data: Sequence[Path]
 ) -> EvaluationText:
-    """The held-out text of one prepared folder, or all of some text files.
+    """The held-out text of prepared folders, or all of some text files.
 
     Args:
-        training_data: the prepared folder that the model was trained on, if it is known: its
+        training_data: the prepared folders that the model was trained on, if they are known: their
             token frequencies are the baseline for text files.
 
     Raises:
@@ -83,12 +84,14 @@ def open_text(
     prepared = [source for source in sources if is_prepared(Path(source))]
     if not prepared:
         return _read_texts(sources, tokenizer, training_data)
-    if len(sources) > 1:
+    if len(sources) > len(prepared):
         raise InputError(f"{prepared[0]} is prepared data; it cannot be mixed with other text")
-    return _open_prepared(Path(prepared[0]), tokenizer)
+    stores = {source: _open_prepared(Path(source), tokenizer) for source in sources}
+    store = next(iter(stores.values())) if len(stores) == 1 else JointStore(stores)
+    return describe_held_out(store, tokenizer)
 
 
-def _open_prepared(folder: Path, tokenizer: Tokenizer) -> EvaluationText:
+def _open_prepared(folder: Path, tokenizer: Tokenizer) -> TokenStore:
     check_made_for(tokenizer, folder)
     store = TokenStore.open(folder, "valid")
     if not store.num_tokens:
@@ -96,7 +99,7 @@ def _open_prepared(folder: Path, tokenizer: Tokenizer) -> EvaluationText:
             f"{folder} holds no validation text. Prepare it again with a larger "
             "corpus.valid_fraction."
         )
-    return describe_held_out(store, tokenizer)
+    return store
 
 
 def describe_held_out(store: TokenStore, tokenizer: Tokenizer) -> EvaluationText:
@@ -106,7 +109,7 @@ def describe_held_out(store: TokenStore, tokenizer: Tokenizer) -> EvaluationText
         digest.update(shard.files["tokens"].sha256.encode())
     return EvaluationText(
         data={
-            "name": f"{store.folder.resolve().name}, held out",
+            "name": f"{store.name}, held out",
             "fingerprint": digest.hexdigest(),
             "unigram_counts": "training text",
         },
@@ -117,7 +120,7 @@ def describe_held_out(store: TokenStore, tokenizer: Tokenizer) -> EvaluationText
 
 
 def _read_texts(
-    sources: Sequence[str], tokenizer: Tokenizer, training_data: Path | None
+    sources: Sequence[str], tokenizer: Tokenizer, training_data: Sequence[Path]
 ) -> EvaluationText:
     documents, is_cut = _read_documents(sources)
     corpus = TokensInMemory(documents, tokenizer)
@@ -127,13 +130,12 @@ def _read_texts(
     digest = hashlib.sha256()
     for document in documents:
         digest.update(hashlib.sha256(document.encode("utf-8", "replace")).digest())
-    if training_data is not None:
-        check_made_for(tokenizer, training_data)
-        whose, counts = "training text", TokenStore.open(training_data, "train", "sizes")
-        counts = counts.unigram_counts
-    else:
-        whose = "this text"
-        counts = np.bincount(corpus.ids, minlength=tokenizer.vocab_size)
+    whose, counts = "this text", np.bincount(corpus.ids, minlength=tokenizer.vocab_size)
+    if training_data:
+        whose, counts = "training text", np.zeros_like(counts)
+    for folder in training_data:
+        check_made_for(tokenizer, folder)
+        counts += TokenStore.open(folder, "train", "sizes").unigram_counts
     data = {"name": names, "fingerprint": digest.hexdigest(), "unigram_counts": whose}
     return EvaluationText(
         data={**data, "num_characters": sum(map(len, documents)), "is_cut": is_cut},

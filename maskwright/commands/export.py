@@ -8,7 +8,7 @@ from rich.console import Console
 from maskwright.commands.flags import Parser
 from maskwright.commands.model_folder import HELP, find_model_folder
 from maskwright.commands.prepared import is_prepared
-from maskwright.commands.run_folder import CONFIG_NAME, read_provenance
+from maskwright.commands.run_folder import CONFIG_NAME, name_prepared, read_provenance
 from maskwright.errors import CheckpointError, InputError
 from maskwright.interop.targets import TARGETS
 
@@ -56,11 +56,14 @@ def main(argv: Sequence[str]) -> int:
 
 
 def find_data(run: Path) -> Path | None:
-    """The prepared data of a run directory, if this is one and its data is still there."""
+    """The prepared data of a run directory, if this is one and its data is still there.
+
+    Of several folders the first: it is to see that outputs are equal, on any text.
+    """
     if not (run / CONFIG_NAME).is_file():
         return None
     try:
-        data = Path(read_provenance(run)["prepared_data"])
+        data = next(iter(name_prepared(read_provenance(run)).values()))
     except CheckpointError:
         return None
     return data if is_prepared(data) else None

@@ -11,12 +11,17 @@ from rich.table import Table
 
 from maskwright.commands.config import PretrainConfig, resolve
 from maskwright.commands.flags import Parser, add_config_flags, config_values
-from maskwright.commands.run_folder import CONFIG_NAME, load_run_config, read_provenance
+from maskwright.commands.run_folder import (
+    CONFIG_NAME,
+    load_run_config,
+    name_prepared,
+    read_provenance,
+)
 from maskwright.data.config import MIN_ROW_LENGTH
 from maskwright.errors import CheckpointError, InputError
-from maskwright.shards.manifest import MANIFEST_NAME, read_manifest
+from maskwright.shards.manifest import MANIFEST_NAME
 
-_SECTIONS = ("run", "corpus", "tokenizer", "model", "optim", "train")
+_SECTIONS = ("run", "mixture", "corpus", "tokenizer", "model", "optim", "train")
 _FILL_SAMPLE_ROWS = 4096
 _LARGEST = 2**53  # of the numbers that name rows
 
@@ -49,24 +54,29 @@ def main(argv: Sequence[str]) -> int:
     arguments = build_parser().parse(argv)
     for name in ("rows", "first_row", "epoch"):
         _check_range(name, getattr(arguments, name), 0, _LARGEST)
-    folder, config = _find_data(arguments)
+    folders, config = _find_data(arguments)
     row_length, mask_rate = _choose_rows(arguments, config)
     # torch is imported from here on; everything above has already been checked without it
-    from maskwright.commands.assemble import PreparedData, build_row_source
+    from maskwright.commands.assemble import build_row_source
+    from maskwright.commands.mixture import describe_sources, open_data
     from maskwright.commands.rows_view import view_rows
     from maskwright.data.rows import DataPosition
+    from maskwright.shards.joint import JointStore
 
-    data = PreparedData(folder)
-    source = build_row_source(config, data)
-    source.corpus = data.train if arguments.split == "train" else data.valid
+    data = open_data(folders, config.mixture)
+    source = build_row_source(config, data, split=arguments.split)
     position = DataPosition(row_length, arguments.epoch, arguments.first_row)
-    rows = view_rows(source, position, arguments.rows, mask_rate)
+    name_source = source.corpus.source_of if isinstance(source.corpus, JointStore) else None
+    rows = view_rows(source, position, arguments.rows, mask_rate, name_source)
     if arguments.json:
         for row in rows:
             print(json.dumps(row.to_json(data.tokenizer), ensure_ascii=False))
         return 0
     console = Console(highlight=False)
-    console.print(_count(data, config, row_length))
+    for part in data.sources.values() or [data]:
+        console.print(_count(part, config, row_length))
+    for line in describe_sources(data):
+        console.print(line, markup=False)
     if arguments.rows:
         console.print(
             f"\nrow length {row_length}, mask rate {mask_rate:g}, seed {config.seed}; "
@@ -78,8 +88,8 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-def _find_data(arguments: argparse.Namespace) -> tuple[Path, PretrainConfig]:
-    """The prepared folder, and the configuration that rows are made with.
+def _find_data(arguments: argparse.Namespace) -> tuple[dict[str, Path], PretrainConfig]:
+    """The prepared folders by name, and the configuration that rows are made with.
 
     Raises:
         InputError: a flag that contradicts the configuration of a run.
@@ -89,7 +99,8 @@ def _find_data(arguments: argparse.Namespace) -> tuple[Path, PretrainConfig]:
     values = config_values(arguments)
     seed = {} if arguments.seed is None else {"seed": arguments.seed}
     if not (folder / CONFIG_NAME).is_file() or (folder / MANIFEST_NAME).is_file():
-        return folder, resolve(None, arguments.config, {**values, **seed})
+        config = resolve(None, arguments.config, {**values, **seed})
+        return {folder.name: folder}, config
     if arguments.config or values or seed:
         raise InputError(
             f"{folder} is a run, which has a configuration of its own: "
@@ -98,17 +109,21 @@ def _find_data(arguments: argparse.Namespace) -> tuple[Path, PretrainConfig]:
     return _find_data_of_run(folder), load_run_config(folder, {})
 
 
-def _find_data_of_run(run: Path) -> Path:
+def _find_data_of_run(run: Path) -> dict[str, Path]:
+    from maskwright.shards.joint import fingerprint_folders
+
     provenance = read_provenance(run)
-    folder = Path(provenance["prepared_data"])
-    if not (folder / MANIFEST_NAME).is_file():
-        raise CheckpointError(
-            f"{folder}, the data of {run}, is gone: bring it back, or prepare it again and inspect "
-            "that with --config"
-        )
-    if read_manifest(folder).fingerprint != provenance["corpus"]["fingerprint"]:
-        raise CheckpointError(f"{folder} is not the data that {run} began with: it has changed")
-    return folder
+    folders = name_prepared(provenance)
+    for folder in folders.values():
+        if not (folder / MANIFEST_NAME).is_file():
+            raise CheckpointError(
+                f"{folder}, the data of {run}, is gone: bring it back, or prepare it again and "
+                "inspect that with --config"
+            )
+    if fingerprint_folders(folders) != provenance["corpus"]["fingerprint"]:
+        names = " + ".join(map(str, folders.values()))
+        raise CheckpointError(f"{names} is not the data that {run} began with: it has changed")
+    return folders
 
 
 def _choose_rows(arguments: argparse.Namespace, config: PretrainConfig) -> tuple[int, float]:

@@ -1,5 +1,6 @@
 """Finds or makes the prepared data of a run."""
 
+import shlex
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -14,7 +15,7 @@ from maskwright.preparation.config import PrepareConfig
 from maskwright.preparation.fingerprint import fingerprint_input
 from maskwright.preparation.pipeline import prepare
 from maskwright.selection.config import SelectionConfig
-from maskwright.shards.manifest import MANIFEST_NAME, read_manifest
+from maskwright.shards.manifest import MANIFEST_NAME, TOKENIZER_NAME, read_manifest
 from maskwright.tokenizer.config import TokenizerConfig
 
 
@@ -23,30 +24,70 @@ def is_prepared(folder: Path) -> bool:
     return (folder / MANIFEST_NAME).is_file()
 
 
-def named_folder(config: PretrainConfig) -> Path | None:
-    """The prepared folder that the run names as its text, if it does.
+def named_sources(config: PretrainConfig) -> dict[str, Path]:
+    """The prepared folders that the run names as its text, by their last names; or none.
 
     Raises:
-        InputError: other text beside it.
+        InputError: other text beside them, or two of one name.
     """
-    folders = [path for path in config.text if is_prepared(Path(path))]
-    if folders and len(config.text) > 1:
-        raise InputError(f"{folders[0]} is prepared data; it cannot be mixed with other text")
-    return Path(folders[0]) if folders else None
+    prepared = [path for path in config.text if is_prepared(Path(path))]
+    other = [path for path in config.text if path not in prepared]
+    if prepared and other:
+        raise InputError(
+            f"{prepared[0]} is prepared data; it cannot be mixed with other text. Prepare that, "
+            f"too: maskwright prepare {shlex.quote(other[0])} --out data/NAME --tokenizer.path "
+            f"{shlex.quote(str(Path(prepared[0]) / TOKENIZER_NAME))}"
+        )
+    folders: dict[str, Path] = {}
+    for path in map(Path, prepared):
+        name = path.absolute().name
+        if name in folders:
+            raise InputError(
+                f"{folders[name]} and {path} are both called {name}, and a mixture knows folders "
+                "by their names. Rename one of the two."
+            )
+        folders[name] = path
+    return folders
+
+
+def named_folder(config: PretrainConfig) -> Path | None:
+    """The first prepared folder that the run names as its text, if it does.
+
+    Raises:
+        InputError: as `named_sources`.
+    """
+    return next(iter(named_sources(config).values()), None)
 
 
 def adopt_preparation(config: PretrainConfig, given: Mapping[str, Any]) -> PretrainConfig:
     """`config`, saying how its data was prepared if it names a prepared folder.
 
+    Of several folders it says what the first one says, whose tokenizer all have.
+
     Args:
         given: what the user asked for over recipe and file, nested.
 
     Raises:
-        ConfigError: `given` asks for another preparation, which would have no effect.
+        ConfigError: `given` asks for another preparation, which would have no effect; or a mixture
+            is asked for of one folder, or of text.
     """
-    folder = named_folder(config)
-    if folder is None:
-        return config
+    folders = named_sources(config)
+    _check_mixture(config, len(folders))
+    adopted = [_adopt_folder(config, folder, given) for folder in folders.values()]
+    return adopted[0] if adopted else config
+
+
+def _check_mixture(config: PretrainConfig, num_folders: int) -> None:
+    for field in config.mixture.given if num_folders < 2 else ():
+        rule = f"needs two prepared folders or more, and there are {num_folders}"
+        remedy = "Name them: maskwright pretrain data/wiki data/books."
+        raise ConfigError(f"mixture.{field}", config.mixture.show(field), rule, remedy)
+    if num_folders > 1 and config.data.pairs == "next":
+        rule = "is not to be had of several prepared folders: texts would be told by their source"
+        raise ConfigError("data.pairs", "next", rule, "Take order, or prepare all text as one.")
+
+
+def _adopt_folder(config: PretrainConfig, folder: Path, given: Mapping[str, Any]) -> PretrainConfig:
     source = read_manifest(folder).source
     corpus = from_mapping(CorpusConfig, source.get("corpus", {}), "corpus.")
     select = from_mapping(SelectionConfig, source.get("select", {}), "select.")
@@ -73,10 +114,24 @@ def prepare_for(config: PretrainConfig, data_dir: Path, report: Callable[[str], 
     return folder
 
 
-def find_prepared(config: PretrainConfig, data_dir: Path) -> Path | None:
-    """The prepared folder for a run if there is one already."""
-    folder = named_folder(config) or data_dir / _folder_name(config, _fingerprint(config))
-    return folder if is_prepared(folder) else None
+def locate_data(
+    config: PretrainConfig, data_dir: Path, report: Callable[[str], None]
+) -> dict[str, Path]:
+    """The prepared folders for a run by name: those that it names, or one made from its text."""
+    named = named_sources(config)
+    if named:
+        return named
+    folder = prepare_for(config, data_dir, report)
+    return {folder.name: folder}
+
+
+def find_prepared(config: PretrainConfig, data_dir: Path) -> dict[str, Path]:
+    """The prepared folders for a run by name if they are there already, else none."""
+    named = named_sources(config)
+    if named:
+        return named
+    folder = data_dir / _folder_name(config, _fingerprint(config))
+    return {folder.name: folder} if is_prepared(folder) else {}
 
 
 def _prepare_config(config: PretrainConfig) -> PrepareConfig:

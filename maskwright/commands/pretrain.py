@@ -17,15 +17,16 @@ from maskwright.commands.config import (
     resolve,
 )
 from maskwright.commands.flags import Parser, add_config_flags, config_values, folder_name
-from maskwright.commands.prepared import adopt_preparation
+from maskwright.commands.prepared import adopt_preparation, is_prepared
 from maskwright.commands.run_folder import find_begun, load_run_config
-from maskwright.config import write_yaml
+from maskwright.config import Plain, merge, write_yaml
 from maskwright.errors import InputError
 
 _EPILOG = """examples:
   maskwright pretrain corpus/*.txt --recipe tiny
   maskwright pretrain --config my.yaml --train.max_minutes 30 --model.hidden_size 384
   maskwright pretrain data/NAME --name first-try      (a folder that `prepare` wrote)
+  maskwright pretrain --data wiki=0.7,books=0.3       (data/wiki and data/books)
   maskwright pretrain domain.txt --init-from runs/NAME --name adapted
   maskwright pretrain domain.txt --init-from hf:FacebookAI/roberta-base --extend-vocab 2000
   maskwright pretrain --resume runs/NAME
@@ -36,6 +37,12 @@ _EPILOG = """examples:
 def build_parser() -> Parser:
     """The command line of ``maskwright pretrain``."""
     parser = Parser("pretrain", "Train an encoder of your own from raw text.", _EPILOG)
+    parser.add_argument(
+        "--data",
+        metavar="NAME=SHARE,...",
+        help="prepared folders below --data-dir, and the share of the tokens that training takes "
+        "of each: wiki=0.7,books=0.3; without shares all of each once an epoch",
+    )
     parser.add_argument("text", nargs="*", help="files, folders, globs, -, pydocs, hf:NAME#FIELD")
     defaults = f"{DEFAULT_RECIPE}, or {CONTINUE_RECIPE} with --init-from"
     parser.add_argument("--recipe", help=f"recipe to start from [{defaults}]")
@@ -81,11 +88,13 @@ def main(argv: Sequence[str]) -> int:
     arguments = build_parser().parse(argv)
     overrides = config_values(arguments)
     if arguments.resume:
-        given = (arguments.text, arguments.recipe, arguments.config, arguments.name)
+        given = (arguments.text, arguments.data, arguments.recipe, arguments.config, arguments.name)
         if any(given) or arguments.auto_resume:
             raise InputError("--resume continues a run as it is; give it no text, recipe or name")
         config = load_run_config(arguments.resume, overrides)
     else:
+        if arguments.data:
+            overrides = _name_data(arguments, overrides)
         config = resolve(arguments.recipe, arguments.config, overrides)
         if arguments.text:
             config = replace(config, text=tuple(arguments.text))
@@ -114,6 +123,30 @@ def main(argv: Sequence[str]) -> int:
         begin = go_on if arguments.auto_resume else start_run
         stopped_by = begin(_name_run(arguments), config, arguments.data_dir)
     return 128 + stopped_by if stopped_by else 0
+
+
+def _name_data(arguments: Namespace, overrides: Plain) -> Plain:
+    """What ``--data wiki=0.7,books=0.3`` says, as configuration over `overrides`.
+
+    Raises:
+        InputError: text or shares are given beside it, or there is no such folder.
+    """
+    if arguments.text:
+        raise InputError("--data names the folders to train on; give no other text beside it")
+    entries = [entry.strip() for entry in arguments.data.split(",") if entry.strip()]
+    folders = [arguments.data_dir / (entry.rpartition("=")[0] or entry) for entry in entries]
+    for folder in folders:
+        if not is_prepared(folder):
+            raise InputError(
+                f"--data: {folder} is no prepared data. Run maskwright prepare TEXT --out {folder}"
+            )
+    named = merge(overrides, {"text": [str(folder) for folder in folders]})
+    if not any("=" in entry for entry in entries):
+        return named
+    if "mixture" in overrides:
+        raise InputError("--data gives shares already; leave out --mixture.*")
+    weights = [Path(entry).name for entry in entries if "=" in entry]
+    return merge(named, {"mixture": {"weights": weights}})
 
 
 def _name_run(arguments: Namespace) -> Path:

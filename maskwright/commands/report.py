@@ -1,18 +1,29 @@
 """``maskwright report``: a run, or several, as one HTML page."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from maskwright.commands.evaluate import check_out
 from maskwright.commands.flags import Parser
-from maskwright.commands.run_folder import CONFIG_NAME, METRICS_NAME, MODEL_NAME, check_pretraining
+from maskwright.commands.prepared import is_prepared
+from maskwright.commands.run_folder import (
+    CONFIG_NAME,
+    METRICS_NAME,
+    MODEL_NAME,
+    check_pretraining,
+    name_prepared,
+)
 from maskwright.config import read_yaml
 from maskwright.errors import InputError
 from maskwright.files import read_json, write_text
 from maskwright.logs import read_metrics
 from maskwright.report.facts import RunFacts
 from maskwright.wording import shorten_names
+
+if TYPE_CHECKING:
+    from maskwright.shards.reader import TokenStore
 
 REPORT_NAME = "report.html"
 _MAX_BYTES = 64 << 20
@@ -67,16 +78,15 @@ def gather_facts(run: Path, name: str) -> RunFacts:
     """
     check_pretraining(run)
     provenance = _read(run / "provenance.json") or {}
-    data = Path(str(provenance.get("prepared_data", "")))
-    manifest = _read(data / "manifest.json")
+    data = _open_data(provenance)
     return RunFacts(
         name=name,
         records=read_metrics(run / METRICS_NAME),
         config=read_yaml(run / CONFIG_NAME),
         provenance=provenance,
         evaluation=_read(run / "evaluation.json"),
-        manifest=manifest,
-        document_lengths=_read_lengths(data) if manifest else (),
+        manifest=asdict(data.manifest) if data else None,
+        document_lengths=data.document_lengths.tolist() if data else (),
         is_finished=(run / MODEL_NAME).is_dir(),
     )
 
@@ -89,7 +99,16 @@ def _read(path: Path) -> Any:
     return found if isinstance(found, dict) else None
 
 
-def _read_lengths(data: Path) -> Sequence[int]:
+def _open_data(provenance: Mapping[str, Any]) -> "TokenStore | None":
+    """The prepared data of a run, several folders as one, if all are still there."""
+    from maskwright.shards.joint import JointStore
     from maskwright.shards.reader import TokenStore
 
-    return TokenStore.open(data, "train", "sizes").document_lengths.tolist()
+    try:
+        folders = name_prepared(provenance)
+    except (KeyError, TypeError):
+        return None
+    if not all(map(is_prepared, folders.values())):
+        return None
+    stores = {name: TokenStore.open(path, "train", "sizes") for name, path in folders.items()}
+    return next(iter(stores.values())) if len(stores) == 1 else JointStore(stores)

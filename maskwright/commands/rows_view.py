@@ -1,6 +1,6 @@
 """Rows exactly as training sees them, one at a time: in colour for people, as JSON for programs."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +28,7 @@ class RowView:
         segments: L numbers of the segments; what is left empty is one of its own.
         types: L token types where segments are pairs of texts, else none.
         pairs: label of each segment that has one as a pair: 0 = next, 1 = not.
+        source: which of several sources it is of.
     """
 
     epoch: int
@@ -37,6 +38,7 @@ class RowView:
     segments: list[int]
     types: list[int]
     pairs: dict[int, int]
+    source: str | None = None
 
     def to_json(self, tokenizer: Tokenizer) -> dict[str, Any]:
         row = {
@@ -47,11 +49,14 @@ class RowView:
             "labels": self.labels,
             "segments": self.segments,
         }
+        if self.source is not None:
+            row["source"] = self.source
         return {**row, "token_types": self.types, "pairs": self.pairs} if self.types else row
 
     def to_text(self, tokenizer: Tokenizer) -> Text:
         """A heading and the tokens, with what the hidden ones were."""
-        text = Text(f"\nepoch {self.epoch}, row {self.number}\n", style="bold")
+        of_source = "" if self.source is None else f", {self.source}"
+        text = Text(f"\nepoch {self.epoch}, row {self.number}{of_source}\n", style="bold")
         return text.append_text(self._paint(tokenizer))
 
     def _paint(self, tokenizer: Tokenizer) -> Text:
@@ -83,9 +88,17 @@ class RowView:
 
 
 def view_rows(
-    source: RowSource, position: DataPosition, count: int, mask_rate: float
+    source: RowSource,
+    position: DataPosition,
+    count: int,
+    mask_rate: float,
+    name_source: Callable[[int], str] | None = None,
 ) -> Iterator[RowView]:
-    """The next `count` rows from `position` on; the rows of the next epoch follow without a gap."""
+    """The next `count` rows from `position` on; the rows of the next epoch follow without a gap.
+
+    Args:
+        name_source: of the token at a position of the corpus, if that is of several sources.
+    """
     length = position.row_length
     while count > 0:
         size = min(count, _ROWS_AT_ONCE)
@@ -96,7 +109,8 @@ def view_rows(
         slots = zip(*(column.reshape(size, length).tolist() for column in columns), strict=True)
         types, pairs = _list_pairs(batch, size)
         for row, of_tokens, *of_pairs in zip(rows, slots, types, pairs, strict=True):
-            yield RowView(row.epoch, row.number, *of_tokens, *of_pairs)
+            name = name_source(row.segments[0][0]) if name_source else None
+            yield RowView(row.epoch, row.number, *of_tokens, *of_pairs, source=name)
         position = loaded.next_position
         count -= size
 

@@ -1,5 +1,6 @@
 """Pretraining runs: begun, resumed, or gone on with after a failure."""
 
+import json
 import signal
 from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
@@ -12,11 +13,12 @@ from maskwright.commands.assemble import PreparedData, check_config
 from maskwright.commands.build import build_trainer
 from maskwright.commands.config import PretrainConfig, resolve
 from maskwright.commands.initial import load_initial
+from maskwright.commands.mixture import open_data
 from maskwright.commands.prepared import (
     adopt_preparation,
     is_prepared,
+    locate_data,
     named_folder,
-    prepare_for,
 )
 from maskwright.commands.run_folder import (
     CHECKPOINTS_NAME,
@@ -29,6 +31,7 @@ from maskwright.commands.run_folder import (
     list_changes,
     load_run_config,
     locking_run,
+    name_prepared,
     read_provenance,
     record_resumption,
 )
@@ -36,7 +39,7 @@ from maskwright.commands.session import Session, open_console
 from maskwright.config import write_yaml
 from maskwright.distributed.world import World, joining, read_world
 from maskwright.errors import CheckpointError, MaskwrightError
-from maskwright.shards.manifest import read_manifest
+from maskwright.shards.joint import fingerprint_folders
 from maskwright.train.checkpoint import Checkpoint, find_newest, open_checkpoint
 from maskwright.train.device import choose_device
 from maskwright.train.memory import keep_freed_memory
@@ -55,7 +58,8 @@ def pretrain(
     """Pretrains an encoder; the Python twin of ``maskwright pretrain``.
 
     Args:
-        text: files, folders, globs, ``pydocs``, ``hf:NAME``, or a prepared folder.
+        text: files, folders, globs, ``pydocs``, ``hf:NAME``, or prepared folders, which
+            ``mixture={"weights": ["wiki=0.7", "books=0.3"]}`` mixes.
         init_from: a model to continue pretraining: a folder, a run, or ``hf:NAME``. It brings
             tokenizer and architecture.
         recipe: recipe to start from (``sprint``; ``continue`` with `init_from`), unless a whole
@@ -117,7 +121,7 @@ def start_run(run: Path, config: PretrainConfig, data_dir: Path) -> signal.Signa
         initial = load_initial(config)
         if named_folder(config) is None:
             check_config(config)
-        data = _open_data(world, lambda: prepare_for(config, data_dir, console.print))
+        data = _open_data(world, config, lambda: locate_data(config, data_dir, console.print))
         trainer, note = build_trainer(config, data, run / CHECKPOINTS_NAME, world, initial)
         origin = initial.describe() if initial is not None else None
         del initial  # its weights are in the trainer now, or copied and grown
@@ -141,7 +145,7 @@ def resume_run(
         console = open_console(world)
         found = world.text_from_first(lambda: str(_find_checkpoint(run, console.print).path))
         checkpoint = open_checkpoint(Path(found))
-        data = _open_data(world, lambda: _find_data(run, config, data_dir, console.print))
+        data = _open_data(world, config, lambda: _find_data(run, config, data_dir, console.print))
         trainer, note = build_trainer(config, data, run / CHECKPOINTS_NAME, world)
         trainer.restore(checkpoint)
         step = trainer.state.step
@@ -176,22 +180,27 @@ def _owning(run: Path, world: World) -> Generator[None]:
         yield
 
 
-def _open_data(world: World, find: Callable[[], Path]) -> PreparedData:
+def _open_data(
+    world: World, config: PretrainConfig, find: Callable[[], Mapping[str, Path]]
+) -> PreparedData:
     """Opens on all ranks what the first one finds, and has verified."""
 
     def find_whole() -> str:
-        folder = find()
-        PreparedData(folder, verify="full")
-        return str(folder)
+        folders = find()
+        open_data(folders, config.mixture, verify="full")
+        return json.dumps({name: str(folder) for name, folder in folders.items()})
 
-    return PreparedData(Path(world.text_from_first(find_whole)), verify="sizes")
+    found = json.loads(world.text_from_first(find_whole))
+    folders = {name: Path(folder) for name, folder in found.items()}
+    return open_data(folders, config.mixture, verify="sizes")
 
 
 def _describe_data(data: PreparedData) -> dict[str, Any]:
     manifest = data.train.manifest
+    folders = {name: str(source.folder.resolve()) for name, source in data.sources.items()}
     return {
         "corpus": {"fingerprint": manifest.fingerprint, **manifest.source},
-        "prepared_data": str(data.folder.resolve()),
+        "prepared_data": folders or str(data.folder.resolve()),
         "tokenizer_fingerprint": data.tokenizer.fingerprint,
     }
 
@@ -212,19 +221,22 @@ def _find_checkpoint(run: Path, report: Callable[[str], None]) -> Checkpoint:
 
 def _find_data(
     run: Path, config: PretrainConfig, data_dir: Path, report: Callable[[str], None]
-) -> Path:
-    """The prepared data that the run began with, made again if it is gone.
+) -> dict[str, Path]:
+    """The prepared data that the run began with; one folder is made again if it is gone.
 
     Raises:
         CheckpointError: what is there now is other data, or the run does not say what it was.
     """
     provenance = read_provenance(run)
-    folder = Path(provenance["prepared_data"])
-    if not is_prepared(folder):
-        folder = prepare_for(config, data_dir, report)
-    if read_manifest(folder).fingerprint != provenance["corpus"]["fingerprint"]:
+    folders = name_prepared(provenance)
+    gone = [folder for folder in folders.values() if not is_prepared(folder)]
+    if gone and len(folders) > 1:
+        raise CheckpointError(f"{gone[0]}, a source of {run}, is gone. Bring it back.")
+    if gone:
+        folders = locate_data(config, data_dir, report)
+    if fingerprint_folders(folders) != provenance["corpus"]["fingerprint"]:
         raise CheckpointError(
-            f"{folder} is not the data that {run} began with: the text has changed. "
-            "Start a new run, or bring the old text back."
+            f"{' + '.join(map(str, folders.values()))} is not the data that {run} began with: the "
+            "text has changed. Start a new run, or bring the old text back."
         )
-    return folder
+    return folders

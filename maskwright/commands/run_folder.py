@@ -142,8 +142,7 @@ def read_provenance(run: Path) -> dict[str, Any]:
     path = run / _PROVENANCE_NAME
     try:
         values = read_json(path, _MAX_PROVENANCE_BYTES)
-        if not isinstance(values["prepared_data"], str):
-            raise TypeError("prepared_data is no path")
+        name_prepared(values)
         if not isinstance(values.get("resumptions", []), list):
             raise TypeError("resumptions is no list")
         if not isinstance(values["corpus"]["fingerprint"], str):
@@ -154,6 +153,22 @@ def read_provenance(run: Path) -> dict[str, Any]:
             f"{path} cannot be read ({reason}), so the data of the run is not known; start it again"
         ) from None
     return values
+
+
+def name_prepared(provenance: Mapping[str, Any]) -> dict[str, Path]:
+    """The prepared folders of a run by name, as its provenance.json says: one, or several.
+
+    Raises:
+        TypeError, KeyError: it does not say.
+    """
+    found: Any = provenance["prepared_data"]
+    if isinstance(found, str):
+        return {Path(found).name: Path(found)}
+    if not isinstance(found, dict) or not all(isinstance(path, str) for path in found.values()):
+        raise TypeError("prepared_data is no path")
+    if not found:
+        raise TypeError("prepared_data is empty")
+    return {name: Path(path) for name, path in found.items()}
 
 
 def load_run_config(run: Path, overrides: Mapping[str, Any]) -> PretrainConfig:

@@ -17,6 +17,7 @@ from maskwright.commands.assemble import PreparedData
 from maskwright.commands.card import DISCRIMINATOR, MODEL, describe_training
 from maskwright.commands.config import PretrainConfig
 from maskwright.commands.learning import count_parameters_of
+from maskwright.commands.mixture import describe_sources
 from maskwright.commands.probes import HEADLINES
 from maskwright.commands.report import REPORT_NAME, gather_facts, write_report
 from maskwright.commands.run_folder import METRICS_NAME, MODEL_NAME
@@ -25,7 +26,7 @@ from maskwright.distributed.world import World
 from maskwright.logs import Record, read_metrics
 from maskwright.model.discriminator import Discriminator, GeneratorAndDiscriminator, Network
 from maskwright.model.pretraining import MaskedLanguageModel
-from maskwright.train.panel import color_sample
+from maskwright.train.panel import color_sample, of_sources
 from maskwright.train.reporting import RunReporter
 from maskwright.train.trainer import Trainer
 
@@ -65,6 +66,8 @@ class Session:
             self.console.print(
                 f"{self.run}: {size:,} parameters on {_describe_place(trainer)}, {self.note}"
             )
+            for line in describe_sources(self.data):
+                self.console.print(f"  {line}")
             try:
                 stopped_by = trainer.fit()
             finally:
@@ -161,6 +164,11 @@ class Session:
             f"  loss             {show('loss')}   "
             f"(token frequencies: {final['unigram_loss']:.3f})"
         )
+        for name, loss in of_sources(final, "loss").items():
+            say(
+                f"  on {name}: loss {loss:.3f}, masked accuracy "
+                f"{final[f'masked_accuracy/{name}']:.3f}"
+            )
         if "pair_accuracy" in final:
             say(
                 f"  pairs of texts   {show('pair_accuracy')}   (always the same answer: "

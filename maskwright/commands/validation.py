@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from functools import partial
+from itertools import chain, product
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,11 @@ from maskwright.data.batch import Batch
 from maskwright.data.config import DataConfig
 from maskwright.distributed.world import ALONE, World
 from maskwright.errors import ShardError
-from maskwright.evaluation.masked_lm import build_pinned_batches, evaluate_masked_lm
+from maskwright.evaluation.masked_lm import (
+    build_pinned_batches,
+    evaluate_masked_lm,
+    evaluate_sources,
+)
 from maskwright.evaluation.replaced_tokens import evaluate_replaced_tokens
 from maskwright.evaluation.sentence_pairs import evaluate_sentence_pairs
 from maskwright.inference.samples import HeldOutSamples
@@ -56,17 +61,19 @@ class Validation:
         ordinary = data.vocabulary.ordinary_ids
         self._label_counts = np.zeros_like(data.train.unigram_counts)
         self._label_counts[ordinary] = data.train.unigram_counts[ordinary]
-        for final in (False, True):
-            if not any(batch.num_predictions for batch in self._batches(final, ALONE)):
+        self._sources = data.sources or {data.name: data}
+        for final, source in product((False, True), self._sources.values()):
+            batches = self._pin(source, config.valid_rows, final, ALONE)
+            if not any(batch.num_predictions for batch in batches):
                 raise ShardError(
-                    f"{data.folder} holds too little validation text: no token of it is hidden, so "
+                    f"{source.name} holds too little validation text: no token of it is hidden, so "
                     "nothing can be scored. Prepare it with a larger corpus.valid_fraction."
                 )
         if config.data.pairs is not None and not any(
             batch.num_pairs for batch in self._pairs(False)
         ):
             raise ShardError(
-                f"{data.folder} holds too little validation text for pairs. Prepare it with a "
+                f"{data.name} holds too little validation text for pairs. Prepare it with a "
                 "larger corpus.valid_fraction."
             )
 
@@ -82,8 +89,7 @@ class Validation:
             AbandonedError: on all ranks, if one of them was asked to stop.
         """
         device = next(self.model.parameters()).device
-        batches = self._until_asked_to_stop(self._batches(final, self.world), is_asked_to_stop)
-        scores = evaluate_masked_lm(self.model, batches, self._label_counts, device, self.world)
+        scores = self._score_tokens(final, is_asked_to_stop)
         judged = {}
         if self.both is not None:
             batches = self._until_asked_to_stop(self._batches(final, self.world), is_asked_to_stop)
@@ -96,7 +102,27 @@ class Validation:
         check = partial(self._check_stop, is_asked_to_stop)
         probed = self.probes.score(check) if is_turn else {}
         lines = self.samples.predict(self.model, self.config.data.special_tokens)
-        return {**asdict(scores), **judged, **probed, "final": final, "samples": lines}
+        return {**scores, **judged, **probed, "final": final, "samples": lines}
+
+    def _score_tokens(self, final: bool, is_asked_to_stop: Callable[[], bool]) -> dict[str, float]:
+        """Scores over all text and, where it is of several sources, ``loss/NAME`` and others."""
+        device = next(self.model.parameters()).device
+        counts, world = self._label_counts, self.world
+        if not self.data.sources:
+            batches = self._until_asked_to_stop(self._batches(final, world), is_asked_to_stop)
+            return asdict(evaluate_masked_lm(self.model, batches, counts, device, world))
+        each = {
+            name: self._until_asked_to_stop(
+                self._pin(source, self.config.valid_rows, final, world), is_asked_to_stop
+            )
+            for name, source in self._sources.items()
+        }
+        scores, of_each = evaluate_sources(self.model, each, counts, device, world)
+        return asdict(scores) | {
+            f"{score}/{name}": value
+            for name, own in of_each.items()
+            for score, value in asdict(own).items()
+        }
 
     def _check_stop(self, is_asked_to_stop: Callable[[], bool]) -> None:
         # Agreed upon: where weights are spread, ranks need one another to compute.
@@ -113,19 +139,27 @@ class Validation:
 
     def _batches(self, final: bool, world: World) -> Iterator[Batch]:
         """Rows of single segments, so that runs with and without pairs have the same masks."""
-        return self._pin(self.config.valid_rows, final, world)
+        return self._pin_all(self.config.valid_rows, final, world)
 
     def _pairs(self, final: bool) -> Iterator[Batch]:
         rows = replace(self.config.valid_rows, pairs=self.config.data.pairs)
-        return self._pin(rows, final, self.world)
+        return self._pin_all(rows, final, self.world)
 
-    def _pin(self, rows: DataConfig, final: bool, world: World) -> Iterator[Batch]:
+    def _pin_all(self, rows: DataConfig, final: bool, world: World) -> Iterator[Batch]:
+        sources = self._sources.values()
+        return chain.from_iterable(self._pin(source, rows, final, world) for source in sources)
+
+    def _pin(
+        self, source: PreparedData, rows: DataConfig, final: bool, world: World
+    ) -> Iterator[Batch]:
+        """As much text of each source, whatever its share: other shares, the same masks."""
         train = self.config.train
+        num_tokens = train.final_valid_tokens if final else train.valid_tokens
         return build_pinned_batches(
-            self.data.valid,
+            source.valid,
             rows,
             self.data.special_ids(self.config.data.special_tokens),
             self.data.vocabulary,
-            train.final_valid_tokens if final else train.valid_tokens,
+            num_tokens // len(self._sources),
             world,
         )

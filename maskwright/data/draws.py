@@ -41,6 +41,7 @@ class Purpose(IntEnum):
     PAIR_SOURCE = 11
     SAMPLING = 12
     CAUSAL_STEP = 13
+    MIXTURE = 14
 
 
 def mix(values: Bits) -> Bits:

@@ -17,8 +17,9 @@ from maskwright.data.config import DataConfig
 from maskwright.data.draws import Purpose, derive_keys, to_unit
 from maskwright.data.layout import SpecialIds, TokenSource
 from maskwright.data.masking.corruption import Masker
+from maskwright.data.mixture import Mixture, MixturePlanner
 from maskwright.data.pairs import PairMaker
-from maskwright.data.rows import DataPosition, RowPlanner
+from maskwright.data.rows import DataPosition, RowPlanner, WindowPlanner
 from maskwright.data.segments import SegmentTable
 from maskwright.data.share import cut_share
 from maskwright.distributed.world import ALONE, World
@@ -79,12 +80,13 @@ class LoadedStep:
 
 
 class RowSource:
-    """Rows of one corpus at any row length, masked.
+    """Rows of a corpus at any row length, masked.
 
     Args:
         corpus: must hold at least one token, or asking for rows is a `ShardError`.
         seed: names order, masks and pairs.
         world: of each step's rows, each rank loads its own.
+        mixture: of which sources the corpus is put together, if of several.
 
     Raises:
         ShardError: pairs of two documents are wanted of a corpus that has but one.
@@ -98,22 +100,30 @@ class RowSource:
         masker: Masker,
         seed: int,
         world: World = ALONE,
+        mixture: Mixture | None = None,
     ) -> None:
         self.corpus, self.config, self.special = corpus, config, special
-        self.masker, self.seed, self.world = masker, seed, world
+        self.masker, self.seed, self.world, self.mixture = masker, seed, world, mixture
         lengths = corpus.document_lengths
         self.pair_maker = PairMaker(config.pairs, lengths) if config.pairs else None
-        self._planners: dict[int, RowPlanner] = {}
+        self._planners: dict[int, WindowPlanner] = {}
 
-    def planner(self, row_length: int) -> RowPlanner:
+    def planner(self, row_length: int) -> WindowPlanner:
         """The planner of rows of one length."""
         if row_length not in self._planners:
-            extra = self.config.extra_slots
-            table = SegmentTable(self.corpus.document_lengths, row_length - extra)
-            self._planners[row_length] = RowPlanner(
-                table, row_length, extra, self.seed, self.config.packed
-            )
+            self._planners[row_length] = self._build_planner(row_length)
         return self._planners[row_length]
+
+    def _build_planner(self, row_length: int) -> WindowPlanner:
+        lengths, packed = self.corpus.document_lengths, self.config.packed
+        extra = self.config.extra_slots
+        longest = row_length - extra
+        if self.mixture is None:
+            table = SegmentTable(lengths, longest)
+            return RowPlanner(table, row_length, extra, self.seed, packed)
+        tables = self.mixture.split(lengths, longest)
+        passes = self.mixture.passes
+        return MixturePlanner(tables, passes, row_length, extra, self.seed, packed)
 
     def load(self, request: StepRequest, position: DataPosition) -> LoadedStep:
         """The batches of one step. A change of the row length begins a new epoch."""

@@ -7,6 +7,7 @@ number names its window, and any row can be found without planning the rows befo
 that a window does not use are skipped.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
@@ -112,43 +113,40 @@ def segments_per_row(row_length: int) -> int:
     return max(1, row_length // 4)
 
 
-class RowPlanner:
-    """Plans the rows of every epoch.
+class WindowPlanner(ABC):
+    """Plans the rows of every epoch, a window at a time.
 
     Args:
-        segments: the corpus.
         row_length: slots in a row, special tokens included.
         extra_slots: slots that each segment takes beside its own tokens ([CLS] and [SEP]).
         seed: names the order.
         packed: several short segments may share a row; otherwise one segment a row.
-
-    Raises:
-        ShardError: there is not a single token.
     """
 
-    def __init__(
-        self, segments: SegmentTable, row_length: int, extra_slots: int, seed: int, packed: bool
-    ) -> None:
-        if not len(segments):
-            raise ShardError(
-                "the prepared data holds 0 tokens, too few for a row: give more text, or for the "
-                "validation split raise corpus.valid_fraction"
-            )
-        self.segments, self.row_length, self.extra_slots = segments, row_length, extra_slots
-        self.seed = seed
+    def __init__(self, row_length: int, extra_slots: int, seed: int, packed: bool) -> None:
+        self.row_length, self.extra_slots, self.seed = row_length, extra_slots, seed
         self.max_segments = segments_per_row(row_length) if packed else 1
         # The last window, with its epoch and number. One tuple, as threads may share a planner.
         self._planned: tuple[int, int, Rows] | None = None
 
+    @property
+    @abstractmethod
+    def num_numbers(self) -> int:
+        """Row numbers of an epoch, those included that no row has."""
+
+    @abstractmethod
+    def _plan_window(self, epoch: int, window: int) -> Rows:
+        """The rows of a window of `WINDOW_SEGMENTS` segments at most, at least one."""
+
     def plan_rows(self, position: DataPosition, count: int) -> tuple[Rows, DataPosition]:
         """The next `count` rows from `position` on, and the position after them.
 
-        Every segment appears once in an epoch; the rows of the next epoch follow without a gap.
+        The rows of the next epoch follow those of the last without a gap.
         """
         parts: list[Rows] = []
         missing, epoch, number = count, position.epoch, position.row
         while missing or not parts:
-            if number >= len(self.segments):
+            if number >= self.num_numbers:
                 epoch, number = epoch + 1, 0
             window, offset = divmod(number, WINDOW_SEGMENTS)
             available = self._window(epoch, window)
@@ -169,17 +167,48 @@ class RowPlanner:
             self._planned = planned = (epoch, window, self._plan_window(epoch, window))
         return planned[2]
 
-    def _plan_window(self, epoch: int, window: int) -> Rows:
-        first = window * WINDOW_SEGMENTS
-        last = min(first + WINDOW_SEGMENTS, len(self.segments))
-        chosen = permute(np.arange(first, last), len(self.segments), self.seed, epoch)
-        starts, lengths = self.segments.locate(chosen)
+    def _pack(self, starts: Ints, lengths: Ints, epoch: int) -> Rows:
+        """Segments as rows, numbered from 0 on and sorted by length."""
         needed = (lengths + self.extra_slots).tolist()
         packed = pack_best_fit(needed, self.row_length, self.max_segments)
         counts = np.asarray([len(row) for row in packed])
         spans = np.stack([starts, lengths], axis=1)[[*chain.from_iterable(packed)]]
-        places = np.arange(len(packed))
+        return Rows(np.full(len(packed), epoch), np.arange(len(packed)), counts, spans)
+
+
+class RowPlanner(WindowPlanner):
+    """Plans the rows of one corpus: every segment appears once in an epoch.
+
+    Args:
+        segments: the corpus.
+
+    The others are those of `WindowPlanner`.
+
+    Raises:
+        ShardError: there is not a single token.
+    """
+
+    def __init__(
+        self, segments: SegmentTable, row_length: int, extra_slots: int, seed: int, packed: bool
+    ) -> None:
+        super().__init__(row_length, extra_slots, seed, packed)
+        if not len(segments):
+            raise ShardError(
+                "the prepared data holds 0 tokens, too few for a row: give more text, or for the "
+                "validation split raise corpus.valid_fraction"
+            )
+        self.segments = segments
+
+    @property
+    def num_numbers(self) -> int:
+        return len(self.segments)
+
+    def _plan_window(self, epoch: int, window: int) -> Rows:
+        first = window * WINDOW_SEGMENTS
+        last = min(first + WINDOW_SEGMENTS, len(self.segments))
+        chosen = permute(np.arange(first, last), len(self.segments), self.seed, epoch)
+        rows = self._pack(*self.segments.locate(chosen), epoch)
+        places = rows.numbers
         keys = derive_keys(self.seed, epoch, window, Purpose.ROW_ORDER, places)
-        rows = Rows(np.full(len(packed), epoch), places, counts, spans)
         shuffled = rows.take(np.argsort(keys, kind="stable"))
         return replace(shuffled, numbers=first + places)

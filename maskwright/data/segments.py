@@ -27,6 +27,11 @@ class SegmentTable:
     def __len__(self) -> int:
         return int(self._first_segment[-1])
 
+    @property
+    def num_tokens(self) -> int:
+        """Of the whole corpus, special tokens not counted."""
+        return int(self._first_token[-1])
+
     def locate(self, indices: Ints) -> tuple[Ints, Ints]:
         """Start (in tokens of the whole corpus) and length of each segment: [n] -> [n], [n]."""
         documents = np.searchsorted(self._first_segment, indices, side="right") - 1

@@ -3,7 +3,7 @@
 The few that every validation of a run wants, on all of its ranks; `masked_suite` has all others.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -63,7 +63,6 @@ def build_pinned_batches(
     return PinnedText(corpus, config, special, vocabulary, num_tokens).batches(world=world)
 
 
-@torch.no_grad()
 def evaluate_masked_lm(
     model: MaskedLanguageModel,
     batches: Iterator[Batch],
@@ -78,6 +77,33 @@ def evaluate_masked_lm(
     Args:
         unigram_counts: [V] token counts of the training text; one is added to each.
     """
+    return _to_scores(_sum_up(model, batches, unigram_counts, device, world))
+
+
+def evaluate_sources(
+    model: MaskedLanguageModel,
+    batches: Mapping[str, Iterator[Batch]],
+    unigram_counts: NDArray[np.int64],
+    device: torch.device,
+    world: World = ALONE,
+) -> tuple[MaskedLMScores, dict[str, MaskedLMScores]]:
+    """Scores over the predictions of all sources, and those of each; see `evaluate_masked_lm`."""
+    sums = {
+        name: _sum_up(model, own, unigram_counts, device, world) for name, own in batches.items()
+    }
+    total = [sum(column) for column in zip(*sums.values(), strict=True)]
+    return _to_scores(total), {name: _to_scores(own) for name, own in sums.items()}
+
+
+@torch.no_grad()
+def _sum_up(
+    model: MaskedLanguageModel,
+    batches: Iterator[Batch],
+    unigram_counts: NDArray[np.int64],
+    device: torch.device,
+    world: World,
+) -> list[float]:
+    """Sums over the predictions of all ranks, as `_to_scores` wants them."""
     frequencies = torch.from_numpy(unigram_counts).double() + 1
     unigram_log = (frequencies / frequencies.sum()).log()
     most_frequent = frequencies.argmax()
@@ -104,7 +130,11 @@ def evaluate_masked_lm(
             ]
         )
         count += len(labels)
-    *totals, seen_correct, num_seen, count = world.sum(*sums.tolist(), count)
+    return [*world.sum(*sums.tolist(), count)]
+
+
+def _to_scores(sums: Sequence[float]) -> MaskedLMScores:
+    *totals, seen_correct, num_seen, count = sums
     loss, accuracy, top5, unigram_loss, unigram_accuracy = (t / max(count, 1) for t in totals)
     return MaskedLMScores(
         loss,

@@ -8,7 +8,7 @@ from maskwright.report.charts import draw_bars, draw_learning, draw_lengths, dra
 from maskwright.report.facts import RunFacts
 from maskwright.report.plots import check_matplotlib
 from maskwright.report.templates import fill_template
-from maskwright.train.panel import split_sample
+from maskwright.train.panel import of_sources, split_sample
 
 _FREQUENCY = "frequency_1e"
 _PHENOMENA = "blimp/"
@@ -81,6 +81,9 @@ def describe_sections(run: RunFacts) -> Iterator[dict[str, Any]]:
     samples = run.pick_samples()
     if samples:
         yield {"title": "What it filled in", "samples": [(w, _mark(s)) for w, s in samples]}
+    found = list(_list_sources(run.last))
+    if found:
+        yield {"title": "Source by source", "table": found}
     yield {"title": "Where the time went", "table": _list_shares(run)}
     found = list(_list_scores(run.find_scores("mlm"), _FREQUENCY))
     if found:
@@ -121,6 +124,16 @@ def _list_shares(run: RunFacts) -> list[tuple[str, str]]:
     shares = run.share_time()
     total = sum(seconds for _, seconds in shares) or 1.0
     return [(name, f"{s / 60:.1f} minutes, {100 * s / total:.0f} %") for name, s in shares]
+
+
+def _list_sources(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """What the last validation says of each source, where there are several."""
+    for name in of_sources(dict(record), "loss"):
+        loss = _beside(record, f"loss/{name}", f"unigram_loss/{name}", "token frequencies")
+        accuracy = _beside(
+            record, f"masked_accuracy/{name}", f"unigram_accuracy/{name}", "most frequent token"
+        )
+        yield name, f"loss {loss}, masked accuracy {accuracy}"
 
 
 def _describe_text(manifest: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -7,6 +7,7 @@ would hold a file open, and a file cut short under a run would kill it with SIGB
 
 import os
 from bisect import bisect_right
+from collections.abc import Sequence
 from functools import cached_property, lru_cache
 from itertools import accumulate
 from pathlib import Path
@@ -48,8 +49,14 @@ class TokenStore:
         document_lengths: tokens of each document, int64 [num_documents].
     """
 
-    def __init__(self, folder: Path, split: str, manifest: Manifest) -> None:
-        """Use `open`, which checks the files."""
+    def __init__(
+        self, folder: Path, split: str, manifest: Manifest, homes: Sequence[Path] | None = None
+    ) -> None:
+        """Use `open`, which checks the files.
+
+        Args:
+            homes: the prepared folder of each shard, where they are not all in `folder`.
+        """
         self.folder = folder
         self.split = split
         self.manifest = manifest
@@ -59,12 +66,14 @@ class TokenStore:
         self.num_tokens = self.info.num_tokens
         self.num_documents = self.info.num_documents
         shards = self.info.shards
+        homes = homes or [folder] * len(shards)
+        paths = [home / split / shard.name for home, shard in zip(homes, shards, strict=True)]
         self._offsets = [0, *accumulate(shard.num_tokens for shard in shards)]
         self._dtype = TOKEN_DTYPES[manifest.dtype]
-        self._tokens = [str(self._path(shard, TOKENS)) for shard in shards]
-        self._starts = [str(self._path(shard, STARTS)) for shard in shards]
+        self._tokens = [f"{path}.{TOKENS}" for path in paths]
+        self._starts = [f"{path}.{STARTS}" for path in paths]
         self._open_file = lru_cache(_MOST_OPEN)(_OpenFile)
-        self.document_lengths = self._read_document_lengths()
+        self.document_lengths = _read_document_lengths([f"{path}.{ENDS}" for path in paths])
 
     @classmethod
     def open(cls, folder: Path | str, split: str, verify: Verify = "full") -> "TokenStore":
@@ -93,15 +102,10 @@ class TokenStore:
     def __reduce__(self) -> tuple[Any, ...]:
         return TokenStore.open, (self.folder, self.split, "sizes")
 
-    def _path(self, shard: ShardInfo, kind: str) -> Path:
-        return self.folder / self.split / f"{shard.name}.{kind}"
-
-    def _read_document_lengths(self) -> NDArray[np.int64]:
-        lengths = [np.zeros(0, np.int64)]
-        for shard in self.info.shards:
-            ends = np.fromfile(self._path(shard, ENDS), ENDS_DTYPE).astype(np.int64)
-            lengths.append(np.diff(ends, prepend=0))
-        return np.concatenate(lengths)
+    @property
+    def name(self) -> str:
+        """What to call it beside others."""
+        return self.folder.resolve().name
 
     @cached_property
     def unigram_counts(self) -> NDArray[np.int64]:
@@ -141,6 +145,14 @@ class TokenStore:
         if start < stop and stop > self._offsets[shard + 1]:
             raise IndexError(f"positions {start} to {stop} are in more than one document")
         return shard, self._offsets[shard]
+
+
+def _read_document_lengths(paths: Sequence[str]) -> NDArray[np.int64]:
+    lengths = [np.zeros(0, np.int64)]
+    for path in paths:
+        ends = np.fromfile(path, ENDS_DTYPE).astype(np.int64)
+        lengths.append(np.diff(ends, prepend=0))
+    return np.concatenate(lengths)
 
 
 class _OpenFile:

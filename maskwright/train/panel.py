@@ -30,9 +30,16 @@ def describe_record(record: Record) -> str:
         if value is not None and not math.isnan(value):
             beside = f" ({other} {record[baseline]:.3f})" if baseline in record else ""
             parts.append(f"{title} {value:.3f}{beside}")
+    parts += [f"loss on {name} {value:.3f}" for name, value in of_sources(record, "loss").items()]
     if not is_valid:
         parts.append(f"{record['tokens_per_second']:,.0f} tokens/s")
     return "  ".join(parts)
+
+
+def of_sources(record: Record, score: str) -> dict[str, float]:
+    """A score of a validation by source, where the text is of several."""
+    found = {name: value for name, value in record.items() if name.startswith(f"{score}/")}
+    return {name.removeprefix(f"{score}/"): v for name, v in found.items() if v is not None}
 
 
 _GUESS = re.compile(r"(^[✓✗]|⟨[^⟩]*⟩)")

@@ -1,0 +1,159 @@
+"""Several corpora as one: how often each is passed over, and which of its segments come when.
+
+An epoch of the mixture has a whole number of segments of each source and a whole number of
+windows (see `maskwright.data.rows`). Window w, counted over all epochs, takes of a source that
+gives K segments to an epoch of W windows its segments ``K * w // W`` up to ``K * (w + 1) // W``.
+The segments of a source are numbered through its own passes, and each pass has the order that it
+has where the source is trained on alone. So any window can be planned without those before it,
+and after any number of windows a source is less than one segment off its share.
+
+Within a window the passes of each source are packed and shuffled one by one, so that a row is of
+one source and never holds the same text twice; then the rows of the sources are spread evenly.
+"""
+
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from maskwright.data.config import MixtureConfig, parse_amounts
+from maskwright.data.draws import Purpose, derive_keys, to_unit
+from maskwright.data.order import permute
+from maskwright.data.rows import WINDOW_SEGMENTS, Ints, Rows, WindowPlanner
+from maskwright.data.segments import SegmentTable
+from maskwright.errors import ConfigError
+
+MOST_SOURCES = 256  # a window must hold several times as many segments
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """Whose the documents of a joint corpus are.
+
+    Attributes:
+        num_documents: of each source, in the order of the corpus.
+        passes: over each source in an epoch of the mixture, above 0, not necessarily whole.
+    """
+
+    num_documents: tuple[int, ...]
+    passes: tuple[float, ...]
+
+    def split(self, document_lengths: Ints, max_tokens: int) -> list[SegmentTable]:
+        """The segments of each source, in tokens of that source alone."""
+        parts = np.split(document_lengths, np.cumsum(self.num_documents)[:-1])
+        return [SegmentTable(part, max_tokens) for part in parts]
+
+
+def count_passes(config: MixtureConfig, num_tokens: Mapping[str, int]) -> dict[str, float]:
+    """How often an epoch of the mixture passes over each source.
+
+    An epoch has as many tokens as all sources together, unless `config` counts in epochs.
+
+    Args:
+        num_tokens: of each source, by name; none is 0.
+
+    Raises:
+        ConfigError: a name that no source has, or a source without a weight.
+    """
+    if config.epochs:
+        asked = parse_amounts("epochs", config.epochs)
+        _check_names("epochs", asked, num_tokens)
+        return {name: asked.get(name, 1.0) for name in num_tokens}
+    if config.weights:
+        shares = parse_amounts("weights", config.weights)
+        _check_names("weights", shares, num_tokens)
+        missing = [name for name in num_tokens if name not in shares]
+        if missing:
+            rule = f"says nothing of {missing[0]}"
+            raise ConfigError("mixture.weights", ",".join(config.weights), rule, "Give it a share.")
+    elif config.temperature is not None:
+        largest = max(num_tokens.values())  # the others are fractions of it, which cannot overflow
+        shares = {n: (size / largest) ** (1 / config.temperature) for n, size in num_tokens.items()}
+    else:
+        return dict.fromkeys(num_tokens, 1.0)
+    unit = sum(num_tokens.values()) / sum(shares.values())
+    return {name: shares[name] * unit / size for name, size in num_tokens.items()}
+
+
+def _check_names(field: str, given: Mapping[str, float], known: Mapping[str, int]) -> None:
+    for name in given:
+        if name not in known:
+            close = difflib.get_close_matches(name, known, n=1)
+            remedy = f"Did you mean {close[0]}?" if close else ""
+            rule = f"is none of the sources, which are {', '.join(known)}"
+            raise ConfigError(f"mixture.{field}", name, rule, remedy)
+
+
+class MixturePlanner(WindowPlanner):
+    """Plans rows of several sources; spans count the tokens of all, one after the other.
+
+    Args:
+        tables: the segments of each source, none without any; at most `MOST_SOURCES`.
+        passes: over each source in an epoch.
+
+    The others are those of `WindowPlanner`.
+    """
+
+    def __init__(
+        self,
+        tables: Sequence[SegmentTable],
+        passes: Sequence[float],
+        row_length: int,
+        extra_slots: int,
+        seed: int,
+        packed: bool,
+    ) -> None:
+        super().__init__(row_length, extra_slots, seed, packed)
+        self.tables = tables
+        self._first_tokens = np.cumsum([0, *(table.num_tokens for table in tables)])
+        self.num_segments = [
+            max(1, round(times * len(table))) for times, table in zip(passes, tables, strict=True)
+        ]
+        # Rounding may give a window one segment more of each source.
+        in_window = WINDOW_SEGMENTS - len(tables)
+        self.num_windows = -(-sum(self.num_segments) // in_window)
+
+    @property
+    def num_numbers(self) -> int:
+        return self.num_windows * WINDOW_SEGMENTS
+
+    def _plan_window(self, epoch: int, window: int) -> Rows:
+        turn = epoch * self.num_windows + window
+        parts: list[Rows] = []
+        sources: list[int] = []
+        for source, count in enumerate(self.num_segments):
+            first, last = (count * t // self.num_windows for t in (turn, turn + 1))
+            for chosen in self._draw(source, first, last):
+                starts, lengths = self.tables[source].locate(chosen)
+                parts.append(self._pack(starts + self._first_tokens[source], lengths, epoch))
+                sources.append(source)
+        spread = self._spread(parts, np.asarray(sources), (self.seed, epoch, window))
+        return replace(spread, numbers=window * WINDOW_SEGMENTS + np.arange(len(spread)))
+
+    def _draw(self, source: int, first: int, last: int) -> Iterator[Ints]:
+        """The segments of a source from the first-th to before the last-th drawn, pass by pass."""
+        size = len(self.tables[source])
+        while first < last:
+            own_epoch, begin = divmod(first, size)
+            end = min(begin + last - first, size)
+            yield permute(np.arange(begin, end), size, self.seed, own_epoch)
+            first += end - begin
+
+    def _spread(self, parts: Sequence[Rows], sources: Ints, key: tuple[int, ...]) -> Rows:
+        """All rows, shuffled within their part; those of a source lie evenly among all.
+
+        The j-th of n rows of a source lies somewhere in the j-th n-th of the window.
+
+        Args:
+            sources: [P] of each part, ascending.
+        """
+        rows, sizes = Rows.join(parts), [len(part) for part in parts]
+        numbers = np.arange(len(rows))
+        keys = derive_keys(*key, Purpose.ROW_ORDER, numbers)
+        shuffled = np.lexsort((keys, np.repeat(np.arange(len(parts)), sizes)))
+        source = np.repeat(sources, sizes)
+        counts = np.bincount(source)
+        ranks = numbers - (np.cumsum(counts) - counts)[source]
+        places = (ranks + to_unit(derive_keys(*key, Purpose.MIXTURE, numbers))) / counts[source]
+        return rows.take(shuffled[np.argsort(places, kind="stable")])

@@ -1,0 +1,111 @@
+"""Several prepared folders of one tokenizer, read as one."""
+
+import hashlib
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from itertools import accumulate
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.shards.manifest import SPLITS, FileInfo, Manifest, SplitInfo, read_manifest
+from maskwright.shards.reader import TokenStore
+
+
+class JointStore(TokenStore):
+    """One split of several prepared folders: their documents, one folder after the other.
+
+    Args:
+        stores: by name, all made with one tokenizer, which is for the caller to see to.
+        passes: how often training passes over each; once if nothing is said.
+
+    Attributes:
+        folder: that of the first.
+        num_documents_each: of each store, in their order.
+    """
+
+    def __init__(self, stores: Mapping[str, TokenStore], passes: Sequence[float] = ()) -> None:
+        self.stores, self.passes = dict(stores), tuple(passes) or (1.0,) * len(stores)
+        first = next(iter(stores.values()))
+        homes = [store.folder for store in stores.values() for _ in store.info.shards]
+        manifest = join_manifests({name: store.manifest for name, store in stores.items()})
+        super().__init__(first.folder, first.split, manifest, homes)
+        self.num_documents_each = tuple(store.num_documents for store in stores.values())
+        self._ends = [*accumulate(store.num_tokens for store in stores.values())]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return JointStore, (self.stores, self.passes)
+
+    @property
+    def name(self) -> str:
+        return " + ".join(store.name for store in self.stores.values())
+
+    @cached_property
+    def unigram_counts(self) -> NDArray[np.int64]:
+        """How often training sees each id in an epoch of all, int64 [vocab_size]."""
+        counts = zip(self.stores.values(), self.passes, strict=True)
+        return np.rint(sum(store.unigram_counts * times for store, times in counts)).astype(
+            np.int64
+        )
+
+    def source_of(self, position: int) -> str:
+        """The name of the store that holds this token."""
+        return [*self.stores][bisect_right(self._ends, position)]
+
+
+def join_manifests(manifests: Mapping[str, Manifest]) -> Manifest:
+    """What the manifest of all these folders as one would say; there is no such file.
+
+    Args:
+        manifests: by name, of one tokenizer; the names are in ``source``.
+    """
+    parts = [*manifests.values()]
+    described = {
+        name: {"fingerprint": part.fingerprint, **part.source} for name, part in manifests.items()
+    }
+    return Manifest(
+        vocab_size=parts[0].vocab_size,
+        dtype=parts[0].dtype,
+        tokenizer_fingerprint=parts[0].tokenizer_fingerprint,
+        fingerprint=_hash([part.fingerprint for part in parts]),
+        source={"paths": [p for part in parts for p in _list_paths(part)], "sources": described},
+        splits={split: _join_splits([part.splits[split] for part in parts]) for split in SPLITS},
+        unigram_counts=FileInfo(
+            parts[0].unigram_counts.num_bytes,
+            _hash([part.unigram_counts.sha256 for part in parts]),
+        ),
+        dropped=dict(sum((Counter(part.dropped) for part in parts), Counter[str]())),
+    )
+
+
+def fingerprint_folders(folders: Mapping[str, Path]) -> str:
+    """What their input was: of one folder its own fingerprint, else that of all as one.
+
+    Raises:
+        ShardError: a folder that is not there, or damaged.
+    """
+    found = [read_manifest(folder).fingerprint for folder in folders.values()]
+    return found[0] if len(found) == 1 else _hash(found)
+
+
+def _list_paths(manifest: Manifest) -> list[str]:
+    return [str(path) for path in manifest.source.get("paths", [])]
+
+
+def _join_splits(parts: Sequence[SplitInfo]) -> SplitInfo:
+    return SplitInfo(
+        num_tokens=sum(part.num_tokens for part in parts),
+        num_documents=sum(part.num_documents for part in parts),
+        num_characters=sum(part.num_characters for part in parts),
+        num_bytes=sum(part.num_bytes for part in parts),
+        num_words=sum(part.num_words for part in parts),
+        shards=tuple(shard for part in parts for shard in part.shards),
+    )
+
+
+def _hash(texts: Sequence[str]) -> str:
+    return hashlib.sha256("\n".join(texts).encode()).hexdigest()

@@ -1,0 +1,75 @@
+"""Several prepared folders read as one."""
+
+import pickle
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from maskwright.errors import ShardError
+from maskwright.shards.joint import JointStore, fingerprint_folders
+from maskwright.shards.manifest import write_manifest
+from maskwright.shards.reader import TokenStore
+from tests.shards.helpers import SHARDS, write_prepared
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> dict[str, Path]:
+    for name in ("a", "b"):
+        manifest = write_prepared(tmp_path / name)
+        write_manifest(tmp_path / name, replace(manifest, fingerprint=name * 64))
+    return {name: tmp_path / name for name in ("a", "b")}
+
+
+def join(folders: dict[str, Path], *passes: float) -> JointStore:
+    stores = {name: TokenStore.open(path, "train") for name, path in folders.items()}
+    return JointStore(stores, passes)
+
+
+def test_documents_follow_one_another(folders: dict[str, Path]) -> None:
+    joint = join(folders)
+    documents = [document for shard in SHARDS["train"] for document in shard] * 2
+    assert joint.document_lengths.tolist() == [len(ids) for ids, _ in documents]
+    assert joint.num_tokens == sum(map(len, [ids for ids, _ in documents]))
+    assert joint.num_documents_each == (4, 4)
+    start = 0
+    for number, (ids, starts) in enumerate(documents):
+        stop = start + len(ids)
+        assert joint.tokens(start, stop).tolist() == ids
+        assert joint.word_starts(start, stop).tolist() == [bool(s) for s in starts]
+        assert joint.source_of(start) == joint.source_of(stop - 1) == ("a" if number < 4 else "b")
+        start = stop
+    with pytest.raises(IndexError, match="in more than one document"):
+        joint.tokens(joint.num_tokens // 2 - 1, joint.num_tokens // 2 + 1)
+
+
+def test_token_counts_are_those_that_training_sees(folders: dict[str, Path]) -> None:
+    one = TokenStore.open(folders["a"], "train").unigram_counts
+    assert (join(folders).unigram_counts == 2 * one).all()
+    assert (join(folders, 0.5, 3.0).unigram_counts == np.rint(3.5 * one)).all()
+
+
+def test_the_manifest_of_all_adds_up(folders: dict[str, Path]) -> None:
+    joint = join(folders)
+    assert joint.manifest.splits["train"].num_tokens == joint.info.num_tokens == joint.num_tokens
+    assert joint.manifest.source["paths"] == ["a.txt", "a.txt"]
+    assert joint.manifest.source["sources"]["b"]["fingerprint"] == "b" * 64
+    assert joint.manifest.dropped == {"empty": 6}
+    assert joint.name == "a + b"
+
+
+def test_a_pickled_store_opens_its_files_again(folders: dict[str, Path]) -> None:
+    joint = join(folders, 1.0, 2.0)
+    again = pickle.loads(pickle.dumps(joint))
+    assert again.tokens(0, 3).tolist() == joint.tokens(0, 3).tolist()
+    assert again.passes == (1.0, 2.0)
+
+
+def test_a_fingerprint_is_of_all_folders_in_their_order(folders: dict[str, Path]) -> None:
+    both = fingerprint_folders(folders)
+    assert both == join(folders).manifest.fingerprint
+    assert fingerprint_folders({"a": folders["a"]}) == "a" * 64
+    assert fingerprint_folders(dict(reversed(folders.items()))) != both
+    with pytest.raises(ShardError, match="holds no manifest"):
+        fingerprint_folders({**folders, "c": folders["a"] / "nowhere"})
