@@ -1,0 +1,149 @@
+"""Work to hand out, processes to kill, and a Slurm that runs its jobs on this machine."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).parents[3]
+_SECONDS = 180  # after which something hangs
+
+
+def begin_doubling(log: Path | None = None) -> Callable[[int], int]:
+    """Doubles numbers, and notes them in a file."""
+
+    def double(number: int) -> int:
+        if log is not None:
+            with log.open("a") as file:
+                file.write(f"{number}\n")
+        return 2 * number
+
+    return double
+
+
+def begin_dying(number: int, times: int, marks: Path) -> Callable[[int], int]:
+    """Doubles numbers, but the process dies of one of them, so many times."""
+
+    def double_or_die(item: int) -> int:
+        if item == number and len(list(marks.iterdir())) < times:
+            (marks / f"{os.getpid()}-{time.monotonic_ns()}").touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return 2 * item
+
+    return double_or_die
+
+
+def begin_failing() -> Callable[[int], int]:
+    """Fails at the number 3."""
+
+    def check(number: int) -> int:
+        if number == 3:
+            raise ValueError("three is refused")
+        return number
+
+    return check
+
+
+def begin_sleeping() -> Callable[[int], int]:
+    """Gives 0 back at once, and sleeps for minutes over all else."""
+
+    def sleep(number: int) -> int:
+        time.sleep(min(number, 1) * _SECONDS)
+        return number
+
+    return sleep
+
+
+def list_processes(words: str) -> list[int]:
+    """The ids of all processes with these words in their command lines, the oldest first."""
+    found: list[int] = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+        except OSError:
+            continue  # ended meanwhile
+        if words in command:
+            found.append(int(entry.name))
+    return sorted(found)
+
+
+def prepare_and_kill(
+    arguments: Sequence[str], find_victims: Callable[[], list[int]]
+) -> tuple[list[str], int]:
+    """Runs ``maskwright prepare`` and kills one process when the first shard is there.
+
+    Returns:
+        What it says, and how many shards were done when the process was killed.
+    """
+    out = Path(arguments[arguments.index("--out") + 1])
+    command = [sys.executable, "-m", "maskwright", "prepare", *arguments]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    lines, num_done = list[str](), -1
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment
+    ) as process:
+        timer = threading.Timer(_SECONDS, process.kill)
+        timer.start()
+        assert process.stdout is not None
+        for line in process.stdout:
+            lines.append(line.strip())
+            if line.startswith("encoded") and num_done < 0:
+                os.kill(find_victims()[0], signal.SIGKILL)
+                num_done = len(list(out.glob("*/*.done")))
+        timer.cancel()
+    assert process.returncode == 0, "\n".join(lines)
+    return lines, num_done
+
+
+_SLURM = {
+    "sbatch": """
+script="${@: -1}"
+value() { sed -n "s/^#SBATCH --$1=//p" "$script"; }
+if [ "$(value partition)" != cpu ]; then
+    echo "sbatch: error: invalid partition specified: $(value partition)" >&2
+    exit 1
+fi
+cp "$script" "$HERE/$(value job-name).sh"
+for task in $(seq 0 "$(value array | cut -d- -f2)"); do
+    log=$(value output | sed "s/%A/7/; s/%a/$task/")
+    SLURM_ARRAY_TASK_ID=$task SLURM_NODELIST=here setsid bash "$HERE/$(value job-name).sh" \
+        >"$log" 2>&1 </dev/null &
+    echo $! >>"$HERE/$(value job-name).pids"
+done
+echo "Submitted batch job 7"
+""",
+    "srun": """
+echo "srun $*"
+[ -e "$HERE/broken" ] && { echo "srun: error: node is broken"; exit 1; }
+while [ "${1#-}" != "$1" ]; do [ "$1" = -n ] && shift; shift; done
+exec "$@"
+""",
+    "squeue": """
+for argument in "$@"; do case $argument in --name=*) name=${argument#--name=};; esac; done
+for pid in $(cat "$HERE/$name.pids"); do
+    grep -qs "^State:.[^Z]" "/proc/$pid/status" && echo 7_0
+done
+exit 0
+""",
+    "scancel": """
+for pid in $(cat "$HERE/${1#--name=}.pids"); do kill -9 -- "-$pid"; done
+touch "$HERE/cancelled"
+""",
+    "scontrol": "echo here",
+}
+
+
+def install_slurm(folder: Path) -> None:
+    """Programs of Slurm's names in `folder`, with one partition, ``cpu``.
+
+    While ``FOLDER/broken`` exists its jobs fail; ``FOLDER/cancelled`` appears when some are ended.
+    """
+    folder.mkdir()
+    for name, text in _SLURM.items():
+        program = folder / name
+        program.write_text(f"#!/bin/bash\nHERE={folder}\n{text.lstrip()}")
+        program.chmod(0o755)
