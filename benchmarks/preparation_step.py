@@ -132,7 +132,7 @@ class Step:
 
     def _hand_out(self) -> None:
         spool = Spool(self.scratch / "spool")
-        spool.create(partial(int))
+        spool.create(_begin_nothing)
         with self._timing(Spool, "add"):
             for index, chunk in enumerate(self._chunks()):
                 spool.add(index, chunk)
@@ -150,6 +150,10 @@ class Step:
         given = Tokenizer.load(self.scratch.parent / TOKENIZER_NAME)
         given.save(self.scratch / "tokenizer")
         deque(encode_chunks(self._chunks(), self.scratch, self.engine), maxlen=0)
+
+
+def _begin_nothing() -> Callable[[Chunk], object]:
+    return str
 
 
 def main() -> None:

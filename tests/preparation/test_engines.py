@@ -12,7 +12,7 @@ from maskwright.preparation.cluster.config import ClusterConfig, EngineName
 from maskwright.preparation.config import PrepareConfig
 from maskwright.preparation.engines import LocalEngine, choose_engine
 from maskwright.preparation.folder import TASKS_NAME
-from tests.preparation.cluster.helpers import list_processes, prepare_and_kill
+from tests.preparation.cluster.helpers import prepare_and_kill
 from tests.preparation.helpers import read_folder, write_corpus
 
 SETTINGS = ["--shard_megabytes", "1", "--tokenizer.vocab_size", "256", "--workers", "2"]
@@ -43,7 +43,7 @@ def test_one_of_two_workers_is_killed(
     arguments = [str(corpus), "--out", str(out), *SETTINGS, "--engine", name]
     arguments += ["--cluster.tasks", "2", "--cluster.memory_gigabytes", "1"]
     words = "ray::RankWorker" if name == "datatrove-ray" else str(out / TASKS_NAME)
-    lines, num_done = prepare_and_kill(arguments, lambda: list_processes(words))
+    lines, num_done = prepare_and_kill(arguments, words)
     assert 0 < num_done < MEGABYTES - 1
     assert any("they are handed out again" in line for line in lines) == (name != "datatrove-ray")
     assert read_folder(out) == expected

@@ -41,7 +41,7 @@ class Launcher:
     job: Job
     cluster: ClusterConfig
     task: int = 0  # of datatrove-local, which has a process for each
-    stop: Callable[[], None] = field(default=lambda: None)
+    stop: Callable[[], object] = field(default=lambda: None)
 
     def run(self) -> None:
         """Returns when all tasks have ended, well or not."""
@@ -57,12 +57,11 @@ class Launcher:
         run(pipeline, common)
 
     def _run_local(self, pipeline: Any, common: Any) -> None:
-        from datatrove.executor.local import LocalPipelineExecutor
-
         # One worker does its task in this process. A pool of them would wait for ever for the
         # task of one that was killed.
         only = {"workers": 1, "local_tasks": 1, "local_rank_offset": self.task}
-        LocalPipelineExecutor(pipeline, **common, **only).run()
+        local = import_module("datatrove.executor.local")
+        local.LocalPipelineExecutor(pipeline, **common, **only).run()
 
     def _run_ray(self, pipeline: Any, common: Any) -> None:
         from maskwright.preparation.cluster.step import RayExecutor

@@ -7,16 +7,18 @@ import os
 import threading
 import time
 from collections.abc import Generator
+from importlib import import_module
 from pathlib import Path
 from typing import Any
-
-from datatrove.executor.ray import RayPipelineExecutor
-from datatrove.executor.slurm import SlurmPipelineExecutor
-from datatrove.pipeline.base import PipelineStep
 
 from maskwright.preparation.cluster.share import do_share, read_job
 
 _LOOK_EVERY_SECONDS = 0.5
+
+# It has no types of its own.
+PipelineStep: Any = import_module("datatrove.pipeline.base").PipelineStep
+SlurmPipelineExecutor: Any = import_module("datatrove.executor.slurm").SlurmPipelineExecutor
+RayPipelineExecutor: Any = import_module("datatrove.executor.ray").RayPipelineExecutor
 
 
 class WorkStep(PipelineStep):
@@ -26,7 +28,7 @@ class WorkStep(PipelineStep):
     type = "maskwright"
 
     def __init__(self, folder: str) -> None:
-        super().__init__()
+        PipelineStep.__init__(self)
         self.folder = folder
 
     def run(self, data: Any = None, rank: int = 0, world_size: int = 1) -> Generator[Any]:
@@ -55,7 +57,7 @@ class RayExecutor(RayPipelineExecutor):
 
     def _run_for_rank(self, rank: int, local_rank: int = 0, node_rank: int = -1) -> Any:
         threading.Thread(target=_exit_with, args=(os.getppid(),), daemon=True).start()
-        return super()._run_for_rank(rank, local_rank, node_rank)
+        return RayPipelineExecutor._run_for_rank(self, rank, local_rank, node_rank)
 
 
 def _exit_with(parent: int) -> None:

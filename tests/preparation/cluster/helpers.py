@@ -59,22 +59,37 @@ def begin_sleeping() -> Callable[[int], int]:
 
 
 def list_processes(words: str) -> list[int]:
-    """The ids of all processes with these words in their command lines, the oldest first."""
-    found: list[int] = []
+    """The ids of all processes with these words in their command lines."""
+    return sorted(pid for pid, (_, command) in _read_processes().items() if words in command)
+
+
+def find_descendant(ancestor: int, words: str) -> int:
+    """The oldest process below `ancestor` with these words in its command line."""
+    processes = _read_processes()
+    below = [ancestor]
+    for pid in below:
+        below += [child for child, (parent, _) in processes.items() if parent == pid]
+    return min(pid for pid in below[1:] if words in processes[pid][1])
+
+
+def _read_processes() -> dict[int, tuple[int, str]]:
+    """The parent and the command line of each process."""
+    found: dict[int, tuple[int, str]] = {}
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             command = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+            parent = (entry / "stat").read_text().rpartition(")")[2].split()[1]
         except OSError:
             continue  # ended meanwhile
-        if words in command:
-            found.append(int(entry.name))
-    return sorted(found)
+        found[int(entry.name)] = int(parent), command
+    return found
 
 
-def prepare_and_kill(
-    arguments: Sequence[str], find_victims: Callable[[], list[int]]
-) -> tuple[list[str], int]:
-    """Runs ``maskwright prepare`` and kills one process when the first shard is there.
+def prepare_and_kill(arguments: Sequence[str], words: str) -> tuple[list[str], int]:
+    """Runs ``maskwright prepare`` and kills a process of it when the first shard is there.
+
+    Args:
+        words: in the command line of the process that is killed.
 
     Returns:
         What it says, and how many shards were done when the process was killed.
@@ -92,7 +107,7 @@ def prepare_and_kill(
         for line in process.stdout:
             lines.append(line.strip())
             if line.startswith("encoded") and num_done < 0:
-                os.kill(find_victims()[0], signal.SIGKILL)
+                os.kill(find_descendant(process.pid, words), signal.SIGKILL)
                 num_done = len(list(out.glob("*/*.done")))
         timer.cancel()
     assert process.returncode == 0, "\n".join(lines)
