@@ -42,7 +42,7 @@ def do_share(folder: Path, job: Job, task: int) -> Iterator[None]:
     """
     try:
         os.chdir(job.directory)
-        indices = [i for i in _share(job, task) if not Spool(folder).has_result(i)]
+        indices = [i for i in list_share(job, task) if not Spool(folder).has_result(i)]
     except OSError as error:
         raise ShardError(
             f"{error.filename} is not to be seen from {os.uname().nodename}: engine = {job.engine} "
@@ -57,7 +57,8 @@ def do_share(folder: Path, job: Job, task: int) -> Iterator[None]:
         yield
 
 
-def _share(job: Job, task: int) -> range:
+def list_share(job: Job, task: int) -> range:
+    """The items of a task."""
     return range(task, job.num_items, job.num_tasks)
 
 

@@ -1,6 +1,7 @@
 """Work to hand out, processes to kill, and a Slurm that runs its jobs on this machine."""
 
 import os
+import secrets
 import signal
 import subprocess
 import sys
@@ -10,6 +11,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
+# For the processes that are started. With a token of ours Ray writes none to the home folder.
+ENVIRONMENT = {
+    "PYTHONPATH": str(ROOT),
+    "RAY_AUTH_MODE": "token",
+    "RAY_AUTH_TOKEN": secrets.token_hex(32),
+}
 _SECONDS = 180  # after which something hangs
 
 
@@ -96,7 +103,8 @@ def prepare_and_kill(arguments: Sequence[str], words: str) -> tuple[list[str], i
     """
     out = Path(arguments[arguments.index("--out") + 1])
     command = [sys.executable, "-m", "maskwright", "prepare", *arguments]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    environment = {**os.environ, **ENVIRONMENT}
+    environment.pop("RAY_ADDRESS", None)
     lines, num_done = list[str](), -1
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment

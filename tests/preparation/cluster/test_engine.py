@@ -14,7 +14,7 @@ from maskwright.errors import ShardError
 from maskwright.preparation.cluster.config import ClusterConfig, EngineName
 from maskwright.preparation.cluster.engine import ClusterEngine
 from tests.preparation.cluster.helpers import (
-    ROOT,
+    ENVIRONMENT,
     begin_doubling,
     begin_dying,
     begin_failing,
@@ -29,7 +29,8 @@ DOUBLED = [0, 2, 4, 6, 8]
 
 @pytest.fixture(autouse=True)
 def environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PYTHONPATH", str(ROOT))
+    for name, value in ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
 
 

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from maskwright.errors import ShardError
 from maskwright.preparation.cluster.engine import clear_spools
-from maskwright.preparation.cluster.share import ItemWorker, Job, do_share
+from maskwright.preparation.cluster.share import ItemWorker, Job, do_share, list_share
 from maskwright.preparation.cluster.spool import Spool, holding_lock, lock_path
 from tests.preparation.cluster.helpers import begin_doubling
 
@@ -57,14 +58,15 @@ def test_one_works_on_an_item_at_a_time(spool: Spool) -> None:
 
 @given(num_items=st.integers(0, 40), num_tasks=st.integers(1, 9))
 def test_every_item_is_in_one_share(num_items: int, num_tasks: int) -> None:
-    shares = [range(task, num_items, num_tasks) for task in range(num_tasks)]
+    job = Job("datatrove-local", num_items, num_tasks, 1, ".")
+    shares = [list_share(job, task) for task in range(num_tasks)]
     assert sorted(i for share in shares for i in share) == list(range(num_items))
 
 
 def test_an_unseen_folder_is_one_line(spool: Spool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(spool.folder)  # which is put back
     job = Job("datatrove-ray", 1, 1, 1, str(spool.folder / "elsewhere"))
-    with pytest.raises(Exception, match="needs a file system that all machines share"):
+    with pytest.raises(ShardError, match="needs a file system that all machines share"):
         list(do_share(spool.folder, job, 0))
 
 
