@@ -11,9 +11,11 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).parents[3]
-# For the processes that are started. With a token of ours Ray writes none to the home folder.
+# For the processes that are started: a cluster of Ray of their own, whatever runs on this machine,
+# with a token of ours, or else Ray writes one to the home folder.
 ENVIRONMENT = {
     "PYTHONPATH": str(ROOT),
+    "RAY_ADDRESS": "local",
     "RAY_AUTH_MODE": "token",
     "RAY_AUTH_TOKEN": secrets.token_hex(32),
 }
@@ -104,7 +106,6 @@ def prepare_and_kill(arguments: Sequence[str], words: str) -> tuple[list[str], i
     out = Path(arguments[arguments.index("--out") + 1])
     command = [sys.executable, "-m", "maskwright", "prepare", *arguments]
     environment = {**os.environ, **ENVIRONMENT}
-    environment.pop("RAY_ADDRESS", None)
     lines, num_done = list[str](), -1
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=environment

@@ -31,7 +31,6 @@ DOUBLED = [0, 2, 4, 6, 8]
 def environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in ENVIRONMENT.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.delenv("RAY_ADDRESS", raising=False)
 
 
 @pytest.fixture
