@@ -20,9 +20,9 @@ from maskwright.corpus.wikipedia.markup import Links
 from maskwright.corpus.wikipedia.streams import Stream, find_streams, unpack
 from maskwright.errors import CorpusError
 from maskwright.preparation.config import PrepareConfig
+from maskwright.preparation.engines import Engine
 from maskwright.preparation.folder import ARTICLES_NAME, Report
 from maskwright.preparation.parts import PartFolder
-from maskwright.preparation.team import count_cores, work_through
 
 _PART_BYTES = 4 << 20  # of a dump, packed: some 5,000 pages
 _PART_CHARACTERS = 16 << 20  # of pages, where the dump cannot be read in parts
@@ -38,7 +38,12 @@ class Part:
 
 
 def write_down_dumps(
-    paths: Sequence[str], out: Path, config: PrepareConfig, counts: Counter[str], report: Report
+    paths: Sequence[str],
+    out: Path,
+    config: PrepareConfig,
+    counts: Counter[str],
+    engine: Engine,
+    report: Report,
 ) -> list[str]:
     """`paths`, with a folder of articles below `out` instead of each dump that is named.
 
@@ -56,7 +61,7 @@ def write_down_dumps(
             others.append(path)
         elif dump.resolve() not in read:
             folder = out / ARTICLES_NAME / str(len(read))
-            _write_down(dump, folder, config, counts, report)
+            _write_down(dump, folder, config, counts, engine, report)
             read[dump.resolve()] = str(folder)
             others.append(str(folder))
     return others
@@ -70,7 +75,12 @@ def _is_dump(path: Path) -> bool:
 
 
 def _write_down(
-    dump: Path, folder: Path, config: PrepareConfig, counts: Counter[str], report: Report
+    dump: Path,
+    folder: Path,
+    config: PrepareConfig,
+    counts: Counter[str],
+    engine: Engine,
+    report: Report,
 ) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     site, parts = _cut(dump)
@@ -84,7 +94,7 @@ def _write_down(
             if written.read_facts(part.index) is None:
                 yield part
 
-    done_parts = work_through(list_unread(), read, config.workers or count_cores(), str(dump))
+    done_parts = engine.work_through(list_unread(), read, str(dump))
     for number, _ in enumerate(done_parts, start=1):
         report(f"{dump.name}: {number:,} parts read")
     num_articles = num_characters = 0

@@ -27,7 +27,8 @@ from maskwright.tokenizer.tokenizer import Tokenizer
 def describe_config(config: PrepareConfig) -> dict[str, Any]:
     """The part of the configuration that the result depends on, as plain values."""
     plain = to_mapping(config)
-    del plain["workers"]
+    for name in ("workers", "engine", "cluster"):
+        del plain[name]
     return plain
 
 

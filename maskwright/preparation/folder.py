@@ -26,6 +26,7 @@ STATE_NAME = "preparing.json"
 STDIN_NAME = "stdin.txt"
 ARTICLES_NAME = ".articles"  # of Wikipedia dumps, written down
 SELECTED_NAME = ".selected"  # what selection keeps, written down
+TASKS_NAME = ".tasks"  # handed out to other machines
 SELECTION_NAME = "selection.json"  # what it dropped and why
 _MAX_STATE_BYTES = 1 << 20
 
@@ -135,6 +136,6 @@ def tidy_folder(out: Path) -> None:
 
 
 def _remove_texts(out: Path) -> None:
-    for name in (ARTICLES_NAME, SELECTED_NAME):
+    for name in (ARTICLES_NAME, SELECTED_NAME, TASKS_NAME):
         if (out / name).is_dir():
             shutil.rmtree(out / name)

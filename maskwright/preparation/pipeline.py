@@ -18,12 +18,15 @@ import numpy as np
 
 from maskwright.files import naming_file
 from maskwright.preparation.chunks import gather_chunks
+from maskwright.preparation.cluster.engine import clear_spools
 from maskwright.preparation.config import PrepareConfig
 from maskwright.preparation.dumps import write_down_dumps
 from maskwright.preparation.encode import EncodedChunk
+from maskwright.preparation.engines import Engine, choose_engine
 from maskwright.preparation.fingerprint import describe_config, fingerprint_input
 from maskwright.preparation.folder import (
     STDIN_NAME,
+    TASKS_NAME,
     Report,
     check_use,
     claim_folder,
@@ -33,7 +36,6 @@ from maskwright.preparation.folder import (
 )
 from maskwright.preparation.selection import write_down_selected
 from maskwright.preparation.splits import split_corpus
-from maskwright.preparation.team import count_cores
 from maskwright.preparation.vocabulary import EXTENSION_KEY, obtain_tokenizer
 from maskwright.preparation.workers import encode_chunks
 from maskwright.shards.manifest import (
@@ -64,9 +66,9 @@ def prepare(
 ) -> Manifest:
     """Prepares the text that `paths` name into the folder `out`.
 
-    The result depends on the text, the configuration and the seed alone: not on the number of
-    workers, nor on interruptions. If it is there already and undamaged, nothing is done. While
-    another process prepares `out`, this one waits.
+    The result depends on the text, the configuration and the seed alone: not on the engine, the
+    number of workers, nor on interruptions. If it is there already and undamaged, nothing is done.
+    While another process prepares `out`, this one waits.
 
     Args:
         paths: files, folders, patterns, ``pydocs``, ``hf:NAME``, ``-`` (see `find_sources`).
@@ -80,11 +82,14 @@ def prepare(
         CorpusError: text that cannot be read, or none.
         TokenizerError: the text is too little for the vocabulary.
         ShardError: `out` holds something else.
+        ConfigError: what `config.engine` needs is not there.
     """
+    engine = choose_engine(config, out, report)
     if fingerprint is None and "-" not in paths:
         fingerprint = fingerprint_input(paths, config, seed)
     with making_folder(out, report):
         check_use(out)
+        clear_spools(out / TASKS_NAME, report)
         inputs = _spool_stdin(paths, out) if "-" in paths else list(paths)
         fingerprint = fingerprint or fingerprint_input(inputs, config, seed)
         finished = claim_folder(out, fingerprint, report)
@@ -92,7 +97,7 @@ def prepare(
             report(f"{out}: prepared before from the same text and configuration, reused")
         else:
             source = {"paths": list(paths), "seed": seed, **describe_config(config)}
-            finished = _fill_folder(inputs, out, config, fingerprint, source, report)
+            finished = _fill_folder(inputs, out, config, fingerprint, source, engine, report)
         tidy_folder(out)
         return finished
 
@@ -103,18 +108,19 @@ def _fill_folder(
     config: PrepareConfig,
     fingerprint: str,
     source: dict[str, Any],
+    engine: Engine,
     report: Report,
 ) -> Manifest:
     dropped: Counter[str] = Counter()
-    inputs = write_down_dumps(inputs, out, config, dropped, report)
+    inputs = write_down_dumps(inputs, out, config, dropped, engine, report)
     if config.select.does_anything:
-        inputs = write_down_selected(inputs, out, config, dropped, report)
+        inputs = write_down_selected(inputs, out, config, dropped, engine, report)
     tokenizer, extension = obtain_tokenizer(inputs, out, config, source["seed"], report)
     if extension:
         source = {**source, EXTENSION_KEY: extension}
     documents = split_corpus(inputs, config.corpus, dropped)
     chunks = gather_chunks(documents, config.shard_megabytes * 1_000_000)
-    encoded = encode_chunks(chunks, out, config.workers or count_cores())
+    encoded = encode_chunks(chunks, out, engine)
     results = sorted(_watch(encoded, report), key=lambda chunk: chunk.index)
     dropped["without tokens"] += sum(chunk.num_without_tokens for chunk in results)
     manifest = Manifest(

@@ -18,9 +18,9 @@ from maskwright.corpus.sources import find_sources
 from maskwright.errors import CorpusError
 from maskwright.files import replacing_file, write_json
 from maskwright.preparation.config import PrepareConfig
+from maskwright.preparation.engines import Engine
 from maskwright.preparation.folder import SELECTED_NAME, SELECTION_NAME, Report
 from maskwright.preparation.parts import PartFolder
-from maskwright.preparation.team import count_cores, work_through
 from maskwright.selection.config import SelectionConfig
 from maskwright.selection.contamination import EvaluationTexts, read_evaluation
 from maskwright.selection.near_duplicates import (
@@ -54,7 +54,12 @@ class Duplicates:
 
 
 def write_down_selected(
-    paths: Sequence[str], out: Path, config: PrepareConfig, counts: Counter[str], report: Report
+    paths: Sequence[str],
+    out: Path,
+    config: PrepareConfig,
+    counts: Counter[str],
+    engine: Engine,
+    report: Report,
 ) -> list[str]:
     """A folder below `out` with what selection keeps of the text that `paths` name.
 
@@ -78,13 +83,13 @@ def write_down_selected(
                 yield part
 
     begin = partial(PartSelector, candidates, config.select, evaluation)
-    workers = config.workers or count_cores()
-    for number, _ in enumerate(work_through(list_undone(), begin, workers, "the text"), start=1):
+    done = engine.work_through(list_undone(), begin, "the text")
+    for number, _ in enumerate(done, start=1):
         report(f"{number:,} parts selected from")
     tally, kept = _sum_up(candidates, indices), candidates
     if tally.kept and config.select.near_duplicates:
         kept = PartFolder(folder / "kept", config.corpus.text_field)
-        _drop_near_duplicates(candidates, kept, indices, config)
+        _drop_near_duplicates(candidates, kept, indices, config.select.near_duplicates, engine)
         tally.follow(_sum_up(kept, indices))
     for counted in (read, tally.dropped, tally.repaired):
         counts.update(counted)
@@ -168,21 +173,21 @@ def _drop_near_duplicates(
     candidates: PartFolder,
     kept: PartFolder,
     indices: Sequence[int],
-    config: PrepareConfig,
+    similarity: float,
+    engine: Engine,
 ) -> None:
     """Writes all parts again, without near duplicates of what comes before."""
     kept.folder.mkdir(parents=True, exist_ok=True)
     signatures, sizes = _join_signatures(candidates, indices)
-    found = find_near_duplicates(signatures, config.select.near_duplicates)
+    found = find_near_duplicates(signatures, similarity)
     split = np.split(found, np.cumsum(sizes)[:-1])
     undone = (
         Duplicates(index, part)
         for index, part in zip(indices, split, strict=True)
         if kept.read_facts(index) is None
     )
-    workers = config.workers or count_cores()
     begin = partial(DuplicateDropper, candidates, kept)
-    deque(work_through(undone, begin, workers, "the text"), maxlen=0)
+    deque(engine.work_through(undone, begin, "the text"), maxlen=0)
 
 
 def _join_signatures(parts: PartFolder, indices: Sequence[int]) -> tuple[Signatures, list[int]]:

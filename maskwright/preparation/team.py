@@ -61,12 +61,13 @@ def work_through(
             yield work(item)
     else:
         del first
-        yield from _work_in_processes(everything, start, workers, place)
+        yield from work_in_processes(everything, start, workers, place)
 
 
-def _work_in_processes(
+def work_in_processes(
     items: Iterator[Item], start: Start[Item, Result], workers: int, place: str
 ) -> Generator[Result]:
+    """The same, never in this process."""
     team: _Team[Item, Result] = _Team(start, place)
     threads = ThreadPoolExecutor(workers, "working")  # each waits for one process
     running: set[Future[Result]] = set()
@@ -166,10 +167,11 @@ def _work(start: Start[Any, Any], line: Line) -> None:
     work = start()
     with suppress(EOFError, OSError):  # nobody is there any more
         while True:
-            line.send(_try(work, line.recv()))
+            line.send(attempt(work, line.recv()))
 
 
-def _try(work: Callable[[Any], Any], item: Any) -> Any:
+def attempt(work: Callable[[Any], Any], item: Any) -> Any:
+    """What comes of an item, or the error with its traceback as a note."""
     try:
         return work(item)
     except Exception as error:

@@ -6,17 +6,17 @@ from pathlib import Path
 
 from maskwright.preparation.chunks import Chunk
 from maskwright.preparation.encode import EncodedChunk, encode_chunk
-from maskwright.preparation.team import work_through
+from maskwright.preparation.engines import Engine
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 
-def encode_chunks(chunks: Iterable[Chunk], folder: Path, workers: int) -> Generator[EncodedChunk]:
-    """Encodes all chunks into `folder`, in any order; see `work_through`.
+def encode_chunks(chunks: Iterable[Chunk], folder: Path, engine: Engine) -> Generator[EncodedChunk]:
+    """Encodes all chunks into `folder`, in any order; see `Engine`.
 
     Args:
         folder: the prepared folder; its ``tokenizer`` folder holds the tokenizer.
     """
-    return work_through(chunks, partial(_load_encoder, folder), workers, str(folder))
+    return engine.work_through(chunks, partial(_load_encoder, folder), str(folder))
 
 
 def _load_encoder(folder: Path) -> Callable[[Chunk], EncodedChunk]:

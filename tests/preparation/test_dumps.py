@@ -8,6 +8,7 @@ import pytest
 
 from maskwright.errors import CorpusError
 from maskwright.preparation import dumps
+from maskwright.preparation.engines import LocalEngine
 from maskwright.preparation.pipeline import prepare
 from maskwright.shards.manifest import Manifest
 from tests.corpus.wikipedia.dumps import write_dump, write_multistream
@@ -82,9 +83,8 @@ def test_the_lines_have_the_field_that_is_asked_for(tmp_path: Path) -> None:
     write_dump(tmp_path / "plain.xml", PAGES)
     config = small_config(workers=1)
     kept: list[str] = []
-    dumps.write_down_dumps(
-        [str(tmp_path / "plain.xml"), "other.txt"], tmp_path, config, Counter(), kept.append
-    )
+    paths = [str(tmp_path / "plain.xml"), "other.txt"]
+    dumps.write_down_dumps(paths, tmp_path, config, Counter(), LocalEngine(1), kept.append)
     assert kept[-1].startswith("plain.xml: 40 articles, ")
     [part] = (tmp_path / ".articles" / "0").glob(".*.json")
     assert json.loads(part.read_text())["num_articles"] == 40

@@ -7,6 +7,7 @@ import pytest
 
 from maskwright.preparation.chunks import Chunk
 from maskwright.preparation.encode import encode_chunk
+from maskwright.preparation.engines import LocalEngine
 from maskwright.preparation.team import count_cores
 from maskwright.preparation.workers import encode_chunks
 from maskwright.tokenizer.config import TokenizerConfig
@@ -73,7 +74,7 @@ def test_chunks_are_read_as_they_are_needed(tmp_path: Path) -> None:
             yield chunk(TEXTS, index)
 
     tokenizer().save(tmp_path / "tokenizer")
-    encoded = encode_chunks(read_chunks(), tmp_path, workers=1)
+    encoded = encode_chunks(read_chunks(), tmp_path, LocalEngine(1))
     next(encoded)
     assert num_read <= 3
     assert len(list(encoded)) == 9

@@ -14,6 +14,7 @@ import pytest
 from maskwright.errors import ShardError
 from maskwright.preparation.chunks import Chunk
 from maskwright.preparation.encode import EncodedChunk
+from maskwright.preparation.engines import LocalEngine
 from maskwright.preparation.workers import encode_chunks
 from maskwright.tokenizer.config import TokenizerConfig
 from maskwright.tokenizer.train import train_tokenizer
@@ -32,7 +33,7 @@ def folder(tmp_path: Path) -> Path:
 
 def encode(folder: Path, first: list[bytes], rest: list[bytes]) -> Generator[EncodedChunk]:
     chunks = (Chunk("train", index, rest if index else first) for index in range(NUM_CHUNKS))
-    return encode_chunks(chunks, folder, workers=2)
+    return encode_chunks(chunks, folder, LocalEngine(2))
 
 
 def worker_ids() -> set[int]:

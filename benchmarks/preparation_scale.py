@@ -1,0 +1,120 @@
+"""Megabytes a second and memory of each step of a preparation, on 1 and 2 cores.
+
+    MASKWRIGHT_DATA=… python -m benchmarks.preparation_scale [--megabytes 150 600]
+
+The text is English Wikipedia as often as it takes; in every copy but the first, words change their
+places, so that no article is like another. Each step runs alone in a process of its own, bound to
+so many cores; memory is the peak of it and of the processes that it starts, shared pages divided
+among them. docs/scale.md works out from this what a larger text takes on a cluster
+(`benchmarks.scale_page`).
+"""
+
+import argparse
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from benchmarks.common import read_wikipedia, write_result
+from benchmarks.preparation_step import (
+    EVALUATION_NAME,
+    FACTS_NAME,
+    SEQUENTIAL,
+    STEPS,
+    TOKENIZER_NAME,
+)
+from benchmarks.processes import measure_peak
+from maskwright.tokenizer.config import TokenizerConfig
+from maskwright.tokenizer.train import train_tokenizer
+
+CORES = (1, 2)
+_CHANGED = 8  # of so many words one: three in eight of their 5-grams stay
+_EVALUATION_ARTICLES, _EVALUATION_WORDS = 500, 60
+
+
+def change_words(text: str, copy: int) -> str:
+    """`text` with one word in eight replaced by another one of it; copy 0 is the text itself."""
+    words = text.split(" ")
+    if copy:
+        for place in range(copy % _CHANGED, len(words), _CHANGED):
+            words[place] = words[(place * 7 + copy * 13) % len(words)]
+    return " ".join(words)
+
+
+def list_articles() -> Iterator[str]:
+    """The articles again and again, without end."""
+    for copy in count():
+        for text in read_wikipedia():
+            yield change_words(text, copy)
+
+
+def write_texts(folder: Path, sizes: list[int]) -> dict[int, int]:
+    """``FOLDER/N.txt`` of N megabytes for each size, and an evaluation; documents of each."""
+    numbers: dict[int, int] = {}
+    for size in sizes:
+        num_bytes = num_documents = 0
+        with (folder / f"{size}.txt").open("w", encoding="utf-8") as file:
+            for text in list_articles():
+                num_bytes += len(text.encode()) + file.write("\n\n")
+                file.write(text)
+                num_documents += 1
+                if num_bytes >= size * 1e6:
+                    break
+        numbers[size] = num_documents
+    # Words in the wrong order: what is looked for in every text and never found.
+    articles = zip(read_wikipedia(), range(_EVALUATION_ARTICLES), strict=False)
+    lines = (" ".join(text.split()[_EVALUATION_WORDS::-1]) for text, _ in articles)
+    (folder / EVALUATION_NAME).write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return numbers
+
+
+def measure(step: str, text: Path, cores: int) -> dict[str, Any]:
+    """Runs a step; its seconds and its peak of memory."""
+    scratch = text.parent / "scratch"
+    scratch.mkdir()
+    command = [sys.executable, "-m", "benchmarks.preparation_step", step, str(text), str(scratch)]
+    peak, _ = measure_peak([*command, "--cores", str(cores)])
+    facts = json.loads((scratch / FACTS_NAME).read_text(encoding="utf-8"))
+    shutil.rmtree(scratch)
+    size = text.stat().st_size / 1e6
+    return {
+        "seconds": round(facts["seconds"], 3),
+        "megabytes_per_second": round(size / facts["seconds"], 3),
+        "seconds_apart": {name: round(seconds, 3) for name, seconds in facts["apart"].items()},
+        "peak_megabytes": round(peak.proportional / 1e6),
+    }
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--megabytes", type=int, nargs="+", default=[150, 600])
+    sizes = sorted(parser.parse_args().megabytes)
+    with tempfile.TemporaryDirectory(prefix="maskwright-scale-") as name:
+        folder = Path(name)
+        numbers = write_texts(folder, sizes)
+        sample = (folder / f"{sizes[0]}.txt").read_text(encoding="utf-8")
+        given = train_tokenizer([sample], TokenizerConfig(vocab_size=8192))
+        given.save(folder / TOKENIZER_NAME)
+        texts = []
+        for size in sizes:
+            text, steps = folder / f"{size}.txt", dict[str, dict[str, Any]]()
+            for step in STEPS:
+                kinds = CORES[:1] if step in SEQUENTIAL else CORES
+                steps[step] = {str(cores): measure(step, text, cores) for cores in kinds}
+                print(size, step, json.dumps(steps[step]), flush=True)
+            texts.append(
+                {
+                    "megabytes": text.stat().st_size / 1e6,
+                    "documents": numbers[size],
+                    "steps": steps,
+                }
+            )
+    write_result("preparation-scale", {"texts": texts})
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,70 @@
+"""Who does the work of a preparation: the `engine` and `cluster` of a configuration."""
+
+import re
+from dataclasses import dataclass
+from typing import Literal
+
+from maskwright.config import setting
+from maskwright.errors import ConfigError
+
+EngineName = Literal["local", "datatrove-local", "datatrove-slurm", "datatrove-ray"]
+
+_MOST_TASKS = 1_000  # Slurm's usual MaxArraySize is 1,001
+_TIME = re.compile(r"(\d{1,4}):([0-5]\d):([0-5]\d)")
+_SBATCH = re.compile(r"([a-z][a-z-]*)(?:=([^\r\n]*))?")
+
+
+@dataclass(frozen=True)
+class ClusterConfig:
+    """What a cluster is asked for. Nothing of it changes what is prepared.
+
+    Raises:
+        ConfigError: a value outside its range.
+    """
+
+    tasks: int = setting(16, "shares that the work is cut into; Slurm: jobs of an array")
+    cores: int = setting(1, "processes in each task, one a core")
+    memory_gigabytes: int = setting(2, "memory for each core")
+    time: str = setting("24:00:00", "hours:minutes:seconds that a task may take")
+    partition: str | None = setting(None, "partition of Slurm (sinfo lists them)")
+    sbatch: tuple[str, ...] = setting((), "what else sbatch is told: account=NAME, qos=NAME, …")
+    spool_gigabytes: float = setting(
+        20.0, "packed text that is handed out at a time; twice as much lies in the folder"
+    )
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.tasks <= _MOST_TASKS:
+            rule = f"must lie between 1 and {_MOST_TASKS:,}"
+            raise ConfigError("tasks", self.tasks, rule, "Give each of them more cores.")
+        for name in ("cores", "memory_gigabytes", "spool_gigabytes"):
+            if getattr(self, name) <= 0:
+                raise ConfigError(name, getattr(self, name), "must be above 0")
+        if not _TIME.fullmatch(self.time):
+            rule = "must be hours, minutes and seconds"
+            raise ConfigError("time", self.time, rule, "Write 24:00:00 for a day.")
+        for argument in self.sbatch:
+            if not _SBATCH.fullmatch(argument):
+                rule = "must be NAME or NAME=VALUE, without dashes before it"
+                raise ConfigError("sbatch", argument, rule, "Write account=NAME, say.")
+
+    @property
+    def seconds(self) -> int:
+        """`time` in seconds."""
+        hours, minutes, seconds = map(int, self.time.split(":"))
+        return (hours * 60 + minutes) * 60 + seconds
+
+    @property
+    def sbatch_arguments(self) -> dict[str, str]:
+        """`sbatch` by name; a flag without a value has an empty one."""
+        return {name: value for name, _, value in (part.partition("=") for part in self.sbatch)}
+
+
+def check_engine(engine: EngineName, cluster: ClusterConfig) -> None:
+    """Checks that what `engine` needs to be told is there.
+
+    Raises:
+        ConfigError: it is not.
+    """
+    if engine == "datatrove-slurm" and not cluster.partition:
+        rule = "is needed by engine = datatrove-slurm"
+        raise ConfigError("cluster.partition", None, rule, "sinfo lists the partitions.")
