@@ -1,0 +1,90 @@
+"""Tables of fine-tuning, serving and data are what the result files say."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from benchmarks import data_page, finetuning_page, serving_page
+from benchmarks.common import BEGIN, END
+
+ENVIRONMENT = {"cpu": "Some CPU", "cpu_count": 2}
+LATENCIES = {"p50": 41.2, "p90": 60.0, "p99": 80.6}
+RESULTS: dict[str, dict[str, Any]] = {
+    "finetuning": {
+        "about": "An encoder of some sort",
+        "tasks": {
+            "sst2": {
+                "train_examples": 67349,
+                "deciding_metric": "accuracy",
+                "baselines": {"majority": {"accuracy": 0.509}, "bag of words": {"accuracy": 0.8}},
+                "random_encoder": {"accuracy": {"mean": 0.79, "deviation": 0.01}},
+                "scores": {"accuracy": {"mean": 0.83, "deviation": None}},
+                "runs": [{}, {}, {}],
+                "minutes_a_seed": 3.26,
+            }
+        },
+    },
+    "finetuning-speed": {"ratio": {"median": 2.345, "least": 2.2, "most": 2.5}},
+    "serving-load": {
+        "connections": 64,
+        "seconds": 60.0,
+        "batching_over_none": 4.56,
+        "ways": {
+            "batching": {
+                "requests_per_second": 1234.5, "milliseconds": LATENCIES,
+                "statuses": {"200": 74000, "503": 7, "500": 2},
+            }
+        },
+    },
+    "serving-fuzz": {"examples": 200, "nothing_found": True},
+    "near-duplicates": {
+        "thresholds": [
+            {
+                "documents": 6000, "threshold": 0.8, "bands": 21, "rows_in_a_band": 6,
+                "planted_above_threshold": 547, "recall": 0.963, "precision": 0.98,
+                "other_finds": 0,
+            }
+        ]
+    },
+}  # fmt: skip
+
+
+def write_results(folder: Path) -> None:
+    for name, result in RESULTS.items():
+        path = folder / f"2026-01-01_some-cpu-2c_{name}.json"
+        path.write_text(json.dumps({**result, "environment": ENVIRONMENT}))
+
+
+def test_fine_tuning(tmp_path: Path) -> None:
+    write_results(tmp_path)
+    section = finetuning_page.write_section(tmp_path)
+    assert "An encoder of some sort; 3 seeds, 2 cores of an Some CPU" in section
+    row = "| sst2 | 67,349 | accuracy | 0.5090 | 0.8000 | 0.7900 ± 0.0100 | 0.8300 | 3.3 |"
+    assert row in section
+    assert "2.35x as fast (2.20 to 2.50" in section
+    finetuning_page.draw_picture(tmp_path, tmp_path)
+    assert "bag of words" in (tmp_path / "finetuning.svg").read_text()
+
+
+def test_serving(tmp_path: Path) -> None:
+    write_results(tmp_path)
+    section = serving_page.write_section(tmp_path)
+    assert "| batching | 1,234 | 41 | 60 | 81 | 7 | 2 |" in section
+    assert "4.6 times as many requests" in section
+    assert "200 examples of each operation found nothing" in section
+
+
+def test_near_duplicates(tmp_path: Path) -> None:
+    write_results(tmp_path)
+    assert "| 0.8 | 21 x 6 | 547 | 96.3% | 98.0% | 0 |" in data_page.write_section(tmp_path)
+
+
+def test_without_results_the_pages_say_so(tmp_path: Path) -> None:
+    for page in (finetuning_page, serving_page, data_page):
+        assert page.write_section(tmp_path) == "Nothing has been measured yet.\n"
+
+
+def test_the_pages_are_what_the_committed_files_say() -> None:
+    for page in (finetuning_page, serving_page, data_page):
+        text = page.PAGE.read_text(encoding="utf-8")
+        assert text.partition(BEGIN)[2].partition(END)[0] == page.write_section()
