@@ -48,7 +48,7 @@ RATES: dict[Architecture, tuple[float, ...]] = {
     "bert": (5e-4, 1e-3, 2e-3),
     "modernbert": (1e-3, 2e-3, 4e-3),
 }
-SECONDS = (15, 20, 30, 45, 60, 90, 120, 180, 240, 300, 420, 600)
+SECONDS = (15, 20, 30, 45, 60, 75, 90, 105, 120, 180, 240, 300, 420, 600)
 _MOST_STEPS = 4_000  # more than a peer has time for
 _WARMUP = 0.06  # share of its time
 _NUM_VALIDATIONS = 5
