@@ -78,7 +78,7 @@ def _describe_quality(result: Result) -> Iterator[Measure]:
         seconds = answer["our_seconds"]
         found = f"{answer['times_faster']:.1f}x ({seconds:.0f} s)" if seconds else "not reached"
         what = f"time to loss {answer['loss']:.2f} on English Wikipedia"
-        name = f"Trainer, {peer}, after {result['minutes']:g} min"
+        name = f"Trainer, {peer}, AdamW {answer['best_rate']:g}, after {result['minutes']:g} min"
         yield Measure(what, name, aim, found, result)
 
 
