@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.commands.prepared import is_prepared
+from maskwright.commands.prepared import find_only_prepared
 from maskwright.corpus.config import CorpusConfig
 from maskwright.corpus.stream import stream_corpus
 from maskwright.data.draws import derive_keys
@@ -80,12 +80,10 @@ def open_text(
         CorpusError: text that cannot be read, or nothing in it.
         ShardError: prepared data made with another tokenizer, or without held-out text.
     """
-    prepared = [source for source in sources if is_prepared(Path(source))]
-    if not prepared:
+    prepared = find_only_prepared(sources)
+    if prepared is None:
         return _read_texts(sources, tokenizer, training_data)
-    if len(sources) > 1:
-        raise InputError(f"{prepared[0]} is prepared data; it cannot be mixed with other text")
-    return _open_prepared(Path(prepared[0]), tokenizer)
+    return _open_prepared(prepared, tokenizer)
 
 
 def _open_prepared(folder: Path, tokenizer: Tokenizer) -> EvaluationText:

@@ -1,7 +1,7 @@
 """Finds or makes the prepared data of a run."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,10 @@ from maskwright.corpus.config import CorpusConfig
 from maskwright.errors import ConfigError, InputError
 from maskwright.preparation.config import PrepareConfig
 from maskwright.preparation.fingerprint import fingerprint_input
+from maskwright.preparation.locate import locate
 from maskwright.preparation.pipeline import prepare
 from maskwright.shards.manifest import MANIFEST_NAME, read_manifest
+from maskwright.shards.remote import is_remote
 from maskwright.tokenizer.config import TokenizerConfig
 
 
@@ -23,15 +25,28 @@ def is_prepared(folder: Path) -> bool:
 
 
 def named_folder(config: PretrainConfig) -> Path | None:
-    """The prepared folder that the run names as its text, if it does.
+    """The prepared folder that the run names as its text, if it does; see `find_only_prepared`."""
+    return find_only_prepared(config.text)
+
+
+def is_elsewhere(config: PretrainConfig) -> bool:
+    """Whether the run names a URL as its data: each machine then has a mirror of its own."""
+    return any(map(is_remote, config.text))
+
+
+def find_only_prepared(names: Sequence[str]) -> Path | None:
+    """The prepared folder among names of texts, if there is one; of a URL its mirror.
 
     Raises:
         InputError: other text beside it.
+        ShardError: a URL where no prepared data is, or that cannot be read.
     """
-    folders = [path for path in config.text if is_prepared(Path(path))]
-    if folders and len(config.text) > 1:
-        raise InputError(f"{folders[0]} is prepared data; it cannot be mixed with other text")
-    return Path(folders[0]) if folders else None
+    for name in names:
+        if is_remote(name) or is_prepared(Path(name)):
+            if len(names) > 1:
+                raise InputError(f"{name} is prepared data; it cannot be mixed with other text")
+            return locate(name)
+    return None
 
 
 def adopt_preparation(config: PretrainConfig, given: Mapping[str, Any]) -> PretrainConfig:

@@ -26,6 +26,7 @@ _EPILOG = """examples:
   maskwright pretrain corpus/*.txt --recipe tiny
   maskwright pretrain --config my.yaml --train.max_minutes 30 --model.hidden_size 384
   maskwright pretrain data/NAME --name first-try      (a folder that `prepare` wrote)
+  maskwright pretrain s3://bucket/NAME --name there   (the same elsewhere; also gs, hf, https)
   maskwright pretrain domain.txt --init-from runs/NAME --name adapted
   maskwright pretrain domain.txt --init-from hf:FacebookAI/roberta-base --extend-vocab 2000
   maskwright pretrain --resume runs/NAME

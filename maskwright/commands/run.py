@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import Any
 
 from maskwright.commands.adoption import adopt_model
-from maskwright.commands.assemble import PreparedData, check_config
+from maskwright.commands.assemble import PreparedData, check_config, fetch_ahead
 from maskwright.commands.build import build_trainer
 from maskwright.commands.config import PretrainConfig, resolve
 from maskwright.commands.initial import load_initial
 from maskwright.commands.prepared import (
     adopt_preparation,
+    is_elsewhere,
     is_prepared,
     named_folder,
     prepare_for,
@@ -35,7 +36,7 @@ from maskwright.commands.run_folder import (
 from maskwright.commands.session import Session, open_console
 from maskwright.config import write_yaml
 from maskwright.distributed.world import World, joining, read_world
-from maskwright.errors import CheckpointError, MaskwrightError
+from maskwright.errors import CheckpointError, MaskwrightError, ShardError
 from maskwright.shards.manifest import read_manifest
 from maskwright.train.checkpoint import Checkpoint, find_newest, open_checkpoint
 from maskwright.train.device import choose_device
@@ -55,7 +56,8 @@ def pretrain(
     """Pretrains an encoder; the Python twin of ``maskwright pretrain``.
 
     Args:
-        text: files, folders, globs, ``pydocs``, ``hf:NAME``, or a prepared folder.
+        text: files, folders, globs, ``pydocs``, ``hf:NAME``, or a prepared folder
+            or its URL.
         init_from: a model to continue pretraining: a folder, a run, or ``hf:NAME``. It brings
             tokenizer and architecture.
         recipe: recipe to start from (``sprint``; ``continue`` with `init_from`), unless a whole
@@ -117,8 +119,9 @@ def start_run(run: Path, config: PretrainConfig, data_dir: Path) -> signal.Signa
         initial = load_initial(config)
         if named_folder(config) is None:
             check_config(config)
-        data = _open_data(world, lambda: prepare_for(config, data_dir, console.print))
+        data = _open_data(world, config, lambda: prepare_for(config, data_dir, console.print))
         trainer, note = build_trainer(config, data, run / CHECKPOINTS_NAME, world, initial)
+        fetch_ahead(config, data, trainer.state.position, world)
         origin = initial.describe() if initial is not None else None
         del initial  # its weights are in the trainer now, or copied and grown
         run.mkdir(parents=True, exist_ok=True)
@@ -141,9 +144,10 @@ def resume_run(
         console = open_console(world)
         found = world.text_from_first(lambda: str(_find_checkpoint(run, console.print).path))
         checkpoint = open_checkpoint(Path(found))
-        data = _open_data(world, lambda: _find_data(run, config, data_dir, console.print))
+        data = _open_data(world, config, lambda: _find_data(run, config, data_dir, console.print))
         trainer, note = build_trainer(config, data, run / CHECKPOINTS_NAME, world)
         trainer.restore(checkpoint)
+        fetch_ahead(config, data, trainer.state.position, world)
         step = trainer.state.step
         if world.is_first:
             record_resumption(run, write_yaml(config), step, changes)
@@ -176,15 +180,26 @@ def _owning(run: Path, world: World) -> Generator[None]:
         yield
 
 
-def _open_data(world: World, find: Callable[[], Path]) -> PreparedData:
-    """Opens on all ranks what the first one finds, and has verified."""
+def _open_data(world: World, config: PretrainConfig, find: Callable[[], Path]) -> PreparedData:
+    """Opens on all ranks what the first one finds, and has verified.
+
+    Of remote data every machine has a mirror, which the first rank there verifies.
+    """
 
     def find_whole() -> str:
         folder = find()
         PreparedData(folder, verify="full")
         return str(folder)
 
-    return PreparedData(Path(world.text_from_first(find_whole)), verify="sizes")
+    folder = Path(world.text_from_first(find_whole))
+    if world.size > 1 and is_elsewhere(config):
+        first, folder = folder, find()
+        if folder.name != first.name:
+            raise ShardError(f"{config.text[0]} changed while the ranks began. Start them again.")
+        if world.local_rank == 0 and not world.is_first:
+            PreparedData(folder, verify="full")
+        world.wait()
+    return PreparedData(folder, verify="sizes")
 
 
 def _describe_data(data: PreparedData) -> dict[str, Any]:
@@ -220,7 +235,7 @@ def _find_data(
     """
     provenance = read_provenance(run)
     folder = Path(provenance["prepared_data"])
-    if not is_prepared(folder):
+    if is_elsewhere(config) or not is_prepared(folder):
         folder = prepare_for(config, data_dir, report)
     if read_manifest(folder).fingerprint != provenance["corpus"]["fingerprint"]:
         raise CheckpointError(

@@ -1,4 +1,4 @@
-"""Reads the shards of one split as a single run of tokens, verified on open.
+"""Reads the shards of one split as a single run of tokens, verified on open or as they come.
 
 Tokens are read from the files as they are asked for. Mapped into memory they would be no faster
 to get at, but every page once touched would count as this process's memory, each mapped shard
@@ -7,16 +7,18 @@ would hold a file open, and a file cut short under a run would kill it with SIGB
 
 import os
 from bisect import bisect_right
+from collections.abc import Iterable, Iterator
 from functools import cached_property, lru_cache
-from itertools import accumulate
+from itertools import accumulate, chain
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.errors import ShardError
-from maskwright.files import hash_file
+from maskwright.shards.checks import Verify
+from maskwright.shards.folder import Mirror, PreparedFolder, open_folder
 from maskwright.shards.manifest import (
     COUNTS_NAME,
     ENDS,
@@ -25,16 +27,9 @@ from maskwright.shards.manifest import (
     STARTS,
     TOKEN_DTYPES,
     TOKENS,
-    FileInfo,
-    Manifest,
-    ShardInfo,
-    read_manifest,
 )
 
-Verify = Literal["full", "sizes"]
-
 _MOST_OPEN = 128  # files of a store; shells allow a process 1024, and a large corpus has more
-_IDS_AT_ONCE = 1 << 22
 
 
 class TokenStore:
@@ -48,9 +43,11 @@ class TokenStore:
         document_lengths: tokens of each document, int64 [num_documents].
     """
 
-    def __init__(self, folder: Path, split: str, manifest: Manifest) -> None:
+    def __init__(self, prepared: PreparedFolder, split: str) -> None:
         """Use `open`, which checks the files."""
-        self.folder = folder
+        manifest = prepared.manifest
+        self._prepared = prepared
+        self.folder = prepared.path
         self.split = split
         self.manifest = manifest
         self.vocab_size = manifest.vocab_size
@@ -61,9 +58,13 @@ class TokenStore:
         shards = self.info.shards
         self._offsets = [0, *accumulate(shard.num_tokens for shard in shards)]
         self._dtype = TOKEN_DTYPES[manifest.dtype]
-        self._tokens = [str(self._path(shard, TOKENS)) for shard in shards]
-        self._starts = [str(self._path(shard, STARTS)) for shard in shards]
-        self._open_file = lru_cache(_MOST_OPEN)(_OpenFile)
+        self._tokens = [f"{split}/{shard.name}.{TOKENS}" for shard in shards]
+        self._starts = [f"{split}/{shard.name}.{STARTS}" for shard in shards]
+
+        def open_file(name: str) -> _OpenFile:
+            return _OpenFile(str(prepared.place(name)))
+
+        self._open_file = lru_cache(_MOST_OPEN)(open_file)
         self.document_lengths = self._read_document_lengths()
 
     @classmethod
@@ -71,42 +72,69 @@ class TokenStore:
         """Opens ``FOLDER/SPLIT`` after comparing every file with the manifest.
 
         Args:
-            folder: a prepared folder.
+            folder: a prepared folder, or its URL (``s3://``, ``gs://``, ``hf://``, ``https://``;
+                extra `remote`). Of a URL, files are fetched, and compared, as they are needed.
             split: ``train`` or ``valid``.
             verify: ``full`` compares sizes and sha256 sums (about a second a gigabyte), ``sizes``
                 only the sizes.
 
         Raises:
-            ShardError: names the file that is missing or differs.
+            ShardError: names the file that is missing or differs, or cannot be fetched.
         """
-        folder = Path(folder)
         if split not in SPLITS:
             raise ShardError(f"{folder} has no split {split}. Choose {' or '.join(SPLITS)}.")
-        manifest = read_manifest(folder)
-        check_file(folder / COUNTS_NAME, manifest.unigram_counts, verify)
-        for shard in manifest.splits[split].shards:
-            check_shard(folder / split, shard, manifest.dtype, verify)
-            if verify == "full":
-                _check_ids(folder / split / f"{shard.name}.{TOKENS}", manifest)
-        return cls(folder, split, manifest)
+        prepared = open_folder(folder)
+        prepared.check(split, verify)
+        return cls(prepared, split)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return TokenStore.open, (self.folder, self.split, "sizes")
 
-    def _path(self, shard: ShardInfo, kind: str) -> Path:
-        return self.folder / self.split / f"{shard.name}.{kind}"
+    @property
+    def is_remote(self) -> bool:
+        """Whether the files come from elsewhere, as they are needed."""
+        return isinstance(self._prepared, Mirror)
+
+    def fetch_ahead(self, positions: Iterable[NDArray[np.int64]]) -> None:
+        """Begins to fetch what is not here yet, where the folder is a remote one.
+
+        Args:
+            positions: of tokens, in the order in which they will be read; [n] at a time. What holds
+                none of them comes last.
+
+        Raises:
+            ShardError: there is no room for all of it.
+        """
+        if isinstance(self._prepared, Mirror):
+            self._prepared.fetch_ahead(self.split, self._list_files(positions))
+
+    def _list_files(self, positions: Iterable[NDArray[np.int64]]) -> Iterator[str]:
+        """The files of all shards, those first that hold the first positions."""
+        listed = set[int]()
+        for shards in chain(map(self._find_shards, positions), [range(len(self._tokens))]):
+            for shard in shards:
+                if shard not in listed:
+                    listed.add(shard)
+                    yield self._tokens[shard]
+                    yield self._starts[shard]
+            if len(listed) == len(self._tokens):
+                return
+
+    def _find_shards(self, positions: NDArray[np.int64]) -> list[int]:
+        return (np.searchsorted(self._offsets, positions, side="right") - 1).tolist()
 
     def _read_document_lengths(self) -> NDArray[np.int64]:
         lengths = [np.zeros(0, np.int64)]
         for shard in self.info.shards:
-            ends = np.fromfile(self._path(shard, ENDS), ENDS_DTYPE).astype(np.int64)
+            path = self._prepared.place(f"{self.split}/{shard.name}.{ENDS}")
+            ends = np.fromfile(path, ENDS_DTYPE).astype(np.int64)
             lengths.append(np.diff(ends, prepend=0))
         return np.concatenate(lengths)
 
     @cached_property
     def unigram_counts(self) -> NDArray[np.int64]:
         """How often each id occurs in the train split, int64 [vocab_size]."""
-        return np.fromfile(self.folder / COUNTS_NAME, "<u8").astype(np.int64)
+        return np.fromfile(self._prepared.place(COUNTS_NAME), "<u8").astype(np.int64)
 
     def tokens(self, start: int, stop: int) -> NDArray[np.unsignedinteger[Any]]:
         """The ids at positions `start` to `stop` (exclusive) of one document; not to be changed.
@@ -169,60 +197,3 @@ class _OpenFile:
                 f"{self._path} ends before byte {start + num_bytes}: it was cut short."
             )
         return content
-
-
-def check_file(path: Path, info: FileInfo, verify: Verify) -> None:
-    """Compares a file with its description.
-
-    Raises:
-        ShardError: it is missing or differs.
-    """
-    remedy = "Prepare the data again."
-    try:
-        num_bytes = path.stat().st_size
-        if num_bytes != info.num_bytes:
-            raise ShardError(f"{path} has {num_bytes} bytes and not {info.num_bytes}. {remedy}")
-        if verify == "full" and hash_file(path) != info.sha256:
-            raise ShardError(f"{path} is damaged: its sha256 is not the manifest's. {remedy}")
-    except OSError as error:
-        raise ShardError(f"{path} cannot be read: {error.strerror}. {remedy}") from None
-
-
-def _check_ids(path: Path, manifest: Manifest) -> None:
-    """That no token lies outside the vocabulary, where there is no word embedding for it."""
-    with path.open("rb") as file:
-        while len(ids := np.fromfile(file, TOKEN_DTYPES[manifest.dtype], _IDS_AT_ONCE)):
-            if int(ids.max()) >= manifest.vocab_size:
-                raise ShardError(
-                    f"{path} holds the id {int(ids.max())}, but vocab_size is "
-                    f"{manifest.vocab_size}. Prepare the data again."
-                )
-
-
-def check_shard(folder: Path, shard: ShardInfo, dtype: str, verify: Verify) -> None:
-    """Compares the three files of a shard with its description, and with one another.
-
-    Raises:
-        ShardError: a file is missing or differs, or the counts do not fit the sizes.
-    """
-    expected = {
-        TOKENS: shard.num_tokens * TOKEN_DTYPES[dtype].itemsize,
-        ENDS: shard.num_documents * ENDS_DTYPE.itemsize,
-        STARTS: -(-shard.num_tokens // 8),
-    }
-    for kind, num_bytes in expected.items():
-        path = folder / f"{shard.name}.{kind}"
-        check_file(path, shard.files[kind], verify)
-        if shard.files[kind].num_bytes != num_bytes:
-            raise ShardError(
-                f"{path} has {shard.files[kind].num_bytes} bytes, which is not what "
-                f"{shard.num_tokens} tokens in {shard.num_documents} documents take. "
-                "Prepare the data again."
-            )
-    ends = np.fromfile(folder / f"{shard.name}.{ENDS}", ENDS_DTYPE)
-    rises = len(ends) == 0 or (ends[0] > 0 and (ends[1:] > ends[:-1]).all())
-    if not rises or (len(ends) and ends[-1] != shard.num_tokens):
-        raise ShardError(
-            f"{folder / shard.name}.{ENDS} is no increasing list of ends up to "
-            f"{shard.num_tokens}. Prepare the data again."
-        )
