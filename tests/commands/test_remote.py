@@ -95,7 +95,7 @@ def plan(port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generato
             monkeypatch.setenv(name, value)
         monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
         monkeypatch.setenv("MASKWRIGHT_CACHE", str(tmp_path / "cache"))
-        hurry(monkeypatch)
+        hurry(monkeypatch, patience_seconds=2)  # the first connection takes half a second
         s3fs.S3FileSystem.clear_instance_cache()
         start_anew()
         yield plan

@@ -78,13 +78,13 @@ def break_memory(monkeypatch: pytest.MonkeyPatch) -> Plan:
         file.write_bytes(change(file.read_bytes(), fault))
 
     monkeypatch.setattr(kind, "get_file", get_with_fault)
-    hurry(monkeypatch)
+    hurry(monkeypatch, patience_seconds=0.2)
     return plan
 
 
-def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+def hurry(monkeypatch: pytest.MonkeyPatch, patience_seconds: float) -> None:
     monkeypatch.setattr(remote, "FIRST_PAUSE_SECONDS", 0.01)
-    monkeypatch.setattr(remote, "PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr(remote, "PATIENCE_SECONDS", patience_seconds)
 
 
 @contextmanager
@@ -128,8 +128,13 @@ def faulty_proxy(port: int, plan: Plan) -> Generator[str]:
         def log_message(self, format: str, *args: object) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
+    class Server(ThreadingHTTPServer):
+        daemon_threads = True
+
+        def handle_error(self, request: Any, client_address: Any) -> None:
+            pass  # a client that has given up is what is tested here
+
+    server = Server(("127.0.0.1", 0), Handler)
     Thread(target=server.serve_forever, daemon=True).start()
     try:
         yield f"http://127.0.0.1:{server.server_address[1]}"
