@@ -8,6 +8,7 @@ a run takes from an empty cache and a full one to its first step is measured bes
 """
 
 import argparse
+import logging
 import os
 import shutil
 import subprocess
@@ -41,6 +42,7 @@ def serving(folder: Path, scratch: Path) -> Generator[Path]:
     import boto3
     from moto.server import ThreadedMotoServer
 
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)  # which tells of every request
     server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
     server.start()
     host, port = server.get_host_and_port()

@@ -116,7 +116,7 @@ def test_training_from_s3_with_faults_is_training_from_here(
     files = sorted(file.relative_to(data).as_posix() for file in data.rglob("*.*"))
     files.remove("tokenizer/tokenizer_config.json")  # whose last byte nothing depends on
     for number, name in enumerate(files):
-        plan.faults[f"/data/{name}"].append(FAULTS[number % len(FAULTS)])
+        plan.add(f"/data/{name}", FAULTS[number % len(FAULTS)])
     assert pretrain(URL, tmp_path, "there") == 0
     assert pretrain(str(data), tmp_path, "here") == 0
     met = [name for name, faults in plan.faults.items() if not faults]
@@ -187,7 +187,7 @@ def test_other_commands_take_urls_and_fetch_what_they_read(
 def test_a_shard_that_is_always_corrupt_is_one_line(
     plan: Plan, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    plan.faults["train/00003.tokens"] += ["corrupt"] * 100
+    plan.add("train/00003.tokens", "corrupt", 100)
     assert pretrain(URL, tmp_path, "run") == 2
     errors = [line for line in capsys.readouterr().err.splitlines() if "ShardError" in line]
     assert len(errors) == 1

@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Generator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import repeat
 from pathlib import Path
 from threading import Event, Lock, Thread
 from typing import Any, Literal
@@ -28,6 +29,10 @@ class Plan:
         self.asked: Counter[str] = Counter()
         self.lock = Lock()
         self.ended = Event()  # lets go of what stalls
+
+    def add(self, name: str, fault: Fault, times: int = 1) -> None:
+        """The next transfers of the file whose path ends with `name` go wrong so."""
+        self.faults[name].extend(repeat(fault, times))
 
     def next_fault(self, path: str) -> Fault | None:
         with self.lock:

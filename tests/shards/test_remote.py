@@ -86,7 +86,7 @@ def test_each_file_comes_once_and_only_when_it_is_needed(plan: Plan) -> None:
 def test_what_goes_wrong_is_tried_again(
     fault: Fault, name: str, plan: Plan, local: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    plan.faults[name] += [fault, fault]
+    plan.add(name, fault, 2)
     assert read_all(TokenStore.open(URL, "train")) == read_all(TokenStore.open(local, "train"))
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 2
@@ -95,7 +95,7 @@ def test_what_goes_wrong_is_tried_again(
 
 
 def test_a_file_that_is_always_wrong(plan: Plan, capsys: pytest.CaptureFixture[str]) -> None:
-    plan.faults["00001.tokens"] += ["corrupt"] * 5
+    plan.add("00001.tokens", "corrupt", 5)
     store = TokenStore.open(URL, "train")
     with pytest.raises(ShardError) as caught:
         store.tokens(4, 13)
@@ -193,7 +193,7 @@ def test_all_is_fetched_ahead_in_the_order_of_need(
     monkeypatch.setattr("maskwright.shards.folder._AT_ONCE", 1)
     store = TokenStore.open(URL, "train")
     store.fetch_ahead([np.array([14, 5])])
-    said = wait_until_said(capsys, "fetched")
+    said = wait_until_said(capsys, "repeated attempts")
     kinds = ("tokens", "starts")
     wanted = [f"train/{shard}.{kind}" for shard in ("00001", "00000") for kind in kinds]
     assert [name for name in names_of(plan) if "ends" not in name][-4:] == wanted
@@ -206,7 +206,7 @@ def test_all_is_fetched_ahead_in_the_order_of_need(
 def test_what_fails_in_the_background_is_told_to_who_reads_it(
     plan: Plan, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    plan.faults["00000.tokens"] += ["refuse"] * 10
+    plan.add("00000.tokens", "refuse", 10)
     store = TokenStore.open(URL, "train")
     store.fetch_ahead([])
     wait_until_said(capsys, "1 files could not be fetched")
