@@ -95,7 +95,7 @@ def plan(port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generato
             monkeypatch.setenv(name, value)
         monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
         monkeypatch.setenv("MASKWRIGHT_CACHE", str(tmp_path / "cache"))
-        hurry(monkeypatch, patience_seconds=2)  # the first connection takes half a second
+        hurry(monkeypatch, patience_seconds=30)
         s3fs.S3FileSystem.clear_instance_cache()
         start_anew()
         yield plan
@@ -111,8 +111,9 @@ def files_asked(plan: Plan) -> dict[str, int]:
 
 
 def test_training_from_s3_with_faults_is_training_from_here(
-    data: Path, plan: Plan, tmp_path: Path
+    data: Path, plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    hurry(monkeypatch, patience_seconds=2)  # the first connection may take half a second
     files = sorted(file.relative_to(data).as_posix() for file in data.rglob("*.*"))
     files.remove("tokenizer/tokenizer_config.json")  # whose last byte nothing depends on
     for number, name in enumerate(files):
