@@ -13,12 +13,14 @@ from maskwright.data.layout import SpecialIds
 from maskwright.data.loader import RowSource
 from maskwright.data.masking.corruption import Masker, Vocabulary
 from maskwright.data.mixture import Mixture
+from maskwright.data.rows import DataPosition
 from maskwright.distributed.world import ALONE, World
 from maskwright.errors import ConfigError, ShardError
 from maskwright.model.config import EncoderConfig, resolve_config
 from maskwright.model.matrices import count_fused_matrices
 from maskwright.optim.build import build_optimizers
-from maskwright.shards.reader import TokenStore, Verify
+from maskwright.shards.checks import Verify
+from maskwright.shards.reader import TokenStore
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.tokenizer.vocabulary import round_up
 from maskwright.train.device import choose_device
@@ -175,3 +177,19 @@ def build_row_source(
     special = data.special_ids(config.data.special_tokens)
     corpus, mixture = (data.train, data.mixture) if split == "train" else (data.valid, None)
     return RowSource(corpus, config.data, special, masker, config.seed, world, mixture)
+
+
+def fetch_ahead(
+    config: PretrainConfig, data: PreparedData, position: DataPosition, world: World = ALONE
+) -> None:
+    """Begins to fetch what is not here yet of remote data, in the order in which it is read.
+
+    One rank of a machine does so for all of them.
+
+    Raises:
+        ShardError: there is no room for all of it.
+    """
+    if world.local_rank == 0 and data.train.is_remote:
+        planner = build_row_source(config, data).planner(position.row_length)
+        data.train.fetch_ahead(planner.read_ahead(position))
+        data.valid.fetch_ahead([])

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from maskwright.artifact.folder import describe_folder
@@ -32,6 +31,7 @@ from maskwright.evaluation.scores import Score, SuiteResult
 from maskwright.evaluation.sums import Figure, SumTable, compare_tables
 from maskwright.interop.held_out import check_made_for
 from maskwright.logs import Record, read_metrics
+from maskwright.preparation.locate import locate
 from maskwright.provenance import describe_environment
 from maskwright.tokenizer.tokenizer import Tokenizer
 
@@ -148,14 +148,13 @@ def _check_sources(
     """That the text can be given to every model."""
     if "-" in sources:
         raise InputError("--data - can be read only once, and there are several models: name files")
-    for source in sources:
+    for folder in filter(is_prepared, map(locate, sources)):
         for argument, tokenizer in zip(arguments, tokenizers, strict=True):
             try:
-                if is_prepared(Path(source)):
-                    check_made_for(tokenizer, Path(source))
+                check_made_for(tokenizer, folder)
             except ShardError:
                 raise InputError(
-                    f"{argument} has another tokenizer than the data in {source}, and different "
+                    f"{argument} has another tokenizer than the data in {folder}, and different "
                     "texts cannot be compared. Give --data: text files, on which all are scored."
                 ) from None
 

@@ -23,7 +23,7 @@ def add_text_flags(parser: Parser, text: str, row_length: str, fast: str) -> Non
         nargs="+",
         default=[],
         metavar="PATH",
-        help=f"a prepared folder, or text files [{text}]",
+        help=f"a prepared folder or its URL, or text files [{text}]",
     )
     parser.add_argument("--fast", action="store_true", help=fast)
     parser.add_argument(

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.commands.prepared import is_prepared
+from maskwright.commands.prepared import locate_prepared
 from maskwright.corpus.config import CorpusConfig
 from maskwright.corpus.stream import stream_corpus
 from maskwright.data.draws import derive_keys
@@ -81,13 +81,11 @@ def open_text(
         CorpusError: text that cannot be read, or nothing in it.
         ShardError: prepared data made with another tokenizer, or without held-out text.
     """
-    prepared = [source for source in sources if is_prepared(Path(source))]
+    prepared = locate_prepared(sources)
     if not prepared:
         return _read_texts(sources, tokenizer, training_data)
-    if len(sources) > len(prepared):
-        raise InputError(f"{prepared[0]} is prepared data; it cannot be mixed with other text")
-    stores = {source: _open_prepared(Path(source), tokenizer) for source in sources}
-    store = next(iter(stores.values())) if len(stores) == 1 else JointStore(stores)
+    stores = [_open_prepared(folder, tokenizer) for folder in prepared]
+    store = stores[0] if len(stores) == 1 else JointStore(dict(zip(sources, stores, strict=True)))
     return describe_held_out(store, tokenizer)
 
 

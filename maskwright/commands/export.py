@@ -11,6 +11,7 @@ from maskwright.commands.prepared import is_prepared
 from maskwright.commands.run_folder import CONFIG_NAME, name_prepared, read_provenance
 from maskwright.errors import CheckpointError, InputError
 from maskwright.interop.targets import TARGETS
+from maskwright.preparation.locate import locate
 
 _EPILOG = """examples:
   maskwright export runs/NAME --to hf --out exports/NAME
@@ -32,15 +33,15 @@ def build_parser() -> Parser:
     parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder to write")
     parser.add_argument(
         "--data",
-        type=Path,
-        help="prepared folder with held-out text to compare on; of a run its own is found",
+        help="prepared folder, or its URL, with held-out text to compare on; of a run its own is "
+        "found",
     )
     return parser
 
 
 def main(argv: Sequence[str]) -> int:
     arguments = build_parser().parse(argv)
-    data = arguments.data
+    data = None if arguments.data is None else locate(arguments.data)
     if data is not None and not is_prepared(data):
         raise InputError(f"--data = {data} is not a folder that maskwright prepare wrote")
     model = find_model_folder(arguments.folder)

@@ -19,6 +19,7 @@ from maskwright.commands.run_folder import (
 )
 from maskwright.data.config import MIN_ROW_LENGTH
 from maskwright.errors import CheckpointError, InputError
+from maskwright.preparation.locate import locate
 from maskwright.shards.manifest import MANIFEST_NAME
 
 _SECTIONS = ("run", "mixture", "corpus", "tokenizer", "model", "optim", "train")
@@ -36,7 +37,7 @@ def build_parser() -> Parser:
     """The command line of ``maskwright inspect``."""
     parser = Parser("inspect", "Show rows, segments, masks and counts of prepared data.", _EPILOG)
     add = parser.add_argument
-    add("folder", type=Path, help="a folder that `maskwright prepare` wrote, or a run directory")
+    add("folder", help="a folder that `maskwright prepare` wrote, its URL, or a run directory")
     add("--split", choices=("train", "valid"), default="train")
     add("--rows", type=int, default=2, help="rows to show [2]")
     add("--first-row", type=int, default=0, help="number of the first one [0]")
@@ -95,7 +96,7 @@ def _find_data(arguments: argparse.Namespace) -> tuple[dict[str, Path], Pretrain
         InputError: a flag that contradicts the configuration of a run.
         CheckpointError: a run whose data is gone, or has become other data.
     """
-    folder: Path = arguments.folder
+    folder = locate(arguments.folder)
     values = config_values(arguments)
     seed = {} if arguments.seed is None else {"seed": arguments.seed}
     if not (folder / CONFIG_NAME).is_file() or (folder / MANIFEST_NAME).is_file():

@@ -17,7 +17,7 @@ class PreparedMixture(PreparedData):
     """Several prepared folders as one.
 
     Args:
-        folders: by name; at least one.
+        folders: by name, of remote data the mirror; at least one.
         config: how much of each training sees.
         verify: whether to hash the files.
 
@@ -91,7 +91,8 @@ def _check_source(source: PreparedData, first: PreparedData) -> None:
         raise ShardError(f"{source.folder} holds no text to train on. Leave it out.")
     if source.tokenizer.fingerprint != first.tokenizer.fingerprint:
         paths = map(str, source.train.manifest.source.get("paths", []))
-        path, out = f"{first.folder / TOKENIZER_NAME}", f"{source.folder}-again"
+        folder = Path("data", source.train.name) if source.train.is_remote else source.folder
+        path, out = f"{first.folder / TOKENIZER_NAME}", f"{folder}-again"
         command = shlex.join(["prepare", *paths, "--tokenizer.path", path, "--out", out])
         raise ShardError(
             f"{source.folder} was prepared with another tokenizer than {first.folder}. Prepare its "

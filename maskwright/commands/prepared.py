@@ -2,7 +2,7 @@
 
 import shlex
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,9 +13,11 @@ from maskwright.corpus.config import CorpusConfig
 from maskwright.errors import ConfigError, InputError
 from maskwright.preparation.config import PrepareConfig
 from maskwright.preparation.fingerprint import fingerprint_input
+from maskwright.preparation.locate import locate
 from maskwright.preparation.pipeline import prepare
 from maskwright.selection.config import SelectionConfig
 from maskwright.shards.manifest import MANIFEST_NAME, TOKENIZER_NAME, read_manifest
+from maskwright.shards.remote import is_remote
 from maskwright.tokenizer.config import TokenizerConfig
 
 
@@ -24,37 +26,53 @@ def is_prepared(folder: Path) -> bool:
     return (folder / MANIFEST_NAME).is_file()
 
 
+def is_elsewhere(config: PretrainConfig) -> bool:
+    """Whether the run names a URL as its data: each machine then has a mirror of its own."""
+    return any(map(is_remote, config.text))
+
+
+def locate_prepared(names: Sequence[str]) -> list[Path]:
+    """The prepared folders that all of `names` mean, of a URL its mirror; none if they are text.
+
+    Raises:
+        InputError: prepared data and other text together.
+        ShardError: a URL where no prepared data is, or that cannot be read.
+    """
+    prepared = [name for name in names if is_remote(name) or is_prepared(Path(name))]
+    folders = [locate(name) for name in prepared]
+    other = [name for name in names if name not in prepared]
+    if prepared and other:
+        raise InputError(
+            f"{prepared[0]} is prepared data; it cannot be mixed with other text. Prepare that, "
+            f"too: maskwright prepare {shlex.quote(other[0])} --out data/NAME --tokenizer.path "
+            f"{shlex.quote(str(folders[0] / TOKENIZER_NAME))}"
+        )
+    return folders
+
+
 def named_sources(config: PretrainConfig) -> dict[str, Path]:
     """The prepared folders that the run names as its text, by their last names; or none.
 
     Raises:
         InputError: other text beside them, or two of one name.
+        ShardError: a URL where no prepared data is, or that cannot be read.
     """
-    prepared = [path for path in config.text if is_prepared(Path(path))]
-    other = [path for path in config.text if path not in prepared]
-    if prepared and other:
-        raise InputError(
-            f"{prepared[0]} is prepared data; it cannot be mixed with other text. Prepare that, "
-            f"too: maskwright prepare {shlex.quote(other[0])} --out data/NAME --tokenizer.path "
-            f"{shlex.quote(str(Path(prepared[0]) / TOKENIZER_NAME))}"
-        )
-    folders: dict[str, Path] = {}
-    for path in map(Path, prepared):
-        name = path.absolute().name
-        if name in folders:
+    folders = locate_prepared(config.text)
+    names = [Path(text).absolute().name for text in config.text]  # that of a URL, too
+    for number, name in enumerate(names if folders else []):
+        if (first := names.index(name)) < number:
             raise InputError(
-                f"{folders[name]} and {path} are both called {name}, and a mixture knows folders "
-                "by their names. Rename one of the two."
+                f"{config.text[first]} and {config.text[number]} are both called {name}, and a "
+                "mixture knows folders by their names. Rename one of the two."
             )
-        folders[name] = path
-    return folders
+    return dict(zip(names, folders, strict=False))  # no folders if it is text
 
 
 def named_folder(config: PretrainConfig) -> Path | None:
     """The first prepared folder that the run names as its text, if it does.
 
     Raises:
-        InputError: as `named_sources`.
+        InputError, ShardError: as `named_sources`.
     """
     return next(iter(named_sources(config).values()), None)
 

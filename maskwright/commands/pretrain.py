@@ -21,12 +21,14 @@ from maskwright.commands.prepared import adopt_preparation, is_prepared
 from maskwright.commands.run_folder import find_begun, load_run_config
 from maskwright.config import Plain, merge, write_yaml
 from maskwright.errors import InputError
+from maskwright.shards.remote import is_remote
 
 _EPILOG = """examples:
   maskwright pretrain corpus/*.txt --recipe tiny
   maskwright pretrain --config my.yaml --train.max_minutes 30 --model.hidden_size 384
   maskwright pretrain data/NAME --name first-try      (a folder that `prepare` wrote)
   maskwright pretrain --data wiki=0.7,books=0.3       (data/wiki and data/books)
+  maskwright pretrain s3://bucket/NAME --name there   (the same elsewhere; also gs, hf, https)
   maskwright pretrain domain.txt --init-from runs/NAME --name adapted
   maskwright pretrain domain.txt --init-from hf:FacebookAI/roberta-base --extend-vocab 2000
   maskwright pretrain --resume runs/NAME
@@ -40,8 +42,8 @@ def build_parser() -> Parser:
     parser.add_argument(
         "--data",
         metavar="NAME=SHARE,...",
-        help="prepared folders below --data-dir, and the share of the tokens that training takes "
-        "of each: wiki=0.7,books=0.3; without shares all of each once an epoch",
+        help="prepared folders below --data-dir, or their URLs, and the share of the tokens that "
+        "training takes of each: wiki=0.7,books=0.3; without shares all of each once an epoch",
     )
     parser.add_argument("text", nargs="*", help="files, folders, globs, -, pydocs, hf:NAME#FIELD")
     defaults = f"{DEFAULT_RECIPE}, or {CONTINUE_RECIPE} with --init-from"
@@ -134,13 +136,14 @@ def _name_data(arguments: Namespace, overrides: Plain) -> Plain:
     if arguments.text:
         raise InputError("--data names the folders to train on; give no other text beside it")
     entries = [entry.strip() for entry in arguments.data.split(",") if entry.strip()]
-    folders = [arguments.data_dir / (entry.rpartition("=")[0] or entry) for entry in entries]
+    names = [entry.rpartition("=")[0] or entry for entry in entries]
+    folders = [name if is_remote(name) else str(arguments.data_dir / name) for name in names]
     for folder in folders:
-        if not is_prepared(folder):
+        if not is_remote(folder) and not is_prepared(Path(folder)):
             raise InputError(
                 f"--data: {folder} is no prepared data. Run maskwright prepare TEXT --out {folder}"
             )
-    named = merge(overrides, {"text": [str(folder) for folder in folders]})
+    named = merge(overrides, {"text": folders})
     if not any("=" in entry for entry in entries):
         return named
     if "mixture" in overrides:

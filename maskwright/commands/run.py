@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from maskwright.commands.adoption import adopt_model
-from maskwright.commands.assemble import PreparedData, check_config
+from maskwright.commands.assemble import PreparedData, check_config, fetch_ahead
 from maskwright.commands.build import build_trainer
 from maskwright.commands.config import PretrainConfig, resolve
 from maskwright.commands.initial import load_initial
 from maskwright.commands.mixture import open_data
 from maskwright.commands.prepared import (
     adopt_preparation,
+    is_elsewhere,
     is_prepared,
     locate_data,
     named_folder,
@@ -38,8 +39,10 @@ from maskwright.commands.run_folder import (
 from maskwright.commands.session import Session, open_console
 from maskwright.config import write_yaml
 from maskwright.distributed.world import World, joining, read_world
-from maskwright.errors import CheckpointError, MaskwrightError
+from maskwright.errors import CheckpointError, MaskwrightError, ShardError
+from maskwright.preparation.locate import locate
 from maskwright.shards.joint import fingerprint_folders
+from maskwright.shards.remote import is_remote
 from maskwright.train.checkpoint import Checkpoint, find_newest, open_checkpoint
 from maskwright.train.device import choose_device
 from maskwright.train.memory import keep_freed_memory
@@ -58,8 +61,8 @@ def pretrain(
     """Pretrains an encoder; the Python twin of ``maskwright pretrain``.
 
     Args:
-        text: files, folders, globs, ``pydocs``, ``hf:NAME``, or prepared folders, which
-            ``mixture={"weights": ["wiki=0.7", "books=0.3"]}`` mixes.
+        text: files, folders, globs, ``pydocs``, ``hf:NAME``, or prepared folders or their URLs,
+            which ``mixture={"weights": ["wiki=0.7", "books=0.3"]}`` mixes.
         init_from: a model to continue pretraining: a folder, a run, or ``hf:NAME``. It brings
             tokenizer and architecture.
         recipe: recipe to start from (``sprint``; ``continue`` with `init_from`), unless a whole
@@ -123,6 +126,7 @@ def start_run(run: Path, config: PretrainConfig, data_dir: Path) -> signal.Signa
             check_config(config)
         data = _open_data(world, config, lambda: locate_data(config, data_dir, console.print))
         trainer, note = build_trainer(config, data, run / CHECKPOINTS_NAME, world, initial)
+        fetch_ahead(config, data, trainer.state.position, world)
         origin = initial.describe() if initial is not None else None
         del initial  # its weights are in the trainer now, or copied and grown
         run.mkdir(parents=True, exist_ok=True)
@@ -148,6 +152,7 @@ def resume_run(
         data = _open_data(world, config, lambda: _find_data(run, config, data_dir, console.print))
         trainer, note = build_trainer(config, data, run / CHECKPOINTS_NAME, world)
         trainer.restore(checkpoint)
+        fetch_ahead(config, data, trainer.state.position, world)
         step = trainer.state.step
         if world.is_first:
             record_resumption(run, write_yaml(config), step, changes)
@@ -183,7 +188,10 @@ def _owning(run: Path, world: World) -> Generator[None]:
 def _open_data(
     world: World, config: PretrainConfig, find: Callable[[], Mapping[str, Path]]
 ) -> PreparedData:
-    """Opens on all ranks what the first one finds, and has verified."""
+    """Opens on all ranks what the first one finds, and has verified.
+
+    Of remote data every machine has a mirror, which the first rank there verifies.
+    """
 
     def find_whole() -> str:
         folders = find()
@@ -192,6 +200,14 @@ def _open_data(
 
     found = json.loads(world.text_from_first(find_whole))
     folders = {name: Path(folder) for name, folder in found.items()}
+    if world.size > 1 and is_elsewhere(config):
+        firsts, folders = folders, find()
+        for text, first, folder in zip(config.text, firsts.values(), folders.values(), strict=True):
+            if folder.name != first.name:
+                raise ShardError(f"{text} changed while the ranks began. Start them again.")
+            if is_remote(text) and world.local_rank == 0 and not world.is_first:
+                PreparedData(folder, verify="full")
+        world.wait()
     return open_data(folders, config.mixture, verify="sizes")
 
 
@@ -229,6 +245,11 @@ def _find_data(
     """
     provenance = read_provenance(run)
     folders = name_prepared(provenance)
+    if is_elsewhere(config):  # whatever has become of the mirrors
+        texts = zip(config.text, folders.items(), strict=False)  # if not one each, other data
+        folders = {
+            name: locate(text) if is_remote(text) else folder for text, (name, folder) in texts
+        }
     gone = [folder for folder in folders.values() if not is_prepared(folder)]
     if gone and len(folders) > 1:
         raise CheckpointError(f"{gone[0]}, a source of {run}, is gone. Bring it back.")

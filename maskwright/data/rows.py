@@ -157,6 +157,16 @@ class WindowPlanner(ABC):
             number = (window + 1) * WINDOW_SEGMENTS if used_up else number + len(part)
         return Rows.join(parts), DataPosition(self.row_length, epoch, number)
 
+    def read_ahead(self, position: DataPosition) -> Iterator[Ints]:
+        """Where the segments begin that rows from `position` on hold, in order: [n] at a time.
+
+        It goes on to the end of the next epoch, so that every segment comes at least once.
+        """
+        last = position.epoch + 1
+        while position.epoch <= last:
+            rows, position = self.plan_rows(position, WINDOW_SEGMENTS)
+            yield rows.spans[:, 0]
+
     def count_tokens(self, rows: Rows) -> int:
         """Slots of `rows` that hold a token, [CLS] and [SEP] included."""
         return int(rows.spans[:, 1].sum()) + len(rows.spans) * self.extra_slots

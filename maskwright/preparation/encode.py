@@ -12,8 +12,8 @@ from maskwright.corpus.stream import Split
 from maskwright.errors import ShardError
 from maskwright.files import read_json, write_json
 from maskwright.preparation.chunks import Chunk
+from maskwright.shards.checks import check_shard
 from maskwright.shards.manifest import ShardInfo, choose_dtype, parse_shard
-from maskwright.shards.reader import check_shard
 from maskwright.shards.writer import ShardWriter
 from maskwright.tokenizer.tokenizer import Tokenizer
 

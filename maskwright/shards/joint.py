@@ -31,9 +31,9 @@ class JointStore(TokenStore):
     def __init__(self, stores: Mapping[str, TokenStore], passes: Sequence[float] = ()) -> None:
         self.stores, self.passes = dict(stores), tuple(passes) or (1.0,) * len(stores)
         first = next(iter(stores.values()))
-        homes = [store.folder for store in stores.values() for _ in store.info.shards]
+        folders = [folder for store in stores.values() for folder in store.folders]
         manifest = join_manifests({name: store.manifest for name, store in stores.items()})
-        super().__init__(first.folder, first.split, manifest, homes)
+        super().__init__(folders, first.split, manifest)
         self.num_documents_each = tuple(store.num_documents for store in stores.values())
         self._ends = [*accumulate(store.num_tokens for store in stores.values())]
 

@@ -1,4 +1,4 @@
-"""Reads the shards of one split as a single run of tokens, verified on open.
+"""Reads the shards of one split as a single run of tokens, verified on open or as they come.
 
 Tokens are read from the files as they are asked for. Mapped into memory they would be no faster
 to get at, but every page once touched would count as this process's memory, each mapped shard
@@ -7,17 +7,18 @@ would hold a file open, and a file cut short under a run would kill it with SIGB
 
 import os
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cached_property, lru_cache
-from itertools import accumulate
+from itertools import accumulate, chain
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.errors import ShardError
-from maskwright.files import hash_file
+from maskwright.shards.checks import Verify
+from maskwright.shards.folder import File, Mirror, PreparedFolder, fetch_ahead, open_folder
 from maskwright.shards.manifest import (
     COUNTS_NAME,
     ENDS,
@@ -26,16 +27,10 @@ from maskwright.shards.manifest import (
     STARTS,
     TOKEN_DTYPES,
     TOKENS,
-    FileInfo,
     Manifest,
-    ShardInfo,
-    read_manifest,
 )
 
-Verify = Literal["full", "sizes"]
-
 _MOST_OPEN = 128  # files of a store; shells allow a process 1024, and a large corpus has more
-_IDS_AT_ONCE = 1 << 22
 
 
 class TokenStore:
@@ -49,15 +44,15 @@ class TokenStore:
         document_lengths: tokens of each document, int64 [num_documents].
     """
 
-    def __init__(
-        self, folder: Path, split: str, manifest: Manifest, homes: Sequence[Path] | None = None
-    ) -> None:
+    def __init__(self, folders: Sequence[PreparedFolder], split: str, manifest: Manifest) -> None:
         """Use `open`, which checks the files.
 
         Args:
-            homes: the prepared folder of each shard, where they are not all in `folder`.
+            folders: whose shards follow one another; one, unless this is a `JointStore`.
+            manifest: of all of them as one.
         """
-        self.folder = folder
+        self.folders = folders
+        self.folder = folders[0].path
         self.split = split
         self.manifest = manifest
         self.vocab_size = manifest.vocab_size
@@ -66,38 +61,32 @@ class TokenStore:
         self.num_tokens = self.info.num_tokens
         self.num_documents = self.info.num_documents
         shards = self.info.shards
-        homes = homes or [folder] * len(shards)
-        paths = [home / split / shard.name for home, shard in zip(homes, shards, strict=True)]
         self._offsets = [0, *accumulate(shard.num_tokens for shard in shards)]
         self._dtype = TOKEN_DTYPES[manifest.dtype]
-        self._tokens = [f"{path}.{TOKENS}" for path in paths]
-        self._starts = [f"{path}.{STARTS}" for path in paths]
+        self._tokens = _list_files(folders, split, TOKENS)
+        self._starts = _list_files(folders, split, STARTS)
         self._open_file = lru_cache(_MOST_OPEN)(_OpenFile)
-        self.document_lengths = _read_document_lengths([f"{path}.{ENDS}" for path in paths])
+        self.document_lengths = _read_document_lengths(_list_files(folders, split, ENDS))
 
     @classmethod
     def open(cls, folder: Path | str, split: str, verify: Verify = "full") -> "TokenStore":
         """Opens ``FOLDER/SPLIT`` after comparing every file with the manifest.
 
         Args:
-            folder: a prepared folder.
+            folder: a prepared folder, or its URL (``s3://``, ``gs://``, ``hf://``, ``https://``;
+                extra `remote`). Of a URL, files are fetched, and compared, as they are needed.
             split: ``train`` or ``valid``.
             verify: ``full`` compares sizes and sha256 sums (about a second a gigabyte), ``sizes``
                 only the sizes.
 
         Raises:
-            ShardError: names the file that is missing or differs.
+            ShardError: names the file that is missing or differs, or cannot be fetched.
         """
-        folder = Path(folder)
         if split not in SPLITS:
             raise ShardError(f"{folder} has no split {split}. Choose {' or '.join(SPLITS)}.")
-        manifest = read_manifest(folder)
-        check_file(folder / COUNTS_NAME, manifest.unigram_counts, verify)
-        for shard in manifest.splits[split].shards:
-            check_shard(folder / split, shard, manifest.dtype, verify)
-            if verify == "full":
-                _check_ids(folder / split / f"{shard.name}.{TOKENS}", manifest)
-        return cls(folder, split, manifest)
+        prepared = open_folder(folder)
+        prepared.check(split, verify)
+        return cls([prepared], split, prepared.manifest)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return TokenStore.open, (self.folder, self.split, "sizes")
@@ -105,12 +94,44 @@ class TokenStore:
     @property
     def name(self) -> str:
         """What to call it beside others."""
-        return self.folder.resolve().name
+        return self.folders[0].name
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether files come from elsewhere, as they are needed."""
+        return any(isinstance(folder, Mirror) for folder in self.folders)
+
+    def fetch_ahead(self, positions: Iterable[NDArray[np.int64]]) -> None:
+        """Begins to fetch what is not here yet, of folders that are elsewhere.
+
+        Args:
+            positions: of tokens, in the order in which they will be read; [n] at a time. What holds
+                none of them comes last.
+
+        Raises:
+            ShardError: there is no room for all of it.
+        """
+        fetch_ahead(self.folders, self.split, self._order_files(positions))
+
+    def _order_files(self, positions: Iterable[NDArray[np.int64]]) -> Iterator[File]:
+        """The files of all shards, those first that hold the first positions."""
+        listed = set[int]()
+        for shards in chain(map(self._find_shards, positions), [range(len(self._tokens))]):
+            for shard in shards:
+                if shard not in listed:
+                    listed.add(shard)
+                    yield self._tokens[shard]
+                    yield self._starts[shard]
+            if len(listed) == len(self._tokens):
+                return
+
+    def _find_shards(self, positions: NDArray[np.int64]) -> list[int]:
+        return (np.searchsorted(self._offsets, positions, side="right") - 1).tolist()
 
     @cached_property
     def unigram_counts(self) -> NDArray[np.int64]:
         """How often each id occurs in the train split, int64 [vocab_size]."""
-        return np.fromfile(self.folder / COUNTS_NAME, "<u8").astype(np.int64)
+        return np.fromfile(self.folders[0].place(COUNTS_NAME), "<u8").astype(np.int64)
 
     def tokens(self, start: int, stop: int) -> NDArray[np.unsignedinteger[Any]]:
         """The ids at positions `start` to `stop` (exclusive) of one document; not to be changed.
@@ -122,7 +143,7 @@ class TokenStore:
         if start == stop:
             return np.zeros(0, self._dtype)
         width = self._dtype.itemsize
-        file = self._open_file(self._tokens[shard])
+        file = self._open_file(*self._tokens[shard])
         return np.frombuffer(
             file.read((start - offset) * width, (stop - start) * width), self._dtype
         )
@@ -134,7 +155,7 @@ class TokenStore:
             return np.zeros(0, np.bool_)
         start, stop = start - offset, stop - offset
         first = start // 8
-        packed = self._open_file(self._starts[shard]).read(first, -(-stop // 8) - first)
+        packed = self._open_file(*self._starts[shard]).read(first, -(-stop // 8) - first)
         bits = np.unpackbits(np.frombuffer(packed, np.uint8), bitorder="little")
         return bits[start - 8 * first : stop - 8 * first].view(np.bool_)
 
@@ -147,10 +168,19 @@ class TokenStore:
         return shard, self._offsets[shard]
 
 
-def _read_document_lengths(paths: Sequence[str]) -> NDArray[np.int64]:
+def _list_files(folders: Sequence[PreparedFolder], split: str, kind: str) -> list[File]:
+    """The files of one kind of all shards."""
+    return [
+        (folder, f"{split}/{shard.name}.{kind}")
+        for folder in folders
+        for shard in folder.manifest.splits[split].shards
+    ]
+
+
+def _read_document_lengths(files: Iterable[File]) -> NDArray[np.int64]:
     lengths = [np.zeros(0, np.int64)]
-    for path in paths:
-        ends = np.fromfile(path, ENDS_DTYPE).astype(np.int64)
+    for folder, name in files:
+        ends = np.fromfile(folder.place(name), ENDS_DTYPE).astype(np.int64)
         lengths.append(np.diff(ends, prepend=0))
     return np.concatenate(lengths)
 
@@ -160,8 +190,8 @@ class _OpenFile:
 
     _descriptor = -1
 
-    def __init__(self, path: str) -> None:
-        self._path = path
+    def __init__(self, folder: PreparedFolder, name: str) -> None:
+        self._path = path = folder.place(name)
         try:
             self._descriptor = os.open(path, os.O_RDONLY)
         except OSError as error:
@@ -181,60 +211,3 @@ class _OpenFile:
                 f"{self._path} ends before byte {start + num_bytes}: it was cut short."
             )
         return content
-
-
-def check_file(path: Path, info: FileInfo, verify: Verify) -> None:
-    """Compares a file with its description.
-
-    Raises:
-        ShardError: it is missing or differs.
-    """
-    remedy = "Prepare the data again."
-    try:
-        num_bytes = path.stat().st_size
-        if num_bytes != info.num_bytes:
-            raise ShardError(f"{path} has {num_bytes} bytes and not {info.num_bytes}. {remedy}")
-        if verify == "full" and hash_file(path) != info.sha256:
-            raise ShardError(f"{path} is damaged: its sha256 is not the manifest's. {remedy}")
-    except OSError as error:
-        raise ShardError(f"{path} cannot be read: {error.strerror}. {remedy}") from None
-
-
-def _check_ids(path: Path, manifest: Manifest) -> None:
-    """That no token lies outside the vocabulary, where there is no word embedding for it."""
-    with path.open("rb") as file:
-        while len(ids := np.fromfile(file, TOKEN_DTYPES[manifest.dtype], _IDS_AT_ONCE)):
-            if int(ids.max()) >= manifest.vocab_size:
-                raise ShardError(
-                    f"{path} holds the id {int(ids.max())}, but vocab_size is "
-                    f"{manifest.vocab_size}. Prepare the data again."
-                )
-
-
-def check_shard(folder: Path, shard: ShardInfo, dtype: str, verify: Verify) -> None:
-    """Compares the three files of a shard with its description, and with one another.
-
-    Raises:
-        ShardError: a file is missing or differs, or the counts do not fit the sizes.
-    """
-    expected = {
-        TOKENS: shard.num_tokens * TOKEN_DTYPES[dtype].itemsize,
-        ENDS: shard.num_documents * ENDS_DTYPE.itemsize,
-        STARTS: -(-shard.num_tokens // 8),
-    }
-    for kind, num_bytes in expected.items():
-        path = folder / f"{shard.name}.{kind}"
-        check_file(path, shard.files[kind], verify)
-        if shard.files[kind].num_bytes != num_bytes:
-            raise ShardError(
-                f"{path} has {shard.files[kind].num_bytes} bytes, which is not what "
-                f"{shard.num_tokens} tokens in {shard.num_documents} documents take. "
-                "Prepare the data again."
-            )
-    ends = np.fromfile(folder / f"{shard.name}.{ENDS}", ENDS_DTYPE)
-    rises = len(ends) == 0 or (ends[0] > 0 and (ends[1:] > ends[:-1]).all())
-    if not rises or (len(ends) and ends[-1] != shard.num_tokens):
-        raise ShardError(
-            f"{folder / shard.name}.{ENDS} is no increasing list of ends up to "
-            f"{shard.num_tokens}. Prepare the data again."
-        )

@@ -6,6 +6,7 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
+import fsspec
 import pytest
 
 from maskwright.cli import main
@@ -21,6 +22,7 @@ from maskwright.logs import read_metrics
 from tests.commands.test_bad_input import fails_with
 from tests.commands.test_others import run
 from tests.commands.workplace import write_corpus
+from tests.shards.faults import start_anew, upload
 
 FLAGS = [
     "--data.max_seq_length", "32", "--model.hidden_size", "32", "--model.num_hidden_layers", "2",
@@ -116,6 +118,56 @@ def test_resume_gives_the_same_weights_bit_for_bit(place: Path, tmp_path: Path) 
     assert weights[0].read_bytes() == weights[1].read_bytes()
 
 
+@pytest.fixture
+def elsewhere(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The URL of the folder `animals`; the cache is empty."""
+    monkeypatch.setenv("MASKWRIGHT_CACHE", str(tmp_path / "cache"))
+    start_anew()
+    fsspec.filesystem("memory").store.clear()
+    upload(place / "data" / "animals", "memory://bucket/animals")
+    return "memory://bucket/animals"
+
+
+def test_a_source_elsewhere_is_mixed_in_as_if_it_lay_here(
+    place: Path, tmp_path: Path, elsewhere: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(place / "data" / "days", tmp_path / "data" / "days")
+    asked = ["--data", f"days=1,{elsewhere}=3", "--name", "far", *flags(tmp_path)]
+    near, far = place / "runs" / "both", tmp_path / "runs" / "far"
+    assert main(["pretrain", *asked]) == 0
+    mirrored = {path.name for path in (tmp_path / "cache").rglob("0*.*")}
+    assert mirrored == {"00000.tokens", "00000.ends", "00000.starts"}
+    rows = [run(capsys, "inspect", str(f), "--rows", "40", "--json") for f in (near, far)]
+    assert rows[0] == rows[1]
+    scores = [
+        [{key: value for key, value in record.items() if "loss" in key} for record in records]
+        for records in (read_metrics(folder / "metrics.jsonl") for folder in (near, far))
+    ]
+    assert scores[0] == scores[1]
+    assert sum("loss/animals" in record for record in scores[1]) > 0
+    weights = [folder / "model" / "model.safetensors" for folder in (near, far)]
+    assert weights[0].read_bytes() == weights[1].read_bytes()
+
+
+def test_a_resumed_mixture_finds_each_source_where_it_is_now(
+    place: Path, tmp_path: Path, elsewhere: str
+) -> None:
+    shutil.copytree(place / "data" / "days", tmp_path / "data" / "days")
+    asked = ["--data", f"days=1,{elsewhere}=3", "--name", "far", *flags(tmp_path)]
+    far = tmp_path / "runs" / "far"
+    assert main(["pretrain", *asked, "--train.max_steps", "3"]) == 0
+    shutil.rmtree(tmp_path / "cache")
+    start_anew()
+    (tmp_path / "data" / "days").rename(tmp_path / "moved")
+    provenance = json.loads((far / "provenance.json").read_text())
+    provenance["prepared_data"]["days"] = str(tmp_path / "moved")
+    (far / "provenance.json").write_text(json.dumps(provenance))
+    assert main(["pretrain", "--resume", str(far), "--train.max_steps", "4"]) == 0
+    records = read_metrics(far / "metrics.jsonl")
+    steps = [record["step"] for record in records if record["split"] == "train"]
+    assert steps == [1, 2, 3, 4]
+
+
 def test_a_source_that_is_gone_or_changed_stops_a_resumption(
     place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -190,6 +242,7 @@ def test_without_shares_each_folder_is_seen_once(
         (["--data", "animals=1,days"], "mixture.weights = animals=1 says nothing of days"),
         (["--data", "animals=1"], "mixture.weights = animals=1 needs two prepared folders"),
         (["--data", "animals,animals"], "are both called animals"),
+        (["--data", "animals=1,memory://nowhere/x=1"], "memory://nowhere/x/manifest.json cannot"),
         (["--data", "animals,days", "pydocs"], "give no other text beside it"),
         (["--data", "animals,days", "--mixture.weights", "animal=1,days=1"],
          "mixture.weights = animal is none of the sources, which are animals, days. Did you me"),

@@ -52,6 +52,18 @@ def test_every_token_appears_once_an_epoch_whatever_the_requests(
         assert sorted(seen) == list(range(sum(lengths)))
 
 
+@pytest.mark.parametrize("number", [0, 21])
+def test_reading_ahead_names_segments_in_the_order_of_rows(number: int) -> None:
+    planner, start = make_planner(lengths_of(2)), DataPosition(ROW, 3, number)
+    ahead = [begin for part in planner.read_ahead(start) for begin in part.tolist()]
+    rows, _ = planner.plan_rows(start, 300)
+    planned = [begin for row in rows for begin, _ in row.segments]
+    length = min(len(ahead), len(planned))
+    assert ahead[:length] == planned[:length]
+    begins, _ = planner.segments.locate(np.arange(len(planner.segments)))
+    assert set(ahead) == set(begins.tolist())
+
+
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=12), st.integers(0, 3))
 def test_rows_do_not_depend_on_how_they_are_asked_for(sizes: list[int], seed: int) -> None:
     lengths = lengths_of(seed, count=20)

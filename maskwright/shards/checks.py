@@ -1,0 +1,95 @@
+"""Whether the files of a prepared folder are those that its manifest describes."""
+
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+
+from maskwright.errors import ShardError
+from maskwright.files import hash_file
+from maskwright.shards.manifest import (
+    ENDS,
+    ENDS_DTYPE,
+    STARTS,
+    TOKEN_DTYPES,
+    TOKENS,
+    FileInfo,
+    Manifest,
+    ShardInfo,
+)
+
+Verify = Literal["full", "sizes"]
+
+_IDS_AT_ONCE = 1 << 22
+_REMEDY = "Prepare the data again."
+
+
+def check_file(path: Path, info: FileInfo, verify: Verify) -> None:
+    """Compares a file with its description.
+
+    Raises:
+        ShardError: it is missing or differs.
+    """
+    try:
+        num_bytes = path.stat().st_size
+        if num_bytes != info.num_bytes:
+            raise ShardError(f"{path} has {num_bytes} bytes and not {info.num_bytes}. {_REMEDY}")
+        if verify == "full" and hash_file(path) != info.sha256:
+            raise ShardError(f"{path} is damaged: its sha256 is not the manifest's. {_REMEDY}")
+    except OSError as error:
+        raise ShardError(f"{path} cannot be read: {error.strerror}. {_REMEDY}") from None
+
+
+def check_ids(path: Path, manifest: Manifest) -> None:
+    """That no token lies outside the vocabulary, where there is no word embedding for it.
+
+    Raises:
+        ShardError: one does.
+    """
+    with path.open("rb") as file:
+        while len(ids := np.fromfile(file, TOKEN_DTYPES[manifest.dtype], _IDS_AT_ONCE)):
+            if int(ids.max()) >= manifest.vocab_size:
+                raise ShardError(
+                    f"{path} holds the id {int(ids.max())}, but vocab_size is "
+                    f"{manifest.vocab_size}. {_REMEDY}"
+                )
+
+
+def check_shard(folder: Path, shard: ShardInfo, dtype: str, verify: Verify) -> None:
+    """Compares the three files of a shard with its description, and with one another.
+
+    Raises:
+        ShardError: a file is missing or differs, or the counts do not fit the sizes.
+    """
+    for kind in (TOKENS, ENDS, STARTS):
+        check_file(folder / f"{shard.name}.{kind}", shard.files[kind], verify)
+    check_ends(folder, shard, dtype)
+
+
+def check_ends(folder: Path, shard: ShardInfo, dtype: str) -> None:
+    """That the files have the sizes of so many tokens in documents that end where they may.
+
+    Of the files, only the ends are read.
+
+    Raises:
+        ShardError: they have not, or the ends do not rise to the number of tokens.
+    """
+    expected = {
+        TOKENS: shard.num_tokens * TOKEN_DTYPES[dtype].itemsize,
+        ENDS: shard.num_documents * ENDS_DTYPE.itemsize,
+        STARTS: -(-shard.num_tokens // 8),
+    }
+    for kind, num_bytes in expected.items():
+        if shard.files[kind].num_bytes != num_bytes:
+            raise ShardError(
+                f"{folder / shard.name}.{kind} has {shard.files[kind].num_bytes} bytes, which is "
+                f"not what {shard.num_tokens} tokens in {shard.num_documents} documents take. "
+                f"{_REMEDY}"
+            )
+    ends = np.fromfile(folder / f"{shard.name}.{ENDS}", ENDS_DTYPE)
+    rises = len(ends) == 0 or (ends[0] > 0 and (ends[1:] > ends[:-1]).all())
+    if not rises or (len(ends) and ends[-1] != shard.num_tokens):
+        raise ShardError(
+            f"{folder / shard.name}.{ENDS} is no increasing list of ends up to "
+            f"{shard.num_tokens}. {_REMEDY}"
+        )

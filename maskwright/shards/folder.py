@@ -1,0 +1,278 @@
+"""A prepared folder and its files: all there, or a mirror whose files come when they are asked for.
+
+A mirror lies in the cache under a name with a hash of its URL and its manifest, so data that has
+changed there is another mirror. What the manifest lists is checked as it comes.
+"""
+
+import hashlib
+import tempfile
+import time
+import weakref
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
+from pathlib import Path
+
+from maskwright.errors import ShardError
+from maskwright.files import read_json, replacing_file
+from maskwright.shards.background import work_through
+from maskwright.shards.cache import (
+    ORIGIN_NAME,
+    Cache,
+    cache_folder,
+    claim_path,
+    leave,
+    locking_file,
+)
+from maskwright.shards.checks import Verify, check_ends, check_file, check_ids, check_shard
+from maskwright.shards.manifest import (
+    COUNTS_NAME,
+    ENDS,
+    MANIFEST_NAME,
+    MAX_MANIFEST_BYTES,
+    SPLITS,
+    TOKENIZER_NAME,
+    TOKENS,
+    FileInfo,
+    read_manifest,
+)
+from maskwright.shards.remote import RemoteFolder, is_remote, say
+
+_AT_ONCE = 8  # files that a process fetches; a single connection to a store is slow
+_MAX_URL_BYTES = 10_000
+
+
+class PreparedFolder:
+    """A prepared folder whose files are all there.
+
+    Attributes:
+        path: where it is.
+        name: what to call it beside others.
+
+    Raises:
+        ShardError: no manifest, or a damaged one.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.name = path.resolve().name
+        self.manifest = read_manifest(path)
+
+    def check(self, split: str, verify: Verify) -> None:
+        """Compares the files of a split, and the counts, with the manifest.
+
+        Raises:
+            ShardError: names the file that is missing or differs.
+        """
+        check_file(self.path / COUNTS_NAME, self.manifest.unigram_counts, verify)
+        for shard in self.manifest.splits[split].shards:
+            check_shard(self.path / split, shard, self.manifest.dtype, verify)
+            if verify == "full":
+                check_ids(self.path / split / f"{shard.name}.{TOKENS}", self.manifest)
+
+    def place(self, name: str) -> Path:
+        """Where a file of the folder is; `name` has slashes."""
+        return self.path / name
+
+
+File = tuple[PreparedFolder, str]  # and its name there
+
+
+class Mirror(PreparedFolder):
+    """A prepared folder elsewhere, in the cache as far as it has been asked for.
+
+    While the object lives, nothing of the mirror is removed to make room.
+
+    Attributes:
+        remote: where it comes from.
+    """
+
+    def __init__(self, path: Path, fill: Callable[[], None]) -> None:
+        """Use `open_mirror` or `open_folder`; for `fill` see `Cache.enter`."""
+        self._cache = Cache()
+        weakref.finalize(self, leave, self._cache.enter(path, fill))
+        super().__init__(path)
+        with (path / ORIGIN_NAME).open(encoding="utf-8") as file:
+            self.remote = RemoteFolder(file.read(_MAX_URL_BYTES))
+        self.name = self.remote.url.rpartition("/")[2]
+        self._infos = {COUNTS_NAME: self.manifest.unigram_counts}
+        for split in SPLITS:
+            self._infos |= dict(self._list_files(split))
+
+    def _list_files(self, split: str) -> Iterator[tuple[str, FileInfo]]:
+        for shard in self.manifest.splits[split].shards:
+            for kind, info in shard.files.items():
+                yield f"{split}/{shard.name}.{kind}", info
+
+    def check(self, split: str, verify: Verify) -> None:
+        """Removes what differs from the manifest; it comes again. Fetches counts and ends.
+
+        Raises:
+            ShardError: these cannot be fetched, or do not fit the manifest.
+        """
+        for name in (COUNTS_NAME, *dict(self._list_files(split))):
+            path = self.path / name
+            if path.exists():
+                try:
+                    check_file(path, self._infos[name], verify)
+                except ShardError as damage:
+                    say(f"{damage} Here it is fetched again.")
+                    path.unlink(missing_ok=True)
+        shards = self.manifest.splits[split].shards
+        ends = [f"{split}/{shard.name}.{ENDS}" for shard in shards]
+        self._place_all([COUNTS_NAME, *ends])
+        for shard in shards:
+            check_ends(self.path / split, shard, self.manifest.dtype)
+
+    def _place_all(self, names: list[str]) -> None:
+        missing = [name for name in names if not (self.path / name).exists()]
+        self._claim(missing)
+        with ThreadPoolExecutor(_AT_ONCE) as threads:
+            try:
+                for fetched in [threads.submit(self.place, name) for name in missing]:
+                    fetched.result()
+            except BaseException:
+                threads.shutdown(cancel_futures=True)
+                raise
+
+    def place(self, name: str) -> Path:
+        """Where a file of the folder is, after it has been fetched if it was not there.
+
+        Of several threads and processes that ask for it, one fetches it.
+
+        Raises:
+            ShardError: it cannot be fetched, or there is no room for it.
+        """
+        path = self.path / name
+        if path.exists():
+            return path
+        self._claim([name])
+        claim = claim_path(path)
+        with locking_file(claim):
+            if not path.exists():
+                most = self._infos[name].num_bytes
+                self.remote.fetch(name, path, most, lambda fetched: self._check(name, fetched))
+            claim.unlink()
+        return path
+
+    def claim_split(self, split: str) -> list[int]:
+        """Sets room aside for the files of a split that are not there.
+
+        Returns:
+            Their sizes in bytes.
+
+        Raises:
+            ShardError: there is no room for all of them.
+        """
+        missing = [name for name, _ in self._list_files(split) if not (self.path / name).exists()]
+        self._claim(missing)
+        return [self._infos[name].num_bytes for name in missing]
+
+    def _claim(self, names: Iterable[str]) -> None:
+        files = {self.path / name: self._infos[name].num_bytes for name in names}
+        self._cache.claim(files, self.remote.url)
+
+    def _check(self, name: str, path: Path) -> None:
+        check_file(path, self._infos[name], "full")
+        if name.endswith(f".{TOKENS}"):
+            check_ids(path, self.manifest)
+
+
+def fetch_ahead(folders: Iterable[PreparedFolder], split: str, files: Iterable[File]) -> None:
+    """Begins to fetch what is not there of a split of `folders`, those of them that are mirrors.
+
+    What is asked for meanwhile comes at once. A file that cannot be fetched is tried again by
+    whoever asks for it, who is told.
+
+    Args:
+        files: all of the split's, in the order in which they are to come.
+
+    Raises:
+        ShardError: there is no room for all of them.
+    """
+    mirrors = [folder for folder in folders if isinstance(folder, Mirror)]
+    missing = {mirror: sizes for mirror in mirrors if (sizes := mirror.claim_split(split))}
+    if not missing:
+        return
+    what: list[str] = []
+    for mirror, sizes in missing.items():
+        what.append(f"{sum(sizes) / 1e6:,.1f} MB of {mirror.remote.url}/{split}")
+        say(f"fetching {what[-1]} in {len(sizes):,} files to {mirror.path} while they are read")
+    begun = time.monotonic()
+
+    def conclude(failed: list[File]) -> None:
+        seconds = time.monotonic() - begun
+        retries = sum(mirror.remote.num_retries for mirror in missing)
+        lost = f", {len(failed):,} files could not be fetched" if failed else ""
+        all_of_it = " and ".join(what)
+        say(f"fetched {all_of_it} in {seconds:,.1f} seconds, {retries:,} repeated attempts{lost}")
+
+    work_through(files, lambda file: file[0].place(file[1]), conclude, _AT_ONCE)
+
+
+MIRRORS: dict[Path, Mirror] = {}  # of this process, which uses them to its end
+
+
+def open_folder(name: Path | str) -> PreparedFolder:
+    """The prepared folder that a path or a URL names.
+
+    Raises:
+        ShardError: there is none, or its manifest is damaged.
+    """
+    if isinstance(name, str) and is_remote(name):
+        return open_mirror(name)
+    path = Path(name)
+    # Folders from elsewhere may hold anything; only those in the cache are believed to be mirrors.
+    if (path / ORIGIN_NAME).is_file() and path.absolute().parent == cache_folder():
+        return _enter(path.absolute(), lambda: None)
+    return PreparedFolder(path)
+
+
+@cache
+def open_mirror(url: str) -> Mirror:
+    """The mirror of the prepared folder at `url`, as it was there when first asked for.
+
+    Raises:
+        ShardError: there is none, it cannot be reached, or its manifest is damaged.
+    """
+    remote = RemoteFolder(url)
+    with tempfile.TemporaryDirectory() as scratch:
+        file = Path(scratch) / MANIFEST_NAME
+        remote.fetch(MANIFEST_NAME, file, MAX_MANIFEST_BYTES, check_json)
+        try:
+            read_manifest(Path(scratch))
+        except ShardError as error:
+            raise ShardError(str(error).replace(scratch, remote.url)) from None
+        manifest = file.read_bytes()
+    origin = remote.url.encode()
+    stem = "".join(c if c.isalnum() or c in "-_" else "-" for c in remote.url.rpartition("/")[2])
+    digest = hashlib.sha256(origin + b"\n" + manifest).hexdigest()
+    path = cache_folder() / f"{stem[:50]}-{digest[:16]}"
+
+    def fill() -> None:
+        for folder in (TOKENIZER_NAME, *SPLITS):
+            (path / folder).mkdir(parents=True, exist_ok=True)
+        for name, content in ((MANIFEST_NAME, manifest), (ORIGIN_NAME, origin)):
+            if not (path / name).exists():
+                with replacing_file(path / name) as temporary:
+                    temporary.write_bytes(content)
+
+    return _enter(path, fill)
+
+
+def _enter(path: Path, fill: Callable[[], None]) -> Mirror:
+    if path not in MIRRORS:
+        MIRRORS[path] = Mirror(path, fill)
+    return MIRRORS[path]
+
+
+def check_json(path: Path) -> None:
+    """That a file is JSON, and so was not cut short.
+
+    Raises:
+        ShardError: it is not.
+    """
+    try:
+        read_json(path, MAX_MANIFEST_BYTES)
+    except ValueError as error:
+        raise ShardError(f"{path} is no JSON: {error}") from None

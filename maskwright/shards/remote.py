@@ -1,0 +1,179 @@
+"""Prepared data elsewhere: a file is fetched whole, checked, and fetched again if that may help.
+
+The transport is fsspec's (extra `remote`); whatever it has a name for can be read: ``s3://``,
+``gs://``, ``hf://``, ``https://`` and others. It finds credentials where it always does.
+"""
+
+import errno
+import importlib
+import re
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+from maskwright.errors import ShardError, make_line
+
+ATTEMPTS = 5
+FIRST_PAUSE_SECONDS = 1.0  # before the second attempt; doubled each time, 15 seconds in all
+PATIENCE_SECONDS = 60.0  # with fewer new bytes in this time than
+LEAST_BYTES = 64 << 10  # these, a file is given up and asked for again
+
+_URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
+_PASSWORD = re.compile(r"([^/]+://)[^/]*:[^/]*@")
+_FINAL = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)
+_DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+
+Check = Callable[[Path], None]
+
+
+def is_remote(name: str) -> bool:
+    """Whether `name` is a URL and no path."""
+    return _URL.match(name) is not None
+
+
+def say(line: str) -> None:
+    """A line for the user: on standard error, since results go to standard output."""
+    print(make_line(line), file=sys.stderr, flush=True)
+
+
+class RemoteFolder:
+    """The files below a URL.
+
+    Attributes:
+        url: without a slash at its end.
+        num_retries: how often a file had to be asked for again.
+
+    Raises:
+        ShardError: the URL holds a password.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.url = url.rstrip("/")
+        self.num_retries = 0
+        if holds := _PASSWORD.match(url):
+            raise ShardError(
+                f"{holds[1]}… holds a password, and runs and model cards repeat the URL. Put the "
+                "password where fsspec looks for credentials."
+            )
+
+    @cached_property
+    def _system(self) -> tuple[Any, str]:
+        """fsspec's file system, and the folder's name there."""
+        try:
+            return importlib.import_module("fsspec").core.url_to_fs(self.url)
+        except ImportError as error:
+            reason = f"{error}. Run: pip install 'maskwright[remote]'"
+        except Exception as error:  # every backend has its own
+            reason = f"{_describe(error)}."
+        raise ShardError(f"{self.url} cannot be reached: {reason}")
+
+    def fetch(self, name: str, path: Path, most_bytes: int, check: Check) -> None:
+        """Brings ``URL/NAME`` to `path`, which is there only when it is whole.
+
+        Args:
+            most_bytes: of a file that goes on and on no more is taken.
+            check: raises a ShardError that says what is wrong with a fetched file.
+
+        Raises:
+            ShardError: the file is not there or may not be read; every attempt failed; or the disk
+                is full.
+        """
+        system, root = self._system
+        get_file, complaint = partial(system.get_file, f"{root}/{name}"), ""
+        for attempt in range(ATTEMPTS):
+            if attempt:
+                self.num_retries += 1
+                say(f"{self.url}/{name}: {complaint} (attempt {attempt} of {ATTEMPTS}, again)")
+                time.sleep(FIRST_PAUSE_SECONDS * 2 ** (attempt - 1))
+            # One that was given up may still come to life and write to its own file.
+            temporary = path.with_name(f".{path.name}.{attempt}.tmp")
+            try:
+                _fetch_once(get_file, temporary, most_bytes)
+                check(temporary)
+                temporary.replace(path)
+                return
+            except _FINAL as error:
+                raise ShardError(
+                    f"{self.url}/{name} cannot be read: {_describe(error)}. "
+                    "Check the URL and the credentials."
+                ) from None
+            except Exception as error:  # every backend has its own
+                if isinstance(error, OSError) and error.errno in _DISK_FULL:
+                    raise ShardError(f"{path} cannot be written: {error.strerror}.") from None
+                complaint = _describe(error).replace(str(temporary), "it")
+            finally:
+                with suppress(OSError):
+                    temporary.unlink()
+        raise ShardError(
+            f"{self.url}/{name} could not be fetched in {ATTEMPTS} attempts; the last: {complaint}"
+        )
+
+
+def _fetch_once(get_file: Callable[..., None], path: Path, most_bytes: int) -> None:
+    """In a thread of its own, because not every backend ends a connection that is silent."""
+    transfer = Transfer(most_bytes)
+
+    def work() -> None:
+        try:
+            get_file(str(path), callback=transfer)
+        except BaseException as error:
+            transfer.error = error
+        transfer.ended.set()
+
+    threading.Thread(target=work, name=f"fetch {path.name}", daemon=True).start()
+    before = 0
+    while not transfer.ended.wait(PATIENCE_SECONDS):
+        after = transfer.num_bytes + _size_of(path)
+        if after - before < LEAST_BYTES:
+            transfer.is_given_up = True
+            raise TimeoutError(
+                f"fewer than {LEAST_BYTES:,} bytes came in {PATIENCE_SECONDS:g} seconds"
+            )
+        before = after
+    if transfer.error is not None:
+        raise transfer.error
+
+
+class Transfer:
+    """What fsspec calls back while a file comes."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self.most_bytes = most_bytes
+        self.ended = threading.Event()
+        self.error: BaseException | None = None
+        self.num_bytes = 0
+        self.is_given_up = False
+
+    def set_size(self, size: int | None) -> None:
+        """Ignored: the manifest knows it."""
+
+    def relative_update(self, inc: int = 1) -> None:
+        self.absolute_update(self.num_bytes + inc)
+
+    def absolute_update(self, value: int) -> None:
+        self.num_bytes = value
+        if self.is_given_up:
+            raise TimeoutError("given up")
+        if value > self.most_bytes:
+            raise ShardError(f"it has more than the {self.most_bytes:,} bytes that it may have.")
+
+
+def _size_of(path: Path) -> int:
+    """Some backends tell nothing while a file comes, but it grows."""
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def _describe(error: BaseException) -> str:
+    """One line; the kind of error where its text may not tell."""
+    text = " ".join(str(error).split())
+    if isinstance(error, ShardError):
+        return text
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -1,0 +1,259 @@
+"""Prepared data elsewhere is read as if it lay here, whatever happens on the way."""
+
+import json
+import pickle
+import re
+import sys
+from pathlib import Path
+
+import fsspec
+import numpy as np
+import pytest
+
+from maskwright.errors import ShardError
+from maskwright.shards import remote
+from maskwright.shards.folder import Mirror, open_folder, open_mirror
+from maskwright.shards.reader import TokenStore
+from tests.shards.faults import (
+    FAULTS,
+    Fault,
+    Plan,
+    break_memory,
+    start_anew,
+    upload,
+    wait_until_said,
+)
+from tests.shards.helpers import VOCAB_SIZE, write_prepared
+
+URL = "memory://bucket/mine"
+FIRST = ["manifest.json", "unigram.counts", "train/00000.ends", "train/00001.ends"]
+
+
+@pytest.fixture
+def local(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A prepared folder, also at `URL`; the cache is empty."""
+    monkeypatch.setenv("MASKWRIGHT_CACHE", str(tmp_path / "cache"))
+    start_anew()
+    fsspec.filesystem("memory").store.clear()
+    write_prepared(tmp_path / "local")
+    upload(tmp_path / "local", URL)
+    return tmp_path / "local"
+
+
+@pytest.fixture
+def plan(local: Path, monkeypatch: pytest.MonkeyPatch) -> Plan:
+    return break_memory(monkeypatch)
+
+
+def read_all(store: TokenStore) -> list[list[int]]:
+    ends = np.cumsum(store.document_lengths)
+    spans = list(zip((ends - store.document_lengths).tolist(), ends.tolist(), strict=True))
+    tokens = [store.tokens(start, stop).tolist() for start, stop in spans]
+    return [*tokens, *(store.word_starts(start, stop).tolist() for start, stop in spans)]
+
+
+def names_of(plan: Plan) -> dict[str, int]:
+    return {path.partition("mine/")[2]: count for path, count in plan.asked.items()}
+
+
+@pytest.mark.parametrize("split", ["train", "valid"])
+def test_the_same_is_read_as_here(split: str, local: Path) -> None:
+    here, there = TokenStore.open(local, split), TokenStore.open(URL, split)
+    assert (here.is_remote, there.is_remote) == (False, True)
+    assert read_all(here) == read_all(there)
+    assert here.unigram_counts.tolist() == there.unigram_counts.tolist()
+
+
+def test_each_file_comes_once_and_only_when_it_is_needed(plan: Plan) -> None:
+    store = TokenStore.open(URL, "train")
+    assert names_of(plan) == dict.fromkeys(FIRST, 1)
+    store.tokens(0, 3)
+    assert names_of(plan) == dict.fromkeys([*FIRST, "train/00000.tokens"], 1)
+    read_all(store)
+    read_all(TokenStore.open(URL, "train", "sizes"))
+    start_anew()  # another process reads the manifest, and nothing else
+    read_all(TokenStore.open(URL, "train"))
+    asked = names_of(plan)
+    assert asked.pop("manifest.json") == 2
+    assert set(asked.values()) == {1}
+    assert not [name for name in asked if name.startswith("valid")]
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.parametrize(
+    "name", ["manifest.json", "unigram.counts", "train/00001.ends", "00000.tokens", "00001.starts"]
+)
+def test_what_goes_wrong_is_tried_again(
+    fault: Fault, name: str, plan: Plan, local: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan.add(name, fault, 2)
+    assert read_all(TokenStore.open(URL, "train")) == read_all(TokenStore.open(local, "train"))
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 2
+    assert all(name in line and "of 5, again" in line for line in lines)
+    plan.ended.set()
+
+
+def test_a_file_that_is_always_wrong(plan: Plan, capsys: pytest.CaptureFixture[str]) -> None:
+    plan.add("00001.tokens", "corrupt", 5)
+    store = TokenStore.open(URL, "train")
+    with pytest.raises(ShardError) as caught:
+        store.tokens(4, 13)
+    assert str(caught.value) == (
+        f"{URL}/train/00001.tokens could not be fetched in 5 attempts; the last: it is damaged: "
+        "its sha256 is not the manifest's. Prepare the data again."
+    )
+    assert len(capsys.readouterr().err.splitlines()) == 4
+    left = [path.name for path in store.folder.rglob("*00001.tokens*")]
+    assert left == [".00001.tokens.claim"]
+    assert store.tokens(4, 13).tolist() == [5] * 9  # it is right again
+
+
+def test_a_file_that_is_not_there_is_asked_for_once(plan: Plan) -> None:
+    fsspec.filesystem("memory").rm("/bucket/mine/train/00000.tokens")
+    store = TokenStore.open(URL, "train")
+    with pytest.raises(ShardError, match=r"mine/train/00000\.tokens cannot be read: FileNotFound"):
+        store.tokens(0, 3)
+    assert plan.asked["/bucket/mine/train/00000.tokens"] == 1
+
+
+def test_a_url_without_data(plan: Plan) -> None:
+    with pytest.raises(ShardError, match=r"^memory://nowhere/manifest.json cannot be read: .*URL"):
+        TokenStore.open("memory://nowhere/", "train")
+
+
+def test_a_manifest_that_is_none_names_the_url(local: Path) -> None:
+    values = json.loads((local / "manifest.json").read_text())
+    fsspec.filesystem("memory").pipe_file(
+        "/bucket/mine/manifest.json", json.dumps({**values, "vocab_size": -1}).encode()
+    )
+    with pytest.raises(ShardError, match=rf"^{URL}/manifest.json is damaged: vocab_size = -1"):
+        TokenStore.open(URL, "train")
+
+
+def test_ids_outside_the_vocabulary_do_not_come_in(tmp_path: Path, plan: Plan) -> None:
+    manifest = tmp_path / "local" / "manifest.json"
+    values = json.loads(manifest.read_text())
+    values["vocab_size"] = 399
+    values["unigram_counts"]["num_bytes"] -= 8
+    fsspec.filesystem("memory").pipe_file("/bucket/mine/manifest.json", json.dumps(values).encode())
+    mirror = open_mirror(URL)
+    with pytest.raises(ShardError, match=r"the last: it holds the id 399, but vocab_size is 399"):
+        mirror.place("train/00001.tokens")
+
+
+@pytest.mark.parametrize("content", [b"\0" * 6, b"", b"longer than it was"])
+def test_what_was_damaged_in_the_cache_comes_again(
+    content: bytes, plan: Plan, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = TokenStore.open(URL, "train")
+    expected = read_all(store)
+    for name in ("00000.tokens", "00001.ends"):
+        (store.folder / "train" / name).write_bytes(content)
+    start_anew()
+    assert read_all(TokenStore.open(URL, "train")) == expected
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 2
+    assert all("Here it is fetched again." in line for line in lines)
+
+
+def test_other_data_at_the_url_is_another_mirror(local: Path) -> None:
+    before = TokenStore.open(URL, "train")
+    start_anew()
+    write_prepared(local, VOCAB_SIZE + 1)
+    upload(local, URL)
+    after = TokenStore.open(URL, "train")
+    assert after.vocab_size == before.vocab_size + 1
+    assert after.folder != before.folder
+    assert read_all(before) == read_all(after)
+
+
+def test_a_pickled_store_goes_on_fetching(plan: Plan) -> None:
+    pickled = pickle.dumps(TokenStore.open(URL, "train"))
+    start_anew()
+    store = pickle.loads(pickled)
+    assert store.is_remote
+    assert store.tokens(4, 13).tolist() == [5] * 9
+    assert plan.asked["/bucket/mine/manifest.json"] == 1
+
+
+def test_a_folder_outside_the_cache_is_no_mirror(plan: Plan, local: Path) -> None:
+    """Whatever it says of itself, as it may be from anywhere."""
+    (local / ".origin").write_text(URL)
+    (local / "train" / "00000.tokens").unlink()
+    assert not isinstance(open_folder(local), Mirror)
+    with pytest.raises(ShardError, match=r"00000\.tokens cannot be read: No such file"):
+        TokenStore.open(local, "train")
+    assert not plan.asked
+
+
+def test_all_is_fetched_ahead_in_the_order_of_need(
+    plan: Plan, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("maskwright.shards.folder._AT_ONCE", 1)
+    store = TokenStore.open(URL, "train")
+    store.fetch_ahead([np.array([14, 5])])
+    said = wait_until_said(capsys, "repeated attempts")
+    kinds = ("tokens", "starts")
+    wanted = [f"train/{shard}.{kind}" for shard in ("00001", "00000") for kind in kinds]
+    assert [name for name in names_of(plan) if "ends" not in name][-4:] == wanted
+    assert re.search(r"\nfetched 0\.0 MB of memory://bucket/mine/train in .* 0 repeated", said)
+    store.fetch_ahead([np.array([14])])
+    assert capsys.readouterr().err == ""  # there is nothing to do
+    assert set(plan.asked.values()) == {1}
+
+
+def test_what_fails_in_the_background_is_told_to_who_reads_it(
+    plan: Plan, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan.add("00000.tokens", "refuse", 10)
+    store = TokenStore.open(URL, "train")
+    store.fetch_ahead([])
+    wait_until_said(capsys, "1 files could not be fetched")
+    with pytest.raises(ShardError, match=r"00000\.tokens could not be fetched in 5 attempts"):
+        store.tokens(0, 3)
+
+
+def test_a_file_without_an_end_is_not_taken(
+    plan: Plan, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    store = TokenStore.open(URL, "train")
+    taken: list[int] = []
+
+    def pour(system: object, rpath: str, lpath: str, callback: remote.Transfer) -> None:
+        taken.append(0)
+        with Path(lpath).open("wb") as file:
+            while True:
+                file.write(bytes(4))
+                taken[-1] += 4
+                callback.relative_update(4)
+
+    monkeypatch.setattr(fsspec.get_filesystem_class("memory"), "get_file", pour)
+    with pytest.raises(ShardError, match=r"the last: it has more than the 8 bytes that it may"):
+        store.tokens(0, 3)
+    assert taken == [12] * 5
+
+
+def test_a_password_is_refused() -> None:
+    with pytest.raises(ShardError, match=r"^https://… holds a password") as caught:
+        TokenStore.open("https://me:secret@host/data", "train")
+    assert "secret" not in str(caught.value)
+
+
+def test_a_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch, local: Path) -> None:
+    monkeypatch.setitem(sys.modules, "s3fs", None)
+    with pytest.raises(ShardError, match=r"s3fs.* Run: pip install 'maskwright\[remote\]'$"):
+        TokenStore.open("s3://bucket/data", "train")
+
+
+def test_a_protocol_that_nobody_knows() -> None:
+    with pytest.raises(ShardError, match=r"^nosuch://x cannot be reached: .*nosuch"):
+        TokenStore.open("nosuch://x", "train")
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("s3://b/d", True), ("hf://datasets/a/b", True), ("a/b", False), ("C:/x", False), ("", False)],
+)
+def test_what_is_a_url(name: str, expected: bool) -> None:
+    assert remote.is_remote(name) is expected
