@@ -10,7 +10,7 @@ from maskwright.tokenizer.tokenizer import Tokenizer
 
 def test_sentences_of_prepared_data_are_its_own_tokens(workplace: Path) -> None:
     data = next((workplace / "data").iterdir())
-    text = open_text([str(data)], Tokenizer.load(data / "tokenizer"), None)
+    text = open_text([str(data)], Tokenizer.load(data / "tokenizer"), ())
     length = int(text.corpus.document_lengths.sum())
     ids, word_starts = text.corpus.tokens(0, length), text.corpus.word_starts(0, length)
     sentences = text.encoded(20)
@@ -27,7 +27,7 @@ def test_sentences_of_prepared_data_are_its_own_tokens(workplace: Path) -> None:
 def test_sentences_end_with_them(workplace: Path) -> None:
     data = next((workplace / "data").iterdir())
     tokenizer = Tokenizer.load(data / "tokenizer")
-    sentences = open_text([str(data)], tokenizer, None).sentences(50)
+    sentences = open_text([str(data)], tokenizer, ()).sentences(50)
     texts = [tokenizer.decode(ids) for ids in sentences]
     assert sum(text.endswith(".") for text in texts) > 40
     assert all("." not in text[:-1] for text in texts)
