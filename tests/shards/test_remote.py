@@ -9,6 +9,7 @@ from pathlib import Path
 import fsspec
 import numpy as np
 import pytest
+from fsspec.registry import _registry
 
 from maskwright.errors import ShardError
 from maskwright.shards import remote
@@ -242,6 +243,8 @@ def test_a_password_is_refused() -> None:
 
 def test_a_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch, local: Path) -> None:
     monkeypatch.setitem(sys.modules, "s3fs", None)
+    for protocol in ("s3", "s3a"):  # another test may have asked for it
+        monkeypatch.delitem(_registry, protocol, raising=False)
     with pytest.raises(ShardError, match=r"s3fs.* Run: pip install 'maskwright\[remote\]'$"):
         TokenStore.open("s3://bucket/data", "train")
 
