@@ -46,7 +46,7 @@ from maskwright.logs import read_metrics
 ROW, ROWS_A_STEP = 128, 16
 RATES: dict[Architecture, tuple[float, ...]] = {
     "bert": (5e-4, 1e-3, 2e-3),
-    "modernbert": (1e-3, 2e-3, 4e-3),
+    "modernbert": (5e-4, 1e-3, 2e-3),
 }
 SECONDS = (15, 20, 30, 45, 60, 75, 90, 105, 120, 180, 240, 300, 420, 600)
 _MOST_STEPS = 4_000  # more than a peer has time for
