@@ -18,8 +18,8 @@ _FORBIDDEN = {
 }  # fmt: skip
 
 
-# Processes of one preparation hand items to each other, as those of one machine do: in a folder that
-# it has just made, with a name that nobody can guess, open to its owner alone.
+# Processes of one preparation hand items to each other, as those of one machine do: in a folder
+# that it has just made, with a name that nobody can guess, open to its owner alone.
 _AMONG_OURSELVES = "maskwright/preparation/cluster/spool.py"
 
 
