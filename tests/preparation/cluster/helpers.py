@@ -116,8 +116,8 @@ def prepare_and_kill(arguments: Sequence[str], words: str) -> tuple[list[str], i
         for line in process.stdout:
             lines.append(line.strip())
             if line.startswith("encoded") and num_done < 0:
-                os.kill(find_descendant(process.pid, words), signal.SIGKILL)
                 num_done = len(list(out.glob("*/*.done")))
+                os.kill(find_descendant(process.pid, words), signal.SIGKILL)
         timer.cancel()
     assert process.returncode == 0, "\n".join(lines)
     return lines, num_done
