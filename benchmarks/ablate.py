@@ -92,6 +92,7 @@ GROUPS: dict[str, dict[str, list[str]]] = {
         "layers-1": _layers(1),
         "layers-3": _layers(3),
         "layers-6": _layers(6),
+        "width-128": _width(128),
         "width-192": _width(192),
         "width-384": _width(384),
         "modernbert": MODERNBERT,

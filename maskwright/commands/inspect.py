@@ -22,7 +22,7 @@ from maskwright.errors import CheckpointError, InputError
 from maskwright.preparation.locate import locate
 from maskwright.shards.manifest import MANIFEST_NAME
 
-_SECTIONS = ("run", "mixture", "corpus", "tokenizer", "model", "optim", "train")
+_SECTIONS = ("run", "mixture", "corpus", "select", "tokenizer", "model", "optim", "train")
 _FILL_SAMPLE_ROWS = 4096
 _LARGEST = 2**53  # of the numbers that name rows
 

@@ -48,6 +48,10 @@ def fingerprint_input(paths: Sequence[str], config: PrepareConfig, seed: int) ->
     held_out = plain["corpus"].pop("valid_text")
     if held_out:
         plain["corpus"]["valid_text"] = [_identify(source) for source in find_sources(held_out)]
+    evaluations = plain["select"]["decontaminate"]
+    plain["select"]["decontaminate"] = (
+        [_identify(source) for source in find_sources(evaluations)] if evaluations else []
+    )
     sources = [_identify(source) for source in find_sources(paths)]
     described = json.dumps([VERSION, plain, seed, sources], sort_keys=True)
     return hashlib.sha256(described.encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""Near duplicates by MinHash and locality-sensitive hashing, with memory that hardly grows.
+"""Near duplicates by MinHash and locality-sensitive hashing, most of it on disk.
 
 Broder 1997; the banding is that of Leskovec, Rajaraman and Ullman (Mining of Massive Datasets,
 section 3.4). The signature of a document says of its 5-grams of words how similar they are to

@@ -121,11 +121,11 @@ def _judge_repetition(words: list[str], hashes: Hashes, limits: QualityLimits) -
     total = int(lengths.sum())
     joined = join_hashes(hashes, _REPEATED_NGRAMS[-1])
     for n in _TOP_NGRAMS if limits.max_top_ngram else ():
-        limit = limits.max_top_ngram - 0.02 * (n - _TOP_NGRAMS[0])
+        limit = max(0.0, limits.max_top_ngram - 0.02 * (n - _TOP_NGRAMS[0]))
         if n in joined and _measure_top(joined[n], lengths, n) > limit * total:
             return "one phrase over and over"
     for n in _REPEATED_NGRAMS if limits.max_repeated_ngrams else ():
-        limit = limits.max_repeated_ngrams - 0.01 * (n - _REPEATED_NGRAMS[0])
+        limit = max(0.0, limits.max_repeated_ngrams - 0.01 * (n - _REPEATED_NGRAMS[0]))
         if n in joined and _measure_repeated(joined[n], lengths, n) > limit * total:
             return "repeated phrases"
     return None

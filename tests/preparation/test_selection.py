@@ -10,6 +10,7 @@ from maskwright.cli import main
 from maskwright.errors import CorpusError
 from maskwright.preparation import selection
 from maskwright.preparation.config import PrepareConfig
+from maskwright.preparation.fingerprint import fingerprint_input
 from maskwright.preparation.pipeline import prepare
 from maskwright.selection.config import SelectionConfig
 from maskwright.shards.manifest import SPLITS
@@ -140,3 +141,12 @@ def test_the_report_shows_what_was_dropped(
     assert "Languages" in page
     assert "open it in a browser" in capsys.readouterr().out
     assert main(command) == 0  # prepared before: the page is written again
+
+
+def test_files_of_evaluation_count_by_what_is_in_them(tmp_path: Path, evaluation: Path) -> None:
+    corpus = [str(write_corpus(tmp_path / "corpus.jsonl"))]
+    before = fingerprint_input(corpus, configure(evaluation), 0)
+    moved = evaluation.rename(tmp_path / "elsewhere.txt")
+    assert fingerprint_input(corpus, configure(moved), 0) == before
+    moved.write_text("another question that is long enough to be looked for in text")
+    assert fingerprint_input(corpus, configure(moved), 0) != before

@@ -72,3 +72,8 @@ def test_notices_go_and_paragraphs_about_them_stay() -> None:
 def test_a_limit_below_nothing_is_refused() -> None:
     with pytest.raises(ConfigError, match="min_words = -1 must not be negative"):
         QualityLimits(min_words=-1)
+
+
+def test_a_strict_limit_does_not_drop_what_repeats_nothing() -> None:
+    once = " ".join(f"word{n}" for n in range(60))
+    assert judge(once, replace(OFF, max_top_ngram=0.01, max_repeated_ngrams=0.01)) is None
