@@ -159,6 +159,9 @@ def write_section(results: Path = RESULTS, images: Path = IMAGES) -> str:
     for name, text in PICTURES.items():
         if (images / f"{name}.svg").exists():
             lines += ["", f"![{text}](images/{name}.svg)"]
+    if bench := find_result("bench", results):
+        link = f"[{bench['minutes']:.0f} minutes](../benchmarks/results/{bench['file']})"
+        lines += ["", f"`make bench`, which measures all of it but a GPU, took {link}."]
     if profile := find_result("step-profile", results):
         lines += ["", *write_profile(profile, "../benchmarks/results")]
     return "\n".join(lines) + "\n"

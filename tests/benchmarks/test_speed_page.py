@@ -44,6 +44,7 @@ RESULTS: dict[str, dict[str, Any]] = {
     "preparation-speed": {"ratio": RATIO, "ratio_of_memory": RATIO},
     "tokenizer-speed": {"megabytes": 150.2, "ratio": RATIO},
     "start-speed": {"ours_over_theirs": RATIO},
+    "bench": {"minutes": 57.4},
     "step-profile": {
         "milliseconds": {
             "bert": {"matrix products": 8.0, "copies": 2.0},
@@ -88,6 +89,7 @@ def test_each_result_has_its_rows(tmp_path: Path):
     page = write_section(tmp_path, tmp_path)
     assert "| | `bert` | `tiny` |\n|---|--:|--:|\n| matrix products | 80% | 50% |" in page
     assert "| AdamW | 0% | 50% |" in page
+    assert "took [57 minutes](../benchmarks/results/2026-01-01_cpu_bench.json)" in page
 
 
 def test_the_pictures_that_there_are_results_for_are_drawn(tmp_path: Path):
