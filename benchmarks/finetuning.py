@@ -22,7 +22,7 @@ from maskwright.commands.model_folder import find_model_folder
 from maskwright.finetune.config import FinetuneConfig
 from maskwright.finetune.files import TaskFiles
 from maskwright.finetune.presets import GLUE, find_tasks
-from maskwright.finetune.task import read_task, run_task
+from maskwright.finetune.task import Problem, read_task, run_task
 
 _MANY, _FEW_EPOCHS = 20_000, 2.0  # examples from which on so many epochs are enough
 
@@ -44,12 +44,18 @@ def list_tasks() -> dict[str, TaskFiles]:
     return {**tasks, "wikigold": TaskFiles(task="tokens", train=wikigold)}
 
 
-def run_one(files: TaskFiles, folder: Path, config: FinetuneConfig) -> dict[str, Any]:
+def configure(problem: Problem, seeds: int) -> FinetuneConfig:
+    """The defaults, with fewer epochs of many examples."""
+    config = FinetuneConfig(seeds=seeds)
+    many = len(problem.material.train) > _MANY
+    return replace(config, epochs=_FEW_EPOCHS) if many else config
+
+
+def run_one(files: TaskFiles, folder: Path, seeds: int) -> dict[str, Any]:
     """Our model and a random one of its shape on one task."""
     loaded = open_encoder(folder)
-    problem = read_task(files, loaded, config)
-    if len(problem.material.train) > _MANY:
-        config = replace(config, epochs=_FEW_EPOCHS)
+    problem = read_task(files, loaded, FinetuneConfig())
+    config = configure(problem, seeds)
     began = time.perf_counter()
     device = torch.device("cpu")
     ours = run_task(problem, loaded.model, config, device, print)
@@ -69,11 +75,11 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--tasks", nargs="+", help="[all]")
     arguments = parser.parse_args()
-    folder, config = find_model_folder(arguments.run), FinetuneConfig(seeds=arguments.seeds)
+    folder = find_model_folder(arguments.run)
     results: dict[str, Any] = {}
     for name, files in list_tasks().items():
         if arguments.tasks is None or name in arguments.tasks:
-            results[name] = run_one(files, folder, config)
+            results[name] = run_one(files, folder, arguments.seeds)
             write_result("finetuning", {"about": arguments.about, "tasks": results})
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import common, sweep
+from benchmarks.finetuning_sweep import rank
 from benchmarks.sweep import list_points, name_point
 from benchmarks.trials import Bench
 from maskwright.commands.config import resolve
@@ -58,3 +59,14 @@ def test_a_line_is_kept_of_each_run_and_once(
     [result] = (tmp_path / "results").iterdir()
     assert [run["loss"] for run in json.loads(result.read_text())["runs"]] == [0.1, 0.2, 0.3]
     assert capsys.readouterr().out.splitlines()[-1] == "0.3000  seed 0  masking.rate=0.3"
+
+
+def test_settings_of_fine_tuning_are_ranked_by_the_mean_over_the_tasks():
+    lines = [
+        {"settings": settings, "task": task, "score": score}
+        for settings, task, score in [("a", "cola", 0.5), ("a", "cola", 0.3), ("a", "rte", 0.6),
+                                      ("b", "cola", 0.8), ("b", "rte", 0.6)]
+    ]  # fmt: skip
+    [first, second] = rank(lines)
+    assert first == (0.7, "b", {"cola": 0.8, "rte": 0.6})
+    assert second == (0.5, "a", {"cola": 0.4, "rte": 0.6})
