@@ -12,7 +12,7 @@ import argparse
 import subprocess
 import sys
 import time
-from collections import Counter
+from collections import defaultdict
 from pathlib import Path
 
 from benchmarks.common import find_corpus, write_result
@@ -21,7 +21,7 @@ PEERS = ("bert-0.001", "modernbert-0.001")
 OURS = tuple(f"ours-{seconds}" for seconds in (180, 15, 30, 60, 120, 90))  # long ones first
 
 
-_minutes: Counter[str] = Counter()  # of each program
+_minutes: defaultdict[str, float] = defaultdict(float)  # of each program
 
 
 def run(program: str, *arguments: object) -> None:
@@ -45,6 +45,7 @@ def main() -> None:
     parser.add_argument("--runs", type=Path, required=True, help="keeps data and runs")
     runs: Path = parser.parse_args().runs
     runs.mkdir(parents=True, exist_ok=True)
+    is_whole = not any(runs.iterdir())  # nothing is kept from a time before
     wiki = prepare(find_corpus("wiki_en/wiki_en.train.txt.gz"), runs / "wiki")
     if not (runs / "sentences").exists():
         run("benchmarks.sentences_corpus", runs / "sentences")
@@ -60,8 +61,9 @@ def main() -> None:
     run("benchmarks.growth")
     quality = ["--runs", runs / "quality", "--data", wiki, "--at-once", 2]
     run("benchmarks.time_to_quality", *PEERS, *OURS, *quality)
-    total = round(sum(_minutes.values()), 1)
-    write_result("bench", {"minutes": total, "minutes_of": dict(_minutes)})
+    if is_whole:
+        total = round(sum(_minutes.values()), 1)
+        write_result("bench", {"minutes": total, "minutes_of": dict(_minutes)})
     run("benchmarks.speed_plots")
     run("benchmarks.speed_page")
     run("benchmarks.readme_results")

@@ -4,13 +4,15 @@
 
 Batches of 16 rows of 128 and of 256 rows of 128. Theirs are lists of token ids, cut beforehand;
 ours are planned, read from the shards, packed and masked. Theirs draws each token's fate by
-itself, in torch or in numpy; ours hides an exact number.
+itself, in torch or in numpy; ours hides an exact number. Theirs finds special tokens by itself, as
+in `Trainer`, which drops the column that tells them, or is told.
 """
 
 import argparse
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import partial
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,8 @@ BATCHES = (16, 256)
 _TOKENS = 2_000_000  # of each in a round
 _OURS = "ours"
 
+Rows = list[dict[str, list[int]]]
+
 
 def time_ours(data: PreparedData, rows: int) -> float:
     """Tokens a second of planning, reading, packing and masking."""
@@ -42,7 +46,13 @@ def time_ours(data: PreparedData, rows: int) -> float:
     return tokens / (time.perf_counter() - began)
 
 
-def time_collator(collate: Callable[[Any], Any], rows: RowsOfIds, size: int) -> float:
+def mark_special(rows: RowsOfIds, special: Collection[int]) -> Rows:
+    """The rows with the column that tells the collator which tokens are special ones."""
+    return [{**row, "special_tokens_mask": [int(i in special) for i in row["input_ids"]]}
+            for row in map(rows.__getitem__, range(len(rows)))]  # fmt: skip
+
+
+def time_collator(collate: Callable[[Any], Any], rows: RowsOfIds | Rows, size: int) -> float:
     """Tokens a second of the peer."""
     began, tokens, number = time.perf_counter(), 0, 0
     while tokens < _TOKENS // 4:
@@ -63,15 +73,18 @@ def main() -> None:
     with find_prepared(arguments.data) as folder:
         data = PreparedData(folder)
         tokenizer = wrap_tokenizer(data.tokenizer)
-        cut = RowsOfIds(cut_blocks(data.train, 20_000))
+        cut = RowsOfIds(cut_blocks(data, 20_000))
+        special = set(tokenizer.all_special_ids)
+        kinds_of_rows = {"": cut, ", special tokens known": mark_special(cut, special)}
         measured: dict[str, Any] = {}
         for size in BATCHES:
             contenders = {_OURS: partial(time_ours, data, size)}
-            for kind in ("pt", "np"):
+            for (told, rows), kind in product(kinds_of_rows.items(), ("pt", "np")):
                 collate = DataCollatorForLanguageModeling(
                     tokenizer, mlm_probability=RATE, return_tensors=kind
                 )
-                contenders[f"transformers {kind}"] = partial(time_collator, collate, cut, size)
+                name = f"transformers {kind}{told}"
+                contenders[name] = partial(time_collator, collate, rows, size)
             found = race(contenders, arguments.rounds, "tokens/s")
             ratios = {name: divide(found[_OURS], found[name]) for name in found if name != _OURS}
             measured[f"{size} rows"] = {"tokens_per_second": found, "ratios": ratios}

@@ -8,8 +8,9 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import date
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -78,14 +79,23 @@ def write_result(name: str, result: dict[str, Any]) -> Path:
     name_of_module = program.parent.name if program.stem == "__main__" else program.stem
     arguments = [Path(part).name if "/" in part else part for part in arguments]
     environment["command"] = ["python", "-m", f"benchmarks.{name_of_module}", *arguments]
-    source = environment["source"]
-    if source:
-        environment["source"] = {**source, "diff": "clean" if not source["diff"] else "modified"}
+    if source := environment["source"]:
+        is_clean = not source["diff"] and _is_committed()
+        environment["source"] = {**source, "diff": "clean" if is_clean else "modified"}
+    for package in ("transformers", "datasets"):
+        with suppress(PackageNotFoundError):
+            environment["packages"][package] = version(package)
     path = RESULTS / f"{date.today():%Y-%m-%d}_{hardware_name()}_{name}.json"
     content = {"name": name, **result, "environment": environment}
     path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     print(f"written to {path}")
     return path
+
+
+def _is_committed() -> bool:
+    """Whether the programs in this folder are those of the revision."""
+    command = ["git", "-C", str(RESULTS.parent), "diff", "--quiet", "HEAD", "--", "*.py"]
+    return subprocess.run(command).returncode == 0
 
 
 def find_result(name: str, folder: Path = RESULTS) -> Result | None:

@@ -20,7 +20,7 @@ import torch
 
 from benchmarks.common import find_corpus, write_result
 from benchmarks.races import divide, race
-from benchmarks.trainer_peer import RowsOfIds, build_model, wrap_tokenizer
+from benchmarks.trainer_peer import build_model, wrap_tokenizer
 from maskwright.artifact.folder import Loaded, open_encoder
 from maskwright.finetune.config import FinetuneConfig
 from maskwright.finetune.examples import encode_rows
@@ -69,7 +69,7 @@ def time_trainer(folder: Path, material: Material, loaded: Loaded[Any]) -> float
 
     targets = np.asarray(material.train.targets).tolist()
     rows: Any = [
-        {**RowsOfIds([one.ids])[0], "labels": label}
+        {"input_ids": one.ids, "attention_mask": [1] * len(one.ids), "labels": label}
         for one, label in zip(material.train.inputs, targets, strict=True)
     ]
     tokenizer = wrap_tokenizer(loaded.tokenizer)

@@ -11,6 +11,7 @@ same number a token counts, though it computes the logits of all of them.
 """
 
 import argparse
+import statistics
 import sys
 import tempfile
 import time
@@ -38,7 +39,8 @@ from maskwright.commands.learning import count_step_flops_per_token
 
 # Dense bf16 FLOP/s from the data sheets (SXM where there are several), by a part of the name.
 PEAKS = {
-    "H200": 989e12, "H100": 989e12, "B200": 2250e12, "A100": 312e12, "L40S": 362e12, "L4": 121e12,
+    "H200": 989e12, "H100": 989e12, "B200": 2250e12, "A100": 312e12, "L40S": 362e12,
+    "L40": 181e12, "L4": 121e12,
     "A10": 125e12, "4090": 165e12, "3090": 71e12,
 }  # fmt: skip
 MODELS = ("tiny", "small", "base")
@@ -108,7 +110,7 @@ def time_peer(setting: Setting, data: PreparedData) -> float:
             ends[step] = time.perf_counter()
         return False
 
-    rows = cut_blocks(data.train, setting.rows_a_step * last, setting.row_length)
+    rows = cut_blocks(data, setting.rows_a_step * last, setting.row_length)
     with tempfile.TemporaryDirectory() as scratch:
         build_trainer(
             build_model("modernbert", tokenizer, **shape),
@@ -145,8 +147,8 @@ def compare(setting: Setting, data: PreparedData, rounds: int) -> dict[str, Any]
     share = config.masking.predicted_share_at(0.5)
     model = resolve_model(config, data.tokenizer)
     flops = count_step_flops_per_token(config.objective, model, setting.row_length, share)
-    best = {name: max(speeds) for name, speeds in found.items()}
-    mfu = {name: round(speed * flops / peak, 4) for name, speed in best.items()} if peak else None
+    mean = {name: statistics.median(speeds) for name, speeds in found.items()}
+    mfu = {name: round(speed * flops / peak, 4) for name, speed in mean.items()} if peak else None
     return {
         "recipe": setting.recipe,
         "row_length": setting.row_length,

@@ -22,6 +22,7 @@ import torch
 
 from benchmarks.common import write_result
 from benchmarks.preparation_speed import run, write_text
+from benchmarks.products import list_orthogonalisation
 from benchmarks.races import race
 from maskwright.commands.assemble import guess_model
 from maskwright.commands.config import PretrainConfig, resolve
@@ -30,6 +31,7 @@ from maskwright.commands.speed import measure_step_seconds
 from maskwright.model.config import EncoderConfig
 from maskwright.tokenizer.config import TokenizerConfig
 from maskwright.tokenizer.train import train_tokenizer
+from maskwright.train.memory import keep_freed_memory
 
 MODELS: dict[str, tuple[int, ...]] = {
     "hidden_size": (128, 256, 384, 512, 768),
@@ -54,8 +56,18 @@ def configure(dimension: str, size: int) -> tuple[PretrainConfig, EncoderConfig]
 
 
 def time_step(config: PretrainConfig, model: EncoderConfig) -> float:
-    """Milliseconds of a step."""
-    return 1e3 * measure_step_seconds(config, model, torch.device("cpu"))
+    """Milliseconds of a step, all of its rows."""
+    return 1e3 * measure_step_seconds(config, model, torch.device("cpu"), timed_flops=math.inf)
+
+
+def count_work(config: PretrainConfig, model: EncoderConfig) -> float:
+    """Floating-point operations of a step, Muon's orthogonalisation included."""
+    share = config.masking.predicted_share_at(0.5)
+    length = config.data.max_seq_length
+    flops = count_step_flops_per_token(config.objective, model, length, share)
+    iterations = config.optim.newton_schulz_steps
+    products = list_orthogonalisation(model, iterations, torch.float32)
+    return flops * config.train.mean_batch_tokens + sum(product.flops for product in products)
 
 
 def fit_slope(work: Sequence[float], seconds: Sequence[float]) -> float:
@@ -71,14 +83,8 @@ def grow_models(rounds: int) -> dict[str, Any]:
     found = race({name: partial(time_step, *c) for name, c in configs.items()}, rounds, "ms")
     grown: dict[str, Any] = {}
     for dimension, values in MODELS.items():
-        seconds, work = [], []
-        for size in values:
-            config, model = configs[f"{dimension} {size}"]
-            share = config.masking.predicted_share_at(0.5)
-            length = config.data.max_seq_length
-            flops = count_step_flops_per_token(config.objective, model, length, share)
-            work.append(flops * config.train.mean_batch_tokens)
-            seconds.append(statistics.median(found[f"{dimension} {size}"]) / 1e3)
+        work = [count_work(*configs[f"{dimension} {size}"]) for size in values]
+        seconds = [statistics.median(found[f"{dimension} {size}"]) / 1e3 for size in values]
         grown[dimension] = {
             "sizes": values,
             "work": work,
@@ -115,6 +121,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--rounds", type=int, default=3)
     arguments = parser.parse_args()
+    keep_freed_memory()  # as `maskwright pretrain` does
     grown = {**grow_models(arguments.rounds), "text_megabytes": grow_text(arguments.rounds)}
     write_result("growth", {"threads": torch.get_num_threads(), "grown": grown})
     for name, figures in grown.items():

@@ -31,6 +31,11 @@ class Product:
     n: int
     turned: tuple[bool, bool] = (False, False)
 
+    @property
+    def flops(self) -> int:
+        """Floating-point operations a step: a multiplication and an addition each."""
+        return 2 * self.count * self.batch * self.m * self.k * self.n
+
     def measure(self, dtype: torch.dtype) -> float:
         """Seconds a step: the median of its repetitions, times their number."""
         left = _draw(self.batch, self.m, self.k, self.turned[0], dtype)

@@ -3,7 +3,7 @@
     python -m benchmarks.run_mlm_peer TEXT TOKENIZER OUT --processes 2
 
 `datasets` reads the lines, `map` tokenizes them, and a second `map` joins them and cuts blocks of
-128; the result is written with `save_to_disk`, where `run_mlm.py` leaves it in its cache.
+128; the result stays in the cache of `datasets`.
 """
 
 import argparse
@@ -44,8 +44,7 @@ def main() -> None:
         num_proc=arguments.processes,
         remove_columns=["text"],
     )
-    blocks = tokenized.map(group_texts, batched=True, num_proc=arguments.processes)
-    blocks.save_to_disk(str(arguments.out / "blocks"))
+    tokenized.map(group_texts, batched=True, num_proc=arguments.processes)
 
 
 if __name__ == "__main__":

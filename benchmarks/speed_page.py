@@ -6,7 +6,9 @@ A measure without a result file has no row.
 """
 
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
+from statistics import median
 from typing import NamedTuple
 
 from benchmarks.common import RESULTS, Result, find_result, put_section
@@ -45,6 +47,9 @@ def list_measures(results: Path = RESULTS) -> list[Measure]:
     ):
         result = find_result(name, results)
         found += describe(result) if result else []
+    collation, training = (find_result(n, results) for n in ("collation", "training-speed-fp32"))
+    if collation and training:
+        found += _describe_share(collation, training)
     return found
 
 
@@ -57,16 +62,18 @@ def _describe_training(result: Result) -> Iterator[Measure]:
     aims = {"packed": {"bert": "2.2x", "modernbert": "1.8x"}}
     aims["sentences"] = dict.fromkeys(aims["packed"], "6x")
     ways = {"ours": "", "ours, compiled,": ", compiled"}
+    padded = {"transformers": "", "transformers, padded to whole rows,": ", padded to 128"}
     for corpus, measured in result["corpora"].items():
         rows, ratios = "full rows" if corpus == "packed" else "sentences", measured["ratios"]
-        for peer, aim in aims[corpus].items():
-            for ours, way in ways.items():
-                if ratio := ratios.get(f"{ours} {peer} over transformers {peer}"):
-                    what = f"tokens/s in training, {rows}, the same model{way}, {precision}"
-                    yield Measure(what, f"Trainer, {peer}", aim, _times(ratio), result)
-        for ours, way in ways.items():
-            if ratio := ratios.get(f"{ours} tiny over products of tiny"):
-                what = f"the same for `tiny`{way}, {precision}"
+        for (peer, aim), (kind, padding), (ours, way) in product(
+            aims[corpus].items(), padded.items(), ways.items()
+        ):
+            if ratio := ratios.get(f"{ours} {peer} over {kind} {peer}"):
+                what = f"tokens/s in training, {rows}, the same model{way}, {precision}"
+                yield Measure(what, f"Trainer, {peer}{padding}", aim, _times(ratio), result)
+        for model, (ours, way) in product(("tiny", "bert", "modernbert"), ways.items()):
+            if ratio := ratios.get(f"{ours} {model} over products of {model}"):
+                what = f"tokens/s in training, full rows, `{model}`{way}, {precision}"
                 yield Measure(what, "its matrix products alone", "0.85x", _times(ratio), result)
 
 
@@ -87,6 +94,16 @@ def _describe_collation(result: Result) -> Iterator[Measure]:
         for kind, ratio in measured["ratios"].items():
             what = f"tokens/s of packing, masking and collation, {size}"
             yield Measure(what, f"collator of {kind}", "10x", _times(ratio), result)
+
+
+def _describe_share(collation: Result, training: Result) -> Iterator[Measure]:
+    """Seconds of a step's collation over those of the step, both of 16 rows."""
+    batch = collation["batches"]["16 rows"]["tokens_per_second"]["ours"]
+    for model in ("bert", "modernbert"):
+        step = training["corpora"]["packed"]["tokens_per_second"][f"ours {model}"]
+        share = median(step) / median(batch)
+        what = "time of packing, masking and collation, 16 rows"
+        yield Measure(what, f"a step of `{model}`", "below 1 %", f"{share:.2%}", collation)
 
 
 def _describe_preparation(result: Result) -> Iterator[Measure]:
@@ -159,6 +176,8 @@ def write_section(results: Path = RESULTS, images: Path = IMAGES) -> str:
     for name, text in PICTURES.items():
         if (images / f"{name}.svg").exists():
             lines += ["", f"![{text}](images/{name}.svg)"]
+    if not any(measure.result["name"] == "gpu-speed" for measure in measures):
+        lines += ["", "No GPU has been at hand: there, nothing has been measured yet."]
     if bench := find_result("bench", results):
         link = f"[{bench['minutes']:.0f} minutes](../benchmarks/results/{bench['file']})"
         lines += ["", f"`make bench`, which measures all of it but a GPU, took {link}."]

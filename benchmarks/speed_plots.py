@@ -46,7 +46,7 @@ def draw_growth(result: Result) -> Figure:
 
 
 def draw_quality(result: Result) -> Figure:
-    """Validation loss against wall-clock: the peers' best rates; ours, a run for each budget."""
+    """Validation loss against time: the peers' best rates; ours, a run for each budget."""
     figure, axis = plt.subplots(figsize=(6.4, 4.4), layout="constrained")
     colors = iter(COLORS)
     for architecture, found in result["answers"].items():
@@ -60,7 +60,7 @@ def draw_quality(result: Result) -> Figure:
     label = "ours (sprint), a run for each budget"
     axis.plot(*zip(*points, strict=True), "o-", color=OURS, linewidth=2.4, label=label)
     axis.set_xlim(left=0)
-    axis.set_xlabel("minutes of wall-clock")
+    axis.set_xlabel("minutes: ours by the wall clock, the peers' while they computed")
     axis.set_ylabel("validation loss (nats a hidden token)")
     axis.legend(fontsize=8)
     return figure

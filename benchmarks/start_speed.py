@@ -48,7 +48,7 @@ def save_blocks(data: PreparedData, folder: Path) -> None:
     """Rows of 128 tokens as `run_mlm.py` leaves them, and the tokenizer."""
     from datasets import Dataset
 
-    rows = cut_blocks(data.train, NUM_ROWS)
+    rows = cut_blocks(data, NUM_ROWS)
     columns = {"input_ids": rows, "attention_mask": [[1] * len(row) for row in rows]}
     Dataset.from_dict(columns).save_to_disk(str(folder / "blocks"))
     wrap_tokenizer(data.tokenizer).save_pretrained(folder / "tokenizer")

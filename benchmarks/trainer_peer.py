@@ -1,19 +1,20 @@
 """The peer in training: transformers' Trainer, its models and its collator, as `run_mlm.py` does.
 
 Rows are lists of token ids, of one length (`group_texts`) or of a sentence each, padded to the
-longest of a batch. Dynamic masks at 15 %, AdamW, linear decay.
+longest of a batch or to one length. Dynamic masks at 15 %, AdamW, linear decay. That a token is a
+special one the collator finds out by itself: `Trainer` drops the column that says so.
 """
 
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 from torch.utils.data import Dataset
 
-from maskwright.shards.reader import TokenStore
+from maskwright.commands.assemble import PreparedData
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 Architecture = Literal["bert", "modernbert"]
@@ -36,13 +37,20 @@ class RowsOfIds(Dataset[dict[str, list[int]]]):
         return {"input_ids": ids, "attention_mask": [1] * len(ids)}
 
 
-def cut_blocks(store: TokenStore, count: int, row_length: int = LENGTH) -> list[list[int]]:
+def list_documents(data: PreparedData, longest: int | None = None) -> Iterator[list[int]]:
+    """The documents between [CLS] and [SEP], cut to the length of a row."""
+    first, last, start = data.tokenizer.cls_id, data.tokenizer.sep_id, 0
+    for length in data.train.document_lengths.tolist():
+        kept = length if longest is None else min(length, longest - 2)
+        yield [first, *data.train.tokens(start, start + kept).tolist(), last]
+        start += length
+
+
+def cut_blocks(data: PreparedData, count: int, row_length: int = LENGTH) -> list[list[int]]:
     """At most so many full rows, the documents joined, as `group_texts` makes them."""
     joined: list[int] = []
-    start = 0
-    for length in store.document_lengths.tolist():
-        joined += store.tokens(start, start + length).tolist()
-        start += length
+    for document in list_documents(data):
+        joined += document
         if len(joined) >= count * row_length:
             break
     count = min(count, len(joined) // row_length)
@@ -115,11 +123,14 @@ def build_trainer(
     rows: Dataset[Any],
     scratch: str,
     on_step: Callable[[int], bool],
+    *,
+    pad_to: int | None = None,
     **arguments: Any,
 ) -> Any:
     """A `Trainer` that stops when `on_step`, called with the number of each step, says so.
 
     Args:
+        pad_to: the length of every row; none: that of the longest of its batch.
         arguments: of `TrainingArguments`, over the common ones.
     """
     from transformers import (
@@ -146,7 +157,9 @@ def build_trainer(
         model=model,
         args=TrainingArguments(**{**common, **arguments}),
         train_dataset=rows,
-        data_collator=DataCollatorForLanguageModeling(tokenizer, mlm_probability=_RATE),
+        data_collator=DataCollatorForLanguageModeling(
+            tokenizer, mlm_probability=_RATE, pad_to_multiple_of=pad_to
+        ),
         callbacks=[Watch()],
     )
 

@@ -4,8 +4,9 @@
 
 Everything a step needs is in it: loading, masking, forward, backward, optimizer, logging. All are
 6 layers of width 256 with 8,192 words, 2,048 slots a step. On packed text the rows are full; on
-sentences theirs are padded to the longest of a batch, as `run_mlm.py --line_by_line` does, and ours
-hold several. Tokens are counted, not padding. Contenders take turns, each a process of its own, as
+sentences theirs are padded, to the longest of a batch as `run_mlm.py --line_by_line` does or to the
+whole row as its `--pad_to_max_length` does, and ours hold several. Tokens are counted, not padding.
+The peer is not compiled, which is its default. Contenders take turns, each a process of its own, as
 its user would start it; ratios are medians over the rounds. ``products of``: a step that were its
 matrix products and nothing else, each measured by itself at its shape.
 """
@@ -16,6 +17,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from functools import partial
+from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
@@ -30,6 +32,7 @@ from benchmarks.trainer_peer import (
     RowsOfIds,
     build_model,
     cut_blocks,
+    list_documents,
     wrap_tokenizer,
 )
 from benchmarks.trainer_peer import build_trainer as build_peer
@@ -61,6 +64,11 @@ CONTENDERS: dict[str, dict[str, Any]] = {
 }
 PEERS: tuple[Architecture, ...] = ("bert", "modernbert")
 THEIRS, OURS, COMPILED, LIMIT = "transformers", "ours", "ours, compiled,", "products of"
+PADDED = "transformers, padded to whole rows,"
+KINDS = {
+    "packed": (THEIRS, OURS, COMPILED, LIMIT),
+    "sentences": (THEIRS, PADDED, OURS, COMPILED),
+}
 
 
 class TickingReporter:
@@ -118,7 +126,9 @@ def time_peer(
     rows: list[list[int]],
     rows_a_step: int,
     steps: int,
+    *,
     bf16: bool,
+    pad_to: int | None,
 ) -> float:
     """Tokens a second of `Trainer`, whose order of the rows is drawn from its own seed."""
     torch.manual_seed(0)
@@ -132,6 +142,7 @@ def time_peer(
             RowsOfIds(rows),
             scratch,
             lambda step: clock.tick(),
+            pad_to=pad_to,
             max_steps=steps,
             per_device_train_batch_size=rows_a_step,
             learning_rate=1e-3,
@@ -141,34 +152,31 @@ def time_peer(
     return sum(map(len, rows)) / len(rows) * rows_a_step * clock.num_steps / clock.seconds
 
 
-def cut_sentences(data: PreparedData, count: int) -> list[list[int]]:
-    """The first documents, each a sentence, between [CLS] and [SEP]."""
-    first, last, rows, start = data.tokenizer.cls_id, data.tokenizer.sep_id, [], 0
-    for length in data.train.document_lengths[:count].tolist():
-        ids = data.train.tokens(start, start + min(length, ROW - 2)).tolist()
-        rows.append([first, *ids, last])
-        start += length
-    return rows
-
-
 def run_alone(name: str, data: PreparedData, arguments: argparse.Namespace) -> float:
     """Tokens a second of a contender, in this process."""
     kind, _, architecture = name.rpartition(" ")
     steps = arguments.steps + WARMUP
     config = configure(architecture, steps, arguments.precision, kind == COMPILED)
+    if kind in (OURS, COMPILED, LIMIT):
+        keep_freed_memory()  # as `maskwright pretrain` does
     if kind == LIMIT:
         return measure_limit(config, data)
-    if kind != THEIRS:
-        keep_freed_memory()  # as `maskwright pretrain` does
+    if kind in (OURS, COMPILED):
         with tempfile.TemporaryDirectory() as scratch:
             return time_ours(config, data, Path(scratch))
-    packed = arguments.corpora == ["packed"]
-    # As many tokens a step, nearly: a sentence has some 27 with [CLS] and [SEP].
-    rows_a_step = SLOTS // ROW if packed else SLOTS // 32
-    count = rows_a_step * steps
-    rows = cut_blocks(data.train, count) if packed else cut_sentences(data, count)
-    is_bf16 = arguments.precision == "bf16"
-    return time_peer(cast(Architecture, architecture), data, rows, rows_a_step, steps, is_bf16)
+    if arguments.corpora == ["packed"]:
+        rows = cut_blocks(data, SLOTS // ROW * steps)
+    else:
+        rows = list(islice(list_documents(data, ROW), SLOTS // 8 * steps))
+    return time_peer(
+        cast(Architecture, architecture),
+        data,
+        rows,
+        round(SLOTS * len(rows) / sum(map(len, rows))),  # as many tokens a step as ours
+        steps,
+        bf16=arguments.precision == "bf16",
+        pad_to=ROW if kind == PADDED else None,
+    )
 
 
 def run_beside(name: str, folder: Path, corpus: str, arguments: argparse.Namespace) -> float:
@@ -182,9 +190,12 @@ def run_beside(name: str, folder: Path, corpus: str, arguments: argparse.Namespa
 
 def compare(folder: Path, corpus: str, arguments: argparse.Namespace) -> dict[str, Any]:
     """All contenders on one corpus, and the ratios."""
-    kinds = (THEIRS, OURS, COMPILED, *([LIMIT] if corpus == "packed" else []))
-    names = [f"{kind} {name}" for name in CONTENDERS for kind in kinds]
-    names.remove(f"{THEIRS} tiny")
+    names = [
+        f"{kind} {name}"
+        for name in CONTENDERS
+        for kind in KINDS[corpus]
+        if name in PEERS or kind not in (THEIRS, PADDED)
+    ]
     contenders: dict[str, Callable[[], float]] = {
         name: partial(run_beside, name, folder, corpus, arguments) for name in names
     }
@@ -203,6 +214,7 @@ def list_pairs() -> Iterator[tuple[str, str]]:
         for name in CONTENDERS:
             for peer in (name,) if name in PEERS else PEERS:
                 yield f"{ours} {name}", f"{THEIRS} {peer}"
+                yield f"{ours} {name}", f"{PADDED} {peer}"
             yield f"{ours} {name}", f"{LIMIT} {name}"
 
 

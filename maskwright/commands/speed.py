@@ -52,15 +52,22 @@ class RandomCorpus:
 
 
 def measure_step_seconds(
-    config: PretrainConfig, model_config: EncoderConfig, device: torch.device
+    config: PretrainConfig,
+    model_config: EncoderConfig,
+    device: torch.device,
+    timed_flops: float | None = None,
 ) -> float:
-    """Seconds of a mean step, uncompiled, from a few rows as they are at half of the run."""
+    """Seconds of a mean step, uncompiled, from a few rows as they are at half of the run.
+
+    Args:
+        timed_flops: floating-point operations that the few rows take; none: what suits the device.
+    """
     plan = build_planner(config).plan_step(0.5)
     length, rate = plan.request.row_length, config.masking.rate_at(0.5)
     share = config.masking.predicted_share_at(0.5)
     flops = count_step_flops_per_token(config.objective, model_config, length, share) * length
-    num_rows = int(_TIMED_FLOPS.get(device.type, 1e11) / flops)
-    num_rows = min(max(1, num_rows), plan.request.micro_batch_rows)
+    fitting = (timed_flops or _TIMED_FLOPS.get(device.type, 1e11)) / flops
+    num_rows = int(min(max(1, fitting), plan.request.micro_batch_rows))
     source = _random_rows(config, model_config, num_rows, length)
     loaded = source.load(StepRequest(length, num_rows, num_rows, rate), DataPosition(length))
 

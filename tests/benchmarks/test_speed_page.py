@@ -18,6 +18,7 @@ RESULTS: dict[str, dict[str, Any]] = {
         "precision": "fp32",
         "corpora": {
             "packed": {
+                "tokens_per_second": {"ours bert": [4e3], "ours modernbert": [8e3]},
                 "ratios": {
                     "ours bert over transformers bert": RATIO,
                     "ours modernbert over transformers modernbert": RATIO,
@@ -40,7 +41,11 @@ RESULTS: dict[str, dict[str, Any]] = {
             "ours-30": {"seconds": 30.0, "loss": 6.6},
         },
     },
-    "collation": {"batches": {"16 rows": {"ratios": {"transformers pt": RATIO}}}},
+    "collation": {
+        "batches": {
+            "16 rows": {"ratios": {"transformers pt": RATIO}, "tokens_per_second": {"ours": [2e6]}}
+        }
+    },
     "preparation-speed": {"ratio": RATIO, "ratio_of_memory": RATIO},
     "tokenizer-speed": {"megabytes": 150.2, "ratio": RATIO},
     "start-speed": {"ours_over_theirs": RATIO},
@@ -66,7 +71,7 @@ RESULTS: dict[str, dict[str, Any]] = {
 
 def write_results(folder: Path) -> None:
     for name, result in RESULTS.items():
-        content = json.dumps({**result, "environment": ENVIRONMENT})
+        content = json.dumps({"name": name, **result, "environment": ENVIRONMENT})
         (folder / f"2026-01-01_cpu_{name}.json").write_text(content)
 
 
@@ -79,12 +84,13 @@ def test_each_result_has_its_rows(tmp_path: Path):
     write_results(tmp_path)
     measures = list_measures(tmp_path)
     table = "\n".join(write_table(measures, "results"))
-    assert len(measures) == 4 + 2 + 1 + 2 + 1 + 1 + 1 + 2
+    assert len(measures) == 4 + 2 + 1 + 2 + 1 + 1 + 1 + 2 + 2
     assert "| 2.50x (2.25 to 3.00) | [2 cores, Some CPU](results/2026-01-01_cpu_" in table
     assert "| its matrix products alone | 0.85x | 0.75x" in table
     assert "| time to loss 6.40 on English Wikipedia" in table
     assert "| 30.0x (60 s) |" in table
     assert "| 6x | not reached |" in table
+    assert "| a step of `bert` | below 1 % | 0.20% |" in table
     assert "| 50 % | 50.0% (peer: 20.0%) |" in table
     page = write_section(tmp_path, tmp_path)
     assert "| | `bert` | `tiny` |\n|---|--:|--:|\n| matrix products | 80% | 50% |" in page
