@@ -155,7 +155,7 @@ def time_peer(
 def run_alone(name: str, data: PreparedData, arguments: argparse.Namespace) -> float:
     """Tokens a second of a contender, in this process."""
     kind, _, architecture = name.rpartition(" ")
-    steps = arguments.steps + WARMUP
+    steps = WARMUP + max(1, arguments.steps // (4 if kind == PADDED else 1))  # long ones, alike
     config = configure(architecture, steps, arguments.precision, kind == COMPILED)
     if kind in (OURS, COMPILED, LIMIT):
         keep_freed_memory()  # as `maskwright pretrain` does
@@ -194,7 +194,7 @@ def compare(folder: Path, corpus: str, arguments: argparse.Namespace) -> dict[st
         f"{kind} {name}"
         for name in CONTENDERS
         for kind in KINDS[corpus]
-        if name in PEERS or kind not in (THEIRS, PADDED)
+        if name in PEERS or (kind in (OURS, COMPILED, LIMIT) and corpus == "packed")
     ]
     contenders: dict[str, Callable[[], float]] = {
         name: partial(run_beside, name, folder, corpus, arguments) for name in names
@@ -209,12 +209,12 @@ def compare(folder: Path, corpus: str, arguments: argparse.Namespace) -> dict[st
 
 
 def list_pairs() -> Iterator[tuple[str, str]]:
-    """Ours and what it is divided by: the peer of its shape, `tiny` by both; its products."""
+    """Ours and what it is divided by: the peer of its shape, its products; `tiny` by both peers."""
     for ours in (OURS, COMPILED):
         for name in CONTENDERS:
             for peer in (name,) if name in PEERS else PEERS:
                 yield f"{ours} {name}", f"{THEIRS} {peer}"
-                yield f"{ours} {name}", f"{PADDED} {peer}"
+            yield f"{ours} {name}", f"{PADDED} {name}"
             yield f"{ours} {name}", f"{LIMIT} {name}"
 
 
