@@ -91,8 +91,11 @@ def _describe_quality(result: Result) -> Iterator[Measure]:
 
 def _describe_collation(result: Result) -> Iterator[Measure]:
     for size, measured in result["batches"].items():
-        for kind, ratio in measured["ratios"].items():
-            what = f"tokens/s of packing, masking and collation, {size}"
+        for kind in ("transformers pt", "transformers np"):  # as in `Trainer`
+            ratio, what = (
+                measured["ratios"][kind],
+                f"tokens/s of packing, masking, collation, {size}",
+            )
             yield Measure(what, f"collator of {kind}", "10x", _times(ratio), result)
 
 

@@ -43,7 +43,10 @@ RESULTS: dict[str, dict[str, Any]] = {
     },
     "collation": {
         "batches": {
-            "16 rows": {"ratios": {"transformers pt": RATIO}, "tokens_per_second": {"ours": [2e6]}}
+            "16 rows": {
+                "ratios": {"transformers pt": RATIO, "transformers np": RATIO},
+                "tokens_per_second": {"ours": [2e6]},
+            }
         }
     },
     "preparation-speed": {"ratio": RATIO, "ratio_of_memory": RATIO},
@@ -84,7 +87,7 @@ def test_each_result_has_its_rows(tmp_path: Path):
     write_results(tmp_path)
     measures = list_measures(tmp_path)
     table = "\n".join(write_table(measures, "results"))
-    assert len(measures) == 4 + 2 + 1 + 2 + 1 + 1 + 1 + 2 + 2
+    assert len(measures) == 4 + 2 + 2 + 2 + 1 + 1 + 1 + 2 + 2
     assert "| 2.50x (2.25 to 3.00) | [2 cores, Some CPU](results/2026-01-01_cpu_" in table
     assert "| its matrix products alone | 0.85x | 0.75x" in table
     assert "| time to loss 6.40 on English Wikipedia" in table
