@@ -16,7 +16,7 @@ from benchmarks.plots import IMAGES
 
 PAGE = Path(__file__).parents[1] / "docs" / "speed.md"
 PICTURES = {
-    "quality": "Validation loss against wall-clock, ours and transformers' Trainer",
+    "quality": "Validation loss against time, ours and transformers' Trainer",
     "growth": "Seconds against the size of the model, of the rows and of the text",
 }
 
