@@ -87,20 +87,11 @@ def _write_down(
     written = PartFolder(folder, config.corpus.text_field)
     read = partial(PartReader, dump, written, Links.of(site))
     indices: list[int] = []
-
-    def list_unread() -> Iterator[Part]:
-        for part in parts:
-            indices.append(part.index)
-            if written.read_facts(part.index) is None:
-                yield part
-
-    done_parts = engine.work_through(list_unread(), read, str(dump))
-    for number, _ in enumerate(done_parts, start=1):
+    unread = written.pass_over_written(parts, indices)
+    for number, _ in enumerate(engine.work_through(unread, read, str(dump)), start=1):
         report(f"{dump.name}: {number:,} parts read")
     num_articles = num_characters = 0
-    for index in indices:
-        facts = written.read_facts(index)
-        assert facts is not None, "it was written just now"
+    for facts in written.read_all_facts(indices):
         counts.update(facts["dropped"])
         num_articles += facts["num_articles"]
         num_characters += facts["num_characters"]

@@ -5,10 +5,10 @@ and a part that is whole when it is interrupted is not made again.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Protocol, TypeVar, cast
 
 import zstandard
 
@@ -16,6 +16,16 @@ from maskwright.files import read_json, replacing_file, write_json
 
 _MAX_FACTS_BYTES = 1 << 20
 _BYTES = "num_bytes"
+
+
+class Numbered(Protocol):
+    """A part that is to be worked on."""
+
+    @property
+    def index(self) -> int: ...
+
+
+Part = TypeVar("Part", bound=Numbered)
 
 
 @dataclass(frozen=True)
@@ -59,6 +69,20 @@ class PartFolder:
             return cast(Mapping[str, Any], facts)
         except (OSError, ValueError, KeyError, TypeError):
             return None
+
+    def pass_over_written(self, parts: Iterable[Part], indices: list[int]) -> Iterator[Part]:
+        """Those of `parts` that have not been written; `indices` learns the numbers of all."""
+        for part in parts:
+            indices.append(part.index)
+            if self.read_facts(part.index) is None:
+                yield part
+
+    def read_all_facts(self, indices: Iterable[int]) -> Iterator[Mapping[str, Any]]:
+        """What is known of each of these parts, all of which have been written."""
+        for index in indices:
+            facts = self.read_facts(index)
+            assert facts is not None, "it was written just now"
+            yield facts
 
     def _text_path(self, index: int) -> Path:
         return self.folder / f"{index:05d}.jsonl.zst"

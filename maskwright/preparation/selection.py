@@ -75,16 +75,10 @@ def write_down_selected(
     evaluation = _read_evaluation(config.select, report)
     read: Counter[str] = Counter()
     indices: list[int] = []
-
-    def list_undone() -> Iterator[Part]:
-        for part in _gather(_read_documents(paths, config, read)):
-            indices.append(part.index)
-            if candidates.read_facts(part.index) is None:
-                yield part
-
+    parts = _gather(_read_documents(paths, config, read))
+    undone = candidates.pass_over_written(parts, indices)
     begin = partial(PartSelector, candidates, config.select, evaluation)
-    done = engine.work_through(list_undone(), begin, "the text")
-    for number, _ in enumerate(done, start=1):
+    for number, _ in enumerate(engine.work_through(undone, begin, "the text"), start=1):
         report(f"{number:,} parts selected from")
     tally, kept = _sum_up(candidates, indices), candidates
     if tally.kept and config.select.near_duplicates:
@@ -162,9 +156,7 @@ def _signature_path(parts: PartFolder, index: int) -> Path:
 
 def _sum_up(parts: PartFolder, indices: Sequence[int]) -> Tally:
     tally = Tally()
-    for index in indices:
-        facts = parts.read_facts(index)
-        assert facts is not None, "it was written just now"
+    for facts in parts.read_all_facts(indices):
         tally.add(Tally.from_plain(facts))
     return tally
 
@@ -181,11 +173,8 @@ def _drop_near_duplicates(
     signatures, sizes = _join_signatures(candidates, indices)
     found = find_near_duplicates(signatures, similarity)
     split = np.split(found, np.cumsum(sizes)[:-1])
-    undone = (
-        Duplicates(index, part)
-        for index, part in zip(indices, split, strict=True)
-        if kept.read_facts(index) is None
-    )
+    parts = (Duplicates(index, part) for index, part in zip(indices, split, strict=True))
+    undone = kept.pass_over_written(parts, [])
     begin = partial(DuplicateDropper, candidates, kept)
     deque(engine.work_through(undone, begin, "the text"), maxlen=0)
 
