@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from maskwright.corpus.documents import cut_text
 from maskwright.corpus.formats import recognise_name
 from maskwright.corpus.paths import expand_home
 from maskwright.corpus.readers.blocks import read_blocks
@@ -22,7 +23,7 @@ from maskwright.errors import CorpusError
 from maskwright.preparation.config import PrepareConfig
 from maskwright.preparation.engines import Engine
 from maskwright.preparation.folder import ARTICLES_NAME, Report
-from maskwright.preparation.parts import PartFolder
+from maskwright.preparation.parts import MOST_CHARACTERS, PartFolder
 
 _PART_BYTES = 4 << 20  # of a dump, packed: some 5,000 pages
 _PART_CHARACTERS = 16 << 20  # of pages, where the dump cannot be read in parts
@@ -85,7 +86,8 @@ def _write_down(
     folder.mkdir(parents=True, exist_ok=True)
     site, parts = _cut(dump)
     written = PartFolder(folder, config.corpus.text_field)
-    read = partial(PartReader, dump, written, Links.of(site))
+    longest = min(config.corpus.max_document_characters, MOST_CHARACTERS)
+    read = partial(PartReader, dump, written, Links.of(site), longest)
     indices: list[int] = []
     unread = written.pass_over_written(parts, indices)
     for number, _ in enumerate(engine.work_through(unread, read, str(dump)), start=1):
@@ -137,21 +139,27 @@ def _group_pages(pages: Iterable[Page], gathered: list[Page]) -> Iterator[Part]:
 
 
 class PartReader:
-    """Reads parts of one dump and writes their articles down."""
+    """Reads parts of one dump and writes their articles down.
 
-    def __init__(self, dump: Path, parts: PartFolder, links: Links) -> None:
-        self.dump, self.parts, self.links = dump, parts, links
+    Args:
+        longest: characters; a longer article is cut into several documents.
+    """
+
+    def __init__(self, dump: Path, parts: PartFolder, links: Links, longest: int) -> None:
+        self.dump, self.parts, self.links, self.longest = dump, parts, links, longest
 
     def __call__(self, part: Part) -> None:
         dropped: Counter[str] = Counter()
         pages = self._read_pages(part)
         articles = [found for page in pages if (found := read_article(page, self.links, dropped))]
+        dropped["long document cut"] += sum(len(text) > self.longest for text in articles)
         facts = {
             "dropped": dict(dropped),
             "num_articles": len(articles),
             "num_characters": sum(map(len, articles)),
         }
-        self.parts.write(part.index, articles, facts)
+        texts = [piece for text in articles for piece in cut_text(text, self.longest)]
+        self.parts.write(part.index, texts, facts)
 
     def _read_pages(self, part: Part) -> Iterable[Page]:
         if not isinstance(part.content, Stream):

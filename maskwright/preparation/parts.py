@@ -12,7 +12,11 @@ from typing import Any, Protocol, TypeVar, cast
 
 import zstandard
 
+from maskwright.corpus.readers.fields import MAX_RECORD_CHARACTERS
 from maskwright.files import read_json, replacing_file, write_json
+
+# Of a text. A longer line is not read as one, and JSON writes some characters as two.
+MOST_CHARACTERS = MAX_RECORD_CHARACTERS // 3
 
 _MAX_FACTS_BYTES = 1 << 20
 _BYTES = "num_bytes"
@@ -40,8 +44,13 @@ class PartFolder:
     text_field: str
 
     def write(self, index: int, texts: Sequence[str], facts: Mapping[str, Any]) -> None:
-        """Writes the texts of a part and, once they are whole, what is known of it."""
-        lines = "".join(json.dumps({self.text_field: text}) + "\n" for text in texts)
+        """Writes the texts of a part and, once they are whole, what is known of it.
+
+        Args:
+            texts: of at most `MOST_CHARACTERS` each.
+        """
+        records = ({self.text_field: text} for text in texts)
+        lines = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
         packed = zstandard.compress(lines.encode(), 3) if texts else b""
         if texts:
             with replacing_file(self._text_path(index)) as temporary:

@@ -6,7 +6,7 @@ wrote beside its parts; a second pass leaves them out.
 
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from maskwright.files import replacing_file, write_json
 from maskwright.preparation.config import PrepareConfig
 from maskwright.preparation.engines import Engine
 from maskwright.preparation.folder import SELECTED_NAME, SELECTION_NAME, Report
-from maskwright.preparation.parts import PartFolder
+from maskwright.preparation.parts import MOST_CHARACTERS, PartFolder
 from maskwright.selection.config import SelectionConfig
 from maskwright.selection.contamination import EvaluationTexts, read_evaluation
 from maskwright.selection.near_duplicates import (
@@ -98,8 +98,10 @@ def write_down_selected(
 def _read_documents(
     paths: Sequence[str], config: PrepareConfig, counts: Counter[str]
 ) -> Iterator[str]:
+    longest = min(config.corpus.max_document_characters, MOST_CHARACTERS)
+    corpus = replace(config.corpus, max_document_characters=longest)
     for source in find_sources(paths, counts):
-        for document in read_source(source, config.corpus, counts):
+        for document in read_source(source, corpus, counts):
             yield document.text
 
 

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from maskwright.corpus.readers.dispatch import read_source
+from maskwright.corpus.sources import find_sources
 from maskwright.errors import CorpusError
 from maskwright.preparation import dumps
 from maskwright.preparation.engines import LocalEngine
@@ -88,6 +90,28 @@ def test_the_lines_have_the_field_that_is_asked_for(tmp_path: Path) -> None:
     assert kept[-1].startswith("plain.xml: 40 articles, ")
     [part] = (tmp_path / ".articles" / "0").glob(".*.json")
     assert json.loads(part.read_text())["num_articles"] == 40
+
+
+def test_an_article_of_any_length_is_read_as_by_one_core(tmp_path: Path) -> None:
+    line = "\uac00" * 99 + "\n"
+    dump = write_dump(tmp_path / "plain.xml", [("Long", line * 30_000), *PAGES[:3]])
+    config = small_config(workers=1)
+    read: list[list[str]] = []
+    counted: list[Counter[str]] = []
+    for written_down in (False, True):
+        counts, paths = Counter[str](), [str(dump)]
+        if written_down:
+            engine = LocalEngine(1)
+            paths = dumps.write_down_dumps(paths, tmp_path, config, counts, engine, print)
+        sources = find_sources(paths)
+        documents = [
+            document for one in sources for document in read_source(one, config.corpus, counts)
+        ]
+        read.append([document.text for document in documents])
+        counted.append(counts)
+    assert len(read[0]) > len(PAGES[:3]) + 2
+    assert read[0] == read[1]
+    assert counted[0] == counted[1]
 
 
 def test_a_dump_that_is_named_twice_is_read_once(tmp_path: Path) -> None:

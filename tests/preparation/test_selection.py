@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from maskwright.cli import main
+from maskwright.corpus.config import CorpusConfig
+from maskwright.corpus.readers import dispatch
 from maskwright.errors import CorpusError
 from maskwright.preparation import selection
 from maskwright.preparation.config import PrepareConfig
@@ -123,6 +125,22 @@ def test_nothing_is_kept(tmp_path: Path, evaluation: Path) -> None:
     config = PrepareConfig(select=SelectionConfig(decontaminate=(str(tmp_path / "empty.txt"),)))
     with pytest.raises(CorpusError, match="no text there has eight words"):
         prepare([corpus], tmp_path / "none", config)
+
+
+def test_long_documents_are_cut_and_not_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dispatch, "MAX_RECORD_CHARACTERS", 3_000)
+    monkeypatch.setattr(selection, "MOST_CHARACTERS", 1_000)
+    words = " ".join(f"word{n}" for n in range(9_000)).replace("7 ", "7\n")
+    (tmp_path / "book.txt").write_text(words)
+    corpus = CorpusConfig(documents="file")
+    select = SelectionConfig(drop_boilerplate=True)
+    tokenizer = TokenizerConfig(vocab_size=64)
+    config = PrepareConfig(corpus=corpus, select=select, tokenizer=tokenizer, workers=1)
+    manifest = prepare([str(tmp_path / "book.txt")], tmp_path / "out", config)
+    assert "bad JSON line" not in manifest.dropped
+    assert sum(split.num_words for split in manifest.splits.values()) == 9_000
 
 
 def test_the_report_shows_what_was_dropped(
