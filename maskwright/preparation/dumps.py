@@ -6,15 +6,15 @@ file. Parts that are there when a preparation is interrupted are not read again.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
 from maskwright.corpus.documents import cut_text
 from maskwright.corpus.formats import recognise_name
-from maskwright.corpus.paths import expand_home
 from maskwright.corpus.readers.blocks import read_blocks
+from maskwright.corpus.sources import list_matches
 from maskwright.corpus.wikipedia.articles import read_article
 from maskwright.corpus.wikipedia.dump import DumpReader, Page, SiteInfo
 from maskwright.corpus.wikipedia.markup import Links
@@ -45,34 +45,41 @@ def write_down_dumps(
     counts: Counter[str],
     engine: Engine,
     report: Report,
-) -> list[str]:
-    """`paths`, with a folder of articles below `out` instead of each dump that is named.
+) -> tuple[list[str], PrepareConfig]:
+    """`paths` and `config`, with a folder of articles below `out` instead of each dump.
 
-    One that is named twice is read once. Dumps that lie in a folder, match a pattern or are named
-    by ``corpus.valid_text`` are left to `read_source`, on one core.
+    A dump may also be matched by a pattern, or named by ``corpus.valid_text``. One that is named
+    twice is read once.
 
     Raises:
         CorpusError: a dump is damaged, or mwparserfromhell is needed and not installed.
     """
-    read: dict[Path, str] = {}
-    others: list[str] = []
-    for path in paths:
-        dump = expand_home(path)
-        if not _is_dump(dump):
-            others.append(path)
-        elif dump.resolve() not in read:
-            folder = out / ARTICLES_NAME / str(len(read))
+    folders: dict[Path, str] = {}
+    held_out = config.corpus.valid_text
+    for dump in (match for path in (*paths, *held_out) for match in _list_matches(path)):
+        if _is_dump(dump) and dump.resolve() not in folders:
+            folder = out / ARTICLES_NAME / str(len(folders))
             _write_down(dump, folder, config, counts, engine, report)
-            read[dump.resolve()] = str(folder)
-            others.append(str(folder))
-    return others
+            folders[dump.resolve()] = str(folder)
+    corpus = replace(config.corpus, valid_text=tuple(_put_in_place(held_out, folders)))
+    return list(_put_in_place(paths, folders)), replace(config, corpus=corpus)
+
+
+def _list_matches(path: str) -> list[Path]:
+    return [] if path in ("-", "pydocs") or path.startswith("hf:") else list_matches(path)
 
 
 def _is_dump(path: Path) -> bool:
-    try:
-        return recognise_name(path, named=True)[0] == "dump" and path.is_file()
-    except (OSError, ValueError):  # a name too long, or with a NUL in it
-        return False
+    return path.is_file() and recognise_name(path, named=True)[0] == "dump"
+
+
+def _put_in_place(paths: Iterable[str], folders: Mapping[Path, str]) -> Iterator[str]:
+    for path in paths:
+        found = [(match, folders.get(match.resolve())) for match in _list_matches(path)]
+        if any(folder for _, folder in found):
+            yield from (folder or str(match.absolute()) for match, folder in found)
+        else:
+            yield path
 
 
 def _write_down(

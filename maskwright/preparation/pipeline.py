@@ -112,7 +112,7 @@ def _fill_folder(
     report: Report,
 ) -> Manifest:
     dropped: Counter[str] = Counter()
-    inputs = write_down_dumps(inputs, out, config, dropped, engine, report)
+    inputs, config = write_down_dumps(inputs, out, config, dropped, engine, report)
     if config.select.does_anything:
         inputs = write_down_selected(inputs, out, config, dropped, engine, report)
     tokenizer, extension = obtain_tokenizer(inputs, out, config, source["seed"], report)

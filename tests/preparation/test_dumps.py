@@ -2,6 +2,7 @@
 
 import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -85,7 +86,7 @@ def test_the_lines_have_the_field_that_is_asked_for(tmp_path: Path) -> None:
     write_dump(tmp_path / "plain.xml", PAGES)
     config = small_config(workers=1)
     kept: list[str] = []
-    paths = [str(tmp_path / "plain.xml"), "other.txt"]
+    paths = [str(tmp_path / "plain.xml")]
     dumps.write_down_dumps(paths, tmp_path, config, Counter(), LocalEngine(1), kept.append)
     assert kept[-1].startswith("plain.xml: 40 articles, ")
     [part] = (tmp_path / ".articles" / "0").glob(".*.json")
@@ -102,7 +103,7 @@ def test_an_article_of_any_length_is_read_as_by_one_core(tmp_path: Path) -> None
         counts, paths = Counter[str](), [str(dump)]
         if written_down:
             engine = LocalEngine(1)
-            paths = dumps.write_down_dumps(paths, tmp_path, config, counts, engine, print)
+            paths, _ = dumps.write_down_dumps(paths, tmp_path, config, counts, engine, print)
         sources = find_sources(paths)
         documents = [
             document for one in sources for document in read_source(one, config.corpus, counts)
@@ -121,6 +122,47 @@ def test_a_dump_that_is_named_twice_is_read_once(tmp_path: Path) -> None:
     twice = prepare([str(dump), f"{tmp_path}/./plain.xml"], tmp_path / "twice", config)
     assert twice.dropped == once.dropped
     assert tokens_of(tmp_path / "twice", twice) == tokens_of(tmp_path / "once", once)
+
+
+def test_dumps_are_written_down_wherever_they_are_named(tmp_path: Path) -> None:
+    for name in ("part1.xml", "part2.xml", "held-out.xml"):
+        write_dump(tmp_path / name, PAGES[:9] if name == "part1.xml" else PAGES[9:])
+    (tmp_path / "part3.txt").write_text("text")
+    (tmp_path / "pydocs").mkdir()
+    named = {"a": str(tmp_path / "part*"), "b": str(tmp_path / "[p]art2.xml"), "c": "pydocs"}
+    config = small_config(workers=1)
+    corpus = replace(config.corpus, valid_text=(str(tmp_path / "held-out.xml"), named["b"]))
+    counts = Counter[str]()
+    paths, changed = dumps.write_down_dumps(
+        [*named.values(), "-"],
+        tmp_path / "out",
+        replace(config, corpus=corpus),
+        counts,
+        LocalEngine(1),
+        print,
+    )
+    first, second, third = (str(tmp_path / "out" / ".articles" / n) for n in "012")
+    assert paths == [first, second, str(tmp_path / "part3.txt"), second, "pydocs", "-"]
+    assert changed == replace(config, corpus=replace(corpus, valid_text=(third, second)))
+    assert counts["redirect"] == 3
+
+
+def test_a_dump_that_is_held_out_is_read_on_all_cores(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dumps, "_PART_CHARACTERS", 2_000)
+    dump = write_dump(tmp_path / "plain.xml", PAGES[:30])
+    held_out = write_dump(tmp_path / "held-out.xml", PAGES[25:])
+    config = small_config(workers=2)
+    corpus = replace(config.corpus, valid_text=(str(held_out),))
+    lines: list[str] = []
+    manifest = prepare(
+        [str(dump)], tmp_path / "out", replace(config, corpus=corpus), report=lines.append
+    )
+    assert manifest.splits["valid"].num_documents == 15
+    assert manifest.dropped["in corpus.valid_text"] == 5
+    assert manifest.source["corpus"]["valid_text"] == [str(held_out)]
+    assert any(line.startswith("held-out.xml: 15 articles") for line in lines)
 
 
 def test_a_dump_without_articles_is_one_line(tmp_path: Path) -> None:
