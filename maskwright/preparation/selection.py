@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from maskwright.corpus.readers.dispatch import read_source
 from maskwright.corpus.sources import find_sources
 from maskwright.errors import CorpusError
-from maskwright.files import replacing_file, write_json
+from maskwright.files import read_json, replacing_file, write_json
 from maskwright.preparation.config import PrepareConfig
 from maskwright.preparation.engines import Engine
 from maskwright.preparation.folder import SELECTED_NAME, SELECTION_NAME, Report
@@ -35,6 +35,7 @@ from maskwright.selection.units import Hashes
 
 _PART_CHARACTERS = 16 << 20
 _NEAR_DUPLICATE = "near duplicate"
+_MAX_TALLY_BYTES = 16 << 20
 
 
 @dataclass(frozen=True)
@@ -70,7 +71,9 @@ def write_down_selected(
         CorpusError: text that cannot be read, none that is kept, or a package that is missing.
     """
     folder = out / SELECTED_NAME
-    candidates = PartFolder(folder / "candidates", config.corpus.text_field)
+    # Parts of which nobody asked for the languages are made again for a report.
+    name = "identified" if config.select.identifies_languages else "candidates"
+    candidates = PartFolder(folder / name, config.corpus.text_field)
     candidates.folder.mkdir(parents=True, exist_ok=True)
     evaluation = _read_evaluation(config.select, report)
     read: Counter[str] = Counter()
@@ -90,9 +93,20 @@ def write_down_selected(
     write_json(out / SELECTION_NAME, tally.to_plain())
     if not tally.kept:
         reasons = ", ".join(f"{reason}: {n:,}" for reason, n in tally.dropped.most_common())
-        raise CorpusError(f"selection keeps none of {tally.read:,} documents ({reasons}).")
+        raise CorpusError(
+            f"selection keeps none of {tally.read:,} documents ({reasons}). Loosen --select.*; "
+            f"{out / SELECTION_NAME} shows some of them."
+        )
     report(f"selection: {tally.kept:,} of {tally.read:,} documents kept")
     return [str(kept.folder)]
+
+
+def read_tally(out: Path) -> Tally | None:
+    """What selection counted for the folder `out`; None if that is not there, or damaged."""
+    try:
+        return Tally.from_plain(read_json(out / SELECTION_NAME, _MAX_TALLY_BYTES))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
 
 
 def _read_documents(
