@@ -151,6 +151,7 @@ def test_the_report_shows_what_was_dropped(
     corpus, out = write_corpus(tmp_path / "corpus.jsonl"), tmp_path / "out"
     with corpus.open("a") as file:
         file.write(json.dumps({"text": f"<script>alert(1)</script> {QUESTION}"}) + "\n")
+        file.write(corpus.read_text().splitlines()[0] + "\nno JSON\n")
     command = ["prepare", str(corpus), "--out", str(out), "--report", "--workers", "1"]
     command += ["--tokenizer.vocab_size", "300", "--select.decontaminate", str(evaluation)]
     assert main(command) == 0
@@ -159,6 +160,8 @@ def test_the_report_shows_what_was_dropped(
     assert "&lt;script&gt;alert(1)" in page
     assert "<script>" not in page
     assert "Languages" in page
+    for reason in ("duplicate", "bad JSON line"):  # of no step of selection
+        assert f'<tr><th scope="row">{reason}</th><td>1</td></tr>' in page
     assert "open it in a browser" in capsys.readouterr().out
     (out / "report.html").unlink()
     assert main(command) == 0  # prepared before: the page is written again
