@@ -213,6 +213,31 @@ def test_bad_urls(
     assert message in line
 
 
+def test_what_stays_forbidden_is_asked_for_once(
+    plan: Plan, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan.add("/data/manifest.json", "forbid", 100)
+    assert main(["inspect", URL]) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"ShardError: {URL}/manifest.json cannot be read: PermissionError: ")
+    assert line.endswith("Check the URL and the credentials " + line.partition("credentials ")[2])
+    assert len(plan.faults["/data/manifest.json"]) == 99
+
+
+def test_without_credentials_nothing_is_asked_for(
+    plan: Plan, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        monkeypatch.setenv(name, "/nowhere")
+    assert main(["inspect", URL]) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"ShardError: {URL}/manifest.json cannot be read: NoCredentialsError: ")
+    assert "AWS_PROFILE" in line
+    assert not plan.asked
+
+
 def test_a_cache_too_small_is_said_before_the_run_begins(
     plan: Plan, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

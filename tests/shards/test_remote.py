@@ -249,9 +249,41 @@ def test_a_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch, loca
         TokenStore.open("s3://bucket/data", "train")
 
 
+def test_a_package_of_no_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "adlfs", None)
+    monkeypatch.delitem(_registry, "az", raising=False)
+    with pytest.raises(ShardError, match=r"^az://x cannot be .*Install adlfs .* not part of"):
+        TokenStore.open("az://x", "train")
+
+
 def test_a_protocol_that_nobody_knows() -> None:
-    with pytest.raises(ShardError, match=r"^nosuch://x cannot be reached: .*nosuch"):
+    with pytest.raises(
+        ShardError, match=r"^nosuch://x cannot be reached: .*nosuch\. Check the URL"
+    ):
         TokenStore.open("nosuch://x", "train")
+
+
+@pytest.mark.parametrize("error", [PermissionError, ImportError])
+def test_what_is_final_is_not_tried_again(
+    error: type[Exception],
+    plan: Plan,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    store = TokenStore.open(URL, "train")
+    asked: list[str] = []
+
+    def refuse(system: object, rpath: str, lpath: str, **named: object) -> None:
+        asked.append(rpath)
+        raise error("no.")
+
+    monkeypatch.setattr(fsspec.get_filesystem_class("memory"), "get_file", refuse)
+    with pytest.raises(
+        ShardError, match=rf"^{URL}/train/00000\.tokens cannot be read: .*: no\. \w"
+    ):
+        store.tokens(0, 3)
+    assert len(asked) == 1
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize(
