@@ -203,6 +203,7 @@ def test_a_shard_that_is_always_corrupt_is_one_line(
         (["pretrain", "s3://bucket/nothing"], "s3://bucket/nothing/manifest.json cannot be read"),
         (["inspect", "s3://nowhere/x"], "s3://nowhere/x/manifest.json cannot be read"),
         (["pretrain", URL, "more.txt"], f"{URL} is prepared data; it cannot be mixed"),
+        (["pretrain", URL, "--corpus.deduplicate", "true"], f"has no effect: {URL} is prepared"),
     ],
 )
 def test_bad_urls(
