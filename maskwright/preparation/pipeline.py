@@ -34,7 +34,7 @@ from maskwright.preparation.folder import (
     mark_unfinished,
     tidy_folder,
 )
-from maskwright.preparation.selection import read_tally, write_down_selected
+from maskwright.preparation.selection import check_steps, read_tally, write_down_selected
 from maskwright.preparation.splits import split_corpus
 from maskwright.preparation.vocabulary import EXTENSION_KEY, obtain_tokenizer
 from maskwright.preparation.workers import encode_chunks
@@ -149,6 +149,7 @@ def _select(
     report: Report,
 ) -> tuple[list[str], PrepareConfig]:
     """What is left to read of `inputs`, and the configuration to read it with."""
+    check_steps(config.select)
     paths, config = write_down_dumps(inputs, out, config, dropped, engine, report)
     if config.select.does_anything:
         paths = write_down_selected(paths, out, config, dropped, engine, report)

@@ -54,6 +54,19 @@ class Duplicates:
     is_duplicate: NDArray[np.bool_]
 
 
+def check_steps(config: SelectionConfig) -> None:
+    """That the steps of selection can be taken, before hours are spent on reading.
+
+    Raises:
+        CorpusError: a package that a step needs is not installed.
+        ConfigError: a language that is not known.
+    """
+    if config.does_anything:
+        Selector(config, None)
+    if config.near_duplicates:
+        Signer()
+
+
 def write_down_selected(
     paths: Sequence[str],
     out: Path,

@@ -10,7 +10,7 @@ import pytest
 from maskwright.cli import main
 from maskwright.corpus.config import CorpusConfig
 from maskwright.corpus.readers import dispatch
-from maskwright.errors import CorpusError
+from maskwright.errors import ConfigError, CorpusError
 from maskwright.preparation import selection
 from maskwright.preparation.config import PrepareConfig
 from maskwright.preparation.fingerprint import fingerprint_input
@@ -18,6 +18,7 @@ from maskwright.preparation.pipeline import prepare
 from maskwright.selection.config import SelectionConfig
 from maskwright.shards.manifest import SPLITS
 from maskwright.tokenizer.config import TokenizerConfig
+from tests.corpus.wikipedia.dumps import write_dump
 from tests.preparation.helpers import read_folder
 
 ANIMALS = ("horse", "cat", "bird", "fox", "snail", "wolf", "bear", "mouse")
@@ -127,6 +128,14 @@ def test_nothing_is_kept(tmp_path: Path, evaluation: Path) -> None:
     config = PrepareConfig(select=SelectionConfig(decontaminate=(str(tmp_path / "empty.txt"),)))
     with pytest.raises(CorpusError, match="no text there has eight words"):
         prepare([corpus], tmp_path / "none", config)
+
+
+def test_steps_that_cannot_be_taken_are_known_before_the_text_is_read(tmp_path: Path) -> None:
+    dump = write_dump(tmp_path / "dump.xml", [("Title", "Text.")])
+    config = PrepareConfig(select=SelectionConfig(language="xq"))
+    with pytest.raises(ConfigError, match=r"select\.language = xq is no language"):
+        prepare([str(dump)], tmp_path / "out", config)
+    assert not (tmp_path / "out" / ".articles").exists()
 
 
 def test_long_documents_are_cut_and_not_lost(
