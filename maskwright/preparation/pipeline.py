@@ -10,12 +10,14 @@ import shutil
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from maskwright.errors import CorpusError
 from maskwright.files import naming_file
 from maskwright.preparation.chunks import gather_chunks
 from maskwright.preparation.cluster.engine import clear_spools
@@ -117,13 +119,14 @@ def _fill_folder(
 ) -> Manifest:
     dropped: Counter[str] = Counter()
     inputs, config = _select(inputs, out, config, dropped, engine, report)
-    tokenizer, extension = obtain_tokenizer(inputs, out, config, source["seed"], report)
+    with _naming(inputs, source["paths"]):
+        tokenizer, extension = obtain_tokenizer(inputs, out, config, source["seed"], report)
+        documents = split_corpus(inputs, config.corpus, dropped)
+        chunks = gather_chunks(documents, config.shard_megabytes * 1_000_000)
+        encoded = encode_chunks(chunks, out, engine)
+        results = sorted(_watch(encoded, report), key=lambda chunk: chunk.index)
     if extension:
         source = {**source, EXTENSION_KEY: extension}
-    documents = split_corpus(inputs, config.corpus, dropped)
-    chunks = gather_chunks(documents, config.shard_megabytes * 1_000_000)
-    encoded = encode_chunks(chunks, out, engine)
-    results = sorted(_watch(encoded, report), key=lambda chunk: chunk.index)
     dropped["without tokens"] += sum(chunk.num_without_tokens for chunk in results)
     manifest = Manifest(
         vocab_size=tokenizer.vocab_size,
@@ -138,6 +141,15 @@ def _fill_folder(
     write_manifest(out, manifest)
     report(_summarise(manifest))
     return manifest
+
+
+@contextmanager
+def _naming(written: Sequence[str], given: Sequence[str]) -> Generator[None]:
+    """Errors name what the user has named, and not what was written down of it."""
+    try:
+        yield
+    except CorpusError as error:
+        raise CorpusError(str(error).replace(", ".join(written), ", ".join(given))) from None
 
 
 def _select(

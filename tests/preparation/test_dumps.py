@@ -165,6 +165,15 @@ def test_a_dump_that_is_held_out_is_read_on_all_cores(
     assert any(line.startswith("held-out.xml: 15 articles") for line in lines)
 
 
+def test_messages_name_what_was_given(tmp_path: Path) -> None:
+    dump = write_dump(tmp_path / "plain.xml", PAGES[:3])
+    config = small_config(workers=1)
+    corpus = replace(config.corpus, valid_text=(str(dump),))
+    with pytest.raises(CorpusError) as caught:
+        prepare([str(dump)], tmp_path / "out", replace(config, corpus=corpus))
+    assert str(caught.value).startswith(f"{dump}: nothing is left to train on")
+
+
 def test_a_dump_without_articles_is_one_line(tmp_path: Path) -> None:
     dump = write_dump(tmp_path / "plain.xml", [])
     with pytest.raises(CorpusError, match=r"plain\.xml holds no article"):
