@@ -80,7 +80,7 @@ def _read_record(line: str) -> Iterator[str]:
 
 def _read_row(line: str) -> list[str]:
     try:
-        return next(csv.reader([line]), [])
+        return [field for row in csv.reader([line]) for field in row]
     except csv.Error:
         return [line]
 
