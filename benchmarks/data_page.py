@@ -3,6 +3,7 @@
 python -m benchmarks.data_page
 """
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.common import RESULTS, find_result, put_section
@@ -12,28 +13,52 @@ PAGE = Path(__file__).parents[1] / "docs" / "data.md"
 
 def write_section(results: Path = RESULTS) -> str:
     """The section as Markdown, without its markers."""
+    lines = [*_write_duplicates(results), *_write_guide(results)]
+    return "\n".join(lines or ["Nothing has been measured yet."]) + "\n"
+
+
+def _write_duplicates(results: Path) -> Iterator[str]:
     result = find_result("near-duplicates", results)
     if result is None:
-        return "Nothing has been measured yet.\n"
-    lines = [
+        return
+    yield "### How well near duplicates are found\n"
+    yield (
         f"Copies of articles of English Wikipedia with single words replaced, planted among "
         f"{result['thresholds'][0]['documents']:,} documents "
         f"([file](../benchmarks/results/{result['file']})); similar as their 5-grams are, counted "
-        "in full:\n",
-        "| threshold | bands x rows | pairs above it | found | finds above it | unplanted finds |",
-        "|--:|--:|--:|--:|--:|--:|",
-    ]
+        "in full:\n"
+    )
+    yield "| threshold | bands x rows | pairs above it | found | finds above it | unplanted finds |"
+    yield "|--:|--:|--:|--:|--:|--:|"
     for found in result["thresholds"]:
         bands = f"{found['bands']} x {found['rows_in_a_band']}"
-        lines.append(
+        yield (
             f"| {found['threshold']} | {bands} | {found['planted_above_threshold']:,} | "
             f"{found['recall']:.1%} | {found['precision']:.1%} | {found['other_finds']:,} |"
         )
-    lines += [
-        "",
-        "What is missed or found wrongly lies near the threshold; the file has the numbers.",
-    ]
-    return "\n".join(lines) + "\n"
+    yield "\nWhat is missed or found wrongly lies near the threshold; the file has the numbers."
+
+
+def _write_guide(results: Path) -> Iterator[str]:
+    result = find_result("dump-guide", results)
+    if result is None:
+        return
+    final = result["final"]
+    dropped = ", ".join(f"{count:,} {reason}" for reason, count in result["dropped"].items())
+    yield "\n### This guide from end to end\n"
+    yield (
+        f"{result['pages']:,} articles of Korean Wikipedia in a dump of "
+        f"{result['dump_megabytes_packed']:.1f} MB, prepared in {result['prepare_seconds']:.0f} "
+        f"seconds ({dropped}), {result['epochs']:g} epochs of "
+        f"{result['tokens_to_train_on']:,} tokens with the recipe `sprint` "
+        f"([file](../benchmarks/results/{result['file']})); {final['num_predictions']:,} hidden "
+        "tokens of held-out text:\n"
+    )
+    yield "| | the encoder | token frequencies alone |"
+    yield "|---|--:|--:|"
+    accuracy, alone = final["masked_accuracy"], final["unigram_accuracy"]
+    yield f"| masked accuracy | {accuracy:.3f} | {alone:.3f} |"
+    yield f"| loss | {final['loss']:.2f} | {final['unigram_loss']:.2f} |"
 
 
 if __name__ == "__main__":

@@ -16,13 +16,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.common import find_corpus, write_result
+from benchmarks.wikitext import PAGES_A_STREAM, wrap
 from maskwright.logs import read_metrics
-from tests.corpus.wikipedia.dumps import Page, write_multistream
-
-_PAGES_A_STREAM = 100  # as in dumps of Wikipedia
-_HEADING = 20  # characters: a shorter line that ends in a full stop is one in this corpus
-BOX = "{{정보상자\n| 이름 = %s\n| 그림 = [[파일:%s.jpg|섬네일]]\n}}\n"
-TABLE = '{| class="wikitable"\n! 해 !! 수\n|-\n| 1990 || {{나라|한국}}\n|}\n'
+from tests.corpus.wikipedia.dumps import write_multistream
 
 
 def read_articles(path: Path) -> Iterator[list[str]]:
@@ -32,23 +28,6 @@ def read_articles(path: Path) -> Iterator[list[str]]:
             lines = [line for line in article.split("\n") if line.strip()]
             if len(lines) > 1:
                 yield lines
-
-
-def wrap(lines: list[str]) -> Page:
-    """An article as the wikitext that it may have come from."""
-    title, *paragraphs = lines
-    wrapped = [BOX % (title, title)]
-    for number, line in enumerate(paragraphs):
-        if len(line) < _HEADING and line.endswith("."):
-            wrapped.append(f"== {line[:-1]} ==")
-            continue
-        first, _, rest = line.partition(" ")
-        wrapped.append(
-            f"[[{first}]] {rest}<ref name=r{number}>{{{{웹 인용|제목={title}}}}}</ref>\n"
-        )
-        if number % 10 == 5:
-            wrapped.append(TABLE)
-    return title, "\n".join(wrapped)
 
 
 def run(*command: str | Path) -> float:
@@ -66,8 +45,9 @@ def main() -> None:
     runs: Path = arguments.runs
     runs.mkdir(parents=True, exist_ok=True)
     dump, data = runs / "kowiki-pages-articles-multistream.xml.bz2", runs / "data"
-    pages = [wrap(lines) for lines in read_articles(find_corpus("wiki_ko/wiki_ko.train.txt.gz"))]
-    write_multistream(dump, pages, "ko", _PAGES_A_STREAM)
+    articles = read_articles(find_corpus("wiki_ko/wiki_ko.train.txt.gz"))
+    pages = [wrap(lines, "ko") for lines in articles]
+    write_multistream(dump, pages, "ko", PAGES_A_STREAM)
     selection = ("--select.language", "ko", "--select.near_duplicates", "0.8")
     vocabulary = ("--tokenizer.vocab_size", "8192")
     seconds = run("prepare", dump, "--out", data, "--report", *selection, *vocabulary)

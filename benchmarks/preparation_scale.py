@@ -3,10 +3,11 @@
     MASKWRIGHT_DATA=… python -m benchmarks.preparation_scale [--megabytes 150 600]
 
 The text is English Wikipedia as often as it takes; in every copy but the first, words change their
-places, so that no article is like another. Each step runs alone in a process of its own, bound to
-so many cores; memory is the peak of it and of the processes that it starts, shared pages divided
-among them. docs/scale.md works out from this what a larger text takes on a cluster
-(`benchmarks.scale_page`).
+places, so that no article is like another. For the step `wikitext` the same articles are wrapped
+into a dump; megabytes are those of their text in all steps. Each step runs alone in a process of
+its own, bound to so many cores; memory is the peak of it and of the processes that it starts,
+shared pages divided among them. docs/scale.md works out from this what a larger text takes on a
+cluster (`benchmarks.scale_page`).
 """
 
 import argparse
@@ -15,12 +16,13 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
-from itertools import count
+from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
 from benchmarks.common import read_wikipedia, write_result
 from benchmarks.preparation_step import (
+    DUMP_SUFFIX,
     EVALUATION_NAME,
     FACTS_NAME,
     SEQUENTIAL,
@@ -28,6 +30,7 @@ from benchmarks.preparation_step import (
     TOKENIZER_NAME,
 )
 from benchmarks.processes import measure_peak
+from benchmarks.wikitext import wrap, write_stream
 from maskwright.tokenizer.config import TokenizerConfig
 from maskwright.tokenizer.train import train_tokenizer
 
@@ -53,7 +56,11 @@ def list_articles() -> Iterator[str]:
 
 
 def write_texts(folder: Path, sizes: list[int]) -> dict[int, int]:
-    """``FOLDER/N.txt`` of N megabytes for each size, and an evaluation; documents of each."""
+    """``FOLDER/N.txt`` of N megabytes for each size, also as a dump, and an evaluation.
+
+    Returns:
+        The documents of each size.
+    """
     numbers: dict[int, int] = {}
     for size in sizes:
         num_bytes = num_documents = 0
@@ -65,6 +72,9 @@ def write_texts(folder: Path, sizes: list[int]) -> dict[int, int]:
                 if num_bytes >= size * 1e6:
                     break
         numbers[size] = num_documents
+        lines = (text.split("\n") for text in islice(list_articles(), num_documents))
+        pages = (wrap([line for line in each if line.strip()], "en") for each in lines)
+        write_stream((folder / f"{size}.txt").with_suffix(DUMP_SUFFIX), pages, "en")
     # Words in the wrong order: what is looked for in every text and never found.
     articles = zip(read_wikipedia(), range(_EVALUATION_ARTICLES), strict=False)
     lines = (" ".join(text.split()[_EVALUATION_WORDS::-1]) for text, _ in articles)

@@ -25,6 +25,7 @@ from maskwright.preparation import selection
 from maskwright.preparation.chunks import Chunk, gather_chunks
 from maskwright.preparation.cluster.spool import Spool
 from maskwright.preparation.config import PrepareConfig
+from maskwright.preparation.dumps import write_down_dumps
 from maskwright.preparation.engines import LocalEngine
 from maskwright.preparation.fingerprint import fingerprint_input
 from maskwright.preparation.pipeline import prepare
@@ -37,6 +38,7 @@ from maskwright.tokenizer.config import TokenizerConfig
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 TOKENIZER_NAME, EVALUATION_NAME, FACTS_NAME = "given-tokenizer", "evaluation.txt", "facts.json"
+DUMP_SUFFIX = ".xml.bz2"  # of the text as a dump, beside it
 _LANGUAGE = {"language": "en", "language_confidence": 0.1}
 # Each step of selection alone, none of them, and all together.
 SELECTION: dict[str, dict[str, object]] = {
@@ -52,6 +54,7 @@ SELECTION["everything"] = {k: v for step in tuple(SELECTION.values()) for k, v i
 # Of these the other cores have nothing to do.
 SEQUENTIAL = ("hashing", "reading", "cleaning", "handing out")
 STEPS = (
+    "wikitext",
     *SEQUENTIAL,
     *(f"selection: {name}" for name in SELECTION),
     "tokenizer",
@@ -87,6 +90,7 @@ class Step:
         """Runs a step to its end."""
         kind, _, steps = step.partition(": ")
         run: dict[str, Callable[[], object]] = {
+            "wikitext": self._read_dump,
             "hashing": lambda: fingerprint_input(self.paths, self.configure(), 0),
             "reading": self._read,
             "cleaning": lambda: deque(self._clean(), maxlen=0),
@@ -118,6 +122,12 @@ class Step:
             yield
         finally:
             setattr(owner, name, function)
+
+    def _read_dump(self) -> None:
+        dump = str(Path(self.paths[0]).with_suffix(DUMP_SUFFIX))
+        write_down_dumps(
+            [dump], self.scratch, self.configure(), Counter(), self.engine, lambda line: None
+        )
 
     def _read(self) -> None:
         counts: Counter[str] = Counter()

@@ -29,6 +29,19 @@ class MaskwrightError(Exception):
     def __init__(self, message: str = "") -> None:
         super().__init__(make_line(message))
 
+    def __reduce__(self) -> tuple[object, ...]:
+        """Errors come from other processes as they were, whatever they are made of."""
+        return _restore, (type(self), str(self), vars(self))
+
+
+def _restore(
+    kind: type[MaskwrightError], message: str, values: dict[str, object]
+) -> MaskwrightError:
+    error = kind.__new__(kind)
+    Exception.__init__(error, message)
+    vars(error).update(values)
+    return error
+
 
 def make_line(text: str) -> str:
     """`text` in one printable line; of a long one the middle is left out.

@@ -1,5 +1,15 @@
+import pickle
+
+import pytest
+
 from maskwright import errors
-from maskwright.errors import ConfigError, MaskwrightError, UnknownKeyError, show_value
+from maskwright.errors import (
+    ConfigError,
+    MaskwrightError,
+    ShardError,
+    UnknownKeyError,
+    show_value,
+)
 
 
 def test_a_config_error_names_field_value_rule_and_remedy() -> None:
@@ -17,6 +27,22 @@ def test_an_unknown_key_names_the_nearest() -> None:
         "unknown key train.grad_clp; did you mean train.grad_clip?"
     )
     assert str(UnknownKeyError("x", None)) == "unknown key x."
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ConfigError("rate", 1.5, "must lie between 0 and 1", "Try 0.15."),
+        UnknownKeyError("train.grad_clp", "train.grad_clip"),
+        ShardError("a.tokens is damaged."),
+    ],
+)
+def test_errors_come_from_other_processes_as_they_were(error: MaskwrightError) -> None:
+    error.add_note("where it was")
+    found = pickle.loads(pickle.dumps(error))
+    assert type(found) is type(error)
+    assert str(found) == str(error)
+    assert vars(found) == vars(error)
 
 
 def test_every_error_is_in_the_tree_of_the_docstring() -> None:

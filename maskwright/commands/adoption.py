@@ -17,6 +17,7 @@ from maskwright.commands.model_folder import find_model_folder
 from maskwright.commands.prepared import named_folder
 from maskwright.errors import ConfigError, ShardError
 from maskwright.model.config import ModelConfig
+from maskwright.shards.folder import name_path
 from maskwright.shards.manifest import TOKENIZER_NAME
 from maskwright.tokenizer.config import TokenizerConfig
 from maskwright.tokenizer.vocabulary import round_up
@@ -111,8 +112,8 @@ def read_statement(source: str, config: PretrainConfig) -> Statement:
         num_tokens = found.vocab_size
         if not extends(found, tokenizer):
             raise ShardError(
-                f"{prepared} was prepared with another tokenizer than that of {source}. Name the "
-                f"text itself, or prepare it with --tokenizer.path {folder}."
+                f"{name_path(prepared)} was prepared with another tokenizer than that of {source}. "
+                f"Name the text itself, or prepare it with --tokenizer.path {folder}."
             )
     model = state_architecture(described.config)
     if num_tokens > described.config.vocab_size:

@@ -20,6 +20,7 @@ from maskwright.model.config import EncoderConfig, resolve_config
 from maskwright.model.matrices import count_fused_matrices
 from maskwright.optim.build import build_optimizers
 from maskwright.shards.checks import Verify
+from maskwright.shards.folder import name_path
 from maskwright.shards.reader import TokenStore
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.tokenizer.vocabulary import round_up
@@ -47,21 +48,21 @@ class PreparedData:
         self.valid = TokenStore.open(folder, "valid", verify)
         if self.valid.num_tokens == 0:
             raise ShardError(
-                f"{folder} holds no validation text. Prepare it again with a larger "
+                f"{name_path(folder)} holds no validation text. Prepare it again with a larger "
                 "corpus.valid_fraction."
             )
         self.tokenizer = Tokenizer.load(folder / "tokenizer")
         expected, found = self.train.tokenizer_fingerprint, self.tokenizer.fingerprint
         if found != expected:
             raise ShardError(
-                f"{folder / 'tokenizer'} has the fingerprint {found}, but the tokens were made "
-                f"with {expected}. Bring that tokenizer back, or prepare the data again."
+                f"{name_path(folder / 'tokenizer')} has the fingerprint {found}, but the tokens "
+                f"were made with {expected}. Bring that tokenizer back, or prepare the data again."
             )
 
     @property
     def name(self) -> str:
         """What to call it in messages."""
-        return str(self.folder)
+        return name_path(self.folder)
 
     @property
     def epoch_tokens(self) -> float:

@@ -33,6 +33,7 @@ from maskwright.interop.held_out import check_made_for
 from maskwright.logs import Record, read_metrics
 from maskwright.preparation.locate import locate
 from maskwright.provenance import describe_environment
+from maskwright.shards.folder import name_path
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 _SHOWN = ("loss", "masked_accuracy", "masked_accuracy_top5", "bits_per_character")
@@ -154,7 +155,7 @@ def _check_sources(
                 check_made_for(tokenizer, folder)
             except ShardError:
                 raise InputError(
-                    f"{argument} has another tokenizer than the data in {folder}, and different "
+                    f"{argument} has another tokenizer than {name_path(folder)}, and different "
                     "texts cannot be compared. Give --data: text files, on which all are scored."
                 ) from None
 

@@ -19,6 +19,7 @@ from maskwright.data.order import permute
 from maskwright.errors import InputError, ShardError
 from maskwright.evaluation.pinned import PINNED_SEED
 from maskwright.interop.held_out import check_made_for
+from maskwright.shards.folder import name_path
 from maskwright.shards.joint import JointStore
 from maskwright.shards.reader import TokenStore
 from maskwright.tokenizer.sentence_ends import find_sentence_ends
@@ -94,7 +95,7 @@ def _open_prepared(folder: Path, tokenizer: Tokenizer) -> TokenStore:
     store = TokenStore.open(folder, "valid")
     if not store.num_tokens:
         raise ShardError(
-            f"{folder} holds no validation text. Prepare it again with a larger "
+            f"{name_path(folder)} holds no validation text. Prepare it again with a larger "
             "corpus.valid_fraction."
         )
     return store

@@ -149,7 +149,7 @@ def _check_range(name: str, value: int, least: int, most: int) -> None:
 
 def _count(data, config: PretrainConfig, row_length: int) -> Table:
     """Counts of both splits side by side."""
-    title = escape(str(data.folder))
+    title = escape(data.name)
     table = Table("", "train", "valid", title=title, title_justify="left")
     stores = (data.train, data.valid)
     table.add_row("documents", *[f"{store.num_documents:,}" for store in stores])

@@ -88,13 +88,13 @@ def describe_sources(data: PreparedData) -> list[str]:
 
 def _check_source(source: PreparedData, first: PreparedData) -> None:
     if not source.train.num_tokens:
-        raise ShardError(f"{source.folder} holds no text to train on. Leave it out.")
+        raise ShardError(f"{source.name} holds no text to train on. Leave it out.")
     if source.tokenizer.fingerprint != first.tokenizer.fingerprint:
         paths = map(str, source.train.manifest.source.get("paths", []))
         folder = Path("data", source.train.name) if source.train.is_remote else source.folder
         path, out = f"{first.folder / TOKENIZER_NAME}", f"{folder}-again"
         command = shlex.join(["prepare", *paths, "--tokenizer.path", path, "--out", out])
         raise ShardError(
-            f"{source.folder} was prepared with another tokenizer than {first.folder}. Prepare its "
+            f"{source.name} was prepared with another tokenizer than {first.name}. Prepare its "
             f"text again: maskwright {command} (and its other flags)"
         )

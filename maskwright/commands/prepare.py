@@ -12,12 +12,10 @@ from maskwright.commands.model_folder import find_model_folder
 from maskwright.commands.report import REPORT_NAME
 from maskwright.config import Plain, from_mapping, merge, read_yaml
 from maskwright.errors import InputError
-from maskwright.files import read_json, write_text
+from maskwright.files import write_text
 from maskwright.preparation.config import PrepareConfig
-from maskwright.preparation.folder import SELECTION_NAME
 from maskwright.recipes import load_recipe
 from maskwright.report.plots import check_matplotlib
-from maskwright.selection.tally import Tally
 
 _EPILOG = """examples:
   maskwright prepare corpus/ --out data/NAME
@@ -25,7 +23,6 @@ _EPILOG = """examples:
   zcat big.txt.gz | maskwright prepare - --out data/big
   maskwright prepare web.jsonl.zst --out data/web --report --select.language en
 """
-_MAX_TALLY_BYTES = 16 << 20
 
 
 @dataclass(frozen=True)
@@ -53,7 +50,7 @@ def parse(argv: Sequence[str]) -> PrepareArguments:
     parser.add_argument(
         "--report",
         action="store_true",
-        help="write OUT/report.html: what was dropped",
+        help="write OUT/report.html: what was dropped; of data that is there already, too",
     )
     add_config_flags(parser, PrepareConfig)
     arguments = parser.parse(argv)
@@ -85,6 +82,7 @@ def _read_file(path: Path) -> Plain:
 def main(argv: Sequence[str]) -> int:
     arguments = parse(argv)
     from maskwright.preparation.pipeline import prepare
+    from maskwright.preparation.selection import read_tally
     from maskwright.report.selection_page import render_selection
 
     console = Console(highlight=False, soft_wrap=True, markup=False)
@@ -93,7 +91,8 @@ def main(argv: Sequence[str]) -> int:
     out = arguments.out
     manifest = prepare(arguments.paths, out, arguments.config, arguments.seed, console.print)
     if arguments.writes_report:
-        tally = Tally.from_plain(read_json(out / SELECTION_NAME, _MAX_TALLY_BYTES))
+        tally = read_tally(out)
+        assert tally is not None, "it was written just now"
         write_text(out / REPORT_NAME, render_selection(str(out), manifest, tally))
         console.print(f"{out / REPORT_NAME}: open it in a browser")
     console.print(f"next: maskwright inspect {out}")

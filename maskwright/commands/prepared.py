@@ -16,6 +16,7 @@ from maskwright.preparation.fingerprint import fingerprint_input
 from maskwright.preparation.locate import locate
 from maskwright.preparation.pipeline import prepare
 from maskwright.selection.config import SelectionConfig
+from maskwright.shards.folder import name_path
 from maskwright.shards.manifest import MANIFEST_NAME, TOKENIZER_NAME, read_manifest
 from maskwright.shards.remote import is_remote
 from maskwright.tokenizer.config import TokenizerConfig
@@ -115,7 +116,7 @@ def _adopt_folder(config: PretrainConfig, folder: Path, given: Mapping[str, Any]
         asked, found = to_mapping(getattr(config, section)), to_mapping(getattr(adopted, section))
         for name in given.get(section, {}):
             if asked[name] != found[name]:
-                rule = f"has no effect: {folder} is prepared already, with {found[name]}"
+                rule = f"has no effect: {name_path(folder)} is prepared already, with {found[name]}"
                 remedy = "Leave it out, or name the text itself."
                 raise ConfigError(f"{section}.{name}", asked[name], rule, remedy)
     return adopted

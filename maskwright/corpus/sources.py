@@ -67,18 +67,7 @@ def _expand(given: str, counts: Counter[str]) -> Iterator[Source]:
 
 
 def _expand_path(given: str, counts: Counter[str]) -> Iterator[Source]:
-    path = expand_home(given)
-    if path.name == "**":  # a folder is read recursively anyway
-        path = path.parent
-    if _exists(path):
-        matches = [path]
-    elif any(character in given for character in "*?["):
-        matches = _match(path)
-        if not matches:
-            raise CorpusError(f"{given} matches no file. Check the pattern and the folder.")
-    else:
-        raise CorpusError(f"{given} does not exist. Check the path.")
-    for match in matches:
+    for match in list_matches(given):
         if match.is_dir():
             yield from _walk(match, counts)
         elif match.is_file():
@@ -87,6 +76,25 @@ def _expand_path(given: str, counts: Counter[str]) -> Iterator[Source]:
             yield Source(name, label, kind or "plain", compression, match)
         else:  # a device may have no end, and a pipe can be read only once
             raise CorpusError(f"{match} is no regular file. Send its text to standard input: -")
+
+
+def list_matches(given: str) -> list[Path]:
+    """The files and folders that a path or a pattern names, sorted.
+
+    Raises:
+        CorpusError: there are none.
+    """
+    path = expand_home(given)
+    if path.name == "**":  # a folder is read recursively anyway
+        path = path.parent
+    if _exists(path):
+        return [path]
+    if not any(character in given for character in "*?["):
+        raise CorpusError(f"{given} does not exist. Check the path.")
+    matches = _match(path)
+    if not matches:
+        raise CorpusError(f"{given} matches no file. Check the pattern and the folder.")
+    return matches
 
 
 def _exists(path: Path) -> bool:

@@ -21,6 +21,7 @@ from maskwright.data.masking.corruption import IGNORED, Vocabulary
 from maskwright.errors import ShardError
 from maskwright.evaluation.masked_lm import build_pinned_batches
 from maskwright.interop.comparison import Compute, batch_by_length
+from maskwright.shards.folder import name_path
 from maskwright.shards.manifest import TOKENIZER_NAME
 from maskwright.shards.reader import TokenStore
 from maskwright.tokenizer.tokenizer import Tokenizer
@@ -58,8 +59,9 @@ def check_made_for(tokenizer: Tokenizer, data: Path) -> None:
     # A model's own copy says whether the model wants [CLS] and [SEP], the data's need not.
     if wrap_inputs(made_with, bool(wraps_inputs(tokenizer))).fingerprint != tokenizer.fingerprint:
         raise ShardError(
-            f"{data} was prepared with another tokenizer than the model's. Name the data that the "
-            "model was trained on, or prepare some with tokenizer.path = the model folder."
+            f"{name_path(data)} was prepared with another tokenizer than the model's. Name "
+            "the data that the model was trained on, or "
+            "prepare some with tokenizer.path = the model folder."
         )
 
 

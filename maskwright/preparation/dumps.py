@@ -6,14 +6,15 @@ file. Parts that are there when a preparation is interrupted are not read again.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from maskwright.corpus.documents import cut_text
 from maskwright.corpus.formats import recognise_name
-from maskwright.corpus.paths import expand_home
 from maskwright.corpus.readers.blocks import read_blocks
+from maskwright.corpus.sources import list_matches
 from maskwright.corpus.wikipedia.articles import read_article
 from maskwright.corpus.wikipedia.dump import DumpReader, Page, SiteInfo
 from maskwright.corpus.wikipedia.markup import Links
@@ -22,7 +23,7 @@ from maskwright.errors import CorpusError
 from maskwright.preparation.config import PrepareConfig
 from maskwright.preparation.engines import Engine
 from maskwright.preparation.folder import ARTICLES_NAME, Report
-from maskwright.preparation.parts import PartFolder
+from maskwright.preparation.parts import MOST_CHARACTERS, PartFolder
 
 _PART_BYTES = 4 << 20  # of a dump, packed: some 5,000 pages
 _PART_CHARACTERS = 16 << 20  # of pages, where the dump cannot be read in parts
@@ -44,34 +45,41 @@ def write_down_dumps(
     counts: Counter[str],
     engine: Engine,
     report: Report,
-) -> list[str]:
-    """`paths`, with a folder of articles below `out` instead of each dump that is named.
+) -> tuple[list[str], PrepareConfig]:
+    """`paths` and `config`, with a folder of articles below `out` instead of each dump.
 
-    One that is named twice is read once. Dumps that lie in a folder, match a pattern or are named
-    by ``corpus.valid_text`` are left to `read_source`, on one core.
+    A dump may also be matched by a pattern, or named by ``corpus.valid_text``. One that is named
+    twice is read once.
 
     Raises:
         CorpusError: a dump is damaged, or mwparserfromhell is needed and not installed.
     """
-    read: dict[Path, str] = {}
-    others: list[str] = []
-    for path in paths:
-        dump = expand_home(path)
-        if not _is_dump(dump):
-            others.append(path)
-        elif dump.resolve() not in read:
-            folder = out / ARTICLES_NAME / str(len(read))
+    folders: dict[Path, str] = {}
+    held_out = config.corpus.valid_text
+    for dump in (match for path in (*paths, *held_out) for match in _list_matches(path)):
+        if _is_dump(dump) and dump.resolve() not in folders:
+            folder = out / ARTICLES_NAME / str(len(folders))
             _write_down(dump, folder, config, counts, engine, report)
-            read[dump.resolve()] = str(folder)
-            others.append(str(folder))
-    return others
+            folders[dump.resolve()] = str(folder)
+    corpus = replace(config.corpus, valid_text=tuple(_put_in_place(held_out, folders)))
+    return list(_put_in_place(paths, folders)), replace(config, corpus=corpus)
+
+
+def _list_matches(path: str) -> list[Path]:
+    return [] if path in ("-", "pydocs") or path.startswith("hf:") else list_matches(path)
 
 
 def _is_dump(path: Path) -> bool:
-    try:
-        return recognise_name(path, named=True)[0] == "dump" and path.is_file()
-    except (OSError, ValueError):  # a name too long, or with a NUL in it
-        return False
+    return path.is_file() and recognise_name(path, named=True)[0] == "dump"
+
+
+def _put_in_place(paths: Iterable[str], folders: Mapping[Path, str]) -> Iterator[str]:
+    for path in paths:
+        found = [(match, folders.get(match.resolve())) for match in _list_matches(path)]
+        if any(folder for _, folder in found):
+            yield from (folder or str(match.absolute()) for match, folder in found)
+        else:
+            yield path
 
 
 def _write_down(
@@ -85,22 +93,14 @@ def _write_down(
     folder.mkdir(parents=True, exist_ok=True)
     site, parts = _cut(dump)
     written = PartFolder(folder, config.corpus.text_field)
-    read = partial(PartReader, dump, written, Links.of(site))
+    longest = min(config.corpus.max_document_characters, MOST_CHARACTERS)
+    read = partial(PartReader, dump, written, Links.of(site), longest)
     indices: list[int] = []
-
-    def list_unread() -> Iterator[Part]:
-        for part in parts:
-            indices.append(part.index)
-            if written.read_facts(part.index) is None:
-                yield part
-
-    done_parts = engine.work_through(list_unread(), read, str(dump))
-    for number, _ in enumerate(done_parts, start=1):
+    unread = written.pass_over_written(parts, indices)
+    for number, _ in enumerate(engine.work_through(unread, read, str(dump)), start=1):
         report(f"{dump.name}: {number:,} parts read")
     num_articles = num_characters = 0
-    for index in indices:
-        facts = written.read_facts(index)
-        assert facts is not None, "it was written just now"
+    for facts in written.read_all_facts(indices):
         counts.update(facts["dropped"])
         num_articles += facts["num_articles"]
         num_characters += facts["num_characters"]
@@ -146,21 +146,27 @@ def _group_pages(pages: Iterable[Page], gathered: list[Page]) -> Iterator[Part]:
 
 
 class PartReader:
-    """Reads parts of one dump and writes their articles down."""
+    """Reads parts of one dump and writes their articles down.
 
-    def __init__(self, dump: Path, parts: PartFolder, links: Links) -> None:
-        self.dump, self.parts, self.links = dump, parts, links
+    Args:
+        longest: characters; a longer article is cut into several documents.
+    """
+
+    def __init__(self, dump: Path, parts: PartFolder, links: Links, longest: int) -> None:
+        self.dump, self.parts, self.links, self.longest = dump, parts, links, longest
 
     def __call__(self, part: Part) -> None:
         dropped: Counter[str] = Counter()
         pages = self._read_pages(part)
         articles = [found for page in pages if (found := read_article(page, self.links, dropped))]
+        dropped["long document cut"] += sum(len(text) > self.longest for text in articles)
         facts = {
             "dropped": dict(dropped),
             "num_articles": len(articles),
             "num_characters": sum(map(len, articles)),
         }
-        self.parts.write(part.index, articles, facts)
+        texts = [piece for text in articles for piece in cut_text(text, self.longest)]
+        self.parts.write(part.index, texts, facts)
 
     def _read_pages(self, part: Part) -> Iterable[Page]:
         if not isinstance(part.content, Stream):

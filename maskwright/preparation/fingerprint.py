@@ -29,6 +29,7 @@ def describe_config(config: PrepareConfig) -> dict[str, Any]:
     plain = to_mapping(config)
     for name in ("workers", "engine", "cluster"):
         del plain[name]
+    del plain["select"]["describe"]
     return plain
 
 

@@ -5,17 +5,31 @@ and a part that is whole when it is interrupted is not made again.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Protocol, TypeVar, cast
 
 import zstandard
 
+from maskwright.corpus.readers.fields import MAX_RECORD_CHARACTERS
 from maskwright.files import read_json, replacing_file, write_json
+
+# Of a text. A longer line is not read as one, and JSON writes some characters as two.
+MOST_CHARACTERS = MAX_RECORD_CHARACTERS // 3
 
 _MAX_FACTS_BYTES = 1 << 20
 _BYTES = "num_bytes"
+
+
+class Numbered(Protocol):
+    """A part that is to be worked on."""
+
+    @property
+    def index(self) -> int: ...
+
+
+Part = TypeVar("Part", bound=Numbered)
 
 
 @dataclass(frozen=True)
@@ -30,8 +44,13 @@ class PartFolder:
     text_field: str
 
     def write(self, index: int, texts: Sequence[str], facts: Mapping[str, Any]) -> None:
-        """Writes the texts of a part and, once they are whole, what is known of it."""
-        lines = "".join(json.dumps({self.text_field: text}) + "\n" for text in texts)
+        """Writes the texts of a part and, once they are whole, what is known of it.
+
+        Args:
+            texts: of at most `MOST_CHARACTERS` each.
+        """
+        records = ({self.text_field: text} for text in texts)
+        lines = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
         packed = zstandard.compress(lines.encode(), 3) if texts else b""
         if texts:
             with replacing_file(self._text_path(index)) as temporary:
@@ -59,6 +78,20 @@ class PartFolder:
             return cast(Mapping[str, Any], facts)
         except (OSError, ValueError, KeyError, TypeError):
             return None
+
+    def pass_over_written(self, parts: Iterable[Part], indices: list[int]) -> Iterator[Part]:
+        """Those of `parts` that have not been written; `indices` learns the numbers of all."""
+        for part in parts:
+            indices.append(part.index)
+            if self.read_facts(part.index) is None:
+                yield part
+
+    def read_all_facts(self, indices: Iterable[int]) -> Iterator[Mapping[str, Any]]:
+        """What is known of each of these parts, all of which have been written."""
+        for index in indices:
+            facts = self.read_facts(index)
+            assert facts is not None, "it was written just now"
+            yield facts
 
     def _text_path(self, index: int) -> Path:
         return self.folder / f"{index:05d}.jsonl.zst"

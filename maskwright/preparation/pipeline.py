@@ -10,12 +10,14 @@ import shutil
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from maskwright.errors import CorpusError
 from maskwright.files import naming_file
 from maskwright.preparation.chunks import gather_chunks
 from maskwright.preparation.cluster.engine import clear_spools
@@ -34,7 +36,7 @@ from maskwright.preparation.folder import (
     mark_unfinished,
     tidy_folder,
 )
-from maskwright.preparation.selection import write_down_selected
+from maskwright.preparation.selection import check_steps, read_tally, write_down_selected
 from maskwright.preparation.splits import split_corpus
 from maskwright.preparation.vocabulary import EXTENSION_KEY, obtain_tokenizer
 from maskwright.preparation.workers import encode_chunks
@@ -67,8 +69,9 @@ def prepare(
     """Prepares the text that `paths` name into the folder `out`.
 
     The result depends on the text, the configuration and the seed alone: not on the engine, the
-    number of workers, nor on interruptions. If it is there already and undamaged, nothing is done.
-    While another process prepares `out`, this one waits.
+    number of workers, nor on interruptions. If it is there already and undamaged, nothing is done,
+    or the text is read again for what ``config.select.describe`` asks for. While another process
+    prepares `out`, this one waits.
 
     Args:
         paths: files, folders, patterns, ``pydocs``, ``hf:NAME``, ``-`` (see `find_sources`).
@@ -93,11 +96,14 @@ def prepare(
         inputs = _spool_stdin(paths, out) if "-" in paths else list(paths)
         fingerprint = fingerprint or fingerprint_input(inputs, config, seed)
         finished = claim_folder(out, fingerprint, report)
-        if finished is not None:
-            report(f"{out}: prepared before from the same text and configuration, reused")
-        else:
+        if finished is None:
             source = {"paths": list(paths), "seed": seed, **describe_config(config)}
             finished = _fill_folder(inputs, out, config, fingerprint, source, engine, report)
+        else:
+            report(f"{out}: prepared before from the same text and configuration, reused")
+            if config.select.describe and not _is_described(out):
+                report("the text is read again, to be described; the shards stay as they are")
+                _select(inputs, out, config, Counter(), engine, report)
         tidy_folder(out)
         return finished
 
@@ -112,16 +118,15 @@ def _fill_folder(
     report: Report,
 ) -> Manifest:
     dropped: Counter[str] = Counter()
-    inputs = write_down_dumps(inputs, out, config, dropped, engine, report)
-    if config.select.does_anything:
-        inputs = write_down_selected(inputs, out, config, dropped, engine, report)
-    tokenizer, extension = obtain_tokenizer(inputs, out, config, source["seed"], report)
+    inputs, config = _select(inputs, out, config, dropped, engine, report)
+    with _naming(inputs, source["paths"]):
+        tokenizer, extension = obtain_tokenizer(inputs, out, config, source["seed"], report)
+        documents = split_corpus(inputs, config.corpus, dropped)
+        chunks = gather_chunks(documents, config.shard_megabytes * 1_000_000)
+        encoded = encode_chunks(chunks, out, engine)
+        results = sorted(_watch(encoded, report), key=lambda chunk: chunk.index)
     if extension:
         source = {**source, EXTENSION_KEY: extension}
-    documents = split_corpus(inputs, config.corpus, dropped)
-    chunks = gather_chunks(documents, config.shard_megabytes * 1_000_000)
-    encoded = encode_chunks(chunks, out, engine)
-    results = sorted(_watch(encoded, report), key=lambda chunk: chunk.index)
     dropped["without tokens"] += sum(chunk.num_without_tokens for chunk in results)
     manifest = Manifest(
         vocab_size=tokenizer.vocab_size,
@@ -136,6 +141,36 @@ def _fill_folder(
     write_manifest(out, manifest)
     report(_summarise(manifest))
     return manifest
+
+
+@contextmanager
+def _naming(written: Sequence[str], given: Sequence[str]) -> Generator[None]:
+    """Errors name what the user has named, and not what was written down of it."""
+    try:
+        yield
+    except CorpusError as error:
+        raise CorpusError(str(error).replace(", ".join(written), ", ".join(given))) from None
+
+
+def _select(
+    inputs: Sequence[str],
+    out: Path,
+    config: PrepareConfig,
+    dropped: Counter[str],
+    engine: Engine,
+    report: Report,
+) -> tuple[list[str], PrepareConfig]:
+    """What is left to read of `inputs`, and the configuration to read it with."""
+    check_steps(config.select)
+    paths, config = write_down_dumps(inputs, out, config, dropped, engine, report)
+    if config.select.does_anything:
+        paths = write_down_selected(paths, out, config, dropped, engine, report)
+    return paths, config
+
+
+def _is_described(out: Path) -> bool:
+    tally = read_tally(out)
+    return tally is not None and bool(tally.languages)
 
 
 def _summarise(manifest: Manifest) -> str:

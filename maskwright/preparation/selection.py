@@ -6,7 +6,7 @@ wrote beside its parts; a second pass leaves them out.
 
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -16,11 +16,11 @@ from numpy.typing import NDArray
 from maskwright.corpus.readers.dispatch import read_source
 from maskwright.corpus.sources import find_sources
 from maskwright.errors import CorpusError
-from maskwright.files import replacing_file, write_json
+from maskwright.files import read_json, replacing_file, write_json
 from maskwright.preparation.config import PrepareConfig
 from maskwright.preparation.engines import Engine
 from maskwright.preparation.folder import SELECTED_NAME, SELECTION_NAME, Report
-from maskwright.preparation.parts import PartFolder
+from maskwright.preparation.parts import MOST_CHARACTERS, PartFolder
 from maskwright.selection.config import SelectionConfig
 from maskwright.selection.contamination import EvaluationTexts, read_evaluation
 from maskwright.selection.near_duplicates import (
@@ -35,6 +35,7 @@ from maskwright.selection.units import Hashes
 
 _PART_CHARACTERS = 16 << 20
 _NEAR_DUPLICATE = "near duplicate"
+_MAX_TALLY_BYTES = 16 << 20
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,19 @@ class Duplicates:
 
     index: int
     is_duplicate: NDArray[np.bool_]
+
+
+def check_steps(config: SelectionConfig) -> None:
+    """That the steps of selection can be taken, before hours are spent on reading.
+
+    Raises:
+        CorpusError: a package that a step needs is not installed.
+        ConfigError: a language that is not known.
+    """
+    if config.does_anything:
+        Selector(config, None)
+    if config.near_duplicates:
+        Signer()
 
 
 def write_down_selected(
@@ -70,21 +84,17 @@ def write_down_selected(
         CorpusError: text that cannot be read, none that is kept, or a package that is missing.
     """
     folder = out / SELECTED_NAME
-    candidates = PartFolder(folder / "candidates", config.corpus.text_field)
+    # Parts of which nobody asked for the languages are made again for a report.
+    name = "identified" if config.select.identifies_languages else "candidates"
+    candidates = PartFolder(folder / name, config.corpus.text_field)
     candidates.folder.mkdir(parents=True, exist_ok=True)
     evaluation = _read_evaluation(config.select, report)
     read: Counter[str] = Counter()
     indices: list[int] = []
-
-    def list_undone() -> Iterator[Part]:
-        for part in _gather(_read_documents(paths, config, read)):
-            indices.append(part.index)
-            if candidates.read_facts(part.index) is None:
-                yield part
-
+    parts = _gather(_read_documents(paths, config, read))
+    undone = candidates.pass_over_written(parts, indices)
     begin = partial(PartSelector, candidates, config.select, evaluation)
-    done = engine.work_through(list_undone(), begin, "the text")
-    for number, _ in enumerate(done, start=1):
+    for number, _ in enumerate(engine.work_through(undone, begin, "the text"), start=1):
         report(f"{number:,} parts selected from")
     tally, kept = _sum_up(candidates, indices), candidates
     if tally.kept and config.select.near_duplicates:
@@ -96,16 +106,29 @@ def write_down_selected(
     write_json(out / SELECTION_NAME, tally.to_plain())
     if not tally.kept:
         reasons = ", ".join(f"{reason}: {n:,}" for reason, n in tally.dropped.most_common())
-        raise CorpusError(f"selection keeps none of {tally.read:,} documents ({reasons}).")
+        raise CorpusError(
+            f"selection keeps none of {tally.read:,} documents ({reasons}). Loosen --select.*; "
+            f"{out / SELECTION_NAME} shows some of them."
+        )
     report(f"selection: {tally.kept:,} of {tally.read:,} documents kept")
     return [str(kept.folder)]
+
+
+def read_tally(out: Path) -> Tally | None:
+    """What selection counted for the folder `out`; None if that is not there, or damaged."""
+    try:
+        return Tally.from_plain(read_json(out / SELECTION_NAME, _MAX_TALLY_BYTES))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
 
 
 def _read_documents(
     paths: Sequence[str], config: PrepareConfig, counts: Counter[str]
 ) -> Iterator[str]:
+    longest = min(config.corpus.max_document_characters, MOST_CHARACTERS)
+    corpus = replace(config.corpus, max_document_characters=longest)
     for source in find_sources(paths, counts):
-        for document in read_source(source, config.corpus, counts):
+        for document in read_source(source, corpus, counts):
             yield document.text
 
 
@@ -162,9 +185,7 @@ def _signature_path(parts: PartFolder, index: int) -> Path:
 
 def _sum_up(parts: PartFolder, indices: Sequence[int]) -> Tally:
     tally = Tally()
-    for index in indices:
-        facts = parts.read_facts(index)
-        assert facts is not None, "it was written just now"
+    for facts in parts.read_all_facts(indices):
         tally.add(Tally.from_plain(facts))
     return tally
 
@@ -181,11 +202,8 @@ def _drop_near_duplicates(
     signatures, sizes = _join_signatures(candidates, indices)
     found = find_near_duplicates(signatures, similarity)
     split = np.split(found, np.cumsum(sizes)[:-1])
-    undone = (
-        Duplicates(index, part)
-        for index, part in zip(indices, split, strict=True)
-        if kept.read_facts(index) is None
-    )
+    parts = (Duplicates(index, part) for index, part in zip(indices, split, strict=True))
+    undone = kept.pass_over_written(parts, [])
     begin = partial(DuplicateDropper, candidates, kept)
     deque(engine.work_through(undone, begin, "the text"), maxlen=0)
 

@@ -12,6 +12,7 @@ import traceback
 from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
+from functools import cache
 from itertools import chain, islice
 from multiprocessing import get_context, parent_process, resource_tracker
 from multiprocessing.connection import Connection
@@ -164,10 +165,10 @@ def _work(start: Start[Any, Any], line: Line) -> None:
     """Does what comes down the line, in one thread, until the parent hangs up or is gone."""
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     threading.Thread(target=_exit_with_parent, daemon=True).start()
-    work = start()
+    begun = cache(start)  # with the first item, so that its errors are told like others
     with suppress(EOFError, OSError):  # nobody is there any more
         while True:
-            line.send(attempt(work, line.recv()))
+            line.send(attempt(lambda item: begun()(item), line.recv()))
 
 
 def attempt(work: Callable[[Any], Any], item: Any) -> Any:

@@ -24,6 +24,11 @@ def render_selection(name: str, manifest: Manifest, tally: Tally) -> str:
         title=name,
         facts=list(_list_facts(manifest, tally)),
         fates=[("kept", tally.kept), *tally.dropped.most_common()],
+        elsewhere=[
+            (reason, count)
+            for reason, count in manifest.dropped.items()
+            if reason not in tally.dropped and reason not in tally.repaired
+        ],
         repaired=tally.repaired.most_common(),
         total=max(1, tally.read),
         charts=list(_draw_charts(tally)),

@@ -81,6 +81,11 @@ class SelectionConfig:
             raise ConfigError("language", language, rule, "Write en for English.")
 
     @property
+    def identifies_languages(self) -> bool:
+        """Whether the language of each document is asked for."""
+        return self.language is not None or self.describe
+
+    @property
     def does_anything(self) -> bool:
         """Whether documents go through selection at all."""
         steps = (self.repair, self.language, self.drop_boilerplate, self.quality)

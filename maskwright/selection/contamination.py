@@ -5,13 +5,15 @@ A document is contaminated if it shares 13 words in a row with a text to evaluat
 ordinary phrases.
 """
 
+import csv
 import json
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, cast
 
 import numpy as np
 
+from maskwright.corpus.formats import Kind
 from maskwright.corpus.readers.blocks import read_blocks
 from maskwright.corpus.readers.fields import MAX_RECORD_CHARACTERS
 from maskwright.corpus.readers.text import decode_text, read_lines
@@ -66,7 +68,7 @@ def read_evaluation(paths: Sequence[str]) -> Iterator[str]:
             )
         blocks = read_blocks(source.path, source.compression, source.name)
         for line in read_lines(decode_text(blocks, source.name), MAX_RECORD_CHARACTERS, Counter()):
-            yield from _read_record(line) if source.kind == "jsonl" else line.split("\t")
+            yield from _SPLIT.get(source.kind, _split_at_tabs)(line)
 
 
 def _read_record(line: str) -> Iterator[str]:
@@ -74,6 +76,17 @@ def _read_record(line: str) -> Iterator[str]:
         yield from _find_texts(json.loads(line))
     except (ValueError, RecursionError):
         yield line
+
+
+def _read_row(line: str) -> list[str]:
+    try:
+        return [field for row in csv.reader([line]) for field in row]
+    except csv.Error:
+        return [line]
+
+
+def _split_at_tabs(line: str) -> list[str]:
+    return line.split("\t")
 
 
 def _find_texts(value: Any) -> Iterator[str]:
@@ -85,3 +98,6 @@ def _find_texts(value: Any) -> Iterator[str]:
     elif isinstance(value, list):
         for inner in cast(list[Any], value):
             yield from _find_texts(inner)
+
+
+_SPLIT: dict[Kind, Callable[[str], Iterable[str]]] = {"jsonl": _read_record, "csv": _read_row}

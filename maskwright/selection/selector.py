@@ -33,8 +33,9 @@ class Selector:
 
     def __init__(self, config: SelectionConfig, evaluation: EvaluationTexts | None) -> None:
         self.config, self.evaluation = config, evaluation
-        identifies = config.language is not None or config.describe
-        self._identify = LanguageIdentifier(config.language) if identifies else None
+        self._identify = None
+        if config.identifies_languages:
+            self._identify = LanguageIdentifier(config.language)
         self._fix = _load_fixer() if config.repair else None
         self._hashes = WordHashes()
         self._hashes_words = bool(config.quality or evaluation or config.near_duplicates)

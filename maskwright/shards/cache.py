@@ -53,6 +53,10 @@ def claim_path(path: Path) -> Path:
     return path.with_name(f".{path.name}{_CLAIM}")
 
 
+def _claimed_path(claim: Path) -> Path:
+    return claim.with_name(claim.name.removesuffix(_CLAIM)[1:])
+
+
 @contextmanager
 def locking_file(path: Path) -> Generator[None]:
     """Keeps everybody else out who locks `path`, which is made if need be.
@@ -165,7 +169,7 @@ class Cache:
             if excess <= 0:
                 break
             say(f"removing {mirror} ({size / _GB:,.3f} GB) to make room for {origin}")
-            shutil.rmtree(mirror)
+            _remove(mirror)
             excess -= size
 
 
@@ -206,10 +210,19 @@ def _measure(mirror: Path) -> tuple[int, int]:
         except FileNotFoundError:  # just fetched by somebody, and now of another name
             continue
         if path.name.endswith(_CLAIM):
-            claimed += status.st_size
+            if not _claimed_path(path).exists():  # else a process died between file and claim
+                claimed += status.st_size
         elif stat.S_ISREG(status.st_mode) and not path.name.endswith(".tmp"):  # which has a claim
             present += status.st_size
     return present, claimed
+
+
+def _remove(mirror: Path) -> None:
+    """Shards first: if that is cut short, what is left is known for a mirror by its origin."""
+    for entry in mirror.iterdir():
+        if entry.is_dir():
+            shutil.rmtree(entry)
+    shutil.rmtree(mirror)
 
 
 def _is_idle(mirror: Path) -> bool:

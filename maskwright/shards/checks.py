@@ -21,7 +21,7 @@ from maskwright.shards.manifest import (
 Verify = Literal["full", "sizes"]
 
 _IDS_AT_ONCE = 1 << 22
-_REMEDY = "Prepare the data again."
+REMEDY = "Prepare the data again."
 
 
 def check_file(path: Path, info: FileInfo, verify: Verify) -> None:
@@ -33,11 +33,11 @@ def check_file(path: Path, info: FileInfo, verify: Verify) -> None:
     try:
         num_bytes = path.stat().st_size
         if num_bytes != info.num_bytes:
-            raise ShardError(f"{path} has {num_bytes} bytes and not {info.num_bytes}. {_REMEDY}")
+            raise ShardError(f"{path} has {num_bytes} bytes and not {info.num_bytes}. {REMEDY}")
         if verify == "full" and hash_file(path) != info.sha256:
-            raise ShardError(f"{path} is damaged: its sha256 is not the manifest's. {_REMEDY}")
+            raise ShardError(f"{path} is damaged: its sha256 is not the manifest's. {REMEDY}")
     except OSError as error:
-        raise ShardError(f"{path} cannot be read: {error.strerror}. {_REMEDY}") from None
+        raise ShardError(f"{path} cannot be read: {error.strerror}. {REMEDY}") from None
 
 
 def check_ids(path: Path, manifest: Manifest) -> None:
@@ -51,7 +51,7 @@ def check_ids(path: Path, manifest: Manifest) -> None:
             if int(ids.max()) >= manifest.vocab_size:
                 raise ShardError(
                     f"{path} holds the id {int(ids.max())}, but vocab_size is "
-                    f"{manifest.vocab_size}. {_REMEDY}"
+                    f"{manifest.vocab_size}. {REMEDY}"
                 )
 
 
@@ -84,12 +84,12 @@ def check_ends(folder: Path, shard: ShardInfo, dtype: str) -> None:
             raise ShardError(
                 f"{folder / shard.name}.{kind} has {shard.files[kind].num_bytes} bytes, which is "
                 f"not what {shard.num_tokens} tokens in {shard.num_documents} documents take. "
-                f"{_REMEDY}"
+                f"{REMEDY}"
             )
     ends = np.fromfile(folder / f"{shard.name}.{ENDS}", ENDS_DTYPE)
     rises = len(ends) == 0 or (ends[0] > 0 and (ends[1:] > ends[:-1]).all())
     if not rises or (len(ends) and ends[-1] != shard.num_tokens):
         raise ShardError(
             f"{folder / shard.name}.{ENDS} is no increasing list of ends up to "
-            f"{shard.num_tokens}. {_REMEDY}"
+            f"{shard.num_tokens}. {REMEDY}"
         )

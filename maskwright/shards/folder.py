@@ -24,7 +24,14 @@ from maskwright.shards.cache import (
     leave,
     locking_file,
 )
-from maskwright.shards.checks import Verify, check_ends, check_file, check_ids, check_shard
+from maskwright.shards.checks import (
+    REMEDY,
+    Verify,
+    check_ends,
+    check_file,
+    check_ids,
+    check_shard,
+)
 from maskwright.shards.manifest import (
     COUNTS_NAME,
     ENDS,
@@ -40,6 +47,7 @@ from maskwright.shards.remote import RemoteFolder, is_remote, say
 
 _AT_ONCE = 8  # files that a process fetches; a single connection to a store is slow
 _MAX_URL_BYTES = 10_000
+_COPY_AGAIN = "Copy the prepared folder there again."
 
 
 class PreparedFolder:
@@ -73,6 +81,10 @@ class PreparedFolder:
     def place(self, name: str) -> Path:
         """Where a file of the folder is; `name` has slashes."""
         return self.path / name
+
+    def describe(self, name: str) -> str:
+        """What messages call the file that `place` gives."""
+        return str(self.path / name)
 
 
 File = tuple[PreparedFolder, str]  # and its name there
@@ -116,13 +128,17 @@ class Mirror(PreparedFolder):
                 try:
                     check_file(path, self._infos[name], verify)
                 except ShardError as damage:
-                    say(f"{damage} Here it is fetched again.")
+                    text = str(damage).replace(str(path), self.describe(name))
+                    say(f"{text.removesuffix(REMEDY)}It is fetched again.")
                     path.unlink(missing_ok=True)
         shards = self.manifest.splits[split].shards
         ends = [f"{split}/{shard.name}.{ENDS}" for shard in shards]
         self._place_all([COUNTS_NAME, *ends])
-        for shard in shards:
-            check_ends(self.path / split, shard, self.manifest.dtype)
+        try:
+            for shard in shards:
+                check_ends(self.path / split, shard, self.manifest.dtype)
+        except ShardError as damage:
+            raise ShardError(str(damage).replace(str(self.path), self.remote.url)) from None
 
     def _place_all(self, names: list[str]) -> None:
         missing = [name for name in names if not (self.path / name).exists()]
@@ -155,6 +171,9 @@ class Mirror(PreparedFolder):
             claim.unlink()
         return path
 
+    def describe(self, name: str) -> str:
+        return f"the copy here of {self.remote.url}/{name}"
+
     def claim_split(self, split: str) -> list[int]:
         """Sets room aside for the files of a split that are not there.
 
@@ -173,7 +192,10 @@ class Mirror(PreparedFolder):
         self._cache.claim(files, self.remote.url)
 
     def _check(self, name: str, path: Path) -> None:
-        check_file(path, self._infos[name], "full")
+        try:
+            check_file(path, self._infos[name], "full")
+        except ShardError as damage:
+            raise ShardError(f"{str(damage).removesuffix(REMEDY)}{_COPY_AGAIN}") from None
         if name.endswith(f".{TOKENS}"):
             check_ids(path, self.manifest)
 
@@ -223,8 +245,10 @@ def open_folder(name: Path | str) -> PreparedFolder:
         return open_mirror(name)
     path = Path(name)
     # Folders from elsewhere may hold anything; only those in the cache are believed to be mirrors.
-    if (path / ORIGIN_NAME).is_file() and path.absolute().parent == cache_folder():
-        return _enter(path.absolute(), lambda: None)
+    if (path / ORIGIN_NAME).is_file():
+        root, found = cache_folder(), path.resolve()  # runs note where links lead to
+        if found.parent == root.resolve():
+            return _enter(root / found.name, lambda: None)
     return PreparedFolder(path)
 
 
@@ -252,18 +276,37 @@ def open_mirror(url: str) -> Mirror:
     def fill() -> None:
         for folder in (TOKENIZER_NAME, *SPLITS):
             (path / folder).mkdir(parents=True, exist_ok=True)
-        for name, content in ((MANIFEST_NAME, manifest), (ORIGIN_NAME, origin)):
-            if not (path / name).exists():
-                with replacing_file(path / name) as temporary:
-                    temporary.write_bytes(content)
+        if not _holds(path / MANIFEST_NAME, manifest):
+            _write(path / MANIFEST_NAME, manifest)
+        if not (path / ORIGIN_NAME).exists():  # else others may hold locks on this very file
+            _write(path / ORIGIN_NAME, origin)
 
     return _enter(path, fill)
+
+
+def _holds(path: Path, content: bytes) -> bool:
+    return path.exists() and path.read_bytes() == content
+
+
+def _write(path: Path, content: bytes) -> None:
+    with replacing_file(path) as temporary:
+        temporary.write_bytes(content)
 
 
 def _enter(path: Path, fill: Callable[[], None]) -> Mirror:
     if path not in MIRRORS:
         MIRRORS[path] = Mirror(path, fill)
     return MIRRORS[path]
+
+
+def name_path(path: Path) -> str:
+    """What to call a path in messages: of what lies in a mirror, where it comes from."""
+    found = path.resolve()
+    for root, mirror in MIRRORS.items():
+        if found.is_relative_to(root.resolve()):
+            below = found.relative_to(root.resolve()).as_posix()
+            return mirror.remote.url if below == "." else f"{mirror.remote.url}/{below}"
+    return str(path)
 
 
 def check_json(path: Path) -> None:

@@ -191,11 +191,11 @@ class _OpenFile:
     _descriptor = -1
 
     def __init__(self, folder: PreparedFolder, name: str) -> None:
-        self._path = path = folder.place(name)
+        self._name = folder.describe(name)
         try:
-            self._descriptor = os.open(path, os.O_RDONLY)
+            self._descriptor = os.open(folder.place(name), os.O_RDONLY)
         except OSError as error:
-            raise ShardError(f"{path} cannot be read: {error.strerror}.") from None
+            raise ShardError(f"{self._name} cannot be read: {error.strerror}.") from None
 
     def __del__(self) -> None:
         if self._descriptor >= 0:
@@ -205,9 +205,9 @@ class _OpenFile:
         try:
             content = os.pread(self._descriptor, num_bytes, start)
         except OSError as error:
-            raise ShardError(f"{self._path} cannot be read: {error.strerror}.") from None
+            raise ShardError(f"{self._name} cannot be read: {error.strerror}.") from None
         if len(content) < num_bytes:
             raise ShardError(
-                f"{self._path} ends before byte {start + num_bytes}: it was cut short."
+                f"{self._name} ends before byte {start + num_bytes}: it was cut short."
             )
         return content

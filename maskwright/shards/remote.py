@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from maskwright.errors import ShardError, make_line
+from maskwright.shards.finality import is_final
 
 ATTEMPTS = 5
 FIRST_PAUSE_SECONDS = 1.0  # before the second attempt; doubled each time, 15 seconds in all
@@ -25,8 +26,13 @@ LEAST_BYTES = 64 << 10  # these, a file is given up and asked for again
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _PASSWORD = re.compile(r"([^/]+://)[^/]*:[^/]*@")
-_FINAL = (FileNotFoundError, PermissionError, IsADirectoryError, NotADirectoryError)
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
+_OURS = ("s3", "s3a", "gs", "gcs", "hf", "http", "https")  # whose packages the extra brings
+_INSTALL = "Run: pip install 'maskwright[remote]'"
+_CHECK = (
+    "Check the URL and the credentials (AWS_PROFILE, GOOGLE_APPLICATION_CREDENTIALS, HF_TOKEN or "
+    "~/.config/fsspec)."
+)
 
 Check = Callable[[Path], None]
 
@@ -66,11 +72,16 @@ class RemoteFolder:
         """fsspec's file system, and the folder's name there."""
         try:
             return importlib.import_module("fsspec").core.url_to_fs(self.url)
-        except ImportError as error:
-            reason = f"{error}. Run: pip install 'maskwright[remote]'"
         except Exception as error:  # every backend has its own
-            reason = f"{_describe(error)}."
-        raise ShardError(f"{self.url} cannot be reached: {reason}")
+            remedy = self._choose_remedy(error)
+            reason = _describe(error).rstrip(".")
+        raise ShardError(f"{self.url} cannot be reached: {reason}. {remedy}")
+
+    def _choose_remedy(self, error: Exception) -> str:
+        if not isinstance(error, ImportError):
+            return _CHECK
+        needs_ours = error.name == "fsspec" or self.url.partition("://")[0].lower() in _OURS
+        return _INSTALL if needs_ours else "Its package is not part of the extra remote."
 
     def fetch(self, name: str, path: Path, most_bytes: int, check: Check) -> None:
         """Brings ``URL/NAME`` to `path`, which is there only when it is whole.
@@ -80,8 +91,8 @@ class RemoteFolder:
             check: raises a ShardError that says what is wrong with a fetched file.
 
         Raises:
-            ShardError: the file is not there or may not be read; every attempt failed; or the disk
-                is full.
+            ShardError: the file is not there or may not be read, which is not tried again; every
+                attempt failed; or it cannot be written here.
         """
         system, root = self._system
         get_file, complaint = partial(system.get_file, f"{root}/{name}"), ""
@@ -97,21 +108,28 @@ class RemoteFolder:
                 check(temporary)
                 temporary.replace(path)
                 return
-            except _FINAL as error:
-                raise ShardError(
-                    f"{self.url}/{name} cannot be read: {_describe(error)}. "
-                    "Check the URL and the credentials."
-                ) from None
             except Exception as error:  # every backend has its own
-                if isinstance(error, OSError) and error.errno in _DISK_FULL:
-                    raise ShardError(f"{path} cannot be written: {error.strerror}.") from None
                 complaint = _describe(error).replace(str(temporary), "it")
+                if isinstance(error, OSError) and _is_local(error, temporary):
+                    reason = f"cannot be written to {path}: {error.strerror}."
+                elif is_final(error):
+                    reason = (
+                        f"cannot be read: {complaint.rstrip('.')}. {self._choose_remedy(error)}"
+                    )
+                else:
+                    continue
+                raise ShardError(f"{self.url}/{name} {reason}") from None
             finally:
                 with suppress(OSError):
                     temporary.unlink()
         raise ShardError(
             f"{self.url}/{name} could not be fetched in {ATTEMPTS} attempts; the last: {complaint}"
         )
+
+
+def _is_local(error: OSError, path: Path) -> bool:
+    """Whether it is the disk here, and the file to be written, that an error tells of."""
+    return error.errno in _DISK_FULL or error.filename == str(path)
 
 
 def _fetch_once(get_file: Callable[..., None], path: Path, most_bytes: int) -> None:

@@ -37,6 +37,14 @@ RESULTS: dict[str, dict[str, Any]] = {
         },
     },
     "serving-fuzz": {"examples": 200, "nothing_found": True},
+    "dump-guide": {
+        "pages": 658, "dump_megabytes_packed": 2.19, "prepare_seconds": 31.4, "epochs": 8.0,
+        "dropped": {"near duplicate": 3, "redirect": 1}, "tokens_to_train_on": 2_345_678,
+        "final": {
+            "num_predictions": 4321, "masked_accuracy": 0.2345, "unigram_accuracy": 0.0456,
+            "loss": 5.126, "unigram_loss": 7.011,
+        },
+    },
     "near-duplicates": {
         "thresholds": [
             {
@@ -77,6 +85,13 @@ def test_serving(tmp_path: Path) -> None:
 def test_near_duplicates(tmp_path: Path) -> None:
     write_results(tmp_path)
     assert "| 0.8 | 21 x 6 | 547 | 96.3% | 98.0% | 0 |" in data_page.write_section(tmp_path)
+
+
+def test_the_guide_to_data(tmp_path: Path) -> None:
+    write_results(tmp_path)
+    section = data_page.write_section(tmp_path)
+    assert "in 31 seconds (3 near duplicate, 1 redirect), 8 epochs of 2,345,678 tokens" in section
+    assert "| masked accuracy | 0.234 | 0.046 |\n| loss | 5.13 | 7.01 |\n" in section
 
 
 def test_without_results_the_pages_say_so(tmp_path: Path) -> None:

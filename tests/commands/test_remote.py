@@ -203,6 +203,7 @@ def test_a_shard_that_is_always_corrupt_is_one_line(
         (["pretrain", "s3://bucket/nothing"], "s3://bucket/nothing/manifest.json cannot be read"),
         (["inspect", "s3://nowhere/x"], "s3://nowhere/x/manifest.json cannot be read"),
         (["pretrain", URL, "more.txt"], f"{URL} is prepared data; it cannot be mixed"),
+        (["pretrain", URL, "--corpus.deduplicate", "true"], f"has no effect: {URL} is prepared"),
     ],
 )
 def test_bad_urls(
@@ -211,6 +212,31 @@ def test_bad_urls(
     assert main(arguments) == 2
     [line] = capsys.readouterr().err.splitlines()
     assert message in line
+
+
+def test_what_stays_forbidden_is_asked_for_once(
+    plan: Plan, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan.add("/data/manifest.json", "forbid", 100)
+    assert main(["inspect", URL]) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"ShardError: {URL}/manifest.json cannot be read: PermissionError: ")
+    assert line.endswith("Check the URL and the credentials " + line.partition("credentials ")[2])
+    assert len(plan.faults["/data/manifest.json"]) == 99
+
+
+def test_without_credentials_nothing_is_asked_for(
+    plan: Plan, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        monkeypatch.setenv(name, "/nowhere")
+    assert main(["inspect", URL]) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"ShardError: {URL}/manifest.json cannot be read: NoCredentialsError: ")
+    assert "AWS_PROFILE" in line
+    assert not plan.asked
 
 
 def test_a_cache_too_small_is_said_before_the_run_begins(

@@ -2,10 +2,13 @@
 
 import json
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
+from maskwright.corpus.readers.dispatch import read_source
+from maskwright.corpus.sources import find_sources
 from maskwright.errors import CorpusError
 from maskwright.preparation import dumps
 from maskwright.preparation.engines import LocalEngine
@@ -83,11 +86,33 @@ def test_the_lines_have_the_field_that_is_asked_for(tmp_path: Path) -> None:
     write_dump(tmp_path / "plain.xml", PAGES)
     config = small_config(workers=1)
     kept: list[str] = []
-    paths = [str(tmp_path / "plain.xml"), "other.txt"]
+    paths = [str(tmp_path / "plain.xml")]
     dumps.write_down_dumps(paths, tmp_path, config, Counter(), LocalEngine(1), kept.append)
     assert kept[-1].startswith("plain.xml: 40 articles, ")
     [part] = (tmp_path / ".articles" / "0").glob(".*.json")
     assert json.loads(part.read_text())["num_articles"] == 40
+
+
+def test_an_article_of_any_length_is_read_as_by_one_core(tmp_path: Path) -> None:
+    line = "\uac00" * 99 + "\n"
+    dump = write_dump(tmp_path / "plain.xml", [("Long", line * 30_000), *PAGES[:3]])
+    config = small_config(workers=1)
+    read: list[list[str]] = []
+    counted: list[Counter[str]] = []
+    for written_down in (False, True):
+        counts, paths = Counter[str](), [str(dump)]
+        if written_down:
+            engine = LocalEngine(1)
+            paths, _ = dumps.write_down_dumps(paths, tmp_path, config, counts, engine, print)
+        sources = find_sources(paths)
+        documents = [
+            document for one in sources for document in read_source(one, config.corpus, counts)
+        ]
+        read.append([document.text for document in documents])
+        counted.append(counts)
+    assert len(read[0]) > len(PAGES[:3]) + 2
+    assert read[0] == read[1]
+    assert counted[0] == counted[1]
 
 
 def test_a_dump_that_is_named_twice_is_read_once(tmp_path: Path) -> None:
@@ -97,6 +122,56 @@ def test_a_dump_that_is_named_twice_is_read_once(tmp_path: Path) -> None:
     twice = prepare([str(dump), f"{tmp_path}/./plain.xml"], tmp_path / "twice", config)
     assert twice.dropped == once.dropped
     assert tokens_of(tmp_path / "twice", twice) == tokens_of(tmp_path / "once", once)
+
+
+def test_dumps_are_written_down_wherever_they_are_named(tmp_path: Path) -> None:
+    for name in ("part1.xml", "part2.xml", "held-out.xml"):
+        write_dump(tmp_path / name, PAGES[:9] if name == "part1.xml" else PAGES[9:])
+    (tmp_path / "part3.txt").write_text("text")
+    (tmp_path / "pydocs").mkdir()
+    named = {"a": str(tmp_path / "part*"), "b": str(tmp_path / "[p]art2.xml"), "c": "pydocs"}
+    config = small_config(workers=1)
+    corpus = replace(config.corpus, valid_text=(str(tmp_path / "held-out.xml"), named["b"]))
+    counts = Counter[str]()
+    paths, changed = dumps.write_down_dumps(
+        [*named.values(), "-"],
+        tmp_path / "out",
+        replace(config, corpus=corpus),
+        counts,
+        LocalEngine(1),
+        print,
+    )
+    first, second, third = (str(tmp_path / "out" / ".articles" / n) for n in "012")
+    assert paths == [first, second, str(tmp_path / "part3.txt"), second, "pydocs", "-"]
+    assert changed == replace(config, corpus=replace(corpus, valid_text=(third, second)))
+    assert counts["redirect"] == 3
+
+
+def test_a_dump_that_is_held_out_is_read_on_all_cores(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dumps, "_PART_CHARACTERS", 2_000)
+    dump = write_dump(tmp_path / "plain.xml", PAGES[:30])
+    held_out = write_dump(tmp_path / "held-out.xml", PAGES[25:])
+    config = small_config(workers=2)
+    corpus = replace(config.corpus, valid_text=(str(held_out),))
+    lines: list[str] = []
+    manifest = prepare(
+        [str(dump)], tmp_path / "out", replace(config, corpus=corpus), report=lines.append
+    )
+    assert manifest.splits["valid"].num_documents == 15
+    assert manifest.dropped["in corpus.valid_text"] == 5
+    assert manifest.source["corpus"]["valid_text"] == [str(held_out)]
+    assert any(line.startswith("held-out.xml: 15 articles") for line in lines)
+
+
+def test_messages_name_what_was_given(tmp_path: Path) -> None:
+    dump = write_dump(tmp_path / "plain.xml", PAGES[:3])
+    config = small_config(workers=1)
+    corpus = replace(config.corpus, valid_text=(str(dump),))
+    with pytest.raises(CorpusError) as caught:
+        prepare([str(dump)], tmp_path / "out", replace(config, corpus=corpus))
+    assert str(caught.value).startswith(f"{dump}: nothing is left to train on")
 
 
 def test_a_dump_without_articles_is_one_line(tmp_path: Path) -> None:

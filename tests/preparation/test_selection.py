@@ -2,12 +2,15 @@
 
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from maskwright.cli import main
-from maskwright.errors import CorpusError
+from maskwright.corpus.config import CorpusConfig
+from maskwright.corpus.readers import dispatch
+from maskwright.errors import ConfigError, CorpusError
 from maskwright.preparation import selection
 from maskwright.preparation.config import PrepareConfig
 from maskwright.preparation.fingerprint import fingerprint_input
@@ -15,6 +18,8 @@ from maskwright.preparation.pipeline import prepare
 from maskwright.selection.config import SelectionConfig
 from maskwright.shards.manifest import SPLITS
 from maskwright.tokenizer.config import TokenizerConfig
+from tests.corpus.wikipedia.dumps import write_dump
+from tests.preparation.helpers import read_folder
 
 ANIMALS = ("horse", "cat", "bird", "fox", "snail", "wolf", "bear", "mouse")
 PLACES = ("the hills", "a small town", "the river", "an old barn", "the north", "a garden")
@@ -125,12 +130,37 @@ def test_nothing_is_kept(tmp_path: Path, evaluation: Path) -> None:
         prepare([corpus], tmp_path / "none", config)
 
 
+def test_steps_that_cannot_be_taken_are_known_before_the_text_is_read(tmp_path: Path) -> None:
+    dump = write_dump(tmp_path / "dump.xml", [("Title", "Text.")])
+    config = PrepareConfig(select=SelectionConfig(language="xq"))
+    with pytest.raises(ConfigError, match=r"select\.language = xq is no language"):
+        prepare([str(dump)], tmp_path / "out", config)
+    assert not (tmp_path / "out" / ".articles").exists()
+
+
+def test_long_documents_are_cut_and_not_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(dispatch, "MAX_RECORD_CHARACTERS", 3_000)
+    monkeypatch.setattr(selection, "MOST_CHARACTERS", 1_000)
+    words = " ".join(f"word{n}" for n in range(9_000)).replace("7 ", "7\n")
+    (tmp_path / "book.txt").write_text(words)
+    corpus = CorpusConfig(documents="file")
+    select = SelectionConfig(drop_boilerplate=True)
+    tokenizer = TokenizerConfig(vocab_size=64)
+    config = PrepareConfig(corpus=corpus, select=select, tokenizer=tokenizer, workers=1)
+    manifest = prepare([str(tmp_path / "book.txt")], tmp_path / "out", config)
+    assert "bad JSON line" not in manifest.dropped
+    assert sum(split.num_words for split in manifest.splits.values()) == 9_000
+
+
 def test_the_report_shows_what_was_dropped(
     tmp_path: Path, evaluation: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     corpus, out = write_corpus(tmp_path / "corpus.jsonl"), tmp_path / "out"
     with corpus.open("a") as file:
         file.write(json.dumps({"text": f"<script>alert(1)</script> {QUESTION}"}) + "\n")
+        file.write(corpus.read_text().splitlines()[0] + "\nno JSON\n")
     command = ["prepare", str(corpus), "--out", str(out), "--report", "--workers", "1"]
     command += ["--tokenizer.vocab_size", "300", "--select.decontaminate", str(evaluation)]
     assert main(command) == 0
@@ -139,8 +169,74 @@ def test_the_report_shows_what_was_dropped(
     assert "&lt;script&gt;alert(1)" in page
     assert "<script>" not in page
     assert "Languages" in page
+    for reason in ("duplicate", "bad JSON line"):  # of no step of selection
+        assert f'<tr><th scope="row">{reason}</th><td>1</td></tr>' in page
     assert "open it in a browser" in capsys.readouterr().out
+    (out / "report.html").unlink()
     assert main(command) == 0  # prepared before: the page is written again
+    assert (out / "report.html").read_text() == page
+    (out / "selection.json").write_text("{}")
+    assert main(command) == 0
+    assert (out / "report.html").read_text() == page
+
+
+def write_mixed(folder: Path) -> Path:
+    """Files of several kinds with what cleaning, cutting and counting have to do with."""
+    folder.mkdir()
+    text = write_corpus(folder / "a.jsonl").read_text()
+    odd = ["", " \u00ad ", "a\x07bell \u0958 e\u0301", "long word " * 300, "twice", "twice"]
+    (folder / "a.jsonl").write_text(text + "".join(json.dumps({"text": x}) + "\n" for x in odd))
+    (folder / "b.md").write_text("# Title\n\nNot all of it   is tidy. \n\n\n\nEnd.")
+    (folder / "c.csv").write_text('n,text\n1,"two\nlines"\n2,\n')
+    (folder / "d.txt").write_bytes(b"one\n\ntwo \xff\n\n\xf0\x9d\x92\xb3\n")
+    (folder / "e.doc").write_text("of an unknown kind")
+    (folder / "f.txt").touch()
+    return folder
+
+
+@pytest.mark.parametrize("select", [SelectionConfig(), SelectionConfig(near_duplicates=0.8)])
+def test_a_report_changes_nothing_of_the_data(tmp_path: Path, select: SelectionConfig) -> None:
+    text = str(write_mixed(tmp_path / "text"))
+    corpus, tokenizer = CorpusConfig(max_document_characters=1_000), TokenizerConfig(vocab_size=300)
+    config = PrepareConfig(corpus=corpus, select=select, tokenizer=tokenizer, workers=1)
+    described = replace(config, select=replace(select, describe=True))
+    assert prepare([text], tmp_path / "out", config) == prepare(
+        [text], tmp_path / "with", described
+    )
+    before = read_folder(tmp_path / "out")
+    without, asked_for = before, read_folder(tmp_path / "with")
+    told = asked_for.pop("selection.json")
+    without.pop("selection.json", None)
+    assert without == asked_for
+    lines: list[str] = []
+    for _ in range(2):
+        prepare([text], tmp_path / "out", described, report=lines.append)
+    assert read_folder(tmp_path / "out") == {**asked_for, "selection.json": told}
+    assert sum("read again" in line for line in lines) == 1
+
+
+def test_a_report_is_asked_for_in_the_middle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    corpus = str(write_corpus(tmp_path / "corpus.jsonl"))
+    select = SelectionConfig(drop_boilerplate=True)
+    config = PrepareConfig(select=select, tokenizer=TokenizerConfig(vocab_size=300), workers=1)
+    work, calls = selection.PartSelector.__call__, list[int]()
+
+    def stop_at_the_third(self: selection.PartSelector, part: selection.Part) -> None:
+        calls.append(part.index)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        work(self, part)
+
+    monkeypatch.setattr(selection.PartSelector, "__call__", stop_at_the_third)
+    with pytest.raises(KeyboardInterrupt):
+        prepare([corpus], tmp_path / "out", config)
+    described = replace(config, select=replace(select, describe=True))
+    prepare([corpus], tmp_path / "out", described)
+    tally = selection.read_tally(tmp_path / "out")
+    assert tally is not None
+    assert tally.languages.total() == tally.read == 101
 
 
 def test_files_of_evaluation_count_by_what_is_in_them(tmp_path: Path, evaluation: Path) -> None:

@@ -6,15 +6,16 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from pathlib import Path
 
 import pytest
 
-from maskwright.errors import ShardError
+from maskwright.errors import ConfigError, ShardError
 from maskwright.preparation.chunks import Chunk
 from maskwright.preparation.encode import EncodedChunk
 from maskwright.preparation.engines import LocalEngine
+from maskwright.preparation.team import work_in_processes
 from maskwright.preparation.workers import encode_chunks
 from maskwright.tokenizer.config import TokenizerConfig
 from maskwright.tokenizer.train import train_tokenizer
@@ -60,6 +61,18 @@ def test_an_error_in_a_worker_says_which_file_and_where(folder: Path) -> None:
     with pytest.raises(FileExistsError, match="train") as caught:
         list(encode(folder, TEXT, TEXT))
     assert "encode_chunk" in "".join(caught.value.__notes__)
+    assert worker_ids() == set()
+
+
+def begin_refusing() -> Callable[[int], int]:
+    raise ConfigError("select.language", "xq", "is no language", "Try en.")
+
+
+def test_what_cannot_begin_says_why() -> None:
+    with pytest.raises(ConfigError) as caught:
+        list(work_in_processes(iter(range(3)), begin_refusing, 2, "the text"))
+    assert str(caught.value) == "select.language = xq is no language. Try en."
+    assert caught.value.field == "select.language"
     assert worker_ids() == set()
 
 

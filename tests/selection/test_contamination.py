@@ -50,6 +50,9 @@ def test_files_of_evaluations(tmp_path: Path) -> None:
     (tmp_path / "task.tsv").write_text(f"label\ttext\n1\t{LONG}\n")
     (tmp_path / "lines.txt").write_text(f"{SHORT}\n")
     assert list(read_evaluation([str(tmp_path / "pairs.jsonl")])) == [LONG, SHORT, "not JSON"]
+    (tmp_path / "table.csv").write_text(f'label,text\n1,{SHORT}\n0,"{PHRASE}, ""so"""\n')
+    found = list(read_evaluation([str(tmp_path / "table.csv")]))
+    assert found == ["label", "text", "1", SHORT, "0", f'{PHRASE}, "so"']
     assert LONG in list(read_evaluation([str(tmp_path / "task.tsv")]))
     assert {LONG, SHORT} <= set(read_evaluation([str(tmp_path)]))
     with pytest.raises(CorpusError, match=r"missing\.txt"):

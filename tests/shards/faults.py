@@ -16,8 +16,9 @@ import pytest
 
 from maskwright.shards import folder, remote
 
-Fault = Literal["drop", "truncate", "corrupt", "stall", "refuse"]
-FAULTS: tuple[Fault, ...] = ("drop", "truncate", "corrupt", "stall", "refuse")
+Fault = Literal["drop", "truncate", "corrupt", "stall", "refuse", "forbid"]
+FAULTS: tuple[Fault, ...] = ("drop", "truncate", "corrupt", "stall", "refuse")  # that pass
+STATUSES: dict[Fault | None, int] = {"refuse": 503, "forbid": 403}
 _FORWARDED = ("content-type", "content-range", "accept-ranges", "etag", "last-modified")
 
 
@@ -46,6 +47,8 @@ def change(content: bytes, fault: Fault | None) -> bytes:
         return content[: len(content) // 2]
     if fault == "corrupt":
         return content[:-1] + bytes([content[-1] ^ 1])
+    if fault == "forbid":
+        return b""
     return content
 
 
@@ -109,7 +112,7 @@ def faulty_proxy(port: int, plan: Plan) -> Generator[str]:
             answer = connection.getresponse()
             body = change(answer.read(), fault)
             connection.close()
-            self.send_response(503 if fault == "refuse" else answer.status)
+            self.send_response(STATUSES.get(fault, answer.status))
             for name in _FORWARDED:
                 if value := answer.getheader(name):
                     self.send_header(name, value)

@@ -10,6 +10,7 @@ from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 import fsspec
 import numpy as np
@@ -119,6 +120,38 @@ def test_claims_count_until_the_file_is_there(caching: Path) -> None:
     assert not claim_path(path).exists()
 
 
+def test_a_claim_left_beside_its_file_costs_nothing(
+    caching: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its process died between the two."""
+    a = use("a", 1e9)
+    with claim_path(a / "train" / "00000.tokens").open("wb") as file:
+        file.truncate(10**6)
+    monkeypatch.setenv("MASKWRIGHT_CACHE_GB", "0.0001")
+    use("b", 2e9)
+    assert a.exists()
+
+
+def test_what_is_removed_in_part_counts_until_it_is_gone(
+    caching: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, remove = use("a", 1e9), cache.shutil.rmtree
+
+    def remove_and_die(path: Path | str, **named: Any) -> None:
+        remove(path, **named)
+        if Path(path).is_relative_to(a):
+            raise KeyboardInterrupt
+
+    monkeypatch.setenv("MASKWRIGHT_CACHE_GB", str(1.2 * size_of(a) / 1e9))
+    with monkeypatch.context() as patch:
+        patch.setattr(cache.shutil, "rmtree", remove_and_die)
+        with pytest.raises(KeyboardInterrupt):
+            use("b", 2e9)
+    assert (a / ".origin").exists()
+    use("b", 2e9)
+    assert not a.exists()
+
+
 def test_without_a_limit_half_of_the_space_that_is_free(
     caching: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -170,7 +203,7 @@ def test_a_full_disk_is_no_reason_to_try_again(
 
     store = TokenStore.open("memory://a", "train")
     monkeypatch.setattr(fsspec.get_filesystem_class("memory"), "get_file", fill_up)
-    with pytest.raises(ShardError, match=r"00000\.tokens cannot be written: No space left"):
+    with pytest.raises(ShardError, match=r"^memory://a/.*tokens cannot be written to .*: No space"):
         store.tokens(0, 3)
 
 

@@ -1,5 +1,6 @@
 """Prepared data elsewhere is read as if it lay here, whatever happens on the way."""
 
+import hashlib
 import json
 import pickle
 import re
@@ -13,7 +14,7 @@ from fsspec.registry import _registry
 
 from maskwright.errors import ShardError
 from maskwright.shards import remote
-from maskwright.shards.folder import Mirror, open_folder, open_mirror
+from maskwright.shards.folder import Mirror, name_path, open_folder, open_mirror
 from maskwright.shards.reader import TokenStore
 from tests.shards.faults import (
     FAULTS,
@@ -102,7 +103,7 @@ def test_a_file_that_is_always_wrong(plan: Plan, capsys: pytest.CaptureFixture[s
         store.tokens(4, 13)
     assert str(caught.value) == (
         f"{URL}/train/00001.tokens could not be fetched in 5 attempts; the last: it is damaged: "
-        "its sha256 is not the manifest's. Prepare the data again."
+        "its sha256 is not the manifest's. Copy the prepared folder there again."
     )
     assert len(capsys.readouterr().err.splitlines()) == 4
     left = [path.name for path in store.folder.rglob("*00001.tokens*")]
@@ -155,7 +156,59 @@ def test_what_was_damaged_in_the_cache_comes_again(
     assert read_all(TokenStore.open(URL, "train")) == expected
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 2
-    assert all("Here it is fetched again." in line for line in lines)
+    names = (f"the copy here of {URL}/train/{name}" for name in ("00000.tokens", "00001.ends"))
+    assert all(line.startswith(name) for line, name in zip(lines, names, strict=True))
+    assert all(line.endswith(". It is fetched again.") for line in lines)
+
+
+def test_a_manifest_damaged_in_the_cache_comes_again(local: Path) -> None:
+    store = TokenStore.open(URL, "train")
+    origin = (store.folder / ".origin").stat().st_ino
+    (store.folder / "manifest.json").write_text("{")
+    start_anew()
+    assert read_all(TokenStore.open(URL, "train")) == read_all(TokenStore.open(local, "train"))
+    assert (store.folder / ".origin").stat().st_ino == origin  # others lock this very file
+
+
+def test_ends_that_are_none_name_the_url(local: Path) -> None:
+    values = json.loads((local / "manifest.json").read_text())
+    content = np.array([4, 3], "<u8").tobytes()
+    ends = values["splits"]["train"]["shards"][0]["files"]["ends"]
+    ends |= {"num_bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    for name, written in (
+        ("train/00000.ends", content),
+        ("manifest.json", json.dumps(values).encode()),
+    ):
+        fsspec.filesystem("memory").pipe_file(f"/bucket/mine/{name}", written)
+    with pytest.raises(ShardError, match=rf"^{URL}/train/00000\.ends "):
+        TokenStore.open(URL, "train")
+
+
+def test_a_copy_cut_short_under_its_reader_names_the_url(plan: Plan) -> None:
+    TokenStore.open(URL, "train").tokens(0, 3)
+    start_anew()
+    store = TokenStore.open(URL, "train")
+    (store.folder / "train" / "00000.tokens").write_bytes(b"")
+    with pytest.raises(ShardError, match=rf"^the copy here of {URL}/train/00000\.tokens ends "):
+        store.tokens(0, 3)
+
+
+def test_a_cache_behind_a_link(plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "scratch").mkdir()
+    (tmp_path / "link").symlink_to(tmp_path / "scratch")
+    monkeypatch.setenv("MASKWRIGHT_CACHE", str(tmp_path / "link"))
+    mirror = open_folder(URL)
+    again = open_folder(mirror.path.resolve())  # as the provenance of a run has it
+    assert again is mirror
+    assert name_path(mirror.path.resolve()) == URL
+    assert TokenStore.open(mirror.path.resolve(), "train").tokens(4, 13).tolist() == [5] * 9
+
+
+def test_what_paths_are_called(local: Path) -> None:
+    folder = TokenStore.open(URL, "train").folder
+    assert name_path(folder) == URL
+    assert name_path(folder / "tokenizer") == f"{URL}/tokenizer"
+    assert name_path(local) == str(local)
 
 
 def test_other_data_at_the_url_is_another_mirror(local: Path) -> None:
@@ -249,9 +302,41 @@ def test_a_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch, loca
         TokenStore.open("s3://bucket/data", "train")
 
 
+def test_a_package_of_no_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "adlfs", None)
+    monkeypatch.delitem(_registry, "az", raising=False)
+    with pytest.raises(ShardError, match=r"^az://x cannot be .*Install adlfs .* not part of"):
+        TokenStore.open("az://x", "train")
+
+
 def test_a_protocol_that_nobody_knows() -> None:
-    with pytest.raises(ShardError, match=r"^nosuch://x cannot be reached: .*nosuch"):
+    with pytest.raises(
+        ShardError, match=r"^nosuch://x cannot be reached: .*nosuch\. Check the URL"
+    ):
         TokenStore.open("nosuch://x", "train")
+
+
+@pytest.mark.parametrize("error", [PermissionError, ImportError])
+def test_what_is_final_is_not_tried_again(
+    error: type[Exception],
+    plan: Plan,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    store = TokenStore.open(URL, "train")
+    asked: list[str] = []
+
+    def refuse(system: object, rpath: str, lpath: str, **named: object) -> None:
+        asked.append(rpath)
+        raise error("no.")
+
+    monkeypatch.setattr(fsspec.get_filesystem_class("memory"), "get_file", refuse)
+    with pytest.raises(
+        ShardError, match=rf"^{URL}/train/00000\.tokens cannot be read: .*: no\. \w"
+    ):
+        store.tokens(0, 3)
+    assert len(asked) == 1
+    assert capsys.readouterr().err == ""
 
 
 @pytest.mark.parametrize(

@@ -112,9 +112,18 @@ class DumpReader:
         elif name == "redirect":
             self._fields["redirect"] = "yes"
         elif name == "namespace":
-            self._namespace = int(attributes.get("key", _ARTICLES))
+            self._namespace = self._read_number(attributes.get("key", _ARTICLES))
         wanted = tuple(self._open[-2:]) in _WANTED
         self._gathered, self._size = [] if wanted else None, 0
+
+    def _read_number(self, key: str) -> int:
+        try:
+            return int(key)
+        except ValueError:
+            raise CorpusError(
+                f"{self.name}: the namespace {key} is no number, so the file is damaged or no dump "
+                "of MediaWiki."
+            ) from None
 
     def _gather(self, text: str) -> None:
         if self._gathered is None:

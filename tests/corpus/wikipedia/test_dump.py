@@ -1,6 +1,7 @@
 """The XML of a dump: pages, namespaces, streams, and what is refused."""
 
 import bz2
+import tracemalloc
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -117,6 +118,7 @@ ENTITIES = '<!DOCTYPE mediawiki [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]>' + hea
         (ENTITIES, "declares a document type or entities"),
         ("<html><body/></html>", "is XML, but no dump of MediaWiki: it begins with <html>"),
         (head() + "<page><title>a", "the dump is damaged or cut"),
+        (head().replace('key="14"', 'key="x"'), "the namespace x is no number"),
         (head() + "<page></wrong>", "line 6 is no XML"),
     ],
 )
@@ -125,6 +127,23 @@ def test_what_is_no_dump_is_refused_in_one_line(text: str, message: str, tmp_pat
     with pytest.raises(CorpusError, match=message) as caught:
         read(tmp_path / "a.xml")
     assert "\n" not in str(caught.value)
+
+
+def test_memory_does_not_grow_with_the_dump() -> None:
+    def write() -> Iterator[bytes]:
+        yield head().encode()
+        for number in range(10_000):
+            yield page(number, f"Title {number}", "Some text. " * 50).encode()
+        yield b"</mediawiki>"
+
+    tracemalloc.start()
+    try:
+        num_bytes = sum(len(found.text) for found in DumpReader("dump").read(write()))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert num_bytes > 5_000_000
+    assert peak < 500_000
 
 
 def test_xml_in_a_folder_is_some_program_s(tmp_path: Path) -> None:
