@@ -148,7 +148,9 @@ def _find_labelled(
     files = _describe_files(arguments, {**layout.columns, **parse_columns(columns)})
     if arguments.header is None:
         files["has_header"] = layout.has_header
-    return TaskFiles(task=preset.task, metrics=preset.metrics, **files)
+    # Columns of one's own say that the file is one's own, too, and its short rows are mistakes.
+    skips_short = not columns
+    return TaskFiles(task=preset.task, metrics=preset.metrics, skips_short=skips_short, **files)
 
 
 def read_roles(given: Sequence[str], roles: Sequence[str]) -> dict[str, str]:

@@ -85,8 +85,18 @@ def describe_problem(problem: Problem, console: Console) -> None:
         f"{len(material.train):,} examples to train on, {len(material.valid):,} to score on"
         + f"; {cut:,} cut at the model's length" * bool(cut)
     )
+    for line in describe_skipped(problem):
+        console.print(line, markup=False)
     for name, scores in problem.baselines.items():
         console.print(f"  {name}: {describe_scores(scores)}")
+
+
+def describe_skipped(problem: Problem) -> list[str]:
+    """A line for each file that has rows with too few columns."""
+    return [
+        f"{count_noun(count, 'row')} of {name} skipped: fewer columns than the task needs"
+        for name, count in problem.skipped.items()
+    ]
 
 
 def begin_run(out: Path, folder: Path, files: ExampleFiles, config: FinetuneConfig) -> None:
@@ -114,6 +124,7 @@ def summarise(problem: Problem, outcome: Outcome) -> dict[str, Any]:
         "labels": dict(zip(material.labels.names, material.labels.counts, strict=True)),
         "train_examples": len(material.train),
         "valid_examples": len(material.valid),
+        "skipped_rows": dict(problem.skipped),
         "baselines": problem.baselines,
         "scores": _plain_summary(outcome),
         "runs": [asdict(run) for run in outcome.runs],

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from maskwright.artifact.folder import open_encoder
-from maskwright.commands.finetuning import show_mean, summarise
+from maskwright.commands.finetuning import describe_skipped, show_mean, summarise
 from maskwright.errors import InputError
 from maskwright.files import write_json
 from maskwright.finetune.config import FinetuneConfig
@@ -77,10 +77,13 @@ def run_tasks(
             columns=layout.columns,
             has_header=layout.has_header,
             metrics=preset.metrics,
+            skips_short=True,
         )
         loaded = open_encoder(folder)
         problem = read_task(files, loaded, config)
         tell(f"{preset.folder}: {len(problem.material.train):,} examples")
+        for line in describe_skipped(problem):
+            tell(f"  {line}")
         began = time.perf_counter()
         outcome = run_task(problem, loaded.model, config, device, lambda record: None)
         minutes = (time.perf_counter() - began) / 60
