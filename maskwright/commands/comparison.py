@@ -16,7 +16,7 @@ from maskwright.commands.evaluation import (
 from maskwright.commands.model_folder import find_masked_model
 from maskwright.commands.prepared import is_prepared
 from maskwright.commands.run_folder import METRICS_NAME
-from maskwright.commands.suites import measure_tables, pin_text
+from maskwright.commands.suites import measure_tables, pin_text, telling
 from maskwright.data.config import DataConfig
 from maskwright.errors import InputError, ShardError
 from maskwright.evaluation.masked_detail import MaskedTables
@@ -123,8 +123,9 @@ def compare_models(
     _check_sources(arguments, [one.tokenizer for one in described], sources)
     compared: list[Compared] = []
     for number, (argument, folder) in enumerate(zip(arguments, folders, strict=True), start=1):
-        progress(f"scoring {argument}, {number} of {len(folders)} …")
-        compared.append(_score(Evaluation(argument, folder, device), sources, rows, is_fast))
+        evaluation = Evaluation(argument, folder, device)
+        with telling(evaluation.model, f"scoring {argument}, {number} of {len(folders)}", progress):
+            compared.append(_score(evaluation, sources, rows, is_fast))
     return compared
 
 

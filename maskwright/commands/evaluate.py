@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,9 +9,8 @@ from maskwright.commands.evaluation_flags import (
     add_text_flags,
     check_suites,
     check_text_flags,
-    tell_progress,
 )
-from maskwright.commands.flags import Parser
+from maskwright.commands.flags import Parser, tell
 from maskwright.commands.model_folder import HELP, find_masked_model, find_model_folder
 from maskwright.errors import InputError
 
@@ -91,10 +89,10 @@ def main(argv: Sequence[str]) -> int:
             arguments.out,
             as_json=arguments.json,
             is_fast=arguments.fast,
-            tell=_tell,
+            tell=tell,
         )
     suites = check_suites(names)
-    folder = find_masked_model(arguments.folder, _tell)
+    folder = find_masked_model(arguments.folder, tell)
     # torch is imported from here on
     from maskwright.commands.evaluation import Evaluation
     from maskwright.commands.evaluation_report import print_results
@@ -109,16 +107,11 @@ def main(argv: Sequence[str]) -> int:
         is_fast=arguments.fast,
     )
     if request.text is not None and (line := describe_cut(request.text.data)):
-        _tell(line)
-    results = evaluation.run_suites(suites, request, tell_progress)
+        tell(line)
+    results = evaluation.run_suites(suites, request, tell)
     paths = evaluation.write(results, arguments.out)
     if arguments.json:
         print(json.dumps(evaluation.describe(results), indent=2, ensure_ascii=False))
     else:
         print_results(evaluation.model_facts, results, paths)
     return 0
-
-
-def _tell(line: str) -> None:
-    """Beside the results, which may be JSON."""
-    print(line, file=sys.stderr)

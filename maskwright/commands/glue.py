@@ -18,6 +18,7 @@ from maskwright.finetune.config import FinetuneConfig
 from maskwright.finetune.files import TaskFiles
 from maskwright.finetune.presets import GLUE, find_tasks
 from maskwright.finetune.task import read_task, run_task
+from maskwright.pulse import Pulse
 from maskwright.train.device import choose_device
 
 _FAST_EPOCHS = 1.0
@@ -79,13 +80,16 @@ def run_tasks(
             metrics=preset.metrics,
             skips_short=True,
         )
+        tell(f"{preset.folder}: reading, scoring the baselines")
         loaded = open_encoder(folder)
         problem = read_task(files, loaded, config)
-        tell(f"{preset.folder}: {len(problem.material.train):,} examples")
+        tell(f"  {len(problem.material.train):,} examples")
         for line in describe_skipped(problem):
             tell(f"  {line}")
         began = time.perf_counter()
-        outcome = run_task(problem, loaded.model, config, device, lambda record: None)
+        outcome = run_task(
+            problem, loaded.model, config, device, lambda record: None, pulse=Pulse(tell)
+        )
         minutes = (time.perf_counter() - began) / 60
         yield name, {**summarise(problem, outcome), "minutes": minutes}
 

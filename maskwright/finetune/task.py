@@ -37,6 +37,7 @@ from maskwright.finetune.split import Row, split_examples
 from maskwright.finetune.tables import LabelledRow, read_columns
 from maskwright.model.classifier import Classifier
 from maskwright.model.init import initialise
+from maskwright.pulse import Pulse
 
 TAG_METRIC = "span_f1"
 
@@ -156,11 +157,14 @@ def run_task(
     report: Report,
     *,
     from_scratch: bool = False,
+    pulse: Pulse | None = None,
 ) -> Outcome:
     """All seeds.
 
     Args:
+        report: takes the scores of each moment at which a model is scored.
         from_scratch: begin with random weights: what the same shape learns without pretraining.
+        pulse: is told of every step.
 
     Raises:
         TrainingError: a loss that is not finite.
@@ -173,7 +177,7 @@ def run_task(
         model = build_classifier(pretrained, config, level, len(material.labels.names), seed)
         if from_scratch:
             initialise(model, seed)
-        runs.append(Fitting(model.to(device), material, config, seed, report).run())
+        runs.append(Fitting(model.to(device), material, config, seed, report, pulse).run())
         scores = runs[-1].scores
         if best is None or is_better(material.deciding, scores, best[0]):
             best = scores, model

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from maskwright import pulse
 from maskwright.cli import main
 from maskwright.commands import evaluation_text
 from maskwright.commands.evaluation import hash_model, to_plain
@@ -69,6 +70,15 @@ def test_a_run_is_scored_on_its_own_data(
     assert mlm["masked_accuracy"]["value"] > mlm["masked_accuracy"]["baseline"] + 0.1
     assert scores_of(results, "fill")["fill/accuracy"]["value"] > 0.3
     assert scores_of(results, "blimp")["blimp/mean_over_pairs"]["num_samples"] == 2
+
+
+def test_a_suite_that_takes_its_time_says_so(
+    run: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pulse, "EVERY_SECONDS", 0)
+    code, _, err = evaluate(capsys, run, "--suite", "fill", "--fast")
+    assert code == 0
+    assert set(err.splitlines()) == {"fill: 0.0 minutes so far"}
 
 
 def test_the_last_validation_of_a_run_is_found_again(

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from maskwright import pulse
 from maskwright.cli import main
 from maskwright.finetune.presets import GLUE, find_tasks
 from maskwright.logs import read_metrics
@@ -49,6 +50,29 @@ def test_a_run_says_all_about_itself(answers: Path):
     assert [record.get("run") for record in records].count("control") == len(records) // 2
     assert json.loads((answers / "provenance.json").read_text())["asked"]["files"]["task"]
     assert "Fine-tuned by maskwright from" in (answers / "model" / "README.md").read_text()
+
+
+def test_what_takes_its_time_is_heard_of(
+    workplace: Path,
+    answers: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(pulse, "EVERY_SECONDS", 0)
+    table = write_table(tmp_path / "train.tsv", count=60)
+    arguments = ["finetune", str(workplace / "runs" / "small"), "--task", "classification"]
+    arguments += ["--train", str(table), "--columns", "sentence1=text", "label=right"]
+    arguments += [*FAST, "--epochs", "1", "--batch_size", "8", "--valid", str(table)]
+    assert main([*arguments, "--out", str(tmp_path / "run")]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == f"reading {table}, scoring the baselines"
+    assert [line.partition("  loss")[0] for line in lines if " of 8  loss" in line] == [
+        f"  seed 0  step {step} of 8" for step in range(1, 9)
+    ]
+    assert "  60 of 60 examples scored" in lines
+    assert main(["predict", str(answers), str(table)]) == 0
+    assert capsys.readouterr().err == "60 texts answered\n"
 
 
 def test_it_answers_texts_files_and_tables(
@@ -131,7 +155,8 @@ def test_glue_is_one_table(workplace: Path, tmp_path: Path, capsys: pytest.Captu
     assert main([*arguments, "--data", str(tmp_path), "--device", "cpu", "--out", str(out)]) == 0
     captured = capsys.readouterr()
     short = f"2 rows of {train} skipped: fewer columns than the task needs"
-    assert captured.err == f"RTE: 60 examples\n  {short}\n"
+    reading = "RTE: reading, scoring the baselines"
+    assert captured.err.splitlines() == [reading, "  60 examples", f"  {short}"]
     row = captured.out.splitlines()[1].split()
     assert row[:3] == ["RTE", "accuracy", "0.5000"]
     found = json.loads(out.read_text())["rte"]

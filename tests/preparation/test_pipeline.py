@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from maskwright import pulse
 from maskwright.corpus.config import CorpusConfig
 from maskwright.errors import CorpusError, ShardError, TokenizerError
 from maskwright.preparation import pipeline
@@ -56,6 +57,15 @@ def test_text_comes_back_from_the_shards(tmp_path: Path) -> None:
     assert sorted(documents) == sorted(path.read_text().strip().split("\n\n"))
     total = sum(info.num_characters for info in manifest.splits.values())
     assert total == sum(map(len, documents))
+
+
+def test_reading_for_the_tokenizer_is_heard_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pulse, "EVERY_SECONDS", 0)
+    path = write_corpus(tmp_path / "a.txt", 1.0)
+    _, lines = prepare_quietly([path], tmp_path / "out", small_config())
+    assert "1 million characters read for the tokenizer" in lines
 
 
 def test_unigram_counts(tmp_path: Path) -> None:
