@@ -25,6 +25,7 @@ _EPILOG = """suites:
 examples:
   maskwright evaluate runs/NAME
   maskwright evaluate runs/NAME --suite mlm,fill --fast
+  maskwright evaluate runs/NAME --details       (by frequency, by phenomenon, …)
   maskwright evaluate runs/NAME/model --suite mlm --data data/NAME --out evaluation.json
   maskwright evaluate runs/NAME --suite blimp --blimp blimp/data
   maskwright evaluate runs/NAME --suite glue --data glue/
@@ -44,6 +45,7 @@ def build_parser() -> Parser:
         "--blimp", metavar="DIR", help="minimal pairs as JSON lines, for the suite blimp"
     )
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the results there, as JSON")
+    parser.add_argument("--details", action="store_true", help="show all scores of each suite")
     parser.add_argument("--json", action="store_true", help="print JSON and no table")
     rows = "the run's, else 128"
     add_text_flags(parser, "the data of the run", rows, "an eighth or less of the text")
@@ -69,6 +71,8 @@ def _check_alone(arguments: argparse.Namespace, names: Sequence[str]) -> None:
         if getattr(arguments, flag) is not None:
             shown = flag.replace("_", "-")
             raise InputError(f"--{shown} is nothing to --suite glue: leave it out")
+    if arguments.details:
+        raise InputError("--details is nothing to --suite glue, which has one table: leave it out")
 
 
 def main(argv: Sequence[str]) -> int:
@@ -113,5 +117,5 @@ def main(argv: Sequence[str]) -> int:
     if arguments.json:
         print(json.dumps(evaluation.describe(results), indent=2, ensure_ascii=False))
     else:
-        print_results(evaluation.model_facts, results, paths)
+        print_results(evaluation.model_facts, results, paths, in_detail=arguments.details)
     return 0

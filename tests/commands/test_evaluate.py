@@ -11,6 +11,7 @@ from maskwright import pulse
 from maskwright.cli import main
 from maskwright.commands import evaluation_text
 from maskwright.commands.evaluation import hash_model, to_plain
+from maskwright.commands.evaluation_report import show_number
 from maskwright.logs import read_metrics
 from tests.tokenizer.helpers import trained
 
@@ -50,7 +51,8 @@ def test_a_run_is_scored_on_its_own_data(
     run: Path, pairs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     suites = "mlm,fill,pll,blimp"
-    code, out, err = evaluate(capsys, run, "--suite", suites, "--blimp", pairs, "--fast")
+    arguments = (run, "--suite", suites, "--blimp", pairs, "--fast", "--details")
+    code, out, err = evaluate(capsys, *arguments)
     assert (code, err) == (0, "")
     results = json.loads((run / "evaluation.json").read_text())
     assert results["format"] == 1
@@ -70,6 +72,28 @@ def test_a_run_is_scored_on_its_own_data(
     assert mlm["masked_accuracy"]["value"] > mlm["masked_accuracy"]["baseline"] + 0.1
     assert scores_of(results, "fill")["fill/accuracy"]["value"] > 0.3
     assert scores_of(results, "blimp")["blimp/mean_over_pairs"]["num_samples"] == 2
+
+
+def test_what_a_model_is_known_by_is_one_short_table(
+    run: Path, pairs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, _ = evaluate(
+        *(capsys, run, "--suite", "mlm,fill,pll,blimp", "--blimp", pairs, "--fast")
+    )
+    assert code == 0
+    _, _, titles, *rows = out.splitlines()
+    assert titles.split()[:2] == ["score", "value"]
+    assert [row.split()[0] for row in rows[:7]] == [
+        *("mlm/loss", "mlm/masked_accuracy", "mlm/masked_accuracy_top5", "mlm/bits_per_character"),
+        *("fill/accuracy", "pll/pseudo_perplexity", "blimp/mean_over_paradigms"),
+    ]
+    written = run / "evaluation.json"
+    results = json.loads(written.read_text())
+    fill = scores_of(results, "fill")["fill/accuracy"]
+    assert rows[4].split()[1] == show_number(fill["value"])
+    num_more = sum(len(suite["scores"]) for suite in results["suites"]) - 7
+    assert f"--details shows {num_more} more" in rows
+    assert rows[-1] == f"all scores are in {written}"
 
 
 def test_a_suite_that_takes_its_time_says_so(
@@ -240,6 +264,7 @@ def test_glue_stands_alone(run: Path, pairs: Path, capsys: pytest.CaptureFixture
         ("--suite", "mlm,glue"): "stands alone",
         ("--suite", "glue", "--seq-length", "16"): "--seq-length is nothing to",
         ("--suite", "glue", "--blimp", str(pairs)): "--blimp is nothing to",
+        ("--suite", "glue", "--details"): "--details is nothing to",
     }.items():
         code, _, err = evaluate(capsys, run, *arguments)
         assert (code, err.count("\n")) == (2, 1)
