@@ -10,6 +10,7 @@ from rich.table import Table
 
 from maskwright.commands.evaluation_flags import add_text_flags, check_text_flags
 from maskwright.commands.flags import Parser, tell
+from maskwright.commands.outputs import check_new_folder
 from maskwright.files import write_json
 from maskwright.report.plots import Curve, check_matplotlib, plot_curves
 from maskwright.wording import shorten_names
@@ -44,6 +45,7 @@ def main(argv: Sequence[str]) -> int:
     check_text_flags(arguments)
     if arguments.out is not None:
         check_matplotlib()
+        check_new_folder(arguments.out)
         arguments.out.mkdir(parents=True, exist_ok=True)
     from maskwright.commands.comparison import (
         compare_models,

@@ -12,6 +12,7 @@ from maskwright.commands.evaluation_flags import (
 )
 from maskwright.commands.flags import Parser, tell
 from maskwright.commands.model_folder import HELP, find_masked_model, find_model_folder
+from maskwright.commands.outputs import check_new_file
 from maskwright.errors import InputError
 
 _EPILOG = """suites:
@@ -52,18 +53,6 @@ def build_parser() -> Parser:
     return parser
 
 
-def check_out(out: Path) -> None:
-    """Lets pass a file that can be written.
-
-    Raises:
-        InputError: it is a folder, or in none.
-    """
-    if not out.absolute().parent.is_dir():
-        raise InputError(f"--out = {out}: there is no folder to write it to")
-    if out.is_dir():
-        raise InputError(f"--out = {out} is a folder. Name a file in it.")
-
-
 def _check_alone(arguments: argparse.Namespace, names: Sequence[str]) -> None:
     if len(names) > 1:
         raise InputError("--suite glue stands alone: score the others by themselves")
@@ -79,7 +68,7 @@ def main(argv: Sequence[str]) -> int:
     arguments = build_parser().parse(argv)
     check_text_flags(arguments)
     if arguments.out is not None:
-        check_out(arguments.out)
+        check_new_file(arguments.out)
     names = tuple(name.strip() for name in arguments.suite.split(",") if name.strip())
     if "glue" in names:
         _check_alone(arguments, names)

@@ -11,6 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from maskwright.commands.flags import Parser, add_config_flags, config_values
+from maskwright.commands.outputs import check_new_folder
 from maskwright.commands.tokenizer_compare import compare
 from maskwright.config import from_mapping, section, setting
 from maskwright.corpus.config import CorpusConfig
@@ -68,8 +69,7 @@ def train(argv: Sequence[str]) -> int:
     from maskwright.tokenizer.tokenizer import Tokenizer
     from maskwright.tokenizer.train import train_tokenizer
 
-    if arguments.out.exists() and any(arguments.out.iterdir()):
-        raise InputError(f"{arguments.out} exists already: choose another --out")
+    check_new_folder(arguments.out)
     counts: Counter[str] = Counter()
     texts = (document.text for _, document in stream_corpus(arguments.text, config.corpus, counts))
     if config.tokenizer.path is not None:

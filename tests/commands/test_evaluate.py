@@ -188,7 +188,14 @@ def test_text_files_and_a_model_folder(
     assert mlm["data"]["unigram_counts"] == fill["data"]["unigram_counts"] == "this text"
     assert fill["data"]["name"] == "animals.txt"
     # With the run comes its training data, and with that the baseline.
-    evaluate(capsys, run, "--data", text, "--suite", "fill", "--fast", "--out", out)
+    again = (run, "--data", text, "--suite", "fill", "--fast", "--out", out)
+    code, _, error = evaluate(capsys, *again)
+    assert (code, json.loads(out.read_text())) == (2, written)
+    assert (
+        error == f"InputError: --out = {out} exists already. Choose another file, or remove it.\n"
+    )
+    out.unlink()
+    assert evaluate(capsys, *again)[0] == 0
     assert json.loads(out.read_text())["suites"][0]["data"]["unigram_counts"] == "training text"
 
 
