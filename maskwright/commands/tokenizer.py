@@ -67,7 +67,7 @@ def train(argv: Sequence[str]) -> int:
     from maskwright.corpus.stream import stream_corpus
     from maskwright.tokenizer.extension import extend_tokenizer
     from maskwright.tokenizer.tokenizer import Tokenizer
-    from maskwright.tokenizer.train import train_tokenizer
+    from maskwright.tokenizer.train import describe_shortage, train_tokenizer
 
     check_new_folder(arguments.out)
     counts: Counter[str] = Counter()
@@ -77,6 +77,8 @@ def train(argv: Sequence[str]) -> int:
         tokenizer = extend_tokenizer(base, texts, config.tokenizer, seed=config.seed)
     else:
         tokenizer = train_tokenizer(texts, config.tokenizer, seed=config.seed)
+        if line := describe_shortage(tokenizer, config.tokenizer):
+            print(line)
     tokenizer.save(arguments.out)
     print(
         f"{tokenizer.vocab_size:,} tokens in {arguments.out}, fingerprint {tokenizer.fingerprint}"

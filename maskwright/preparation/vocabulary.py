@@ -16,7 +16,7 @@ from maskwright.shards.manifest import TOKENIZER_NAME
 from maskwright.tokenizer.extension import extend_tokenizer
 from maskwright.tokenizer.stats import measure_tokenizer
 from maskwright.tokenizer.tokenizer import Tokenizer
-from maskwright.tokenizer.train import train_tokenizer
+from maskwright.tokenizer.train import describe_shortage, train_tokenizer
 
 EXTENSION_NAME = "extension.json"
 EXTENSION_KEY = "tokenizer_extension"  # in the manifest's description of its source
@@ -44,6 +44,8 @@ def obtain_tokenizer(
         tokenizer = train_tokenizer(texts, config.tokenizer, seed)
         seconds = time.monotonic() - start
         report(f"tokenizer: {tokenizer.vocab_size:,} tokens, {seconds:.1f} seconds")
+        if line := describe_shortage(tokenizer, config.tokenizer):
+            report(line)
     elif config.tokenizer.extend_vocab:
         tokenizer, described = _extend(paths, config, seed, report)
     else:
