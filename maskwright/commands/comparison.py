@@ -123,9 +123,11 @@ def compare_models(
     _check_sources(arguments, [one.tokenizer for one in described], sources)
     compared: list[Compared] = []
     for number, (argument, folder) in enumerate(zip(arguments, folders, strict=True), start=1):
-        evaluation = Evaluation(argument, folder, device)
-        with telling(evaluation.model, f"scoring {argument}, {number} of {len(folders)}", progress):
-            compared.append(_score(evaluation, sources, rows, is_fast))
+        what = f"scoring {argument}, {number} of {len(folders)}"
+        # Named nowhere here, an evaluation is gone with its model before the next one is read.
+        compared.append(
+            _score(Evaluation(argument, folder, device), sources, rows, is_fast, what, progress)
+        )
     return compared
 
 
@@ -161,12 +163,18 @@ def _check_sources(
 
 
 def _score(
-    evaluation: Evaluation, sources: Sequence[str], rows: DataConfig, is_fast: bool
+    evaluation: Evaluation,
+    sources: Sequence[str],
+    rows: DataConfig,
+    is_fast: bool,
+    what: str,
+    progress: Callable[[str], None],
 ) -> Compared:
     request = evaluation.make_request(
         ("mlm",), sources, rows.max_seq_length, is_fast=is_fast, packed=rows.packed
     )
-    tables = measure_tables(request)
+    with telling(evaluation.model, what, progress):
+        tables = measure_tables(request)
     records: list[Record] = []
     if evaluation.run is not None:
         read = read_metrics(evaluation.run / METRICS_NAME)

@@ -104,14 +104,18 @@ class Panel:
             self._pulse.say(self._unsaid)
 
     def advance(self, counts: Record, progress: float) -> None:
-        """Shows how far a run is that has no record yet; `counts` are split, step and tokens."""
+        """Shows how far a run is between two records; as a line only if one is due.
+
+        Args:
+            counts: split, step, tokens and seconds.
+        """
         if self._console.is_terminal:
             self._move_bar(counts["seconds"], progress)
-            return
-        doing = "  validating" * (counts["split"] == "valid")
-        self._pulse.beat(
-            f"{progress:4.0%}  step {counts['step']:,}  {counts['tokens']:,} tokens{doing}"
-        )
+        elif self._pulse.is_due:
+            doing = "  validating" * (counts["split"] == "valid")
+            where = f"{progress:4.0%}  step {counts['step']:,}  {counts['tokens']:,} tokens{doing}"
+            self._pulse.say(self._unsaid or where)
+            self._unsaid = None
 
     def show(self, record: Record, progress: float) -> None:
         """Shows a training or validation record; `samples` in it are lines to show."""

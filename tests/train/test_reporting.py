@@ -90,6 +90,23 @@ def test_of_many_records_the_first_and_the_last_are_plain_lines(tmp_path: Path) 
 
 
 @pytest.mark.usefixtures("no_board")
+def test_a_record_says_more_than_its_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = io.StringIO()
+    later = {**TRAIN, "step": 1220}
+    with RunReporter(tmp_path, Console(file=stream, width=120)) as reporter:
+        for record in (TRAIN, later):
+            reporter.report(record, 0.25)
+        monkeypatch.setattr(pulse, "EVERY_SECONDS", 0)
+        for step in (1221, 1222):
+            reporter.advance({**TRAIN, "step": step}, 0.25)
+    assert stream.getvalue().splitlines() == [
+        " 25%  " + describe_record(TRAIN),
+        " 25%  " + describe_record(later),
+        " 25%  step 1,222  2,000,000 tokens",
+    ]
+
+
+@pytest.mark.usefixtures("no_board")
 def test_steps_without_a_record_are_heard_of(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
