@@ -83,6 +83,9 @@ class TickingReporter:
             self.clock.tick()
             self.tokens.append(record["tokens"])
 
+    def advance(self, counts: Record, progress: float) -> None:
+        pass
+
     @property
     def tokens_per_second(self) -> float:
         return (self.tokens[-1] - self.tokens[self.warmup - 1]) / self.clock.seconds

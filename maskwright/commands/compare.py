@@ -1,6 +1,5 @@
 """``maskwright compare``: runs side by side, with intervals of their differences, and plots."""
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -9,8 +8,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from maskwright.commands.evaluation_flags import add_text_flags, check_text_flags, tell_progress
-from maskwright.commands.flags import Parser
+from maskwright.commands.evaluation_flags import add_text_flags, check_text_flags
+from maskwright.commands.flags import Parser, tell
+from maskwright.commands.outputs import check_new_folder
 from maskwright.files import write_json
 from maskwright.report.plots import Curve, check_matplotlib, plot_curves
 from maskwright.wording import shorten_names
@@ -45,6 +45,7 @@ def main(argv: Sequence[str]) -> int:
     check_text_flags(arguments)
     if arguments.out is not None:
         check_matplotlib()
+        check_new_folder(arguments.out)
         arguments.out.mkdir(parents=True, exist_ok=True)
     from maskwright.commands.comparison import (
         compare_models,
@@ -61,11 +62,11 @@ def main(argv: Sequence[str]) -> int:
         arguments.seq_length,
         arguments.device,
         is_fast=arguments.fast,
-        report=_tell,
-        progress=tell_progress,
+        report=tell,
+        progress=tell,
     )
     if line := describe_cut(compared[0].result.data):
-        _tell(line)
+        tell(line)
     differences, task = find_differences(compared), describe_task(compared)
     console = Console(highlight=False, soft_wrap=True)
     console.print(f"{escape(task)}\n")
@@ -78,10 +79,6 @@ def main(argv: Sequence[str]) -> int:
         for written in (path, *_plot(compared, arguments.out)):
             console.print(f"written to {escape(str(written))}")
     return 0
-
-
-def _tell(line: str) -> None:
-    print(line, file=sys.stderr)
 
 
 def _print_lines(console: Console, lines: Sequence[tuple[str, ...]]) -> None:

@@ -16,7 +16,7 @@ from maskwright.commands.evaluation import (
 from maskwright.commands.model_folder import find_masked_model
 from maskwright.commands.prepared import is_prepared
 from maskwright.commands.run_folder import METRICS_NAME
-from maskwright.commands.suites import measure_tables, pin_text
+from maskwright.commands.suites import measure_tables, pin_text, telling
 from maskwright.data.config import DataConfig
 from maskwright.errors import InputError, ShardError
 from maskwright.evaluation.masked_detail import MaskedTables
@@ -124,8 +124,11 @@ def compare_models(
     _check_sources(arguments, [one.tokenizer for one in described], sources)
     compared: list[Compared] = []
     for number, (argument, folder) in enumerate(zip(arguments, folders, strict=True), start=1):
-        progress(f"scoring {argument}, {number} of {len(folders)} …")
-        compared.append(_score(Evaluation(argument, folder, device), sources, rows, is_fast))
+        what = f"scoring {argument}, {number} of {len(folders)}"
+        # Named nowhere here, an evaluation is gone with its model before the next one is read.
+        compared.append(
+            _score(Evaluation(argument, folder, device), sources, rows, is_fast, what, progress)
+        )
     return compared
 
 
@@ -161,12 +164,18 @@ def _check_sources(
 
 
 def _score(
-    evaluation: Evaluation, sources: Sequence[str], rows: DataConfig, is_fast: bool
+    evaluation: Evaluation,
+    sources: Sequence[str],
+    rows: DataConfig,
+    is_fast: bool,
+    what: str,
+    progress: Callable[[str], None],
 ) -> Compared:
     request = evaluation.make_request(
         ("mlm",), sources, rows.max_seq_length, is_fast=is_fast, packed=rows.packed
     )
-    tables = measure_tables(request)
+    with telling(evaluation.model, what, progress):
+        tables = measure_tables(request)
     records: list[Record] = []
     if evaluation.run is not None:
         read = read_metrics(evaluation.run / METRICS_NAME)

@@ -2,7 +2,6 @@
 
 import argparse
 import json
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,10 +9,10 @@ from maskwright.commands.evaluation_flags import (
     add_text_flags,
     check_suites,
     check_text_flags,
-    tell_progress,
 )
-from maskwright.commands.flags import Parser
+from maskwright.commands.flags import Parser, tell
 from maskwright.commands.model_folder import HELP, find_masked_model, find_model_folder
+from maskwright.commands.outputs import check_new_file
 from maskwright.errors import InputError
 
 _EPILOG = """suites:
@@ -27,6 +26,7 @@ _EPILOG = """suites:
 examples:
   maskwright evaluate runs/NAME
   maskwright evaluate runs/NAME --suite mlm,fill --fast
+  maskwright evaluate runs/NAME --details       (by frequency, by phenomenon, …)
   maskwright evaluate runs/NAME/model --suite mlm --data data/NAME --out evaluation.json
   maskwright evaluate runs/NAME --suite blimp --blimp blimp/data
   maskwright evaluate runs/NAME --suite glue --data glue/
@@ -46,22 +46,11 @@ def build_parser() -> Parser:
         "--blimp", metavar="DIR", help="minimal pairs as JSON lines, for the suite blimp"
     )
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the results there, as JSON")
+    parser.add_argument("--details", action="store_true", help="show all scores of each suite")
     parser.add_argument("--json", action="store_true", help="print JSON and no table")
     rows = "the run's, else 128"
     add_text_flags(parser, "the data of the run", rows, "an eighth or less of the text")
     return parser
-
-
-def check_out(out: Path) -> None:
-    """Lets pass a file that can be written.
-
-    Raises:
-        InputError: it is a folder, or in none.
-    """
-    if not out.absolute().parent.is_dir():
-        raise InputError(f"--out = {out}: there is no folder to write it to")
-    if out.is_dir():
-        raise InputError(f"--out = {out} is a folder. Name a file in it.")
 
 
 def _check_alone(arguments: argparse.Namespace, names: Sequence[str]) -> None:
@@ -71,13 +60,15 @@ def _check_alone(arguments: argparse.Namespace, names: Sequence[str]) -> None:
         if getattr(arguments, flag) is not None:
             shown = flag.replace("_", "-")
             raise InputError(f"--{shown} is nothing to --suite glue: leave it out")
+    if arguments.details:
+        raise InputError("--details is nothing to --suite glue, which has one table: leave it out")
 
 
 def main(argv: Sequence[str]) -> int:
     arguments = build_parser().parse(argv)
     check_text_flags(arguments)
     if arguments.out is not None:
-        check_out(arguments.out)
+        check_new_file(arguments.out)
     names = tuple(name.strip() for name in arguments.suite.split(",") if name.strip())
     if "glue" in names:
         _check_alone(arguments, names)
@@ -91,10 +82,10 @@ def main(argv: Sequence[str]) -> int:
             arguments.out,
             as_json=arguments.json,
             is_fast=arguments.fast,
-            tell=_tell,
+            tell=tell,
         )
     suites = check_suites(names)
-    folder = find_masked_model(arguments.folder, _tell)
+    folder = find_masked_model(arguments.folder, tell)
     # torch is imported from here on
     from maskwright.commands.evaluation import Evaluation
     from maskwright.commands.evaluation_report import print_results
@@ -109,16 +100,11 @@ def main(argv: Sequence[str]) -> int:
         is_fast=arguments.fast,
     )
     if request.text is not None and (line := describe_cut(request.text.data)):
-        _tell(line)
-    results = evaluation.run_suites(suites, request, tell_progress)
+        tell(line)
+    results = evaluation.run_suites(suites, request, tell)
     paths = evaluation.write(results, arguments.out)
     if arguments.json:
         print(json.dumps(evaluation.describe(results), indent=2, ensure_ascii=False))
     else:
-        print_results(evaluation.model_facts, results, paths)
+        print_results(evaluation.model_facts, results, paths, in_detail=arguments.details)
     return 0
-
-
-def _tell(line: str) -> None:
-    """Beside the results, which may be JSON."""
-    print(line, file=sys.stderr)

@@ -26,6 +26,7 @@ from maskwright.commands.suites import (
     SUITES,
     Request,
     read_pairs,
+    telling,
 )
 from maskwright.data.config import DataConfig
 from maskwright.errors import CheckpointError, InputError
@@ -120,13 +121,13 @@ class Evaluation:
         self,
         suites: Sequence[str],
         request: Request,
-        progress: Callable[[str], None] = lambda line: None,
+        tell: Callable[[str], None] = lambda line: None,
     ) -> list[SuiteResult]:
         """The results of all suites, in order; their settings tell whether they are fast."""
         results: list[SuiteResult] = []
         for name in suites:
-            progress(f"{name} …")
-            results.append(SUITES[name](request))
+            with telling(request.model, name, tell):
+                results.append(SUITES[name](request))
         return [
             replace(result, settings={**result.settings, "fast": request.is_fast})
             for result in results

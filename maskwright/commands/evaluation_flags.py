@@ -1,7 +1,6 @@
 """What ``maskwright evaluate`` and ``maskwright compare`` ask alike: text, rows, device."""
 
 import argparse
-import sys
 from collections.abc import Sequence
 from typing import get_args
 
@@ -41,12 +40,6 @@ def check_text_flags(arguments: argparse.Namespace) -> None:
     length = arguments.seq_length
     if length is not None and length < MIN_ROW_LENGTH:
         raise InputError(f"--seq-length = {length} must be at least {MIN_ROW_LENGTH}")
-
-
-def tell_progress(line: str) -> None:
-    """Says on a terminal what takes its time; elsewhere it would be in the way."""
-    if sys.stderr.isatty():
-        print(line, file=sys.stderr)
 
 
 def check_suites(names: Sequence[str]) -> tuple[str, ...]:

@@ -11,30 +11,70 @@ from rich.table import Table
 from maskwright.evaluation.scores import Score, SuiteResult
 from maskwright.wording import count_noun
 
+# The scores that a model is known by, below the names of their suites.
+_SUMMARY = (
+    "mlm/loss",
+    "mlm/masked_accuracy",
+    "mlm/masked_accuracy_top5",
+    "mlm/bits_per_character",
+    "fill/accuracy",
+    "pll/pseudo_perplexity",
+    "blimp/mean_over_paradigms",
+)
 
-def print_results(model: dict[str, Any], results: Sequence[SuiteResult], paths: list[Path]) -> None:
-    """A table for each suite, and where the results were written."""
+
+def print_results(
+    model: dict[str, Any], results: Sequence[SuiteResult], paths: list[Path], *, in_detail: bool
+) -> None:
+    """What the suites found, and where the results were written.
+
+    Args:
+        in_detail: a table for each suite with all of its scores, and not one for all with those
+            that a model is known by.
+    """
     console = Console(highlight=False, soft_wrap=True)
     size = f"{model['num_parameters']:,} parameters"
-    console.print(f"[bold]{escape(str(model['name']))}[/bold]  {size}  {model['sha256'][:12]}")
+    console.print(f"[bold]{escape(str(model['name']))}[/bold]  {size}  {model['sha256'][:12]}\n")
+    if in_detail:
+        for result in results:
+            fast = "  (fast: a part of it)" if result.settings.get("fast") else ""
+            console.print(f"[bold]{result.suite}[/bold]  {escape(str(result.data['name']))}{fast}")
+            console.print(_tabulate([describe_score(score) for score in result.scores]))
+            console.print()
+    else:
+        _print_summary(results, console)
     for result in results:
-        console.print()
-        fast = "  (fast: a part of it)" if result.settings.get("fast") else ""
-        console.print(f"[bold]{result.suite}[/bold]  {escape(str(result.data['name']))}{fast}")
-        table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-        table.add_column("score", min_width=max(len(score.name) for score in result.scores))
-        for title in ("value", "95 % interval", "no learning", "of"):
-            table.add_column(title, justify="right")
-        for score in result.scores:
-            table.add_row(*describe_score(score))
-        console.print(table)
         if left_out := result.data.get("num_left_out"):
             verb = "is" if left_out == 1 else "are"
             console.print(
                 f"{count_noun(left_out, 'sentence')} {verb} longer than the model and left out"
             )
     for path in paths:
-        console.print(f"\nwritten to {escape(str(path))}")
+        console.print(f"all scores are in {escape(str(path))}")
+
+
+def _print_summary(results: Sequence[SuiteResult], console: Console) -> None:
+    named = {
+        f"{result.suite}/{score.name.removeprefix(f'{result.suite}/')}": score
+        for result in results
+        for score in result.scores
+    }
+    rows = [(name, *describe_score(named[name])[1:]) for name in _SUMMARY if name in named]
+    console.print(_tabulate(rows))
+    names = dict.fromkeys(str(result.data["name"]) for result in results)
+    fast = " (fast: a part of it)" if results[0].settings.get("fast") else ""
+    console.print(f"on {escape(' and '.join(names))}{fast}")
+    console.print(f"--details shows {len(named) - len(rows):,} more")
+
+
+def _tabulate(rows: Sequence[tuple[str, ...]]) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("score", min_width=max((len(row[0]) for row in rows), default=0))
+    for title in ("value", "95 % interval", "no learning", "of"):
+        table.add_column(title, justify="right")
+    for row in rows:
+        table.add_row(*row)
+    return table
 
 
 def describe_score(score: Score) -> tuple[str, str, str, str, str]:

@@ -30,7 +30,7 @@ def build_parser() -> Parser:
     parser = Parser("export", "Write a model for other libraries.", _EPILOG)
     parser.add_argument("folder", help=HELP)
     parser.add_argument("--to", choices=TARGETS, required=True, help="the target")
-    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="folder to write")
+    parser.add_argument("--out", type=Path, required=True, metavar="DIR", help="a new folder")
     parser.add_argument(
         "--data",
         help="prepared folder, or its URL, with held-out text to compare on; of a run its own is "

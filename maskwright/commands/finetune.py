@@ -7,6 +7,7 @@ from typing import Any
 
 from maskwright.commands.flags import Parser, add_config_flags, config_values
 from maskwright.commands.model_folder import HELP, find_model_folder
+from maskwright.commands.outputs import check_new_folder
 from maskwright.config import from_mapping
 from maskwright.errors import InputError
 from maskwright.finetune.config import FinetuneConfig
@@ -87,7 +88,7 @@ def main(argv: Sequence[str]) -> int:
         raise InputError("give --task or --preset, one of them")
     if not 0 < arguments.valid_share < 1:
         raise InputError(f"--valid-share = {arguments.valid_share} must lie between 0 and 1")
-    check_out(arguments.out)
+    check_new_folder(arguments.out)
     preset = GLUE.get(arguments.preset)
     columns = read_roles(arguments.columns, ROLES[preset.task if preset else arguments.task])
     if arguments.task == "embedding":
@@ -148,7 +149,9 @@ def _find_labelled(
     files = _describe_files(arguments, {**layout.columns, **parse_columns(columns)})
     if arguments.header is None:
         files["has_header"] = layout.has_header
-    return TaskFiles(task=preset.task, metrics=preset.metrics, **files)
+    # Columns of one's own say that the file is one's own, too, and its short rows are mistakes.
+    skips_short = not columns
+    return TaskFiles(task=preset.task, metrics=preset.metrics, skips_short=skips_short, **files)
 
 
 def read_roles(given: Sequence[str], roles: Sequence[str]) -> dict[str, str]:
@@ -169,13 +172,3 @@ def read_roles(given: Sequence[str], roles: Sequence[str]) -> dict[str, str]:
             raise InputError(f"--columns {one} must be a position, from 0; -1 is the last column")
         columns[role] = column
     return columns
-
-
-def check_out(out: Path) -> None:
-    """Refuses a folder that holds something.
-
-    Raises:
-        InputError: it does, or it is a file.
-    """
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise InputError(f"--out = {out} exists already. Choose another folder, or remove it.")

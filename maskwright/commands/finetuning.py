@@ -19,6 +19,7 @@ from maskwright.finetune.scoring import VALID_LOSS, describe_scores
 from maskwright.finetune.task import Outcome, Problem, read_task, run_task
 from maskwright.logs import MetricsLog
 from maskwright.provenance import describe_environment
+from maskwright.pulse import Pulse
 from maskwright.train.device import choose_device
 from maskwright.wording import count_noun
 
@@ -33,6 +34,7 @@ def finetune_labels(
     console = Console(highlight=False, soft_wrap=True)
     device = choose_device(config.device)
     loaded = open_encoder(folder)
+    console.print(f"reading {files.train}, scoring the baselines", markup=False)
     problem = read_task(files, loaded, config)
     if files.columns:
         named = ", ".join(f"{role} = {column}" for role, column in files.columns.items())
@@ -40,23 +42,26 @@ def finetune_labels(
     describe_problem(problem, console)
     begin_run(out, folder, files, config)
     log = MetricsLog(out / METRICS_NAME)
+    pulse = Pulse(lambda line: console.print(line, markup=False))
     circumstances: dict[str, Any] = {}
 
     def report(record: dict[str, Any]) -> None:
         log.write({**record, **circumstances})
         counts = f"seed {record['seed']}  epoch {record['epoch']:.2f}  loss {record['loss']:.4f}"
         metrics = {name: record[name] for name in list(record) if name in shown}
-        console.print(f"  {counts}  {describe_scores(metrics)}")
+        pulse.say(f"  {counts}  {describe_scores(metrics)}")
 
     shown = {*problem.material.metrics, "span_f1", "accuracy", VALID_LOSS}
-    outcome = run_task(problem, loaded.model, config, device, report)
+    outcome = run_task(problem, loaded.model, config, device, report, pulse=pulse)
     results = summarise(problem, outcome)
     write_json(out / RESULTS_NAME, results)
     save_labels(out / MODEL_NAME, outcome, problem, loaded, results, folder)
     if with_control:  # the model is safe by now
         console.print("the same shape with random weights:")
         circumstances["run"] = "control"
-        control = run_task(problem, loaded.model, config, device, report, from_scratch=True)
+        control = run_task(
+            problem, loaded.model, config, device, report, from_scratch=True, pulse=pulse
+        )
         results["random_encoder"] = _plain_summary(control)
         results["random_encoder_runs"] = [asdict(run) for run in control.runs]
         write_json(out / RESULTS_NAME, results)
@@ -85,8 +90,18 @@ def describe_problem(problem: Problem, console: Console) -> None:
         f"{len(material.train):,} examples to train on, {len(material.valid):,} to score on"
         + f"; {cut:,} cut at the model's length" * bool(cut)
     )
+    for line in describe_skipped(problem):
+        console.print(line, markup=False)
     for name, scores in problem.baselines.items():
         console.print(f"  {name}: {describe_scores(scores)}")
+
+
+def describe_skipped(problem: Problem) -> list[str]:
+    """A line for each file that has rows with too few columns."""
+    return [
+        f"{count_noun(count, 'row')} of {name} skipped: fewer columns than the task needs"
+        for name, count in problem.skipped.items()
+    ]
 
 
 def begin_run(out: Path, folder: Path, files: ExampleFiles, config: FinetuneConfig) -> None:
@@ -114,6 +129,7 @@ def summarise(problem: Problem, outcome: Outcome) -> dict[str, Any]:
         "labels": dict(zip(material.labels.names, material.labels.counts, strict=True)),
         "train_examples": len(material.train),
         "valid_examples": len(material.valid),
+        "skipped_rows": dict(problem.skipped),
         "baselines": problem.baselines,
         "scores": _plain_summary(outcome),
         "runs": [asdict(run) for run in outcome.runs],

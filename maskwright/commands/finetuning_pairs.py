@@ -16,6 +16,7 @@ from maskwright.finetune.contrastive import ContrastiveFitting, read_pairs
 from maskwright.finetune.files import ExampleFiles
 from maskwright.logs import MetricsLog
 from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.pulse import Pulse
 from maskwright.train.device import choose_device
 
 
@@ -32,15 +33,17 @@ def finetune_embedder(folder: Path, files: ExampleFiles, config: FinetuneConfig,
     console.print(f"{len(train):,} pairs to train on, {len(valid):,} to score on")
     begin_run(out, folder, files, config)
     log = MetricsLog(out / METRICS_NAME)
+    pulse = Pulse(console.print)
 
     def report(record: dict[str, Any]) -> None:
         log.write(record)
-        console.print(
+        pulse.say(
             f"  epoch {record['epoch']:.2f}  loss {record['loss']:.4f}  "
             f"found among {record['candidates']}: {record['found']:.4f}"
         )
 
-    fitting = ContrastiveFitting(model, train, valid, loaded.tokenizer.pad_id, config, report)
+    pad_id = loaded.tokenizer.pad_id
+    fitting = ContrastiveFitting(model, train, valid, pad_id, config, report, pulse)
     before = fitting.score()
     console.print(f"  before: found among {len(valid)}: {before['found']:.4f}")
     best = fitting.run()

@@ -11,13 +11,14 @@ from rich.console import Console
 from rich.table import Table
 
 from maskwright.artifact.folder import open_encoder
-from maskwright.commands.finetuning import show_mean, summarise
+from maskwright.commands.finetuning import describe_skipped, show_mean, summarise
 from maskwright.errors import InputError
 from maskwright.files import write_json
 from maskwright.finetune.config import FinetuneConfig
 from maskwright.finetune.files import TaskFiles
 from maskwright.finetune.presets import GLUE, find_tasks
 from maskwright.finetune.task import read_task, run_task
+from maskwright.pulse import Pulse
 from maskwright.train.device import choose_device
 
 _FAST_EPOCHS = 1.0
@@ -77,12 +78,18 @@ def run_tasks(
             columns=layout.columns,
             has_header=layout.has_header,
             metrics=preset.metrics,
+            skips_short=True,
         )
+        tell(f"{preset.folder}: reading, scoring the baselines")
         loaded = open_encoder(folder)
         problem = read_task(files, loaded, config)
-        tell(f"{preset.folder}: {len(problem.material.train):,} examples")
+        tell(f"  {len(problem.material.train):,} examples")
+        for line in describe_skipped(problem):
+            tell(f"  {line}")
         began = time.perf_counter()
-        outcome = run_task(problem, loaded.model, config, device, lambda record: None)
+        outcome = run_task(
+            problem, loaded.model, config, device, lambda record: None, pulse=Pulse(tell)
+        )
         minutes = (time.perf_counter() - began) / 60
         yield name, {**summarise(problem, outcome), "minutes": minutes}
 

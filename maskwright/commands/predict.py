@@ -9,13 +9,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from maskwright.commands.finetune import ROLES, add_table_flags, read_roles
-from maskwright.commands.flags import Parser
+from maskwright.commands.flags import Parser, tell
 from maskwright.commands.model_folder import find_model_folder
 from maskwright.commands.run_folder import read_example_files
 from maskwright.commands.sentences import add_arguments, read_sentences
 from maskwright.corpus.formats import recognise_name
 from maskwright.errors import InputError
 from maskwright.finetune.tables import Column, list_names, parse_columns, read_columns
+from maskwright.pulse import Pulse
 
 if TYPE_CHECKING:
     from maskwright.finetune.predict import Answer, Predictor
@@ -62,13 +63,18 @@ def main(argv: Sequence[str]) -> int:
 
     predict = Predictor(folder, arguments.device or "auto")
     texts = _read_table(arguments, columns) if arguments.table else _read_lines(arguments)
+    # On a terminal the answers themselves tell how far it is.
+    pulse = Pulse() if sys.stdout.isatty() else Pulse(tell)
+    num_answered = 0
     while block := list(islice(texts, _BLOCK)):
         if predict.labels_tokens:
             _show_tags(predict, [text.split() for (text, *_) in block], arguments.json)
         else:
             _show_answers(predict, block, arguments.json)
+        num_answered += len(block)
+        pulse.beat(f"{num_answered:,} texts answered")
     if predict.num_cut:
-        print(f"{predict.num_cut:,} texts cut at {predict.longest} tokens", file=sys.stderr)
+        tell(f"{predict.num_cut:,} texts cut at {predict.longest} tokens")
     return 0
 
 

@@ -129,7 +129,10 @@ def prepare_for(config: PretrainConfig, data_dir: Path, report: Callable[[str], 
         return named
     fingerprint = _fingerprint(config)
     folder = data_dir / _folder_name(config, fingerprint)
+    is_new = not is_prepared(folder)
     prepare(config.text, folder, _prepare_config(config), report=report, fingerprint=fingerprint)
+    if is_new:
+        report(f"prepared data is in {folder}; for more runs on it: maskwright pretrain {folder}")
     return folder
 
 

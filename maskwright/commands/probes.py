@@ -5,14 +5,19 @@ are at hand wherever they are needed, and no rank runs ahead into the next step 
 the first one longer than collectives are given.
 """
 
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 from maskwright.commands.assemble import PreparedData
 from maskwright.commands.config import PretrainConfig
 from maskwright.commands.evaluation_text import describe_held_out
 from maskwright.commands.suite_checks import check_request
-from maskwright.commands.suites import NEED_TEXT, SUITES, Request, read_pairs
+from maskwright.commands.suites import (
+    NEED_TEXT,
+    SUITES,
+    Request,
+    before_each_pass,
+    read_pairs,
+)
 from maskwright.errors import InputError
 from maskwright.evaluation.scores import SuiteResult
 from maskwright.inference.text_model import TextModel
@@ -61,7 +66,7 @@ class Probes:
         """
         request = self._request()
         scores: dict[str, float] = {}
-        with _before_each_pass(self.model, check):
+        with before_each_pass(self.model, check):
             for suite in self.suites:
                 scores |= name_scores(SUITES[suite](request))
         return scores
@@ -80,12 +85,3 @@ def name_scores(result: SuiteResult) -> dict[str, float]:
         for score in result.scores
         if score.name.count("/") <= 1
     }
-
-
-@contextmanager
-def _before_each_pass(model: MaskedLanguageModel, check: Callable[[], None]) -> Generator[None]:
-    handle = model.encoder.register_forward_pre_hook(lambda *_: check())
-    try:
-        yield
-    finally:
-        handle.remove()

@@ -5,8 +5,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from maskwright.commands.evaluate import check_out
 from maskwright.commands.flags import Parser
+from maskwright.commands.outputs import check_new_file
 from maskwright.commands.prepared import is_prepared
 from maskwright.commands.run_folder import (
     CONFIG_NAME,
@@ -46,7 +46,7 @@ def main(argv: Sequence[str]) -> int:
     if arguments.out is None and len(arguments.runs) > 1:
         raise InputError("several runs need --out FILE")
     if arguments.out is not None:
-        check_out(arguments.out)
+        check_new_file(arguments.out)
     out = arguments.out or arguments.runs[0] / REPORT_NAME
     names = shorten_names([str(run) for run in arguments.runs])
     write_report(

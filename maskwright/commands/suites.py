@@ -1,6 +1,9 @@
 """The evaluation suites by name: what ``maskwright evaluate`` runs, and training at validations."""
 
-from collections.abc import Callable, Sequence
+import sys
+import time
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -19,6 +22,8 @@ from maskwright.evaluation.pseudo_perplexity import evaluate_encoded
 from maskwright.evaluation.scores import SuiteResult
 from maskwright.evaluation.single_mask import evaluate_fill
 from maskwright.inference.text_model import TextModel
+from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.pulse import Pulse
 from maskwright.tokenizer.tokenizer import EncodedText
 
 
@@ -148,6 +153,30 @@ def _run_blimp(request: Request) -> SuiteResult:
         pairs_each=FAST_PAIRS_EACH if request.is_fast else None,
         add_special_tokens=request.wraps,
     )
+
+
+@contextmanager
+def before_each_pass(model: MaskedLanguageModel, call: Callable[[], None]) -> Generator[None]:
+    """Within this context `call` is called before every pass through the model."""
+    handle = model.encoder.register_forward_pre_hook(lambda *_: call())
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+@contextmanager
+def telling(model: TextModel, what: str, tell: Callable[[str], None]) -> Generator[None]:
+    """Says what the model is at: on a terminal at once, and everywhere if it takes its time."""
+    pulse, began = Pulse(tell), time.monotonic()
+    if sys.stderr.isatty():
+        pulse.say(f"{what} …")
+
+    def beat() -> None:
+        pulse.beat(f"{what}: {(time.monotonic() - began) / 60:.1f} minutes so far")
+
+    with before_each_pass(model.model, beat):
+        yield
 
 
 SUITES: dict[str, Callable[[Request], SuiteResult]] = {

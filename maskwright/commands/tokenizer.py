@@ -11,6 +11,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from maskwright.commands.flags import Parser, add_config_flags, config_values
+from maskwright.commands.outputs import check_new_folder
 from maskwright.commands.tokenizer_compare import compare
 from maskwright.config import from_mapping, section, setting
 from maskwright.corpus.config import CorpusConfig
@@ -66,10 +67,9 @@ def train(argv: Sequence[str]) -> int:
     from maskwright.corpus.stream import stream_corpus
     from maskwright.tokenizer.extension import extend_tokenizer
     from maskwright.tokenizer.tokenizer import Tokenizer
-    from maskwright.tokenizer.train import train_tokenizer
+    from maskwright.tokenizer.train import describe_shortage, train_tokenizer
 
-    if arguments.out.exists() and any(arguments.out.iterdir()):
-        raise InputError(f"{arguments.out} exists already: choose another --out")
+    check_new_folder(arguments.out)
     counts: Counter[str] = Counter()
     texts = (document.text for _, document in stream_corpus(arguments.text, config.corpus, counts))
     if config.tokenizer.path is not None:
@@ -77,6 +77,8 @@ def train(argv: Sequence[str]) -> int:
         tokenizer = extend_tokenizer(base, texts, config.tokenizer, seed=config.seed)
     else:
         tokenizer = train_tokenizer(texts, config.tokenizer, seed=config.seed)
+        if line := describe_shortage(tokenizer, config.tokenizer):
+            print(line)
     tokenizer.save(arguments.out)
     print(
         f"{tokenizer.vocab_size:,} tokens in {arguments.out}, fingerprint {tokenizer.fingerprint}"

@@ -8,6 +8,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from maskwright.commands.outputs import check_new_file
 from maskwright.corpus.extras import import_extra
 from maskwright.errors import CorpusError, InputError
 from maskwright.files import replacing_file
@@ -21,14 +22,11 @@ def check_out(path: Path) -> None:
     """Refuses, before any work is done, a path that could not be written in the end.
 
     Raises:
-        InputError: no such format, no such folder, a folder, or pyarrow is missing.
+        InputError: no such format, `check_new_file` does, or pyarrow is missing.
     """
     if path.suffix not in _FORMATS:
-        raise InputError(f"--out {path} must end in {' or '.join(_FORMATS)}")
-    if path.is_dir():
-        raise InputError(f"--out {path} is a folder; name a file")
-    if not path.parent.is_dir():
-        raise InputError(f"--out {path} cannot be written: {path.parent} is not a folder")
+        raise InputError(f"--out = {path} must end in {' or '.join(_FORMATS)}")
+    check_new_file(path)
     if path.suffix == ".parquet":
         _import_arrow()
 

@@ -24,6 +24,7 @@ from maskwright.finetune.split import is_held_out
 from maskwright.finetune.tables import LabelledRow, read_columns
 from maskwright.model.classifier import pool_mean
 from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.pulse import Pulse
 from maskwright.tokenizer.template import ModelInput
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.train.device import autocast
@@ -117,12 +118,13 @@ class ContrastiveFitting:
         pad_id: int,
         config: FinetuneConfig,
         report: Report,
+        pulse: Pulse | None = None,
     ) -> None:
         self.model, self.train, self.valid, self.pad_id = model, train, valid, pad_id
         self.config, self.report = config, report
         self.device = next(model.parameters()).device
         lengths = [len(a.ids) + len(b.ids) for a, b in zip(train.first, train.second, strict=True)]
-        self.loop = Loop(config, lengths, config.first_seed, self.device)
+        self.loop = Loop(config, lengths, config.first_seed, self.device, pulse or Pulse())
         self._best: dict[str, Any] = {}
         self._weights: dict[str, Tensor] = {}
 

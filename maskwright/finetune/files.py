@@ -32,7 +32,10 @@ class TaskFiles(ExampleFiles):
 
     Attributes:
         metrics: reported before the task's own; the first decides, unless the configuration does.
+        skips_short: whether rows of tables with too few columns are left out and counted, since
+            GLUE's own files have some; else they are an error.
     """
 
     task: Task
     metrics: tuple[Metric, ...] = ()
+    skips_short: bool = False

@@ -20,6 +20,7 @@ from maskwright.finetune.metrics import Metric
 from maskwright.finetune.network import rescaled_output
 from maskwright.finetune.scoring import compute_loss, is_better, score_model
 from maskwright.model.classifier import Classifier
+from maskwright.pulse import Pulse
 from maskwright.train.device import autocast
 
 
@@ -65,6 +66,7 @@ class Fitting:
         config: FinetuneConfig,
         seed: int,
         report: Report = lambda record: None,
+        pulse: Pulse | None = None,
     ) -> None:
         self.model, self.material, self.config, self.report = model, material, config, report
         self.device = next(model.parameters()).device
@@ -79,7 +81,7 @@ class Fitting:
         if config.class_weights and self.task != "regression":
             weights = labels.weigh(len(material.train))
             self.weights = torch.from_numpy(weights).to(self.device)
-        self.loop = Loop(config, material.train.lengths, seed, self.device)
+        self.loop = Loop(config, material.train.lengths, seed, self.device, pulse or Pulse())
         self._best: dict[str, Tensor] = {}
 
     def run(self) -> Fitted:
@@ -122,6 +124,7 @@ class Fitting:
                 material.metrics,
                 material.pad_id,
                 self.config.precision,
+                self.loop.pulse,
             )
             improved = not fitted.scores or is_better(material.deciding, scores, fitted.scores)
             if improved:

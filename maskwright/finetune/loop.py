@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -14,6 +14,7 @@ from maskwright.finetune.batches import plan_steps
 from maskwright.finetune.config import FinetuneConfig
 from maskwright.finetune.network import group_parameters
 from maskwright.optim.eager import AdamW
+from maskwright.pulse import Pulse
 
 Report = Callable[[dict[str, Any]], None]
 
@@ -47,12 +48,14 @@ class Loop:
 
     Args:
         lengths: tokens of each training example.
+        pulse: is told of every step.
     """
 
     config: FinetuneConfig
     lengths: Sequence[int]
     seed: int
     device: torch.device
+    pulse: Pulse = field(default_factory=Pulse)
 
     @property
     def steps_an_epoch(self) -> int:
@@ -96,6 +99,9 @@ class Loop:
             optimizer.step()
             schedule.step()
             optimizer.zero_grad()
+            self.pulse.beat(
+                f"  seed {self.seed}  step {step:,} of {self.num_steps:,}  loss {losses[-1]:.4f}"
+            )
             if step % every == 0 or step == self.num_steps:
                 seconds = time.perf_counter() - began
                 yield Progress(step, step / self.steps_an_epoch, sum(losses) / len(losses), seconds)

@@ -16,6 +16,7 @@ from maskwright.finetune.labels import Labels
 from maskwright.finetune.metrics import LOWER_IS_BETTER, TASK_METRICS, Metric, compute_metric
 from maskwright.finetune.spans import score_spans
 from maskwright.model.classifier import Classifier
+from maskwright.pulse import Pulse
 from maskwright.train.config import Precision
 from maskwright.train.device import autocast
 
@@ -31,9 +32,18 @@ def batch_tokens_on(device: torch.device) -> int:
 
 @torch.inference_mode()
 def compute_logits(
-    model: Classifier, examples: Examples, pad_id: int, precision: Precision
+    model: Classifier,
+    examples: Examples,
+    pad_id: int,
+    precision: Precision,
+    pulse: Pulse | None = None,
 ) -> list[NDArray[np.float32]]:
-    """The logits of each example, in order: [K] of a text, [words, K] of a sentence's words."""
+    """The logits of each example, in order: [K] of a text, [words, K] of a sentence's words.
+
+    Args:
+        pulse: is told how many have been scored.
+    """
+    num_scored, pulse = 0, pulse or Pulse()
     device = next(model.parameters()).device
     model.eval()
     found: list[Any] = [None] * len(examples)
@@ -45,6 +55,8 @@ def compute_logits(
             logits = model(batch.input_ids, batch.context, batch.token_type_ids, wanted)
         for number, part in zip(numbers, _split(logits, examples, numbers), strict=True):
             found[number] = part.float().cpu().numpy()
+        num_scored += len(numbers)
+        pulse.beat(f"  {num_scored:,} of {len(examples):,} examples scored")
     return found
 
 
@@ -112,9 +124,10 @@ def score_model(
     metrics: Sequence[Metric],
     pad_id: int,
     precision: Precision,
+    pulse: Pulse | None = None,
 ) -> dict[str, float]:
     """The metrics of a model on examples, and its loss on them; tags by whole sentences."""
-    logits = compute_logits(model, examples, pad_id, precision)
+    logits = compute_logits(model, examples, pad_id, precision, pulse)
     if examples.sentences is not None:
         targets = np.concatenate(examples.targets)
         answers = examples.sentences.join([one.argmax(1).tolist() for one in logits])

@@ -44,7 +44,10 @@ def parse_columns(given: Mapping[str, str]) -> dict[str, Column]:
 
 
 def read_columns(
-    path: Path | str, columns: Mapping[str, Column], has_header: bool | None = None
+    path: Path | str,
+    columns: Mapping[str, Column],
+    has_header: bool | None = None,
+    skipped: Counter[str] | None = None,
 ) -> Iterator[LabelledRow]:
     """The rows of a file, with the columns that are asked for.
 
@@ -52,6 +55,8 @@ def read_columns(
         columns: what each is for -> its name or position.
         has_header: whether the first line of a TSV or CSV file names its columns; None: it does
             if any column is called by name.
+        skipped: where it is given, a row of a TSV or CSV file that has too few columns is left out
+            and counted there, under the name of its file.
 
     Raises:
         CorpusError: no such file, a damaged one, a column that is not there, a row that is too
@@ -64,7 +69,8 @@ def read_columns(
         return _read_json_lines(source, columns)
     if source.kind in ("tsv", "csv"):
         by_name = any(isinstance(column, str) for column in columns.values())
-        return _read_table(source, columns, by_name if has_header is None else has_header)
+        has_header = by_name if has_header is None else has_header
+        return _read_table(source, columns, has_header, skipped)
     raise CorpusError(
         f"{path} is no table: .tsv, .csv, .jsonl and .parquet are read. Rename or convert it."
     )
@@ -116,7 +122,10 @@ def _lines(source: Source) -> Iterator[str]:
 
 
 def _read_table(
-    source: Source, columns: Mapping[str, Column], has_header: bool
+    source: Source,
+    columns: Mapping[str, Column],
+    has_header: bool,
+    skipped: Counter[str] | None,
 ) -> Iterator[LabelledRow]:
     quoting = csv.QUOTE_NONE if source.kind == "tsv" else csv.QUOTE_MINIMAL
     csv.field_size_limit(max(csv.field_size_limit(), MAX_RECORD_CHARACTERS))
@@ -141,13 +150,16 @@ def _read_table(
             if has_header:
                 continue
         place = f"{source.name}:{reader.line_num}"
-        for role, number in places.items():
-            if number >= len(row):
-                raise CorpusError(
-                    f"{place} has {len(row)} columns, too few for {role} = {columns[role]}. "
-                    "Correct the line."
-                )
-        yield LabelledRow(place, {role: row[number] for role, number in places.items()})
+        missing = next((role for role, number in places.items() if number >= len(row)), None)
+        if missing is None:
+            yield LabelledRow(place, {role: row[number] for role, number in places.items()})
+        elif skipped is not None:
+            skipped[source.name] += 1
+        else:
+            raise CorpusError(
+                f"{place} has {len(row)} columns, too few for {missing} = {columns[missing]}. "
+                "Correct the line."
+            )
 
 
 def _find_place(

@@ -4,8 +4,9 @@ Every seed is a run of its own; the classifier that is kept is that of the run w
 on the validation examples, and the scores that are reported are the means over the runs.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import mean, stdev
 from typing import Any, NamedTuple
@@ -36,16 +37,22 @@ from maskwright.finetune.split import Row, split_examples
 from maskwright.finetune.tables import LabelledRow, read_columns
 from maskwright.model.classifier import Classifier
 from maskwright.model.init import initialise
+from maskwright.pulse import Pulse
 
 TAG_METRIC = "span_f1"
 
 
 @dataclass(frozen=True)
 class Problem:
-    """A task as examples of one model, and what needs no model to answer it."""
+    """A task as examples of one model, and what needs no model to answer it.
+
+    Attributes:
+        skipped: rows with too few columns, by file.
+    """
 
     material: Material
     baselines: dict[str, dict[str, float]]
+    skipped: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
 class Summary(NamedTuple):
@@ -84,8 +91,10 @@ def read_task(files: TaskFiles, loaded: Loaded[Any], config: FinetuneConfig) -> 
     if files.task == "tokens":
         return _read_tags(files, loaded, max_length, config.metric)
 
+    skipped = Counter[str]() if files.skips_short else None
+
     def read(path: Path) -> list[LabelledRow]:
-        return list(read_columns(path, files.columns, files.has_header))
+        return list(read_columns(path, files.columns, files.has_header, skipped))
 
     train, valid = _read_both(files, read)
     labels = Labels.find(files.task, train)
@@ -104,7 +113,7 @@ def read_task(files: TaskFiles, loaded: Loaded[Any], config: FinetuneConfig) -> 
         "majority": score_majority(labels, metrics, known[1], new[1]),
         "bag of words": score_bag_of_words(labels, metrics, known, new),
     }
-    return Problem(material, baselines)
+    return Problem(material, baselines, dict(skipped or {}))
 
 
 def _read_tags(
@@ -148,11 +157,14 @@ def run_task(
     report: Report,
     *,
     from_scratch: bool = False,
+    pulse: Pulse | None = None,
 ) -> Outcome:
     """All seeds.
 
     Args:
+        report: takes the scores of each moment at which a model is scored.
         from_scratch: begin with random weights: what the same shape learns without pretraining.
+        pulse: is told of every step.
 
     Raises:
         TrainingError: a loss that is not finite.
@@ -165,7 +177,7 @@ def run_task(
         model = build_classifier(pretrained, config, level, len(material.labels.names), seed)
         if from_scratch:
             initialise(model, seed)
-        runs.append(Fitting(model.to(device), material, config, seed, report).run())
+        runs.append(Fitting(model.to(device), material, config, seed, report, pulse).run())
         scores = runs[-1].scores
         if best is None or is_better(material.deciding, scores, best[0]):
             best = scores, model

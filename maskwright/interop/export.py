@@ -9,7 +9,7 @@ from maskwright.artifact.folder import LoadedModel, open_model
 from maskwright.errors import ExportError, InputError, MaskwrightError
 from maskwright.files import replacing_folder, write_json
 from maskwright.interop.comparison import Difference
-from maskwright.interop.folders import RECORD, check_replaceable, list_sizes, read_card
+from maskwright.interop.folders import RECORD, check_new, list_sizes, read_card
 from maskwright.interop.held_out import read_masked_rows
 from maskwright.interop.hugging_face import write_hugging_face
 from maskwright.interop.libraries import list_versions
@@ -81,19 +81,19 @@ def export_model(
 
     What was written is loaded with the target library, and its outputs are compared with ours on
     real sentences. Only then does `out` appear, with a record of the comparison in
-    ``export.json``; otherwise nothing is left of it, and what was in `out` before stays.
+    ``export.json``; otherwise nothing is left of it.
 
     Args:
         folder: a model folder.
         to: ``hf`` (transformers), ``onnx``, ``onnx-int8`` or ``sentence-transformers``.
-        out: where to; it must not exist, be empty, or hold an earlier export.
+        out: where to; it must not exist, or be empty.
         data: a prepared folder, whose held-out text gives the sentences; ``onnx-int8`` needs it
             for its scores.
 
     Raises:
         ModelFolderError: `folder` is not a model folder.
         ExportError: the outputs differ, no class of transformers computes this architecture, too
-            little is left of the model in int8, or `out` holds something else.
+            little is left of the model in int8, or `out` exists already.
         InputError: an unknown target, a package that is not installed, ``onnx-int8`` without
             `data`.
         ShardError: `data` is damaged, or was prepared with another tokenizer.
@@ -109,7 +109,7 @@ def export_model(
         )
     if out.name in ("", "..") or out.resolve() == Path.cwd():
         raise InputError(f"--out = {out} must be a folder of its own. Name a new one.")
-    check_replaceable(out)
+    check_new(out)
     loaded = open_model(folder)
     card = read_card(folder)
     with replacing_folder(out) as temporary:

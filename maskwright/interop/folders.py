@@ -7,10 +7,9 @@ from maskwright.artifact.card import change_card
 from maskwright.artifact.folder import CARD, LoadedModel, save_model
 from maskwright.artifact.weights import WEIGHTS
 from maskwright.errors import ExportError, ModelFolderError
-from maskwright.files import read_json, write_text
+from maskwright.files import write_text
 
 RECORD = "export.json"
-_MAX_RECORD_BYTES = 1 << 20
 _MAX_CARD_BYTES = 4 << 20
 
 
@@ -57,41 +56,17 @@ def adapt_card(folder: Path, original: str | None, metadata: dict[str, Any], end
         raise ModelFolderError(f"the model card {CARD} is damaged: {error}.") from None
 
 
-def check_replaceable(folder: Path) -> None:
-    """Lets pass a folder that does not exist, is empty, or holds an export and nothing else.
+def check_new(folder: Path) -> None:
+    """Lets pass a folder that does not exist, or is empty.
 
     Raises:
-        ExportError: it holds anything else.
+        ExportError: it holds something, or it is a file.
     """
-    if not folder.exists():
-        return
-    if not folder.is_dir():
-        raise ExportError(f"{folder} is a file. Choose another --out.")
-    found = {path.relative_to(folder).as_posix() for path in _list_files(folder)}
-    strange = sorted(found - {RECORD, *_read_names(folder)})
-    if strange:
-        raise ExportError(
-            f"{folder} holds {strange[0]}, which no export of maskwright has put there. Choose "
-            "another --out, or empty this folder."
-        )
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise ExportError(f"{folder} exists already. Choose another --out, or remove it.")
 
 
 def list_sizes(folder: Path) -> dict[str, int]:
     """Bytes of each file, by its name in the folder."""
-    return {
-        path.relative_to(folder).as_posix(): path.stat().st_size for path in _list_files(folder)
-    }
-
-
-def _list_files(folder: Path) -> list[Path]:
-    """Everything in a folder and below but plain folders."""
-    return sorted(path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
-
-
-def _read_names(folder: Path) -> set[str]:
-    """The files that an earlier export wrote there, by its own record."""
-    try:
-        names = read_json(folder / RECORD, _MAX_RECORD_BYTES)["files"]
-        return {str(name) for name in names}
-    except (OSError, ValueError, KeyError, TypeError):
-        return set()
+    files = sorted(path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
+    return {path.relative_to(folder).as_posix(): path.stat().st_size for path in files}

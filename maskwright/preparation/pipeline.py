@@ -83,7 +83,7 @@ def prepare(
 
     Raises:
         CorpusError: text that cannot be read, or none.
-        TokenizerError: the text is too little for the vocabulary.
+        TokenizerError: the text holds no word, or fewer new tokens than it is to add.
         ShardError: `out` holds something else.
         ConfigError: what `config.engine` needs is not there.
     """

@@ -11,11 +11,12 @@ from maskwright.files import read_json, replacing_folder, write_json
 from maskwright.preparation.config import PrepareConfig
 from maskwright.preparation.folder import Report
 from maskwright.preparation.splits import split_corpus
+from maskwright.pulse import Pulse
 from maskwright.shards.manifest import TOKENIZER_NAME
 from maskwright.tokenizer.extension import extend_tokenizer
 from maskwright.tokenizer.stats import measure_tokenizer
 from maskwright.tokenizer.tokenizer import Tokenizer
-from maskwright.tokenizer.train import train_tokenizer
+from maskwright.tokenizer.train import describe_shortage, train_tokenizer
 
 EXTENSION_NAME = "extension.json"
 EXTENSION_KEY = "tokenizer_extension"  # in the manifest's description of its source
@@ -39,10 +40,12 @@ def obtain_tokenizer(
     start = time.monotonic()
     if config.tokenizer.path is None:
         report(f"training a {config.tokenizer.kind} tokenizer on the text")
-        texts = _read_training_text(paths, config, [])
+        texts = _read_training_text(paths, config, [], report)
         tokenizer = train_tokenizer(texts, config.tokenizer, seed)
         seconds = time.monotonic() - start
         report(f"tokenizer: {tokenizer.vocab_size:,} tokens, {seconds:.1f} seconds")
+        if line := describe_shortage(tokenizer, config.tokenizer):
+            report(line)
     elif config.tokenizer.extend_vocab:
         tokenizer, described = _extend(paths, config, seed, report)
     else:
@@ -63,7 +66,7 @@ def _extend(
     base = Tokenizer.load(config.tokenizer.path)
     report(f"adding {config.tokenizer.extend_vocab:,} tokens to that of {config.tokenizer.path}")
     held_out: list[str] = []
-    texts = _read_training_text(paths, config, held_out)
+    texts = _read_training_text(paths, config, held_out, report)
     tokenizer = extend_tokenizer(base, texts, config.tokenizer, seed)
     before, after = (measure_tokenizer(which, held_out) for which in (base, tokenizer))
     shown = tokenizer.tokens(range(base.vocab_size, tokenizer.vocab_size)[:_NUM_SHOWN])
@@ -88,11 +91,13 @@ def _extend(
 
 
 def _read_training_text(
-    paths: Sequence[str], config: PrepareConfig, held_out: list[str]
+    paths: Sequence[str], config: PrepareConfig, held_out: list[str], report: Report
 ) -> Iterator[str]:
     """The texts to train on; puts some of those that are held out into `held_out`."""
-    num_characters = 0
+    pulse, num_read, num_characters = Pulse(report), 0, 0
     for split, text in split_corpus(paths, config.corpus, Counter()):
+        num_read += len(text)
+        pulse.beat(f"{num_read / 1e6:,.0f} million characters read for the tokenizer")
         if split == "train":
             yield text
         elif num_characters < _MEASURED_CHARACTERS:

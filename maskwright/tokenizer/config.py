@@ -22,7 +22,7 @@ class TokenizerConfig:
 
     kind: TokenizerKind = setting("wordpiece", "how words are cut into tokens")
     vocab_size: int = setting(
-        8192, "number of tokens, rounded up to a multiple of 64; an upper bound for characters"
+        8192, "number of tokens, rounded up to a multiple of 64; fewer if the text gives no more"
     )
     lowercase: bool = setting(True, "lower-case the text; WordPiece then also strips accents")
     min_frequency: int = setting(2, "a token must occur this often in the sample")

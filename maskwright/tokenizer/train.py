@@ -44,10 +44,11 @@ def train_tokenizer(texts: Iterable[str], config: TokenizerConfig, seed: int = 0
     """Trains a tokenizer on (a sample of) `texts`, which are read once, as a stream.
 
     `seed` decides what is in the sample if the texts are more than it may hold.
-    `config.path` is not looked at.
+    `config.path` is not looked at. Texts that are too little for `config.vocab_size` give as many
+    tokens as they can (`describe_shortage`).
 
     Raises:
-        TokenizerError: no text, or not enough of it for `config.vocab_size`.
+        TokenizerError: no text, or no word in it.
     """
     sample = sample_texts(texts, int(config.sample_megabytes * 1_000_000), seed)
     if not sample:
@@ -67,13 +68,23 @@ def train_tokenizer(texts: Iterable[str], config: TokenizerConfig, seed: int = 0
     return Tokenizer(json.loads(backend.to_str()), SPECIAL_TOKENS)
 
 
+def describe_shortage(tokenizer: Tokenizer, config: TokenizerConfig) -> str | None:
+    """One line if the text gave fewer tokens than were asked for; None if not."""
+    if config.kind == "character" or tokenizer.vocab_size >= config.vocab_size:
+        return None
+    return (
+        f"the text is too little for tokenizer.vocab_size = {config.vocab_size:,}: it gives "
+        f"{tokenizer.vocab_size:,} tokens, and these are used"
+    )
+
+
 def _learn_wordpiece(words: Counter[str], size: int, config: TokenizerConfig, seed: int) -> Model:
     bag = keep_frequent(words, _MERGE_CHARACTERS, seed)
     alphabet = choose_alphabet(bag, _COVERAGE, size // _WORDPIECE_ALPHABET_SHARE)
     bag = drop_words_beyond(bag, alphabet)
     num_learnt = size - len(_SPECIAL)
     merges = learn_merges(bag, alphabet, num_learnt, config.min_frequency, WORDPIECE_PREFIX)
-    vocabulary = _number_tokens(merges.tokens, config)
+    vocabulary = _number_tokens(merges.tokens)
     return models.WordPiece(
         vocabulary, unk_token=SPECIAL_TOKENS["unk"], max_input_chars_per_word=100
     )
@@ -83,7 +94,7 @@ def _learn_bpe(words: Counter[str], size: int, config: TokenizerConfig, seed: in
     bag = keep_frequent(words, _MERGE_CHARACTERS, seed)
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
     merges = learn_merges(bag, alphabet, size - len(_SPECIAL), config.min_frequency)
-    return models.BPE(_number_tokens(merges.tokens, config), merges.pairs)
+    return models.BPE(_number_tokens(merges.tokens), merges.pairs)
 
 
 def _learn_unigram(words: Counter[str], size: int, config: TokenizerConfig, seed: int) -> Model:
@@ -103,7 +114,7 @@ def _learn_unigram(words: Counter[str], size: int, config: TokenizerConfig, seed
     pieces: list[tuple[str, float]] = json.loads(learner.to_str())["model"]["vocab"]
     scores = _settle_scores({piece: score for piece, score in pieces if piece not in _SPECIAL})
     learnt = sorted(scores, key=lambda piece: (-scores[piece], piece))
-    vocabulary = _number_tokens(learnt, config)
+    vocabulary = _number_tokens(learnt)
     scored = [(piece, scores.get(piece, min(scores.values()))) for piece in vocabulary]
     return models.Unigram(scored, vocabulary[SPECIAL_TOKENS["unk"]], False)
 
@@ -145,18 +156,14 @@ def _learn_characters(
     return models.WordLevel(vocabulary, unk_token=SPECIAL_TOKENS["unk"])
 
 
-def _number_tokens(learnt: list[str], config: TokenizerConfig) -> dict[str, int]:
-    """Special tokens, what was learnt, and fillers if only the rounding up is missing.
+def _number_tokens(learnt: list[str]) -> dict[str, int]:
+    """Special tokens, what was learnt, and fillers up to a round size.
 
     Raises:
-        TokenizerError: the text supports fewer tokens than `config.vocab_size`.
+        TokenizerError: nothing was learnt.
     """
+    if not learnt:
+        raise TokenizerError("the text holds no word to train a tokenizer on. Give more text.")
     tokens = [*_SPECIAL, *learnt]
-    if len(tokens) < config.vocab_size:
-        smaller = f"Set tokenizer.vocab_size to {len(tokens)} or less, or give more text."
-        raise TokenizerError(
-            f"tokenizer.vocab_size = {config.vocab_size} is more than the text supports, which is "
-            f"{len(tokens)} tokens. {smaller if len(tokens) >= 32 else 'Give more text.'}"
-        )
-    tokens += name_fillers(round_up(config.vocab_size) - len(tokens))
+    tokens += name_fillers(round_up(len(tokens)) - len(tokens))
     return {token: token_id for token_id, token in enumerate(tokens)}

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from maskwright.logs import Record
+from maskwright.pulse import Pulse
 
 
 def describe_record(record: Record) -> str:
@@ -66,11 +67,14 @@ class Panel:
 
     Args:
         console: where to show; a live panel (rich) with progress, the last scores and what the
-            model fills in, if it is a terminal.
+            model fills in, if it is a terminal. Else plain lines: every validation, the first and
+            the last record of training and, of those between, one about every half a minute.
     """
 
     def __init__(self, console: Console) -> None:
         self._console = console
+        self._pulse = Pulse(lambda line: console.print(line, highlight=False))
+        self._unsaid: str | None = None
         self._bar = Progress(
             TextColumn("[bold]{task.description}"),
             BarColumn(bar_width=None),
@@ -96,19 +100,46 @@ class Panel:
         traceback: TracebackType | None,
     ) -> None:
         self._live.stop()
+        if self._unsaid is not None:
+            self._pulse.say(self._unsaid)
+
+    def advance(self, counts: Record, progress: float) -> None:
+        """Shows how far a run is between two records; as a line only if one is due.
+
+        Args:
+            counts: split, step, tokens and seconds.
+        """
+        if self._console.is_terminal:
+            self._move_bar(counts["seconds"], progress)
+        elif self._pulse.is_due:
+            doing = "  validating" * (counts["split"] == "valid")
+            where = f"{progress:4.0%}  step {counts['step']:,}  {counts['tokens']:,} tokens{doing}"
+            self._pulse.say(self._unsaid or where)
+            self._unsaid = None
 
     def show(self, record: Record, progress: float) -> None:
         """Shows a training or validation record; `samples` in it are lines to show."""
+        is_first = record["split"] not in self._latest
         self._latest[record["split"]] = record
         self._samples = record.get("samples", self._samples)
         if self._console.is_terminal:
-            left = record["seconds"] * (1 - progress) / progress if progress > 0 else 0
-            self._bar.update(self._task, completed=progress, left=_duration(left))
+            self._move_bar(record["seconds"], progress)
             self._live.update(self.draw())
         elif not record.get("final"):  # the last scores are shown by whoever ends the run
-            self._console.print(f"{progress:4.0%}  {describe_record(record)}", highlight=False)
-            for line in record.get("samples", []):
-                self._console.print(Text("      ").append_text(color_sample(line)))
+            self._say(f"{progress:4.0%}  {describe_record(record)}", record, is_first)
+
+    def _move_bar(self, seconds: float, progress: float) -> None:
+        left = seconds * (1 - progress) / progress if progress > 0 else 0
+        self._bar.update(self._task, completed=progress, left=_duration(left))
+
+    def _say(self, line: str, record: Record, is_first: bool) -> None:
+        if record["split"] == "train" and not is_first and not self._pulse.is_due:
+            self._unsaid = line
+            return
+        self._unsaid = None
+        self._pulse.say(line)
+        for sample in record.get("samples", []):
+            self._console.print(Text("      ").append_text(color_sample(sample)))
 
     def draw(self) -> Group:
         """The records and samples that were last shown, and the bar."""

@@ -16,6 +16,9 @@ class SilentReporter:
     def report(self, record: Record, progress: float) -> None:
         pass
 
+    def advance(self, counts: Record, progress: float) -> None:
+        pass
+
 
 class RunReporter:
     """Writes every record of a run and shows it.
@@ -51,6 +54,10 @@ class RunReporter:
         self._log.write(record)
         self._write_board(record)
         self._panel.show(record, progress)
+
+    def advance(self, counts: Record, progress: float) -> None:
+        """Shows how far the run is, between two records."""
+        self._panel.advance(counts, progress)
 
     def _write_board(self, record: Record) -> None:
         if self._board is not None:

@@ -47,6 +47,9 @@ class Reporter(Protocol):
 
     def report(self, record: Record, progress: float) -> None: ...
 
+    def advance(self, counts: Record, progress: float) -> None:
+        """Called after every step and before every pass of a validation, with `counts` alone."""
+
 
 @dataclass(frozen=True)
 class _UnreadStep:
@@ -124,6 +127,7 @@ class Trainer:
                 self._train_on(loaded, plan, num_predictions)
                 (seconds,) = self.world.from_first(resumed_at + time.perf_counter() - clock)
                 self._count(loaded, seconds)
+                self.reporter.advance(self._counts("train"), self.progress)
                 self._log_if_due(loaded, plan.learning_rate_scale)
                 self._validate_if_due(stop)
                 if seconds - saved_at >= 60 * self.config.checkpoint_every_minutes:
@@ -256,7 +260,7 @@ class Trainer:
         self._read_figures()
         began = time.perf_counter()
         try:
-            scores = self.scores(self.progress >= 1, lambda: stop.signal is not None)
+            scores = self.scores(self.progress >= 1, lambda: self._hear(stop))
         except AbandonedError:
             return
         self.state = replace(self.state, validations=due)
@@ -269,10 +273,15 @@ class Trainer:
         if not self.scores_beginning or self.state.step > 0:
             return
         try:
-            scores = self.scores(final=True, is_asked_to_stop=lambda: stop.signal is not None)
+            scores = self.scores(final=True, is_asked_to_stop=lambda: self._hear(stop))
         except AbandonedError:
             return
         self.reporter.report({**self._counts("valid"), **scores, "final": False}, self.progress)
+
+    def _hear(self, stop: StopRequest) -> bool:
+        """Whether to stop; a validation asks that before each of its passes."""
+        self.reporter.advance(self._counts("valid"), self.progress)
+        return stop.signal is not None
 
     def scores(
         self, final: bool, is_asked_to_stop: Callable[[], bool] = lambda: False

@@ -72,12 +72,12 @@ def test_tokenizers_that_differ_are_compared_by_characters(
     tokenizer = train_tokenizer([text.read_text()], TokenizerConfig(kind="character"))
     save_model(tmp_path / "letters", make_model("bert", tokenizer), tokenizer)
     arguments = (small, tmp_path / "letters", "--data", text, "--fast", "--seq-length", 24)
-    code, out, _ = compare(capsys, *arguments, "--out", tmp_path)
+    code, out, _ = compare(capsys, *arguments, "--out", tmp_path / "out")
     assert code == 0
     assert "tokenizers differ, so only bits per character can be compared" in out
     row = next(line for line in out.splitlines() if line.startswith(str(tmp_path / "letters")))
     assert len(row.split()) == 3  # name, parameters, bits per character
-    result = json.loads((tmp_path / "comparison.json").read_text())
+    result = json.loads((tmp_path / "out" / "comparison.json").read_text())
     [difference] = result["differences_from_first"]
     assert not difference["is_paired"]
     [score] = difference["scores"]
@@ -136,7 +136,8 @@ def test_what_is_refused(small: Path, tmp_path: Path, capsys: pytest.CaptureFixt
         (small, small): "named twice",
         (small, tmp_path / "none"): "is not a folder",
         (small, small / "model", "--seq-length", 2): "must be at least 8",
-        (small, small / "model", "--out", tmp_path / "file"): "file",
+        (small, small / "model", "--out", tmp_path / "file"): "file exists already",
+        (small, small / "model", "--out", tmp_path): f"--out = {tmp_path} exists already",
         (small, small / "model", "--data", "-"): "can be read only once",
         (small, small / "model", "--seq-length", 4096): "positions of",
     }.items():

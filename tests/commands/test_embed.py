@@ -92,9 +92,10 @@ def fails(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     [
         ("v.csv", "must end in .npy or .parquet"),
         ("v", "must end in .npy or .parquet"),
-        ("nowhere/v.npy", "nowhere is not a folder"),
-        ("texts.txt/v.npy", "texts.txt is not a folder"),
-        ("folder.npy", "is a folder; name a file"),
+        ("nowhere/v.npy", "there is no folder to write it to"),
+        ("texts.txt/v.npy", "there is no folder to write it to"),
+        ("folder.npy", "is a folder. Name a file in it"),
+        ("old.npy", "exists already. Choose another file, or remove it."),
     ],
 )
 def test_a_place_that_cannot_be_written(
@@ -106,9 +107,10 @@ def test_a_place_that_cannot_be_written(
     message: str,
 ):
     (tmp_path / "folder.npy").mkdir()
+    (tmp_path / "old.npy").write_text("mine")
     before = sorted(tmp_path.rglob("*"))
     error = fails(capsys, run, "--file", texts, "--out", str(tmp_path / name))
-    assert error.startswith(f"InputError: --out {tmp_path / name} ")
+    assert error.startswith(f"InputError: --out = {tmp_path / name}")
     assert message in error
     assert sorted(tmp_path.rglob("*")) == before
 
@@ -144,18 +146,16 @@ def test_no_texts_and_no_model(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert fails(capsys, str(tmp_path / "no"), "a", "--out", out).startswith("ModelFolderError")
 
 
-def test_a_failure_leaves_the_old_file_and_nothing_else(
+def test_a_failure_leaves_nothing(
     run: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ):
     monkeypatch.setattr("maskwright.inference.blocks._MOST_TEXTS", 50)
     # So long that the bad byte is met after the first texts are written.
     (tmp_path / "texts.txt").write_bytes(b"the cat eats fish \n" * 1000 + b"caf\xe9\n")
     for name in ("v.npy", "v.parquet"):
-        (tmp_path / name).write_text("old")
         arguments = ["--file", str(tmp_path / "texts.txt"), "--out", str(tmp_path / name)]
         assert "texts.txt is not UTF-8" in fails(capsys, run, *arguments)
-        assert (tmp_path / name).read_text() == "old"
-    assert len(list(tmp_path.iterdir())) == 3
+    assert [path.name for path in tmp_path.iterdir()] == ["texts.txt"]
 
 
 def test_parquet_without_its_package(

@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from maskwright import pulse
 from maskwright.cli import main
 from maskwright.commands import evaluation_text
 from maskwright.commands.evaluation import hash_model, to_plain
+from maskwright.commands.evaluation_report import show_number
 from maskwright.logs import read_metrics
 from tests.tokenizer.helpers import trained
 
@@ -49,7 +51,8 @@ def test_a_run_is_scored_on_its_own_data(
     run: Path, pairs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     suites = "mlm,fill,pll,blimp"
-    code, out, err = evaluate(capsys, run, "--suite", suites, "--blimp", pairs, "--fast")
+    arguments = (run, "--suite", suites, "--blimp", pairs, "--fast", "--details")
+    code, out, err = evaluate(capsys, *arguments)
     assert (code, err) == (0, "")
     results = json.loads((run / "evaluation.json").read_text())
     assert results["format"] == 1
@@ -69,6 +72,37 @@ def test_a_run_is_scored_on_its_own_data(
     assert mlm["masked_accuracy"]["value"] > mlm["masked_accuracy"]["baseline"] + 0.1
     assert scores_of(results, "fill")["fill/accuracy"]["value"] > 0.3
     assert scores_of(results, "blimp")["blimp/mean_over_pairs"]["num_samples"] == 2
+
+
+def test_what_a_model_is_known_by_is_one_short_table(
+    run: Path, pairs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, _ = evaluate(
+        *(capsys, run, "--suite", "mlm,fill,pll,blimp", "--blimp", pairs, "--fast")
+    )
+    assert code == 0
+    _, _, titles, *rows = out.splitlines()
+    assert titles.split()[:2] == ["score", "value"]
+    assert [row.split()[0] for row in rows[:7]] == [
+        *("mlm/loss", "mlm/masked_accuracy", "mlm/masked_accuracy_top5", "mlm/bits_per_character"),
+        *("fill/accuracy", "pll/pseudo_perplexity", "blimp/mean_over_paradigms"),
+    ]
+    written = run / "evaluation.json"
+    results = json.loads(written.read_text())
+    fill = scores_of(results, "fill")["fill/accuracy"]
+    assert rows[4].split()[1] == show_number(fill["value"])
+    num_more = sum(len(suite["scores"]) for suite in results["suites"]) - 7
+    assert f"--details shows {num_more} more" in rows
+    assert rows[-1] == f"all scores are in {written}"
+
+
+def test_a_suite_that_takes_its_time_says_so(
+    run: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pulse, "EVERY_SECONDS", 0)
+    code, _, err = evaluate(capsys, run, "--suite", "fill", "--fast")
+    assert code == 0
+    assert set(err.splitlines()) == {"fill: 0.0 minutes so far"}
 
 
 def test_the_last_validation_of_a_run_is_found_again(
@@ -154,7 +188,14 @@ def test_text_files_and_a_model_folder(
     assert mlm["data"]["unigram_counts"] == fill["data"]["unigram_counts"] == "this text"
     assert fill["data"]["name"] == "animals.txt"
     # With the run comes its training data, and with that the baseline.
-    evaluate(capsys, run, "--data", text, "--suite", "fill", "--fast", "--out", out)
+    again = (run, "--data", text, "--suite", "fill", "--fast", "--out", out)
+    code, _, error = evaluate(capsys, *again)
+    assert (code, json.loads(out.read_text())) == (2, written)
+    assert (
+        error == f"InputError: --out = {out} exists already. Choose another file, or remove it.\n"
+    )
+    out.unlink()
+    assert evaluate(capsys, *again)[0] == 0
     assert json.loads(out.read_text())["suites"][0]["data"]["unigram_counts"] == "training text"
 
 
@@ -230,6 +271,7 @@ def test_glue_stands_alone(run: Path, pairs: Path, capsys: pytest.CaptureFixture
         ("--suite", "mlm,glue"): "stands alone",
         ("--suite", "glue", "--seq-length", "16"): "--seq-length is nothing to",
         ("--suite", "glue", "--blimp", str(pairs)): "--blimp is nothing to",
+        ("--suite", "glue", "--details"): "--details is nothing to",
     }.items():
         code, _, err = evaluate(capsys, run, *arguments)
         assert (code, err.count("\n")) == (2, 1)

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from maskwright import pulse
 from maskwright.cli import main
 from maskwright.finetune.presets import GLUE, find_tasks
 from maskwright.logs import read_metrics
@@ -49,6 +50,29 @@ def test_a_run_says_all_about_itself(answers: Path):
     assert [record.get("run") for record in records].count("control") == len(records) // 2
     assert json.loads((answers / "provenance.json").read_text())["asked"]["files"]["task"]
     assert "Fine-tuned by maskwright from" in (answers / "model" / "README.md").read_text()
+
+
+def test_what_takes_its_time_is_heard_of(
+    workplace: Path,
+    answers: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(pulse, "EVERY_SECONDS", 0)
+    table = write_table(tmp_path / "train.tsv", count=60)
+    arguments = ["finetune", str(workplace / "runs" / "small"), "--task", "classification"]
+    arguments += ["--train", str(table), "--columns", "sentence1=text", "label=right"]
+    arguments += [*FAST, "--epochs", "1", "--batch_size", "8", "--valid", str(table)]
+    assert main([*arguments, "--out", str(tmp_path / "run")]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == f"reading {table}, scoring the baselines"
+    assert [line.partition("  loss")[0] for line in lines if " of 8  loss" in line] == [
+        f"  seed 0  step {step} of 8" for step in range(1, 9)
+    ]
+    assert "  60 of 60 examples scored" in lines
+    assert main(["predict", str(answers), str(table)]) == 0
+    assert capsys.readouterr().err == "60 texts answered\n"
 
 
 def test_it_answers_texts_files_and_tables(
@@ -123,21 +147,43 @@ def test_glue_is_one_table(workplace: Path, tmp_path: Path, capsys: pytest.Captu
     for number in range(60):
         label = ("entailment", "not_entailment")[number % 2]
         lines.append(f"{number}\tThe cat {number} eats.\tIt {label} eats.\t{label}")
-    for name, part in (("train", lines), ("dev", lines[:9])):
-        (tmp_path / "RTE" / f"{name}.tsv").write_text("\n".join(part) + "\n")
+    train = tmp_path / "RTE" / "train.tsv"
+    train.write_text("\n".join([*lines, "60\tThe cat", "eats"]) + "\n")
+    (tmp_path / "RTE" / "dev.tsv").write_text("\n".join(lines[:9]) + "\n")
     arguments = ["evaluate", str(workplace / "runs" / "small"), "--suite", "glue", "--fast"]
     out = tmp_path / "glue.json"
     assert main([*arguments, "--data", str(tmp_path), "--device", "cpu", "--out", str(out)]) == 0
     captured = capsys.readouterr()
-    assert captured.err == "RTE: 60 examples\n"
+    short = f"2 rows of {train} skipped: fewer columns than the task needs"
+    reading = "RTE: reading, scoring the baselines"
+    assert captured.err.splitlines() == [reading, "  60 examples", f"  {short}"]
     row = captured.out.splitlines()[1].split()
     assert row[:3] == ["RTE", "accuracy", "0.5000"]
     found = json.loads(out.read_text())["rte"]
+    assert found["skipped_rows"] == {str(train): 2}
     assert f"{found['scores']['accuracy']['mean']:.4f}" == row[4]
     assert main([*arguments, "--data", str(workplace)]) == 2
     assert "holds no task: of CoLA, SST-2" in capsys.readouterr().err
     assert main(arguments) == 2
     assert "the suite glue needs --data DIR" in capsys.readouterr().err
+
+
+def test_short_rows_of_a_preset_are_skipped_and_shown(
+    workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    """As some of QQP's are."""
+    lines = ["id\tqid1\tqid2\tquestion1\tquestion2\tis_duplicate"]
+    lines += [f"{n}\t1\t2\tThe cat {n}?\tThe bird {n}?\t{n % 2}" for n in range(40)]
+    lines[20] = "19\t1\t2\tThe cat"
+    (tmp_path / "train.tsv").write_text("\n".join(lines) + "\n")
+    arguments = ["finetune", str(workplace / "runs" / "small"), "--preset", "qqp", *FAST]
+    arguments += ["--train", str(tmp_path / "train.tsv"), "--out", str(tmp_path / "run")]
+    assert main([*arguments, "--columns", "label=5"]) == 2
+    assert "train.tsv:21 has 4 columns, too few for sentence2" in capsys.readouterr().err
+    assert main(arguments) == 0
+    shown = f"1 row of {tmp_path / 'train.tsv'} skipped: fewer columns than the task needs\n"
+    assert shown in capsys.readouterr().out
+    assert "skipped_rows" in json.loads((tmp_path / "run" / "results.json").read_text())
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from safetensors.torch import load_file, save_file
 from maskwright import pretrain
 from maskwright.artifact.folder import describe_folder
 from maskwright.cli import main
+from maskwright.commands.config import resolve
 from maskwright.commands.run_folder import load_run_config
 from maskwright.errors import ConfigError
 from maskwright.files import hash_file
@@ -95,6 +96,17 @@ def test_the_configuration_tells_the_truth(
     assert model["hidden_dropout"] == 0.1
     assert config["optim"]["name"] == "adamw"  # of the recipe `continue`
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("num_bytes", [100_000, 5_000_000])
+def test_little_text_makes_many_steps_and_no_endless_passes(num_bytes: int) -> None:
+    train = resolve(None, overrides={"init_from": "a model"}).train
+    num_tokens = num_bytes / 4.2  # English, some 16 thousand tokens
+    budget = train.count_epochs(num_tokens)
+    assert budget.max_tokens == round(100 * num_tokens)
+    assert budget.max_tokens / train.batch_tokens > 500
+    assert num_tokens / train.batch_tokens > 5  # a pass
+    assert budget.max_minutes == 30
 
 
 @pytest.mark.parametrize(

@@ -125,6 +125,8 @@ def test_tokenizer_train_and_inspect(
     text, out = str(workplace / "animals.txt"), str(tmp_path / "tokenizer")
     flags = ["--tokenizer.kind", "bpe", "--tokenizer.vocab_size", "300"]
     assert "320 tokens" in run(capsys, "tokenizer", "train", text, "--out", out, *flags)
+    assert main(["tokenizer", "train", text, "--out", out]) == 2
+    assert "exists already. Choose another folder" in capsys.readouterr().err
     report = run(capsys, "tokenizer", "inspect", out, "The cat eats fish.", "--on", text)
     assert "fertility" in report.lower()
 

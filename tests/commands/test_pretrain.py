@@ -45,17 +45,25 @@ def test_the_same_text_is_prepared_once(workplace: Path, capsys: pytest.CaptureF
     steps = ["--train.max_steps", "1"]
     assert main(["pretrain", text, *folders, "--name", "again", *SMALL, *steps]) == 0
     assert len(list((workplace / "data").iterdir())) == 1
-    assert "reus" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "reused" in said
+    assert "prepared data is in" not in said
 
 
-def test_changed_text_is_prepared_anew(workplace: Path, tmp_path: Path):
+def test_changed_text_is_prepared_anew_and_a_line_says_where(
+    workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
     text = tmp_path / "animals.txt"
     folders = ["--runs-dir", str(tmp_path / "runs"), "--data-dir", str(tmp_path / "data")]
     for number in range(2):
         text.write_text((workplace / "animals.txt").read_text() + "One more cat.\n" * number)
         name = ["--name", str(number), "--train.max_steps", "1"]
+        capsys.readouterr()
         assert main(["pretrain", str(text), *folders, *SMALL, *name]) == 0
+    newest = max((tmp_path / "data").iterdir(), key=lambda folder: folder.stat().st_mtime)
     assert len(list((tmp_path / "data").iterdir())) == 2
+    line = f"prepared data is in {newest}; for more runs on it: maskwright pretrain {newest}"
+    assert capsys.readouterr().out.splitlines().count(line) == 1
 
 
 def test_resume_gives_the_same_weights_bit_for_bit(workplace: Path, tmp_path: Path):

@@ -171,9 +171,10 @@ def test_a_warm_cache_needs_the_manifest_alone_and_a_lost_one_comes_again(
 def test_other_commands_take_urls_and_fetch_what_they_read(
     plan: Plan, workplace: Path, data: Path, tmp_path: Path
 ) -> None:
-    run, out = str(workplace / "runs" / "small"), tmp_path / "out.json"
+    run = str(workplace / "runs" / "small")
     said: list[list[object]] = []
-    for place in (str(data), URL):
+    for name, place in (("here", str(data)), ("there", URL)):
+        out = tmp_path / f"{name}.json"
         assert main(["evaluate", run, "--data", place, "--fast", "--out", str(out)]) == 0
         suites = json.loads(out.read_text(encoding="utf-8"))["suites"]
         said.append([suite["scores"] for suite in suites])

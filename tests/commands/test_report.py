@@ -19,6 +19,8 @@ def test_a_run_becomes_a_page(workplace: Path, tmp_path: Path, capsys: pytest.Ca
     last = read_metrics(run / "metrics.jsonl")[-1]
     assert f"{last['loss']:.3f} (token frequencies" in page
     assert "Text and tokenizer" in page
+    assert main(["report", str(run), "--out", str(out)]) == 2
+    assert "page.html exists already. Choose another file" in capsys.readouterr().err
     assert main(["report", str(run), str(run)]) == 2
     assert "several runs need --out FILE" in capsys.readouterr().err
     assert main(["report", str(tmp_path)]) == 2

@@ -1,5 +1,6 @@
 import gzip
 import json
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -73,6 +74,15 @@ def test_what_is_wrong_is_named(
     path = write(tmp_path, name, content)
     with pytest.raises(CorpusError, match=message):
         list(read_columns(path, parse_columns(columns)))
+
+
+def test_rows_with_too_few_columns_are_counted_where_that_is_asked_for(tmp_path: Path) -> None:
+    lines = ["id\ttext\tlabel", "1\tbroken", "off\t0", "2\twhole\t1", "3\twhole\t0\tmore"]
+    path = write(tmp_path, "a.tsv", "\n".join(lines))
+    columns, skipped = parse_columns({"text": "text", "label": "label"}), Counter[str]()
+    rows = [dict(row.values) for row in read_columns(path, columns, skipped=skipped)]
+    assert rows == [{"text": "whole", "label": "1"}, {"text": "whole", "label": "0"}]
+    assert skipped == {str(path): 2}
 
 
 def test_without_a_header_a_name_is_refused(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from maskwright import pulse
 from maskwright.corpus.config import CorpusConfig
 from maskwright.errors import CorpusError, ShardError, TokenizerError
 from maskwright.preparation import pipeline
@@ -56,6 +57,23 @@ def test_text_comes_back_from_the_shards(tmp_path: Path) -> None:
     assert sorted(documents) == sorted(path.read_text().strip().split("\n\n"))
     total = sum(info.num_characters for info in manifest.splits.values())
     assert total == sum(map(len, documents))
+
+
+def test_reading_for_the_tokenizer_is_heard_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pulse, "EVERY_SECONDS", 0)
+    path = write_corpus(tmp_path / "a.txt", 1.0)
+    _, lines = prepare_quietly([path], tmp_path / "out", small_config())
+    assert "1 million characters read for the tokenizer" in lines
+
+
+def test_a_vocabulary_that_the_text_does_not_give_is_smaller(tmp_path: Path) -> None:
+    config = replace(small_config(), tokenizer=TokenizerConfig(vocab_size=8192))
+    manifest, lines = prepare_quietly([write_corpus(tmp_path / "a.txt")], tmp_path / "out", config)
+    assert manifest.vocab_size < 8192
+    said = f"vocab_size = 8,192: it gives {manifest.vocab_size:,} tokens, and these are used"
+    assert sum(line.endswith(said) for line in lines) == 1
 
 
 def test_unigram_counts(tmp_path: Path) -> None:
@@ -185,9 +203,11 @@ def test_an_interrupted_preparation_continues(
 
 def test_after_a_failure_another_configuration_may_be_tried(tmp_path: Path) -> None:
     path, out = write_corpus(tmp_path / "a.txt"), tmp_path / "out"
-    large = replace(small_config(), tokenizer=TokenizerConfig(vocab_size=100_000))
+    first = tmp_path / "first"
+    prepare_quietly([path], first, small_config())
+    extended = TokenizerConfig(path=str(first / "tokenizer"), extend_vocab=100_000)
     with pytest.raises(TokenizerError, match="more than the text supports") as error:
-        prepare_quietly([path], out, large)
+        prepare_quietly([path], out, replace(small_config(), tokenizer=extended))
     assert "\n" not in str(error.value)
     prepare_quietly([path], out, small_config())
     prepare_quietly([path], tmp_path / "fresh", small_config())

@@ -36,12 +36,16 @@ class Recorder:
 
     def __init__(self, stop_at: int | None = None) -> None:
         self.records: list[Record] = []
+        self.moments: list[tuple[str, int]] = []
         self.stop_at = stop_at
 
     def report(self, record: Record, progress: float) -> None:
         self.records.append(record)
         if record["split"] == "train" and record["step"] == self.stop_at:
             os.kill(os.getpid(), signal.SIGTERM)
+
+    def advance(self, counts: Record, progress: float) -> None:
+        self.moments.append((counts["split"], counts["step"]))
 
     def of(self, split: str) -> list[Record]:
         return [record for record in self.records if record["split"] == split]

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from maskwright import pulse
 from maskwright.logs import Record, read_metrics
 from maskwright.train import reporting
 from maskwright.train.panel import color_sample, describe_record
@@ -74,6 +75,56 @@ def test_away_from_a_terminal_there_are_plain_lines(tmp_path: Path) -> None:
         " 25%  " + describe_record(TRAIN),
         " 25%  " + describe_record(VALID),
         "      ✓ a [MASK] cat  →  black 40%",  # brackets are text and no markup
+    ]
+
+
+@pytest.mark.usefixtures("no_board")
+def test_of_many_records_the_first_and_the_last_are_plain_lines(tmp_path: Path) -> None:
+    """Those between would fill a log: they are for metrics.jsonl."""
+    records = [{**TRAIN, "step": step} for step in range(1, 100)]
+    shown = run_report(tmp_path, [*records[:50], VALID, *records[50:]]).splitlines()
+    kept = [records[0], VALID, records[-1]]
+    assert [line for line in shown if "step" in line] == [
+        f" 25%  {describe_record(r)}" for r in kept
+    ]
+
+
+@pytest.mark.usefixtures("no_board")
+def test_a_record_says_more_than_its_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stream = io.StringIO()
+    later = {**TRAIN, "step": 1220}
+    with RunReporter(tmp_path, Console(file=stream, width=120)) as reporter:
+        for record in (TRAIN, later):
+            reporter.report(record, 0.25)
+        monkeypatch.setattr(pulse, "EVERY_SECONDS", 0)
+        for step in (1221, 1222):
+            reporter.advance({**TRAIN, "step": step}, 0.25)
+    assert stream.getvalue().splitlines() == [
+        " 25%  " + describe_record(TRAIN),
+        " 25%  " + describe_record(later),
+        " 25%  step 1,222  2,000,000 tokens",
+    ]
+
+
+@pytest.mark.usefixtures("no_board")
+def test_steps_without_a_record_are_heard_of(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A step of a large model may take minutes, and so may a validation."""
+
+    def run(**console: Any) -> str:
+        stream = io.StringIO()
+        with RunReporter(tmp_path, Console(file=stream, width=120, **console)) as reporter:
+            reporter.advance({"split": "train", "step": 3, "tokens": 6000, "seconds": 90}, 0.5)
+            reporter.advance({"split": "valid", "step": 4, "tokens": 8000, "seconds": 99}, 0.6)
+        return stream.getvalue()
+
+    assert run() == ""
+    assert "1:06 left" in run(force_terminal=True, color_system=None)
+    monkeypatch.setattr(pulse, "EVERY_SECONDS", 0)
+    assert run().splitlines() == [
+        " 50%  step 3  6,000 tokens",
+        " 60%  step 4  8,000 tokens  validating",
     ]
 
 

@@ -126,6 +126,20 @@ def test_the_beginning_is_scored_on_the_text_of_the_end_if_it_is_worth_it() -> N
     assert recorder.of("valid")[0]["final"] is False
 
 
+def test_every_step_and_every_pass_of_a_validation_is_told() -> None:
+    recorder = Recorder()
+    trainer = make_trainer(None, recorder, train={"max_steps": 4, "num_validations": 2})
+
+    def validate(final: bool, is_asked_to_stop: Callable[[], bool]) -> dict[str, float]:
+        assert [is_asked_to_stop() for _ in range(3)] == [False] * 3
+        return {"loss": 0.0}
+
+    trainer.validate = validate
+    trainer.fit()
+    assert [step for split, step in recorder.moments if split == "train"] == [1, 2, 3, 4]
+    assert [step for split, step in recorder.moments if split == "valid"] == [2, 2, 2, 4, 4, 4]
+
+
 def test_validation_sees_averaged_weights_in_evaluation_mode() -> None:
     trainer = make_trainer(train={"ema_decay": 0.9, "max_steps": 3, "num_validations": 1})
     name = "encoder.embeddings.word.weight"
