@@ -94,7 +94,7 @@ def test_other_tokenizers_need_a_text_that_all_are_scored_on(
     assert main(["pretrain", text, *folders, "--name", "letters", *options]) == 0
     code, out, err = compare(capsys, small, tmp_path / "letters", "--fast")
     assert (code, out, err.count("\n")) == (2, "", 1)
-    assert "letters has another tokenizer than the data in" in err
+    assert "letters has another tokenizer than " in err
     assert "Give --data: text files" in err
 
 

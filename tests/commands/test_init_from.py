@@ -103,6 +103,7 @@ def test_little_text_makes_many_steps_and_no_endless_passes(num_bytes: int) -> N
     train = resolve(None, overrides={"init_from": "a model"}).train
     num_tokens = num_bytes / 4.2  # English, some 16 thousand tokens
     budget = train.count_epochs(num_tokens)
+    assert budget.max_tokens is not None
     assert budget.max_tokens == round(100 * num_tokens)
     assert budget.max_tokens / train.batch_tokens > 500
     assert num_tokens / train.batch_tokens > 5  # a pass
