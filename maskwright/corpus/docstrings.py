@@ -12,10 +12,14 @@ import warnings
 from collections.abc import Iterator
 
 # Everything up to the next triple-quoted string (or the end), then that string. Both parts match
-# somehow wherever they stand and never give back, so a file takes linear time whatever is in it.
-_SHORT = r"""(?!\"{3}|'{3})(?:"(?:[^"\\\n]++|\\.)*+"|'(?:[^'\\\n]++|\\.)*+'|["'])"""
-_CODE = rf"""(?:[^"'\#]++|\#[^\n]*+|{_SHORT})*+"""
-_TRIPLE = r'''"""(?:[^"\\]++|\\.|"(?!""))*+(?:"""|\Z)|\'{3}(?:[^'\\]++|\\.|'(?!''))*+(?:\'{3}|\Z)'''
+# somehow wherever they stand and at the first attempt, so a file takes linear time whatever is in
+# it. Possessive groups would say so, but may loop forever in Python before 3.11.5 (gh-106052).
+_SHORT = r"""(?!"{3}|'{3})(?:"[^"\\\n]*(?:\\.[^"\\\n]*)*"|'[^'\\\n]*(?:\\.[^'\\\n]*)*'|["'])"""
+_CODE = rf"""[^"'\#]*(?:(?:\#[^\n]*|{_SHORT})[^"'\#]*)*"""
+_TRIPLE = (
+    r'''"""[^"\\]*(?:(?:\\.?|"(?!""))[^"\\]*)*(?:"""|\Z)|'''
+    r"""'{3}[^'\\]*(?:(?:\\.?|'(?!''))[^'\\]*)*(?:'{3}|\Z)"""
+)
 _NEXT_TRIPLE = re.compile(f"({_CODE})({_TRIPLE}|\\Z)", re.DOTALL)
 
 _DEFINITION = re.compile(r"\b(?:class|def)\s+(\w+)")

@@ -19,7 +19,7 @@ _PLACEHOLDER = re.compile(r"\{\w+\}")
 # A bullet, a number, or the "name (type):" of a parameter.
 _ITEM = re.compile(r"(?:[-*+•]|\(?\w{1,2}[.)])\s|[\w*, ]{1,40}(?:\([^()]*\))?:(?:\s|$)")
 _WORD = re.compile(
-    r"(?<!\S)[\"'(\[]*+[A-Za-z]++(?:['/-][A-Za-z]++)*+[\"')\]]*+[.,;:!?]*+[\"')]*+(?!\S)"
+    r"(?<!\S)[\"'(\[]*+[A-Za-z]++(?:['/-][A-Za-z]++)*[\"')\]]*+[.,;:!?]*+[\"')]*+(?!\S)"
 )
 _MIN_WORDS = 3
 _MIN_WORD_SHARE = 0.6  # prose lies above 0.7, code and formulas below 0.5
