@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.common import put_section, require_result
-from benchmarks.speed_page import list_measures, write_table
+from benchmarks.speed_page import count_met, describe_gpu, list_measures, write_table
 
 README = Path(__file__).parents[1] / "README.md"
 
@@ -51,11 +51,13 @@ def write_section() -> str:
     ]
     measures = list_measures()
     if measures:
-        table = write_table(measures, "benchmarks/results")
         lines += [
             "",
-            "Beside what a user would pick instead ([docs/speed.md](docs/speed.md)):\n",
-            *table,
+            "Beside what a user would pick instead: above 1 ours is faster; of seconds and memory less "
+            "is better. How it was measured, and why aims are missed: [docs/speed.md](docs/speed.md). "
+            "Time to quality is one run of each, on one core, of different models. "
+            f"{describe_gpu(measures)}{count_met(measures)}\n",
+            *write_table(measures, "benchmarks/results"),
         ]
     return "\n".join(lines) + "\n"
 

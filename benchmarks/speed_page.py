@@ -8,13 +8,14 @@ A measure without a result file has no row.
 from collections.abc import Iterator
 from itertools import product
 from pathlib import Path
-from statistics import median
+from statistics import median as middle
 from typing import NamedTuple
 
 from benchmarks.common import RESULTS, Result, find_result, put_section
 from benchmarks.plots import IMAGES
 
 PAGE = Path(__file__).parents[1] / "docs" / "speed.md"
+_LINEAR = 1.1  # slopes up to here are called linear
 PICTURES = {
     "quality": "Validation loss against time, ours and transformers' Trainer",
     "growth": "Seconds against the size of the model, of the rows and of the text",
@@ -27,6 +28,7 @@ class Measure(NamedTuple):
     what: str
     peer: str
     aim: str
+    is_met: bool
     found: str
     result: Result
 
@@ -53,14 +55,32 @@ def list_measures(results: Path = RESULTS) -> list[Measure]:
     return found
 
 
-def _times(ratio: Result) -> str:
-    return f"{ratio['median']:.2f}x ({ratio['least']:.2f} to {ratio['most']:.2f})"
+def _compare(
+    what: str, peer: str, aim: float, ratio: Result, result: Result, *, at_most: bool = False
+) -> Measure:
+    """A ratio with the least and the most of its rounds; the median decides."""
+    median = ratio["median"]
+    found = f"{median:.2f}x ({ratio['least']:.2f} to {ratio['most']:.2f})"
+    shown = f"{'at most ' if at_most else ''}{aim:g}x"
+    return Measure(what, peer, shown, median <= aim if at_most else median >= aim, found, result)
+
+
+def describe_gpu(measures: list[Measure]) -> str:
+    """A sentence where none of them was made on one."""
+    if any(measure.result["name"] == "gpu-speed" for measure in measures):
+        return ""
+    return "No GPU has been at hand. "
+
+
+def count_met(measures: list[Measure]) -> str:
+    """``Of 31 aims 13 are met.``"""
+    return f"Of {len(measures)} aims {sum(measure.is_met for measure in measures)} are met."
 
 
 def _describe_training(result: Result) -> Iterator[Measure]:
     precision = result["precision"]
-    aims = {"packed": {"bert": "2.2x", "modernbert": "1.8x"}}
-    aims["sentences"] = dict.fromkeys(aims["packed"], "6x")
+    aims = {"packed": {"bert": 2.2, "modernbert": 1.8}}
+    aims["sentences"] = dict.fromkeys(aims["packed"], 6.0)
     ways = {"ours": "", "ours, compiled,": ", compiled"}
     padded = {"transformers": "", "transformers, padded to whole rows,": ", padded to 128"}
     for corpus, measured in result["corpora"].items():
@@ -70,23 +90,24 @@ def _describe_training(result: Result) -> Iterator[Measure]:
         ):
             if ratio := ratios.get(f"{ours} {peer} over {kind} {peer}"):
                 what = f"tokens/s in training, {rows}, the same model{way}, {precision}"
-                yield Measure(what, f"Trainer, {peer}{padding}", aim, _times(ratio), result)
+                yield _compare(what, f"Trainer, {peer}{padding}", aim, ratio, result)
         for model, (ours, way) in product(("tiny", "bert", "modernbert"), ways.items()):
             if ratio := ratios.get(f"{ours} {model} over products of {model}"):
                 what = f"tokens/s in training, full rows, `{model}`{way}, {precision}"
-                yield Measure(what, "its matrix products alone", "0.85x", _times(ratio), result)
+                yield _compare(what, "its matrix products alone", 0.85, ratio, result)
 
 
 def _describe_quality(result: Result) -> Iterator[Measure]:
-    for peer, aim in (("bert", "30x"), ("modernbert", "6x")):
+    for peer, aim in (("bert", 30), ("modernbert", 6)):
         answer = result["answers"].get(peer)
         if answer is None:
             continue
         seconds = answer["our_seconds"]
         found = f"{answer['times_faster']:.1f}x ({seconds:.0f} s)" if seconds else "not reached"
+        is_met = bool(seconds) and answer["times_faster"] >= aim
         what = f"time to loss {answer['loss']:.2f} on English Wikipedia"
         name = f"Trainer, {peer}, AdamW {answer['best_rate']:g}, after {result['minutes']:g} min"
-        yield Measure(what, name, aim, found, result)
+        yield Measure(what, name, f"{aim}x", is_met, found, result)
 
 
 def _describe_collation(result: Result) -> Iterator[Measure]:
@@ -96,7 +117,7 @@ def _describe_collation(result: Result) -> Iterator[Measure]:
                 measured["ratios"][kind],
                 f"tokens/s of packing, masking, collation, {size}",
             )
-            yield Measure(what, f"collator of {kind}", "10x", _times(ratio), result)
+            yield _compare(what, f"collator of {kind}", 10, ratio, result)
 
 
 def _describe_share(collation: Result, training: Result) -> Iterator[Measure]:
@@ -104,48 +125,53 @@ def _describe_share(collation: Result, training: Result) -> Iterator[Measure]:
     batch = collation["batches"]["16 rows"]["tokens_per_second"]["ours"]
     for model in ("bert", "modernbert"):
         step = training["corpora"]["packed"]["tokens_per_second"][f"ours {model}"]
-        share = median(step) / median(batch)
+        share = middle(step) / middle(batch)
         what = "time of packing, masking and collation, 16 rows"
-        yield Measure(what, f"a step of `{model}`", "below 1 %", f"{share:.2%}", collation)
+        peer, found = f"a step of `{model}`", f"{share:.2%}"
+        yield Measure(what, peer, "below 1 %", share < 0.01, found, collation)
 
 
 def _describe_preparation(result: Result) -> Iterator[Measure]:
-    yield Measure("MB/s from text to shards", "run_mlm.py", "3x", _times(result["ratio"]), result)
-    memory = _times(result["ratio_of_memory"])
-    yield Measure("memory of that", "run_mlm.py", "at most 0.33x", memory, result)
+    yield _compare("MB/s from text to shards", "run_mlm.py", 3, result["ratio"], result)
+    memory = result["ratio_of_memory"]
+    yield _compare("memory of that", "run_mlm.py", 0.33, memory, result, at_most=True)
 
 
 def _describe_tokenizer(result: Result) -> Iterator[Measure]:
     what = f"MB/s of tokenizer training, {result['megabytes']:.0f} MB"
-    yield Measure(what, "`tokenizers` alone", "0.9x", _times(result["ratio"]), result)
+    yield _compare(what, "`tokenizers` alone", 0.9, result["ratio"], result)
 
 
 def _describe_start(result: Result) -> Iterator[Measure]:
-    found = _times(result["ours_over_theirs"])
-    yield Measure("seconds to the first step", "Trainer", "at most 0.5x", found, result)
+    ratio = result["ours_over_theirs"]
+    yield _compare("seconds to the first step", "Trainer", 0.5, ratio, result, at_most=True)
 
 
 def _describe_growth(result: Result) -> Iterator[Measure]:
     slopes = {name: f"{grown['slope']:.2f}" for name, grown in result["grown"].items()}
     found = ", ".join(f"{name.replace('_', ' ')} {slope}" for name, slope in slopes.items())
-    yield Measure("growth of time with work", "linear", "slope 1", found, result)
+    is_met = all(grown["slope"] <= _LINEAR for grown in result["grown"].values())
+    yield Measure("growth of time with work", "linear", "slope 1", is_met, found, result)
 
 
 def _describe_gpu(result: Result) -> Iterator[Measure]:
     for model in result["models"]:
         what = f"`{model['recipe']}`, rows of {model['row_length']}, on {result['device']}"
-        yield Measure(what, "Trainer, ModernBERT", "2x", _times(model["ratio"]), result)
+        yield _compare(what, "Trainer, ModernBERT", 2, model["ratio"], result)
         utilisation = model["model_flops_utilisation"]
-        if utilisation:
-            aim = {"base": "50 %", "small": "25 %"}.get(model["recipe"], "")
-            mfu = f"{utilisation['ours']:.1%} (peer: {utilisation['transformers']:.1%})"
-            yield Measure("MFU of that", "the card's bf16 peak", aim, mfu, result)
+        aim = {"base": 0.5, "small": 0.25}.get(model["recipe"])
+        if utilisation and aim:
+            ours = utilisation["ours"]
+            mfu = f"{ours:.1%} (peer: {utilisation['transformers']:.1%})"
+            peak = "the card's bf16 peak"
+            yield Measure("MFU of that", peak, f"{aim:.0%}", ours >= aim, mfu, result)
 
 
 def write_table(measures: list[Measure], results_folder: str) -> list[str]:
     """A Markdown table with a link to the file of each row."""
     lines = ["| measure | beside | aim | found | file |", "|---|---|---|---|---|"]
-    for what, peer, aim, found, result in measures:
+    for what, peer, aim, is_met, found, result in measures:
+        aim = f"{aim}: {'met' if is_met else 'missed'}"
         environment = result["environment"]
         cpu = environment["cpu"].partition("(")[0].strip()
         hardware = f"{environment['cpu_count']} cores, {cpu}"
@@ -175,12 +201,14 @@ def write_section(results: Path = RESULTS, images: Path = IMAGES) -> str:
     measures = list_measures(results)
     if not measures:
         return "Nothing has been measured yet.\n"
-    lines = write_table(measures, "../benchmarks/results")
+    lines = [
+        f"{describe_gpu(measures)}{count_met(measures)}",
+        "",
+        *write_table(measures, "../benchmarks/results"),
+    ]
     for name, text in PICTURES.items():
         if (images / f"{name}.svg").exists():
             lines += ["", f"![{text}](images/{name}.svg)"]
-    if not any(measure.result["name"] == "gpu-speed" for measure in measures):
-        lines += ["", "No GPU has been at hand: there, nothing has been measured yet."]
     if bench := find_result("bench", results):
         link = f"[{bench['minutes']:.0f} minutes](../benchmarks/results/{bench['file']})"
         lines += ["", f"`make bench`, which measures all of it but a GPU, took {link}."]

@@ -3,8 +3,8 @@
 import logging
 import warnings
 from collections.abc import Generator
-from contextlib import contextmanager
-from importlib.metadata import version
+from contextlib import contextmanager, suppress
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 from maskwright.corpus import extras
@@ -25,8 +25,12 @@ def import_library(module: str, extra: str, needed_by: str) -> Any:
 
 
 def list_versions(*packages: str) -> dict[str, str]:
-    """The version of each package, for a record of what was compared with what."""
-    return {package: version(package) for package in packages}
+    """The version of each package that is installed, for a record of what was compared."""
+    versions: dict[str, str] = {}
+    for package in packages:
+        with suppress(PackageNotFoundError):
+            versions[package] = version(package)
+    return versions
 
 
 @contextmanager

@@ -89,12 +89,12 @@ def test_each_result_has_its_rows(tmp_path: Path):
     table = "\n".join(write_table(measures, "results"))
     assert len(measures) == 4 + 2 + 2 + 2 + 1 + 1 + 1 + 2 + 2
     assert "| 2.50x (2.25 to 3.00) | [2 cores, Some CPU](results/2026-01-01_cpu_" in table
-    assert "| its matrix products alone | 0.85x | 0.75x" in table
+    assert "| its matrix products alone | 0.85x: missed | 0.75x" in table
     assert "| time to loss 6.40 on English Wikipedia" in table
     assert "| 30.0x (60 s) |" in table
-    assert "| 6x | not reached |" in table
-    assert "| a step of `bert` | below 1 % | 0.20% |" in table
-    assert "| 50 % | 50.0% (peer: 20.0%) |" in table
+    assert "| 6x: missed | not reached |" in table
+    assert "| a step of `bert` | below 1 %: met | 0.20% |" in table
+    assert "| 50%: met | 50.0% (peer: 20.0%) |" in table
     page = write_section(tmp_path, tmp_path)
     assert "| | `bert` | `tiny` |\n|---|--:|--:|\n| matrix products | 80% | 50% |" in page
     assert "| AdamW | 0% | 50% |" in page

@@ -1,4 +1,5 @@
 import sys
+from importlib.metadata import PackageNotFoundError
 from pathlib import Path
 from typing import Any
 
@@ -161,7 +162,11 @@ def test_a_missing_package_names_its_extra(
     extra: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    def find_version(name: str) -> str:
+        raise PackageNotFoundError(name)
+
     monkeypatch.setitem(sys.modules, package, None)
+    monkeypatch.setattr("maskwright.interop.libraries.version", find_version)
     message = rf"needs the package {package}.*pip install 'maskwright\[{extra}\]'"
     with pytest.raises(InputError, match=message):
         export_model(bert, to, tmp_path / "out")
