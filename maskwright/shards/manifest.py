@@ -115,6 +115,11 @@ def read_manifest(folder: Path) -> Manifest:
         ShardError: not there, damaged, or of another version.
     """
     file = folder / MANIFEST_NAME
+    if not folder.exists():
+        raise ShardError(
+            f"{folder} does not exist. Check the path, or prepare text into it: "
+            f"maskwright prepare TEXT --out {folder}"
+        )
     if not file.is_file():
         raise ShardError(
             f"{folder} holds no {MANIFEST_NAME}: it is no prepared data, or unfinished. "

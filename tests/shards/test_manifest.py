@@ -22,6 +22,8 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
 def test_no_manifest(tmp_path: Path) -> None:
     with pytest.raises(ShardError, match=r"holds no manifest\.json"):
         read_manifest(tmp_path)
+    with pytest.raises(ShardError, match=r"nowhere does not exist\. Check the path"):
+        read_manifest(tmp_path / "nowhere")
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", "7", '{"format": "other"}', "\xff"])
