@@ -52,7 +52,7 @@ def compute_metric(name: Metric, true: NDArray[Any], found: NDArray[Any]) -> flo
 
 
 def _sklearn() -> Any:
-    return import_extra("sklearn.metrics", "finetune", f"the metrics of {__package__}")
+    return import_extra("sklearn.metrics", "finetune", "fine-tuning")
 
 
 def check_metric(name: Metric, task: str, num_labels: int) -> None:
