@@ -2,6 +2,9 @@
 
 import random
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from maskwright.preparation.config import PrepareConfig
 from maskwright.tokenizer.config import TokenizerConfig
@@ -25,6 +28,20 @@ def write_corpus(path: Path, megabytes: float = 0.05, seed: int = 0) -> Path:
 def small_config(shard_megabytes: int = 1, workers: int = 1) -> PrepareConfig:
     tokenizer = TokenizerConfig(vocab_size=256)
     return PrepareConfig(tokenizer=tokenizer, shard_megabytes=shard_megabytes, workers=workers)
+
+
+def interrupt_at(monkeypatch: pytest.MonkeyPatch, worker: type[Any], count: int) -> list[int]:
+    """Has Ctrl-C come when so many parts have been begun; gives the numbers of all that are."""
+    work, begun = worker.__call__, list[int]()
+
+    def work_or_stop(self: Any, part: Any) -> None:
+        begun.append(part.index)
+        if len(begun) == count:
+            raise KeyboardInterrupt
+        work(self, part)
+
+    monkeypatch.setattr(worker, "__call__", work_or_stop)
+    return begun
 
 
 def read_folder(folder: Path) -> dict[str, bytes]:

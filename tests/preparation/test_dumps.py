@@ -15,7 +15,7 @@ from maskwright.preparation.engines import LocalEngine
 from maskwright.preparation.pipeline import prepare
 from maskwright.shards.manifest import Manifest
 from tests.corpus.wikipedia.dumps import write_dump, write_multistream
-from tests.preparation.helpers import small_config
+from tests.preparation.helpers import interrupt_at, small_config
 
 SYLLABLES = ("ka", "to", "mi", "ren", "su", "lo", "be", "la", "ta", "ri")
 WORDS = [a + b + c for a in SYLLABLES for b in SYLLABLES for c in SYLLABLES[:3]]
@@ -63,15 +63,7 @@ def test_parts_that_were_read_are_not_read_again(
     write_multistream(dump, PAGES)
     config = small_config(workers=1)
     whole = prepare([str(dump)], tmp_path / "whole", config)
-    read, calls = dumps.PartReader.__call__, list[int]()
-
-    def stop_at_the_fifth(self: dumps.PartReader, part: dumps.Part) -> None:
-        calls.append(part.index)
-        if len(calls) == 5:
-            raise KeyboardInterrupt
-        read(self, part)
-
-    monkeypatch.setattr(dumps.PartReader, "__call__", stop_at_the_fifth)
+    calls = interrupt_at(monkeypatch, dumps.PartReader, 5)
     with pytest.raises(KeyboardInterrupt):
         prepare([str(dump)], tmp_path / "again", config)
     next((tmp_path / "again").glob(".articles/0/00001.jsonl.zst")).unlink()  # as it may be lost

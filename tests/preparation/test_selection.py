@@ -19,7 +19,7 @@ from maskwright.selection.config import SelectionConfig
 from maskwright.shards.manifest import SPLITS
 from maskwright.tokenizer.config import TokenizerConfig
 from tests.corpus.wikipedia.dumps import write_dump
-from tests.preparation.helpers import read_folder
+from tests.preparation.helpers import interrupt_at, read_folder
 
 ANIMALS = ("horse", "cat", "bird", "fox", "snail", "wolf", "bear", "mouse")
 PLACES = ("the hills", "a small town", "the river", "an old barn", "the north", "a garden")
@@ -221,15 +221,7 @@ def test_a_report_is_asked_for_in_the_middle(
     corpus = str(write_corpus(tmp_path / "corpus.jsonl"))
     select = SelectionConfig(drop_boilerplate=True)
     config = PrepareConfig(select=select, tokenizer=TokenizerConfig(vocab_size=300), workers=1)
-    work, calls = selection.PartSelector.__call__, list[int]()
-
-    def stop_at_the_third(self: selection.PartSelector, part: selection.Part) -> None:
-        calls.append(part.index)
-        if len(calls) == 3:
-            raise KeyboardInterrupt
-        work(self, part)
-
-    monkeypatch.setattr(selection.PartSelector, "__call__", stop_at_the_third)
+    interrupt_at(monkeypatch, selection.PartSelector, 3)
     with pytest.raises(KeyboardInterrupt):
         prepare([corpus], tmp_path / "out", config)
     described = replace(config, select=replace(select, describe=True))

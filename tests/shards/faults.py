@@ -15,6 +15,7 @@ import fsspec
 import pytest
 
 from maskwright.shards import folder, remote
+from tests.shards.helpers import write_prepared
 
 Fault = Literal["drop", "truncate", "corrupt", "stall", "refuse", "forbid"]
 FAULTS: tuple[Fault, ...] = ("drop", "truncate", "corrupt", "stall", "refuse")  # that pass
@@ -64,6 +65,15 @@ def start_anew() -> None:
     """As in a process of its own: no mirror is open."""
     folder.MIRRORS.clear()
     folder.open_mirror.cache_clear()
+
+
+def begin_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Nothing in the cache nor at ``memory://``; gives a prepared folder on this machine."""
+    monkeypatch.setenv("MASKWRIGHT_CACHE", str(tmp_path / "cache"))
+    start_anew()
+    fsspec.filesystem("memory").store.clear()
+    write_prepared(tmp_path / "local")
+    return tmp_path / "local"
 
 
 def break_memory(monkeypatch: pytest.MonkeyPatch) -> Plan:

@@ -21,19 +21,16 @@ from maskwright.shards import cache
 from maskwright.shards.cache import Cache, cache_folder, claim_path, locking_file
 from maskwright.shards.manifest import read_manifest
 from maskwright.shards.reader import TokenStore
-from tests.shards.faults import break_memory, start_anew, upload
+from tests.shards.faults import begin_empty, break_memory, start_anew, upload
 from tests.shards.helpers import write_prepared
 
 
 @pytest.fixture
 def caching(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty cache, and data at ``memory://a``, ``memory://b`` and ``memory://c``."""
-    monkeypatch.setenv("MASKWRIGHT_CACHE", str(tmp_path / "cache"))
-    start_anew()
-    fsspec.filesystem("memory").store.clear()
-    write_prepared(tmp_path / "local")
+    local = begin_empty(tmp_path, monkeypatch)
     for name in "abc":
-        upload(tmp_path / "local", f"memory://{name}")
+        upload(local, f"memory://{name}")
     return tmp_path / "cache"
 
 

@@ -20,6 +20,7 @@ from tests.shards.faults import (
     FAULTS,
     Fault,
     Plan,
+    begin_empty,
     break_memory,
     start_anew,
     upload,
@@ -34,12 +35,9 @@ FIRST = ["manifest.json", "unigram.counts", "train/00000.ends", "train/00001.end
 @pytest.fixture
 def local(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A prepared folder, also at `URL`; the cache is empty."""
-    monkeypatch.setenv("MASKWRIGHT_CACHE", str(tmp_path / "cache"))
-    start_anew()
-    fsspec.filesystem("memory").store.clear()
-    write_prepared(tmp_path / "local")
-    upload(tmp_path / "local", URL)
-    return tmp_path / "local"
+    folder = begin_empty(tmp_path, monkeypatch)
+    upload(folder, URL)
+    return folder
 
 
 @pytest.fixture
