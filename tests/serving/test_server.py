@@ -14,6 +14,8 @@ import pytest
 from huggingface_hub import InferenceClient
 
 from maskwright.cli import main
+from maskwright.commands.serve import listen
+from maskwright.serving.config import ServeConfig
 
 TEXT = "The small [MASK] eats grass every day."
 
@@ -43,6 +45,15 @@ def url(workplace: Path) -> Iterator[str]:
 def connect(url: str) -> socket.socket:
     host, port = url.removeprefix("http://").split(":")
     return socket.create_connection((host, int(port)), timeout=10)
+
+
+def test_the_body_of_an_answer_does_not_wait_for_the_head_to_be_acknowledged() -> None:
+    with (
+        listen(ServeConfig(port=0)) as listening,
+        socket.create_connection(listening.getsockname()),
+        listening.accept()[0] as accepted,
+    ):
+        assert accepted.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
 
 
 def test_the_client_of_hugging_face_works_unchanged(url: str) -> None:
