@@ -2,8 +2,9 @@
 
     python -m benchmarks.serving_load runs/NAME [--seconds 60] [--connections 64]
 
-The server runs in a process of its own; this one keeps 64 connections busy with sentences of some
-20 tokens, over loopback, on the same cores. `overload`: a queue of 16 texts, so that most requests
+The server runs in a process of its own; this one keeps 64 connections busy over loopback, on the
+same cores, with sentences of 8 to 24 words or with queries of 2 to 6. `alone`: one connection, for
+what an answer takes when nobody else asks. `overload`: a queue of 16 texts, so that most requests
 are refused with 503, and afterwards one that is answered.
 """
 
@@ -25,6 +26,7 @@ SENTENCE = (
     "the larvae are black and snails eat leaves in rivers of the north where old men live "
     "with their dogs near a small town"
 )
+QUERIES, SENTENCES = (2, 6), (8, 24)  # words, the fewest and the most
 
 
 @dataclass
@@ -49,22 +51,47 @@ class Load:
 _SHARES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
 
 
-def make_request(draw: random.Random, path: str) -> bytes:
-    """A sentence with a mask."""
-    words = draw.choices(SENTENCE.split(), k=draw.randint(8, 24))
+@dataclass(frozen=True)
+class Way:
+    """What is asked for, of a server with which flags, over how many connections."""
+
+    words: tuple[int, int]
+    connections: int
+    flags: tuple[str, ...] = ()
+
+
+def list_ways(connections: int) -> dict[str, Way]:
+    """By name."""
+    alone = ("--max_batch", "1", "--max_wait_ms", "0")
+    small_queue = ("--max_queued", "16", "--max_texts", "16")
+    return {
+        "queries, batching": Way(QUERIES, connections),
+        "queries, no batching": Way(QUERIES, connections, alone),
+        "sentences, batching": Way(SENTENCES, connections),
+        "sentences, no batching": Way(SENTENCES, connections, alone),
+        "sentences, alone": Way(SENTENCES, 1),
+        "sentences, overload": Way(SENTENCES, connections, small_queue),
+    }
+
+
+def make_request(draw: random.Random, path: str, words_between: tuple[int, int]) -> bytes:
+    """A text with a mask."""
+    words = draw.choices(SENTENCE.split(), k=draw.randint(*words_between))
     words[draw.randrange(len(words))] = "[MASK]"
     body = json.dumps({"inputs": " ".join(words)}).encode()
     head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
 
 
-async def keep_asking(port: int, until: float, seed: int, load: Load) -> None:
+async def keep_asking(
+    port: int, words: tuple[int, int], until: float, seed: int, load: Load
+) -> None:
     """One connection, one request after the other."""
     draw = random.Random(seed)
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     while time.perf_counter() < until:
         began = time.perf_counter()
-        writer.write(make_request(draw, "/"))
+        writer.write(make_request(draw, "/", words))
         await writer.drain()
         head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
         size = int(head.partition("content-length:")[2].split()[0])
@@ -76,13 +103,16 @@ async def keep_asking(port: int, until: float, seed: int, load: Load) -> None:
     writer.close()
 
 
-def run_load(port: int, connections: int, seconds: float) -> dict[str, Any]:
+def run_load(
+    port: int, connections: int, seconds: float, words: tuple[int, int] = SENTENCES
+) -> dict[str, Any]:
     """All connections for so long."""
     load = Load()
 
     async def ask_all() -> None:
         until = time.perf_counter() + seconds
-        await asyncio.gather(*(keep_asking(port, until, n, load) for n in range(connections)))
+        asking = (keep_asking(port, words, until, n, load) for n in range(connections))
+        await asyncio.gather(*asking)
 
     asyncio.run(ask_all())
     return load.describe(seconds)
@@ -102,26 +132,27 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--connections", type=int, default=64)
     arguments = parser.parse_args()
-    ways = {
-        "batching": (),
-        "no batching": ("--max_batch", "1", "--max_wait_ms", "0"),
-        "overload": ("--max_queued", "16", "--max_texts", "16"),
-    }
     found: dict[str, Any] = {}
-    for name, flags in ways.items():
-        process, port = serve(arguments.model, *flags)
+    for name, way in list_ways(arguments.connections).items():
+        process, port = serve(arguments.model, *way.flags)
         try:
             run_load(port, 4, 2)  # warm
-            found[name] = run_load(port, arguments.connections, arguments.seconds)
+            found[name] = run_load(port, way.connections, arguments.seconds, way.words)
             found[name]["afterwards"] = run_load(port, 1, 1)["statuses"]
         finally:
             process.terminate()
             process.wait(30)
         print(name, json.dumps(found[name]), flush=True)
-    speeds = [found[name]["requests_per_second"] for name in ("batching", "no batching")]
+    ratios = {
+        kind: round(
+            found[f"{kind}, batching"]["requests_per_second"]
+            / found[f"{kind}, no batching"]["requests_per_second"],
+            2,
+        )
+        for kind in ("queries", "sentences")
+    }
     conditions = {"connections": arguments.connections, "seconds": arguments.seconds}
-    ratio = round(speeds[0] / speeds[1], 2)
-    write_result("serving-load", {**conditions, "ways": found, "batching_over_none": ratio})
+    write_result("serving-load", {**conditions, "ways": found, "batching_over_none": ratios})
 
 
 if __name__ == "__main__":

@@ -16,11 +16,14 @@ def write_section(results: Path = RESULTS) -> str:
     if load is None:
         return "Nothing has been measured yet.\n"
     folder, environment = "../benchmarks/results", load["environment"]
+    ratios = " and ".join(
+        f"{ratio:.1f} times as many {kind}" for kind, ratio in load["batching_over_none"].items()
+    )
     lines = [
         f"{load['connections']} connections for {load['seconds']:g} s over loopback, server and "
         f"clients on the same {environment['cpu_count']} cores of an {environment['cpu']} "
-        f"([file]({folder}/{load['file']})); batching serves "
-        f"{load['batching_over_none']:.1f} times as many requests:\n",
+        f"([file]({folder}/{load['file']})). Sentences have 8 to 24 words, queries 2 to 6; "
+        f"batching serves {ratios}:\n",
         "| | answers a second | p50, ms | p90 | p99 | refused (503) | other errors |",
         "|---|--:|--:|--:|--:|--:|--:|",
     ]
