@@ -5,11 +5,12 @@ from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 
-from maskwright.commands.flags import Parser
+from maskwright.commands.flags import Parser, tell
 from maskwright.commands.model_folder import find_model_folder
 from maskwright.commands.sentences import Sentence, add_arguments, read_sentences
 from maskwright.errors import InputError
 from maskwright.inference.blocks import split_blocks
+from maskwright.pulse import Pulse
 
 _EPILOG = """Every line is a row, blank ones too, in the order of the lines.
 
@@ -53,7 +54,7 @@ def main(argv: Sequence[str]) -> int:
 
     folder = find_model_folder(arguments.folder)
     embed = Embedder(folder, arguments.device, arguments.pooling, not arguments.no_normalize)
-    num_texts, seconds = 0, 0.0
+    num_texts, seconds, pulse = 0, 0.0, Pulse(tell)
     with writing_vectors(arguments.out, embed.width) as add:
         for block in chain([first], blocks):
             texts = [sentence.text for sentence in block]
@@ -62,6 +63,7 @@ def main(argv: Sequence[str]) -> int:
             seconds += time.perf_counter() - started
             num_texts += len(texts)
             add(texts, vectors)
+            pulse.beat(f"{num_texts:,} texts so far, {num_texts / seconds:,.0f} a second")
     cut = f" · {embed.num_cut:,} cut at {embed.longest} tokens" if embed.num_cut else ""
     print(
         f"{arguments.out}: {num_texts:,} texts · {embed.width} wide{cut} · "

@@ -37,7 +37,7 @@ def print_results(
     console.print(f"[bold]{escape(str(model['name']))}[/bold]  {size}  {model['sha256'][:12]}\n")
     if in_detail:
         for result in results:
-            fast = "  (fast: a part of it)" if result.settings.get("fast") else ""
+            fast = "  (fast: of much text a part)" if result.settings.get("fast") else ""
             console.print(f"[bold]{result.suite}[/bold]  {escape(str(result.data['name']))}{fast}")
             console.print(_tabulate([describe_score(score) for score in result.scores]))
             console.print()
@@ -62,7 +62,7 @@ def _print_summary(results: Sequence[SuiteResult], console: Console) -> None:
     rows = [(name, *describe_score(named[name])[1:]) for name in _SUMMARY if name in named]
     console.print(_tabulate(rows))
     names = dict.fromkeys(str(result.data["name"]) for result in results)
-    fast = " (fast: a part of it)" if results[0].settings.get("fast") else ""
+    fast = " (fast: of much text a part)" if results[0].settings.get("fast") else ""
     console.print(f"on {escape(' and '.join(names))}{fast}")
     console.print(f"--details shows {len(named) - len(rows):,} more")
 

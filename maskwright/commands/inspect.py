@@ -81,8 +81,8 @@ def main(argv: Sequence[str]) -> int:
     if arguments.rows:
         console.print(
             f"\nrow length {row_length}, mask rate {mask_rate:g}, seed {config.seed}; "
-            "[black on yellow]hidden[/] [black on red]random[/] [black on green]kept[/], "
-            "then what it was"
+            "[black on yellow]hidden[/] [black on red]random[/] [black on green]kept[/] "
+            "⟨what it was⟩"
         )
     for row in rows:
         console.print(row.to_text(data.tokenizer), soft_wrap=True)

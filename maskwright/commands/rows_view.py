@@ -76,7 +76,7 @@ class RowView:
                 continue
             kinds = {tokenizer.mask_id: "black on yellow", label: "black on green"}
             line.append(token, style=kinds.get(token_id, "black on red"))
-            line.append(f"={tokenizer.token(label)} ", style="dim")
+            line.append(f"⟨{tokenizer.token(label)}⟩ ", style="dim")
         padding = self.ids.count(tokenizer.pad_id)
         if padding:
             line.append(f"[{padding} empty]", style="dim")

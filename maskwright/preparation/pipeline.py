@@ -40,6 +40,7 @@ from maskwright.preparation.selection import check_steps, read_tally, write_down
 from maskwright.preparation.splits import split_corpus
 from maskwright.preparation.vocabulary import EXTENSION_KEY, obtain_tokenizer
 from maskwright.preparation.workers import encode_chunks
+from maskwright.pulse import Pulse
 from maskwright.shards.manifest import (
     COUNTS_NAME,
     SPLITS,
@@ -202,7 +203,7 @@ def _spool_stdin(paths: Sequence[str], out: Path) -> list[str]:
 
 
 def _watch(encoded: Iterator[EncodedChunk], report: Report) -> Iterator[EncodedChunk]:
-    start = time.monotonic()
+    start, pulse, line = time.monotonic(), Pulse(report), ""
     num_bytes = num_reused = 0
     for chunk in encoded:
         num_bytes += chunk.num_bytes
@@ -210,8 +211,11 @@ def _watch(encoded: Iterator[EncodedChunk], report: Report) -> Iterator[EncodedC
         seconds = time.monotonic() - start
         kept = f", {num_reused} shards kept from before" if num_reused else ""
         rate = num_bytes / 1e6 / max(seconds, 1e-9)
-        report(f"encoded {num_bytes / 1e6:.1f} MB of text, {rate:.1f} MB/s{kept}")
+        line = f"encoded {num_bytes / 1e6:.1f} MB of text, {rate:.1f} MB/s{kept}"
+        pulse.beat(line)
         yield chunk
+    if line:
+        report(line)
 
 
 def _sum_split(split: str, results: Sequence[EncodedChunk]) -> SplitInfo:

@@ -43,7 +43,7 @@ def split_corpus(
     enough = enough or (num_valid > 0 and num_valid >= num_missing)
     head, tail = (held_back, "") if enough else cut_tail(held_back, num_missing)
     if head and tail:
-        counts["end of the longest document held out"] += 1
+        counts["document cut in two to hold out its end"] += 1
         yield "train", head
         yield "valid", tail
     elif num_valid:

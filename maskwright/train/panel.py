@@ -138,7 +138,7 @@ class Panel:
             return
         self._unsaid = None
         self._pulse.say(line)
-        for sample in record.get("samples", []):
+        for sample in record.get("samples", [])[:1]:  # the same one over time; all stand at the end
             self._console.print(Text("      ").append_text(color_sample(sample)))
 
     def draw(self) -> Group:

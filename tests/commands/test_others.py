@@ -71,7 +71,7 @@ def test_fill_random_prints_the_four_lines(workplace: Path, capsys: pytest.Captu
 def test_inspect_shows_counts_and_masked_rows(workplace: Path, capsys: pytest.CaptureFixture[str]):
     data = str(next((workplace / "data").iterdir()))
     report = run(capsys, "inspect", data, "--data.max_seq_length", "32", "--rows", "3")
-    for word in ("documents", "fertility", "fill rate", "hidden", "[MASK]=", "row 2", "[CLS]"):
+    for word in ("documents", "fertility", "fill rate", "hidden", "[MASK]⟨", "row 2", "[CLS]"):
         assert word in report, word
 
 
