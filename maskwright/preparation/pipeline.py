@@ -40,7 +40,6 @@ from maskwright.preparation.selection import check_steps, read_tally, write_down
 from maskwright.preparation.splits import split_corpus
 from maskwright.preparation.vocabulary import EXTENSION_KEY, obtain_tokenizer
 from maskwright.preparation.workers import encode_chunks
-from maskwright.pulse import Pulse
 from maskwright.shards.manifest import (
     COUNTS_NAME,
     SPLITS,
@@ -203,7 +202,7 @@ def _spool_stdin(paths: Sequence[str], out: Path) -> list[str]:
 
 
 def _watch(encoded: Iterator[EncodedChunk], report: Report) -> Iterator[EncodedChunk]:
-    start, pulse, line = time.monotonic(), Pulse(report), ""
+    start, said = time.monotonic(), ""
     num_bytes = num_reused = 0
     for chunk in encoded:
         num_bytes += chunk.num_bytes
@@ -212,10 +211,10 @@ def _watch(encoded: Iterator[EncodedChunk], report: Report) -> Iterator[EncodedC
         kept = f", {num_reused} shards kept from before" if num_reused else ""
         rate = num_bytes / 1e6 / max(seconds, 1e-9)
         line = f"encoded {num_bytes / 1e6:.1f} MB of text, {rate:.1f} MB/s{kept}"
-        pulse.beat(line)
+        if line != said:  # as of the few documents that a little text holds out
+            report(line)
+        said = line
         yield chunk
-    if line:
-        report(line)
 
 
 def _sum_split(split: str, results: Sequence[EncodedChunk]) -> SplitInfo:
