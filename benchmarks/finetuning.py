@@ -3,13 +3,11 @@
     MASKWRIGHT_DATA=… python -m benchmarks.finetuning runs/NAME --about WORDS --seeds 5
 
 SST-2, CoLA, RTE and the STS benchmark in the layouts of GLUE, and the entities of wikigold, of
-which a tenth is held out. All by `maskwright.finetune` with its defaults, but for the seeds, and
-for SST-2, whose 67,000 examples are seen twice and not five times.
+which a tenth is held out. All by `maskwright.finetune` with its defaults, but for the seeds.
 """
 
 import argparse
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,9 +20,7 @@ from maskwright.commands.model_folder import find_model_folder
 from maskwright.finetune.config import FinetuneConfig
 from maskwright.finetune.files import TaskFiles
 from maskwright.finetune.presets import GLUE, find_tasks
-from maskwright.finetune.task import Problem, read_task, run_task
-
-_MANY, _FEW_EPOCHS = 20_000, 2.0  # examples from which on so many epochs are enough
+from maskwright.finetune.task import read_task, run_task
 
 
 def list_tasks() -> dict[str, TaskFiles]:
@@ -44,18 +40,13 @@ def list_tasks() -> dict[str, TaskFiles]:
     return {**tasks, "wikigold": TaskFiles(task="tokens", train=wikigold)}
 
 
-def configure(problem: Problem, seeds: int) -> FinetuneConfig:
-    """The defaults, with fewer epochs of many examples."""
-    config = FinetuneConfig(seeds=seeds)
-    many = len(problem.material.train) > _MANY
-    return replace(config, epochs=_FEW_EPOCHS) if many else config
-
-
 def run_one(files: TaskFiles, folder: Path, seeds: int) -> dict[str, Any]:
     """Our model and a random one of its shape on one task."""
     loaded = open_encoder(folder)
     problem = read_task(files, loaded, FinetuneConfig())
-    config = configure(problem, seeds)
+    config = FinetuneConfig(seeds=seeds).settle(
+        len(problem.material.train), loaded.model.config.hidden_size
+    )
     began = time.perf_counter()
     device = torch.device("cpu")
     ours = run_task(problem, loaded.model, config, device, print)
@@ -65,7 +56,8 @@ def run_one(files: TaskFiles, folder: Path, seeds: int) -> dict[str, Any]:
     for run in (*found["runs"], *random["runs"]):
         del run["history"]
     found |= {"random_encoder": random["scores"], "random_encoder_runs": random["runs"]}
-    return {**found, "epochs": config.epochs, "minutes_a_seed": round(minutes, 2)}
+    budget = {"epochs": config.epochs, "learning_rate": config.learning_rate}
+    return {**found, **budget, "minutes_a_seed": round(minutes, 2)}
 
 
 def main() -> None:

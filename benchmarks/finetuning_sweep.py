@@ -11,7 +11,6 @@ at the end, best mean over the tasks first.
 import argparse
 import json
 from collections import defaultdict
-from dataclasses import replace
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -19,7 +18,7 @@ from typing import Any
 import torch
 
 from benchmarks.common import write_result
-from benchmarks.finetuning import configure, list_tasks
+from benchmarks.finetuning import list_tasks
 from benchmarks.sweep import list_points, name_point, read_lines
 from maskwright.artifact.folder import open_encoder
 from maskwright.commands.model_folder import find_model_folder
@@ -59,7 +58,7 @@ def main() -> None:
                 if any(line.items() <= known.items() for known in read_lines(lines_file)):
                     continue
                 values: dict[str, Any] = {field: float(value) for field, value in point}
-                config = replace(configure(problem, seeds=1), first_seed=seed, **values)
+                config = FinetuneConfig(first_seed=seed, **values)
                 outcome = run_task(problem, loaded.model, config, torch.device("cpu"), print)
                 line["score"] = outcome.runs[0].scores[outcome.deciding]
                 with lines_file.open("a", encoding="utf-8") as file:

@@ -40,6 +40,8 @@ def finetune_labels(
         named = ", ".join(f"{role} = {column}" for role, column in files.columns.items())
         console.print(f"columns: {named}", markup=False)
     describe_problem(problem, console)
+    config = config.settle(len(problem.material.train), loaded.model.config.hidden_size)
+    console.print(describe_budget(config))
     begin_run(out, folder, files, config)
     log = MetricsLog(out / METRICS_NAME)
     pulse = Pulse(lambda line: console.print(line, markup=False))
@@ -94,6 +96,11 @@ def describe_problem(problem: Problem, console: Console) -> None:
         console.print(line, markup=False)
     for name, scores in problem.baselines.items():
         console.print(f"  {name}: {describe_scores(scores)}")
+
+
+def describe_budget(config: FinetuneConfig) -> str:
+    """What was chosen for this many examples and this model, if it was not given."""
+    return f"epochs at most {config.epochs:g}, learning rate {config.learning_rate:g}"
 
 
 def describe_skipped(problem: Problem) -> list[str]:

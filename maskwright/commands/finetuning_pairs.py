@@ -7,7 +7,7 @@ from typing import Any
 from rich.console import Console
 
 from maskwright.artifact.folder import open_encoder, save_model
-from maskwright.commands.finetuning import RESULTS_NAME, begin_run
+from maskwright.commands.finetuning import RESULTS_NAME, begin_run, describe_budget
 from maskwright.commands.run_folder import METRICS_NAME, MODEL_NAME
 from maskwright.errors import InputError
 from maskwright.files import write_json
@@ -31,6 +31,8 @@ def finetune_embedder(folder: Path, files: ExampleFiles, config: FinetuneConfig,
     longest = model.config.max_position_embeddings
     train, valid = read_pairs(files, loaded.tokenizer, min(config.max_length or longest, longest))
     console.print(f"{len(train):,} pairs to train on, {len(valid):,} to score on")
+    config = config.settle(len(train), model.config.hidden_size)
+    console.print(describe_budget(config))
     begin_run(out, folder, files, config)
     log = MetricsLog(out / METRICS_NAME)
     pulse = Pulse(console.print)

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from maskwright.artifact.folder import open_encoder
-from maskwright.commands.finetuning import describe_skipped, show_mean, summarise
+from maskwright.commands.finetuning import describe_budget, describe_skipped, show_mean, summarise
 from maskwright.errors import InputError
 from maskwright.files import write_json
 from maskwright.finetune.config import FinetuneConfig
@@ -83,7 +83,9 @@ def run_tasks(
         tell(f"{preset.folder}: reading, scoring the baselines")
         loaded = open_encoder(folder)
         problem = read_task(files, loaded, config)
-        tell(f"  {len(problem.material.train):,} examples")
+        num_examples = len(problem.material.train)
+        budget = config.settle(num_examples, loaded.model.config.hidden_size)
+        tell(f"  {num_examples:,} examples, {describe_budget(budget)}")
         for line in describe_skipped(problem):
             tell(f"  {line}")
         began = time.perf_counter()

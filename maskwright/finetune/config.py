@@ -1,6 +1,6 @@
 """What a user can choose about fine-tuning."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from maskwright.config import setting
@@ -18,15 +18,25 @@ PROBLEMS: dict[Task, Problem] = {
     "tokens": "single_label_classification",
 }
 
+# A small set of examples needs more passes than a large one (Mosbach et al., "On the Stability of
+# Fine-tuning BERT", 2021), a wide encoder a lower rate than a narrow one: at the width of ELECTRA's
+# base model this is the rate that Clark et al. (2020) fine-tuned it with.
+_STEPS, _FEWEST_EPOCHS, _MOST_EPOCHS = 1500, 3.0, 20.0
+_RATE, _WIDTH = 1e-3, 256
+
 
 @dataclass(frozen=True)
 class FinetuneConfig:
     """Budget, rates and regularisation; the defaults suit encoders of some million parameters."""
 
-    epochs: float = setting(5.0, "passes over the training examples, at most")
+    epochs: float | None = setting(
+        None, "passes over the training examples, at most; none = 3 to 20, for some 1,500 steps"
+    )
     batch_size: int = setting(32, "examples a step")
-    learning_rate: float = setting(
-        3e-4, "peak rate of the head; that of the encoder decays by layer"
+    learning_rate: float | None = setting(
+        None,
+        "peak rate of the head, that of the encoder decays by layer; none = by the model's width: "
+        "0.001 up to 256, 0.0001 at 768",
     )
     layer_decay: float = setting(0.9, "factor on the rate from one layer to the one below it")
     warmup_share: float = setting(0.1, "share of the steps in which the rate rises")
@@ -46,8 +56,9 @@ class FinetuneConfig:
 
     def __post_init__(self) -> None:
         for name in ("epochs", "learning_rate", "evaluations_an_epoch"):
-            if getattr(self, name) <= 0:
-                raise ConfigError(name, getattr(self, name), "must be above 0")
+            value = getattr(self, name)
+            if value is not None and value <= 0:
+                raise ConfigError(name, value, "must be above 0")
         for name in ("batch_size", "seeds"):
             if getattr(self, name) < 1:
                 raise ConfigError(name, getattr(self, name), "must be at least 1")
@@ -62,3 +73,13 @@ class FinetuneConfig:
                 raise ConfigError(name, getattr(self, name), "must be at least 0 and below 1")
         if self.max_length is not None and self.max_length < 8:
             raise ConfigError("max_length", self.max_length, "must be at least 8")
+
+    def settle(self, num_examples: int, width: int) -> "FinetuneConfig":
+        """The same with what depends on the number of training examples and the model's width."""
+        epochs, rate = self.epochs, self.learning_rate
+        if epochs is None:
+            passes = _STEPS * self.batch_size / num_examples
+            epochs = round(min(max(passes, _FEWEST_EPOCHS), _MOST_EPOCHS), 1)
+        if rate is None:
+            rate = float(f"{_RATE * min(1, _WIDTH / width) ** 2:.1g}")
+        return replace(self, epochs=epochs, learning_rate=rate)

@@ -121,10 +121,10 @@ class ContrastiveFitting:
         pulse: Pulse | None = None,
     ) -> None:
         self.model, self.train, self.valid, self.pad_id = model, train, valid, pad_id
-        self.config, self.report = config, report
+        self.config, self.report = config.settle(len(train), model.config.hidden_size), report
         self.device = next(model.parameters()).device
         lengths = [len(a.ids) + len(b.ids) for a, b in zip(train.first, train.second, strict=True)]
-        self.loop = Loop(config, lengths, config.first_seed, self.device, pulse or Pulse())
+        self.loop = Loop(self.config, lengths, config.first_seed, self.device, pulse or Pulse())
         self._best: dict[str, Any] = {}
         self._weights: dict[str, Tensor] = {}
 

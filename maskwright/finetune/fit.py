@@ -68,7 +68,8 @@ class Fitting:
         report: Report = lambda record: None,
         pulse: Pulse | None = None,
     ) -> None:
-        self.model, self.material, self.config, self.report = model, material, config, report
+        self.model, self.material, self.report = model, material, report
+        self.config = config.settle(len(material.train), model.config.hidden_size)
         self.device = next(model.parameters()).device
         self.fitted = Fitted(seed)
         labels, targets = material.labels, material.train.targets
@@ -81,7 +82,7 @@ class Fitting:
         if config.class_weights and self.task != "regression":
             weights = labels.weigh(len(material.train))
             self.weights = torch.from_numpy(weights).to(self.device)
-        self.loop = Loop(config, material.train.lengths, seed, self.device, pulse or Pulse())
+        self.loop = Loop(self.config, material.train.lengths, seed, self.device, pulse or Pulse())
         self._best: dict[str, Tensor] = {}
 
     def run(self) -> Fitted:

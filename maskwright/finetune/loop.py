@@ -64,6 +64,7 @@ class Loop:
     @property
     def num_steps(self) -> int:
         """Steps of the whole run, if it is not ended before."""
+        assert self.config.epochs is not None, "not settled"
         return max(1, math.ceil(self.config.epochs * self.steps_an_epoch))
 
     def run(self, module: nn.Module, compute: Callable[[list[int]], Tensor]) -> Iterator[Progress]:

@@ -63,6 +63,7 @@ def group_parameters(model: nn.Module, config: FinetuneConfig) -> list[dict[str,
     Clark et al., "ELECTRA", 2020: ``rate * layer_decay ** (layers between it and the head)``.
     Norms and biases are not decayed towards 0.
     """
+    assert config.learning_rate is not None, "not settled"
     blocks = [name for name, _ in model.named_modules() if name.startswith("encoder.blocks.")]
     num_layers = 1 + max(int(name.split(".")[2]) for name in blocks)
     groups: dict[tuple[int, bool], list[Tensor]] = {}

@@ -156,7 +156,11 @@ def test_glue_is_one_table(workplace: Path, tmp_path: Path, capsys: pytest.Captu
     captured = capsys.readouterr()
     short = f"2 rows of {train} skipped: fewer columns than the task needs"
     reading = "RTE: reading, scoring the baselines"
-    assert captured.err.splitlines() == [reading, "  60 examples", f"  {short}"]
+    assert captured.err.splitlines() == [
+        reading,
+        "  60 examples, epochs at most 1, learning rate 0.001",
+        f"  {short}",
+    ]
     row = captured.out.splitlines()[1].split()
     assert row[:3] == ["RTE", "accuracy", "0.5000"]
     found = json.loads(out.read_text())["rte"]

@@ -1,0 +1,30 @@
+"""What is chosen where nothing is said, and what is refused."""
+
+import pytest
+
+from maskwright.config import from_mapping
+from maskwright.errors import ConfigError
+from maskwright.finetune.config import FinetuneConfig
+
+
+@pytest.mark.parametrize(
+    ("examples", "epochs"), [(500, 20.0), (5000, 9.6), (8000, 6.0), (70_000, 3.0), (10**6, 3.0)]
+)
+def test_few_examples_are_seen_more_often(examples: int, epochs: float) -> None:
+    assert FinetuneConfig().settle(examples, 256).epochs == epochs
+
+
+@pytest.mark.parametrize(("width", "rate"), [(128, 1e-3), (256, 1e-3), (768, 1e-4), (1024, 6e-5)])
+def test_wide_models_learn_at_lower_rates(width: int, rate: float) -> None:
+    assert FinetuneConfig().settle(1000, width).learning_rate == rate
+
+
+def test_what_was_given_stays() -> None:
+    config = FinetuneConfig(epochs=7.5, learning_rate=0.3)
+    assert config.settle(1000, 256) == config
+
+
+@pytest.mark.parametrize("name", ["epochs", "learning_rate"])
+def test_nothing_at_all_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match=f"{name} = 0.* must be above 0"):
+        from_mapping(FinetuneConfig, {name: 0.0})
