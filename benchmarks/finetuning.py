@@ -1,12 +1,15 @@
 """Fine-tuning a model of ours on real tasks, beside baselines and a random encoder.
 
-    MASKWRIGHT_DATA=… python -m benchmarks.finetuning runs/NAME --about WORDS --seeds 5
+    MASKWRIGHT_DATA=… python -m benchmarks.finetuning runs/NAME --about WORDS --runs runs/tasks
 
 SST-2, CoLA, RTE and the STS benchmark in the layouts of GLUE, and the entities of wikigold, of
 which a tenth is held out. All by `maskwright.finetune` with its defaults, but for the seeds.
+`RUNS/TASK.json` is written when a task has ended, and not worked out again; the result file holds
+all of them.
 """
 
 import argparse
+import json
 import time
 from pathlib import Path
 from typing import Any
@@ -64,15 +67,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("run", help="a run of pretraining, or a model folder")
     parser.add_argument("--about", required=True, help="what the model is, in words")
-    parser.add_argument("--seeds", type=int, default=5)
+    parser.add_argument("--runs", type=Path, required=True, help="keeps what has ended")
+    parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--tasks", nargs="+", help="[all]")
     arguments = parser.parse_args()
     folder = find_model_folder(arguments.run)
-    results: dict[str, Any] = {}
     for name, files in list_tasks().items():
-        if arguments.tasks is None or name in arguments.tasks:
-            results[name] = run_one(files, folder, arguments.seeds)
-            write_result("finetuning", {"about": arguments.about, "tasks": results})
+        kept = arguments.runs / f"{name}.json"
+        if (arguments.tasks is None or name in arguments.tasks) and not kept.exists():
+            found = run_one(files, folder, arguments.seeds)
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            kept.write_text(json.dumps(found))
+    tasks = {path.stem: json.loads(path.read_text()) for path in arguments.runs.glob("*.json")}
+    ordered = {name: tasks[name] for name in list_tasks() if name in tasks}
+    write_result("finetuning", {"about": arguments.about, "tasks": ordered})
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ PROBLEMS: dict[Task, Problem] = {
 # A small set of examples needs more passes than a large one (Mosbach et al., "On the Stability of
 # Fine-tuning BERT", 2021), a wide encoder a lower rate than a narrow one: at the width of ELECTRA's
 # base model this is the rate that Clark et al. (2020) fine-tuned it with.
-_STEPS, _FEWEST_EPOCHS, _MOST_EPOCHS = 1500, 3.0, 20.0
+_STEPS, _FEWEST_EPOCHS, _MOST_EPOCHS = 1000, 2.0, 20.0
 _RATE, _WIDTH = 1e-3, 256
 
 
@@ -30,7 +30,7 @@ class FinetuneConfig:
     """Budget, rates and regularisation; the defaults suit encoders of some million parameters."""
 
     epochs: float | None = setting(
-        None, "passes over the training examples, at most; none = 3 to 20, for some 1,500 steps"
+        None, "passes over the training examples, at most; none = 2 to 20, for some 1,000 steps"
     )
     batch_size: int = setting(32, "examples a step")
     learning_rate: float | None = setting(

@@ -8,7 +8,7 @@ from maskwright.finetune.config import FinetuneConfig
 
 
 @pytest.mark.parametrize(
-    ("examples", "epochs"), [(500, 20.0), (5000, 9.6), (8000, 6.0), (70_000, 3.0), (10**6, 3.0)]
+    ("examples", "epochs"), [(500, 20.0), (5000, 6.4), (8000, 4.0), (70_000, 2.0), (10**6, 2.0)]
 )
 def test_few_examples_are_seen_more_often(examples: int, epochs: float) -> None:
     assert FinetuneConfig().settle(examples, 256).epochs == epochs
