@@ -38,7 +38,7 @@ class FinetuneConfig:
         "peak rate of the head, that of the encoder decays by layer; none = by the model's width: "
         "0.001 up to 256, 0.0001 at 768",
     )
-    layer_decay: float = setting(0.9, "factor on the rate from one layer to the one below it")
+    layer_decay: float = setting(0.95, "factor on the rate from one layer to the one below it")
     warmup_share: float = setting(0.1, "share of the steps in which the rate rises")
     weight_decay: float = setting(0.01, "of AdamW, on matrices")
     dropout: float = setting(0.1, "in the encoder and before the output")
