@@ -1,5 +1,6 @@
 """Errors as Hugging Face's API has them, ``{"error": "one line"}``, and when which is given."""
 
+import asyncio
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -12,6 +13,9 @@ from maskwright.serving.batcher import QueueFullError
 from maskwright.serving.forms import Refusal
 
 _RETRY_SECONDS = 1
+# Clients that ask again at once would take the interpreter from the thread of the model, so that
+# under a flood of refusals hardly anything was answered (docs/experiments.md). They wait for them.
+_REFUSAL_SECONDS = 0.25
 _REASONS = {
     400: "The body is no JSON.",
     401: "Authorization: Bearer TOKEN is missing or wrong.",
@@ -45,6 +49,7 @@ def add_error_handlers(app: FastAPI) -> None:
 
     @app.exception_handler(QueueFullError)
     async def show_full(request: Request, error: QueueFullError) -> JSONResponse:
+        await asyncio.sleep(_REFUSAL_SECONDS)
         headers = {"Retry-After": str(_RETRY_SECONDS)}
         return say(503, "too many texts wait already; try again later", headers)
 
