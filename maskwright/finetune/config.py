@@ -20,9 +20,10 @@ PROBLEMS: dict[Task, Problem] = {
 
 # A small set of examples needs more passes than a large one (Mosbach et al., "On the Stability of
 # Fine-tuning BERT", 2021), a wide encoder a lower rate than a narrow one: at the width of ELECTRA's
-# base model this is the rate that Clark et al. (2020) fine-tuned it with.
+# base model this is the rate that Clark et al. (2020) fine-tuned it with. There lower layers want
+# lower rates; in a narrow encoder that cost accuracy on every task (docs/experiments.md).
 _STEPS, _FEWEST_EPOCHS, _MOST_EPOCHS = 1000, 2.0, 20.0
-_RATE, _WIDTH = 1e-3, 256
+_NARROW, _RATE, _DECAY = 256, 1e-3, 0.9
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,11 @@ class FinetuneConfig:
         "peak rate of the head, that of the encoder decays by layer; none = by the model's width: "
         "0.001 up to 256, 0.0001 at 768",
     )
-    layer_decay: float = setting(0.95, "factor on the rate from one layer to the one below it")
+    layer_decay: float | None = setting(
+        None,
+        "factor on the rate from one layer to the one below it; none = 1 up to a width of 256, else"
+        " 0.9",
+    )
     warmup_share: float = setting(0.1, "share of the steps in which the rate rises")
     weight_decay: float = setting(0.01, "of AdamW, on matrices")
     dropout: float = setting(0.1, "in the encoder and before the output")
@@ -65,7 +70,7 @@ class FinetuneConfig:
         for name in ("weight_decay", "grad_clip", "patience", "first_seed"):
             if getattr(self, name) < 0:
                 raise ConfigError(name, getattr(self, name), "must not be negative")
-        if not 0 < self.layer_decay <= 1:
+        if self.layer_decay is not None and not 0 < self.layer_decay <= 1:
             rule = "must be above 0 and at most 1"
             raise ConfigError("layer_decay", self.layer_decay, rule, "1 is one rate for all.")
         for name in ("warmup_share", "dropout"):
@@ -76,10 +81,12 @@ class FinetuneConfig:
 
     def settle(self, num_examples: int, width: int) -> "FinetuneConfig":
         """The same with what depends on the number of training examples and the model's width."""
-        epochs, rate = self.epochs, self.learning_rate
+        epochs, rate, decay = self.epochs, self.learning_rate, self.layer_decay
         if epochs is None:
             passes = _STEPS * self.batch_size / num_examples
             epochs = round(min(max(passes, _FEWEST_EPOCHS), _MOST_EPOCHS), 1)
         if rate is None:
-            rate = float(f"{_RATE * min(1, _WIDTH / width) ** 2:.1g}")
-        return replace(self, epochs=epochs, learning_rate=rate)
+            rate = float(f"{_RATE * min(1, _NARROW / width) ** 2:.1g}")
+        if decay is None:
+            decay = 1.0 if width <= _NARROW else _DECAY
+        return replace(self, epochs=epochs, learning_rate=rate, layer_decay=decay)

@@ -63,7 +63,8 @@ def group_parameters(model: nn.Module, config: FinetuneConfig) -> list[dict[str,
     Clark et al., "ELECTRA", 2020: ``rate * layer_decay ** (layers between it and the head)``.
     Norms and biases are not decayed towards 0.
     """
-    assert config.learning_rate is not None, "not settled"
+    rate, decay = config.learning_rate, config.layer_decay
+    assert rate is not None and decay is not None, "not settled"
     blocks = [name for name, _ in model.named_modules() if name.startswith("encoder.blocks.")]
     num_layers = 1 + max(int(name.split(".")[2]) for name in blocks)
     groups: dict[tuple[int, bool], list[Tensor]] = {}
@@ -73,7 +74,7 @@ def group_parameters(model: nn.Module, config: FinetuneConfig) -> list[dict[str,
     return [
         {
             "params": parameters,
-            "lr": config.learning_rate * config.layer_decay ** (num_layers + 1 - depth),
+            "lr": rate * decay ** (num_layers + 1 - depth),
             "weight_decay": config.weight_decay if is_matrix else 0.0,
         }
         for (depth, is_matrix), parameters in groups.items()

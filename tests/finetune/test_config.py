@@ -14,13 +14,17 @@ def test_few_examples_are_seen_more_often(examples: int, epochs: float) -> None:
     assert FinetuneConfig().settle(examples, 256).epochs == epochs
 
 
-@pytest.mark.parametrize(("width", "rate"), [(128, 1e-3), (256, 1e-3), (768, 1e-4), (1024, 6e-5)])
-def test_wide_models_learn_at_lower_rates(width: int, rate: float) -> None:
-    assert FinetuneConfig().settle(1000, width).learning_rate == rate
+@pytest.mark.parametrize(
+    ("width", "rate", "decay"),
+    [(128, 1e-3, 1.0), (256, 1e-3, 1.0), (768, 1e-4, 0.9), (1024, 6e-5, 0.9)],
+)
+def test_wide_models_learn_at_lower_rates(width: int, rate: float, decay: float) -> None:
+    config = FinetuneConfig().settle(1000, width)
+    assert (config.learning_rate, config.layer_decay) == (rate, decay)
 
 
 def test_what_was_given_stays() -> None:
-    config = FinetuneConfig(epochs=7.5, learning_rate=0.3)
+    config = FinetuneConfig(epochs=7.5, learning_rate=0.3, layer_decay=0.5)
     assert config.settle(1000, 256) == config
 
 
