@@ -1,11 +1,11 @@
-"""Fine-tuning beside transformers' Trainer: the same weights, examples, batches and rates.
+"""Fine-tuning beside transformers' Trainer: the same weights, examples, rate, and size of batches.
 
     MASKWRIGHT_DATA=… python -m benchmarks.finetuning_speed [--model FOLDER]
 
 One epoch over the first examples of SST-2, 32 a step, in fp32; without --model a BERT of 6 layers
 of width 256 with random weights. Theirs pads each batch to its longest example
-(`DataCollatorWithPadding`), as their example scripts do. Examples a second of training, without
-scoring; contenders take turns.
+(`DataCollatorWithPadding`), as their example scripts do; ours puts similar lengths together.
+Examples a second of training, without scoring; contenders take turns.
 """
 
 import argparse

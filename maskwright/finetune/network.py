@@ -64,7 +64,8 @@ def group_parameters(model: nn.Module, config: FinetuneConfig) -> list[dict[str,
     Norms and biases are not decayed towards 0.
     """
     rate, decay = config.learning_rate, config.layer_decay
-    assert rate is not None and decay is not None, "not settled"
+    assert rate is not None, "not settled"
+    assert decay is not None, "not settled"
     blocks = [name for name, _ in model.named_modules() if name.startswith("encoder.blocks.")]
     num_layers = 1 + max(int(name.split(".")[2]) for name in blocks)
     groups: dict[tuple[int, bool], list[Tensor]] = {}

@@ -66,8 +66,8 @@ def write_results(folder: Path) -> None:
 def test_fine_tuning(tmp_path: Path) -> None:
     write_results(tmp_path)
     section = finetuning_page.write_section(tmp_path)
-    assert "An encoder of some sort; 3 seeds, 2 cores of an Some CPU" in section
-    row = "| sst2 | 67,349 | accuracy | 0.5090 | 0.8000 | 0.7900 ± 0.0100 | 0.8300 | 3.3 |"
+    assert "An encoder of some sort; each run on one core of an Some CPU" in section
+    row = "| sst2 | 67,349 | accuracy | 0.5090 | 0.8000 | 0.7900 ± 0.0100 | 0.8300 | 3 | 3.3 |"
     assert row in section
     assert "2.35x as fast (2.20 to 2.50" in section
     finetuning_page.draw_picture(tmp_path, tmp_path)
