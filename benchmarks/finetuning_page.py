@@ -86,10 +86,10 @@ def write_section(results: Path = RESULTS) -> str:
         ratio = speed["ratio"]
         lines += [
             "",
-            "Beside transformers' `Trainer`, with the same weights, examples and rate and batches of "
-            f"the same size, a BERT of 6 layers of width 256 trains {ratio['median']:.2f}x as fast "
+            "Beside transformers' `Trainer`, with the same weights, examples and rate and batches "
+            f"of the same size, a BERT of 6 layers of width 256 trains {ratio['median']:.2f}x as fast "
             f"({ratio['least']:.2f} to {ratio['most']:.2f}; [file]({folder}/{speed['file']})). "
-            "Theirs pads batches of any lengths, as its example scripts do; ours have similar ones.",
+            "Theirs pads batches of any lengths, as its example scripts do; ours hold similar ones.",
         ]
     return "\n".join(lines) + "\n"
 

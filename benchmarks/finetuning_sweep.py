@@ -27,7 +27,10 @@ from maskwright.finetune.task import read_task, run_task
 
 
 def rank(lines: list[dict[str, Any]]) -> list[tuple[float, str, dict[str, float]]]:
-    """Mean over the tasks, settings and the mean over the seeds of each task, best first."""
+    """Mean over the tasks, settings and the mean over the seeds of each task, best first.
+
+    Those of more tasks stand above, because means over different tasks do not compare.
+    """
     found: defaultdict[str, defaultdict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for line in lines:
         found[line["settings"]][line["task"]].append(line["score"])
@@ -36,7 +39,7 @@ def rank(lines: list[dict[str, Any]]) -> list[tuple[float, str, dict[str, float]
         for settings, tasks in found.items()
     }
     rows = [(mean(tasks.values()), settings, tasks) for settings, tasks in means.items()]
-    return sorted(rows, key=lambda row: row[0], reverse=True)
+    return sorted(rows, key=lambda row: (len(row[2]), row[0]), reverse=True)
 
 
 def main() -> None:
