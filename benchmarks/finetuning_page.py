@@ -87,9 +87,10 @@ def write_section(results: Path = RESULTS) -> str:
         lines += [
             "",
             "Beside transformers' `Trainer`, with the same weights, examples and rate and batches "
-            f"of the same size, a BERT of 6 layers of width 256 trains {ratio['median']:.2f}x as fast "
-            f"({ratio['least']:.2f} to {ratio['most']:.2f}; [file]({folder}/{speed['file']})). "
-            "Theirs pads batches of any lengths, as its example scripts do; ours hold similar ones.",
+            "of the same size, a BERT of 6 layers of width 256 trains "
+            f"{ratio['median']:.2f}x as fast ({ratio['least']:.2f} to {ratio['most']:.2f}; "
+            f"[file]({folder}/{speed['file']})). Theirs pads batches of any lengths, as its "
+            "example scripts do; ours hold similar ones.",
         ]
     return "\n".join(lines) + "\n"
 
