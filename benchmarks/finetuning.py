@@ -2,14 +2,16 @@
 
     MASKWRIGHT_DATA=… python -m benchmarks.finetuning runs/NAME --about WORDS --runs runs/tasks
 
-SST-2, CoLA, RTE and the STS benchmark in the layouts of GLUE, and the entities of wikigold, of
-which a tenth is held out. All by `maskwright.finetune` with its defaults, but for the seeds.
-`RUNS/TASK.json` is written when a task has ended, and not worked out again; the result file holds
-all of them.
+SST-2, CoLA, RTE and the STS benchmark in the layouts of GLUE, and the entities of wikigold. All by
+`maskwright.finetune` with its defaults, but for the seeds. A tenth of the training examples chooses
+the weights of a run; what is reported is looked at once: the validation examples of GLUE, the last
+tenth of wikigold. `RUNS/TASK-MODEL.json` is written when a task has ended, and not worked out
+again; the result file holds all of them.
 """
 
 import argparse
 import json
+import tempfile
 import time
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,8 @@ import torch
 
 from benchmarks.common import find_corpus, write_result
 from maskwright.artifact.folder import open_encoder
-from maskwright.commands.finetuning import summarise
+from maskwright.commands.evaluation import hash_model
+from maskwright.commands.finetuning import add_control, summarise
 from maskwright.commands.model_folder import find_model_folder
 from maskwright.finetune.config import FinetuneConfig
 from maskwright.finetune.files import TaskFiles
@@ -26,21 +29,38 @@ from maskwright.finetune.presets import GLUE, find_tasks
 from maskwright.finetune.task import read_task, run_task
 
 
-def list_tasks() -> dict[str, TaskFiles]:
-    """The tasks by name."""
+def list_tasks(scratch: Path) -> dict[str, TaskFiles]:
+    """The tasks by name.
+
+    Args:
+        scratch: for files that are made of others.
+    """
     tasks: dict[str, TaskFiles] = {}
-    for name, train, valid in find_tasks(find_corpus("glue")):
+    for name, train, dev in find_tasks(find_corpus("glue")):
         preset, layout = GLUE[name], GLUE[name].find_layout(train)
         tasks[name] = TaskFiles(
             task=preset.task,
             train=train,
-            valid=valid,
+            test=dev,
             columns=layout.columns,
             has_header=layout.has_header,
             metrics=preset.metrics,
         )
-    [wikigold] = sorted(find_corpus("ner/wikigold").glob("*.txt"))
-    return {**tasks, "wikigold": TaskFiles(task="tokens", train=wikigold)}
+    train, test = cut_tagged(find_corpus("ner/wikigold") / "wikigold.conll.txt", scratch)
+    return {**tasks, "wikigold": TaskFiles(task="tokens", train=train, test=test)}
+
+
+def cut_tagged(path: Path, scratch: Path) -> tuple[Path, Path]:
+    """Files of the first nine tenths of a CoNLL file's sentences, and of the others.
+
+    Sentences that stand together are of one article, so that a test of any would know its names.
+    """
+    blocks = path.read_text(encoding="utf-8").split("\n\n")
+    place = len(blocks) * 9 // 10
+    parts = scratch / "train.conll", scratch / "test.conll"
+    for part, chosen in zip(parts, (blocks[:place], blocks[place:]), strict=True):
+        part.write_text("\n\n".join(chosen) + "\n", encoding="utf-8")
+    return parts
 
 
 def run_one(files: TaskFiles, folder: Path, seeds: int) -> dict[str, Any]:
@@ -55,12 +75,17 @@ def run_one(files: TaskFiles, folder: Path, seeds: int) -> dict[str, Any]:
     ours = run_task(problem, loaded.model, config, device, print)
     minutes = (time.perf_counter() - began) / 60 / config.seeds
     control = run_task(problem, loaded.model, config, device, print, from_scratch=True)
-    found, random = summarise(problem, ours), summarise(problem, control)
-    for run in (*found["runs"], *random["runs"]):
+    found = summarise(problem, ours)
+    add_control(found, control)
+    for run in (*found["runs"], *found["random_encoder_runs"]):
         del run["history"]
-    found |= {"random_encoder": random["scores"], "random_encoder_runs": random["runs"]}
-    budget = {"epochs": config.epochs, "learning_rate": config.learning_rate}
-    return {**found, **budget, "minutes_a_seed": round(minutes, 2)}
+    conditions = {
+        "epochs": config.epochs,
+        "learning_rate": config.learning_rate,
+        "threads": torch.get_num_threads(),
+        "minutes_a_seed": round(minutes, 2),
+    }
+    return {**found, **conditions}
 
 
 def main() -> None:
@@ -72,15 +97,17 @@ def main() -> None:
     parser.add_argument("--tasks", nargs="+", help="[all]")
     arguments = parser.parse_args()
     folder = find_model_folder(arguments.run)
-    for name, files in list_tasks().items():
-        kept = arguments.runs / f"{name}.json"
-        if (arguments.tasks is None or name in arguments.tasks) and not kept.exists():
-            found = run_one(files, folder, arguments.seeds)
-            kept.parent.mkdir(parents=True, exist_ok=True)
-            kept.write_text(json.dumps(found))
-    tasks = {path.stem: json.loads(path.read_text()) for path in arguments.runs.glob("*.json")}
-    ordered = {name: tasks[name] for name in list_tasks() if name in tasks}
-    write_result("finetuning", {"about": arguments.about, "tasks": ordered})
+    model = hash_model(folder)[:12]
+    arguments.runs.mkdir(parents=True, exist_ok=True)
+    found: dict[str, Any] = {}
+    with tempfile.TemporaryDirectory() as scratch:
+        for name, files in list_tasks(Path(scratch)).items():
+            kept = arguments.runs / f"{name}-{model}.json"
+            if (arguments.tasks is None or name in arguments.tasks) and not kept.exists():
+                kept.write_text(json.dumps(run_one(files, folder, arguments.seeds)))
+            if kept.exists():
+                found[name] = json.loads(kept.read_text())
+    write_result("finetuning", {"about": arguments.about, "model": model, "tasks": found})
 
 
 if __name__ == "__main__":

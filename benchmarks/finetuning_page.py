@@ -14,6 +14,7 @@ from matplotlib.figure import Figure
 from benchmarks.common import RESULTS, Result, find_result, put_section
 from benchmarks.plots import COLORS, IMAGES, OURS, STYLE, save
 from maskwright.commands.finetuning import show_mean
+from maskwright.wording import count_noun
 
 PAGE = Path(__file__).parents[1] / "docs" / "finetune.md"
 # What stands beside our model, and where its scores are in the result of a task.
@@ -26,7 +27,7 @@ BESIDE = {
 
 def find_score(task: Result, *path: str) -> Mapping[str, float | None]:
     """Mean and deviation of the deciding metric, of a baseline or of runs."""
-    scores: Any = task
+    scores: Any = task["test"]
     for key in path:
         scores = scores[key]
     found = scores[task["deciding_metric"]]
@@ -75,22 +76,26 @@ def write_section(results: Path = RESULTS) -> str:
         return "Nothing has been measured yet.\n"
     environment = result["environment"]
     folder = "../benchmarks/results"
+    threads = count_noun(max(task["threads"] for task in result["tasks"].values()), "thread")
     lines = [
-        f"{result['about']}; each run on one core of an {environment['cpu']}, mean and "
-        f"deviation of several ([file]({folder}/{result['file']})):\n",
+        f"{result['about']}; mean and deviation over runs of {threads} each of an "
+        f"{environment['cpu']} ([file]({folder}/{result['file']})). Weights are chosen by a tenth "
+        "of the training examples; these scores are of others, looked at once:\n",
         *write_table(result),
         "",
         "![Scores of the model beside baselines and a random encoder](images/finetuning.svg)",
     ]
     if speed:
-        ratio = speed["ratio"]
+        random, grouped = (
+            f"{ratio['median']:.2f}x ({ratio['least']:.2f} to {ratio['most']:.2f})"
+            for ratio in speed["ratios"].values()
+        )
         lines += [
             "",
-            "Beside transformers' `Trainer`, with the same weights, examples and rate and batches "
-            "of the same size, a BERT of 6 layers of width 256 trains "
-            f"{ratio['median']:.2f}x as fast ({ratio['least']:.2f} to {ratio['most']:.2f}; "
-            f"[file]({folder}/{speed['file']})). Theirs pads batches of any lengths, as its "
-            "example scripts do; ours hold similar ones.",
+            f"Beside transformers' `Trainer` with the same weights and examples, {speed['model']} "
+            f"trains {grouped} as fast when the peer, too, is told to put similar lengths into a "
+            f"batch, and {random} as fast as its default, batches of any lengths "
+            f"([file]({folder}/{speed['file']})).",
         ]
     return "\n".join(lines) + "\n"
 

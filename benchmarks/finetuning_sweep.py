@@ -3,13 +3,15 @@
     MASKWRIGHT_DATA=… python -m benchmarks.finetuning_sweep runs/NAME --runs runs/sweep \\
         --tasks cola stsb wikigold --vary learning_rate 1e-4 3e-4 1e-3 --vary layer_decay 0.8 0.9
 
-Every combination on every task, once for each seed, in its task's deciding metric.
+Every combination on every task, once for each seed, in its task's deciding metric, on the examples
+that choose weights and not on those of the test.
 `RUNS/finetuning.jsonl` gets a line for each that has ended; run again, it does the others. Printed
 at the end, best mean over the tasks first.
 """
 
 import argparse
 import json
+import tempfile
 from collections import defaultdict
 from pathlib import Path
 from statistics import mean
@@ -21,7 +23,9 @@ from benchmarks.common import write_result
 from benchmarks.finetuning import list_tasks
 from benchmarks.sweep import list_points, name_point, read_lines
 from maskwright.artifact.folder import open_encoder
+from maskwright.commands.evaluation import hash_model
 from maskwright.commands.model_folder import find_model_folder
+from maskwright.config import from_mapping
 from maskwright.finetune.config import FinetuneConfig
 from maskwright.finetune.task import read_task, run_task
 
@@ -52,16 +56,19 @@ def main() -> None:
     arguments = parser.parse_args()
     arguments.runs.mkdir(parents=True, exist_ok=True)
     lines_file = arguments.runs / "finetuning.jsonl"
-    files, loaded = list_tasks(), open_encoder(find_model_folder(arguments.run))
-    for name in arguments.tasks:
-        problem = read_task(files[name], loaded, FinetuneConfig())
+    folder = find_model_folder(arguments.run)
+    model, loaded = hash_model(folder)[:12], open_encoder(folder)
+    with tempfile.TemporaryDirectory() as scratch:
+        files = list_tasks(Path(scratch))
+        problems = {n: read_task(files[n], loaded, FinetuneConfig()) for n in arguments.tasks}
+    for name, problem in problems.items():
         for seed in arguments.seeds:
             for point in list_points(arguments.vary, None):
-                line = {"task": name, "settings": name_point(point), "seed": seed}
+                line = {"model": model, "task": name, "settings": name_point(point), "seed": seed}
                 if any(line.items() <= known.items() for known in read_lines(lines_file)):
                     continue
-                values: dict[str, Any] = {field: float(value) for field, value in point}
-                config = FinetuneConfig(first_seed=seed, **values)
+                values: dict[str, Any] = {field: json.loads(value) for field, value in point}
+                config = from_mapping(FinetuneConfig, {**values, "first_seed": seed})
                 outcome = run_task(problem, loaded.model, config, torch.device("cpu"), print)
                 line["score"] = outcome.runs[0].scores[outcome.deciding]
                 with lines_file.open("a", encoding="utf-8") as file:

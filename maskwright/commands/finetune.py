@@ -58,7 +58,12 @@ def build_parser() -> Parser:
     parser.add_argument("--task", choices=tuple(ROLES), help="what is to be learned")
     parser.add_argument("--preset", choices=sorted(GLUE), help="task, columns and metrics of GLUE")
     parser.add_argument("--train", type=Path, required=True, help="labelled examples")
-    parser.add_argument("--valid", type=Path, help="examples to score on [a share of --train]")
+    parser.add_argument(
+        "--valid", type=Path, help="examples that choose the weights [some of --train]"
+    )
+    parser.add_argument(
+        "--test", type=Path, help="examples to score the chosen weights on, once [none]"
+    )
     parser.add_argument(
         "--valid-share", type=float, default=0.1, help="held out where there is no --valid [0.1]"
     )
@@ -111,7 +116,7 @@ def main(argv: Sequence[str]) -> int:
 def _check_embedding(arguments: argparse.Namespace, config: FinetuneConfig) -> None:
     """Refuses what has no meaning for pairs without labels, rather than pass over it."""
     asked = [name for name, value in _NOTHING_TO_PAIRS.items() if getattr(config, name) != value]
-    asked += ["control"] * arguments.control
+    asked += ["control"] * arguments.control + ["test"] * (arguments.test is not None)
     if asked:
         raise InputError(f"--{asked[0]} is nothing to --task embedding: leave it out")
 
@@ -131,6 +136,7 @@ def _describe_files(arguments: argparse.Namespace, columns: Mapping[str, Column]
     return {
         "train": arguments.train,
         "valid": arguments.valid,
+        "test": arguments.test,
         "columns": columns,
         "has_header": arguments.header,
         "valid_share": arguments.valid_share,

@@ -16,7 +16,7 @@ from maskwright.files import write_json, write_text
 from maskwright.finetune.config import PROBLEMS, FinetuneConfig
 from maskwright.finetune.files import ExampleFiles, TaskFiles
 from maskwright.finetune.scoring import VALID_LOSS, describe_scores
-from maskwright.finetune.task import Outcome, Problem, read_task, run_task
+from maskwright.finetune.task import Outcome, Problem, Summary, read_task, run_task
 from maskwright.logs import MetricsLog
 from maskwright.provenance import describe_environment
 from maskwright.pulse import Pulse
@@ -64,11 +64,15 @@ def finetune_labels(
         control = run_task(
             problem, loaded.model, config, device, report, from_scratch=True, pulse=pulse
         )
-        results["random_encoder"] = _plain_summary(control)
-        results["random_encoder_runs"] = [asdict(run) for run in control.runs]
+        add_control(results, control)
         write_json(out / RESULTS_NAME, results)
     log.close()
     show_results(results, console)
+    if "test" in results:
+        console.print(
+            f"\non {results['test']['examples']:,} examples of {files.test}:", markup=False
+        )
+        show_results(results["test"], console)
     deciding = problem.material.deciding
     if outcome.summarise()[deciding].mean == problem.baselines["majority"][deciding]:
         console.print(
@@ -90,6 +94,7 @@ def describe_problem(problem: Problem, console: Console) -> None:
     cut = material.train.num_cut + material.valid.num_cut
     console.print(
         f"{len(material.train):,} examples to train on, {len(material.valid):,} to score on"
+        + (f", {len(material.test):,} to test" if material.test else "")
         + f"; {cut:,} cut at the model's length" * bool(cut)
     )
     for line in describe_skipped(problem):
@@ -120,6 +125,8 @@ def begin_run(out: Path, folder: Path, files: ExampleFiles, config: FinetuneConf
 
 
 def _plain(value: Any) -> Any:
+    if isinstance(value, Summary):
+        return value._asdict()
     if isinstance(value, Mapping):
         return {str(key): _plain(one) for key, one in value.items()}
     if isinstance(value, list | tuple):
@@ -129,8 +136,8 @@ def _plain(value: Any) -> Any:
 
 def summarise(problem: Problem, outcome: Outcome) -> dict[str, Any]:
     """All that is known, for ``results.json``."""
-    material = problem.material
-    return {
+    material, test = problem.material, problem.material.test
+    found: dict[str, Any] = {
         "task": material.labels.task,
         "deciding_metric": material.deciding,
         "labels": dict(zip(material.labels.names, material.labels.counts, strict=True)),
@@ -138,13 +145,21 @@ def summarise(problem: Problem, outcome: Outcome) -> dict[str, Any]:
         "valid_examples": len(material.valid),
         "skipped_rows": dict(problem.skipped),
         "baselines": problem.baselines,
-        "scores": _plain_summary(outcome),
+        "scores": _plain(outcome.summarise()),
         "runs": [asdict(run) for run in outcome.runs],
     }
+    if test is not None:
+        judged = {"baselines": problem.test_baselines, "scores": outcome.summarise_test()}
+        found["test"] = {"examples": len(test), **_plain(judged)}
+    return found
 
 
-def _plain_summary(outcome: Outcome) -> dict[str, Any]:
-    return {name: found._asdict() for name, found in outcome.summarise().items()}
+def add_control(results: dict[str, Any], control: Outcome) -> None:
+    """Adds what the same shape learned from random weights."""
+    results["random_encoder"] = _plain(control.summarise())
+    results["random_encoder_runs"] = [asdict(run) for run in control.runs]
+    if "test" in results:
+        results["test"]["random_encoder"] = _plain(control.summarise_test())
 
 
 def save_labels(
@@ -157,15 +172,16 @@ def save_labels(
 ) -> None:
     """The classifier of the best run, with a card that says what it scores."""
     labels, deciding = problem.material.labels, outcome.deciding
-    score = results["scores"][deciding]["mean"]
+    judged = results.get("test", {"examples": results["valid_examples"], **results})
+    score = judged["scores"][deciding]["mean"]
     card = (
         f"# A model fine-tuned for {labels.task}\n\n"
         f"Fine-tuned by maskwright from `{origin.name}` on "
         f"{results['train_examples']:,} examples. {deciding} on "
-        f"{results['valid_examples']:,} others: {score:.4f} "
-        f"({count_noun(len(outcome.runs), 'run')}; always the most frequent answer: "
-        f"{problem.baselines['majority'][deciding]:.4f}, bag of words: "
-        f"{problem.baselines['bag of words'][deciding]:.4f}).\n"
+        f"{judged['examples']:,} others{'' if 'test' in results else ', which chose the weights'}: "
+        f"{score:.4f} ({count_noun(len(outcome.runs), 'run')}; always the most frequent answer: "
+        f"{judged['baselines']['majority'][deciding]:.4f}, bag of words: "
+        f"{judged['baselines']['bag of words'][deciding]:.4f}).\n"
     )
     save_classifier(
         folder,

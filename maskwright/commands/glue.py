@@ -1,4 +1,8 @@
-"""``maskwright evaluate --suite glue``: fine-tunes on every task that a folder holds."""
+"""``maskwright evaluate --suite glue``: fine-tunes on every task that a folder holds.
+
+The weights are chosen by a tenth of the training examples, which is held out; GLUE's validation
+examples are looked at once, at the end.
+"""
 
 import json
 import time
@@ -68,13 +72,13 @@ def run_tasks(
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Each task's name and its results, as in ``results.json`` of ``maskwright finetune``."""
     device = choose_device(config.device)
-    for name, train, valid in tasks:
+    for name, train, dev in tasks:
         preset = GLUE[name]
         layout = preset.find_layout(train)
         files = TaskFiles(
             task=preset.task,
             train=train,
-            valid=valid,
+            test=dev,
             columns=layout.columns,
             has_header=layout.has_header,
             metrics=preset.metrics,
@@ -105,7 +109,7 @@ def show_tasks(results: dict[str, dict[str, Any]]) -> None:
         table.add_column(column, justify="right")
     for name, found in results.items():
         metric = found["deciding_metric"]
-        baselines = (f"{scores[metric]:.4f}" for scores in found["baselines"].values())
-        score = show_mean(found["scores"][metric])
+        baselines = (f"{scores[metric]:.4f}" for scores in found["test"]["baselines"].values())
+        score = show_mean(found["test"]["scores"][metric])
         table.add_row(GLUE[name].folder, metric, *baselines, score, f"{found['minutes']:.1f}")
     Console(highlight=False).print(table)

@@ -14,13 +14,15 @@ class ExampleFiles:
     """Files of examples.
 
     Attributes:
-        valid: None: `valid_share` of the training examples, chosen by their text.
+        valid: to choose weights by; None: `valid_share` of the training examples, chosen by text.
+        test: to score the chosen weights on, once; None: there is none.
         columns: what each is for -> its name or position; of token tasks ``word`` and ``tag``.
         has_header: whether tables begin with names; None: if any column is called by name.
     """
 
     train: Path
     valid: Path | None = None
+    test: Path | None = None
     columns: Mapping[str, Column] = field(default_factory=dict[str, Column])
     has_header: bool | None = None
     valid_share: float = 0.1

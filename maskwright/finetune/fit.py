@@ -31,6 +31,7 @@ class Material:
     Attributes:
         metrics: what is reported; `deciding` is the one that decides.
         pad_id: of the tokenizer.
+        test: what the weights that were chosen on `valid` are scored on, if there is such.
     """
 
     labels: Labels
@@ -39,14 +40,20 @@ class Material:
     metrics: Sequence[Metric]
     deciding: str
     pad_id: int
+    test: Examples | None = None
 
 
 @dataclass
 class Fitted:
-    """One run: its best scores on the validation examples, and how it came there."""
+    """One run: its best scores on the validation examples, and how it came there.
+
+    Attributes:
+        test_scores: of the same weights on the test examples, if there are any.
+    """
 
     seed: int
     scores: dict[str, float] = field(default_factory=dict[str, float])
+    test_scores: dict[str, float] = field(default_factory=dict[str, float])
     best_step: int = 0
     num_steps: int = 0
     seconds: float = 0.0
@@ -99,6 +106,8 @@ class Fitting:
             if patience.is_over(moment.step, improved):
                 break
         self.model.load_state_dict(self._best)
+        if self.material.test is not None:
+            self.fitted.test_scores = self._score(self.material.test)
         return self.fitted
 
     def _compute_loss(self, numbers: list[int]) -> Tensor:
@@ -118,15 +127,7 @@ class Fitting:
         """Scores the model; keeps its weights if it is the best one so far."""
         material, fitted = self.material, self.fitted
         with rescaled_output(self.model, self.center, self.spread):
-            scores = score_model(
-                self.model,
-                material.valid,
-                material.labels,
-                material.metrics,
-                material.pad_id,
-                self.config.precision,
-                self.loop.pulse,
-            )
+            scores = self._score(material.valid)
             improved = not fitted.scores or is_better(material.deciding, scores, fitted.scores)
             if improved:
                 fitted.scores, fitted.best_step = scores, moment.step
@@ -135,3 +136,15 @@ class Fitting:
         fitted.history.append({"seed": fitted.seed, **asdict(moment), **scores})
         self.report(fitted.history[-1])
         return improved
+
+    def _score(self, examples: Examples) -> dict[str, float]:
+        material = self.material
+        return score_model(
+            self.model,
+            examples,
+            material.labels,
+            material.metrics,
+            material.pad_id,
+            self.config.precision,
+            self.loop.pulse,
+        )

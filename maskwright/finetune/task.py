@@ -1,11 +1,12 @@
 """Fine-tuning from files to scores: what ``maskwright finetune`` does, without its output.
 
 Every seed is a run of its own; the classifier that is kept is that of the run with the best score
-on the validation examples, and the scores that are reported are the means over the runs.
+on the validation examples, and the scores that are reported are the means over the runs. Where
+there is a test, its examples are looked at once, after all of that.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import mean, stdev
@@ -16,15 +17,10 @@ import torch
 
 from maskwright.artifact.folder import Loaded
 from maskwright.errors import CorpusError
-from maskwright.finetune.baselines import (
-    score_bag_of_words,
-    score_majority,
-    score_outside,
-    score_words,
-)
+from maskwright.finetune.baselines import score_baselines, score_tag_baselines
 from maskwright.finetune.config import FinetuneConfig
 from maskwright.finetune.conll import read_conll
-from maskwright.finetune.examples import encode_rows, encode_sentences, read_texts
+from maskwright.finetune.examples import Examples, encode_rows, encode_sentences, read_texts
 from maskwright.finetune.files import TaskFiles
 from maskwright.finetune.fit import Fitted, Fitting, Material
 from maskwright.finetune.labels import Labels
@@ -47,11 +43,14 @@ class Problem:
     """A task as examples of one model, and what needs no model to answer it.
 
     Attributes:
+        baselines: their scores on the validation examples.
+        test_baselines: those on the test examples; none without a test.
         skipped: rows with too few columns, by file.
     """
 
     material: Material
     baselines: dict[str, dict[str, float]]
+    test_baselines: dict[str, dict[str, float]] = field(default_factory=dict[str, dict[str, float]])
     skipped: Mapping[str, int] = field(default_factory=dict[str, int])
 
 
@@ -71,13 +70,20 @@ class Outcome:
     deciding: str
 
     def summarise(self) -> dict[str, Summary]:
-        """Mean and deviation over the runs, by metric."""
-        names = self.runs[0].scores
-        values = {name: [run.scores.get(name, 0.0) for run in self.runs] for name in names}
-        return {
-            name: Summary(mean(found), stdev(found) if len(found) > 1 else None)
-            for name, found in values.items()
-        }
+        """Mean and deviation over the runs, by metric, on the validation examples."""
+        return _summarise([run.scores for run in self.runs])
+
+    def summarise_test(self) -> dict[str, Summary]:
+        """The same on the test examples; nothing without a test."""
+        return _summarise([run.test_scores for run in self.runs])
+
+
+def _summarise(runs: Sequence[Mapping[str, float]]) -> dict[str, Summary]:
+    values = {name: [run.get(name, 0.0) for run in runs] for name in runs[0]}
+    return {
+        name: Summary(mean(found), stdev(found) if len(found) > 1 else None)
+        for name, found in values.items()
+    }
 
 
 def read_task(files: TaskFiles, loaded: Loaded[Any], config: FinetuneConfig) -> Problem:
@@ -96,48 +102,52 @@ def read_task(files: TaskFiles, loaded: Loaded[Any], config: FinetuneConfig) -> 
     def read(path: Path) -> list[LabelledRow]:
         return list(read_columns(path, files.columns, files.has_header, skipped))
 
-    train, valid = _read_both(files, read)
-    labels = Labels.find(files.task, train)
-    learned, scored = (
-        encode_rows(rows, labels, loaded.tokenizer, max_length) for rows in (train, valid)
-    )
+    sets = _read_sets(files, read)
+    labels = Labels.find(files.task, sets[0])
+    encoded = [encode_rows(rows, labels, loaded.tokenizer, max_length) for rows in sets]
     deciding = config.metric or list_metrics(files.task, files.metrics)[0]
     check_metric(deciding, files.task, len(labels.names))
     metrics = list_metrics(files.task, (*files.metrics, deciding))
-    material = Material(labels, learned, scored, metrics, deciding, loaded.tokenizer.pad_id)
-    known, new = (
+    known, *new = (
         ([read_texts(row) for row in rows], np.asarray(examples.targets))
-        for rows, examples in ((train, learned), (valid, scored))
+        for rows, examples in zip(sets, encoded, strict=True)
     )
-    baselines = {
-        "majority": score_majority(labels, metrics, known[1], new[1]),
-        "bag of words": score_bag_of_words(labels, metrics, known, new),
-    }
-    return Problem(material, baselines, dict(skipped or {}))
+    material = _gather(labels, encoded, metrics, deciding, loaded)
+    baselines, *of_test = score_baselines(labels, metrics, known, new)
+    return Problem(material, baselines, of_test[0] if of_test else {}, dict(skipped or {}))
 
 
 def _read_tags(
     files: TaskFiles, loaded: Loaded[Any], max_length: int, metric: Metric | None
 ) -> Problem:
     columns = {role: int(place) for role, place in files.columns.items()}
-    train, valid = _read_both(files, lambda path: list(read_conll(path, **columns)))
-    labels = Labels.of_tags(sentence.tags for sentence in train)
-    learned, scored = (
-        encode_sentences(each, labels, loaded.tokenizer, max_length) for each in (train, valid)
-    )
+    sets = _read_sets(files, lambda path: list(read_conll(path, **columns)))
+    labels = Labels.of_tags(sentence.tags for sentence in sets[0])
+    encoded = [encode_sentences(each, labels, loaded.tokenizer, max_length) for each in sets]
     deciding = TAG_METRIC if marks_entities(labels.names) else "accuracy"
     if metric is not None:
         check_metric(metric, files.task, len(labels.names))
         deciding = metric
-    material = Material(labels, learned, scored, (), deciding, loaded.tokenizer.pad_id)
-    baselines = {
-        "majority": score_outside(labels, valid),
-        "bag of words": score_words(labels, train, valid),
-    }
-    return Problem(material, baselines)
+    material = _gather(labels, encoded, (), deciding, loaded)
+    baselines, *of_test = score_tag_baselines(labels, sets[0], sets[1:])
+    return Problem(material, baselines, of_test[0] if of_test else {})
 
 
-def _read_both(files: TaskFiles, read: Callable[[Path], list[Row]]) -> tuple[list[Row], list[Row]]:
+def _gather(
+    labels: Labels,
+    encoded: Sequence[Examples],
+    metrics: Sequence[Metric],
+    deciding: str,
+    loaded: Loaded[Any],
+) -> Material:
+    train, valid, *test = encoded
+    return Material(
+        labels, train, valid, metrics, deciding, loaded.tokenizer.pad_id, test[0] if test else None
+    )
+
+
+def _read_sets(files: TaskFiles, read: Callable[[Path], list[Row]]) -> list[list[Row]]:
+    """The examples to train on, those to choose weights by, and those of a test if there is one."""
     train = read(files.train)
     if files.valid is not None:
         valid = read(files.valid)
@@ -146,7 +156,12 @@ def _read_both(files: TaskFiles, read: Callable[[Path], list[Row]]) -> tuple[lis
     for rows, path in ((train, files.train), (valid, files.valid or files.train)):
         if not rows:
             raise CorpusError(f"{path} holds too few examples to train and to score on.")
-    return train, valid
+    if files.test is None:
+        return [train, valid]
+    test = read(files.test)
+    if not test:
+        raise CorpusError(f"{files.test} holds no examples.")
+    return [train, valid, test]
 
 
 def run_task(

@@ -16,15 +16,26 @@ RESULTS: dict[str, dict[str, Any]] = {
             "sst2": {
                 "train_examples": 67349,
                 "deciding_metric": "accuracy",
-                "baselines": {"majority": {"accuracy": 0.509}, "bag of words": {"accuracy": 0.8}},
-                "random_encoder": {"accuracy": {"mean": 0.79, "deviation": 0.01}},
-                "scores": {"accuracy": {"mean": 0.83, "deviation": None}},
+                "test": {
+                    "baselines": {
+                        "majority": {"accuracy": 0.509}, "bag of words": {"accuracy": 0.8},
+                    },
+                    "random_encoder": {"accuracy": {"mean": 0.79, "deviation": 0.01}},
+                    "scores": {"accuracy": {"mean": 0.83, "deviation": None}},
+                },
+                "threads": 1,
                 "runs": [{}, {}, {}],
                 "minutes_a_seed": 3.26,
             }
         },
     },
-    "finetuning-speed": {"ratio": {"median": 2.345, "least": 2.2, "most": 2.5}},
+    "finetuning-speed": {
+        "model": "a BERT",
+        "ratios": {
+            "Trainer": {"median": 2.345, "least": 2.2, "most": 2.5},
+            "Trainer, grouped by length": {"median": 1.6, "least": 1.5, "most": 1.7},
+        },
+    },
     "serving-load": {
         "connections": 64,
         "seconds": 60.0,
@@ -66,10 +77,14 @@ def write_results(folder: Path) -> None:
 def test_fine_tuning(tmp_path: Path) -> None:
     write_results(tmp_path)
     section = finetuning_page.write_section(tmp_path)
-    assert "An encoder of some sort; each run on one core of an Some CPU" in section
+    assert (
+        "An encoder of some sort; mean and deviation over runs of 1 thread each of an Some CPU"
+        in section
+    )
     row = "| sst2 | 67,349 | accuracy | 0.5090 | 0.8000 | 0.7900 ± 0.0100 | 0.8300 | 3 | 3.3 |"
     assert row in section
-    assert "2.35x as fast (2.20 to 2.50" in section
+    assert "a BERT trains 1.60x (1.50 to 1.70) as fast when the peer" in section
+    assert "2.35x (2.20 to 2.50) as fast as its default" in section
     finetuning_page.draw_picture(tmp_path, tmp_path)
     assert "bag of words" in (tmp_path / "finetuning.svg").read_text()
 

@@ -158,14 +158,17 @@ def test_glue_is_one_table(workplace: Path, tmp_path: Path, capsys: pytest.Captu
     reading = "RTE: reading, scoring the baselines"
     assert captured.err.splitlines() == [
         reading,
-        "  60 examples, epochs at most 1, learning rate 0.001",
+        "  54 examples, epochs at most 1, learning rate 0.001",
         f"  {short}",
     ]
     row = captured.out.splitlines()[1].split()
-    assert row[:3] == ["RTE", "accuracy", "0.5000"]
     found = json.loads(out.read_text())["rte"]
     assert found["skipped_rows"] == {str(train): 2}
-    assert f"{found['scores']['accuracy']['mean']:.4f}" == row[4]
+    # What decided is a tenth of the training examples; what is shown is about those of dev.tsv.
+    assert found["train_examples"] + found["valid_examples"] == 60
+    assert found["test"]["examples"] == 8
+    assert row[:3] == ["RTE", "accuracy", "0.5000"]
+    assert f"{found['test']['scores']['accuracy']['mean']:.4f}" == row[4]
     assert main([*arguments, "--data", str(workplace)]) == 2
     assert "holds no task: of CoLA, SST-2" in capsys.readouterr().err
     assert main(arguments) == 2

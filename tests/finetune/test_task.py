@@ -103,6 +103,29 @@ def test_the_weights_that_scored_best_are_kept(nouns: Path) -> None:
     assert (run.best_step, run.scores["accuracy"]) == (best["step"], best["accuracy"])
 
 
+def test_a_test_is_scored_once_with_the_weights_that_were_chosen(
+    nouns: Path, tmp_path: Path
+) -> None:
+    loaded = make_loaded()
+    text = nouns.read_text().splitlines()
+    flipped = [line.replace("animal", "?").replace("thing", "animal") for line in text]
+    test = tmp_path / "test.tsv"
+    test.write_text("\n".join(line.replace("?", "thing") for line in flipped) + "\n")
+    files = TaskFiles(task="classification", train=nouns, test=test, columns=LABELS)
+    problem = read_task(files, loaded, CONFIG)
+    outcome = run_task(problem, loaded.model, CONFIG, CPU, silent)
+    assert problem.material.test is not None
+    assert len(problem.material.test) == len(text) - 1
+    assert outcome.summarise()["accuracy"].mean > 0.9
+    assert outcome.summarise_test()["accuracy"].mean < 0.1  # every label there is the other one
+    assert problem.test_baselines["bag of words"]["accuracy"] < 0.1
+    without = replace(files, test=None)
+    problem = read_task(without, loaded, CONFIG)
+    again = run_task(problem, loaded.model, CONFIG, CPU, silent)
+    assert again.summarise_test() == {}
+    assert again.summarise() == outcome.summarise()
+
+
 def test_patience_ends_a_run_but_not_its_warmup() -> None:
     patience = Patience(FinetuneConfig(patience=2, warmup_share=0.5), num_steps=10)
     assert not any(patience.is_over(step, improved=False) for step in (1, 2, 3, 4))
