@@ -21,7 +21,7 @@ PROBLEMS: dict[Task, Problem] = {
 # A small set of examples needs more passes than a large one (Mosbach et al., "On the Stability of
 # Fine-tuning BERT", 2021), a wide encoder a lower rate than a narrow one: at the width of ELECTRA's
 # base model this is the rate that Clark et al. (2020) fine-tuned it with. There lower layers want
-# lower rates; in a narrow encoder that cost accuracy on every task (docs/experiments.md).
+# lower rates; in a narrow encoder that cost accuracy (docs/experiments.md).
 _STEPS, _FEWEST_EPOCHS, _MOST_EPOCHS = 1000, 2.0, 20.0
 _NARROW, _RATE, _DECAY = 256, 1e-3, 0.9
 
