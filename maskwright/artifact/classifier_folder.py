@@ -17,6 +17,7 @@ from maskwright.artifact.folder import (
     check_tokenizer,
     check_wrapping,
     list_classes,
+    open_encoder,
     read_architecture,
     read_config_file,
     with_ids_of,
@@ -28,7 +29,9 @@ from maskwright.artifact.weights import read_classifier
 from maskwright.errors import ModelFolderError, show_value
 from maskwright.model.classifier import Classifier
 from maskwright.model.config import EncoderConfig
+from maskwright.model.discriminator import Discriminator
 from maskwright.model.head_config import HeadConfig, Level, Pooling, Problem
+from maskwright.model.pretraining import MaskedLanguageModel
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 
@@ -100,6 +103,14 @@ def open_classifier(folder: Path | str) -> LoadedClassifier:
     model = read_classifier(folder, config, head, form.family).eval()
     wraps = check_wrapping(tokenizer, folder)
     return LoadedClassifier(model, tokenizer, wraps, labels, _read_problem(raw, len(labels)))
+
+
+def open_pretrained(
+    folder: Path | str,
+) -> Loaded[MaskedLanguageModel | Discriminator | Classifier]:
+    """What fine-tuning begins with: any model, another task's too; raises as `open_model` does."""
+    folder = Path(folder)
+    return open_classifier(folder) if is_classifier(folder) else open_encoder(folder)
 
 
 def is_classifier(folder: Path) -> bool:

@@ -8,8 +8,8 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from maskwright.artifact.classifier_folder import save_classifier
-from maskwright.artifact.folder import LoadedEncoder, open_encoder
+from maskwright.artifact.classifier_folder import open_pretrained, save_classifier
+from maskwright.artifact.folder import Loaded
 from maskwright.commands.run_folder import CONFIG_NAME, METRICS_NAME, MODEL_NAME
 from maskwright.config import write_yaml
 from maskwright.files import write_json, write_text
@@ -33,7 +33,7 @@ def finetune_labels(
     """Runs all seeds, prints the table and writes the run directory; its ``results.json``."""
     console = Console(highlight=False, soft_wrap=True)
     device = choose_device(config.device)
-    loaded = open_encoder(folder)
+    loaded = open_pretrained(folder)
     console.print(f"reading {files.train}, scoring the baselines", markup=False)
     problem = read_task(files, loaded, config)
     if files.columns:
@@ -67,6 +67,8 @@ def finetune_labels(
         add_control(results, control)
         write_json(out / RESULTS_NAME, results)
     log.close()
+    if "test" in results:
+        console.print(f"\non the {results['valid_examples']:,} examples that chose the weights:")
     show_results(results, console)
     if "test" in results:
         console.print(
@@ -166,17 +168,18 @@ def save_labels(
     folder: Path,
     outcome: Outcome,
     problem: Problem,
-    loaded: LoadedEncoder,
+    loaded: Loaded[Any],
     results: Mapping[str, Any],
     origin: Path,
 ) -> None:
     """The classifier of the best run, with a card that says what it scores."""
     labels, deciding = problem.material.labels, outcome.deciding
+    name = origin.parent.name if origin.name == MODEL_NAME else origin.name
     judged = results.get("test", {"examples": results["valid_examples"], **results})
     score = judged["scores"][deciding]["mean"]
     card = (
         f"# A model fine-tuned for {labels.task}\n\n"
-        f"Fine-tuned by maskwright from `{origin.name}` on "
+        f"Fine-tuned by maskwright from `{name}` on "
         f"{results['train_examples']:,} examples. {deciding} on "
         f"{judged['examples']:,} others{'' if 'test' in results else ', which chose the weights'}: "
         f"{score:.4f} ({count_noun(len(outcome.runs), 'run')}; always the most frequent answer: "

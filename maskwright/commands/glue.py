@@ -14,7 +14,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from maskwright.artifact.folder import open_encoder
+from maskwright.artifact.classifier_folder import open_pretrained
 from maskwright.commands.finetuning import describe_budget, describe_skipped, show_mean, summarise
 from maskwright.errors import InputError
 from maskwright.files import write_json
@@ -85,7 +85,7 @@ def run_tasks(
             skips_short=True,
         )
         tell(f"{preset.folder}: reading, scoring the baselines")
-        loaded = open_encoder(folder)
+        loaded = open_pretrained(folder)
         problem = read_task(files, loaded, config)
         num_examples = len(problem.material.train)
         budget = config.settle(num_examples, loaded.model.config.hidden_size)

@@ -16,7 +16,7 @@ from maskwright.model.heads import HeadTransform
 from maskwright.model.init import initialise
 from maskwright.model.pretraining import MaskedLanguageModel
 
-Pretrained = MaskedLanguageModel | Discriminator
+Pretrained = MaskedLanguageModel | Discriminator | Classifier
 
 
 def build_classifier(
@@ -25,7 +25,8 @@ def build_classifier(
     """The encoder of `pretrained`, copied, under a new head whose output is drawn from `seed`.
 
     What a family's class takes from pretraining besides the encoder is taken, too: BERT's pooler,
-    which learned to judge pairs, and ModernBERT's layer before the decoder.
+    which learned to judge pairs, and ModernBERT's layer before the decoder. A classifier of another
+    task gives on its head but for the output.
     """
     dropout = config.dropout
     architecture = dataclasses.replace(
@@ -47,7 +48,12 @@ def build_classifier(
 
 
 def _find_layers(pretrained: Pretrained, model: Classifier) -> Iterator[tuple[nn.Module, Any]]:
-    if not isinstance(pretrained, MaskedLanguageModel) or not model.head_config.activation:
+    if not model.head_config.activation:
+        return
+    if isinstance(pretrained, Classifier) and pretrained.head_config.activation:
+        yield model.head.dense, pretrained.head.dense
+        yield model.head.norm, pretrained.head.norm
+    if not isinstance(pretrained, MaskedLanguageModel):
         return
     transform = pretrained.head.transform
     if model.head_config.norm and isinstance(transform, HeadTransform):

@@ -44,6 +44,17 @@ def test_a_discriminator_is_fine_tuned_like_any_encoder() -> None:
     )
 
 
+def test_a_classifier_of_another_task_gives_all_but_its_output() -> None:
+    first = build_classifier(tiny_model(preset="bert"), CONFIG, "text", 3, 0)
+    second = build_classifier(first, CONFIG, "text", 2, 1)
+    assert torch.equal(second.head.dense.weight, first.head.dense.weight)
+    assert second.head.output.weight.shape != first.head.output.weight.shape
+    tags = build_classifier(first, CONFIG, "token", 5, 0)
+    for model in (second, tags):
+        word = model.encoder.embeddings.word.weight
+        assert torch.equal(word, first.encoder.embeddings.word.weight)
+
+
 def test_lower_layers_learn_slower_and_every_parameter_is_in_one_group() -> None:
     model = build_classifier(tiny_model(), CONFIG, "text", 2, 0)
     groups = group_parameters(model, CONFIG)
