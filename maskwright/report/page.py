@@ -42,7 +42,9 @@ def _list_notes(runs: Sequence[RunFacts]) -> Iterator[str]:
             "The last point of a finished run is on more of the held-out text than those before "
             "it, so it may lie a little beside their line."
         )
-    texts = {(run.manifest or {}).get("fingerprint") for run in runs}
+    # What a run began with, whether or not its prepared data are still there.
+    corpora = (run.provenance.get("corpus") for run in runs)
+    texts = {corpus.get("fingerprint") for corpus in corpora if isinstance(corpus, Mapping)}
     if len(texts) > 1:
         yield (
             "The runs were trained and scored on different text, or in different tokens: their "

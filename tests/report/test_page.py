@@ -99,9 +99,11 @@ def test_several_runs_stand_side_by_side() -> None:
 
 
 def test_what_curves_do_not_say_is_said() -> None:
-    ours, theirs = (make_run(manifest={"fingerprint": letter}) for letter in "ab")
-    assert "do not compare" in render_page([ours, theirs])
-    assert "do not compare" not in render_page([ours, ours])
+    ours, theirs = (make_run(provenance={"corpus": {"fingerprint": letter}}) for letter in "ab")
+    assert "do not compare" in render_page([ours, theirs])  # though the data of both are gone
+    kept = replace(ours, manifest={"fingerprint": "a"})
+    assert "do not compare" not in render_page([ours, kept])
+    assert "do not compare" not in render_page([ours, replace(ours, provenance={})])
     *records, last = ours.records
     ended = replace(ours, records=[*records, {**last, "final": True}], manifest=None)
     assert "The last point of a finished run" in render_page([ended])
