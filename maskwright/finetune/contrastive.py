@@ -86,21 +86,31 @@ def contrast(first: Tensor, second: Tensor, same: Tensor | None = None) -> Tenso
     Args:
         same: [R, R] where a text of pair i is one of pair j, so that j is no wrong answer.
     """
-    similar = F.normalize(first, dim=-1) @ F.normalize(second, dim=-1).T / TEMPERATURE
-    if same is not None:
-        others = same & ~torch.eye(len(first), dtype=torch.bool, device=first.device)
-        similar = similar.masked_fill(others, float("-inf"))
+    similar = compare(first, second, same) / TEMPERATURE
     own = torch.arange(len(first), device=first.device)
     return (F.cross_entropy(similar, own) + F.cross_entropy(similar.T, own)) / 2
 
 
+def compare(first: Tensor, second: Tensor, same: Tensor | None = None) -> Tensor:
+    """Cosines [R, R] of all first ones with all partners; -inf where another pair is the same."""
+    similar = F.normalize(first, dim=-1) @ F.normalize(second, dim=-1).T
+    if same is None:
+        return similar
+    others = same & ~torch.eye(len(first), dtype=torch.bool, device=first.device)
+    return similar.masked_fill(others, float("-inf"))
+
+
 def find_same(first: Sequence[ModelInput], second: Sequence[ModelInput]) -> Tensor:
-    """[R, R] bool, symmetric: whether two pairs share a text on one of their sides."""
+    """[R, R] bool, symmetric: whether any text of one pair is one of the other, on either side."""
+    numbers: dict[tuple[int, ...], int] = {}
+    sides = [
+        torch.tensor([numbers.setdefault(tuple(one.ids), len(numbers)) for one in side])
+        for side in (first, second)
+    ]
     same = torch.zeros(len(first), len(first), dtype=torch.bool)
-    for side in (first, second):
-        numbers: dict[tuple[int, ...], int] = {}
-        ids = torch.tensor([numbers.setdefault(tuple(one.ids), len(numbers)) for one in side])
-        same |= ids[:, None] == ids[None, :]
+    for ours in sides:
+        for theirs in sides:
+            same |= ours[:, None] == theirs[None, :]
     return same
 
 
@@ -166,12 +176,16 @@ class ContrastiveFitting:
 
     @torch.no_grad()
     def score(self) -> dict[str, float]:
-        """How many of the held-out texts find their own partner among all of these."""
+        """How many of the held-out texts find their own partner among those of all other pairs.
+
+        Other pairs with one of the same texts are left out, as they are of the loss: to find them
+        is neither right nor wrong, and a text itself is always the nearest to it.
+        """
         self.model.eval()
         first, second = (self._embed_all(side) for side in vars(self.valid).values())
         same = find_same(self.valid.first, self.valid.second)
-        nearest = (F.normalize(first, dim=-1) @ F.normalize(second, dim=-1).T).argmax(1)
-        found = same[torch.arange(len(first)), nearest].float().mean().item()
+        nearest = compare(first, second, same).argmax(1)
+        found = (nearest == torch.arange(len(first))).float().mean().item()
         loss = contrast(first, second, same).item()
         return {"found": found, "candidates": len(first), "valid_loss": loss}
 
