@@ -37,27 +37,37 @@ def finetune_embedder(folder: Path, files: ExampleFiles, config: FinetuneConfig,
     log = MetricsLog(out / METRICS_NAME)
     pulse = Pulse(console.print)
 
+    scores: list[dict[str, Any]] = []
+
     def report(record: dict[str, Any]) -> None:
         log.write(record)
-        pulse.say(
-            f"  epoch {record['epoch']:.2f}  loss {record['loss']:.4f}  "
-            f"found among {record['candidates']}: {record['found']:.4f}"
-        )
+        scores.append(record)
+        pulse.say(_describe(record))
 
     pad_id = loaded.tokenizer.pad_id
     fitting = ContrastiveFitting(model, train, valid, pad_id, config, report, pulse)
-    before = fitting.score()
-    console.print(f"  before: found among {len(valid)}: {before['found']:.4f}")
     best = fitting.run()
     log.close()
-    write_json(out / RESULTS_NAME, {**best, "before": before, "train_pairs": len(train)})
+    write_json(out / RESULTS_NAME, {**best, "before": scores[0], "train_pairs": len(train)})
     save_model(
         out / MODEL_NAME,
         model.cpu(),
         loaded.tokenizer,
         add_special_tokens=loaded.add_special_tokens,
     )
+    if not best["step"]:
+        console.print(
+            "No step found more partners than the model before training: it is saved as it was. "
+            "Try a lower --learning_rate, or more pairs."
+        )
     console.print(f"\n{out / MODEL_NAME}: try  maskwright embed {out} --file … --out vectors.npy")
+
+
+def _describe(record: dict[str, Any]) -> str:
+    moment = "before training"
+    if record["step"]:
+        moment = f"epoch {record['epoch']:.2f}  loss {record['loss']:.4f}"
+    return f"  {moment}  found among {record['candidates']}: {record['found']:.4f}"
 
 
 def _with_dropout(model: MaskedLanguageModel, dropout: float) -> MaskedLanguageModel:

@@ -4,7 +4,7 @@ van den Oord et al., "Representation Learning with Contrastive Predictive Coding
 sentence-transformers' ``MultipleNegativesRankingLoss``, in both directions. R pairs, D width.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from maskwright.finetune.batches import collate, plan_scoring
 from maskwright.finetune.config import FinetuneConfig
 from maskwright.finetune.examples import encode_texts, read_texts
 from maskwright.finetune.files import ExampleFiles
-from maskwright.finetune.loop import Loop, Patience, Progress, Report
+from maskwright.finetune.loop import Loop, Patience, Report
 from maskwright.finetune.scoring import batch_tokens_on
 from maskwright.finetune.split import is_held_out
 from maskwright.finetune.tables import LabelledRow, read_columns
@@ -117,7 +117,7 @@ def find_same(first: Sequence[ModelInput], second: Sequence[ModelInput]) -> Tens
 class ContrastiveFitting:
     """Training of an encoder on pairs; mean pooling, as ``maskwright embed`` has it.
 
-    Afterwards the model has the weights that scored best.
+    Afterwards the model has the weights that scored best, which may be those that it came with.
     """
 
     def __init__(
@@ -141,13 +141,16 @@ class ContrastiveFitting:
     def run(self) -> dict[str, Any]:
         """Trains to the end of the budget, or until no score gets better; the best record.
 
+        The first record is that of step 0, before training; if it is the best, nothing was gained.
+
         Raises:
             TrainingError: a loss that is not finite.
         """
         patience = Patience(self.config, self.loop.num_steps)
+        self._evaluate({"step": 0, "epoch": 0.0, "seconds": 0.0})
         encoder = nn.ModuleDict({"encoder": self.model.encoder})
         for moment in self.loop.run(encoder, self._compute_loss):
-            if patience.is_over(moment.step, self._evaluate(moment)):
+            if patience.is_over(moment.step, self._evaluate(asdict(moment))):
                 break
         self.model.load_state_dict(self._weights)
         return self._best
@@ -159,8 +162,8 @@ class ContrastiveFitting:
         same = find_same(sides[0], sides[1]).to(self.device)
         return contrast(first.float(), second.float(), same)
 
-    def _evaluate(self, moment: Progress) -> bool:
-        record = {"seed": self.config.first_seed, **asdict(moment), **self.score()}
+    def _evaluate(self, moment: Mapping[str, Any]) -> bool:
+        record = {"seed": self.config.first_seed, **moment, **self.score()}
         best = self._best
         # Of as many that are found the smaller loss is the better one.
         improved = not best or (record["found"], -record["valid_loss"]) > (

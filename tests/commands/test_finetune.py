@@ -1,6 +1,7 @@
 """``maskwright finetune`` and ``maskwright predict`` on a run of pretraining."""
 
 import json
+from itertools import product
 from pathlib import Path
 
 import pytest
@@ -111,7 +112,11 @@ def test_words_are_tagged(workplace: Path, tmp_path: Path, capsys: pytest.Captur
 
 
 def test_pairs_teach_vectors(workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
-    rows = [f"The cat {n} eats.\tfish {n}" for n in range(64)]
+    sizes, places = ("small", "big", "old", "young"), ("river", "forest", "garden", "village")
+    rows = [
+        f"The {size} {animal} eats in the {place}.\t{place}, {size}, every {animal}"
+        for size, animal, place in product(sizes, ("horse", "cat", "bird", "fox"), places)
+    ]
     (tmp_path / "pairs.tsv").write_text("\n".join(rows) + "\n")
     arguments = ["finetune", str(workplace / "runs" / "small"), "--task", "embedding", *FAST]
     arguments += ["--train", str(tmp_path / "pairs.tsv"), "--out", str(tmp_path / "run")]
@@ -119,6 +124,14 @@ def test_pairs_teach_vectors(workplace: Path, tmp_path: Path, capsys: pytest.Cap
     results = json.loads((tmp_path / "run" / "results.json").read_text())
     assert results["candidates"] + results["train_pairs"] == 64
     assert results["found"] >= results["before"]["found"]
+    assert results["before"]["step"] == 0 < results["step"]
+    shown = capsys.readouterr().out
+    assert f"before training  found among {results['candidates']}: " in shown
+    assert "it is saved as it was" not in shown
+    [*rest, out] = arguments
+    still = ["--learning_rate", "1e-30", "--columns", "sentence1=0", "sentence2=1"]
+    assert main([*rest, f"{out}-still", *still]) == 0
+    assert "it is saved as it was. Try a lower --learning_rate" in capsys.readouterr().out
     for flag, value in (("--seeds", "2"), ("--metric", "f1"), ("--pooling", "cls")):
         assert main([*arguments[:-1], str(tmp_path / "no"), flag, value]) == 2
         assert f"{flag} is nothing to --task embedding" in capsys.readouterr().err

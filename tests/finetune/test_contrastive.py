@@ -1,6 +1,7 @@
 """Pairs that belong together: which are wrong answers to one another, and what is kept."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -8,8 +9,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
 
-from maskwright.finetune.contrastive import TEMPERATURE, contrast, find_same
+from maskwright.finetune.config import FinetuneConfig
+from maskwright.finetune.contrastive import (
+    TEMPERATURE,
+    ContrastiveFitting,
+    Pairs,
+    contrast,
+    find_same,
+)
+from maskwright.finetune.examples import encode_texts
 from maskwright.tokenizer.template import ModelInput
+from tests.finetune.helpers import TOKENIZER, make_loaded
 
 TEXT_PAIRS = st.lists(st.tuples(*[st.sampled_from("ABCDEFG")] * 2), min_size=1, max_size=8)
 
@@ -65,3 +75,44 @@ def test_a_text_is_no_wrong_answer_to_itself() -> None:
     expected = (2 * chance + math.log(3)) / 3
     assert contrast(first, second, find(pairs)).item() == pytest.approx(expected)
     assert contrast(first, second).item() > expected + 5
+
+
+def make_pairs(second: str = "{}") -> Pairs:
+    """A text with itself, which any encoder finds, or with something else."""
+    texts = [f"the {a} sees the {b}" for a in ("cat", "dog", "tree") for b in ("log", "bed", "ed")]
+    sides = ([(text,) for text in texts], [(second.format(text),) for text in texts])
+    return Pairs(*(encode_texts(side, TOKENIZER, 64)[0] for side in sides))
+
+
+def fit(pairs: Pairs, rate: float) -> tuple[ContrastiveFitting, list[dict[str, Any]]]:
+    config = FinetuneConfig(epochs=4, batch_size=9, learning_rate=rate, layer_decay=1.0)
+    records: list[dict[str, Any]] = []
+    model, pad_id = make_loaded().model, TOKENIZER.pad_id
+    return ContrastiveFitting(model, pairs, pairs, pad_id, config, records.append), records
+
+
+def test_a_ruined_model_is_kept_as_it_was() -> None:
+    fitting, records = fit(make_pairs(), rate=10.0)
+    weights = {name: one.clone() for name, one in fitting.model.state_dict().items()}
+    before = fitting.score()
+    best = fitting.run()
+    assert records[-1]["found"] < 1 == before["found"]
+    assert best == records[0] == {"seed": 0, "step": 0, "epoch": 0.0, "seconds": 0.0, **before}
+    after = fitting.model.state_dict()
+    assert all(torch.equal(weights[name], after[name]) for name in weights)
+
+
+def test_what_scored_best_is_kept() -> None:
+    fitting, records = fit(make_pairs("and {} and that did"), rate=1e-3)
+    best = fitting.run()
+    assert best["step"] > 0
+    assert best == max(records, key=lambda one: (one["found"], -one["valid_loss"]))
+    assert fitting.score() == {name: best[name] for name in ("found", "candidates", "valid_loss")}
+
+
+def test_another_pair_with_the_same_text_is_neither_found_nor_missed() -> None:
+    """Of (A, B) and (B, A), the nearest to A is A, in the pair that is no wrong answer."""
+    pairs = make_pairs("and {} and that did")
+    one, other = pairs.first[:1], pairs.second[:1]
+    fitting, _ = fit(Pairs(one + other, other + one), rate=1e-3)
+    assert fitting.score() == {"found": 1, "candidates": 2, "valid_loss": 0}
