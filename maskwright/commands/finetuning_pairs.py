@@ -29,8 +29,14 @@ def finetune_embedder(folder: Path, files: ExampleFiles, config: FinetuneConfig,
         raise InputError(f"{folder} is a discriminator; embeddings are learned by other models.")
     model = _with_dropout(loaded.model, config.dropout).to(device)
     longest = model.config.max_position_embeddings
-    train, valid = read_pairs(files, loaded.tokenizer, min(config.max_length or longest, longest))
+    max_length = min(config.max_length or longest, longest)
+    train, valid, num_shared = read_pairs(files, loaded.tokenizer, max_length)
     console.print(f"{len(train):,} pairs to train on, {len(valid):,} to score on")
+    if num_shared:
+        console.print(
+            f"{num_shared:,} of those to score on share a text with some to train on: "
+            "scores are too good for new text"
+        )
     config = config.settle(len(train), model.config.hidden_size)
     console.print(describe_budget(config))
     begin_run(out, folder, files, config)

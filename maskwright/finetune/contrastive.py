@@ -20,7 +20,7 @@ from maskwright.finetune.examples import encode_texts, read_texts
 from maskwright.finetune.files import ExampleFiles
 from maskwright.finetune.loop import Loop, Patience, Report
 from maskwright.finetune.scoring import batch_tokens_on
-from maskwright.finetune.split import is_held_out
+from maskwright.finetune.split import count_shared, split_pairs
 from maskwright.finetune.tables import LabelledRow, read_columns
 from maskwright.model.classifier import pool_mean
 from maskwright.model.pretraining import MaskedLanguageModel
@@ -45,11 +45,14 @@ class Pairs:
         return len(self.first)
 
 
-def read_pairs(files: ExampleFiles, tokenizer: Tokenizer, max_length: int) -> tuple[Pairs, Pairs]:
-    """The pairs to train on, and those to score on.
+def read_pairs(
+    files: ExampleFiles, tokenizer: Tokenizer, max_length: int
+) -> tuple[Pairs, Pairs, int]:
+    """The pairs to train on, those to score on, and how many of these have a text of the others.
 
     Raises:
-        CorpusError: what `read_columns` raises, or fewer pairs than anything can be learned from.
+        CorpusError: what `read_columns` raises, fewer pairs than anything can be learned from, or
+            no two to score on that share no text.
     """
 
     def read(path: Path) -> list[LabelledRow]:
@@ -59,23 +62,23 @@ def read_pairs(files: ExampleFiles, tokenizer: Tokenizer, max_length: int) -> tu
     if len(rows) < _FEWEST:
         raise CorpusError(f"{files.train} holds {len(rows)} pairs; at least {_FEWEST} are needed.")
     if files.valid is None:
-        chosen = [is_held_out(row, files.valid_share) for row in rows]
-        valid = [row for row, held_out in zip(rows, chosen, strict=True) if held_out]
-        rows = [row for row, held_out in zip(rows, chosen, strict=True) if not held_out]
+        rows, valid = split_pairs(rows, files.valid_share)
     else:
         valid = read(files.valid)
-    if len(valid) < 2 or not rows:
-        raise CorpusError(
-            f"{files.valid or files.train}: {len(valid)} pairs are too few to score on. Give "
-            "--valid or a larger --valid-share."
-        )
+    valid = valid[:_CANDIDATES]
 
     def encode(chosen: Sequence[LabelledRow]) -> Pairs:
         texts = [read_texts(row) for row in chosen]
         sides = ([(pair[side],) for pair in texts] for side in (0, 1))
         return Pairs(*(encode_texts(side, tokenizer, max_length)[0] for side in sides))
 
-    return encode(rows), encode(valid[:_CANDIDATES])
+    scored = encode(valid)
+    if not rows or find_same(scored.first, scored.second).all():
+        raise CorpusError(
+            f"{files.valid or files.train}: {len(valid)} pairs to score on are too few, or all "
+            "share a text as the tokenizer reads them. Give --valid or a larger --valid-share."
+        )
+    return encode(rows), scored, count_shared(rows, valid)
 
 
 def contrast(first: Tensor, second: Tensor, same: Tensor | None = None) -> Tensor:

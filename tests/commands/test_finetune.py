@@ -143,6 +143,28 @@ def test_pairs_teach_vectors(workplace: Path, tmp_path: Path, capsys: pytest.Cap
     assert main([*scoring, "--data", text]) == 0
 
 
+def test_held_out_pairs_are_of_other_texts(
+    workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    table = tmp_path / "pairs.tsv"
+    arguments = ["finetune", str(workplace / "runs" / "small"), "--task", "embedding", *FAST]
+    arguments += ["--train", str(table), "--columns", "sentence1=0", "sentence2=1"]
+    animals, places = ("horse", "cat", "bird", "fox"), ("river", "forest", "garden", "village")
+    texts = [f"{a} {size} {b}" for size in ("big", "old") for a in animals for b in places]
+    anchored = [f"{text}\t{place} eats {text}" for text in texts for place in places]
+    table.write_text("\n".join(anchored) + "\n")
+    assert main([*arguments, "--out", str(tmp_path / "a")]) == 0
+    assert "share a text" not in capsys.readouterr().out
+    assert json.loads((tmp_path / "a" / "results.json").read_text())["candidates"] == 12
+    table.write_text("\n".join(f"{texts[0]}\t{text}" for text in texts) + "\n")
+    assert main([*arguments, "--out", str(tmp_path / "b")]) == 2
+    assert "or all share a text as the tokenizer reads them" in capsys.readouterr().err
+    chain = [f"{a}\t{b}" for a, b in zip(texts, [*texts[1:], texts[0]], strict=True)]
+    table.write_text("\n".join(chain) + "\n")
+    assert main([*arguments, "--out", str(tmp_path / "c")]) == 0
+    assert "3 of those to score on share a text with some to train on" in capsys.readouterr().out
+
+
 def test_presets_know_their_files(tmp_path: Path):
     (tmp_path / "CoLA").mkdir()
     (tmp_path / "CoLA" / "in_domain_train.tsv").touch()

@@ -15,8 +15,6 @@ from maskwright.finetune.network import build_classifier
 from maskwright.finetune.predict import Predictor
 from maskwright.finetune.scoring import is_better, score_tags
 from maskwright.finetune.spans import find_entities
-from maskwright.finetune.split import is_held_out, split_examples
-from maskwright.finetune.tables import LabelledRow
 from maskwright.finetune.task import Problem, read_task, run_task
 from tests.finetune.helpers import TOKENIZER, make_loaded, write_nouns, write_tags
 
@@ -159,15 +157,6 @@ def test_metrics_without_a_meaning_are_refused(
     check_metric("f1", "classification", 2)
 
 
-def test_a_label_of_one_example_is_learned_and_not_held_out() -> None:
-    rows = [LabelledRow("", {"sentence1": str(n), "label": str(n % 2)}) for n in range(100)]
-    rare = [LabelledRow("", {"sentence1": f"rare {n}", "label": f"rare {n}"}) for n in range(30)]
-    train, valid = split_examples([*rows, *rare], "classification", 0.3)
-    assert valid
-    assert {"0", "1"} >= {row.values["label"] for row in valid}
-    assert len(train) + len(valid) == 130
-
-
 def test_parts_of_speech_are_scored_by_accuracy(tmp_path: Path) -> None:
     lines = ["the DET\ncat NOUN\nsees VERB\n", "dogs NOUN\nsee VERB\ntrees NOUN\n"] * 20
     (tmp_path / "pos.conll").write_text("\n".join(lines))
@@ -218,11 +207,6 @@ def test_examples_are_held_out_by_their_text(nouns: Path) -> None:
 def test_too_few_examples_are_an_error(nouns: Path) -> None:
     with pytest.raises(CorpusError, match="too few examples to train and to score on"):
         read_nouns(nouns, 1e-9)
-
-
-def test_a_share_of_the_examples_is_about_that_share() -> None:
-    rows = [LabelledRow("", {"sentence1": str(n), "label": ""}) for n in range(2000)]
-    assert 140 < sum(is_held_out(row, 0.1) for row in rows) < 260
 
 
 def test_other_folders_are_refused(tmp_path: Path) -> None:
