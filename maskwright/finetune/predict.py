@@ -16,6 +16,7 @@ from maskwright.artifact.classifier_folder import open_classifier
 from maskwright.errors import InputError
 from maskwright.finetune.examples import Examples, encode_texts, encode_words
 from maskwright.finetune.scoring import compute_logits
+from maskwright.finetune.spans import OUTSIDE
 from maskwright.train.config import Precision
 from maskwright.train.device import choose_device
 
@@ -27,9 +28,11 @@ class Answer:
     """What a model says of one input.
 
     Attributes:
-        label: the likeliest label, of several at once those above one half, or a number.
-        score: the probability of that label; None where there are several, or a number.
-        probabilities: of every label; none of a number.
+        label: the likeliest label, of several at once those above one half, or a number. Of a word
+            that the tokenizer drops, which the model never sees: ``O``, or "" if there is no ``O``.
+        score: the probability of that label; None where there are several, or a number, or nothing
+            was computed.
+        probabilities: of every label; none of a number, or where nothing was computed.
     """
 
     label: str | list[str] | float
@@ -82,7 +85,7 @@ class Predictor:
         return [self._answer(one) for one in logits]
 
     def tag(self, sentences: Sequence[Sequence[str]]) -> list[list[Answer]]:
-        """The answer to each word of each sentence.
+        """The answer to each word of each sentence, without a score for words that become no token.
 
         Raises:
             InputError: the model labels texts.
@@ -90,8 +93,8 @@ class Predictor:
         if not self.labels_tokens:
             raise InputError("this model labels texts, not words.")
         examples, owners = encode_words(sentences, self.loaded.tokenizer, self.longest)
-        silent = self._answer(np.eye(len(self.loaded.labels), dtype=np.float32)[0] * 100)
-        answers = [[silent] * len(words) for words in sentences]
+        unseen = Answer(OUTSIDE if OUTSIDE in self.loaded.labels else "", None, {})
+        answers = [[unseen] * len(words) for words in sentences]
         for (sentence, words), logits in zip(owners, self._compute(examples), strict=True):
             for word, one in zip(words, logits, strict=True):
                 answers[sentence][word] = self._answer(one)

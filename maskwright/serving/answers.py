@@ -111,7 +111,10 @@ class LabelAnswerer:
 
 
 class TagAnswerer:
-    """Tagged words that are no part of ``O``, with their place in the text."""
+    """Tagged words that are no part of ``O``, with their place in the text.
+
+    Words without any token have no tag, and are left out as well.
+    """
 
     task: TaskName = "token-classification"
 
@@ -133,7 +136,7 @@ class TagAnswerer:
         start = 0
         for number, (word, answer) in enumerate(zip(words, answers, strict=True)):
             start = text.index(word, start)
-            if answer.label != OUTSIDE:
+            if answer.label not in (OUTSIDE, ""):
                 found.append(
                     {
                         "entity": answer.label,
