@@ -47,7 +47,7 @@ _NOTHING_TO_PAIRS: dict[str, object] = {
     "seeds": 1,
     "metric": None,
     "class_weights": False,
-    "pooling": "mean",
+    "pooling": None,
 }
 
 
@@ -95,7 +95,10 @@ def main(argv: Sequence[str]) -> int:
         raise InputError(f"--valid-share = {arguments.valid_share} must lie between 0 and 1")
     check_new_folder(arguments.out)
     preset = GLUE.get(arguments.preset)
-    columns = read_roles(arguments.columns, ROLES[preset.task if preset else arguments.task])
+    task = preset.task if preset else arguments.task
+    columns = read_roles(arguments.columns, ROLES[task])
+    if task == "regression" and config.class_weights:
+        raise InputError("--class_weights is nothing to a number: leave it out")
     if arguments.task == "embedding":
         _check_embedding(arguments, config)
     folder = find_model_folder(arguments.folder)

@@ -15,6 +15,7 @@ from maskwright.config import write_yaml
 from maskwright.files import write_json, write_text
 from maskwright.finetune.config import PROBLEMS, FinetuneConfig
 from maskwright.finetune.files import ExampleFiles, TaskFiles
+from maskwright.finetune.network import check_pooling
 from maskwright.finetune.scoring import VALID_LOSS, describe_scores
 from maskwright.finetune.task import Outcome, Problem, Summary, read_task, run_task
 from maskwright.logs import MetricsLog
@@ -34,6 +35,8 @@ def finetune_labels(
     console = Console(highlight=False, soft_wrap=True)
     device = choose_device(config.device)
     loaded = open_pretrained(folder)
+    level = "token" if files.task == "tokens" else "text"
+    check_pooling(loaded.model.config, level, config.pooling)
     console.print(f"reading {files.train}, scoring the baselines", markup=False)
     problem = read_task(files, loaded, config)
     if files.columns:

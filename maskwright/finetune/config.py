@@ -48,7 +48,9 @@ class FinetuneConfig:
     weight_decay: float = setting(0.01, "of AdamW, on matrices")
     dropout: float = setting(0.1, "in the encoder and before the output")
     grad_clip: float = setting(1.0, "gradients are scaled down to this norm; 0: never")
-    pooling: Pooling = setting("mean", "the vector of a text, where the family leaves the choice")
+    pooling: Pooling | None = setting(
+        None, "the vector of a text; none = mean where the family leaves the choice, else its own"
+    )
     max_length: int | None = setting(None, "tokens of an input; none = what the model takes")
     class_weights: bool = setting(False, "weight labels so that all count alike")
     metric: Metric | None = setting(None, "what decides which weights are kept; none = the task's")

@@ -8,10 +8,12 @@ from typing import Any
 from torch import Tensor, nn
 
 from maskwright.artifact.families import classifier_form
+from maskwright.errors import ConfigError
 from maskwright.finetune.config import FinetuneConfig
 from maskwright.model.classifier import Classifier
+from maskwright.model.config import EncoderConfig
 from maskwright.model.discriminator import Discriminator
-from maskwright.model.head_config import Level
+from maskwright.model.head_config import Level, Pooling
 from maskwright.model.heads import HeadTransform
 from maskwright.model.init import initialise
 from maskwright.model.pretraining import MaskedLanguageModel
@@ -37,7 +39,8 @@ def build_classifier(
         embedding_dropout=dropout,
     )
     form, _ = classifier_form(architecture, level)
-    pooling = config.pooling if config.pooling in form.poolings else "cls"
+    pooling = config.pooling or "mean"
+    pooling = pooling if pooling in form.poolings else "cls"
     head = form.head(architecture, level, num_labels, pooling, dropout)
     model = Classifier(architecture, head)
     initialise(model, seed)
@@ -45,6 +48,17 @@ def build_classifier(
     for ours, theirs in _find_layers(pretrained, model):
         ours.load_state_dict(theirs.state_dict())
     return model
+
+
+def check_pooling(architecture: EncoderConfig, level: Level, pooling: Pooling | None) -> None:
+    """Raises ConfigError if the class of such an encoder has not the pooling that is asked for."""
+    form, _ = classifier_form(architecture, level)
+    known = tuple(form.poolings) or ("cls",) * (level == "text")
+    if pooling is None or pooling in known:
+        return
+    name = form.family.architecture
+    has = f"It has {' and '.join(known)}" if known else "It labels each word by its first token"
+    raise ConfigError("pooling", pooling, f"is none that {name} has", f"{has}: leave it out.")
 
 
 def _find_layers(pretrained: Pretrained, model: Classifier) -> Iterator[tuple[nn.Module, Any]]:

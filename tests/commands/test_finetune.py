@@ -247,6 +247,18 @@ def test_short_rows_of_a_preset_are_skipped_and_shown(
             ],
             "metric = accuracy is no measure of regression",
         ),
+        (
+            ["--task", "regression", "--class_weights", "true"],
+            "--class_weights is nothing to a number: leave it out",
+        ),
+        (
+            ["--preset", "stsb", "--class_weights", "true"],
+            "--class_weights is nothing to a number: leave it out",
+        ),
+        (
+            ["--task", "tokens", "--pooling", "cls"],
+            "pooling = cls is none that EuroBertForTokenClassification has. It labels each word",
+        ),
         (["--task", "classification"], "has no column sentence1 for sentence1: it has text"),
         (["--preset", "sst2"], "has no column sentence for sentence1"),
         (

@@ -1,8 +1,16 @@
+from dataclasses import replace
+
 import pytest
 import torch
 
+from maskwright.errors import ConfigError
 from maskwright.finetune.config import FinetuneConfig
-from maskwright.finetune.network import build_classifier, group_parameters, rescaled_output
+from maskwright.finetune.network import (
+    build_classifier,
+    check_pooling,
+    group_parameters,
+    rescaled_output,
+)
 from maskwright.model.attention_context import context_from_lengths
 from maskwright.model.discriminator import Discriminator
 from maskwright.model.heads import HeadTransform
@@ -53,6 +61,25 @@ def test_a_classifier_of_another_task_gives_all_but_its_output() -> None:
     for model in (second, tags):
         word = model.encoder.embeddings.word.weight
         assert torch.equal(word, first.encoder.embeddings.word.weight)
+
+
+def test_a_pooling_is_refused_where_there_is_no_choice() -> None:
+    """And where nothing is said it is the mean, if there is one."""
+    bert, modern = tiny_model(preset="bert"), tiny_model(preset="modernbert")
+    with pytest.raises(ConfigError, match=r"BertForSequence.* has. It has cls: leave it out"):
+        check_pooling(bert.config, "text", "mean")
+    for pooling in (None, "cls"):
+        check_pooling(bert.config, "text", pooling)
+    with pytest.raises(ConfigError, match=r"It has cls and mean: leave it out"):
+        check_pooling(modern.config, "text", "late")
+    with pytest.raises(ConfigError, match=r"labels each word by its first token"):
+        check_pooling(modern.config, "token", "mean")
+    for pooling in (None, "cls", "mean"):
+        check_pooling(modern.config, "text", pooling)
+        head = build_classifier(modern, replace(CONFIG, pooling=pooling), "text", 2, 0).head_config
+        assert head.pooling == (pooling or "mean")
+        head = build_classifier(bert, replace(CONFIG, pooling=None), "text", 2, 0).head_config
+        assert head.pooling == "cls"
 
 
 def test_lower_layers_learn_slower_and_every_parameter_is_in_one_group() -> None:
