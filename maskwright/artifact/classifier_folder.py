@@ -32,6 +32,7 @@ from maskwright.model.config import EncoderConfig
 from maskwright.model.discriminator import Discriminator
 from maskwright.model.head_config import HeadConfig, Level, Pooling, Problem
 from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.tokenizer.files import read_max_length
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 
@@ -42,10 +43,12 @@ class LoadedClassifier(Loaded[Classifier]):
     Attributes:
         labels: their names, in the order of the logits.
         problem: one label of several, any number of them, or a number.
+        max_length: tokens of an input: what it was trained on, or all that the model takes.
     """
 
     labels: tuple[str, ...]
     problem: Problem
+    max_length: int
 
 
 def save_classifier(
@@ -57,11 +60,13 @@ def save_classifier(
     card: str | None = None,
     *,
     add_special_tokens: bool = True,
+    max_length: int | None = None,
 ) -> None:
     """Writes a classifier's folder; arguments and errors as those of `save_model`.
 
     Args:
         labels: names of the K labels; for a number one name of what it says.
+        max_length: tokens of an input, if it was trained on fewer than the model takes.
     """
     folder = Path(folder)
     check_replaceable(folder)
@@ -76,7 +81,7 @@ def save_classifier(
         "problem_type": problem,
     }
     card = write_classifier_card(card, config, labels, form.family, reason)
-    write_folder(folder, model, config, tokenizer, form.family, fields, card)
+    write_folder(folder, model, config, tokenizer, form.family, fields, card, max_length)
 
 
 def open_classifier(folder: Path | str) -> LoadedClassifier:
@@ -84,6 +89,7 @@ def open_classifier(folder: Path | str) -> LoadedClassifier:
 
     Raises:
         ModelFolderError: as `open_model` does; labels without names; a masked language model.
+        TokenizerError: a ``model_max_length`` that is none.
     """
     folder = Path(folder)
     raw = read_config_file(folder)
@@ -102,7 +108,10 @@ def open_classifier(folder: Path | str) -> LoadedClassifier:
     head = _read_head(raw, config, form, level, len(labels), folder)
     model = read_classifier(folder, config, head, form.family).eval()
     wraps = check_wrapping(tokenizer, folder)
-    return LoadedClassifier(model, tokenizer, wraps, labels, _read_problem(raw, len(labels)))
+    longest = config.max_position_embeddings
+    max_length = int(min(read_max_length(folder) or longest, longest))
+    problem = _read_problem(raw, len(labels))
+    return LoadedClassifier(model, tokenizer, wraps, labels, problem, max_length)
 
 
 def open_pretrained(

@@ -117,20 +117,23 @@ def write_folder(
     family: Family,
     fields: Mapping[str, Any],
     card: str,
+    max_length: int | None = None,
 ) -> None:
     """Writes the files of a model folder, all or none.
 
     Args:
         config: that of the model, with the ids of its tokenizer.
         fields: the family's ``config.json``.
+        max_length: tokens of an input, if fewer than the model takes.
     """
+    longest = min(max_length or config.max_position_embeddings, config.max_position_embeddings)
     extra = {
         "tokenizer_fingerprint": tokenizer.fingerprint,
         "training": training_fields(config, family),
     }
     with replacing_folder(folder) as temporary:
         with_types = config.type_vocab_size > 1
-        tokenizer.save(temporary, config.max_position_embeddings, with_types=with_types)
+        tokenizer.save(temporary, longest, with_types=with_types)
         write_json(temporary / CONFIG, {**fields, "dtype": "float32", EXTRA_KEY: extra})
         write_weights(temporary / WEIGHTS, model, family)
         write_text(temporary / CARD, card)

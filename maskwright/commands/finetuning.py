@@ -60,7 +60,7 @@ def finetune_labels(
     outcome = run_task(problem, loaded.model, config, device, report, pulse=pulse)
     results = summarise(problem, outcome)
     write_json(out / RESULTS_NAME, results)
-    save_labels(out / MODEL_NAME, outcome, problem, loaded, results, folder)
+    save_labels(out / MODEL_NAME, outcome, problem, loaded, results, folder, config.max_length)
     if with_control:  # the model is safe by now
         console.print("the same shape with random weights:")
         circumstances["run"] = "control"
@@ -174,6 +174,7 @@ def save_labels(
     loaded: Loaded[Any],
     results: Mapping[str, Any],
     origin: Path,
+    max_length: int | None,
 ) -> None:
     """The classifier of the best run, with a card that says what it scores."""
     labels, deciding = problem.material.labels, outcome.deciding
@@ -197,6 +198,7 @@ def save_labels(
         PROBLEMS[labels.task],
         card,
         add_special_tokens=loaded.add_special_tokens,
+        max_length=max_length,
     )
 
 

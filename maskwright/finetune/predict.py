@@ -65,7 +65,7 @@ class Predictor:
         self.precision: Precision = precision
         self.loaded.model.to(choose_device(device))
         self.labels_tokens = self.loaded.model.head_config.level == "token"
-        self.longest = self.loaded.model.config.max_position_embeddings
+        self.longest = self.loaded.max_length
         self.num_cut = 0
 
     def __call__(self, texts: Sequence[str | tuple[str, str]]) -> list[Answer]:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, cast
 
-from maskwright.errors import TokenizerError
+from maskwright.errors import TokenizerError, show_value
 from maskwright.files import read_json, write_text
 from maskwright.tokenizer.roles import find_roles
 from maskwright.tokenizer.vocabulary import find_unknown, list_tokens
@@ -18,6 +18,8 @@ from maskwright.tokenizer.vocabulary import find_unknown, list_tokens
 TOKENIZER = "tokenizer.json"
 CONFIG = "tokenizer_config.json"
 MAX_TOKENIZER_BYTES = 64 << 20  # twice the largest that is known
+SHORTEST = 8  # tokens of an input that hold two texts with what stands around them
+_MAX_LENGTH = "model_max_length"
 _OLDER = ("vocab.txt", "vocab.json", "sentencepiece.bpe.model", "spiece.model")
 
 
@@ -40,7 +42,7 @@ def write_tokenizer(
         **{f"{role}_token": token for role, token in special_tokens.items()},
     }
     if max_length is not None:
-        config["model_max_length"] = max_length
+        config[_MAX_LENGTH] = max_length
     folder.mkdir(parents=True, exist_ok=True)
     write_text(folder / TOKENIZER, json.dumps(description, ensure_ascii=False, indent=1))
     write_text(folder / CONFIG, json.dumps(config, ensure_ascii=False, indent=2) + "\n")
@@ -62,6 +64,26 @@ def read_tokenizer(path: Path) -> tuple[Path, dict[str, Any], dict[str, str]]:
             said = _read_object(neighbour)
             named.update({name: value for name, value in said.items() if value is not None})
     return file, description, find_roles(named, list_tokens(description))
+
+
+def read_max_length(folder: Path) -> float | None:
+    """The tokens that a model takes at most by ``tokenizer_config.json``; None: it does not say.
+
+    It may say more than any model takes: transformers writes 1e30 where it knows no limit.
+
+    Raises:
+        TokenizerError: it says what no input fits into, or no number.
+    """
+    file = folder / CONFIG
+    said = _read_object(file).get(_MAX_LENGTH) if file.is_file() else None
+    if said is None:
+        return None
+    if isinstance(said, bool) or not isinstance(said, int | float) or not said >= SHORTEST:
+        raise TokenizerError(
+            f"{file}: {_MAX_LENGTH} = {show_value(said)} must be a number of tokens, at least "
+            f"{SHORTEST}. Correct it, or remove it for what the model takes."
+        )
+    return said
 
 
 def _suggest(path: Path) -> str:

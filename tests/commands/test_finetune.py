@@ -304,7 +304,9 @@ def test_a_second_sentence_is_learned_if_there_is_one(
     (tmp_path / "pairs.tsv").write_text("\n".join(lines) + "\n")
     arguments = ["finetune", str(workplace / "runs" / "small"), "--task", "classification", *FAST]
     arguments += ["--train", str(tmp_path / "pairs.tsv"), "--out", str(tmp_path / "run")]
-    assert main(arguments) == 0
+    assert main([*arguments, "--max_length", "12"]) == 0
+    tokenizer = json.loads((tmp_path / "run" / "model" / "tokenizer_config.json").read_text())
+    assert tokenizer["model_max_length"] == 12  # for predict, serve and transformers
     out = capsys.readouterr().out
     assert "columns: sentence1 = sentence1, label = label, sentence2 = sentence2" in out
     assert main(["predict", str(tmp_path / "run"), str(tmp_path / "pairs.tsv")]) == 0

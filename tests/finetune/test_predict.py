@@ -1,10 +1,14 @@
 """What a model says of words that it never sees, and how much of a text it reads."""
 
+import json
+import math
 from pathlib import Path
 
 import pytest
+from transformers import AutoTokenizer
 
 from maskwright.artifact.classifier_folder import save_classifier
+from maskwright.errors import TokenizerError
 from maskwright.finetune.config import FinetuneConfig
 from maskwright.finetune.network import build_classifier
 from maskwright.finetune.predict import Answer, Predictor
@@ -14,9 +18,10 @@ from tests.finetune.helpers import TOKENIZER, make_loaded
 WORDS = ["the", "\u200b", "cat", "\ufe0f"]
 
 
-def save_tagger(folder: Path, labels: tuple[str, ...]) -> None:
+def save_tagger(folder: Path, labels: tuple[str, ...], max_length: int | None = None) -> None:
     model = build_classifier(make_loaded().model, FinetuneConfig(), "token", len(labels), seed=0)
-    save_classifier(folder, model, TOKENIZER, labels, "single_label_classification")
+    problem = "single_label_classification"
+    save_classifier(folder, model, TOKENIZER, labels, problem, max_length=max_length)
 
 
 @pytest.mark.parametrize(
@@ -37,3 +42,45 @@ def test_words_that_the_tokenizer_drops_have_no_probability(
     [found] = TagAnswerer(predict)([Question(" ".join(WORDS))])
     assert {one["word"] for one in found} <= {"the", "cat"}
     assert len(found) == sum(answer.label != "O" for answer in (first, second))
+
+
+def save_texts(folder: Path, max_length: int | None) -> Predictor:
+    model = build_classifier(make_loaded().model, FinetuneConfig(), "text", 2, seed=0)
+    names, problem = ("a", "b"), "single_label_classification"
+    save_classifier(folder, model, TOKENIZER, names, problem, max_length=max_length)
+    return Predictor(folder, "cpu")
+
+
+def test_what_it_was_trained_to_read_is_read(tmp_path: Path) -> None:
+    short, long = "the cat " * 3 + "sees", "the cat " * 3 + "sees the log"
+    predict = save_texts(tmp_path / "short", 10)
+    assert AutoTokenizer.from_pretrained(tmp_path / "short").model_max_length == 10
+    one, same = predict([short, long])
+    assert (one, predict.num_cut, predict.longest) == (same, 1, 10)
+    one, other = save_texts(tmp_path / "long", None)([short, long])
+    assert one != other
+    assert save_texts(tmp_path / "more", 1000).longest == 64
+    save_tagger(tmp_path / "tags", ("O", "B"), max_length=10)
+    tagger = Predictor(tmp_path / "tags", "cpu")
+    first, _ = (tagger.tag([words.split()])[0] for words in (short, long))
+    assert tagger.tag([long.split()])[0][: len(first)] == first  # cut between words
+
+
+@pytest.mark.parametrize(("said", "longest"), [(1e30, 64), (None, 64), (8, 8), (12.0, 12)])
+def test_other_limits_are_understood(said: float | None, longest: int, tmp_path: Path) -> None:
+    save_texts(tmp_path / "model", None)
+    change_limit(tmp_path / "model", said)
+    assert Predictor(tmp_path / "model", "cpu").longest == longest
+
+
+@pytest.mark.parametrize("said", [7, -1, math.nan, "512", True, [8]])
+def test_a_limit_that_is_none_is_one_line(said: object, tmp_path: Path) -> None:
+    save_texts(tmp_path / "model", None)
+    change_limit(tmp_path / "model", said)
+    with pytest.raises(TokenizerError, match=r"model_max_length = .* must be a number of tokens"):
+        Predictor(tmp_path / "model", "cpu")
+
+
+def change_limit(folder: Path, said: object) -> None:
+    path = folder / "tokenizer_config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "model_max_length": said}))
