@@ -64,6 +64,7 @@ class Batcher(Generic[Item, Result]):
         self._compute, self._observe, self._executor = compute, observe, executor
         self.limits = limits
         self._waiting: deque[_Waiting[Item, Result]] = deque()
+        self._batch: list[_Waiting[Item, Result]] = []  # that is in the model
         self._has_come = asyncio.Event()
         self._worker: asyncio.Task[None] | None = None
 
@@ -82,13 +83,14 @@ class Batcher(Generic[Item, Result]):
         self._worker = asyncio.create_task(self._work())
 
     async def stop(self) -> None:
-        """Ends the worker; what still waits is cancelled."""
+        """Ends the worker; what still waits or is in the model is cancelled."""
+        for one in (*self._batch, *self._waiting):
+            one.future.cancel()
+        self._waiting.clear()
         if self._worker is not None:
             self._worker.cancel()
             with suppress(asyncio.CancelledError):
                 await self._worker
-        while self._waiting:
-            self._waiting.popleft().future.cancel()
 
     def submit(
         self, items: Sequence[Item], costs: Sequence[int] | None = None
@@ -115,7 +117,7 @@ class Batcher(Generic[Item, Result]):
     async def _work(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            batch = await self._collect()
+            self._batch = batch = await self._collect()
             if not batch:
                 continue
             self._observe(len(batch))
@@ -141,7 +143,7 @@ class Batcher(Generic[Item, Result]):
             return results
         except Exception as error:
             if len(items) == 1:
-                return [error]
+                return [_as_settable(error)]
         return [self._attempt([item])[0] for item in items]
 
     async def _collect(self) -> list[_Waiting[Item, Result]]:
@@ -163,3 +165,12 @@ class Batcher(Generic[Item, Result]):
                 break
             batch.append(self._waiting.popleft())
         return batch
+
+
+def _as_settable(error: Exception) -> Exception:
+    """An exception that a future takes, which is any but the one that ends generators."""
+    if not isinstance(error, StopIteration):
+        return error
+    wrapped = RuntimeError("StopIteration was raised")
+    wrapped.__cause__ = error
+    return wrapped

@@ -168,3 +168,39 @@ def test_results_that_do_not_fit_are_an_error_and_the_worker_goes_on() -> None:
         return await batcher.submit([1])
 
     assert run(work, lose) == [1]
+
+
+def test_what_is_in_the_model_when_it_stops_is_cancelled() -> None:
+    go = threading.Event()
+
+    def wait(items: Sequence[int]) -> Sequence[int]:
+        go.wait(10)
+        return items
+
+    async def work(batcher: Batcher[int, int]) -> Any:
+        computed = asyncio.ensure_future(batcher.submit([0]))
+        await asyncio.sleep(0.05)  # it is in the model now
+        waiting = asyncio.ensure_future(batcher.submit([1]))
+        await asyncio.sleep(0)
+        await batcher.stop()
+        try:
+            return await asyncio.wait_for(asyncio.gather(computed, waiting), 1)
+        finally:
+            go.set()
+
+    [[computed], [waiting]] = run(work, wait)
+    assert isinstance(computed, asyncio.CancelledError)
+    assert isinstance(waiting, asyncio.CancelledError)
+
+
+def test_the_end_of_an_iterator_is_an_error_and_the_worker_goes_on() -> None:
+    def forget_the_end(items: Sequence[int]) -> Sequence[int]:
+        return [next(iter(range(item))) for item in items]
+
+    async def work(batcher: Batcher[int, int]) -> Any:
+        [error] = await asyncio.wait_for(batcher.submit([0]), 1)  # a future refuses StopIteration
+        assert isinstance(error, RuntimeError)
+        assert isinstance(error.__cause__, StopIteration)
+        return await batcher.submit([1])
+
+    assert run(work, forget_the_end) == [0]
