@@ -11,7 +11,7 @@ from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, Res
 
 from maskwright.errors import InputError
 from maskwright.serving.answers import DEFAULT_TOP_K, Answerer, FillAnswerer, Question
-from maskwright.serving.batcher import Batcher, Limits
+from maskwright.serving.batcher import Batcher, Limits, Passes
 from maskwright.serving.config import ServeConfig
 from maskwright.serving.errors import REFUSALS, add_error_handlers
 from maskwright.serving.forms import (
@@ -42,7 +42,7 @@ class Service:
         self.metrics = Metrics(self.paths, lambda: sum(one.num_waiting for one in self.batchers))
         wait = config.max_wait_ms / 1e3
         limits = Limits(config.max_batch, _BATCH_TOKENS, wait, config.max_queued)
-        shared = (limits, ThreadPoolExecutor(1, "model"), self.metrics.observe_batch)
+        shared = (limits, ThreadPoolExecutor(1, "model"), self.metrics.observe_batch, Passes())
         self.questions: Batcher[Question, Any] = Batcher(answerer, *shared)
         self.vectors: Batcher[str, Any] = Batcher(reader.embed, *shared)
         self.scores: Batcher[str, Any] = Batcher(reader.score, *shared)

@@ -12,8 +12,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from maskwright.errors import InputError
+
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+
+MAX_FAILED_PASSES = 3  # in a row; then something is wrong with the model, not with what is asked
 
 
 class QueueFullError(Exception):
@@ -37,6 +41,29 @@ class Limits:
     max_queued: int
 
 
+class Passes:
+    """How the latest passes through a model ended; batchers of one model share it."""
+
+    def __init__(self) -> None:
+        self._num_failed = 0  # since one gave something
+
+    @property
+    def are_good(self) -> bool:
+        """Whether fewer than `MAX_FAILED_PASSES` in a row failed."""
+        return self._num_failed < MAX_FAILED_PASSES
+
+    def note(self, results: Sequence[object]) -> None:
+        """Remembers a pass by its results: a good one has any, a failed one but exceptions.
+
+        Items that cannot be answered (`InputError`) say nothing of the model.
+        """
+        errors = [one for one in results if isinstance(one, Exception)]
+        if len(errors) < len(results):
+            self._num_failed = 0
+        elif any(not isinstance(one, InputError) for one in errors):
+            self._num_failed += 1
+
+
 @dataclass(frozen=True)
 class _Waiting(Generic[Item, Result]):
     item: Item
@@ -52,6 +79,7 @@ class Batcher(Generic[Item, Result]):
             each of them, so that none has to answer for another.
         executor: where `compute` runs; batchers that share one take turns.
         observe: told the size of each batch.
+        passes: remembers how they end; one of its own if the model is nobody else's.
     """
 
     def __init__(
@@ -60,9 +88,11 @@ class Batcher(Generic[Item, Result]):
         limits: Limits,
         executor: Executor,
         observe: Callable[[int], None] = lambda size: None,
+        passes: Passes | None = None,
     ) -> None:
         self._compute, self._observe, self._executor = compute, observe, executor
         self.limits = limits
+        self._passes = passes or Passes()
         self._waiting: deque[_Waiting[Item, Result]] = deque()
         self._batch: list[_Waiting[Item, Result]] = []  # that is in the model
         self._has_come = asyncio.Event()
@@ -75,8 +105,9 @@ class Batcher(Generic[Item, Result]):
 
     @property
     def is_working(self) -> bool:
-        """Whether what is submitted will be computed."""
-        return self._worker is not None and not self._worker.done()
+        """Whether what is submitted will be computed, as far as the latest passes tell."""
+        runs = self._worker is not None and not self._worker.done()
+        return runs and self._passes.are_good
 
     def start(self) -> None:
         """Begins to compute, in the running event loop."""
@@ -126,6 +157,7 @@ class Batcher(Generic[Item, Result]):
                 results = await loop.run_in_executor(self._executor, self._attempt, items)
             except Exception as error:  # such as an executor that was shut down
                 results = [error] * len(batch)
+            self._passes.note(results)
             for one, result in zip(batch, results, strict=True):
                 if one.future.done():
                     continue

@@ -16,6 +16,7 @@ from maskwright.inference.embed import Embedder
 from maskwright.inference.fill_mask import FillMask
 from maskwright.serving.answers import open_answerer
 from maskwright.serving.app import build_app
+from maskwright.serving.batcher import MAX_FAILED_PASSES
 from maskwright.serving.config import ServeConfig
 from maskwright.serving.forms import ANSWERS, ScoredText
 from maskwright.serving.reading import open_reader
@@ -100,6 +101,32 @@ def test_it_says_how_it_is(client: TestClient) -> None:
     assert "maskwright_batch_texts_count" in figures
     paths = client.get("/openapi.json").json()["paths"]
     assert {"/", "/models/small", "/embed", "/score", "/health", "/metrics"} == paths.keys()
+
+
+def break_model(answerer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As after an error of CUDA, which every later call raises again."""
+
+    def fail(*arguments: Any) -> None:
+        raise RuntimeError("CUDA error: the secret of this device")
+
+    monkeypatch.setattr(answerer.fill, "attempt", fail)
+
+
+def test_a_model_that_fails_again_and_again_is_not_well(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answerer = open_answerer(folder, "cpu")
+    app: Any = build_app("small", answerer, open_reader(answerer), SMALL)
+    with TestClient(app, raise_server_exceptions=False) as client:
+        with monkeypatch.context() as patch:
+            break_model(answerer, patch)
+            for _ in range(MAX_FAILED_PASSES):
+                assert client.get("/health").status_code == 200
+                assert client.post("/", json={"inputs": TEXT}).status_code == 500
+            answer = client.get("/health")
+            assert (answer.status_code, answer.json()["status"]) == (503, "not working")
+        assert client.post("/embed", json={"inputs": TEXT}).status_code == 200  # the same model
+        assert client.get("/health").json()["status"] == "ok"
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from maskwright.serving.batcher import Batcher, Limits, QueueFullError
+from maskwright.errors import InputError
+from maskwright.serving.batcher import MAX_FAILED_PASSES, Batcher, Limits, Passes, QueueFullError
 
 
 def run(
@@ -204,3 +205,34 @@ def test_the_end_of_an_iterator_is_an_error_and_the_worker_goes_on() -> None:
         return await batcher.submit([1])
 
     assert run(work, forget_the_end) == [0]
+
+
+def test_passes_that_fail_in_a_row_are_remembered_until_one_does_not() -> None:
+    def fail_on_zero(items: Sequence[int]) -> Sequence[int]:
+        if 0 in items:
+            raise ValueError("zero")
+        return items
+
+    async def work(batcher: Batcher[int, int]) -> None:
+        for _ in range(MAX_FAILED_PASSES):
+            assert batcher.is_working
+            await batcher.submit([0, 0])
+        assert not batcher.is_working
+        await batcher.submit([0, 1])  # one of them is answered
+        assert batcher.is_working
+
+    run(work, fail_on_zero)
+
+
+def test_what_cannot_be_answered_says_nothing_of_the_model() -> None:
+    passes, refused, failed = Passes(), InputError("no mask"), ValueError("zero")
+    for _ in range(MAX_FAILED_PASSES):
+        passes.note([refused])
+    for _ in range(MAX_FAILED_PASSES - 1):
+        passes.note([refused, failed])
+    assert passes.are_good
+    passes.note([failed])
+    passes.note([refused])
+    assert not passes.are_good
+    passes.note([refused, 1])
+    assert passes.are_good
