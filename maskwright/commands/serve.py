@@ -105,9 +105,11 @@ def listen(config: ServeConfig) -> socket.socket:
 
 
 def _log_requests(*, quiet: bool) -> None:
-    log = logging.getLogger("maskwright.access")
-    log.setLevel(logging.WARNING if quiet else logging.INFO)
+    """A line for each request, unless quiet, and tracebacks of what failed."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(message)s"))
-    log.addHandler(handler)
-    log.propagate = False
+    for name in ("maskwright.access", "maskwright.serving"):
+        log = logging.getLogger(name)
+        log.setLevel(logging.WARNING if quiet else logging.INFO)
+        log.addHandler(handler)
+        log.propagate = False

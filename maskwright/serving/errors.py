@@ -11,6 +11,7 @@ from starlette.exceptions import HTTPException
 from maskwright.errors import MaskwrightError
 from maskwright.serving.batcher import QueueFullError
 from maskwright.serving.forms import Refusal
+from maskwright.serving.guard import INTERNAL
 
 _RETRY_SECONDS = 1
 # Clients that ask again at once would take the interpreter from the thread of the model, so that
@@ -23,6 +24,7 @@ _REASONS = {
     408: "The request took too long to arrive.",
     413: "The request is too large.",
     422: "It cannot be answered.",
+    500: "Something failed inside.",
     503: "Too many texts wait already.",
     504: "The answer took too long.",
 }
@@ -56,6 +58,10 @@ def add_error_handlers(app: FastAPI) -> None:
     @app.exception_handler(TimeoutError)
     async def show_late(request: Request, error: TimeoutError) -> JSONResponse:
         return say(504, "the answer took too long")
+
+    @app.exception_handler(Exception)
+    async def show_failed(request: Request, error: Exception) -> JSONResponse:
+        return say(500, INTERNAL)  # the guard, which gets it next, logs it
 
     @app.exception_handler(HTTPException)
     async def show_http(request: Request, error: HTTPException) -> JSONResponse:

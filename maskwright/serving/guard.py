@@ -23,6 +23,8 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 Observe = Callable[[str, int, float], None]
 
 LOG = logging.getLogger("maskwright.access")
+FAILURES = logging.getLogger("maskwright.serving")
+INTERNAL = "something failed inside the server, whose log has more"
 # These need no token: whoever watches the server, and the page that asks for it.
 _OPEN = (("GET", "/health"), ("GET", "/"))
 _DISCARDED_SECONDS, _DISCARDED_BYTES = 1.0, 16 << 20
@@ -70,12 +72,12 @@ class Guard:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        began, status, size = time.perf_counter(), 500, 0
+        began, status, size, has_begun = time.perf_counter(), 500, 0, False
 
         async def send_with_headers(message: Message) -> None:
-            nonlocal status
+            nonlocal status, has_begun
             if message["type"] == "http.response.start":
-                status = message["status"]
+                status, has_begun = message["status"], True
                 message["headers"] = [*message.get("headers", []), *self.headers]
             await send(message)
 
@@ -88,6 +90,11 @@ class Guard:
             if refusal.has_rest:
                 await _discard(receive)
             await _refuse(refusal, send_with_headers)
+        except Exception:
+            # Starlette raises what it has answered, too. Here it ends: uvicorn would log it again.
+            FAILURES.exception("%s %r failed", scope["method"], scope["path"])
+            if not has_begun:
+                await _refuse(_RefusedError(500, INTERNAL), send_with_headers)
         finally:
             seconds = time.perf_counter() - began
             self.observe(scope["path"], status, seconds)

@@ -19,6 +19,7 @@ from maskwright.serving.app import build_app
 from maskwright.serving.batcher import MAX_FAILED_PASSES
 from maskwright.serving.config import ServeConfig
 from maskwright.serving.forms import ANSWERS, ScoredText
+from maskwright.serving.guard import Guard
 from maskwright.serving.reading import open_reader
 
 TEXT = "The small [MASK] eats grass every day."
@@ -117,7 +118,7 @@ def test_a_model_that_fails_again_and_again_is_not_well(
 ) -> None:
     answerer = open_answerer(folder, "cpu")
     app: Any = build_app("small", answerer, open_reader(answerer), SMALL)
-    with TestClient(app, raise_server_exceptions=False) as client:
+    with TestClient(app) as client:
         with monkeypatch.context() as patch:
             break_model(answerer, patch)
             for _ in range(MAX_FAILED_PASSES):
@@ -127,6 +128,43 @@ def test_a_model_that_fails_again_and_again_is_not_well(
             assert (answer.status_code, answer.json()["status"]) == (503, "not working")
         assert client.post("/embed", json={"inputs": TEXT}).status_code == 200  # the same model
         assert client.get("/health").json()["status"] == "ok"
+
+
+def test_a_bug_is_one_line_for_the_client_and_a_traceback_for_the_log(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    answerer = open_answerer(folder, "cpu")
+    break_model(answerer, monkeypatch)
+    app: Any = build_app("small", answerer, open_reader(answerer), SMALL)
+    with TestClient(app) as client, caplog.at_level(logging.INFO, "maskwright"):
+        answer = client.post("/", json={"inputs": TEXT})
+        assert answer.status_code == 500
+        assert answer.json() == {"error": "something failed inside the server, whose log has more"}
+        assert "content-security-policy" in answer.headers
+        assert 'path="/",status="500"} 1.0' in client.get("/metrics").text
+    failure, access, _ = caplog.records
+    assert failure.exc_info
+    assert "secret of this device" in str(failure.exc_info[1])
+    assert json.loads(access.message)["status"] == 500
+
+
+@pytest.mark.parametrize("is_begun", [False, True])
+def test_whatever_fails_is_answered_and_logged_once(
+    is_begun: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def fail(scope: Any, receive: Any, send: Any) -> None:
+        if is_begun:
+            await send({"type": "http.response.start", "status": 200, "headers": []})
+            await send({"type": "http.response.body", "body": b"half", "more_body": True})
+        raise ValueError("a bug")
+
+    guarded: Any = Guard(fail, SMALL, "default-src 'none'", None, lambda *figures: None)
+    with caplog.at_level(logging.INFO, "maskwright"):
+        answer = TestClient(guarded).get("/x")
+    assert answer.status_code == (200 if is_begun else 500)
+    assert is_begun or "error" in answer.json()
+    assert [record.name for record in caplog.records] == ["maskwright.serving", "maskwright.access"]
+    assert caplog.records[0].message == "GET '/x' failed"
 
 
 @pytest.mark.parametrize(

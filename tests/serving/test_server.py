@@ -20,8 +20,10 @@ from maskwright.serving.config import ServeConfig
 TEXT = "The small [MASK] eats grass every day."
 
 
-def start(workplace: Path, *flags: str) -> tuple[subprocess.Popen[str], str]:
-    command = [sys.executable, "-m", "maskwright", "serve", str(workplace / "runs" / "small")]
+def start(
+    workplace: Path, *flags: str, program: tuple[str, str] = ("-m", "maskwright")
+) -> tuple[subprocess.Popen[str], str]:
+    command = [sys.executable, *program, "serve", str(workplace / "runs" / "small")]
     process = subprocess.Popen(
         [*command, "--port", "0", "--device", "cpu", *flags],
         stdout=subprocess.PIPE,
@@ -40,6 +42,15 @@ def url(workplace: Path) -> Iterator[str]:
     yield url
     process.kill()
     process.communicate()
+
+
+def post(url: str, body: object) -> bytes:
+    """The whole answer, after which the connection ends."""
+    content = json.dumps(body).encode()
+    head = f"POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {len(content)}\r\n"
+    with connect(url) as client:
+        client.sendall(f"{head}Content-Type: application/json\r\n\r\n".encode() + content)
+        return b"".join(iter(lambda: client.recv(65536), b""))
 
 
 def connect(url: str) -> socket.socket:
@@ -123,6 +134,27 @@ def test_an_endless_request_is_refused_before_it_is_read(url: str) -> None:
         except OSError:
             return
         assert answer.startswith(b"HTTP/1.1 413")
+
+
+def test_a_bug_is_on_standard_error_once(workplace: Path) -> None:
+    broken = """
+import sys
+from maskwright.cli import main
+from maskwright.inference.fill_mask import FillMask
+FillMask.attempt = lambda *arguments: 1 / 0
+sys.exit(main(sys.argv[1:]))
+"""
+    process, url = start(workplace, program=("-c", broken))
+    answer = post(url, {"inputs": TEXT})
+    process.send_signal(signal.SIGTERM)
+    _, log = process.communicate(timeout=20)
+    assert answer.startswith(b"HTTP/1.1 500")
+    assert json.loads(answer.split(b"\r\n\r\n")[1])["error"].startswith("something failed inside")
+    lines = log.splitlines()
+    assert lines[0] == "POST '/' failed"
+    assert lines[-2] == "ZeroDivisionError: division by zero"
+    assert json.loads(lines[-1])["status"] == 500
+    assert log.count("ZeroDivisionError") == 1
 
 
 def test_what_has_begun_is_ended_before_the_server_is(workplace: Path) -> None:
