@@ -77,7 +77,6 @@ def main(argv: Sequence[str]) -> int:
             log_level="warning",
             server_header=False,
             http=protocol,
-            limit_concurrency=config.max_connections,
             timeout_keep_alive=5,
             timeout_graceful_shutdown=config.drain_seconds,
         )

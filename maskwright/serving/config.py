@@ -22,7 +22,9 @@ class ServeConfig:
     )
     max_top_k: int = setting(1000, "words for a mask that may be asked for")
     max_candidates: int = setting(10_000, "words for all masks of a request together")
-    max_connections: int = setting(1024, "open connections; more are answered with 503")
+    max_connections: int = setting(
+        1024, "connections with a request on them; more are answered with 503"
+    )
     header_seconds: float = setting(10.0, "time for a request to begin; then the line is cut")
     body_seconds: float = setting(10.0, "time to receive a request; longer is answered with 408")
     answer_seconds: float = setting(30.0, "time to answer it; longer is answered with 504")

@@ -11,9 +11,8 @@ from starlette.exceptions import HTTPException
 from maskwright.errors import MaskwrightError
 from maskwright.serving.batcher import QueueFullError
 from maskwright.serving.forms import Refusal
-from maskwright.serving.guard import INTERNAL
+from maskwright.serving.guard import INTERNAL, RETRY_SECONDS
 
-_RETRY_SECONDS = 1
 # Clients that ask again at once would take the interpreter from the thread of the model, so that
 # under a flood of refusals hardly anything was answered (docs/experiments.md). They wait for them.
 _REFUSAL_SECONDS = 0.25
@@ -25,7 +24,7 @@ _REASONS = {
     413: "The request is too large.",
     422: "It cannot be answered.",
     500: "Something failed inside.",
-    503: "Too many texts wait already.",
+    503: "Too many texts wait already, or too many requests.",
     504: "The answer took too long.",
 }
 REFUSALS: dict[int | str, dict[str, Any]] = {
@@ -52,7 +51,7 @@ def add_error_handlers(app: FastAPI) -> None:
     @app.exception_handler(QueueFullError)
     async def show_full(request: Request, error: QueueFullError) -> JSONResponse:
         await asyncio.sleep(_REFUSAL_SECONDS)
-        headers = {"Retry-After": str(_RETRY_SECONDS)}
+        headers = {"Retry-After": str(RETRY_SECONDS)}
         return say(503, "too many texts wait already; try again later", headers)
 
     @app.exception_handler(TimeoutError)

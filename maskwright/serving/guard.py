@@ -1,4 +1,4 @@
-"""What every request passes before anything looks at it: token, size, time, headers, log line.
+"""What every request passes before anything looks at it: room, token, size, time, headers, log.
 
 An ASGI application around another one. The body is received here, whole and within its time, so
 that a slow or endless one holds nothing but its own connection.
@@ -27,6 +27,7 @@ FAILURES = logging.getLogger("maskwright.serving")
 INTERNAL = "something failed inside the server, whose log has more"
 # These need no token: whoever watches the server, and the page that asks for it.
 _OPEN = (("GET", "/health"), ("GET", "/"))
+RETRY_SECONDS = 1  # after which an overloaded server may be asked again
 _DISCARDED_SECONDS, _DISCARDED_BYTES = 1.0, 16 << 20
 _HEADERS = {
     "x-content-type-options": "nosniff",
@@ -64,6 +65,7 @@ class Guard:
         self, app: App, config: ServeConfig, policy: str, token: str | None, observe: Observe
     ) -> None:
         self.app, self.config, self.observe = app, config, observe
+        self._num_open = 0  # requests that are not answered yet, each on a connection of its own
         self.token = token.encode() if token is not None else None
         headers = {**_HEADERS, "content-security-policy": policy}
         self.headers = [(name.encode(), value.encode()) for name, value in headers.items()]
@@ -81,7 +83,9 @@ class Guard:
                 message["headers"] = [*message.get("headers", []), *self.headers]
             await send(message)
 
+        self._num_open += 1
         try:
+            self._check_room()
             self._check_token(scope)
             body = await self._receive_body(scope, receive)
             size = len(body)
@@ -96,6 +100,7 @@ class Guard:
             if not has_begun:
                 await _refuse(_RefusedError(500, INTERNAL), send_with_headers)
         finally:
+            self._num_open -= 1
             seconds = time.perf_counter() - began
             self.observe(scope["path"], status, seconds)
             self._log(scope, status, size, seconds)
@@ -113,6 +118,10 @@ class Guard:
             for task in (answering, leaving):
                 task.cancel()
             await asyncio.gather(answering, leaving, return_exceptions=True)
+
+    def _check_room(self) -> None:
+        if self._num_open > self.config.max_connections:
+            raise _RefusedError(503, "too many requests at once; try again later")
 
     def _check_token(self, scope: Scope) -> None:
         if self.token is None or (scope["method"], scope["path"]) in _OPEN:
@@ -197,6 +206,8 @@ async def _refuse(refusal: _RefusedError, send: Send) -> None:
     headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
     if refusal.status == 401:
         headers.append((b"www-authenticate", b"Bearer"))
+    if refusal.status == 503:
+        headers.append((b"retry-after", b"%d" % RETRY_SECONDS))
     if refusal.status in (408, 413):  # what is still on its way is not read
         headers.append((b"connection", b"close"))
     await send({"type": "http.response.start", "status": refusal.status, "headers": headers})

@@ -1,7 +1,9 @@
 """A server in this process, asked as its clients ask."""
 
+import asyncio
 import json
 import logging
+import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -10,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 from pydantic import TypeAdapter
+from starlette.responses import PlainTextResponse
 from starlette.testclient import TestClient
 
 from maskwright.inference.embed import Embedder
@@ -165,6 +168,30 @@ def test_whatever_fails_is_answered_and_logged_once(
     assert is_begun or "error" in answer.json()
     assert [record.name for record in caplog.records] == ["maskwright.serving", "maskwright.access"]
     assert caplog.records[0].message == "GET '/x' failed"
+
+
+def test_too_many_requests_are_refused_in_the_same_form(caplog: pytest.LogCaptureFixture) -> None:
+    begun, go = threading.Event(), threading.Event()
+
+    async def wait(scope: Any, receive: Any, send: Any) -> None:
+        begun.set()
+        await asyncio.to_thread(go.wait, 10)
+        await PlainTextResponse("done")(scope, receive, send)
+
+    config = ServeConfig(max_connections=1)
+    guarded: Any = Guard(wait, config, "default-src 'none'", None, lambda *figures: None)
+    client = TestClient(guarded)
+    with caplog.at_level(logging.INFO, "maskwright"), ThreadPoolExecutor(1) as pool:
+        first = pool.submit(client.get, "/first")
+        assert begun.wait(10)
+        refused = client.get("/second")
+        go.set()
+        assert first.result().text == "done"
+    assert (refused.status_code, refused.headers["retry-after"]) == (503, "1")
+    assert refused.json() == {"error": "too many requests at once; try again later"}
+    assert "content-security-policy" in refused.headers
+    assert [json.loads(line)["status"] for line in caplog.messages] == [503, 200]
+    assert client.get("/third").text == "done"  # there is room again
 
 
 @pytest.mark.parametrize(

@@ -136,6 +136,19 @@ def test_an_endless_request_is_refused_before_it_is_read(url: str) -> None:
         assert answer.startswith(b"HTTP/1.1 413")
 
 
+def test_idle_connections_take_no_room_and_requests_do(workplace: Path) -> None:
+    process, url = start(workplace, "--max_connections", "1", "--quiet")
+    with connect(url), connect(url) as slow:
+        assert post(url, {"inputs": TEXT}).startswith(b"HTTP/1.1 200")
+        slow.sendall(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+        time.sleep(0.3)
+        answer = post(url, {"inputs": TEXT})
+    process.kill()
+    process.communicate()
+    assert answer.startswith(b"HTTP/1.1 503")
+    assert b'{"error": "too many requests at once; try again later"}' in answer
+
+
 def test_a_bug_is_on_standard_error_once(workplace: Path) -> None:
     broken = """
 import sys
