@@ -74,9 +74,8 @@ class Service:
         self._check_questions(questions)
         texts = [f"{one.text} {one.second}" if one.second else one.text for one in questions]
         # Texts of which words are tagged are cut in pieces, all of which are computed.
-        is_cut = self.answerer.task == "token-classification"
-        costs = await self._measure(texts, None if is_cut else self._longest)
-        answers = await self._compute(self.questions, questions, costs)
+        longest = None if self.answerer.task == "token-classification" else self._longest
+        answers = await self._ask(self.questions, questions, texts, longest)
         # As Hugging Face's API has it, labels of one text are a list in a list.
         is_nested = is_list or self.answerer.task == "text-classification"
         return answers if is_nested else answers[0]
@@ -84,14 +83,12 @@ class Service:
     async def embed(self, asked: Texts) -> Any:
         """The vector of each text."""
         texts = _as_list(asked.inputs)
-        costs = await self._measure(texts, self._longest)
-        return await self._compute(self.vectors, texts, costs)
+        return await self._ask(self.vectors, texts, texts, self._longest)
 
     async def score(self, asked: Texts) -> Any:
         """How likely each token of each text is; a pass through the model for every token."""
         texts = _as_list(asked.inputs)
-        costs = [count**2 for count in await self._measure(texts, self._longest)]
-        return await self._compute(self.scores, texts, costs)
+        return await self._ask(self.scores, texts, texts, self._longest, power=2)
 
     def describe(self) -> Any:
         """That it works, and what it is; 503 if it does not."""
@@ -123,6 +120,19 @@ class Service:
     def _longest(self) -> int:
         return self.reader.embedder.longest
 
+    async def _ask(
+        self,
+        batcher: Batcher[Any, Any],
+        items: Sequence[Any],
+        texts: Sequence[str],
+        longest: int | None,
+        power: int = 1,
+    ) -> list[Any]:
+        """The results of items, each of which costs the tokens of its text to this power."""
+        async with asyncio.timeout(self.config.answer_seconds):
+            costs = [count**power for count in await self._measure(texts, longest)]
+            return await self._compute(batcher, items, costs)
+
     async def _measure(self, texts: Sequence[str], longest: int | None) -> list[int]:
         """Tokens of each text; long ones are counted beside the event loop."""
         self._check_count(texts)
@@ -144,8 +154,7 @@ class Service:
                 f"the request takes {sum(costs):,} tokens through the model, at most "
                 f"{self.config.max_tokens:,} are taken. Send fewer or shorter texts."
             )
-        async with asyncio.timeout(self.config.answer_seconds):
-            results = await batcher.submit(items, costs)
+        results = await batcher.submit(items, costs)
         for number, result in enumerate(results):
             if isinstance(result, InputError):
                 raise InputError(f"inputs[{number}]: {result}" if len(items) > 1 else str(result))

@@ -4,7 +4,8 @@ import asyncio
 import json
 import logging
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -23,7 +24,7 @@ from maskwright.serving.batcher import MAX_FAILED_PASSES
 from maskwright.serving.config import ServeConfig
 from maskwright.serving.forms import ANSWERS, ScoredText
 from maskwright.serving.guard import Guard
-from maskwright.serving.reading import open_reader
+from maskwright.serving.reading import Reader, open_reader
 
 TEXT = "The small [MASK] eats grass every day."
 SMALL = ServeConfig(
@@ -295,6 +296,20 @@ def test_an_answer_that_takes_too_long_is_given_up(folder: Path) -> None:
     config = ServeConfig(answer_seconds=0.01, max_wait_ms=500)
     with serve(folder, config) as client:
         answer = client.post("/", json={"inputs": TEXT})
+        assert (answer.status_code, answer.json()["error"]) == (504, "the answer took too long")
+
+
+@pytest.mark.parametrize("path", ["/", "/embed", "/score"])
+def test_counting_tokens_is_part_of_the_time_of_an_answer(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    def measure_slowly(self: Reader, texts: Sequence[str], longest: int | None) -> list[int]:
+        time.sleep(0.5)
+        return [1] * len(texts)
+
+    monkeypatch.setattr(Reader, "measure", measure_slowly)
+    with serve(folder, ServeConfig(answer_seconds=0.3)) as client:
+        answer = client.post(path, json={"inputs": "[MASK]" + " the cat" * 600})
         assert (answer.status_code, answer.json()["error"]) == (504, "the answer took too long")
 
 
