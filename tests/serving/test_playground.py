@@ -4,16 +4,23 @@ Needs the chromium of the system; with MASKWRIGHT_BROWSER set it fails without, 
 passed over.
 """
 
+import json
 import os
+import shlex
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from axe_playwright_python.sync_playwright import Axe
-from playwright.sync_api import Browser, ConsoleMessage, sync_playwright
+from playwright.sync_api import Browser, ConsoleMessage, expect, sync_playwright
 
+from maskwright.artifact.classifier_folder import save_classifier
+from maskwright.artifact.folder import open_model
+from maskwright.finetune.config import FinetuneConfig
+from maskwright.finetune.network import build_classifier
 from tests.serving.test_server import start
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -21,12 +28,28 @@ pytestmark = pytest.mark.skipif(
     CHROMIUM is None and not os.environ.get("MASKWRIGHT_BROWSER"),
     reason="chromium is not installed",
 )
-HOSTILE = "<script>window.hacked = true</script><img src=x onerror='window.hacked = true'> [MASK]."
+HOSTILE = ("<script>hacked = 1</script> [MASK].", "<img src=x onerror='hacked = 1'> [MASK].")
 
 
 @pytest.fixture(scope="module")
 def url(workplace: Path) -> Iterator[str]:
     process, url = start(workplace, "--quiet")
+    yield url
+    process.kill()
+    process.communicate()
+
+
+@pytest.fixture(scope="module")
+def pairs_url(workplace: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A server of a model that labels texts, or pairs of them."""
+    root = tmp_path_factory.mktemp("pairs")
+    pretrained = open_model(workplace / "runs" / "small" / "model")
+    model = build_classifier(pretrained.model, FinetuneConfig(), "text", 2, seed=2)
+    with torch.no_grad():
+        model.head.output.weight.mul_(20)  # so that answers differ
+    folder, problem = root / "runs" / "pairs" / "model", "single_label_classification"
+    save_classifier(folder, model, pretrained.tokenizer, ("other", "same"), problem)
+    process, url = start(root, "--quiet", run="pairs")
     yield url
     process.kill()
     process.communicate()
@@ -59,6 +82,18 @@ class Visit:
 
     def write(self, text: str) -> None:
         self.page.get_by_label("Sentence").fill(text)
+
+    def ask(self, change: Callable[[], None]) -> Any:
+        """The inputs of the request that a change leads to, whose answer is shown."""
+        self.page.locator(".candidate").first.wait_for()  # nothing else is on its way
+        status = self.page.locator("#status")
+        status.evaluate("(element) => { element.textContent = 'not yet' }")
+        with self.page.expect_response(lambda found: found.request.method == "POST") as asked:
+            change()
+        assert asked.value.ok
+        expect(status).to_have_text("")
+        posted: Any = asked.value.request.post_data_json
+        return posted["inputs"]
 
 
 @pytest.fixture
@@ -130,9 +165,10 @@ def test_the_command_that_is_copied_is_the_one_that_was_asked(visit: Visit) -> N
     visit.page.locator("#status", has_text='"top_k":8').wait_for()
 
 
-def test_hostile_text_is_shown_and_not_run(visit: Visit) -> None:
-    visit.write(HOSTILE)
-    visit.page.locator(".candidate").first.wait_for()
+@pytest.mark.parametrize("text", HOSTILE)
+def test_hostile_text_is_shown_and_not_run(visit: Visit, text: str) -> None:
+    assert visit.ask(lambda: visit.write(text)) == text
+    visit.page.get_by_role("button", name="hacked").wait_for()
     assert visit.page.evaluate("window.hacked") is None
     assert visit.page.locator("main img, main script").count() == 0
 
@@ -144,6 +180,54 @@ def test_what_cannot_be_answered_is_said(browser: Browser, url: str) -> None:
     visit.page.locator("#status.error").wait_for()
     assert "Shorten it" in visit.page.locator("#status").inner_text()
     assert visit.page.evaluate("document.documentElement.scrollWidth") <= 360
+    visit.context.close()
+
+
+def test_a_second_text_makes_a_pair_and_is_reached_by_keyboard(
+    browser: Browser, pairs_url: str
+) -> None:
+    visit = Visit(browser, pairs_url)
+    press = visit.page.keyboard.press
+    assert visit.ask(lambda: visit.write("The horse.")) == "The horse."
+    press("Tab")
+    assert visit.ask(lambda: press("a")) == {"text": "The horse.", "text_pair": "a"}
+    second = visit.page.get_by_label("Second text (for models of pairs)")
+    assert second.input_value() == "a"
+    assert visit.page.locator(".candidate").count() == 2
+    assert visit.ask(lambda: press("Backspace")) == "The horse."
+    assert visit.ask(lambda: press("Space")) == "The horse."  # blanks are no text
+    assert visit.errors == []
+    visit.context.close()
+
+
+def test_the_command_of_a_pair_is_one_of_a_shell(browser: Browser, pairs_url: str) -> None:
+    visit = Visit(browser, pairs_url)
+    pair = {"text": "The horse's grass.", "text_pair": 'A "fox" eats\nit\'s berries.'}
+    visit.ask(lambda: visit.write(pair["text"]))
+    second = visit.page.get_by_label("Second text")
+    assert visit.ask(lambda: second.fill(pair["text_pair"])) == pair
+    visit.page.evaluate("() => { navigator.clipboard.writeText = () => Promise.reject() }")
+    visit.page.get_by_role("button", name="curl").click()
+    visit.page.locator("#status", has_text="curl").wait_for()
+    _, address, _, header, _, body = shlex.split(visit.page.locator("#status").inner_text())
+    assert (address, header) == (pairs_url + "/", "Content-Type: application/json")
+    assert json.loads(body) == {"inputs": pair, "parameters": {}}
+    visit.context.close()
+
+
+def test_only_what_labels_texts_has_a_second_one(visit: Visit) -> None:
+    assert not visit.page.get_by_label("Second text").is_visible()
+
+
+@pytest.mark.parametrize("width", [360, 1280])
+def test_a_pair_is_accessible_and_fits(browser: Browser, pairs_url: str, width: int) -> None:
+    size = {"width": width, "height": 800}
+    visit = Visit(browser, pairs_url, viewport=size, bypass_csp=True)
+    visit.page.get_by_label("Second text").fill("x" * 80)
+    visit.page.locator(".candidate").first.wait_for()
+    found = Axe().run(visit.page)
+    assert found.violations_count == 0, found.generate_report()
+    assert visit.page.evaluate("document.documentElement.scrollWidth") <= width
     visit.context.close()
 
 

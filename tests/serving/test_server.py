@@ -21,9 +21,12 @@ TEXT = "The small [MASK] eats grass every day."
 
 
 def start(
-    workplace: Path, *flags: str, program: tuple[str, str] = ("-m", "maskwright")
+    workplace: Path,
+    *flags: str,
+    run: str = "small",
+    program: tuple[str, str] = ("-m", "maskwright"),
 ) -> tuple[subprocess.Popen[str], str]:
-    command = [sys.executable, *program, "serve", str(workplace / "runs" / "small")]
+    command = [sys.executable, *program, "serve", str(workplace / "runs" / run)]
     process = subprocess.Popen(
         [*command, "--port", "0", "--device", "cpu", *flags],
         stdout=subprocess.PIPE,
@@ -32,7 +35,8 @@ def start(
     )
     assert process.stdout is not None
     line = process.stdout.readline()
-    assert "serving small (fill-mask) on http://127.0.0.1:" in line
+    assert line.startswith(f"serving {run} (")
+    assert ") on http://127.0.0.1:" in line
     return process, line.split()[-1]
 
 
