@@ -39,7 +39,8 @@ def main(argv: Sequence[str]) -> int:
     train, console = load_run_config(run, {}).train, Console()
     with Panel(console) as panel:
         for record in follow(run, once=arguments.once):
-            panel.show(record, find_progress(record, train))
+            # The panel leaves the last scores of a run to whoever ends it; here nobody does.
+            panel.show({**record, "final": False}, find_progress(record, train))
     if console.is_terminal:  # where the panel is gone by now
         console.print(panel.draw())
     return 0

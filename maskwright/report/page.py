@@ -30,6 +30,7 @@ def render_page(runs: Sequence[RunFacts]) -> str:
         runs=[describe_run(run) for run in runs],
         learning=draw_learning(runs),
         notes=list(_list_notes(runs)),
+        differences=list(_list_differences(runs)),
         training=draw_training(runs),
         sections=[*describe_sections(runs[0])] if len(runs) == 1 else [],
     )
@@ -50,6 +51,15 @@ def _list_notes(runs: Sequence[RunFacts]) -> Iterator[str]:
             "The runs were trained and scored on different text, or in different tokens: their "
             "losses and accuracies do not compare. maskwright compare --data scores all on one."
         )
+
+
+def _list_differences(runs: Sequence[RunFacts]) -> Iterator[tuple[str, list[str]]]:
+    """The settings that are not the same in all runs, and what they are in each."""
+    configs = [dict(_flatten(run.config)) for run in runs]
+    for name in dict.fromkeys(name for config in configs for name in config):
+        values = [config.get(name, "") for config in configs]
+        if len(set(values)) > 1:
+            yield name, values
 
 
 def describe_run(run: RunFacts) -> dict[str, Any]:

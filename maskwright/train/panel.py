@@ -7,7 +7,7 @@ from types import TracebackType
 
 from rich.console import Console, Group
 from rich.live import Live
-from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -73,17 +73,17 @@ class Panel:
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._pulse = Pulse(lambda line: console.print(line, highlight=False))
+        self._pulse = Pulse(lambda line: console.print(line, highlight=False, soft_wrap=True))
         self._unsaid: str | None = None
         self._bar = Progress(
             TextColumn("[bold]{task.description}"),
             BarColumn(bar_width=None),
             TaskProgressColumn(),
-            TimeElapsedColumn(),
+            TextColumn("{task.fields[elapsed]}"),
             TextColumn("{task.fields[left]} left"),
             console=console,
         )
-        self._task = self._bar.add_task("training", total=1.0, left="?")
+        self._task = self._bar.add_task("training", total=1.0, elapsed="0:00", left="?")
         self._latest: dict[str, Record] = {}
         self._samples: list[str] = []
         self._live = Live(self.draw(), console=console, refresh_per_second=2, transient=True)
@@ -130,7 +130,8 @@ class Panel:
 
     def _move_bar(self, seconds: float, progress: float) -> None:
         left = seconds * (1 - progress) / progress if progress > 0 else 0
-        self._bar.update(self._task, completed=progress, left=_duration(left))
+        elapsed = _duration(seconds)  # of the run, which may have begun long before this panel
+        self._bar.update(self._task, completed=progress, elapsed=elapsed, left=_duration(left))
 
     def _say(self, line: str, record: Record, is_first: bool) -> None:
         if record["split"] == "train" and not is_first and not self._pulse.is_due:
@@ -139,7 +140,7 @@ class Panel:
         self._unsaid = None
         self._pulse.say(line)
         for sample in record.get("samples", [])[:1]:  # the same one over time; all stand at the end
-            self._console.print(Text("      ").append_text(color_sample(sample)))
+            self._console.print(Text("      ").append_text(color_sample(sample)), soft_wrap=True)
 
     def draw(self) -> Group:
         """The records and samples that were last shown, and the bar."""

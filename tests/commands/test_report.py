@@ -1,5 +1,6 @@
 """``maskwright report`` and ``maskwright watch`` on a finished run."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -33,6 +34,9 @@ def test_a_run_is_followed_to_its_end(workplace: Path, capsys: pytest.CaptureFix
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("  7%  step 10  ")
     assert any("validation loss" in line for line in lines)
+    records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    final = next(record for record in records if record.get("final"))
+    assert f"validation loss {final['loss']:.3f}" in "\n".join(lines[-7:])
     assert main(["watch", str(run / "model"), "--once"]) == 2
 
 

@@ -44,6 +44,14 @@ def test_a_page_holds_scores_baselines_samples_and_configuration() -> None:
     assert page.count("<svg") == 2
 
 
+def test_several_runs_are_shown_with_what_differs_between_them() -> None:
+    page = render_page([make_run("a", 400), make_run("b", 800), make_run("c", 800)])
+    row = '<th scope="row">train.max_steps</th><td>400</td><td>800</td><td>800</td>'
+    assert row in page
+    assert '<th scope="row">text</th>' not in page  # the same in all
+    assert "How their configurations differ" not in render_page([make_run("a"), make_run("b")])
+
+
 def test_nothing_in_a_run_is_markup() -> None:
     page = render_page([make_run(EVIL)])
     assert EVIL not in page
