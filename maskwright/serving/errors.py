@@ -16,8 +16,9 @@ from maskwright.serving.guard import INTERNAL, RETRY_SECONDS
 # Clients that ask again at once would take the interpreter from the thread of the model, so that
 # under a flood of refusals hardly anything was answered (docs/experiments.md). They wait for them.
 _REFUSAL_SECONDS = 0.25
+_NO_JSON = "The body is no JSON."
 _REASONS = {
-    400: "The body is no JSON.",
+    400: _NO_JSON,
     401: "Authorization: Bearer TOKEN is missing or wrong.",
     405: "The path is called in another way.",
     408: "The request took too long to arrive.",
@@ -41,6 +42,8 @@ def add_error_handlers(app: FastAPI) -> None:
     @app.exception_handler(RequestValidationError)
     async def show_wrong(request: Request, error: RequestValidationError) -> JSONResponse:
         first = error.errors()[0]
+        if first["type"] == "json_invalid":
+            return say(400, _NO_JSON)
         place = ".".join(str(part) for part in first["loc"][1:])
         return say(422, f"{place or 'the request'}: {first['msg']}")
 
@@ -65,6 +68,8 @@ def add_error_handlers(app: FastAPI) -> None:
     @app.exception_handler(HTTPException)
     async def show_http(request: Request, error: HTTPException) -> JSONResponse:
         reason = str(error.detail)
+        if error.status_code == 400:  # bytes that are no text, or brackets without end
+            reason = _NO_JSON
         if error.status_code == 404:
             reason = f"{request.url.path} is nothing here; /openapi.json lists what is"
         if error.status_code == 405:

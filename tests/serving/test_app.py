@@ -235,10 +235,19 @@ def test_what_is_wrong_is_said_in_one_line(
     assert status == 200 or message in answer.json()["error"]
 
 
-def test_a_body_that_is_no_json_is_refused(client: TestClient) -> None:
-    answer = client.post("/", content=b"{", headers={"content-type": "application/json"})
-    assert answer.status_code == 422
-    assert "JSON" in answer.json()["error"]
+@pytest.mark.parametrize("body", [b"{", b"nojson", b"\xff\xfe", b"[" * 1900])
+def test_a_body_that_is_no_json_is_refused(client: TestClient, body: bytes) -> None:
+    answer = client.post("/", content=body)
+    assert (answer.status_code, answer.json()) == (400, {"error": "The body is no JSON."})
+
+
+@pytest.mark.parametrize(
+    "name", [None, "application/x-www-form-urlencoded", "text/plain", "application/json"]
+)
+def test_a_body_is_json_whatever_it_is_called(client: TestClient, name: str | None) -> None:
+    headers = {"content-type": name} if name else {}
+    answer = client.post("/", content=json.dumps({"inputs": TEXT}).encode(), headers=headers)
+    assert answer.status_code == 200, answer.text
 
 
 def test_a_token_is_asked_for_everywhere_but_where_it_cannot_be(folder: Path) -> None:
