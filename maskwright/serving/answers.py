@@ -8,26 +8,38 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import Any, Literal, TypeAlias
 
 from maskwright.artifact.classifier_folder import is_classifier
 from maskwright.errors import InputError
 from maskwright.finetune.predict import Answer, Predictor
-from maskwright.finetune.spans import OUTSIDE
+from maskwright.finetune.spans import OUTSIDE, find_entities
 from maskwright.inference.fill_mask import FillMask, FillResult, Prediction
 
 TaskName = Literal["fill-mask", "text-classification", "token-classification"]
+Strategy = Literal["none", "simple", "first", "average", "max"]
 DEFAULT_TOP_K = 5  # as in transformers
 
 
 @dataclass(frozen=True)
 class Question:
-    """A text, or two, and how it is to be answered."""
+    """A text, or two, and how it is to be answered.
+
+    Attributes:
+        function: that made probabilities, as the client believes.
+        strategy: ``none``: each word by itself, else entities. Words are labelled whole, so that
+            there is nothing for the others to choose: they are what ``simple`` is.
+        ignored: tags of words, or kinds of entities, that are left out.
+    """
 
     text: str
     second: str | None = None
     top_k: int | None = None
     targets: tuple[str, ...] | None = None
+    function: str | None = None
+    strategy: Strategy = "none"
+    ignored: tuple[str, ...] = (OUTSIDE,)
 
 
 class FillAnswerer:
@@ -91,6 +103,12 @@ class LabelAnswerer:
     def __init__(self, predict: Predictor) -> None:
         self.predict = predict
 
+    @property
+    def function(self) -> str:
+        """What makes probabilities of the model's numbers, as transformers calls it."""
+        known = {"regression": "none", "multi_label_classification": "sigmoid"}
+        return known.get(self.predict.loaded.problem, "softmax")
+
     def __call__(self, questions: Sequence[Question]) -> list[Any]:
         answers: list[Any] = [None] * len(questions)
         for is_pair in (False, True):
@@ -110,10 +128,13 @@ class LabelAnswerer:
         return [{"label": label, "score": score} for label, score in ranked[:top_k]]
 
 
-class TagAnswerer:
-    """Tagged words that are no part of ``O``, with their place in the text.
+_Place: TypeAlias = tuple[int, int]  # characters of the text, the second exclusive
 
-    Words without any token have no tag, and are left out as well.
+
+class TagAnswerer:
+    """Tagged words, or entities of them, with their place in the text.
+
+    Words without any token have no tag, and are left out.
     """
 
     task: TaskName = "token-classification"
@@ -122,33 +143,73 @@ class TagAnswerer:
         self.predict = predict
 
     def __call__(self, questions: Sequence[Question]) -> list[Any]:
-        words = [question.text.split() for question in questions]
+        words = [split_words(question.text) for question in questions]
         tagged = self.predict.tag(words)
         return [
-            self._shape(question.text, split, answers)
+            self._shape(question, _find_places(question.text, split), answers)
             for question, split, answers in zip(questions, words, tagged, strict=True)
         ]
 
     def _shape(
-        self, text: str, words: Sequence[str], answers: Sequence[Answer]
+        self, question: Question, places: Sequence[_Place], answers: Sequence[Answer]
     ) -> list[dict[str, Any]]:
-        found: list[dict[str, Any]] = []
-        start = 0
-        for number, (word, answer) in enumerate(zip(words, answers, strict=True)):
-            start = text.index(word, start)
-            if answer.label not in (OUTSIDE, ""):
-                found.append(
-                    {
-                        "entity": answer.label,
-                        "score": answer.score,
-                        "index": number,
-                        "word": word,
-                        "start": start,
-                        "end": start + len(word),
-                    }
-                )
-            start += len(word)
-        return found
+        show = _show_words if question.strategy == "none" else _show_entities
+        return show(question, places, answers)
+
+
+def split_words(text: str) -> list[str]:
+    """What is tagged as one: all that stands between blanks."""
+    return text.split()
+
+
+def _find_places(text: str, words: Sequence[str]) -> list[_Place]:
+    places: list[_Place] = []
+    end = 0
+    for word in words:
+        start = text.index(word, end)
+        end = start + len(word)
+        places.append((start, end))
+    return places
+
+
+def _show_words(
+    question: Question, places: Sequence[_Place], answers: Sequence[Answer]
+) -> list[dict[str, Any]]:
+    """Each word by itself."""
+    return [
+        {
+            "entity": answer.label,
+            "score": answer.score,
+            "index": number,
+            "word": question.text[start:end],
+            "start": start,
+            "end": end,
+        }
+        for number, ((start, end), answer) in enumerate(zip(places, answers, strict=True))
+        if answer.score is not None and answer.label not in question.ignored
+    ]
+
+
+def _show_entities(
+    question: Question, places: Sequence[_Place], answers: Sequence[Answer]
+) -> list[dict[str, Any]]:
+    """The words of an entity together, with the mean of their scores."""
+    found: list[dict[str, Any]] = []
+    tags = [OUTSIDE if answer.score is None else str(answer.label) for answer in answers]
+    for kind, begin, end in find_entities(tags):
+        if kind in question.ignored:
+            continue
+        start, stop = places[begin][0], places[end - 1][1]
+        found.append(
+            {
+                "entity_group": kind,
+                "score": fmean(answer.score or 0.0 for answer in answers[begin:end]),
+                "word": question.text[start:stop],
+                "start": start,
+                "end": stop,
+            }
+        )
+    return found
 
 
 # What a folder is for: takes questions, gives the answer to each, or its InputError.

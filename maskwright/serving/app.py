@@ -1,7 +1,7 @@
 """The routes of a server: Hugging Face's inference format, vectors, health, metrics, a page."""
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from typing import Any
@@ -10,17 +10,27 @@ from fastapi import FastAPI
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 
 from maskwright.errors import InputError
-from maskwright.serving.answers import DEFAULT_TOP_K, Answerer, FillAnswerer, Question
+from maskwright.finetune.spans import OUTSIDE
+from maskwright.serving.answers import (
+    DEFAULT_TOP_K,
+    Answerer,
+    FillAnswerer,
+    LabelAnswerer,
+    Question,
+)
 from maskwright.serving.batcher import Batcher, Limits, Passes
 from maskwright.serving.config import ServeConfig
 from maskwright.serving.errors import REFUSALS, add_error_handlers
 from maskwright.serving.forms import (
     ANSWERS,
     Asked,
+    EmbeddedTexts,
+    FillParameters,
     Health,
+    LabelParameters,
     Pair,
-    Parameters,
     ScoredText,
+    TagParameters,
     Texts,
     Vectors,
 )
@@ -60,17 +70,39 @@ class Service:
         for batcher in self.batchers:
             await batcher.stop()
 
-    async def answer(self, asked: Asked) -> Any:
-        """Answers to one input, or to a list of them."""
-        parameters = asked.parameters or Parameters(top_k=None, targets=None)
-        if (parameters.top_k or 0) > self.config.max_top_k:
-            raise InputError(f"top_k = {parameters.top_k} must be at most {self.config.max_top_k}.")
-        is_list = isinstance(asked.inputs, list)
-        inputs = asked.inputs if isinstance(asked.inputs, list) else [asked.inputs]
-        targets = tuple(parameters.targets) if parameters.targets else None
-        questions = [
-            Question(*_texts_of(one), top_k=parameters.top_k, targets=targets) for one in inputs
-        ]
+    async def fill(self, asked: Asked[FillParameters]) -> Any:
+        """Words for the masks of one text, or of each in a list."""
+        chosen = asked.parameters or FillParameters()
+        targets = tuple(chosen.targets) if chosen.targets else None
+        return await self._answer(asked.inputs, top_k=chosen.top_k, targets=targets)
+
+    async def label(self, asked: Asked[LabelParameters]) -> Any:
+        """Labels of one text or pair, or of each in a list."""
+        chosen = asked.parameters or LabelParameters()
+        function = chosen.function_to_apply
+        return await self._answer(asked.inputs, top_k=chosen.top_k, function=function)
+
+    async def tag(self, asked: Asked[TagParameters]) -> Any:
+        """Tagged words or entities of one text, or of each in a list."""
+        chosen = asked.parameters or TagParameters()
+        ignored = (OUTSIDE,) if chosen.ignore_labels is None else tuple(chosen.ignore_labels)
+        strategy = chosen.aggregation_strategy or "none"
+        return await self._answer(asked.inputs, strategy=strategy, ignored=ignored)
+
+    @property
+    def handler(self) -> Callable[..., Awaitable[Any]]:
+        """The one of these that the model is for."""
+        handlers = {
+            "fill-mask": self.fill,
+            "text-classification": self.label,
+            "token-classification": self.tag,
+        }
+        return handlers[self.answerer.task]
+
+    async def _answer(self, inputs: str | Pair | list[str | Pair], **chosen: Any) -> Any:
+        is_list = isinstance(inputs, list)
+        each = inputs if isinstance(inputs, list) else [inputs]
+        questions = [Question(*_texts_of(one), **chosen) for one in each]
         self._check_questions(questions)
         texts = [f"{one.text} {one.second}" if one.second else one.text for one in questions]
         # Texts of which words are tagged are cut in pieces, all of which are computed.
@@ -80,7 +112,7 @@ class Service:
         is_nested = is_list or self.answerer.task == "text-classification"
         return answers if is_nested else answers[0]
 
-    async def embed(self, asked: Texts) -> Any:
+    async def embed(self, asked: EmbeddedTexts) -> Any:
         """The vector of each text."""
         texts = _as_list(asked.inputs)
         return await self._ask(self.vectors, texts, texts, self._longest)
@@ -105,6 +137,8 @@ class Service:
     def _check_questions(self, questions: Sequence[Question]) -> None:
         """What the model cannot be asked at all, and too many candidates."""
         task = self.answerer.task
+        for one in questions[:1]:  # all are to be answered in the same way
+            self._check_chosen(one)
         if task != "text-classification" and any(one.second is not None for one in questions):
             raise InputError(f"text_pair is nothing to {task}: give one text.")
         if isinstance(self.answerer, FillAnswerer):
@@ -114,6 +148,17 @@ class Service:
                 raise InputError(
                     f"the request asks for {asked:,} words for its masks, at most "
                     f"{self.config.max_candidates:,} are given. Lower top_k."
+                )
+
+    def _check_chosen(self, question: Question) -> None:
+        if (question.top_k or 0) > self.config.max_top_k:
+            raise InputError(f"top_k = {question.top_k} must be at most {self.config.max_top_k}.")
+        if isinstance(self.answerer, LabelAnswerer):
+            function = self.answerer.function
+            if question.function not in (None, function):
+                raise InputError(
+                    f"function_to_apply = {question.function} is not this model's, which is "
+                    f"{function}. Leave it out."
                 )
 
     @property
@@ -188,7 +233,7 @@ def build_app(
         app.post(path, response_model=None, responses=responses)(handler)
 
     for path in ("/", f"/models/{name}"):
-        add(path, service.answer, ANSWERS[answerer.task])
+        add(path, service.handler, ANSWERS[answerer.task])
     add("/embed", service.embed, Vectors)
     if reader.can_score:
         add("/score", service.score, list[ScoredText])

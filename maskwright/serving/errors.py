@@ -1,6 +1,7 @@
 """Errors as Hugging Face's API has them, ``{"error": "one line"}``, and when which is given."""
 
 import asyncio
+from collections.abc import Sequence
 from typing import Any
 
 from fastapi import FastAPI, Request
@@ -10,7 +11,7 @@ from starlette.exceptions import HTTPException
 
 from maskwright.errors import MaskwrightError
 from maskwright.serving.batcher import QueueFullError
-from maskwright.serving.forms import Refusal
+from maskwright.serving.forms import TAGS, Refusal
 from maskwright.serving.guard import INTERNAL, RETRY_SECONDS
 
 # Clients that ask again at once would take the interpreter from the thread of the model, so that
@@ -28,6 +29,7 @@ _REASONS = {
     503: "Too many texts wait already, or too many requests.",
     504: "The answer took too long.",
 }
+_PLAIN = {"missing": "is missing", "string_type": "must be a text"}  # for words of pydantic
 REFUSALS: dict[int | str, dict[str, Any]] = {
     status: {"model": Refusal, "description": reason} for status, reason in _REASONS.items()
 }
@@ -44,8 +46,8 @@ def add_error_handlers(app: FastAPI) -> None:
         first = error.errors()[0]
         if first["type"] == "json_invalid":
             return say(400, _NO_JSON)
-        place = ".".join(str(part) for part in first["loc"][1:])
-        return say(422, f"{place or 'the request'}: {first['msg']}")
+        reason = _PLAIN.get(first["type"], first["msg"])
+        return say(422, f"{_name_place(first['loc'][1:])}: {reason}")
 
     @app.exception_handler(MaskwrightError)
     async def show_refused(request: Request, error: MaskwrightError) -> JSONResponse:
@@ -78,6 +80,13 @@ def add_error_handlers(app: FastAPI) -> None:
         if error.status_code == 405:  # of a path with several methods Starlette names one
             headers["Allow"] = ", ".join(_list_methods(app, request.url.path))
         return say(error.status_code, reason, headers)
+
+
+def _name_place(parts: Sequence[str | int]) -> str:
+    """Such as ``inputs[1].text``."""
+    named = [part for part in parts if part not in TAGS.values()]
+    place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in named)
+    return place.removeprefix(".") or "the request"
 
 
 def _list_methods(app: FastAPI, path: str) -> list[str]:
