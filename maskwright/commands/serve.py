@@ -21,7 +21,8 @@ InferenceClient(base_url="http://127.0.0.1:8000").fill_mask("Paris is the [MASK]
 POST /embed and /score: vectors of texts, and how likely their tokens are. GET / is a page,
 /health, /metrics (Prometheus) and /openapi.json what they are elsewhere.
 
-With {_TOKEN} in the environment every request needs Authorization: Bearer with its value.
+With {_TOKEN} in the environment requests need Authorization: Bearer with its value, but for
+GET / and /health.
 
 examples:
   maskwright serve runs/NAME

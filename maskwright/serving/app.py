@@ -120,6 +120,7 @@ class Service:
     async def score(self, asked: Texts) -> Any:
         """How likely each token of each text is; a pass through the model for every token."""
         texts = _as_list(asked.inputs)
+        self._check_scored(texts)
         return await self._ask(self.scores, texts, texts, self._longest, power=2)
 
     def describe(self) -> Any:
@@ -148,6 +149,17 @@ class Service:
                 raise InputError(
                     f"the request asks for {asked:,} words for its masks, at most "
                     f"{self.config.max_candidates:,} are given. Lower top_k."
+                )
+
+    def _check_scored(self, texts: Sequence[str]) -> None:
+        """Masks written in a text would be read as brackets and letters."""
+        mask = self.reader.embedder.tokenizer.mask_token
+        for number, text in enumerate(texts):
+            if mask in text:
+                place = f"inputs[{number}]: " if len(texts) > 1 else ""
+                raise InputError(
+                    f"{place}{mask} has no score: it is for a word to be found, at POST /. "
+                    "Give whole texts."
                 )
 
     def _check_chosen(self, question: Question) -> None:
@@ -238,7 +250,9 @@ def build_app(
     if reader.can_score:
         add("/score", service.score, list[ScoredText])
     app.get("/health", response_model=Health)(service.describe)
+    app.head("/health", include_in_schema=False)(service.describe)  # of load balancers
 
+    @app.head("/", include_in_schema=False)
     @app.get("/", response_class=HTMLResponse)
     def show_page() -> HTMLResponse:
         """The playground."""

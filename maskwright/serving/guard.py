@@ -26,7 +26,7 @@ LOG = logging.getLogger("maskwright.access")
 FAILURES = logging.getLogger("maskwright.serving")
 INTERNAL = "something failed inside the server, whose log has more"
 # These need no token: whoever watches the server, and the page that asks for it.
-_OPEN = (("GET", "/health"), ("GET", "/"))
+_OPEN = {(method, path) for method in ("GET", "HEAD") for path in ("/", "/health")}
 RETRY_SECONDS = 1  # after which an overloaded server may be asked again
 _DISCARDED_SECONDS, _DISCARDED_BYTES = 1.0, 16 << 20
 _HEADERS = {

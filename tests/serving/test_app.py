@@ -222,6 +222,8 @@ def test_too_many_requests_are_refused_in_the_same_form(caplog: pytest.LogCaptur
             "asks for 60 words for its masks, at most 50",
         ),
         ("/score", {"inputs": "the cat eats fish " * 6}, 422, "takes 676 tokens through the model"),
+        ("/score", {"inputs": TEXT}, 422, "[MASK] has no score: it is for a word"),
+        ("/score", {"inputs": ["a", TEXT]}, 422, "inputs[1]: [MASK] has no score"),
         ("/embed", {"inputs": ["the cat " * 7] * 4}, 200, ""),
     ],
 )
@@ -256,7 +258,8 @@ def test_a_token_is_asked_for_everywhere_but_where_it_cannot_be(folder: Path) ->
         assert wrong.status_code == 401
         right = {"authorization": "Bearer secret"}
         assert client.post("/", json={"inputs": TEXT}, headers=right).status_code == 200
-        assert client.get("/health").status_code == 200
+        for path in ("/", "/health"):
+            assert client.head(path).status_code == client.get(path).status_code == 200
         assert "needsToken&quot;: true" in client.get("/").text
 
 
@@ -316,7 +319,8 @@ def test_counting_tokens_is_part_of_the_time_of_an_answer(
 
     monkeypatch.setattr(Reader, "measure", measure_slowly)
     with serve(folder, ServeConfig(answer_seconds=0.3)) as client:
-        answer = client.post(path, json={"inputs": "[MASK]" + " the cat" * 600})
+        begin = "[MASK]" if path == "/" else "the cat"
+        answer = client.post(path, json={"inputs": begin + " the cat" * 600})
         assert (answer.status_code, answer.json()["error"]) == (504, "the answer took too long")
 
 
@@ -336,7 +340,7 @@ def test_every_answer_is_of_the_form_that_the_document_says(client: TestClient) 
 
 def test_a_path_says_how_it_is_called(client: TestClient) -> None:
     answer = client.put("/", json={})
-    assert (answer.status_code, answer.headers["allow"]) == (405, "GET, POST")
+    assert (answer.status_code, answer.headers["allow"]) == (405, "GET, HEAD, POST")
 
 
 def test_a_name_with_a_blank_has_an_address(folder: Path) -> None:
