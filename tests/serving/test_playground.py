@@ -165,6 +165,24 @@ def test_the_command_that_is_copied_is_the_one_that_was_asked(visit: Visit) -> N
     visit.page.locator("#status", has_text='"top_k":8').wait_for()
 
 
+def test_what_was_copied_is_said_for_a_moment_where_it_was_asked(visit: Visit) -> None:
+    page = visit.page
+    page.evaluate(
+        "() => { navigator.clipboard.writeText = async (text) => { window.copy = text } }"
+    )
+    button, status = page.locator("#copy"), page.locator("#copied[role=status]")
+    button.click()
+    expect(button).to_have_text("Copied")
+    expect(status).to_have_text("Copied.")
+    assert page.evaluate("window.copy").startswith("curl ")
+    expect(button).to_have_text("Copy as curl", timeout=5000)
+    expect(status).to_have_text("")
+
+
+def test_the_hint_says_when_words_are_coloured(visit: Visit) -> None:
+    expect(visit.page.locator("#hint")).to_contain_text("Without [MASK], each word is coloured")
+
+
 @pytest.mark.parametrize("text", HOSTILE)
 def test_hostile_text_is_shown_and_not_run(visit: Visit, text: str) -> None:
     assert visit.ask(lambda: visit.write(text)) == text
@@ -180,6 +198,20 @@ def test_what_cannot_be_answered_is_said(browser: Browser, url: str) -> None:
     visit.page.locator("#status.error").wait_for()
     assert "Shorten it" in visit.page.locator("#status").inner_text()
     assert visit.page.evaluate("document.documentElement.scrollWidth") <= 360
+    visit.context.close()
+
+
+def test_what_is_wrong_with_a_long_text_is_seen_on_a_phone(browser: Browser, url: str) -> None:
+    visit = Visit(browser, url, viewport={"width": 360, "height": 800})
+    visit.write("[MASK] " + "horse " * 300)
+    status = visit.page.locator("#status[role=status]")
+    expect(status).to_contain_text("Shorten it")
+    expect(status).to_be_in_viewport(ratio=1)
+    # A command that could not be copied is shown there, too, and asked for far below.
+    visit.page.evaluate("() => { navigator.clipboard.writeText = () => Promise.reject() }")
+    visit.page.locator("#copy").click()
+    expect(status).to_contain_text("curl")
+    expect(status).to_be_in_viewport()
     visit.context.close()
 
 
