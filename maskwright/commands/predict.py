@@ -15,7 +15,9 @@ from maskwright.commands.run_folder import read_example_files
 from maskwright.commands.sentences import add_arguments, read_sentences
 from maskwright.corpus.formats import recognise_name
 from maskwright.errors import InputError
+from maskwright.finetune.conll import is_conll, read_words
 from maskwright.finetune.tables import Column, list_names, parse_columns, read_columns
+from maskwright.finetune.words import split_words
 from maskwright.pulse import Pulse
 
 if TYPE_CHECKING:
@@ -24,18 +26,26 @@ if TYPE_CHECKING:
 _EPILOG = """A single argument that is a file is read: a table (.tsv, .csv, .jsonl, .parquet), or
 text, one a line. One answer a line: the label, its probability and the text, separated by tabs; of
 several labels each with its probability; of words each word and its tag, with a blank line after
-each sentence. --json: with all probabilities. A table lies as the one that the model learned from,
-or has columns sentence1 and sentence2; --columns says otherwise.
+each sentence. --json: with all probabilities. A blank line is answered with an empty row. A table
+lies as the one that the model learned from, or has columns sentence1 and sentence2; --columns says
+otherwise.
+
+A model that labels words splits the punctuation off the words of plain text. It reads files named
+.conll, .iob or .bio (.conll.txt, …) as finetune does, a word a line and a blank line between
+sentences, and any file of which --columns word=N says where the words are; tags there are ignored.
 
 examples:
   maskwright predict runs/sst2 "A fine film." "A long one."
   maskwright predict runs/sst2 reviews.txt > answers.tsv
   maskwright predict runs/rte pairs.tsv --columns sentence1=0 sentence2=1 --no-header
   maskwright predict runs/sst2 dev.tsv
-  echo "Snails live in Ireland ." | maskwright predict runs/ner
+  echo "Snails live in Ireland." | maskwright predict runs/ner
+  maskwright predict runs/ner wikigold.conll > tagged.tsv
+  maskwright predict runs/ner eng.testa --columns word=0
 """
 _BLOCK = 512  # texts that are answered together
 _TEXTS = ROLES["embedding"]
+_WORD = "word"
 _TABLES = ("tsv", "csv", "jsonl", "parquet")
 Texts = tuple[str, ...]
 
@@ -45,32 +55,40 @@ def build_parser() -> Parser:
     parser = Parser("predict", "Let a fine-tuned model answer.", _EPILOG)
     add_arguments(parser, "texts, or one file")
     parser.add_argument("--table", type=Path, help="texts or pairs in a TSV, CSV, … file")
-    add_table_flags(parser, "sentence1 and sentence2: names or positions from 0 [as learned from]")
+    columns = "sentence1, sentence2: names or positions from 0; of CoNLL: word [as learned from]"
+    add_table_flags(parser, columns)
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
     return parser
 
 
 def main(argv: Sequence[str]) -> int:
     arguments = build_parser().parse(argv)
-    columns = read_roles(arguments.columns, _TEXTS)
-    _find_file(arguments)
+    columns = read_roles(arguments.columns, (*_TEXTS, _WORD))
+    conll = _find_conll(arguments, columns)
+    if conll is None:
+        _find_file(arguments)
     if arguments.table is not None and (arguments.file is not None or arguments.text):
         raise InputError("give texts, --file or --table, one of them")
-    if arguments.table is None and (columns or arguments.header is not None):
+    if arguments.table is None and conll is None and (columns or arguments.header is not None):
         raise InputError("--columns and --header are of tables: give one")
     folder = find_model_folder(arguments.folder)
     from maskwright.finetune.predict import Predictor
 
     predict = Predictor(folder, arguments.device or "auto")
-    texts = _read_table(arguments, columns) if arguments.table else _read_lines(arguments)
+    if conll is not None:
+        if not predict.labels_tokens:
+            raise InputError(f"{conll} holds words, but this model labels texts.")
+        show, inputs = _show_tags, _read_conll(arguments, conll, columns)
+    else:
+        texts = _read_table(arguments, columns) if arguments.table else _read_lines(arguments)
+        show, inputs = _show_answers, _check_some(texts)
+        if predict.labels_tokens:
+            show, inputs = _show_tags, ([word.text for word in split_words(text)] for text, *_ in inputs)
     # On a terminal the answers themselves tell how far it is.
     pulse = Pulse() if sys.stdout.isatty() else Pulse(tell)
     num_answered = 0
-    while block := list(islice(texts, _BLOCK)):
-        if predict.labels_tokens:
-            _show_tags(predict, [text.split() for (text, *_) in block], arguments.json)
-        else:
-            _show_answers(predict, block, arguments.json)
+    while block := list(islice(inputs, _BLOCK)):
+        show(predict, block, arguments.json)
         num_answered += len(block)
         pulse.beat(f"{num_answered:,} texts answered")
     if predict.num_cut:

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from maskwright.errors import CorpusError
-from maskwright.finetune.conll import read_conll
+from maskwright.finetune.conll import is_conll, read_conll, read_words
 
 
 def write(folder: Path, content: str) -> Path:
@@ -23,6 +23,28 @@ def test_sentences_of_words_and_tags(tmp_path: Path) -> None:
 def test_other_columns(tmp_path: Path) -> None:
     [sentence] = read_conll(write(tmp_path, "1 EU NNP ORG\n"), word=1, tag=2)
     assert (sentence.words, sentence.tags) == (("EU",), ("NNP",))
+
+
+def test_words_need_no_tags(tmp_path: Path) -> None:
+    path = write(tmp_path, "EU NNP I-ORG\nrejects\n\nNew York\tI-LOC\nis\tO\n")
+    assert list(read_words(path)) == [["EU", "rejects"], ["New York", "is"]]
+    with pytest.raises(CorpusError, match=r"a\.conll:2 has 1 columns, where a word takes 2"):
+        list(read_words(path, word=1))
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("wikigold.conll", True),
+        ("wikigold.conll.txt", True),
+        ("A.BIO.TXT.gz", True),
+        ("a.iob", True),
+        ("a.txt", False),
+        ("a.conll.tsv", False),
+    ],
+)
+def test_a_name_says_that_it_is_conll(name: str, expected: bool) -> None:
+    assert is_conll(Path(name)) == expected
 
 
 @pytest.mark.parametrize(
