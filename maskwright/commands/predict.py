@@ -3,7 +3,7 @@
 import argparse
 import json
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ from maskwright.commands.run_folder import read_example_files
 from maskwright.commands.sentences import add_arguments, read_sentences
 from maskwright.corpus.formats import recognise_name
 from maskwright.errors import InputError
-from maskwright.finetune.conll import is_conll, read_words
+from maskwright.finetune.conll import has_conll_name, read_words
 from maskwright.finetune.tables import Column, list_names, parse_columns, read_columns
 from maskwright.finetune.words import split_words
 from maskwright.pulse import Pulse
@@ -64,26 +64,18 @@ def build_parser() -> Parser:
 def main(argv: Sequence[str]) -> int:
     arguments = build_parser().parse(argv)
     columns = read_roles(arguments.columns, (*_TEXTS, _WORD))
-    conll = _find_conll(arguments, columns)
-    if conll is None:
-        _find_file(arguments)
-    if arguments.table is not None and (arguments.file is not None or arguments.text):
-        raise InputError("give texts, --file or --table, one of them")
-    if arguments.table is None and conll is None and (columns or arguments.header is not None):
-        raise InputError("--columns and --header are of tables: give one")
+    _find_file(arguments, is_conll=_WORD in columns)
+    _check(arguments, columns)
     folder = find_model_folder(arguments.folder)
     from maskwright.finetune.predict import Predictor
 
     predict = Predictor(folder, arguments.device or "auto")
-    if conll is not None:
-        if not predict.labels_tokens:
-            raise InputError(f"{conll} holds words, but this model labels texts.")
-        show, inputs = _show_tags, _read_conll(arguments, conll, columns)
+    if predict.labels_tokens:
+        inputs, show = _read_sentences(arguments, columns), _show_tags
+    elif arguments.conll is None:
+        inputs, show = _read_texts(arguments, columns), _show_answers
     else:
-        texts = _read_table(arguments, columns) if arguments.table else _read_lines(arguments)
-        show, inputs = _show_answers, _check_some(texts)
-        if predict.labels_tokens:
-            show, inputs = _show_tags, ([word.text for word in split_words(text)] for text, *_ in inputs)
+        raise InputError(f"{arguments.conll} holds words, but this model labels texts.")
     # On a terminal the answers themselves tell how far it is.
     pulse = Pulse() if sys.stdout.isatty() else Pulse(tell)
     num_answered = 0
@@ -96,28 +88,84 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-def _find_file(arguments: argparse.Namespace) -> None:
-    """Reads a single argument that is a file as ``--table`` or ``--file``."""
-    if len(arguments.text) != 1 or arguments.table or arguments.file:
-        return
-    path = Path(arguments.text[0])
-    try:
-        is_file = path.is_file()
-    except (OSError, ValueError):  # a text is rarely a path
-        return
-    if is_file:
+def _find_file(arguments: argparse.Namespace, is_conll: bool) -> None:
+    """Reads a single argument that is a file as ``--table`` or ``--file``; adds ``conll``.
+
+    Args:
+        is_conll: the file has CoNLL columns, whatever its name.
+    """
+    arguments.conll = None
+    if len(arguments.text) == 1 and not (arguments.table or arguments.file):
+        path = Path(arguments.text[0])
         kind, _ = recognise_name(path, named=True)
-        name = "table" if kind in _TABLES else "file"
-        setattr(arguments, name, path)
-        arguments.text = []
-    elif recognise_name(path)[0] is not None and " " not in arguments.text[0]:
-        raise InputError(
-            f"{path} does not exist. Check the path. (A text that looks like one: echo it to "
-            "standard input.)"
-        )
+        if _is_file(path):
+            setattr(arguments, "table" if kind in _TABLES else "file", path)
+            arguments.text = []
+        elif (recognise_name(path)[0] or has_conll_name(path)) and " " not in arguments.text[0]:
+            raise InputError(
+                f"{path} does not exist. Check the path. (A text that looks like one: echo it to "
+                "standard input.)"
+            )
+    path = arguments.table or arguments.file
+    if path is not None and (is_conll or has_conll_name(path)):
+        arguments.conll = path
 
 
-def _read_table(arguments: argparse.Namespace, columns: dict[str, str]) -> Iterator[Texts]:
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except (OSError, ValueError):  # a text is rarely a path
+        return False
+
+
+def _check(arguments: argparse.Namespace, columns: Mapping[str, str]) -> None:
+    """Refuses flags that have no meaning together."""
+    if arguments.table is not None and (arguments.file is not None or arguments.text):
+        raise InputError("give texts, --file or --table, one of them")
+    if arguments.file is not None and arguments.text:
+        raise InputError("give texts or --file, not both")
+    if arguments.conll is not None:
+        if arguments.header is not None or not columns.keys() <= {_WORD}:
+            raise InputError(
+                f"{arguments.conll} is read as CoNLL: of --columns it takes word=N alone"
+            )
+    elif _WORD in columns:
+        raise InputError(f"--columns word={columns[_WORD]} is of a CoNLL file: give one")
+    elif arguments.table is None and (columns or arguments.header is not None):
+        raise InputError("--columns and --header are of tables: give one")
+
+
+def _read_sentences(
+    arguments: argparse.Namespace, columns: Mapping[str, str]
+) -> Iterator[list[str]]:
+    """The words of each sentence, of CoNLL columns or of plain text."""
+    if arguments.conll is None:
+        for text, *_ in _read_texts(arguments, columns):
+            yield [word.text for word in split_words(text)]
+        return
+    learned = read_example_files(Path(arguments.folder)).get("columns", {})
+    yield from read_words(arguments.conll, int(columns.get(_WORD, learned.get(_WORD, 0))))
+
+
+def _read_texts(arguments: argparse.Namespace, columns: Mapping[str, str]) -> Iterator[Texts]:
+    """The texts or pairs that the arguments name, once there is one that is not blank."""
+    texts = _read_table(arguments, columns) if arguments.table else _read_lines(arguments)
+    blank: list[Texts] = []
+    for each in texts:
+        blank.append(each)
+        if _says_something(each):
+            yield from blank
+            yield from texts
+            return
+    path = arguments.table or arguments.file
+    raise InputError(f"{path or 'the input'} holds no text, so there is nothing to answer.")
+
+
+def _says_something(texts: Texts) -> bool:
+    return any(text.strip() for text in texts)
+
+
+def _read_table(arguments: argparse.Namespace, columns: Mapping[str, str]) -> Iterator[Texts]:
     from maskwright.finetune.examples import read_texts
 
     places, header = parse_columns(columns), arguments.header
@@ -141,17 +189,21 @@ def _find_columns(
 
 
 def _read_lines(arguments: argparse.Namespace) -> Iterator[Texts]:
-    return ((sentence.text,) for sentence in read_sentences(arguments) if sentence.text.strip())
+    return ((sentence.text,) for sentence in read_sentences(arguments))
 
 
 def _show_answers(predict: "Predictor", block: list[Texts], as_json: bool) -> None:
     asked = [each[0] if len(each) == 1 else (each[0], each[1]) for each in block]
-    for texts, answer in zip(block, predict(asked), strict=True):
+    wanted = [number for number, each in enumerate(block) if _says_something(each)]
+    found = dict(zip(wanted, predict([asked[number] for number in wanted]), strict=True))
+    for number, texts in enumerate(block):
+        answer = found.get(number)
         if as_json:
-            print(json.dumps({"texts": texts, **_describe(answer)}, ensure_ascii=False))
+            described = {"label": None} if answer is None else _describe(answer)
+            print(json.dumps({"texts": texts, **described}, ensure_ascii=False))
             continue
         shown = "\t".join(" ".join(text.split()) for text in texts)
-        print(f"{_show_label(answer)}\t{shown}")
+        print("" if answer is None else f"{_show_label(answer)}\t{shown}")
 
 
 def _show_tags(predict: "Predictor", sentences: list[list[str]], as_json: bool) -> None:

@@ -31,7 +31,7 @@ class TaggedSentence:
     tags: tuple[str, ...]
 
 
-def is_conll(path: Path) -> bool:
+def has_conll_name(path: Path) -> bool:
     """Whether a file's name says that it holds CoNLL columns: ``a.conll``, ``a.bio.txt.gz``."""
     name = path.name.lower()
     for ending in (*COMPRESSIONS, ".txt"):

@@ -87,7 +87,8 @@ def test_it_answers_texts_files_and_tables(
     lines = tmp_path / "lines.txt"
     lines.write_text("The cat eats fish.\n\nThe cat eats grass.\n")
     assert main(["predict", str(answers), "--file", str(lines)]) == 0
-    first, second = capsys.readouterr().out.splitlines()
+    first, blank, second = capsys.readouterr().out.splitlines()
+    assert blank == ""  # its row stays, so that answers lie beside texts
     assert first == f"{found['label']}\t{found['score']:.4f}\tThe cat eats fish."
     table = tmp_path / "table.csv"
     table.write_text("The cat eats grass.,1\n")
@@ -105,10 +106,36 @@ def test_words_are_tagged(workplace: Path, tmp_path: Path, capsys: pytest.Captur
     arguments += ["--valid", str(tmp_path / "valid.conll"), "--out", str(tmp_path / "run")]
     assert main(arguments) == 0
     assert "span_f1" in capsys.readouterr().out
-    assert main(["predict", str(tmp_path / "run"), "A cat eats"]) == 0
+    assert main(["predict", str(tmp_path / "run"), "A cat eats."]) == 0
     words = [line.split("\t") for line in capsys.readouterr().out.split("\n") if line]
-    assert [word for word, _ in words] == ["A", "cat", "eats"]
+    assert [word for word, _ in words] == ["A", "cat", "eats", "."]
     assert {tag for _, tag in words} <= {"O", "I-ANIMAL", "I-FOOD"}
+    check_tagging(tmp_path, capsys)
+
+
+def check_tagging(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What it learned from is answered word by word, and nothing of it is taken for a text."""
+    conll, run = folder / "valid.conll", str(folder / "run")
+    assert main(["predict", run, str(conll)]) == 0
+    answers = capsys.readouterr().out
+    words = [line.partition("\t")[0] for line in answers.splitlines()]
+    assert words == ["The", "cat", "eats", "fish", ""]
+    other = folder / "eng.testa"
+    other.write_text("1 The O\n2 cat I-ANIMAL\n3 eats O\n4 fish I-FOOD\n")
+    assert main(["predict", run, str(other), "--columns", "word=1"]) == 0
+    assert capsys.readouterr().out == answers
+    lines = folder / "lines.txt"
+    lines.write_text("The cat\n\neats\n")
+    assert main(["predict", run, str(lines), "--json"]) == 0
+    sentences = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [[one["word"] for one in each] for each in sentences] == [["The", "cat"], [], ["eats"]]
+    for arguments, message in (
+        ([str(conll), "--no-header"], "is read as CoNLL: of --columns it takes word=N alone"),
+        (["The cat", "--columns", "word=0"], "--columns word=0 is of a CoNLL file: give one"),
+        ([str(folder / "none.conll")], "none.conll does not exist"),
+    ):
+        assert main(["predict", run, *arguments]) == 2
+        assert message in capsys.readouterr().err
 
 
 def test_pairs_teach_vectors(workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
@@ -330,3 +357,18 @@ def test_a_file_is_read_and_not_answered(
     assert "lines.txt does not exist" in capsys.readouterr().err
     assert main(["predict", str(answers), "text", "--columns", "sentence1=0"]) == 2
     assert "are of tables" in capsys.readouterr().err
+    (tmp_path / "a.conll").write_text("The O\n")
+    assert main(["predict", str(answers), str(tmp_path / "a.conll")]) == 2
+    assert "a.conll holds words, but this model labels texts" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("content", ["", "\n \n"])
+def test_nothing_to_answer_is_an_error(
+    answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str
+):
+    (tmp_path / "lines.txt").write_text(content)
+    for text in (content, str(tmp_path / "lines.txt")):
+        assert main(["predict", str(answers), text]) == 2
+        captured = capsys.readouterr()
+        assert (captured.out, captured.err.count("\n")) == ("", 1)
+        assert "holds no text, so there is nothing to answer" in captured.err

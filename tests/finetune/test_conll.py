@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from maskwright.errors import CorpusError
-from maskwright.finetune.conll import is_conll, read_conll, read_words
+from maskwright.finetune.conll import has_conll_name, read_conll, read_words
 
 
 def write(folder: Path, content: str) -> Path:
@@ -43,8 +43,8 @@ def test_words_need_no_tags(tmp_path: Path) -> None:
         ("a.conll.tsv", False),
     ],
 )
-def test_a_name_says_that_it_is_conll(name: str, expected: bool) -> None:
-    assert is_conll(Path(name)) == expected
+def test_a_name_says_that_it_has_conll_name(name: str, expected: bool) -> None:
+    assert has_conll_name(Path(name)) == expected
 
 
 @pytest.mark.parametrize(

@@ -66,6 +66,12 @@ def test_what_it_was_trained_to_read_is_read(tmp_path: Path) -> None:
     assert tagger.tag([long.split()])[0][: len(first)] == first  # cut between words
 
 
+def test_nothing_is_answered_with_nothing(tmp_path: Path) -> None:
+    assert save_texts(tmp_path / "texts", None)([]) == []
+    save_tagger(tmp_path / "tags", ("O", "B"))
+    assert Predictor(tmp_path / "tags", "cpu").tag([[], []]) == [[], []]
+
+
 @pytest.mark.parametrize(("said", "longest"), [(1e30, 64), (None, 64), (8, 8), (12.0, 12)])
 def test_other_limits_are_understood(said: float | None, longest: int, tmp_path: Path) -> None:
     save_texts(tmp_path / "model", None)
