@@ -170,7 +170,7 @@ def read_roles(given: Sequence[str], roles: Sequence[str]) -> dict[str, str]:
         roles: those that the task has; words and tags lie at positions.
 
     Raises:
-        InputError: something else, or another role.
+        InputError: something else, another role, or one twice.
     """
     columns: dict[str, str] = {}
     for one in given:
@@ -179,5 +179,7 @@ def read_roles(given: Sequence[str], roles: Sequence[str]) -> dict[str, str]:
             raise InputError(f"--columns {one} is not ROLE=COLUMN; roles are {', '.join(roles)}")
         if role in ROLES["tokens"] and not column.lstrip("-").isdecimal():
             raise InputError(f"--columns {one} must be a position, from 0; -1 is the last column")
+        if role in columns:
+            raise InputError(f"--columns {one}: {role} = {columns[role]} already. Say it once.")
         columns[role] = column
     return columns

@@ -33,7 +33,7 @@ def finetune_labels(
 ) -> dict[str, Any]:
     """Runs all seeds, prints the table and writes the run directory; its ``results.json``."""
     console = Console(highlight=False, soft_wrap=True)
-    device = choose_device(config.device)
+    device = choose_device(config.device, field="device")
     loaded = open_pretrained(folder)
     level = "token" if files.task == "tokens" else "text"
     check_pooling(loaded.model.config, level, config.pooling)

@@ -23,13 +23,12 @@ from maskwright.train.device import choose_device
 def finetune_embedder(folder: Path, files: ExampleFiles, config: FinetuneConfig, out: Path) -> None:
     """Trains on pairs, prints how many find their partners, and writes the run directory."""
     console = Console(highlight=False, soft_wrap=True)
-    device = choose_device(config.device)
+    device = choose_device(config.device, field="device")
     loaded = open_encoder(folder)
     if not isinstance(loaded.model, MaskedLanguageModel):
         raise InputError(f"{folder} is a discriminator; embeddings are learned by other models.")
     model = _with_dropout(loaded.model, config.dropout).to(device)
-    longest = model.config.max_position_embeddings
-    max_length = min(config.max_length or longest, longest)
+    max_length = config.find_length(model.config.max_position_embeddings)
     train, valid, num_shared = read_pairs(files, loaded.tokenizer, max_length)
     console.print(f"{len(train):,} pairs to train on, {len(valid):,} to score on")
     if num_shared:

@@ -71,7 +71,7 @@ def run_tasks(
     tell: Callable[[str], None],
 ) -> Iterator[tuple[str, dict[str, Any]]]:
     """Each task's name and its results, as in ``results.json`` of ``maskwright finetune``."""
-    device = choose_device(config.device)
+    device = choose_device(config.device, field="device")
     for name, train, dev in tasks:
         preset = GLUE[name]
         layout = preset.find_layout(train)

@@ -81,6 +81,17 @@ class FinetuneConfig:
         if self.max_length is not None and self.max_length < 8:
             raise ConfigError("max_length", self.max_length, "must be at least 8")
 
+    def find_length(self, longest: int) -> int:
+        """How many tokens of an input are read by a model that takes `longest`.
+
+        Raises:
+            ConfigError: more are asked for.
+        """
+        if self.max_length is not None and self.max_length > longest:
+            rule = f"is more than the {longest} tokens that the model takes"
+            raise ConfigError("max_length", self.max_length, rule, "Leave it out.")
+        return self.max_length or longest
+
     def settle(self, num_examples: int, width: int) -> "FinetuneConfig":
         """The same with what depends on the number of training examples and the model's width."""
         epochs, rate, decay = self.epochs, self.learning_rate, self.layer_decay

@@ -63,7 +63,7 @@ class Predictor:
     ) -> None:
         self.loaded = open_classifier(folder)
         self.precision: Precision = precision
-        self.loaded.model.to(choose_device(device))
+        self.loaded.model.to(choose_device(device, field="device"))
         self.labels_tokens = self.loaded.model.head_config.level == "token"
         self.longest = self.loaded.max_length
         self.num_cut = 0

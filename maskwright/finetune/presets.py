@@ -40,10 +40,10 @@ class GlueTask:
         by_suffix = [layout for layout in self.layouts if layout.train.endswith(f".{suffix}")]
         found = by_name or by_suffix
         if not found:
-            names = ", ".join(f"{layout.train}, {layout.valid}" for layout in self.layouts)
+            both = [name for layout in self.layouts for name in (layout.train, layout.valid)]
             raise CorpusError(
-                f"{path} is no file of {self.folder}: they are {names}. Say --columns instead of "
-                "--preset."
+                f"{path} is no file of {self.folder}: they are {', '.join(dict.fromkeys(both))}. "
+                f"Say --task {self.task} and --columns instead of --preset."
             )
         return found[0]
 

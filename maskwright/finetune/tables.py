@@ -186,6 +186,10 @@ def _missing(source: Source, role: str, column: Column, known: list[str]) -> Cor
     )
 
 
+def _unreadable(source: Source, error: Exception) -> CorpusError:
+    return CorpusError(f"{source.name} cannot be read: {str(error).rstrip('.')}.")
+
+
 def _read_json_lines(source: Source, columns: Mapping[str, Column]) -> Iterator[LabelledRow]:
     for number, line in enumerate(_lines(source), start=1):
         if not line.strip():
@@ -220,7 +224,7 @@ def _open_parquet(source: Source) -> tuple[Any, list[str]]:
         table = parquet.ParquetFile(source.path)
         return table, [str(name) for name in table.schema_arrow.names]
     except (OSError, ValueError) as error:
-        raise CorpusError(f"{source.name} cannot be read: {error}.") from None
+        raise _unreadable(source, error) from None
 
 
 def _read_parquet(source: Source, columns: Mapping[str, Column]) -> Iterator[LabelledRow]:
@@ -235,7 +239,7 @@ def _read_parquet(source: Source, columns: Mapping[str, Column]) -> Iterator[Lab
     try:
         read = table.read(columns=sorted(set(names.values()))).to_pylist()
     except (OSError, ValueError) as error:
-        raise CorpusError(f"{source.name} cannot be read: {error}.") from None
+        raise _unreadable(source, error) from None
     for number, record in enumerate(read, start=1):
         values = {role: record[name] for role, name in names.items()}
         yield LabelledRow(f"{source.name}, row {number}", values)

@@ -90,10 +90,10 @@ def read_task(files: TaskFiles, loaded: Loaded[Any], config: FinetuneConfig) -> 
     """Examples, labels and baselines.
 
     Raises:
+        ConfigError: a length that the model does not take, or a measure that the task has not.
         CorpusError: whatever is wrong with the files.
     """
-    longest = loaded.model.config.max_position_embeddings
-    max_length = min(config.max_length or longest, longest)
+    max_length = config.find_length(loaded.model.config.max_position_embeddings)
     if files.task == "tokens":
         return _read_tags(files, loaded, max_length, config.metric)
 

@@ -20,8 +20,11 @@ _WORTH_COMPILING = {
 }
 
 
-def choose_device(name: str, local_rank: int = 0) -> torch.device:
+def choose_device(name: str, local_rank: int = 0, field: str = "train.device") -> torch.device:
     """The device of a configuration; ``auto`` and ``cuda`` take this process's own GPU.
+
+    Args:
+        field: where the user says it, for the message.
 
     Raises:
         ConfigError: no such device here.
@@ -32,7 +35,7 @@ def choose_device(name: str, local_rank: int = 0) -> torch.device:
         device = torch.device(name, local_rank) if name == "cuda" else torch.device(name)
         torch.empty(1, device=device)
     except (RuntimeError, AssertionError):
-        raise ConfigError("train.device", name, "is not a device here", "Try cpu.") from None
+        raise ConfigError(field, name, "is not a device here", "Try cpu.") from None
     return device
 
 

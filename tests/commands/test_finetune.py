@@ -286,6 +286,26 @@ def test_short_rows_of_a_preset_are_skipped_and_shown(
             ["--task", "tokens", "--pooling", "cls"],
             "pooling = cls is none that EuroBertForTokenClassification has. It labels each word",
         ),
+        (
+            ["--task", "classification", "--columns", "sentence1=count", "sentence1=text"],
+            "--columns sentence1=text: sentence1 = count already. Say it once",
+        ),
+        (
+            ["--task", "tokens", "--max_length", "100000"],
+            "max_length = 100000 is more than the 32 tokens that the model takes. Leave it out",
+        ),
+        (
+            ["--task", "embedding", "--max_length", "100000"],
+            "max_length = 100000 is more than the 32 tokens that the model takes. Leave it out",
+        ),
+        (
+            ["--task", "tokens", "--device", "none"],
+            "device = none is not a device here",
+        ),
+        (
+            ["--preset", "sst2", "--train", "mails.csv"],
+            "is no file of SST-2: they are train.tsv, dev.tsv, train_full.tsv. Say --task classif",
+        ),
         (["--task", "classification"], "has no column sentence1 for sentence1: it has text"),
         (["--preset", "sst2"], "has no column sentence for sentence1"),
         (
@@ -307,6 +327,7 @@ def test_bad_input_is_one_line(
     error = capsys.readouterr().err
     assert message in error
     assert error.count("\n") == 1
+    assert "train.device" not in error
     assert not (tmp_path / "run").exists()
 
 
@@ -314,6 +335,15 @@ def test_nothing_is_overwritten(answers: Path, capsys: pytest.CaptureFixture[str
     arguments = ["finetune", "runs/x", "--task", "classification", "--train", "x.tsv"]
     assert main([*arguments, "--out", str(answers)]) == 2
     assert "exists already. Choose another folder" in capsys.readouterr().err
+
+
+def test_a_run_that_did_not_end_is_to_be_removed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    """Since there is no going on with it, and nothing is overwritten."""
+    (tmp_path / "provenance.json").write_text('{"asked": {"finetune": {}}}')
+    assert main(["predict", str(tmp_path), "text"]) == 2
+    assert "did not end: it has no model. Remove it, and run it again." in capsys.readouterr().err
 
 
 def test_models_are_told_apart(workplace: Path, answers: Path, capsys: pytest.CaptureFixture[str]):

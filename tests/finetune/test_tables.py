@@ -95,3 +95,10 @@ def test_text_in_another_encoding_is_refused(tmp_path: Path) -> None:
     path.write_bytes("text\nplain\nné\n".encode("latin-1"))
     with pytest.raises(CorpusError, match=r"a\.tsv:3 is not UTF-8"):
         read(path, text="text")
+
+
+def test_a_damaged_parquet_file_is_one_sentence(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow.parquet")
+    (tmp_path / "a.parquet").write_bytes(b"this is no parquet file")
+    with pytest.raises(CorpusError, match=r"a\.parquet cannot be read: [^\n]*[^.]\.$"):
+        read(tmp_path / "a.parquet", text="s", label="score")
