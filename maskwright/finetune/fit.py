@@ -18,7 +18,7 @@ from maskwright.finetune.labels import Labels
 from maskwright.finetune.loop import Loop, Patience, Progress, Report
 from maskwright.finetune.metrics import Metric
 from maskwright.finetune.network import rescaled_output
-from maskwright.finetune.scoring import compute_loss, is_better, score_model
+from maskwright.finetune.scoring import compute_loss, is_better, is_perfect, score_model
 from maskwright.model.classifier import Classifier
 from maskwright.pulse import Pulse
 from maskwright.train.device import autocast
@@ -101,9 +101,9 @@ class Fitting:
         patience = Patience(self.config, self.loop.num_steps)
         for moment in self.loop.run(self.model, self._compute_loss):
             self.fitted.num_steps = moment.step
-            improved = self._evaluate(moment)
+            is_progress = self._evaluate(moment)
             self.fitted.seconds = moment.seconds
-            if patience.is_over(moment.step, improved):
+            if patience.is_over(moment.step, is_progress):
                 break
         self.model.load_state_dict(self._best)
         if self.material.test is not None:
@@ -124,8 +124,14 @@ class Fitting:
         return compute_loss(self.task, logits.float(), targets, self.weights)
 
     def _evaluate(self, moment: Progress) -> bool:
-        """Scores the model; keeps its weights if it is the best one so far."""
+        """Scores the model; keeps its weights if it is the best one so far.
+
+        Returns:
+            Whether that is worth going on for: not if only the loss gets lower where every answer
+            was right already, which it would do to the end of the budget.
+        """
         material, fitted = self.material, self.fitted
+        was_perfect = bool(fitted.scores) and is_perfect(material.deciding, fitted.scores)
         with rescaled_output(self.model, self.center, self.spread):
             scores = self._score(material.valid)
             improved = not fitted.scores or is_better(material.deciding, scores, fitted.scores)
@@ -135,7 +141,7 @@ class Fitting:
                 self._best = {name: tensor.detach().clone() for name, tensor in state.items()}
         fitted.history.append({"seed": fitted.seed, **asdict(moment), **scores})
         self.report(fitted.history[-1])
-        return improved
+        return improved and not was_perfect
 
     def _score(self, examples: Examples) -> dict[str, float]:
         material = self.material

@@ -152,6 +152,11 @@ def is_better(metric: str, scores: Mapping[str, float], than: Mapping[str, float
     return ours < theirs if metric in LOWER_IS_BETTER else ours > theirs
 
 
+def is_perfect(metric: str, scores: Mapping[str, float]) -> bool:
+    """Whether a metric can be no better."""
+    return scores[metric] == 0 if metric in LOWER_IS_BETTER else scores[metric] >= 1
+
+
 def describe_scores(scores: Mapping[str, float]) -> str:
     """The scores in one line, without those of single kinds of entities."""
     return "  ".join(f"{name} {value:.4f}" for name, value in scores.items() if "/" not in name)

@@ -7,6 +7,7 @@ import torch
 from maskwright.artifact.classifier_folder import open_classifier, save_classifier
 from maskwright.artifact.folder import open_model, save_model
 from maskwright.errors import ConfigError, CorpusError, ModelFolderError, TrainingError
+from maskwright.finetune import fit
 from maskwright.finetune.config import PROBLEMS, FinetuneConfig, Task
 from maskwright.finetune.files import TaskFiles
 from maskwright.finetune.loop import Patience
@@ -122,6 +123,25 @@ def test_a_test_is_scored_once_with_the_weights_that_were_chosen(
     again = run_task(problem, loaded.model, CONFIG, CPU, silent)
     assert again.summarise_test() == {}
     assert again.summarise() == outcome.summarise()
+
+
+@pytest.mark.parametrize(("accuracy", "num_scores"), [(0.5, 12), (1.0, 4)])
+def test_a_lower_loss_is_no_reason_to_go_on_where_all_is_right(
+    accuracy: float, num_scores: int, nouns: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of one answer to everything it is; the weights are those of the lowest loss either way."""
+    losses = iter(range(99, 0, -1))
+
+    def score(*arguments: object) -> dict[str, float]:
+        return {"accuracy": accuracy, "valid_loss": float(next(losses))}
+
+    monkeypatch.setattr(fit, "score_model", score)
+    loaded = make_loaded()
+    files = TaskFiles(task="classification", train=nouns, columns=LABELS)
+    config = replace(CONFIG, epochs=6, patience=3, warmup_share=0.0)
+    [run] = run_task(read_task(files, loaded, config), loaded.model, config, CPU, silent).runs
+    assert len(run.history) == num_scores
+    assert run.best_step == run.num_steps
 
 
 def test_patience_ends_a_run_but_not_its_warmup() -> None:
