@@ -26,6 +26,7 @@ from maskwright.wording import count_noun
 
 RESULTS_NAME = "results.json"
 _SHOWN_LABELS = 12
+_FEW = 100  # examples, of which scores have steps of a hundredth or more
 
 
 def finetune_labels(
@@ -104,6 +105,14 @@ def describe_problem(problem: Problem, console: Console) -> None:
     )
     for line in describe_skipped(problem):
         console.print(line, markup=False)
+    judged, flag = (
+        (material.valid, "--valid") if material.test is None else (material.test, "--test")
+    )
+    if len(judged) < _FEW:
+        console.print(
+            f"so few examples judge the model that scores will be rough: give {_FEW} or more "
+            f"with {flag}"
+        )
     for name, scores in problem.baselines.items():
         console.print(f"  {name}: {describe_scores(scores)}")
 

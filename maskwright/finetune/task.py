@@ -19,11 +19,11 @@ from maskwright.artifact.folder import Loaded
 from maskwright.errors import CorpusError
 from maskwright.finetune.baselines import score_baselines, score_tag_baselines
 from maskwright.finetune.config import FinetuneConfig
-from maskwright.finetune.conll import read_conll
+from maskwright.finetune.conll import TaggedSentence, read_conll
 from maskwright.finetune.examples import Examples, encode_rows, encode_sentences, read_texts
 from maskwright.finetune.files import TaskFiles
 from maskwright.finetune.fit import Fitted, Fitting, Material
-from maskwright.finetune.labels import Labels
+from maskwright.finetune.labels import Labels, read_names
 from maskwright.finetune.loop import Report
 from maskwright.finetune.metrics import Metric, check_metric
 from maskwright.finetune.network import Pretrained, build_classifier
@@ -148,20 +148,37 @@ def _gather(
 
 def _read_sets(files: TaskFiles, read: Callable[[Path], list[Row]]) -> list[list[Row]]:
     """The examples to train on, those to choose weights by, and those of a test if there is one."""
-    train = read(files.train)
-    if files.valid is not None:
-        valid = read(files.valid)
-    else:
-        train, valid = split_examples(train, files.task, files.valid_share)
-    for rows, path in ((train, files.train), (valid, files.valid or files.train)):
+    paths = [path for path in (files.train, files.valid, files.test) if path is not None]
+    sets = [read(path) for path in paths]
+    for rows, path in zip(sets, paths, strict=True):
         if not rows:
-            raise CorpusError(f"{path} holds too few examples to train and to score on.")
-    if files.test is None:
-        return [train, valid]
-    test = read(files.test)
-    if not test:
-        raise CorpusError(f"{files.test} holds no examples.")
-    return [train, valid, test]
+            raise CorpusError(f"{path} holds no examples.")
+    train, *others = sets
+    if len(train) == 1 and isinstance(train[0], TaggedSentence):
+        raise CorpusError(
+            f"{files.train} holds one sentence, of {len(train[0].words):,} words: sentences are "
+            "separated by blank lines. Add them."
+        )
+    if files.valid is None:
+        kept, held_out = split_examples(train, files.task, files.valid_share)
+        if not kept or not held_out:
+            raise _explain_too_few(files, train)
+        return [kept, held_out, *others]
+    return sets
+
+
+def _explain_too_few(files: TaskFiles, rows: Sequence[LabelledRow | TaggedSentence]) -> CorpusError:
+    """Why examples cannot be divided into some to train on and some to score on."""
+    names = [name for row in rows for name in read_names(files.task, row)]
+    if 2 < len(rows) <= len(names) == len(set(names)):
+        return CorpusError(
+            f"{files.train}: each of its {len(rows):,} examples has a label of its own, such as "
+            f"{names[0]}. Is --columns label=… the right column? (Numbers: --task regression.)"
+        )
+    return CorpusError(
+        f"{files.train} holds too few examples to train and to score on. Add some, or give --valid "
+        "or another --valid-share."
+    )
 
 
 def run_task(

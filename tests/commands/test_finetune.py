@@ -68,6 +68,10 @@ def test_what_takes_its_time_is_heard_of(
     assert main([*arguments, "--out", str(tmp_path / "run")]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == f"reading {table}, scoring the baselines"
+    rough = (
+        "so few examples judge the model that scores will be rough: give 100 or more with --valid"
+    )
+    assert rough in lines
     assert [line.partition("  loss")[0] for line in lines if " of 8  loss" in line] == [
         f"  seed 0  step {step} of 8" for step in range(1, 9)
     ]

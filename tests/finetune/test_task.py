@@ -229,6 +229,40 @@ def test_too_few_examples_are_an_error(nouns: Path) -> None:
         read_nouns(nouns, 1e-9)
 
 
+@pytest.mark.parametrize(
+    ("task", "content", "message"),
+    [
+        ("classification", "sentence1\tlabel\n", r"a\.tsv holds no examples"),
+        (
+            "classification",
+            "sentence1\tlabel\n" + "".join(f"the cat {n}\t{n}\n" for n in range(30)),
+            "each of its 30 examples has a label of its own, such as 0. Is --columns label=",
+        ),
+        (
+            "tokens",
+            "sentence1\tlabel\n" + "the cat\tanimal\n" * 30,
+            "holds one sentence, of 31 words: sentences are separated by blank lines",
+        ),
+    ],
+)
+def test_why_nothing_can_be_learned_is_said(
+    task: Task, content: str, message: str, tmp_path: Path
+) -> None:
+    (tmp_path / "a.tsv").write_text(content)
+    columns = LABELS if task == "classification" else {}
+    files = TaskFiles(task=task, train=tmp_path / "a.tsv", columns=columns)
+    with pytest.raises(CorpusError, match=message):
+        read_task(files, make_loaded(), CONFIG)
+
+
+def test_files_of_no_examples_are_named(nouns: Path, tmp_path: Path) -> None:
+    (tmp_path / "none.tsv").write_text("sentence1\tlabel\n")
+    files = TaskFiles(task="classification", train=nouns, columns=LABELS)
+    for name in ("valid", "test"):
+        with pytest.raises(CorpusError, match=r"none\.tsv holds no examples"):
+            read_task(replace(files, **{name: tmp_path / "none.tsv"}), make_loaded(), CONFIG)
+
+
 def test_other_folders_are_refused(tmp_path: Path) -> None:
     loaded = make_loaded()
     save_model(tmp_path / "mlm", loaded.model, TOKENIZER)
