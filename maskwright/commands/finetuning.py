@@ -212,17 +212,23 @@ def save_labels(
 
 
 def show_results(results: Mapping[str, Any], console: Console) -> None:
-    """A table: baselines, the random encoder if there is one, and the model."""
-    names = [name for name in results["baselines"]["majority"] if "/" not in name]
+    """A row for each metric: baselines, the random encoder if there is one, and the model.
+
+    Means with their deviations are wide, and there are four of them at most, so that they stand in
+    one line of a terminal; metrics may be more.
+    """
+    baselines = results["baselines"]
+    models = {"random encoder": "random_encoder", "this model": "scores"}
+    models = {title: key for title, key in models.items() if key in results}
     table = Table(box=None, pad_edge=False)
     table.add_column("")
-    for name in names:
-        table.add_column(name, justify="right")
-    for title, scores in results["baselines"].items():
-        table.add_row(title, *(f"{scores[name]:.4f}" for name in names))
-    for title, key in (("random encoder", "random_encoder"), ("this model", "scores")):
-        if key in results:
-            table.add_row(title, *(show_mean(results[key][name]) for name in names))
+    for title in (*baselines, *models):
+        table.add_column(title, justify="right", no_wrap=True)
+    for name in baselines["majority"]:
+        if "/" in name:  # of one kind of entity
+            continue
+        row = [f"{scores[name]:.4f}" for scores in baselines.values()]
+        table.add_row(name, *row, *(show_mean(results[key][name]) for key in models.values()))
     console.print()
     console.print(table)
 

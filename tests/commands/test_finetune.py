@@ -5,9 +5,11 @@ from itertools import product
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from maskwright import pulse
 from maskwright.cli import main
+from maskwright.commands.finetuning import show_results
 from maskwright.finetune.presets import GLUE, find_tasks
 from maskwright.logs import read_metrics
 
@@ -51,6 +53,19 @@ def test_a_run_says_all_about_itself(answers: Path):
     assert [record.get("run") for record in records].count("control") == len(records) // 2
     assert json.loads((answers / "provenance.json").read_text())["asked"]["files"]["task"]
     assert "Fine-tuned by maskwright from" in (answers / "model" / "README.md").read_text()
+
+
+def test_the_table_fits_a_terminal(capsys: pytest.CaptureFixture[str]):
+    names = ("span_f1", "span_precision", "span_recall", "mean_squared_error", "span_f1/LOC")
+    scores = dict.fromkeys(names, 0.25)
+    means = {name: {"mean": 0.0235, "deviation": 0.0333} for name in names}
+    baselines = {"majority": scores, "bag of words": scores}
+    results = {"baselines": baselines, "random_encoder": means, "scores": means}
+    show_results(results, Console(width=80, soft_wrap=True))
+    _, titles, *rows = capsys.readouterr().out.splitlines()
+    assert titles.split("  ")[-1].strip() == "this model"
+    assert [row.split()[0] for row in rows] == list(names[:4])
+    assert all(row.count("0.0235 ± 0.0333") == 2 and len(row) <= 80 for row in rows)
 
 
 def test_what_takes_its_time_is_heard_of(
