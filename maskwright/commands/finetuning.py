@@ -16,7 +16,7 @@ from maskwright.files import write_json, write_text
 from maskwright.finetune.config import PROBLEMS, FinetuneConfig
 from maskwright.finetune.files import ExampleFiles, TaskFiles
 from maskwright.finetune.network import check_pooling
-from maskwright.finetune.scoring import VALID_LOSS, describe_scores
+from maskwright.finetune.scoring import VALID_LOSS, beats, describe_scores
 from maskwright.finetune.task import Outcome, Problem, Summary, read_task, run_task
 from maskwright.logs import MetricsLog
 from maskwright.provenance import describe_environment
@@ -79,11 +79,8 @@ def finetune_labels(
             f"\non {results['test']['examples']:,} examples of {files.test}:", markup=False
         )
         show_results(results["test"], console)
-    deciding = problem.material.deciding
-    if outcome.summarise()[deciding].mean == problem.baselines["majority"][deciding]:
-        console.print(
-            "It says no more than the most frequent answer: more epochs, or more examples."
-        )
+    for line in describe_defeats(results):
+        console.print(line)
     console.print(f'\n{out / MODEL_NAME}: try  maskwright predict {out} "…"')
     return results
 
@@ -231,6 +228,24 @@ def show_results(results: Mapping[str, Any], console: Console) -> None:
         table.add_row(name, *row, *(show_mean(results[key][name]) for key in models.values()))
     console.print()
     console.print(table)
+
+
+def describe_defeats(results: Mapping[str, Any]) -> list[str]:
+    """A line for each baseline that leaves no use for the model; on the test if there is one."""
+    metric, judged = results["deciding_metric"], results.get("test", results)
+    ours, baselines = judged["scores"][metric]["mean"], judged["baselines"]
+    lines: list[str] = []
+    if not beats(metric, ours, baselines["majority"][metric]):
+        lines.append(
+            "It says no more than the most frequent answer: more epochs, or more examples."
+        )
+    bag = baselines["bag of words"][metric]
+    if beats(metric, bag, ours):
+        lines.append(
+            f"A bag of words does better: {metric} {bag:.4f}, this model {ours:.4f}. Such a model "
+            "is not worth deploying."
+        )
+    return lines
 
 
 def show_mean(found: Mapping[str, float | None]) -> str:

@@ -149,6 +149,11 @@ def is_better(metric: str, scores: Mapping[str, float], than: Mapping[str, float
     ours, theirs = scores[metric], than[metric]
     if ours == theirs:
         return scores[VALID_LOSS] < than[VALID_LOSS]
+    return beats(metric, ours, theirs)
+
+
+def beats(metric: str, ours: float, theirs: float) -> bool:
+    """Whether one value of a metric is better than another."""
     return ours < theirs if metric in LOWER_IS_BETTER else ours > theirs
 
 

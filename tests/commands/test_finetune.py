@@ -9,7 +9,7 @@ from rich.console import Console
 
 from maskwright import pulse
 from maskwright.cli import main
-from maskwright.commands.finetuning import show_results
+from maskwright.commands.finetuning import describe_defeats, show_results
 from maskwright.finetune.presets import GLUE, find_tasks
 from maskwright.logs import read_metrics
 
@@ -66,6 +66,31 @@ def test_the_table_fits_a_terminal(capsys: pytest.CaptureFixture[str]):
     assert titles.split("  ")[-1].strip() == "this model"
     assert [row.split()[0] for row in rows] == list(names[:4])
     assert all(row.count("0.0235 ± 0.0333") == 2 and len(row) <= 80 for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("metric", "majority", "bag", "expected"),
+    [
+        ("accuracy", 0.5, 0.7, []),
+        ("accuracy", 0.5, 0.9, ["A bag of words does better: accuracy 0.9000, this model 0.8000."]),
+        ("accuracy", 0.8, 0.8, ["It says no more than the most frequent answer"]),
+        ("mean_squared_error", 0.9, 0.9, []),
+        ("mean_squared_error", 0.9, 0.1, ["A bag of words does better: mean_squared_error 0.1"]),
+    ],
+)
+def test_a_model_that_loses_hears_so(metric: str, majority: float, bag: float, expected: list[str]):
+    baselines = {"majority": {metric: majority}, "bag of words": {metric: bag}}
+    judged = {"scores": {metric: {"mean": 0.8}}, "baselines": baselines}
+    chosen_by = {"scores": {metric: {"mean": 0.4}}, "baselines": baselines}
+    assert_lines(describe_defeats({"deciding_metric": metric, **judged}), expected)
+    assert_lines(
+        describe_defeats({"deciding_metric": metric, **chosen_by, "test": judged}), expected
+    )
+
+
+def assert_lines(lines: list[str], beginnings: list[str]) -> None:
+    assert len(lines) == len(beginnings)
+    assert all(line.startswith(each) for line, each in zip(lines, beginnings, strict=True))
 
 
 def test_what_takes_its_time_is_heard_of(
