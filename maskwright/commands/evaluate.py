@@ -49,7 +49,9 @@ def build_parser() -> Parser:
     parser.add_argument("--details", action="store_true", help="show all scores of each suite")
     parser.add_argument("--json", action="store_true", help="print JSON and no table")
     rows = "the run's, else 128"
-    add_text_flags(parser, "the data of the run", rows, "an eighth or less of the text")
+    add_text_flags(
+        parser, "the data of the run", rows, "an eighth or less of the text; of glue one epoch"
+    )
     return parser
 
 

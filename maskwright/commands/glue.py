@@ -20,7 +20,7 @@ from maskwright.errors import InputError
 from maskwright.files import write_json
 from maskwright.finetune.config import FinetuneConfig
 from maskwright.finetune.files import TaskFiles
-from maskwright.finetune.presets import GLUE, find_tasks
+from maskwright.finetune.presets import GLUE, find_gaps, find_tasks
 from maskwright.finetune.task import read_task, run_task
 from maskwright.pulse import Pulse
 from maskwright.train.device import choose_device
@@ -52,6 +52,8 @@ def evaluate_glue(
     if not tasks:
         known = ", ".join(task.folder for task in GLUE.values())
         raise InputError(f"--data = {data[0]} holds no task: of {known} none has both its files")
+    for name, missing in find_gaps(Path(data[0])):
+        tell(f"{name} is left out: it lacks {' and '.join(missing)}")
     results: dict[str, dict[str, Any]] = {}
     for name, found in run_tasks(folder, tasks, config, tell):
         results[name] = found

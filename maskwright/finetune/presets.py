@@ -23,6 +23,10 @@ class Layout:
     columns: Mapping[str, Column]
     has_header: bool = True
 
+    def list_missing(self, folder: Path) -> list[str]:
+        """Which of both files are not in a folder."""
+        return [name for name in (self.train, self.valid) if not (folder / name).is_file()]
+
 
 @dataclass(frozen=True)
 class GlueTask:
@@ -50,10 +54,13 @@ class GlueTask:
     def find_files(self, folder: Path) -> tuple[Path, Path] | None:
         """Training and validation examples in a folder, if they are there."""
         for layout in self.layouts:
-            files = folder / layout.train, folder / layout.valid
-            if all(file.is_file() for file in files):
-                return files
+            if not layout.list_missing(folder):
+                return folder / layout.train, folder / layout.valid
         return None
+
+    def list_missing(self, folder: Path) -> list[str]:
+        """The files that a folder lacks of the layout that it comes nearest to."""
+        return min((layout.list_missing(folder) for layout in self.layouts), key=len)
 
 
 _PAIR = {"sentence1": "sentence1", "sentence2": "sentence2", "label": "label"}
@@ -113,3 +120,11 @@ def find_tasks(folder: Path) -> Iterator[tuple[str, Path, Path]]:
         files = task.find_files(folder / task.folder)
         if files:
             yield name, *files
+
+
+def find_gaps(folder: Path) -> Iterator[tuple[str, list[str]]]:
+    """The subfolders of tasks that lack files, and which."""
+    for task in GLUE.values():
+        own = folder / task.folder
+        if own.is_dir() and (missing := task.list_missing(own)):
+            yield task.folder, missing

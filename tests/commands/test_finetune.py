@@ -10,7 +10,7 @@ from rich.console import Console
 from maskwright import pulse
 from maskwright.cli import main
 from maskwright.commands.finetuning import describe_defeats, show_results
-from maskwright.finetune.presets import GLUE, find_tasks
+from maskwright.finetune.presets import GLUE, find_gaps, find_tasks
 from maskwright.logs import read_metrics
 
 FAST = ["--epochs", "2", "--learning_rate", "0.003", "--device", "cpu"]
@@ -240,8 +240,10 @@ def test_presets_know_their_files(tmp_path: Path):
     (tmp_path / "CoLA").mkdir()
     (tmp_path / "CoLA" / "in_domain_train.tsv").touch()
     assert list(find_tasks(tmp_path)) == []
+    assert list(find_gaps(tmp_path)) == [("CoLA", ["in_domain_dev.tsv"])]
     (tmp_path / "CoLA" / "in_domain_dev.tsv").touch()
     [(name, train, valid)] = find_tasks(tmp_path)
+    assert list(find_gaps(tmp_path)) == []
     assert (name, train.name, valid.name) == ("cola", "in_domain_train.tsv", "in_domain_dev.tsv")
     assert GLUE["stsb"].find_layout(Path("mine.csv")).columns["label"] == 2
     assert GLUE["stsb"].find_layout(Path("mine.tsv")).columns["label"] == "score"
@@ -256,13 +258,17 @@ def test_glue_is_one_table(workplace: Path, tmp_path: Path, capsys: pytest.Captu
     train = tmp_path / "RTE" / "train.tsv"
     train.write_text("\n".join([*lines, "60\tThe cat", "eats"]) + "\n")
     (tmp_path / "RTE" / "dev.tsv").write_text("\n".join(lines[:9]) + "\n")
+    (tmp_path / "CoLA").mkdir()
+    (tmp_path / "CoLA" / "train.tsv").touch()
     arguments = ["evaluate", str(workplace / "runs" / "small"), "--suite", "glue", "--fast"]
     out = tmp_path / "glue.json"
     assert main([*arguments, "--data", str(tmp_path), "--device", "cpu", "--out", str(out)]) == 0
     captured = capsys.readouterr()
+    gap = "CoLA is left out: it lacks dev.tsv"
     short = f"2 rows of {train} skipped: fewer columns than the task needs"
     reading = "RTE: reading, scoring the baselines"
     assert captured.err.splitlines() == [
+        gap,
         reading,
         "  54 examples, epochs at most 1, learning rate 0.001",
         f"  {short}",
