@@ -3,10 +3,11 @@
 import argparse
 import json
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from maskwright.commands.finetune import ROLES, add_table_flags, read_roles
 from maskwright.commands.flags import Parser, tell
@@ -48,6 +49,7 @@ _TEXTS = ROLES["embedding"]
 _WORD = "word"
 _TABLES = ("tsv", "csv", "jsonl", "parquet")
 Texts = tuple[str, ...]
+Input = TypeVar("Input", Texts, list[str])
 
 
 def build_parser() -> Parser:
@@ -71,21 +73,28 @@ def main(argv: Sequence[str]) -> int:
 
     predict = Predictor(folder, arguments.device or "auto")
     if predict.labels_tokens:
-        inputs, show = _read_sentences(arguments, columns), _show_tags
+        _answer_all(
+            _read_sentences(arguments, columns), partial(_show_tags, predict, arguments.json)
+        )
     elif arguments.conll is None:
-        inputs, show = _read_texts(arguments, columns), _show_answers
+        _answer_all(
+            _read_texts(arguments, columns), partial(_show_answers, predict, arguments.json)
+        )
     else:
         raise InputError(f"{arguments.conll} holds words, but this model labels texts.")
+    if predict.num_cut:
+        tell(f"{predict.num_cut:,} texts cut at {predict.longest} tokens")
+    return 0
+
+
+def _answer_all(inputs: Iterator[Input], show: Callable[[list[Input]], None]) -> None:
     # On a terminal the answers themselves tell how far it is.
     pulse = Pulse() if sys.stdout.isatty() else Pulse(tell)
     num_answered = 0
     while block := list(islice(inputs, _BLOCK)):
-        show(predict, block, arguments.json)
+        show(block)
         num_answered += len(block)
         pulse.beat(f"{num_answered:,} texts answered")
-    if predict.num_cut:
-        tell(f"{predict.num_cut:,} texts cut at {predict.longest} tokens")
-    return 0
 
 
 def _find_file(arguments: argparse.Namespace, is_conll: bool) -> None:
@@ -192,7 +201,7 @@ def _read_lines(arguments: argparse.Namespace) -> Iterator[Texts]:
     return ((sentence.text,) for sentence in read_sentences(arguments))
 
 
-def _show_answers(predict: "Predictor", block: list[Texts], as_json: bool) -> None:
+def _show_answers(predict: "Predictor", as_json: bool, block: list[Texts]) -> None:
     asked = [each[0] if len(each) == 1 else (each[0], each[1]) for each in block]
     wanted = [number for number, each in enumerate(block) if _says_something(each)]
     found = dict(zip(wanted, predict([asked[number] for number in wanted]), strict=True))
@@ -206,7 +215,7 @@ def _show_answers(predict: "Predictor", block: list[Texts], as_json: bool) -> No
         print("" if answer is None else f"{_show_label(answer)}\t{shown}")
 
 
-def _show_tags(predict: "Predictor", sentences: list[list[str]], as_json: bool) -> None:
+def _show_tags(predict: "Predictor", as_json: bool, sentences: list[list[str]]) -> None:
     for words, answers in zip(sentences, predict.tag(sentences), strict=True):
         pairs = list(zip(words, answers, strict=True))
         if as_json:
