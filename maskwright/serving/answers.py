@@ -15,6 +15,7 @@ from maskwright.artifact.classifier_folder import is_classifier
 from maskwright.errors import InputError
 from maskwright.finetune.predict import Answer, Predictor
 from maskwright.finetune.spans import OUTSIDE, find_entities
+from maskwright.finetune.words import Word, split_words
 from maskwright.inference.fill_mask import FillMask, FillResult, Prediction
 
 TaskName = Literal["fill-mask", "text-classification", "token-classification"]
@@ -128,9 +129,6 @@ class LabelAnswerer:
         return [{"label": label, "score": score} for label, score in ranked[:top_k]]
 
 
-_Place: TypeAlias = tuple[int, int]  # characters of the text, the second exclusive
-
-
 class TagAnswerer:
     """Tagged words, or entities of them, with their place in the text.
 
@@ -144,36 +142,17 @@ class TagAnswerer:
 
     def __call__(self, questions: Sequence[Question]) -> list[Any]:
         words = [split_words(question.text) for question in questions]
-        tagged = self.predict.tag(words)
+        tagged = self.predict.tag([[word.text for word in each] for each in words])
         return [
-            self._shape(question, _find_places(question.text, split), answers)
-            for question, split, answers in zip(questions, words, tagged, strict=True)
+            (_show_words if question.strategy == "none" else _show_entities)(
+                question, each, answers
+            )
+            for question, each, answers in zip(questions, words, tagged, strict=True)
         ]
-
-    def _shape(
-        self, question: Question, places: Sequence[_Place], answers: Sequence[Answer]
-    ) -> list[dict[str, Any]]:
-        show = _show_words if question.strategy == "none" else _show_entities
-        return show(question, places, answers)
-
-
-def split_words(text: str) -> list[str]:
-    """What is tagged as one: all that stands between blanks."""
-    return text.split()
-
-
-def _find_places(text: str, words: Sequence[str]) -> list[_Place]:
-    places: list[_Place] = []
-    end = 0
-    for word in words:
-        start = text.index(word, end)
-        end = start + len(word)
-        places.append((start, end))
-    return places
 
 
 def _show_words(
-    question: Question, places: Sequence[_Place], answers: Sequence[Answer]
+    question: Question, words: Sequence[Word], answers: Sequence[Answer]
 ) -> list[dict[str, Any]]:
     """Each word by itself."""
     return [
@@ -181,17 +160,17 @@ def _show_words(
             "entity": answer.label,
             "score": answer.score,
             "index": number,
-            "word": question.text[start:end],
-            "start": start,
-            "end": end,
+            "word": word.text,
+            "start": word.start,
+            "end": word.end,
         }
-        for number, ((start, end), answer) in enumerate(zip(places, answers, strict=True))
+        for number, (word, answer) in enumerate(zip(words, answers, strict=True))
         if answer.score is not None and answer.label not in question.ignored
     ]
 
 
 def _show_entities(
-    question: Question, places: Sequence[_Place], answers: Sequence[Answer]
+    question: Question, words: Sequence[Word], answers: Sequence[Answer]
 ) -> list[dict[str, Any]]:
     """The words of an entity together, with the mean of their scores."""
     found: list[dict[str, Any]] = []
@@ -199,7 +178,7 @@ def _show_entities(
     for kind, begin, end in find_entities(tags):
         if kind in question.ignored:
             continue
-        start, stop = places[begin][0], places[end - 1][1]
+        start, stop = words[begin].start, words[end - 1].end
         found.append(
             {
                 "entity_group": kind,
