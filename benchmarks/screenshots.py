@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, Response, sync_playwright
 
 from benchmarks.plots import IMAGES
 from benchmarks.serving_load import serve
@@ -20,6 +20,7 @@ from benchmarks.serving_load import serve
 _SENTENCE = "The river flows through the [MASK] of the city."
 _WHOLE = "The river flows through the north of the banana."
 _REPORT = "report.html"
+_DRAWING_MS = 300
 
 
 @contextmanager
@@ -47,6 +48,11 @@ def open_page(browser: Browser, url: str, width: int, scheme: str) -> Iterator[P
     page.close()
 
 
+def asks(response: Response, text: str) -> bool:
+    """Whether this is the answer to a text."""
+    return text in (response.request.post_data or "")
+
+
 def take_playground(browser: Browser, model: str, images: Path) -> None:
     """Candidates for a mask, on a desktop; a sentence's surprises, on a phone at night."""
     process, port = serve(model)
@@ -58,8 +64,12 @@ def take_playground(browser: Browser, model: str, images: Path) -> None:
     try:
         for name, width, scheme, text, awaited in shots:
             with open_page(browser, url, width, scheme) as page:
-                page.get_by_label("Sentence").fill(text)
+                # The page begins with an example, whose answer must not be taken for this one's.
+                with page.expect_response(lambda r, t=text: asks(r, t)) as answered:
+                    page.get_by_label("Sentence").fill(text)
+                answered.value.finished()
                 page.locator(awaited).first.wait_for()
+                page.wait_for_timeout(_DRAWING_MS)
                 page.screenshot(path=images / f"{name}.png", full_page=True)
     finally:
         process.terminate()
