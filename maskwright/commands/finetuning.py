@@ -94,7 +94,8 @@ def describe_problem(problem: Problem, console: Console) -> None:
         named = "  ".join(f"{name} {count:,}" for name, count in pairs[:_SHOWN_LABELS])
         more = f"  and {len(pairs) - _SHOWN_LABELS} more" if len(pairs) > _SHOWN_LABELS else ""
         console.print(f"{count_noun(len(pairs), 'label')}: {named}{more}", markup=False)
-    cut = material.train.num_cut + material.valid.num_cut
+    sets = (material.train, material.valid, material.test)
+    cut = sum(each.num_cut for each in sets if each is not None)
     console.print(
         f"{len(material.train):,} examples to train on, {len(material.valid):,} to score on"
         + (f", {len(material.test):,} to test" if material.test else "")
