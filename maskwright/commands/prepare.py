@@ -21,7 +21,7 @@ _EPILOG = """examples:
   maskwright prepare corpus/ --out data/NAME
   maskwright prepare wiki.jsonl.gz --out data/wiki --tokenizer.vocab_size 16384
   zcat big.txt.gz | maskwright prepare - --out data/big
-  maskwright prepare web.jsonl.zst --out data/web --report --select.language en
+  maskwright prepare web.jsonl.zst --out data/web --recipe base --report --select.language en
 """
 
 
@@ -39,12 +39,13 @@ class PrepareArguments:
 def parse(argv: Sequence[str]) -> PrepareArguments:
     """Reads the command line; a configuration file may be that of a whole run.
 
-    Of a run's file only what shapes the data is taken: not its seed, because `pretrain` prepares
-    the same data for every seed.
+    Of a recipe and a run's file only what shapes the data is taken: not the seed, because
+    `pretrain` prepares the same data for every seed.
     """
     parser = Parser("prepare", "Train a tokenizer and write token shards.", _EPILOG)
     parser.add_argument("text", nargs="+", help="files, folders, globs, -, pydocs, hf:NAME#FIELD")
     parser.add_argument("--out", type=Path, required=True, help="folder to write, data/NAME")
+    parser.add_argument("--recipe", help="tokenizer and selection of the recipe to train with")
     parser.add_argument("--config", type=Path, help="YAML file with the same keys, or a run's")
     parser.add_argument("--seed", type=int, default=0, help="draws the tokenizer's sample [0]")
     parser.add_argument(
@@ -56,7 +57,7 @@ def parse(argv: Sequence[str]) -> PrepareArguments:
     arguments = parser.parse(argv)
     if arguments.seed < 0:
         raise InputError(f"--seed = {arguments.seed} must not be negative")
-    values = _read_file(arguments.config) if arguments.config else {}
+    values = _read_layers(arguments.recipe, arguments.config)
     described = {"select": {"describe": True}} if arguments.report else {}
     values = merge(merge(values, config_values(arguments)), described)
     config = from_mapping(PrepareConfig, values)
@@ -64,12 +65,13 @@ def parse(argv: Sequence[str]) -> PrepareArguments:
     return PrepareArguments(text, arguments.out, config, arguments.seed, arguments.report)
 
 
-def _read_file(path: Path) -> Plain:
-    """What a file for `prepare`, or one for `pretrain`, says about preparing data."""
-    values = read_yaml(path)
-    recipe = values.pop("recipe", None)
-    if recipe is not None:
-        values = merge(load_recipe(str(recipe)).values, values)
+def _read_layers(recipe: str | None, path: Path | None) -> Plain:
+    """What a recipe, and a file for `prepare` or for `pretrain` over it, say of preparing data."""
+    values = read_yaml(path) if path is not None else {}
+    named = values.pop("recipe", None)
+    name = named if recipe is None else recipe
+    if name is not None:
+        values = merge(load_recipe(str(name)).values, values)
     init_from = values.get("init_from")
     if init_from is not None:  # `pretrain` prepares with the tokenizer of that model
         folder = find_model_folder(str(init_from))

@@ -97,6 +97,15 @@ def test_prepare_takes_the_file_of_a_run(tmp_path: Path):
     assert (parsed.config.workers, parsed.seed) == (2, 7)
 
 
+def test_prepare_takes_tokenizer_and_selection_of_a_recipe(tmp_path: Path):
+    (tmp_path / "run.yaml").write_text("recipe: small\ncorpus: {valid_fraction: 0.1}\n")
+    arguments = ["corpus", "--out", "data", "--config", str(tmp_path / "run.yaml")]
+    config = parse([*arguments, "--recipe", "base", "--select.quality", "false"]).config
+    assert config.tokenizer.vocab_size == 32768  # of the recipe that the command line names
+    assert config.corpus.valid_fraction == 0.1
+    assert (config.select.near_duplicates, config.select.quality) == (0.8, False)
+
+
 def test_prepare_finds_a_typo_in_the_file_of_a_run(tmp_path: Path):
     (tmp_path / "run.yaml").write_text("corpsu: {}\n", encoding="utf-8")
     with pytest.raises(UnknownKeyError, match=r"did you mean corpus\?"):
