@@ -83,6 +83,8 @@ def test_one_that_dies_each_time_is_one_line(tmp_path: Path) -> None:
         handed.do(partial(begin_dying, 4, 100, tmp_path / "marks"))
     folder = Path(str(caught.value).partition("logs are in ")[2].partition(". Run again")[0])
     assert (folder / "datatrove" / "logs" / "task_00000.log").is_file()
+    completed = (folder / "datatrove" / "completions").iterdir()  # datatrove's markers
+    assert [path.name for path in completed] == ["00001"]  # of the two tasks
     assert len(list((tmp_path / "marks").iterdir())) == 3  # with others, and twice alone
 
 
