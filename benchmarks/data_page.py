@@ -43,7 +43,7 @@ def _write_guide(results: Path) -> Iterator[str]:
     result = find_result("dump-guide", results)
     if result is None:
         return
-    final = result["final"]
+    accuracy, loss = (result["held_out"][name] for name in ("masked_accuracy", "loss"))
     dropped = ", ".join(f"{count:,} {reason}" for reason, count in result["dropped"].items())
     yield "\n### This guide from end to end\n"
     yield (
@@ -51,14 +51,15 @@ def _write_guide(results: Path) -> Iterator[str]:
         f"{result['dump_megabytes_packed']:.1f} MB, prepared in {result['prepare_seconds']:.0f} "
         f"seconds ({dropped}), {result['epochs']:g} epochs of "
         f"{result['tokens_to_train_on']:,} tokens with the recipe `sprint` "
-        f"([file](../benchmarks/results/{result['file']})); {final['num_predictions']:,} hidden "
-        "tokens of held-out text:\n"
+        f"([file](../benchmarks/results/{result['file']})); {accuracy['num_samples']:,} hidden "
+        "tokens of other articles:\n"
     )
-    yield "| | the encoder | token frequencies alone |"
-    yield "|---|--:|--:|"
-    accuracy, alone = final["masked_accuracy"], final["unigram_accuracy"]
-    yield f"| masked accuracy | {accuracy:.3f} | {alone:.3f} |"
-    yield f"| loss | {final['loss']:.2f} | {final['unigram_loss']:.2f} |"
+    yield "| | the encoder | 95 % interval | token frequencies alone |"
+    yield "|---|--:|--:|--:|"
+    for label, digits, found in (("masked accuracy", 3, accuracy), ("loss", 2, loss)):
+        cells = (f"{found[key]:.{digits}f}" for key in ("value", "low", "high", "baseline"))
+        value, low, high, alone = cells
+        yield f"| {label} | {value} | {low} to {high} | {alone} |"
 
 
 if __name__ == "__main__":

@@ -3,20 +3,23 @@
     MASKWRIGHT_DATA=… python -m benchmarks.dump_guide --runs runs/guide [--epochs 8]
 
 The articles are wrapped into a multistream dump with what dumps have around text: headings, links,
-templates, tables, references, categories, redirects. Then prepared with a report, and trained.
+templates, tables, references, categories, redirects. Then prepared with a report, trained, and
+scored on other articles. What has ended is not done again by a second call.
 """
 
 import argparse
 import gzip
-import json
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from benchmarks.common import find_corpus, write_result
 from benchmarks.wikitext import PAGES_A_STREAM, wrap
+from maskwright.files import read_json, write_json
 from maskwright.logs import read_metrics
 from tests.corpus.wikipedia.dumps import write_multistream
 
@@ -37,13 +40,8 @@ def run(*command: str | Path) -> float:
     return time.perf_counter() - began
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--runs", type=Path, required=True, help="keeps the dump, data and run")
-    parser.add_argument("--epochs", type=float, default=8)
-    arguments = parser.parse_args()
-    runs: Path = arguments.runs
-    runs.mkdir(parents=True, exist_ok=True)
+def prepare_dump(runs: Path) -> dict[str, Any]:
+    """Writes the dump and prepares it, in ``RUNS/data``."""
     dump, data = runs / "kowiki-pages-articles-multistream.xml.bz2", runs / "data"
     articles = read_articles(find_corpus("wiki_ko/wiki_ko.train.txt.gz"))
     pages = [wrap(lines, "ko") for lines in articles]
@@ -51,19 +49,53 @@ def main() -> None:
     selection = ("--select.language", "ko", "--select.near_duplicates", "0.8")
     vocabulary = ("--tokenizer.vocab_size", "8192")
     seconds = run("prepare", dump, "--out", data, "--report", *selection, *vocabulary)
-    budget = ("--train.max_minutes", "none", "--train.max_epochs", str(arguments.epochs))
-    run("pretrain", data, "--recipe", "sprint", "--runs-dir", runs, "--name", "ko", *budget)
-    final = [r for r in read_metrics(runs / "ko" / "metrics.jsonl") if r.get("final")][-1]
-    manifest = json.loads((data / "manifest.json").read_text(encoding="utf-8"))
-    result = {
+    manifest = read_json(data / "manifest.json", 1 << 20)
+    return {
         "dump_megabytes_packed": round(dump.stat().st_size / 1e6, 2),
         "pages": len(pages),
         "prepare_seconds": round(seconds, 1),
         "dropped": manifest["dropped"],
         "tokens_to_train_on": manifest["splits"]["train"]["num_tokens"],
-        "epochs": arguments.epochs,
-        "final": {key: value for key, value in final.items() if key != "samples"},
     }
+
+
+def train(runs: Path, epochs: float) -> dict[str, Any]:
+    """Trains on the prepared data, in ``RUNS/ko``."""
+    budget = ("--train.max_minutes", "none", "--train.max_epochs", str(epochs))
+    run(
+        "pretrain", runs / "data", "--recipe", "sprint", "--runs-dir", runs, "--name", "ko", *budget
+    )
+    last = read_metrics(runs / "ko" / "metrics.jsonl")[-1]
+    return {"epochs": epochs, "steps": last["step"], "tokens": last["tokens"]}
+
+
+def score(runs: Path) -> dict[str, Any]:
+    """Scores what was trained on the articles that are held out of the corpus."""
+    held_out, scores = find_corpus("wiki_ko/wiki_ko.valid.txt.gz"), runs / "held-out.json"
+    run("evaluate", runs / "ko", "--suite", "mlm", "--data", held_out, "--out", scores)
+    (suite,) = read_json(scores, 1 << 20)["suites"]
+    found = {one["name"]: one for one in suite["scores"]}
+    return {"held_out": {name: found[name] for name in ("masked_accuracy", "loss")}}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--runs", type=Path, required=True, help="keeps the dump, data and run")
+    parser.add_argument("--epochs", type=float, default=8)
+    arguments = parser.parse_args()
+    runs: Path = arguments.runs
+    runs.mkdir(parents=True, exist_ok=True)
+    stages = {
+        "prepared": partial(prepare_dump, runs),
+        "trained": partial(train, runs, arguments.epochs),
+        "scored": partial(score, runs),
+    }
+    result: dict[str, Any] = {}
+    for name, stage in stages.items():
+        done = runs / f"{name}.json"
+        if not done.exists():
+            write_json(done, stage())
+        result |= read_json(done, 1 << 20)
     write_result("dump-guide", result)
 
 
