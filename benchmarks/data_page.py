@@ -49,7 +49,7 @@ def _write_guide(results: Path) -> Iterator[str]:
     yield (
         f"{result['pages']:,} articles of Korean Wikipedia in a dump of "
         f"{result['dump_megabytes_packed']:.1f} MB, prepared in {result['prepare_seconds']:.0f} "
-        f"seconds ({dropped}), {result['epochs']:g} epochs of "
+        f"seconds (dropped or repaired: {dropped}), {result['epochs']:g} epochs of "
         f"{result['tokens_to_train_on']:,} tokens with the recipe `sprint` "
         f"([file](../benchmarks/results/{result['file']})); {accuracy['num_samples']:,} hidden "
         "tokens of other articles:\n"

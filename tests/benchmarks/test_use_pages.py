@@ -51,9 +51,14 @@ RESULTS: dict[str, dict[str, Any]] = {
     "dump-guide": {
         "pages": 658, "dump_megabytes_packed": 2.19, "prepare_seconds": 31.4, "epochs": 8.0,
         "dropped": {"near duplicate": 3, "redirect": 1}, "tokens_to_train_on": 2_345_678,
-        "final": {
-            "num_predictions": 4321, "masked_accuracy": 0.2345, "unigram_accuracy": 0.0456,
-            "loss": 5.126, "unigram_loss": 7.011,
+        "held_out": {
+            "masked_accuracy": {
+                "value": 0.2345, "low": 0.222, "high": 0.251, "baseline": 0.0456,
+                "num_samples": 4321,
+            },
+            "loss": {
+                "value": 5.126, "low": 5.08, "high": 5.21, "baseline": 7.011, "num_samples": 4321,
+            },
         },
     },
     "near-duplicates": {
@@ -105,8 +110,10 @@ def test_near_duplicates(tmp_path: Path) -> None:
 def test_the_guide_to_data(tmp_path: Path) -> None:
     write_results(tmp_path)
     section = data_page.write_section(tmp_path)
-    assert "in 31 seconds (3 near duplicate, 1 redirect), 8 epochs of 2,345,678 tokens" in section
-    assert "| masked accuracy | 0.234 | 0.046 |\n| loss | 5.13 | 7.01 |\n" in section
+    assert "in 31 seconds (dropped or repaired: 3 near duplicate, 1 redirect), 8 epochs" in section
+    assert "4,321 hidden tokens" in section
+    assert "| masked accuracy | 0.234 | 0.222 to 0.251 | 0.046 |\n" in section
+    assert "| loss | 5.13 | 5.08 to 5.21 | 7.01 |\n" in section
 
 
 def test_without_results_the_pages_say_so(tmp_path: Path) -> None:
