@@ -15,6 +15,7 @@ from maskwright.corpus.splits import is_validation
 from maskwright.errors import CorpusError
 
 Split = Literal["train", "valid"]
+HELD_OUT = "in corpus.valid_text"  # why a document is dropped
 
 
 def stream_corpus(
@@ -43,7 +44,7 @@ def stream_corpus(
     fraction = 0.0 if config.valid_text else config.valid_fraction
     for fingerprint, document in _read_cleaned(paths, config, counts):
         if fingerprint in held_out:
-            counts["in corpus.valid_text"] += 1
+            counts[HELD_OUT] += 1
         elif is_validation(fingerprint, fraction):
             num_valid += 1
             yield "valid", document
@@ -54,6 +55,18 @@ def stream_corpus(
         if num_valid:
             counts["held out for validation"] = num_valid
         raise CorpusError(_explain_nothing(paths, "train", counts))
+
+
+def fingerprint_held_out(config: CorpusConfig) -> FingerprintSet:
+    """The fingerprints of the cleaned documents that `config.valid_text` names.
+
+    Raises:
+        CorpusError: an input cannot be read.
+    """
+    held_out = FingerprintSet()
+    for fingerprint, _ in _read_cleaned(config.valid_text, config, Counter()):
+        held_out.add(fingerprint)
+    return held_out
 
 
 def _read_cleaned(

@@ -13,8 +13,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from maskwright.corpus.dedup import FingerprintSet
 from maskwright.corpus.readers.dispatch import read_source
 from maskwright.corpus.sources import find_sources
+from maskwright.corpus.stream import fingerprint_held_out
 from maskwright.errors import CorpusError
 from maskwright.files import read_json, replacing_file, write_json
 from maskwright.preparation.config import PrepareConfig
@@ -89,11 +91,13 @@ def write_down_selected(
     candidates = PartFolder(folder / name, config.corpus.text_field)
     candidates.folder.mkdir(parents=True, exist_ok=True)
     evaluation = _read_evaluation(config.select, report)
+    # What is mended is no longer known by its fingerprint when the text is split.
+    held_out = fingerprint_held_out(config.corpus) if config.select.changes_texts else None
     read: Counter[str] = Counter()
     indices: list[int] = []
     parts = _gather(_read_documents(paths, config, read))
     undone = candidates.pass_over_written(parts, indices)
-    begin = partial(PartSelector, candidates, config.select, evaluation)
+    begin = partial(PartSelector, candidates, config.select, evaluation, held_out)
     for number, _ in enumerate(engine.work_through(undone, begin, "the text"), start=1):
         report(f"{number:,} parts selected from")
     tally, kept = _sum_up(candidates, indices), candidates
@@ -159,9 +163,13 @@ class PartSelector:
     """Selects from the documents of a part, and writes down what is kept and its signatures."""
 
     def __init__(
-        self, parts: PartFolder, config: SelectionConfig, evaluation: EvaluationTexts | None
+        self,
+        parts: PartFolder,
+        config: SelectionConfig,
+        evaluation: EvaluationTexts | None,
+        held_out: FingerprintSet | None,
     ) -> None:
-        self.parts, self.select = parts, Selector(config, evaluation)
+        self.parts, self.select = parts, Selector(config, evaluation, held_out)
         self.sign = Signer() if config.near_duplicates else None
 
     def __call__(self, part: Part) -> None:

@@ -17,7 +17,7 @@ class QualityLimits:
 
     min_words: int = setting(50, "words in a document, at least")
     max_words: int = setting(100_000, "words in a document, at most")
-    min_mean_word: float = setting(3.0, "mean length of words, at least; not of scripts w/o blanks")
+    min_mean_word: float = setting(3.0, "mean length of words, at least; where letters are sounds")
     max_mean_word: float = setting(10.0, "mean length of words, at most")
     max_symbols: float = setting(0.1, "number signs and ellipses for each word, at most")
     max_digits: float = setting(0.2, "share of characters that are digits, at most")
@@ -36,7 +36,7 @@ class QualityLimits:
         0.12, "share of lines that end like a sentence, at least; of text with several lines"
     )
     max_short_lines: float = setting(
-        0.67, "share of lines below 30 characters, at most; of text with several lines"
+        0.67, "share of lines below 30 characters (15 of dense scripts), at most; of several"
     )
 
     def __post_init__(self) -> None:
@@ -79,6 +79,11 @@ class SelectionConfig:
         if language is not None and not (2 <= len(language) <= 3 and language.isalpha()):
             rule = "must be a code of two or three letters"
             raise ConfigError("language", language, rule, "Write en for English.")
+
+    @property
+    def changes_texts(self) -> bool:
+        """Whether documents that are kept may be others than were read."""
+        return self.repair or self.drop_boilerplate
 
     @property
     def identifies_languages(self) -> bool:

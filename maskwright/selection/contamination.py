@@ -2,12 +2,12 @@
 
 A document is contaminated if it shares 13 words in a row with a text to evaluate on (Brown et al.
 2020, appendix C). A text that has fewer counts whole, if it has at least 8; shorter ones are
-ordinary phrases.
+ordinary phrases. Of scripts without blanks these are twice or four times as many letters.
 """
 
 import csv
 import json
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, cast
 
@@ -19,7 +19,13 @@ from maskwright.corpus.readers.fields import MAX_RECORD_CHARACTERS
 from maskwright.corpus.readers.text import decode_text, read_lines
 from maskwright.corpus.sources import find_sources
 from maskwright.errors import CorpusError
-from maskwright.selection.units import Hashes, WordHashes, join_hashes, split_words
+from maskwright.selection.units import (
+    Hashes,
+    WordHashes,
+    count_letters_a_word,
+    join_hashes,
+    split_words,
+)
 
 WORDS, FEWEST_WORDS = 13, 8
 
@@ -32,13 +38,14 @@ class EvaluationTexts:
     """
 
     def __init__(self, texts: Iterable[str]) -> None:
-        hashes, found = WordHashes(), {n: list[Hashes]() for n in range(FEWEST_WORDS, WORDS + 1)}
+        hashes, found = WordHashes(), defaultdict[int, list[Hashes]](list)
         for text in texts:
             words = split_words(text)
-            if len(words) >= FEWEST_WORDS:
-                n = min(len(words), WORDS)
+            letters = count_letters_a_word(text, words)
+            if len(words) >= FEWEST_WORDS * letters:
+                n = min(len(words), WORDS * letters)
                 found[n].append(join_hashes(hashes.of(words), n)[n])
-        self._runs = {n: np.unique(np.concatenate(runs)) for n, runs in found.items() if runs}
+        self._runs = {n: np.unique(np.concatenate(runs)) for n, runs in found.items()}
 
     def __len__(self) -> int:
         return sum(map(len, self._runs.values()))

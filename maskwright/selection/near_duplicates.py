@@ -20,6 +20,7 @@ _SEED = 1
 _RECALL = 0.99  # of pairs as similar as the threshold, how many meet in a band
 _MULTIPLIER = np.uint64(0xC2B2AE3D27D4EB4F)
 _PAIRS_AT_ONCE = 1 << 16
+_SIGNED_AT_ONCE = 1_000  # documents: rensa gives their hashes as numbers of Python, 5 kB for each
 
 Signatures = NDArray[np.uint32]  # [N, 128]
 
@@ -37,11 +38,15 @@ class Signer:
 
     def __call__(self, documents: list[Hashes]) -> Signatures:
         """[N, 128] of the hashes of the words of N documents; a short one is one shingle."""
+        starts = range(0, len(documents), _SIGNED_AT_ONCE)
+        signed = [self._sign(documents[n : n + _SIGNED_AT_ONCE]) for n in starts]
+        return np.concatenate([np.empty((0, NUM_HASHES), np.uint32), *signed])
+
+    def _sign(self, documents: list[Hashes]) -> Signatures:
         shingles = [_shingle(hashes) for hashes in documents]
         ends = np.cumsum([0, *map(len, shingles)], dtype=np.uint64)
-        flat = np.concatenate(shingles) if shingles else np.empty(0, np.uint64)
-        rows = self._digest(flat, ends, NUM_HASHES, _SEED).to_rows()
-        return np.array(rows, np.uint32).reshape(-1, NUM_HASHES)
+        rows = self._digest(np.concatenate(shingles), ends, NUM_HASHES, _SEED).to_rows()
+        return np.array(rows, np.uint32)
 
 
 def _shingle(hashes: Hashes) -> Hashes:

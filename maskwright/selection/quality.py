@@ -11,23 +11,30 @@ import unicodedata
 import numpy as np
 
 from maskwright.selection.config import QualityLimits
-from maskwright.selection.units import UNSPACED, Hashes, join_hashes
+from maskwright.selection.units import Hashes, count_letters_a_word, join_hashes
 
 _DIGITS = re.compile(r"\d")
 _BULLETS = ("-", "*", "•", "‣", "▪", "●", "·", "\u2013")
 _ELLIPSES = ("...", "…")
 _CLOSING = ("Po", "Pe", "Pf")  # punctuation that is no dash and opens nothing
-_SHORT_LINE = 30  # characters
-_UNSPACED = re.compile(f"[{UNSPACED}]")
+_SHORT_LINE = 30  # characters, or half as many that stand for syllables or words
+_JUDGED_WORDS = 1_000  # are enough to tell which script a text is in
+# Letters that stand for syllables: Hangul, Ethiopic. Thai and Lao end sentences with a blank.
+_SYLLABLE = re.compile("[\u1100-\u137f\uac00-\ud7a3]")
+_ENDLESS = re.compile("[\u0e00-\u0eff]")
 _LETTER = re.compile(r"[^\W\d_]")
 _TOP_NGRAMS = (2, 3, 4)
 _REPEATED_NGRAMS = range(5, 11)
-# C4 drops such lines; of these words each stands for a notice, not for a text about it.
+# C4 drops every line with "javascript", "privacy policy", … in it. Here a line has to talk as
+# notices do, or to be no sentence, so that texts about such things stay.
 _BOILERPLATE = re.compile(
-    r"(?:enable|requires?|without|turn on) javascript|javascript (?:is|must|to be) |lorem ipsum"
-    r"|(?:uses?|use of|accept(?: all)?|our) cookies|cookie (?:policy|settings|consent)"
-    r"|privacy policy|terms (?:of (?:use|service)|and conditions)|all rights reserved",
-    re.IGNORECASE,
+    r"(?:enable|requires?|turn on|without) javascript|lorem ipsum dolor|all rights reserved"
+    r"|javascript (?:is|must be|needs to be) (?:\w+ )?(?:required|needed|disabled|enabled|turned)"
+    r"|(?:site|website|page|we|our|accept(?: all)?)(?: uses?| use of)? cookies\b"
+    r"|cookie (?:policy|settings|consent)"
+    r"|(?:our|read the|see the|agree to (?:the|our)) (?:privacy policy|terms)\b"
+    r"|^[^.!?]*(?:privacy policy|terms (?:of (?:use|service)|and conditions))[^.!?]*$",
+    re.IGNORECASE | re.MULTILINE,
 )
 _LONGEST_NOTICE = 300  # characters; a longer line is a paragraph that speaks of such things
 
@@ -55,18 +62,20 @@ def find_fault(text: str, words: list[str], hashes: Hashes, limits: QualityLimit
         return "too many words"
     if not count:
         return None
+    letters = count_letters_a_word(text, words)
+    is_dense = letters > 1 or _share(words[:_JUDGED_WORDS], _SYLLABLE) > 0.5
     return (
-        _judge_words(text, words, limits)
-        or _judge_lines([line for line in text.split("\n") if line.strip()], limits)
-        or _judge_repetition(words, hashes, limits)
+        _judge_words(text, words, is_dense, limits)
+        or _judge_lines([line for line in text.split("\n") if line.strip()], is_dense, limits)
+        or _judge_repetition(words, hashes, letters, limits)
     )
 
 
-def _judge_words(text: str, words: list[str], limits: QualityLimits) -> str | None:
+def _judge_words(text: str, words: list[str], is_dense: bool, limits: QualityLimits) -> str | None:
     mean = sum(map(len, words)) / len(words)
     if limits.max_mean_word and mean > limits.max_mean_word:
         return "words too long"
-    if limits.min_mean_word and mean < limits.min_mean_word and not _is_unspaced(words):
+    if limits.min_mean_word and mean < limits.min_mean_word and not is_dense:
         return "words too short"
     symbols = text.count("#") + text.count("…") + text.count("...")
     if limits.max_symbols and symbols > limits.max_symbols * len(words):
@@ -80,12 +89,12 @@ def _judge_words(text: str, words: list[str], limits: QualityLimits) -> str | No
     return None
 
 
-def _is_unspaced(words: list[str]) -> bool:
-    """Whether most words are letters of a script without blanks."""
-    return sum(1 for word in words if _UNSPACED.match(word)) > len(words) / 2
+def _share(texts: list[str], pattern: re.Pattern[str]) -> float:
+    """How many of the texts hold a match."""
+    return sum(1 for text in texts if pattern.search(text)) / len(texts)
 
 
-def _judge_lines(lines: list[str], limits: QualityLimits) -> str | None:
+def _judge_lines(lines: list[str], is_dense: bool, limits: QualityLimits) -> str | None:
     count = len(lines)
     bullets = sum(line.startswith(_BULLETS) for line in lines)
     if limits.max_bullets and bullets > limits.max_bullets * count:
@@ -101,9 +110,11 @@ def _judge_lines(lines: list[str], limits: QualityLimits) -> str | None:
         if whole - once > limits.max_repeated_line_characters * whole:
             return "repeated lines"
     if count > 1:
-        if sum(map(_ends, lines)) < limits.min_ended_lines * count:
+        too_few_end = sum(map(_ends, lines)) < limits.min_ended_lines * count
+        if too_few_end and _share(lines, _ENDLESS) < 0.5:
             return "lines without an end"
-        short = sum(1 for line in lines if len(line) < _SHORT_LINE)
+        shortest = _SHORT_LINE // 2 if is_dense else _SHORT_LINE
+        short = sum(1 for line in lines if len(line) < shortest)
         if limits.max_short_lines and short > limits.max_short_lines * count:
             return "short lines"
     return None
@@ -115,18 +126,22 @@ def _ends(line: str) -> bool:
     return last != "," and unicodedata.category(last) in _CLOSING
 
 
-def _judge_repetition(words: list[str], hashes: Hashes, limits: QualityLimits) -> str | None:
-    """Shares are of the characters of all words."""
+def _judge_repetition(
+    words: list[str], hashes: Hashes, letters: int, limits: QualityLimits
+) -> str | None:
+    """Shares are of the characters of all words; an n-gram has `letters` for each of n words."""
     lengths = np.fromiter(map(len, words), np.int64, len(words))
     total = int(lengths.sum())
-    joined = join_hashes(hashes, _REPEATED_NGRAMS[-1])
+    joined = join_hashes(hashes, _REPEATED_NGRAMS[-1] * letters)
     for n in _TOP_NGRAMS if limits.max_top_ngram else ():
         limit = max(0.0, limits.max_top_ngram - 0.02 * (n - _TOP_NGRAMS[0]))
-        if n in joined and _measure_top(joined[n], lengths, n) > limit * total:
+        units = n * letters
+        if units in joined and _measure_top(joined[units], lengths, units) > limit * total:
             return "one phrase over and over"
     for n in _REPEATED_NGRAMS if limits.max_repeated_ngrams else ():
         limit = max(0.0, limits.max_repeated_ngrams - 0.01 * (n - _REPEATED_NGRAMS[0]))
-        if n in joined and _measure_repeated(joined[n], lengths, n) > limit * total:
+        units = n * letters
+        if units in joined and _measure_repeated(joined[units], lengths, units) > limit * total:
             return "repeated phrases"
     return None
 

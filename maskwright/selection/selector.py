@@ -5,7 +5,9 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from maskwright.corpus.clean import clean_text
+from maskwright.corpus.dedup import FingerprintSet, fingerprint_text
 from maskwright.corpus.extras import import_extra
+from maskwright.corpus.stream import HELD_OUT
 from maskwright.selection.config import SelectionConfig
 from maskwright.selection.contamination import EvaluationTexts
 from maskwright.selection.language import LanguageIdentifier
@@ -26,13 +28,20 @@ class Selector:
 
     Args:
         evaluation: what no document may hold; None: anything goes.
+        held_out: fingerprints of documents to validate on, which are not to be trained on, not
+            even mended; None: whoever reads on looks for them.
 
     Raises:
         CorpusError: a package that a step needs is not installed.
     """
 
-    def __init__(self, config: SelectionConfig, evaluation: EvaluationTexts | None) -> None:
-        self.config, self.evaluation = config, evaluation
+    def __init__(
+        self,
+        config: SelectionConfig,
+        evaluation: EvaluationTexts | None,
+        held_out: FingerprintSet | None = None,
+    ) -> None:
+        self.config, self.evaluation, self.held_out = config, evaluation, held_out
         self._identify = None
         if config.identifies_languages:
             self._identify = LanguageIdentifier(config.language)
@@ -43,6 +52,10 @@ class Selector:
     def __call__(self, text: str, tally: Tally) -> Kept | None:
         """The document as it is kept; None if it is not, and `tally` knows why."""
         tally.read += 1
+        text = clean_text(text, tally.repaired)
+        if self.held_out is not None and fingerprint_text(text) in self.held_out:
+            tally.drop(HELD_OUT, text)
+            return None
         text = self._mend(text, tally)
         tally.lengths[len(text).bit_length()] += 1
         if not text:
@@ -58,7 +71,6 @@ class Selector:
         return Kept(text, hashes)
 
     def _mend(self, text: str, tally: Tally) -> str:
-        text = clean_text(text, tally.repaired)
         if self._fix is not None and (mended := self._fix(text)) != text:
             tally.repaired["mended by ftfy"] += 1
             text = clean_text(mended, tally.repaired)

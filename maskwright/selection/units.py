@@ -1,23 +1,34 @@
 """Words as the rules of selection count them, in any script.
 
 In scripts without blanks between words (Chinese, Japanese, Thai, Lao, Khmer, Burmese, Tibetan)
-each letter counts as a word.
+each letter counts as a word, with the vowel signs and tones that it carries. What counts words in a
+row takes more of these: as many as make a word of the language (`count_letters_a_word`).
 """
 
 import re
+import unicodedata
 from hashlib import blake2b
 
 import numpy as np
 from numpy.typing import NDArray
 
-UNSPACED = "\u0e00-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+_EAST_ASIAN = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+_SOUTH_EAST_ASIAN = "\u0e00-\u109f\u1780-\u17ff"
+UNSPACED = _SOUTH_EAST_ASIAN + _EAST_ASIAN
 # Of ASCII and Latin-1, of all scripts, of East Asia, of Arabic and of Hindi.
 _PUNCTUATION = (
     r"!-/:-@\[-`{-~" "\u00a1-\u00bf\u2010-\u206f\u3001-\u303f\uff01-\uff0f\uff1a-\uff20"
-    "\u060c\u061b\u061f\u06d4\u0964\u0965"
+    "\u060c\u061b\u061f\u06d4\u0964\u0965\u30a0\u30fb"
 )  # fmt: skip
+_CODES = (*range(0x0E00, 0x10A0), *range(0x1780, 0x1800))
+# Signs that belong to the letter before them, and what stands between words (Tibetan's tsheg).
+_SIGNS = "".join(chr(n) for n in _CODES if unicodedata.category(chr(n)).startswith("M"))
+_BETWEEN = "".join(chr(n) for n in _CODES if unicodedata.category(chr(n))[0] in "PSZ")
 # Vowel signs are no letters to `re`, so a word is what is not something else.
-_WORDS = re.compile(rf"[{UNSPACED}]|[^\s{_PUNCTUATION}{UNSPACED}]+")
+_WORDS = re.compile(
+    rf"(?![{_BETWEEN}{_PUNCTUATION}])[{UNSPACED}][{_SIGNS}]*|[^\s{_PUNCTUATION}{UNSPACED}]+"
+)
+_UNSPACED, _IN_EAST_ASIA = re.compile(f"[{UNSPACED}]"), re.compile(f"[{_EAST_ASIAN}]")
 _MULTIPLIER = np.uint64(0x9E3779B97F4A7C15)  # odd, so that no word's hash loses its low bits
 _MAX_KNOWN = 1 << 18  # words whose hashes are remembered
 
@@ -27,6 +38,20 @@ Hashes = NDArray[np.uint64]
 def split_words(text: str) -> list[str]:
     """The words, in lower case and without punctuation."""
     return _WORDS.findall(text.lower())
+
+
+def count_letters_a_word(text: str, words: list[str]) -> int:
+    """How many of these `words` of `text` make a word of its language: 1 where blanks part them.
+
+    Some 2 in Chinese and Japanese, some 4 in the scripts of South-East Asia.
+    """
+    if not _UNSPACED.search(text):
+        return 1
+    letters = sum(1 for word in words if _UNSPACED.match(word))
+    if letters <= len(words) / 2:
+        return 1
+    in_east_asia = sum(1 for word in words if _IN_EAST_ASIA.match(word))
+    return 2 if in_east_asia > letters / 2 else 4
 
 
 class WordHashes:

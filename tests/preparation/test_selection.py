@@ -231,6 +231,25 @@ def test_a_report_is_asked_for_in_the_middle(
     assert tally.languages.total() == tally.read == 101
 
 
+def test_what_is_held_out_is_not_trained_on_mended(tmp_path: Path) -> None:
+    text = write_corpus(tmp_path / "corpus.jsonl")
+    documents = [json.loads(line)["text"] for line in text.read_text().splitlines()]
+    broken = [f"Übung {n}: {one}\nWe use cookies." for n, one in enumerate(documents[:5])]
+    broken = [one.encode().decode("cp1252") for one in broken]  # as by a careless program
+    held_out, both = tmp_path / "valid.jsonl", tmp_path / "both.jsonl"
+    for path, texts in ((held_out, broken), (both, [*documents[40:80], *broken])):
+        path.write_text("".join(json.dumps({"text": one}) + "\n" for one in texts))
+    config = PrepareConfig(
+        corpus=CorpusConfig(valid_text=(str(held_out),)),
+        select=SelectionConfig(repair=True, drop_boilerplate=True),
+        tokenizer=TokenizerConfig(vocab_size=300),
+        workers=1,
+    )
+    manifest = prepare([str(both)], tmp_path / "out", config)
+    assert manifest.dropped["in corpus.valid_text"] == 5
+    assert manifest.splits["train"].num_documents == 40
+
+
 def test_files_of_evaluation_count_by_what_is_in_them(tmp_path: Path, evaluation: Path) -> None:
     corpus = [str(write_corpus(tmp_path / "corpus.jsonl"))]
     before = fingerprint_input(corpus, configure(evaluation), 0)

@@ -1,6 +1,7 @@
 """Each rule of quality drops what it is for, and nothing that reads like text."""
 
 from dataclasses import fields, replace
+from random import Random
 
 import pytest
 
@@ -56,15 +57,50 @@ def test_each_rule_alone(reason: str, limit: str, text: str) -> None:
     assert judge(PROSE, replace(limits, max_words=0)) is None
 
 
-def test_scripts_without_blanks_have_no_short_words() -> None:
-    text = "这是一段用来测试的中文文本，它没有空格。" * 3
-    limits = replace(OFF, min_mean_word=3.0)
-    assert judge(text, limits) is None
+# The same sentences about a river, in Korean, Thai, Burmese, Tibetan, Chinese, Amharic.
+IN_OTHER_SCRIPTS = {
+    "ko": "그 강은 도시 북쪽의 산에서 시작하여 바다까지 백 리를 흐른다. 첫 다리가 놓이기 훨씬 "
+    "전부터 강가에 사람이 살았다. 오늘은 배로 곡식과 나무를 나르며, 여름에는 물이 거의 없다. "
+    "근처에 살던 한 시인은 안개가 두 원고와 한 결혼을 망쳤다고 했다.",
+    "th": "แม่น้ำสายนี้ไหลจากภูเขาทางเหนือของเมืองไปจนถึงทะเล\n"
+    "ผู้คนตั้งถิ่นฐานอยู่ริมฝั่งมานานก่อนจะมีสะพานแห่งแรก\n"
+    "ปัจจุบันใช้ขนส่งข้าวและไม้ แต่ในฤดูร้อนแทบไม่มีน้ำเลย",
+    "my": "ဤမြစ်သည် မြို့မြောက်ဘက်ရှိ တောင်များမှ စတင်၍ ပင်လယ်အထိ စီးဆင်းသည်။ ပထမတံတား မတည်ဆောက်မီ "
+    "ရှေးကာလကပင် လူများ နေထိုင်ခဲ့ကြသည်။",
+    "bo": "བོད་ཡིག་ནི་སྐད་ཡིག་ཅིག་ཡིན། གཙང་པོ་འདི་རི་ནས་མཚོ་བར་དུ་འབབ་ཀྱི་ཡོད། ཆུ་འདི་ཧ་ཅང་རིང་པོ་ཡིན།",
+    "zh": "这条河发源于城市以北的山区，流经许多村庄，最后注入大海。早在第一座桥建成之前，"
+    "两岸就有人居住。如今人们用它运输粮食和木材，夏天却几乎没有水。",
+    "am": "ወንዙ ከከተማው በስተሰሜን ካሉት ተራሮች ተነስቶ ወደ ባሕር ይፈሳል። ከመጀመሪያው ድልድይ በፊት ሰዎች በዳርቻው ይኖሩ ነበር።",
+}
+
+
+@pytest.mark.parametrize("language", IN_OTHER_SCRIPTS)
+def test_prose_of_other_scripts_is_kept(language: str) -> None:
+    limits = replace(QualityLimits(), min_words=10)
+    assert judge(IN_OTHER_SCRIPTS[language], limits) is None
+    assert judge(f"{IN_OTHER_SCRIPTS[language]}\n" * 4, limits) == "repeated lines"
+
+
+def test_a_name_that_comes_again_is_no_repetition_where_words_are_letters() -> None:
+    """As n-grams of five letters, not of ten, it is a quarter of the text."""
+    draw = Random(0).choices
+    letters = [chr(0x4E00 + n) for n in range(500)]
+    text = "。".join("".join(draw(letters, k=20)) + "中华人民共和国" for _ in range(40))
+    assert judge(text, replace(OFF, max_repeated_ngrams=0.15)) is None
+    assert judge(text + text, replace(OFF, max_repeated_ngrams=0.15)) == "repeated phrases"
 
 
 def test_notices_go_and_paragraphs_about_them_stay() -> None:
     text = f"{PROSE}\nThis site uses cookies.\nPlease enable JavaScript to go on."
     assert drop_boilerplate(text) == PROSE
+    footer = "Terms of use | Privacy policy | Contact\nJavaScript must be enabled.\nWe use cookies."
+    assert drop_boilerplate(footer) == ""
+    for prose in (
+        "JavaScript is a programming language that browsers understand.",
+        "The treaty's terms and conditions were harsh.",
+        "Her essay on the privacy policy won a prize.",
+    ):
+        assert drop_boilerplate(prose) == prose
     paragraph = "JavaScript is a language that was written in ten days. " * 8
     assert drop_boilerplate(paragraph.strip()) == paragraph.strip()
 
