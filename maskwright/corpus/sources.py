@@ -11,7 +11,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from maskwright.corpus.formats import KINDS, Compression, Kind, recognise_name
+from maskwright.corpus.formats import (
+    KINDS,
+    Compression,
+    Kind,
+    is_dump_index,
+    is_wikipedia_dump,
+    recognise_name,
+)
 from maskwright.corpus.hub import parse_hub_name
 from maskwright.corpus.paths import expand_home, show_name
 from maskwright.errors import CorpusError
@@ -34,11 +41,16 @@ class Source:
     explicit: bool = True
 
 
-def find_sources(paths: Sequence[str], counts: Counter[str] | None = None) -> list[Source]:
+def find_sources(
+    paths: Sequence[str], counts: Counter[str] | None = None, reads_json: bool = False
+) -> list[Source]:
     """All sources that `paths` name: in the order given, folders sorted, no file twice.
 
     Hidden files and folders are passed over; files of unknown suffix inside folders are ignored
     and counted in `counts`. Symbolic links to folders are not followed.
+
+    Args:
+        reads_json: files called ``.json`` are read inside folders, too.
 
     Raises:
         CorpusError: no input, a missing path, a pattern without matches, a folder with nothing
@@ -49,13 +61,13 @@ def find_sources(paths: Sequence[str], counts: Counter[str] | None = None) -> li
     ignored: Counter[str] = Counter() if counts is None else counts
     found: dict[str, Source] = {}
     for given in paths:
-        for source in _expand(given, ignored):
+        for source in _expand(given, ignored, reads_json):
             identity = str(source.path.resolve()) if source.path else source.name
             found.setdefault(identity, source)
     return list(found.values())
 
 
-def _expand(given: str, counts: Counter[str]) -> Iterator[Source]:
+def _expand(given: str, counts: Counter[str], reads_json: bool) -> Iterator[Source]:
     if given == "-":
         yield Source("standard input", "stdin", "plain")
     elif given == "pydocs":
@@ -63,13 +75,18 @@ def _expand(given: str, counts: Counter[str]) -> Iterator[Source]:
     elif given.startswith("hf:"):
         yield Source(given, parse_hub_name(given).path, "hub")
     else:
-        yield from _expand_path(given, counts)
+        yield from _expand_path(given, counts, reads_json)
 
 
-def _expand_path(given: str, counts: Counter[str]) -> Iterator[Source]:
+def _expand_path(given: str, counts: Counter[str], reads_json: bool) -> Iterator[Source]:
     for match in list_matches(given):
         if match.is_dir():
-            yield from _walk(match, counts)
+            yield from _walk(match, counts, reads_json)
+        elif is_dump_index(match):
+            raise CorpusError(
+                f"{match} is the index of a dump and holds no text. Name the dump; its index is "
+                "found beside it."
+            )
         elif match.is_file():
             kind, compression = recognise_name(match, named=True)
             name, label = show_name(str(match)), show_name(match.name)
@@ -79,7 +96,7 @@ def _expand_path(given: str, counts: Counter[str]) -> Iterator[Source]:
 
 
 def list_matches(given: str) -> list[Path]:
-    """The files and folders that a path or a pattern names, sorted.
+    """The files and folders that a path or a pattern names, sorted; of a pattern no dump's index.
 
     Raises:
         CorpusError: there are none.
@@ -91,7 +108,7 @@ def list_matches(given: str) -> list[Path]:
         return [path]
     if not any(character in given for character in "*?["):
         raise CorpusError(f"{given} does not exist. Check the path.")
-    matches = _match(path)
+    matches = [match for match in _match(path) if not is_dump_index(match)]
     if not matches:
         raise CorpusError(f"{given} matches no file. Check the pattern and the folder.")
     return matches
@@ -118,11 +135,16 @@ def _match(pattern: Path) -> list[Path]:
         raise CorpusError(f"{pattern} is no valid pattern: {error}.") from None
 
 
-def _walk(folder: Path, counts: Counter[str]) -> Iterator[Source]:
+def _walk(folder: Path, counts: Counter[str], reads_json: bool) -> Iterator[Source]:
     empty = True
     for path in list_files(folder):
-        kind, compression = recognise_name(path)
-        if kind is None or not path.is_file():
+        if is_wikipedia_dump(path):
+            raise CorpusError(
+                f"{path} is a dump of Wikipedia, which is not read as one file of a folder. Name "
+                f"it: {path}, or a pattern: {folder / '*.xml*'}"
+            )
+        kind, compression = recognise_name(path, reads_json)
+        if kind in (None, "dump") or is_dump_index(path) or not path.is_file():
             counts[f"ignored file {show_name(path.suffix.lower()) or 'without suffix'}"] += 1
             continue
         empty = False

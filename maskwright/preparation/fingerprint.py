@@ -8,6 +8,7 @@ name: a change there is not noticed; one in a local folder counts by the files i
 import hashlib
 import json
 import sys
+from collections import Counter
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -19,6 +20,7 @@ from maskwright.corpus.sources import Source, find_sources, list_files
 from maskwright.errors import CorpusError
 from maskwright.files import hash_file
 from maskwright.preparation.config import PrepareConfig
+from maskwright.selection.contamination import find_evaluations
 from maskwright.shards.manifest import VERSION
 from maskwright.tokenizer.config import TokenizerConfig
 from maskwright.tokenizer.tokenizer import Tokenizer
@@ -51,7 +53,9 @@ def fingerprint_input(paths: Sequence[str], config: PrepareConfig, seed: int) ->
         plain["corpus"]["valid_text"] = [_identify(source) for source in find_sources(held_out)]
     evaluations = plain["select"]["decontaminate"]
     plain["select"]["decontaminate"] = (
-        [_identify(source) for source in find_sources(evaluations)] if evaluations else []
+        [_identify(source) for source in find_evaluations(evaluations, Counter())]
+        if evaluations
+        else []
     )
     sources = [_identify(source) for source in find_sources(paths)]
     described = json.dumps([VERSION, plain, seed, sources], sort_keys=True)

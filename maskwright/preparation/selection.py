@@ -151,11 +151,13 @@ def _gather(documents: Iterable[str]) -> Iterator[Part]:
 def _read_evaluation(config: SelectionConfig, report: Report) -> EvaluationTexts | None:
     if not config.decontaminate:
         return None
-    texts = EvaluationTexts(read_evaluation(config.decontaminate))
+    ignored: Counter[str] = Counter()
+    texts = EvaluationTexts(read_evaluation(config.decontaminate, ignored))
     if not len(texts):
         names = ", ".join(config.decontaminate)
         raise CorpusError(f"select.decontaminate = {names}: no text there has eight words.")
-    report(f"decontamination: {len(texts):,} runs of words of evaluations")
+    passed_over = "".join(f", {count:,} {reason}" for reason, count in ignored.items())
+    report(f"decontamination: {len(texts):,} runs of words of evaluations{passed_over}")
     return texts
 
 

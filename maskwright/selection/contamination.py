@@ -17,7 +17,7 @@ from maskwright.corpus.formats import Kind
 from maskwright.corpus.readers.blocks import read_blocks
 from maskwright.corpus.readers.fields import MAX_RECORD_CHARACTERS
 from maskwright.corpus.readers.text import decode_text, read_lines
-from maskwright.corpus.sources import find_sources
+from maskwright.corpus.sources import Source, find_sources
 from maskwright.errors import CorpusError
 from maskwright.selection.units import (
     Hashes,
@@ -61,20 +61,41 @@ def _meet(ngrams: Hashes, runs: Hashes) -> bool:
     return bool((runs[places] == ngrams).any())
 
 
-def read_evaluation(paths: Sequence[str]) -> Iterator[str]:
-    """The texts in files of evaluation: fields of tables, values of JSON lines, lines of text.
+def find_evaluations(paths: Sequence[str], ignored: Counter[str]) -> list[Source]:
+    """The files of evaluation; inside folders, what holds no text is counted in `ignored`.
 
     Raises:
-        CorpusError: a file that is missing, unreadable or of another kind.
+        CorpusError: a file that is missing, or of a kind that is not read here.
     """
-    for source in find_sources(paths):
+    sources = find_sources(paths, ignored, reads_json=True)
+    for source in sources:
         if source.path is None or source.kind in ("parquet", "dump"):
             raise CorpusError(
-                f"{source.name} cannot be read for select.decontaminate: give text, tables or JSON "
-                "lines."
+                f"{source.name} cannot be read for select.decontaminate: give text, tables or JSON."
             )
+    return sources
+
+
+def read_evaluation(paths: Sequence[str], ignored: Counter[str]) -> Iterator[str]:
+    """The texts in files of evaluation: fields of tables, values of JSON, lines of text.
+
+    A file of one JSON value is read whole.
+
+    Raises:
+        CorpusError: as `find_evaluations`, or a file that cannot be read.
+    """
+    for source in find_evaluations(paths, ignored):
+        assert source.path is not None, "none without is found"
         blocks = read_blocks(source.path, source.compression, source.name)
-        for line in read_lines(decode_text(blocks, source.name), MAX_RECORD_CHARACTERS, Counter()):
+        texts = decode_text(blocks, source.name)
+        if ".json" in source.path.suffixes:
+            whole = "".join(texts)
+            try:
+                yield from _find_texts(json.loads(whole))
+                continue
+            except (ValueError, RecursionError):  # lines of JSON
+                texts = iter([whole])
+        for line in read_lines(texts, MAX_RECORD_CHARACTERS, Counter()):
             yield from _SPLIT.get(source.kind, _split_at_tabs)(line)
 
 

@@ -95,3 +95,25 @@ def test_no_input_and_a_folder_without_text_are_errors(tmp_path: Path) -> None:
     write(tmp_path / "photo.jpg", "x")
     with pytest.raises(CorpusError, match="holds no file to read"):
         find_sources([str(tmp_path)])
+
+
+DUMP = "kowiki-20260901-pages-articles-multistream"
+
+
+@pytest.mark.parametrize("index", ["-index.txt.bz2", "-index1.txt-p1p412.bz2", "-index.txt"])
+def test_the_index_of_a_dump_is_no_text(tmp_path: Path, index: str):
+    write(tmp_path / f"{DUMP}{index}", "616:10:Title")
+    write(tmp_path / "pages.txt", "x")
+    for given in (str(tmp_path), f"{tmp_path}/*"):
+        assert [source.label for source in find_sources([given])] == ["pages.txt"]
+    with pytest.raises(CorpusError, match="is the index of a dump and holds no text"):
+        find_sources([str(tmp_path / f"{DUMP}{index}")])
+
+
+@pytest.mark.parametrize("suffix", [".xml.bz2", "1.xml-p1p412.bz2", ".xml"])
+def test_a_dump_is_not_lost_in_a_folder(tmp_path: Path, suffix: str):
+    write(tmp_path / f"{DUMP}{suffix}", "x")
+    write(tmp_path / "notes.txt", "x")
+    with pytest.raises(CorpusError, match=r"is a dump of Wikipedia, .* Name it"):
+        find_sources([str(tmp_path)])
+    assert len(find_sources([f"{tmp_path}/*.xml*"])) == 1

@@ -1,6 +1,7 @@
 """What an evaluation asks is not trained on; ordinary phrases are."""
 
 import json
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -43,17 +44,38 @@ def test_as_a_search_in_words_says(asked: list[str], document: list[str]) -> Non
     assert holds([" ".join(asked)], " ".join(document)) == found
 
 
+def read(path: Path) -> list[str]:
+    return list(read_evaluation([str(path)], Counter()))
+
+
 def test_files_of_evaluations(tmp_path: Path) -> None:
     (tmp_path / "pairs.jsonl").write_text(
         json.dumps({"good": LONG, "more": [SHORT, 3], "id": 7}) + "\nnot JSON\n"
     )
     (tmp_path / "task.tsv").write_text(f"label\ttext\n1\t{LONG}\n")
     (tmp_path / "lines.txt").write_text(f"{SHORT}\n")
-    assert list(read_evaluation([str(tmp_path / "pairs.jsonl")])) == [LONG, SHORT, "not JSON"]
+    assert (read(tmp_path / "pairs.jsonl")) == [LONG, SHORT, "not JSON"]
     (tmp_path / "table.csv").write_text(f'label,text\n1,{SHORT}\n0,"{PHRASE}, ""so"""\n')
-    found = list(read_evaluation([str(tmp_path / "table.csv")]))
+    found = read(tmp_path / "table.csv")
     assert found == ["label", "text", "1", SHORT, "0", f'{PHRASE}, "so"']
-    assert LONG in list(read_evaluation([str(tmp_path / "task.tsv")]))
-    assert {LONG, SHORT} <= set(read_evaluation([str(tmp_path)]))
+    assert LONG in (read(tmp_path / "task.tsv"))
+    assert {LONG, SHORT} <= set(read(tmp_path))
     with pytest.raises(CorpusError, match=r"missing\.txt"):
-        list(read_evaluation([str(tmp_path / "missing.txt")]))
+        (read(tmp_path / "missing.txt"))
+
+
+def test_json_counts_in_a_folder_and_what_is_passed_over_is_counted(tmp_path: Path) -> None:
+    (tmp_path / "squad.json").write_text(json.dumps({"data": [{"question": SHORT}]}, indent=1))
+    (tmp_path / "lines.json").write_text("\n".join(json.dumps({"a": x}) for x in (LONG, PHRASE)))
+    (tmp_path / "settings.xml").write_text("<a/>")
+    (tmp_path / "model.bin").write_text("1")
+    ignored: Counter[str] = Counter()
+    assert list(read_evaluation([str(tmp_path)], ignored)) == [LONG, PHRASE, SHORT]
+    assert ignored == {"ignored file .xml": 1, "ignored file .bin": 1}
+
+
+def test_letters_of_scripts_without_blanks_are_no_words() -> None:
+    name = "中华人民共和国全国人民代表大会"
+    question = f"在今年春天召开的{name}上通过的第一部法律叫什么名字"
+    assert not holds([question, "北京大学附属中学"], f"他住在北京大学附属中学旁边，在{name}工作。")
+    assert holds([question], f"问：{question}？")
