@@ -93,6 +93,11 @@ class DumpReader:
                 f"{self.name}: line {error.lineno} is no XML ({reason}): the dump is damaged or cut"
                 " off. Download it again."
             ) from None
+        except (LookupError, ValueError) as error:  # of an encoding that expat cannot have read
+            raise CorpusError(
+                f"{self.name} declares an encoding that is not read ({error}); dumps of MediaWiki "
+                "are UTF-8."
+            ) from None
         yield from self._take()
 
     def _take(self) -> list[Page]:

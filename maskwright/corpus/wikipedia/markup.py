@@ -1,7 +1,7 @@
 """What both readers of wikitext agree on: which markup is text, and what becomes of the rest."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from maskwright.corpus.wikipedia.dump import SiteInfo
@@ -23,14 +23,25 @@ BLOCK_TAGS = frozenset((
     "br", "hr", "p", "div", "blockquote", "center", "poem", "li", "dd", "dt", "ul", "ol", "dl",
     "pre",
 ))  # fmt: skip
-# Templates that stand for their arguments of these numbers, as their loss would tear sentences.
-SHOWN_TEMPLATES = {
+# Elements whose content is shown as it is written.
+LITERAL_TAGS = frozenset(("nowiki", "pre"))
+# Templates that stand for their arguments of these numbers, as their loss would tear sentences,
+_SHOWN_ARGUMENTS = {
     "lang": (2,),
     "nowrap": (1,),
     "nobr": (1,),
     "convert": (1, 2),
     "cvt": (1, 2),
 }
+_RANGES = frozenset(
+    ("to", "-", "\u2013", "and", "or", "by", "x", "*", "+/-", "\u00b1")
+)  # of convert
+# and those that stand for a character.
+_SHOWN_CHARACTERS = {
+    "ndash": "\u2013", "en dash": "\u2013", "mdash": "\u2014", "em dash": "\u2014",
+    "snd": "\u00a0\u2013 ", "spnd": "\u00a0\u2013 ", "spaced ndash": "\u00a0\u2013 ",
+    "spaced en dash": "\u00a0\u2013 ", "nbsp": "\u00a0", "sp": " ",
+}  # fmt: skip
 
 # Marks a heading until it is known whether anything stands below it; no XML can hold it.
 HEADING = "\x01"
@@ -38,8 +49,21 @@ HEADING = "\x01"
 GONE = "\x02"
 
 _QUOTES = re.compile(r"'{2,}")
-_SWITCH = re.compile(r"__[^\W\d_]+__")
-_VARIANT = re.compile(r"-\{(?:[^{}:;]*:)?([^{};]*)(?:;[^{}]*)?\}-")
+_SWITCH = re.compile(r"__[^\W\d_]+(?:_[^\W\d_]+)*__")
+_HIDDEN_VARIANT = re.compile(r"-\{[HT](?:;[A-Z])*\|[^{}]*\}-")  # rules for other places
+_VARIANT = re.compile(r"-\{(?:[A-Z]\|)?(?:[^{}:;]*:)?([^{};]*)(?:;[^{}]*)?\}-")
+# Without their other half, these are tags to nobody but a browser.
+_STRAY_TAG = re.compile(
+    r"</?(abbr|b|big|blockquote|br|center|cite|code|dd|del|div|dl|dt|em|font|gallery|h[1-6]|hr|i|"
+    r"ins|li|noinclude|includeonly|nowiki|ol|onlyinclude|p|poem|pre|ref|references|s|small|span|"
+    r"strike|strong|sub|sup|table|tbody|td|th|tr|tt|u|ul|var)(?:\s[^<>]*)?/?>",
+    re.IGNORECASE,
+)
+# A wiki may call its files by older names than those that its dump tells.
+_FILE_NAME = re.compile(
+    r"\.(?:jpe?g|png|svg|gif|tiff?|webp|xcf|pdf|djvu|og[gvax]|opus|webm|mp3|mpe?g|wav|flac|midi?)\s*$",
+    re.IGNORECASE,
+)
 _EMPTY_PARENTHESES = re.compile(r" ?[(\uff08][\s,;:\uff0c\uff1b\u3001]*[)\uff09]")
 _AFTER_OPENING = re.compile(r"([(\uff08])[\s,;:\uff0c\uff1b\u3001]+")
 _BEFORE_CLOSING = re.compile(r"(?<![ ,;])[ ,;]+(?=[)\uff09])")
@@ -70,7 +94,7 @@ class Links:
         prefix = prefix.strip()
         if not colon or not prefix:
             return False  # [[:Category:Horses]] is a link like any other
-        if prefix.lower() in self.hidden:
+        if prefix.lower() in self.hidden or _FILE_NAME.search(target):
             return True
         return not has_label and _LANGUAGE.fullmatch(prefix) is not None
 
@@ -78,6 +102,25 @@ class Links:
 def show_target(target: str) -> str:
     """What a link without a label shows."""
     return target.strip().removeprefix(":")
+
+
+def show_template(name: str, arguments: Sequence[str]) -> str:
+    """What a template with these arguments (those without a name, in order) shows."""
+    name = name.strip().lower()
+    numbers = _SHOWN_ARGUMENTS.get(name, ())
+    if numbers == (1, 2) and len(arguments) > 1 and arguments[1].strip() in _RANGES:
+        numbers = (1, 2, 3, 4)  # 10 to 20 km
+    shown = [arguments[number - 1].strip() for number in numbers if number <= len(arguments)]
+    return " ".join(shown) if numbers else _SHOWN_CHARACTERS.get(name, "")
+
+
+def drop_stray_tags(text: str) -> str:
+    """`text` without tags that have no other half, which are left when all others are read."""
+
+    def show(match: re.Match[str]) -> str:
+        return "\n" if match[1].lower() in BLOCK_TAGS else ""
+
+    return _STRAY_TAG.sub(show, text) if "<" in text else text
 
 
 def mark_heading(level: int, title: str) -> str:
@@ -88,7 +131,8 @@ def mark_heading(level: int, title: str) -> str:
 def tidy(text: str) -> str:
     """Text without markup: quotes, remains of what was dropped, headings with nothing below."""
     text = _QUOTES.sub(_unquote, text.replace(GONE, ""))
-    text = _VARIANT.sub(r"\1", _SWITCH.sub("", text))
+    text = _SWITCH.sub(lambda match: match[0] if match[0].upper() != match[0] else "", text)
+    text = _VARIANT.sub(r"\1", _HIDDEN_VARIANT.sub("", text))
     text = _LEFT_OVER.sub("", text)
     text = _AFTER_OPENING.sub(r"\1", _EMPTY_PARENTHESES.sub("", text))
     text = _BEFORE_PUNCTUATION.sub("", _BEFORE_CLOSING.sub("", text))

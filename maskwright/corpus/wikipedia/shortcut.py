@@ -11,15 +11,16 @@ from collections.abc import Callable
 
 from maskwright.corpus.wikipedia.markup import (
     GONE,
-    SHOWN_TEMPLATES,
     Links,
+    drop_stray_tags,
     mark_heading,
     show_target,
+    show_template,
     tidy,
 )
 
 _REFERENCE = re.compile(
-    r"<ref(?:\s[^<>]*)?/>|<ref(?:\s[^<>]*?)?>(?:(?!<ref[\s>/]).)*?</ref\s*>",
+    r"<ref(?:erences)?(?:\s[^<>]*)?/>|<ref(?:\s[^<>]*?)?>(?:(?!<ref[\s>/]).)*?</ref\s*>",
     re.DOTALL | re.IGNORECASE,
 )
 _STYLE = re.compile(
@@ -29,7 +30,7 @@ _BREAK = re.compile(r"<(?:br|hr)\s*/?>", re.IGNORECASE)
 _TEMPLATE = re.compile(r"\{\{([^{}]*)\}\}")
 _NO_NAME = re.compile(r"^$|[\n<>\[\]]")
 _LINK = re.compile(r"\[\[([^\[\]|\n]*)(?:\|([^\[\]]*))?\]\]")
-_EXTERNAL = re.compile(r"(?<!\[)\[(?:https?:)?//[^\s\[\]<>\"]+(?: +([^\[\]\n]*))?\]")
+_EXTERNAL = re.compile(r"(?<!\[)\[(?:https?:)?//[^\s\[\]<>\"]+(?: +((?! )[^\[\]\n]*))?\]")
 _BARE = re.compile(r"(?<!\w)https?://[^\s\[\]<>\"|]*")
 _HEADING = re.compile(r"^(={1,6})([^=\n](?:[^\n]*[^=\n])?)\1[ \t\x02]*$", re.MULTILINE)
 _LIST = re.compile(r"^[*#:;]+", re.MULTILINE)
@@ -60,10 +61,21 @@ def read_simply(text: str, links: Links) -> str | None:
 
 def is_tame(text: str) -> bool:
     """Whether `read_wikitext` ends soon: it takes time quadratic in what is not closed."""
-    pairs = (("{{", "}}"), ("[", "]"), ("{|", "|}"), ("<!--", "-->"))
-    gaps = [text.count(begin) - text.count(end) for begin, end in pairs]
+    if len(text) > _MOST_CHARACTERS:
+        return False
+    pairs = (("{{", "}}"), ("[", "]"), ("<!--", "-->"))
+    gaps = [_count_unclosed(text, *pair) for pair in pairs]
     gaps.append(len(_TAG.findall(text)) - text.count("</") - text.count("/>"))
-    return len(text) <= _MOST_CHARACTERS and max(gaps) <= _MOST_UNCLOSED
+    rows = _count_unclosed(text, "{|", "|}") * len(text)  # all that follows is rows of each table
+    return max(gaps) <= _MOST_UNCLOSED and rows <= _MOST_CHARACTERS
+
+
+def _count_unclosed(text: str, begin: str, end: str) -> int:
+    """How many of `begin` have no `end` after them."""
+    count = 0
+    for match in re.finditer(f"({re.escape(begin)})|{re.escape(end)}", text):
+        count = count + 1 if match[1] else max(0, count - 1)
+    return count
 
 
 def read_roughly(text: str, links: Links) -> str:
@@ -72,7 +84,8 @@ def read_roughly(text: str, links: Links) -> str:
     text, _ = _replace_inside_out(_TEMPLATE, _show_template, text)
     text = _drop_tables(text) or text
     text, _ = _replace_links(text, links)
-    return tidy(html.unescape(_LIST.sub("", _TAGS.sub(GONE, _replace_addresses(text)))))
+    text = _TAGS.sub(GONE, drop_stray_tags(_replace_addresses(text)))
+    return tidy(html.unescape(_LIST.sub("", text)))
 
 
 def _drop_comments(text: str) -> str:
@@ -92,7 +105,7 @@ def _replace_links(text: str, links: Links) -> tuple[str, bool]:
             return GONE
         return show_target(target) if label is None else label or GONE
 
-    text = _BREAK.sub(f"\n{GONE}", _STYLE.sub("", text))
+    text = _BREAK.sub(f"\n{GONE}", _STYLE.sub(GONE, text))
     return _replace_inside_out(_LINK, show, text)
 
 
@@ -117,10 +130,10 @@ def _show_template(match: re.Match[str]) -> str:
     name, *arguments = match[1].split("|")
     if _NO_NAME.search(name.strip()):
         return match[0]  # unchanged, so that it is left over
-    shown = SHOWN_TEMPLATES.get(name.strip().lower(), ())
-    return GONE + " ".join(
-        arguments[number - 1].strip() for number in shown if number <= len(arguments)
-    )
+    shown = show_template(name, arguments)
+    if shown and any("=" in argument for argument in arguments):
+        return match[0]  # which of them have names is not known here
+    return GONE + shown
 
 
 def _drop_tables(text: str) -> str | None:

@@ -61,10 +61,12 @@ def _read_index(index: Path, dump: Path) -> list[int]:
                 starts.add(int(line.partition(b":")[0]))
     except (ValueError, OSError, EOFError) as error:
         raise CorpusError(f"{index} is no index of a dump: {error}. Remove it.") from None
+    size = dump.stat().st_size
     with dump.open("rb") as file:
         for start in sorted(starts):
-            file.seek(start)
-            if not _SIGNATURE.match(file.read(_SIGNATURE_BYTES)):
+            file.seek(min(max(start, 0), size))
+            begins = _SIGNATURE.match(file.read(_SIGNATURE_BYTES))
+            if not begins or start < 0:
                 raise CorpusError(
                     f"{index} is not the index of {dump.name}: nothing begins at byte {start}."
                     " Download both of one date, or remove the index."

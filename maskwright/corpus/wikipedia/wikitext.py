@@ -13,10 +13,12 @@ from maskwright.corpus.extras import import_extra
 from maskwright.corpus.wikipedia.markup import (
     BLOCK_TAGS,
     DROPPED_TAGS,
-    SHOWN_TEMPLATES,
+    LITERAL_TAGS,
     Links,
+    drop_stray_tags,
     mark_heading,
     show_target,
+    show_template,
     tidy,
 )
 
@@ -41,7 +43,7 @@ def _write(nodes: Iterable[Any], links: Links, pieces: list[str]) -> None:
 
 
 def _write_text(node: Any, _: Links, pieces: list[str]) -> None:
-    pieces.append(str(node.value))
+    pieces.append(drop_stray_tags(str(node.value)))
 
 
 def _write_link(node: Any, links: Links, pieces: list[str]) -> None:
@@ -77,13 +79,12 @@ def _write_entity(node: Any, _: Links, pieces: list[str]) -> None:
 
 
 def _write_template(node: Any, links: Links, pieces: list[str]) -> None:
-    shown: list[str] = []
-    for number in SHOWN_TEMPLATES.get(str(node.name).strip().lower(), ()):
-        if node.has(str(number)):
-            argument: list[str] = []
-            _write(node.get(str(number)).value.nodes, links, argument)
-            shown.append("".join(argument).strip())
-    pieces.append(" ".join(shown))
+    arguments: list[str] = []
+    while node.has(str(len(arguments) + 1)):
+        argument: list[str] = []
+        _write(node.get(str(len(arguments) + 1)).value.nodes, links, argument)
+        arguments.append("".join(argument))
+    pieces.append(show_template(str(node.name), arguments))
 
 
 def _write_tag(node: Any, links: Links, pieces: list[str]) -> None:
@@ -93,7 +94,11 @@ def _write_tag(node: Any, links: Links, pieces: list[str]) -> None:
     edge = "\n" if name in BLOCK_TAGS and not node.wiki_markup else ""
     pieces.append(edge)
     if node.contents is not None and not node.self_closing:
-        _write(node.contents.nodes, links, pieces)
+        for inner in node.contents.nodes:
+            if name in LITERAL_TAGS and type(inner).__name__ == "Text":
+                pieces.append(str(inner.value))  # what looks like a tag is none
+            else:
+                _write([inner], links, pieces)
         pieces.append(edge)
 
 

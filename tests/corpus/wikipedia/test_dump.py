@@ -92,7 +92,9 @@ def test_parts_of_a_wiki_are_dumps_with_indices(dump: str, index: str, tmp_path:
 def test_an_index_of_another_dump_is_refused(tmp_path: Path) -> None:
     dump = tmp_path / "a.xml.bz2"
     write_multistream(dump, PAGES)
-    for content, message in ((b"5:1:x\n", "is not the index of"), (b"no\n", "is no index")):
+    elsewhere = ("5", "-5", "9" * 30)
+    contents = [(f"{place}:1:x\n".encode(), "is not the index of") for place in elsewhere]
+    for content, message in (*contents, (b"no\n", "is no index")):
         (tmp_path / "a-index.txt.bz2").write_bytes(bz2.compress(content))
         with pytest.raises(CorpusError, match=message):
             find_streams(dump)
@@ -116,6 +118,8 @@ ENTITIES = '<!DOCTYPE mediawiki [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]>' + hea
     ("text", "message"),
     [
         (ENTITIES, "declares a document type or entities"),
+        ('<?xml version="1.0" encoding="foo"?><mediawiki/>', "declares an encoding|no XML"),
+        ('<?xml version="1.0" encoding="euc-kr"?><mediawiki/>', "declares an encoding|no XML"),
         ("<html><body/></html>", "is XML, but no dump of MediaWiki: it begins with <html>"),
         (head() + "<page><title>a", "the dump is damaged or cut"),
         (head().replace('key="14"', 'key="x"'), "the namespace x is no number"),

@@ -1,6 +1,7 @@
 """Wikitext to text: what stays, what goes, and that the fast reader agrees with the slow one."""
 
 from collections import Counter
+from time import perf_counter
 
 import pytest
 from hypothesis import given
@@ -41,6 +42,18 @@ LINKS = Links.of(SiteInfo("de", {6: "Datei", 14: "Kategorie", -2: "Medium"}))
         ("a&nbsp;b &amp; c &mdash; d", "a\xa0b & c — d"),
         ("x __NOTOC__ -{zh-hans:a;zh-hant:b}- y", "x  a y"),
         ("<nowiki>[[no]]</nowiki> <math>x<y</math> <gallery>\nFile:a.jpg|b\n</gallery>z", "no  z"),
+        ("a</div> <font color=red>b c.<ref>Smith<p>d</small>", "a\nb c.Smith\nd"),
+        ("<nowiki><b>x</nowiki> &lt;p>", "<b>x <p>"),
+        ("[[Bild:foo.jpg|mini|200px|Was es ist]]A [[画像:x.svg|thumb|y]]b [[Foo.jpg|c]]", "A b c"),
+        ("{{lang|fr|italic=no|Bonjour}} {{lang|1=fr|2=Salut}} {{lang|fr}}x", "Bonjour Salut x"),
+        (
+            "{{convert|10|to|20|km}}, {{convert|abbr=on|5|km}} {{cvt|3|-|4|ft|m}}",
+            "10 to 20 km, 5 km 3 - 4 ft",
+        ),
+        ("1914{{ndash}}1918{{snd}}a{{nbsp}}b", "1914–1918\xa0– a\xa0b"),
+        ("__init__ __NOTOC____KEIN_INHALTSVERZEICHNIS__ __목차__x", "__init__  x"),
+        ("a-{H|zh-hans:b;zh-hant:c}-d -{R|e}- -{A|zh-hans:f;zh-hant:g}-", "ad e f"),
+        ("One.<ref>{{cite}}</ref>\n<references />\n<references responsive />", "One."),
         ("a {{unclosed b [[also", "a unclosed b also"),
         ("{{{argument|x}}} y", "y"),
         ("----", ""),
@@ -73,6 +86,8 @@ PIECES = st.sampled_from(
     |<!-- c -->|&nbsp;|&amp;|~|~~|~== H ==~|~=== H2 ===~|~=H1=~|* item~|~: ind~|~ term ; x~
     |~; t : d~|[http://a.b lab]|[http://a.b]|http://a.b/c |[[http://x]]|(|)|}|{|]|[|!|=|.|, |<br>
     |H<sub>2</sub>O|<div>d</div>|~{!~! a !! b~!}~|~!-~|{{|}}|[[|]]|<|x < y|__TOC__|~----~
+    |</div>|<small>|<font a=b>|<p>|[[Bild:x.jpg!mini!c]]|{{ndash}}|{{convert!1!to!2!km}}
+    |{{lang!fr!a=b!c}}|{{nowrap!a=b}}|<references />|__init__|-{H!a}-|-{R!b}-|<nowiki><b></nowiki>
     |<nowiki>[[x]]</nowiki>|<math>x</math>|http""".replace("\n    ", "").split("|")
 ).map(lambda piece: piece.replace("!", "|").replace("~", "\n"))
 
@@ -97,6 +112,8 @@ UNITS = (
     "'''",
     "{{{",
     "[http://a ",
+    "|}\n",
+    "]] ",
     "== ",
     "<div>",
     "{{a}}}",
@@ -110,6 +127,22 @@ def test_what_is_never_closed_is_read_roughly(unit: str) -> None:
     page = Page("Title", "1", "0", "Text. " + unit * 100_000, is_redirect=False, model="wikitext")
     assert "Text." in read_article(page, LINKS, counts)
     assert read_roughly("a [[b|c]] {{d}}\n== E ==\n<i>f</i>", LINKS) == "a c\n\nE\n\nf"
+
+
+@pytest.mark.parametrize(
+    "wikitext",
+    [
+        "[http://a.b" + " " * 100_000,
+        "|}\n" * 10_000 + "{|\n| a\n" * 10_000,
+        "]]" * 30_000 + "[[a|" * 30_000,
+        "{|\n! a\n|-\n| b\n" * 150 + "c " * 5_000,
+    ],
+)
+def test_what_looks_closed_and_is_not_takes_no_minutes(wikitext: str) -> None:
+    read = perf_counter()
+    page = Page("Title", "1", "0", f"Text. {wikitext}", is_redirect=False, model="wikitext")
+    assert "Text." in read_article(page, LINKS, Counter())
+    assert perf_counter() - read < 30  # before: minutes
 
 
 def test_usual_pages_are_tame() -> None:
