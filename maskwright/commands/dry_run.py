@@ -1,6 +1,7 @@
 """``maskwright pretrain --dry-run``: everything checked and counted, nothing trained or written."""
 
 import math
+from collections.abc import Iterator
 from pathlib import Path
 
 import torch
@@ -35,8 +36,8 @@ _BYTES_PER_TOKEN = 4.2  # of English text and some 16 thousand tokens; others di
 _COMPRESSION = 3.5  # of text by gzip; also taken for parquet
 
 
-def describe_run(config: PretrainConfig, data_dir: Path) -> str:
-    """A report of several lines on what the run would be.
+def describe_run(config: PretrainConfig, data_dir: Path) -> Iterator[str]:
+    """What the run would be, in lines; those that have to be measured come last.
 
     Raises:
         MaskwrightError: whatever would stop the run.
@@ -61,21 +62,22 @@ def describe_run(config: PretrainConfig, data_dir: Path) -> str:
     else:
         tokens, described = _guess_tokens(find_sources(config.text))
     compiles, reason = should_compile(config.train.count_epochs(tokens or math.inf), device)
-    seconds = measure_step_seconds(config, model, device)
-    lines = [
-        f"model        {num_parameters:,} parameters: {_describe_parts(config, model)}",
-        f"memory       about {num_parameters * _BYTES_PER_PARAMETER / 1e6:,.0f} MB for weights, "
-        "gradients and optimizer, activations not counted",
-        f"device       {device}, {'compiled' if compiles else 'not compiled'}: {reason}",
-        f"work         {flops / 1e6:,.0f} MFLOP a token, {_describe_budget(config)}",
-        f"data         {described}",
-        f"speed        {config.train.mean_batch_tokens / seconds:,.0f} tokens/s, measured on a few "
-        "rows of random tokens, not compiled",
-        _estimate(config, tokens, seconds),
-    ]
     if initial is not None:
-        lines.insert(0, f"init_from    {_describe_initial(initial)}")
-    return "\n".join(lines)
+        yield f"init_from    {_describe_initial(initial)}"
+    yield f"model        {num_parameters:,} parameters: {_describe_parts(config, model)}"
+    yield (
+        f"memory       about {num_parameters * _BYTES_PER_PARAMETER / 1e6:,.0f} MB for weights, "
+        "gradients and optimizer, activations not counted"
+    )
+    yield f"device       {device}, {'compiled' if compiles else 'not compiled'}: {reason}"
+    yield f"work         {flops / 1e6:,.0f} MFLOP a token, {_describe_budget(config)}"
+    yield f"data         {described}"
+    seconds = measure_step_seconds(config, model, device)
+    yield (
+        f"speed        {config.train.mean_batch_tokens / seconds:,.0f} tokens/s, measured on a few "
+        "rows of random tokens, not compiled"
+    )
+    yield _estimate(config, tokens, seconds)
 
 
 def _describe_parts(config: PretrainConfig, model: EncoderConfig) -> str:

@@ -34,6 +34,7 @@ class PrepareArguments:
     config: PrepareConfig
     seed: int
     writes_report: bool
+    recipe: str | None
 
 
 def parse(argv: Sequence[str]) -> PrepareArguments:
@@ -62,7 +63,8 @@ def parse(argv: Sequence[str]) -> PrepareArguments:
     values = merge(merge(values, config_values(arguments)), described)
     config = from_mapping(PrepareConfig, values)
     text = tuple(arguments.text)
-    return PrepareArguments(text, arguments.out, config, arguments.seed, arguments.report)
+    options = (arguments.seed, arguments.report, arguments.recipe)
+    return PrepareArguments(text, arguments.out, config, *options)
 
 
 def _read_layers(recipe: str | None, path: Path | None) -> Plain:
@@ -91,12 +93,17 @@ def main(argv: Sequence[str]) -> int:
     if arguments.writes_report:
         check_matplotlib()  # before the work, not after it
     out = arguments.out
-    manifest = prepare(arguments.paths, out, arguments.config, arguments.seed, console.print)
+    try:
+        manifest = prepare(arguments.paths, out, arguments.config, arguments.seed, console.print)
+    except KeyboardInterrupt:
+        console.print("what is done is kept: the same command goes on")
+        raise
     if arguments.writes_report:
         tally = read_tally(out)
         assert tally is not None, "it was written just now"
         write_text(out / REPORT_NAME, render_selection(str(out), manifest, tally))
         console.print(f"{out / REPORT_NAME}: open it in a browser")
     console.print(f"next: maskwright inspect {out}")
-    console.print(f"      maskwright pretrain {out}")
+    recipe = f" --recipe {arguments.recipe}" if arguments.recipe else ""
+    console.print(f"      maskwright pretrain {out}{recipe}")
     return 0

@@ -114,7 +114,8 @@ def main(argv: Sequence[str]) -> int:
     if arguments.dry_run:
         from maskwright.commands.dry_run import describe_run
 
-        print(describe_run(config, arguments.data_dir))
+        for line in describe_run(config, arguments.data_dir):
+            print(line, flush=True)
         return 0
     # torch is imported from here on; everything above has already been checked without it
     from maskwright.commands.run import go_on, resume_run, start_run

@@ -30,6 +30,7 @@ examples:
 _FILE = "tokenizer.json"
 _INSIDE = ("", "tokenizer", "model")  # of what is named, where the file may be
 _NUM_WORDS = 12
+_MUCH_UNKNOWN = 0.01  # of the tokens
 # What is shown of a text: title, name, how.
 _ROWS = (
     ("tokens", "num_tokens", "{:,}"),
@@ -111,6 +112,13 @@ def _show(
     for title, field, how in _ROWS:
         table.add_row(title, *(how.format(getattr(stats, field)) for stats in found.values()))
     console.print(table)
+    for name, stats in found.items():
+        if stats.unknown_share > _MUCH_UNKNOWN:
+            console.print(
+                f"{name} does not know {stats.unknown_share:.0%} of this text: that it needs few "
+                "tokens is no advantage.",
+                markup=False,
+            )
     lines = list_differences(text, tokenizers)
     if lines:
         console.print("\nFrequent words that they take apart differently:")

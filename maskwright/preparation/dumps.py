@@ -24,6 +24,7 @@ from maskwright.preparation.config import PrepareConfig
 from maskwright.preparation.engines import Engine
 from maskwright.preparation.folder import ARTICLES_NAME, Report
 from maskwright.preparation.parts import MOST_CHARACTERS, PartFolder
+from maskwright.wording import count_noun
 
 _PART_BYTES = 4 << 20  # of a dump, packed: some 5,000 pages
 _PART_CHARACTERS = 16 << 20  # of pages, where the dump cannot be read in parts
@@ -98,7 +99,7 @@ def _write_down(
     indices: list[int] = []
     unread = written.pass_over_written(parts, indices)
     for number, _ in enumerate(engine.work_through(unread, read, str(dump)), start=1):
-        report(f"{dump.name}: {number:,} parts read")
+        report(f"{dump.name}: {count_noun(number, 'part')} read")
     num_articles = num_characters = 0
     for facts in written.read_all_facts(indices):
         counts.update(facts["dropped"])

@@ -3,11 +3,12 @@
 ``preparing.json`` names the input of an unfinished folder; ``manifest.json`` finishes it.
 """
 
+import json
 import shutil
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from maskwright.errors import MaskwrightError, ShardError
 from maskwright.files import find_link, locking_folder, read_json, temporary_path, write_json
@@ -71,10 +72,15 @@ def mark_unfinished(out: Path, fingerprint: str) -> None:
     write_json(out / STATE_NAME, {"fingerprint": fingerprint})
 
 
-def claim_folder(out: Path, fingerprint: str, report: Report) -> Manifest | None:
+def claim_folder(
+    out: Path, fingerprint: str, source: Mapping[str, Any], report: Report
+) -> Manifest | None:
     """The manifest if `out` is finished; None if it is ours to fill, or to go on filling.
 
     Finished data that has been damaged since is to be filled again.
+
+    Args:
+        source: what the manifest is to say of the text and the configuration.
 
     Raises:
         ShardError: `out` holds other data.
@@ -83,8 +89,10 @@ def claim_folder(out: Path, fingerprint: str, report: Report) -> Manifest | None
         manifest = read_manifest(out)
         if manifest.fingerprint != fingerprint:
             (out / STDIN_NAME).unlink(missing_ok=True)
+            differences = list(_list_differences(manifest.source, source))
             raise ShardError(
-                f"{out} was prepared from other text or with another configuration. "
+                f"{out} was prepared from other text or with another configuration: "
+                f"{', '.join(differences) or 'what is in the files'}. "
                 "Choose another --out, or remove that folder."
             )
         damage = _find_damage(out, manifest)
@@ -101,6 +109,24 @@ def claim_folder(out: Path, fingerprint: str, report: Report) -> Manifest | None
             shutil.rmtree(out / name, ignore_errors=True)
     mark_unfinished(out, fingerprint)
     return None
+
+
+def _list_differences(
+    before: Mapping[str, Any], now: Mapping[str, Any], prefix: str = ""
+) -> Iterator[str]:
+    """What the two say, where it is not the same."""
+    for name, value in now.items():
+        other = before.get(name)
+        if isinstance(value, Mapping) and isinstance(other, Mapping):
+            nested = cast(Mapping[str, Any], other), cast(Mapping[str, Any], value)
+            yield from _list_differences(*nested, f"{prefix}{name}.")
+        elif not _is_same(value, other):
+            yield f"{prefix}{name} was {other} and is {value}"
+
+
+def _is_same(value: Any, other: Any) -> bool:
+    """Equal as JSON, which has no tuples."""
+    return json.dumps(value) == json.dumps(other)
 
 
 def _find_damage(out: Path, manifest: Manifest) -> str | None:

@@ -95,9 +95,9 @@ def prepare(
         clear_spools(out / TASKS_NAME, report)
         inputs = _spool_stdin(paths, out) if "-" in paths else list(paths)
         fingerprint = fingerprint or fingerprint_input(inputs, config, seed)
-        finished = claim_folder(out, fingerprint, report)
+        source = {"paths": list(paths), "seed": seed, **describe_config(config)}
+        finished = claim_folder(out, fingerprint, source, report)
         if finished is None:
-            source = {"paths": list(paths), "seed": seed, **describe_config(config)}
             finished = _fill_folder(inputs, out, config, fingerprint, source, engine, report)
         else:
             report(f"{out}: prepared before from the same text and configuration, reused")

@@ -34,6 +34,7 @@ from maskwright.selection.near_duplicates import (
 from maskwright.selection.selector import Kept, Selector
 from maskwright.selection.tally import Tally
 from maskwright.selection.units import Hashes
+from maskwright.wording import count_noun
 
 _PART_CHARACTERS = 16 << 20
 _NEAR_DUPLICATE = "near duplicate"
@@ -99,7 +100,7 @@ def write_down_selected(
     undone = candidates.pass_over_written(parts, indices)
     begin = partial(PartSelector, candidates, config.select, evaluation, held_out)
     for number, _ in enumerate(engine.work_through(undone, begin, "the text"), start=1):
-        report(f"{number:,} parts selected from")
+        report(f"{count_noun(number, 'part')} selected from")
     tally, kept = _sum_up(candidates, indices), candidates
     if tally.kept and config.select.near_duplicates:
         kept = PartFolder(folder / "kept", config.corpus.text_field)

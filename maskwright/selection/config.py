@@ -5,6 +5,9 @@ from dataclasses import dataclass
 from maskwright.config import section, setting
 from maskwright.errors import ConfigError
 
+_CONFIDENCE = 0.65
+_NO_SHARES = {"min_words", "max_words", "min_mean_word", "max_mean_word", "max_symbols"}
+
 
 @dataclass(frozen=True)
 class QualityLimits:
@@ -43,6 +46,8 @@ class QualityLimits:
         for name, value in vars(self).items():
             if value < 0:
                 raise ConfigError(name, value, "must not be negative", "0 switches the rule off.")
+            if value > 1 and name not in _NO_SHARES:
+                raise ConfigError(name, value, "is a share, 1 at most", f"Try {value / 100:g}.")
 
 
 @dataclass(frozen=True)
@@ -55,7 +60,7 @@ class SelectionConfig:
 
     repair: bool = setting(False, "mend text that was decoded wrongly (ftfy): schÃ¶n -> schön")
     language: str | None = setting(None, "keep this language only: en, ko, … (ISO 639)")
-    language_confidence: float = setting(0.65, "probability of that language, at least")
+    language_confidence: float = setting(_CONFIDENCE, "probability of that language, at least")
     drop_boilerplate: bool = setting(False, "drop lines about cookies, JavaScript and terms of use")
     quality: bool = setting(False, "drop what is no running text, by select.limits")
     limits: QualityLimits = section(QualityLimits)
@@ -79,6 +84,18 @@ class SelectionConfig:
         if language is not None and not (2 <= len(language) <= 3 and language.isalpha()):
             rule = "must be a code of two or three letters"
             raise ConfigError("language", language, rule, "Write en for English.")
+        self._check_use()
+
+    def _check_use(self) -> None:
+        """That no setting is of a step that is off: it would be passed over in silence."""
+        if self.language is None and self.language_confidence != _CONFIDENCE:
+            rule, remedy = "has no effect without select.language", "Name one, such as en."
+            raise ConfigError("language_confidence", self.language_confidence, rule, remedy)
+        standard = vars(QualityLimits())
+        for name, value in () if self.quality else vars(self.limits).items():
+            if value != standard[name]:
+                rule, remedy = "has no effect without select.quality", "Add select.quality = true."
+                raise ConfigError(f"limits.{name}", value, rule, remedy)
 
     @property
     def changes_texts(self) -> bool:

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from maskwright.corpus.formats import Kind
 from maskwright.corpus.readers.blocks import read_blocks
@@ -50,15 +51,19 @@ class EvaluationTexts:
     def __len__(self) -> int:
         return sum(map(len, self._runs.values()))
 
-    def occur_in(self, hashes: Hashes) -> bool:
-        """Whether a document with W words, of which these are the hashes [W], holds any."""
+    def find_in(self, hashes: Hashes) -> slice | None:
+        """Which words of a document with W words, of hashes [W], are such a run; None if none."""
         joined = join_hashes(hashes, max(self._runs, default=1))
-        return any(n in joined and _meet(joined[n], runs) for n, runs in self._runs.items())
+        for n, runs in self._runs.items():
+            if n in joined and len(places := _meet(joined[n], runs)):
+                return slice(int(places[0]), int(places[0]) + n)
+        return None
 
 
-def _meet(ngrams: Hashes, runs: Hashes) -> bool:
+def _meet(ngrams: Hashes, runs: Hashes) -> NDArray[np.intp]:
+    """Which of the n-grams are among the runs, which are sorted."""
     places = np.minimum(np.searchsorted(runs, ngrams), len(runs) - 1)
-    return bool((runs[places] == ngrams).any())
+    return np.flatnonzero(runs[places] == ngrams)
 
 
 def find_evaluations(paths: Sequence[str], ignored: Counter[str]) -> list[Source]:

@@ -30,7 +30,9 @@ class LanguageIdentifier:
         known = sorted(str(found["lang"]) for found in self._detector.detect("text", k=_ALL))
         if wanted is not None and wanted not in known:
             rule = "is no language that the model knows"
-            raise ConfigError("select.language", wanted, rule, f"It knows {' '.join(known)}.")
+            near = wanted.lower()
+            remedy = f"Did you mean {near}?" if near in known else f"It knows {' '.join(known)}."
+            raise ConfigError("select.language", wanted, rule, remedy)
 
     def __call__(self, text: str) -> tuple[str, float]:
         """The likeliest language (ISO 639) and its probability."""

@@ -67,6 +67,9 @@ class Selector:
         if reason is not None:
             tally.drop(reason, text)
             return None
+        if matched := self._match_evaluation(words, hashes):
+            tally.drop("holds text of an evaluation", f"[{matched}] {text}")
+            return None
         tally.keep(text)
         return Kept(text, hashes)
 
@@ -95,9 +98,14 @@ class Selector:
             return None
         if config.quality and (fault := find_fault(text, words, hashes, config.limits)):
             return f"quality: {fault}"
-        if self.evaluation is not None and self.evaluation.occur_in(hashes):
-            return "holds text of an evaluation"
         return None
+
+    def _match_evaluation(self, words: list[str], hashes: Hashes | None) -> str:
+        """Words in a row that are those of an evaluation; none if there are none."""
+        if self.evaluation is None or hashes is None:
+            return ""
+        found = self.evaluation.find_in(hashes)
+        return "" if found is None else " ".join(words[found])
 
 
 def _load_fixer() -> Callable[[str], str]:

@@ -80,7 +80,8 @@ def test_prepare_then_pretrain_its_folder(
 ):
     text, out = str(workplace / "animals.txt"), str(tmp_path / "data")
     flags = ["--tokenizer.vocab_size", "96", "--tokenizer.min_frequency", "1"]
-    run(capsys, "prepare", text, "--out", out, *flags)
+    said = run(capsys, "prepare", text, "--out", out, "--recipe", "tiny", *flags)
+    assert said.endswith(f"      maskwright pretrain {out} --recipe tiny\n")
     assert "parameters" in run(capsys, "pretrain", out, "--dry-run", "--train.max_steps", "3")
 
 
@@ -152,6 +153,10 @@ def test_tokenizers_are_compared_text_by_text(
     assert "animals.txt" in report
     assert "other.txt: 4 words" in report
     assert "  |  e v e r y" in report
+    assert "does not know" not in report
+    (tmp_path / "strange.txt").write_text("漢字 かな 漢字\n")
+    report = run(capsys, "tokenizer", "compare", *arguments[:3], str(tmp_path / "strange.txt"))
+    assert "letters does not know 100% of this text: that it needs few tokens is no" in report
     found = json.loads(run(capsys, "tokenizer", "compare", *arguments, "--json"))
     [words, characters] = found[text].values()
     assert words["num_words"] == characters["num_words"]

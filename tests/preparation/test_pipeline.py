@@ -143,8 +143,13 @@ def test_a_folder_with_other_data_is_left_alone(tmp_path: Path) -> None:
     prepare_quietly([path], out, small_config())
     before = read_folder(out)
     other = write_corpus(tmp_path / "b.txt", seed=1)
-    for paths, config in (([other], small_config()), ([path], small_config(shard_megabytes=2))):
-        with pytest.raises(ShardError, match="out was prepared from other text"):
+    changed = Path(write_corpus(tmp_path / "c.txt", seed=1)).replace(path)
+    for paths, config, difference in (
+        ([other], small_config(), rf"paths was \['{path}'\] and is \['{other}'\]\. Choose"),
+        ([path], small_config(shard_megabytes=2), r"shard_megabytes was \d+ and is 2\. Choose"),
+        ([changed], small_config(), r"configuration: what is in the files\. Choose"),
+    ):
+        with pytest.raises(ShardError, match=f"out was prepared from other text .*{difference}"):
             prepare_quietly(paths, out, config)
     assert read_folder(out) == before
     (tmp_path / "full").mkdir()

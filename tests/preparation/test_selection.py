@@ -79,6 +79,8 @@ def test_reasons_are_counted_and_the_rest_is_prepared(tmp_path: Path, evaluation
     facts = json.loads((tmp_path / "out" / "selection.json").read_text())
     assert (facts["read"], facts["kept"]) == (101, 80)
     assert facts["languages"]["en"] >= 100
+    [(_, shown)] = facts["samples"]["holds text of an evaluation"]
+    assert shown.startswith(f"[{' '.join(QUESTION.split()[:13])}] The ")  # why, and what
 
 
 def test_two_processes_select_the_same(tmp_path: Path, evaluation: Path) -> None:

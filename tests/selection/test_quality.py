@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from maskwright.errors import ConfigError
-from maskwright.selection.config import QualityLimits
+from maskwright.selection.config import QualityLimits, SelectionConfig
 from maskwright.selection.quality import drop_boilerplate, find_fault
 from maskwright.selection.units import WordHashes, split_words
 
@@ -105,9 +105,19 @@ def test_notices_go_and_paragraphs_about_them_stay() -> None:
     assert drop_boilerplate(paragraph.strip()) == paragraph.strip()
 
 
-def test_a_limit_below_nothing_is_refused() -> None:
+def test_limits_that_make_no_sense_are_refused() -> None:
     with pytest.raises(ConfigError, match="min_words = -1 must not be negative"):
         QualityLimits(min_words=-1)
+    with pytest.raises(ConfigError, match=r"max_digits = 20 is a share, 1 at most\. Try 0\.2\."):
+        QualityLimits(max_digits=20)
+
+
+def test_settings_of_a_step_that_is_off_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"limits\.min_words = 5 has no effect without select\.q"):
+        SelectionConfig(limits=QualityLimits(min_words=5))
+    with pytest.raises(ConfigError, match=r"has no effect without select\.language"):
+        SelectionConfig(language_confidence=0.9)
+    SelectionConfig(quality=True, limits=QualityLimits(min_words=5), language_confidence=0.65)
 
 
 def test_a_strict_limit_does_not_drop_what_repeats_nothing() -> None:

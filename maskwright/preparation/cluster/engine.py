@@ -16,6 +16,7 @@ from maskwright.preparation.cluster.share import JOB_NAME, Job
 from maskwright.preparation.cluster.spool import Spool, holding_lock, lock_path
 from maskwright.preparation.cluster.wave import Wave
 from maskwright.preparation.folder import Report
+from maskwright.wording import count_noun
 
 
 @dataclass(frozen=True)
@@ -81,7 +82,8 @@ class ClusterEngine:
         job = Job(self.name, num_items, tasks, cores, str(Path.cwd()))
         write_json(spool.folder / JOB_NAME, asdict(job))
         write_json(spool.folder / CLUSTER_NAME, to_mapping(self.cluster))
-        self.report(f"{place}: {num_items:,} parts of the work for {tasks} tasks")
+        parts, shares = count_noun(num_items, "part"), count_noun(tasks, "task")
+        self.report(f"{place}: {parts} of the work for {shares}")
         return Wave(spool, job, place, self.report)
 
 

@@ -11,6 +11,7 @@ import os
 import secrets
 import shlex
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -30,6 +31,7 @@ from maskwright.preparation.cluster.spool import Spool
 CLUSTER_NAME = "cluster.json"
 NOT_STARTED = 3  # exit status: the last line of the log says why
 _MAX_BYTES = 1 << 20
+_CONNECT_SECONDS = 10
 _LOOK_EVERY_SECONDS = (1, 30)  # the first time, and at most
 
 
@@ -68,6 +70,7 @@ class Launcher:
 
         ray: Any = import_module("ray")
         try:
+            check_address(os.environ.get("RAY_ADDRESS", ""))
             ray.init(log_to_driver=False, include_dashboard=False)
         except (ConnectionError, RuntimeError, ValueError) as error:
             print("ray:", " ".join(str(error).split()), file=sys.stderr, flush=True)
@@ -110,6 +113,21 @@ class Launcher:
         while executor.get_incomplete_ranks(skip_completed=True) and _is_queued(name):
             time.sleep(pause)
             pause = min(2 * pause, most)
+
+
+def check_address(address: str) -> None:
+    """That somebody listens where the cluster is said to be: Ray itself would wait for minutes.
+
+    Raises:
+        ConnectionError: nobody does.
+    """
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    if not colon or not port.isdecimal():
+        return  # "auto", "local", or none
+    try:
+        socket.create_connection((host, int(port)), _CONNECT_SECONDS).close()
+    except OSError as error:
+        raise ConnectionError(f"nothing answers at RAY_ADDRESS={address} ({error})") from None
 
 
 def _is_queued(name: str) -> bool:

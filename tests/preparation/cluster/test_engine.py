@@ -1,6 +1,7 @@
 """Work handed out to datatrove's executors: done once, whoever dies; told about, if it is not."""
 
 import os
+import socket
 import time
 from collections.abc import Callable
 from functools import partial
@@ -13,6 +14,7 @@ import pytest
 from maskwright.errors import ShardError
 from maskwright.preparation.cluster.config import ClusterConfig, EngineName
 from maskwright.preparation.cluster.engine import ClusterEngine
+from maskwright.preparation.cluster.launch import check_address
 from tests.preparation.cluster.helpers import (
     ENVIRONMENT,
     begin_doubling,
@@ -130,6 +132,18 @@ def test_a_partition_that_is_not_there_is_one_line(tmp_path: Path, slurm: Path) 
     match = "numbers: datatrove-slurm cannot begin: sbatch: error: invalid partition specified: gpu"
     with pytest.raises(ShardError, match=match):
         Handed(tmp_path, "datatrove-slurm", partition="gpu").do(begin_doubling)
+
+
+def test_an_address_of_ray_without_a_cluster_is_known_at_once() -> None:
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        port = unused.getsockname()[1]
+        for address in (f"127.0.0.1:{port}", f"ray://127.0.0.1:{port}"):
+            with pytest.raises(ConnectionError, match=f"nothing answers at RAY_ADDRESS={address}"):
+                check_address(address)
+        unused.listen()
+        check_address(f"127.0.0.1:{port}")
+    check_address("auto")
 
 
 @pytest.mark.skipif(find_spec("ray") is None, reason="ray is not installed")
