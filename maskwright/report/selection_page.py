@@ -54,7 +54,7 @@ def _list_facts(manifest: Manifest, tally: Tally) -> Iterator[tuple[str, str]]:
 def _draw_charts(tally: Tally) -> Iterator[tuple[str, str]]:
     powers = range(min(tally.lengths, default=0), max(tally.lengths, default=0) + 1)
     lengths = {f"{2**power >> 1:,}": tally.lengths[power] for power in powers}
-    title = "Characters of a document, from … on"
+    title = "Lengths of documents: characters, from … on"
     yield title, draw_counts(lengths, title)
     if tally.languages:
         title = "Languages"
