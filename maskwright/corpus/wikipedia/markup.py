@@ -33,9 +33,8 @@ _SHOWN_ARGUMENTS = {
     "convert": (1, 2),
     "cvt": (1, 2),
 }
-_RANGES = frozenset(
-    ("to", "-", "\u2013", "and", "or", "by", "x", "*", "+/-", "\u00b1")
-)  # of convert
+# (of `convert` four of them, where the second is such a word)
+_RANGES = frozenset(("to", "-", "\u2013", "and", "or", "by", "x", "*", "+/-", "\u00b1"))
 # and those that stand for a character.
 _SHOWN_CHARACTERS = {
     "ndash": "\u2013", "en dash": "\u2013", "mdash": "\u2014", "em dash": "\u2014",
@@ -102,6 +101,11 @@ class Links:
 def show_target(target: str) -> str:
     """What a link without a label shows."""
     return target.strip().removeprefix(":")
+
+
+def shows_arguments(template: str) -> bool:
+    """Whether anything of the arguments of a template of this name is shown."""
+    return template.strip().lower() in _SHOWN_ARGUMENTS
 
 
 def show_template(name: str, arguments: Sequence[str]) -> str:

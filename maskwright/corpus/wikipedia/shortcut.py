@@ -16,6 +16,7 @@ from maskwright.corpus.wikipedia.markup import (
     mark_heading,
     show_target,
     show_template,
+    shows_arguments,
     tidy,
 )
 
@@ -130,10 +131,9 @@ def _show_template(match: re.Match[str]) -> str:
     name, *arguments = match[1].split("|")
     if _NO_NAME.search(name.strip()):
         return match[0]  # unchanged, so that it is left over
-    shown = show_template(name, arguments)
-    if shown and any("=" in argument for argument in arguments):
+    if shows_arguments(name) and any("=" in argument for argument in arguments):
         return match[0]  # which of them have names is not known here
-    return GONE + shown
+    return GONE + show_template(name, arguments)
 
 
 def _drop_tables(text: str) -> str | None:

@@ -19,6 +19,7 @@ from maskwright.corpus.wikipedia.markup import (
     mark_heading,
     show_target,
     show_template,
+    shows_arguments,
     tidy,
 )
 
@@ -79,12 +80,12 @@ def _write_entity(node: Any, _: Links, pieces: list[str]) -> None:
 
 
 def _write_template(node: Any, links: Links, pieces: list[str]) -> None:
-    arguments: list[str] = []
-    while node.has(str(len(arguments) + 1)):
+    name, arguments = str(node.name), list[str]()
+    while shows_arguments(name) and node.has(str(len(arguments) + 1)):
         argument: list[str] = []
         _write(node.get(str(len(arguments) + 1)).value.nodes, links, argument)
         arguments.append("".join(argument))
-    pieces.append(show_template(str(node.name), arguments))
+    pieces.append(show_template(name, arguments))
 
 
 def _write_tag(node: Any, links: Links, pieces: list[str]) -> None:
