@@ -1,12 +1,13 @@
 """Megabytes a second and memory of each step of a preparation, on 1 and 2 cores.
 
-    MASKWRIGHT_DATA=… python -m benchmarks.preparation_scale [--megabytes 150 600]
+    MASKWRIGHT_DATA=… python -m benchmarks.preparation_scale --runs runs/scale [--megabytes 150 600]
 
 The text is English Wikipedia as often as it takes; in every copy but the first, words change their
 places, so that no article is like another. For the step `wikitext` the same articles are wrapped
 into a dump; megabytes are those of their text in all steps. Each step runs alone in a process of
 its own, bound to so many cores; memory is the peak of it and of the processes that it starts,
-shared pages divided among them. docs/scale.md works out from this what a larger text takes on a
+shared pages divided among them. What is measured is kept in RUNS, and not measured again by a
+second call. docs/scale.md works out from this what a larger text takes on a
 cluster (`benchmarks.scale_page`).
 """
 
@@ -14,8 +15,8 @@ import argparse
 import json
 import shutil
 import sys
-import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import count, islice
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,7 @@ from benchmarks.preparation_step import (
 )
 from benchmarks.processes import measure_peak
 from benchmarks.wikitext import wrap, write_stream
+from maskwright.files import read_json, write_json
 from maskwright.tokenizer.config import TokenizerConfig
 from maskwright.tokenizer.train import train_tokenizer
 
@@ -85,6 +87,7 @@ def write_texts(folder: Path, sizes: list[int]) -> dict[int, int]:
 def measure(step: str, text: Path, cores: int) -> dict[str, Any]:
     """Runs a step; its seconds and its peak of memory."""
     scratch = text.parent / "scratch"
+    shutil.rmtree(scratch, ignore_errors=True)  # of a measurement that was cut off
     scratch.mkdir()
     command = [sys.executable, "-m", "benchmarks.preparation_step", step, str(text), str(scratch)]
     peak, _ = measure_peak([*command, "--cores", str(cores)])
@@ -99,30 +102,35 @@ def measure(step: str, text: Path, cores: int) -> dict[str, Any]:
     }
 
 
+def recall(kept: Path, work: Callable[[], Any]) -> Any:
+    """What `work` gives, from the file `kept` if it has been done before."""
+    if not kept.exists():
+        write_json(kept, work())
+    return read_json(kept, 1 << 20)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--runs", type=Path, required=True, help="keeps what has been measured")
     parser.add_argument("--megabytes", type=int, nargs="+", default=[150, 600])
-    sizes = sorted(parser.parse_args().megabytes)
-    with tempfile.TemporaryDirectory(prefix="maskwright-scale-") as name:
-        folder = Path(name)
-        numbers = write_texts(folder, sizes)
+    arguments = parser.parse_args()
+    folder, sizes = arguments.runs, sorted(arguments.megabytes)
+    folder.mkdir(parents=True, exist_ok=True)
+    numbers = recall(folder / "texts.json", lambda: write_texts(folder, sizes))
+    if not (folder / TOKENIZER_NAME).exists():
         sample = (folder / f"{sizes[0]}.txt").read_text(encoding="utf-8")
-        given = train_tokenizer([sample], TokenizerConfig(vocab_size=8192))
-        given.save(folder / TOKENIZER_NAME)
-        texts = []
-        for size in sizes:
-            text, steps = folder / f"{size}.txt", dict[str, dict[str, Any]]()
-            for step in STEPS:
-                kinds = CORES[:1] if step in SEQUENTIAL else CORES
-                steps[step] = {str(cores): measure(step, text, cores) for cores in kinds}
-                print(size, step, json.dumps(steps[step]), flush=True)
-            texts.append(
-                {
-                    "megabytes": text.stat().st_size / 1e6,
-                    "documents": numbers[size],
-                    "steps": steps,
-                }
-            )
+        train_tokenizer([sample], TokenizerConfig(vocab_size=8192)).save(folder / TOKENIZER_NAME)
+    texts: list[dict[str, Any]] = []
+    for size in sizes:
+        text, steps = folder / f"{size}.txt", dict[str, dict[str, Any]]()
+        for step in STEPS:
+            steps[step] = {}
+            for cores in CORES[:1] if step in SEQUENTIAL else CORES:
+                name = f"{size}-{step.replace(': ', '-').replace(' ', '-')}-{cores}.json"
+                steps[step][str(cores)] = recall(folder / name, partial(measure, step, text, cores))
+            print(size, step, json.dumps(steps[step]), flush=True)
+        megabytes = text.stat().st_size / 1e6
+        texts.append({"megabytes": megabytes, "documents": numbers[str(size)], "steps": steps})
     write_result("preparation-scale", {"texts": texts})
 
 
