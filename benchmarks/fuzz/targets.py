@@ -215,7 +215,7 @@ def _resume_preparation(content: bytes) -> None:
     unfinished = _scratch_file("preparing", "")
     (unfinished / STATE_NAME).write_bytes(content)
     with refusing():
-        claim_folder(unfinished, "f" * 64, lambda line: None)
+        claim_folder(unfinished, "f" * 64, {}, lambda line: None)
 
 
 _CHUNK = Chunk("train", 0, [b"kato mi."])
