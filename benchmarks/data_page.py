@@ -47,9 +47,10 @@ def _write_guide(results: Path) -> Iterator[str]:
     dropped = ", ".join(f"{count:,} {reason}" for reason, count in result["dropped"].items())
     yield "\n### This guide from end to end\n"
     yield (
-        f"{result['pages']:,} articles of Korean Wikipedia in a dump of "
-        f"{result['dump_megabytes_packed']:.1f} MB, prepared in {result['prepare_seconds']:.0f} "
-        f"seconds (dropped or repaired: {dropped}), {result['epochs']:g} epochs of "
+        f"{result['pages']:,} articles of Korean Wikipedia, wrapped into a dump of "
+        f"{result['dump_megabytes_packed']:.1f} MB by the benchmark, prepared in "
+        f"{result['prepare_seconds']:.0f} seconds with a vocabulary of 8,192 (dropped or "
+        f"repaired: {dropped}), {result['epochs']:g} epochs of "
         f"{result['tokens_to_train_on']:,} tokens with the recipe `sprint` "
         f"([file](../benchmarks/results/{result['file']})); {accuracy['num_samples']:,} hidden "
         "tokens of other articles:\n"

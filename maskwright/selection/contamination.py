@@ -45,7 +45,7 @@ class EvaluationTexts:
             letters = count_letters_a_word(text, words)
             if len(words) >= FEWEST_WORDS * letters:
                 n = min(len(words), WORDS * letters)
-                found[n].append(join_hashes(hashes.of(words), n)[n])
+                found[n] += dict(join_hashes(hashes.of(words), [n])).values()
         self._runs = {n: np.unique(np.concatenate(runs)) for n, runs in found.items()}
 
     def __len__(self) -> int:
@@ -53,9 +53,8 @@ class EvaluationTexts:
 
     def find_in(self, hashes: Hashes) -> slice | None:
         """Which words of a document with W words, of hashes [W], are such a run; None if none."""
-        joined = join_hashes(hashes, max(self._runs, default=1))
-        for n, runs in self._runs.items():
-            if n in joined and len(places := _meet(joined[n], runs)):
+        for n, ngrams in join_hashes(hashes, self._runs):
+            if len(places := _meet(ngrams, self._runs[n])):
                 return slice(int(places[0]), int(places[0]) + n)
         return None
 
@@ -93,7 +92,7 @@ def read_evaluation(paths: Sequence[str], ignored: Counter[str]) -> Iterator[str
         assert source.path is not None, "none without is found"
         blocks = read_blocks(source.path, source.compression, source.name)
         texts = decode_text(blocks, source.name)
-        if ".json" in source.path.suffixes:
+        if ".json" in map(str.lower, source.path.suffixes):
             whole = "".join(texts)
             try:
                 yield from _find_texts(json.loads(whole))

@@ -50,8 +50,10 @@ class Signer:
 
 
 def _shingle(hashes: Hashes) -> Hashes:
-    joined = join_hashes(hashes, SHINGLE)
-    return joined[max(joined)] if len(hashes) else np.zeros(1, np.uint64)
+    if not len(hashes):
+        return np.zeros(1, np.uint64)
+    ((_, shingles),) = join_hashes(hashes, [min(SHINGLE, len(hashes))])
+    return shingles
 
 
 def choose_rows(threshold: float) -> int:

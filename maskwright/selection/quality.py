@@ -27,16 +27,19 @@ _TOP_NGRAMS = (2, 3, 4)
 _REPEATED_NGRAMS = range(5, 11)
 # C4 drops every line with "javascript", "privacy policy", … in it. Here a line has to talk as
 # notices do, or to be no sentence, so that texts about such things stay.
+_LONGEST_NOTICE = 300  # characters; a longer line is a paragraph that speaks of such things
+_TERMS = r"(?:privacy policy|terms (?:of (?:use|service)|and conditions))"
+_NO_STOP = rf"[^.!?\n]{{0,{_LONGEST_NOTICE}}}"
 _BOILERPLATE = re.compile(
-    r"(?:enable|requires?|turn on|without) javascript|lorem ipsum dolor|all rights reserved"
-    r"|javascript (?:is|must be|needs to be) (?:\w+ )?(?:required|needed|disabled|enabled|turned)"
-    r"|(?:site|website|page|we|our|accept(?: all)?)(?: uses?| use of)? cookies\b"
-    r"|cookie (?:policy|settings|consent)"
-    r"|(?:our|read the|see the|agree to (?:the|our)) (?:privacy policy|terms)\b"
-    r"|^[^.!?]*(?:privacy policy|terms (?:of (?:use|service)|and conditions))[^.!?]*$",
+    r"\b(?:please enable|turn on|(?:site|page|app) (?:requires|needs)) javascript\b"
+    r"|\bjavascript (?:is|must be|needs to be) (?:\w+ )?(?:required|needed|disabled|enabled|turned)"
+    r"|lorem ipsum dolor|\ball rights reserved"
+    r"|\b(?:site|website|page|we|our|accept(?: all)?)(?: uses?| use of)? cookies\b"
+    r"|\bcookie (?:policy|settings|consent)"
+    rf"|\b(?:our|read the|see the|agree to (?:the|our)) {_TERMS}"
+    rf"|^{_NO_STOP}{_TERMS}{_NO_STOP}$",
     re.IGNORECASE | re.MULTILINE,
 )
-_LONGEST_NOTICE = 300  # characters; a longer line is a paragraph that speaks of such things
 
 
 def drop_boilerplate(text: str) -> str:
@@ -132,7 +135,7 @@ def _judge_repetition(
     """Shares are of the characters of all words; an n-gram has `letters` for each of n words."""
     lengths = np.fromiter(map(len, words), np.int64, len(words))
     total = int(lengths.sum())
-    joined = join_hashes(hashes, _REPEATED_NGRAMS[-1] * letters)
+    joined = dict(join_hashes(hashes, [n * letters for n in (*_TOP_NGRAMS, *_REPEATED_NGRAMS)]))
     for n in _TOP_NGRAMS if limits.max_top_ngram else ():
         limit = max(0.0, limits.max_top_ngram - 0.02 * (n - _TOP_NGRAMS[0]))
         units = n * letters

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 from maskwright.corpus.clean import clean_text
 from maskwright.corpus.dedup import FingerprintSet, fingerprint_text
 from maskwright.corpus.extras import import_extra
-from maskwright.corpus.stream import HELD_OUT
 from maskwright.selection.config import SelectionConfig
 from maskwright.selection.contamination import EvaluationTexts
 from maskwright.selection.language import LanguageIdentifier
@@ -28,8 +27,8 @@ class Selector:
 
     Args:
         evaluation: what no document may hold; None: anything goes.
-        held_out: fingerprints of documents to validate on, which are not to be trained on, not
-            even mended; None: whoever reads on looks for them.
+        held_out: fingerprints of documents to validate on, which are not mended, so that whoever
+            splits the text knows them, and finds near duplicates of them; None: nothing is mended.
 
     Raises:
         CorpusError: a package that a step needs is not installed.
@@ -53,10 +52,8 @@ class Selector:
         """The document as it is kept; None if it is not, and `tally` knows why."""
         tally.read += 1
         text = clean_text(text, tally.repaired)
-        if self.held_out is not None and fingerprint_text(text) in self.held_out:
-            tally.drop(HELD_OUT, text)
-            return None
-        text = self._mend(text, tally)
+        if self.held_out is None or fingerprint_text(text) not in self.held_out:
+            text = self._mend(text, tally)
         tally.lengths[len(text).bit_length()] += 1
         if not text:
             tally.dropped["empty"] += 1

@@ -7,6 +7,7 @@ row takes more of these: as many as make a word of the language (`count_letters_
 
 import re
 import unicodedata
+from collections.abc import Iterable, Iterator
 from hashlib import blake2b
 
 import numpy as np
@@ -75,11 +76,16 @@ def _hash_word(word: str) -> int:
     return int.from_bytes(blake2b(word.encode(), digest_size=8).digest(), "little")
 
 
-def join_hashes(hashes: Hashes, longest: int) -> dict[int, Hashes]:
-    """For n = 1 … `longest` a hash of each n words in a row: [W - n + 1] of W words."""
-    joined = {1: hashes}
-    for n in range(2, longest + 1):
-        if len(hashes) < n:
-            break
-        joined[n] = joined[n - 1][:-1] * _MULTIPLIER + hashes[n - 1 :]
-    return joined
+def join_hashes(hashes: Hashes, lengths: Iterable[int]) -> Iterator[tuple[int, Hashes]]:
+    """For each n of `lengths`, least first, a hash of each n words in a row.
+
+    That are [W - n + 1] of W words; nothing for an n above W.
+    """
+    joined, joined_words = hashes, 1
+    for n in sorted(lengths):
+        if n > len(hashes):
+            return
+        while joined_words < n:
+            joined = joined[:-1] * _MULTIPLIER + hashes[joined_words:]
+            joined_words += 1
+        yield n, joined

@@ -252,6 +252,25 @@ def test_what_is_held_out_is_not_trained_on_mended(tmp_path: Path) -> None:
     assert manifest.splits["train"].num_documents == 40
 
 
+@pytest.mark.parametrize("repair", [False, True])
+def test_near_copies_of_what_is_held_out_go_with_it(tmp_path: Path, repair: bool) -> None:
+    held_out, both = tmp_path / "valid.txt", tmp_path / "both.txt"
+    words = [f"word{n}" for n in range(400)]
+    held_out.write_text(" ".join(words))
+    copy = " ".join([*words[:200], "another", *words[201:]])
+    others = (" ".join(f"other{n}{m}" for m in range(50)) for n in range(30))
+    both.write_text("\n\n".join([" ".join(words), copy, *others]))
+    config = PrepareConfig(
+        corpus=CorpusConfig(valid_text=(str(held_out),)),
+        select=SelectionConfig(repair=repair, near_duplicates=0.8),
+        tokenizer=TokenizerConfig(vocab_size=300),
+        workers=1,
+    )
+    manifest = prepare([str(both)], tmp_path / "out", config)
+    assert manifest.dropped == {"in corpus.valid_text": 1, "near duplicate": 1}
+    assert manifest.splits["train"].num_documents == 30
+
+
 def test_files_of_evaluation_count_by_what_is_in_them(tmp_path: Path, evaluation: Path) -> None:
     corpus = [str(write_corpus(tmp_path / "corpus.jsonl"))]
     before = fingerprint_input(corpus, configure(evaluation), 0)

@@ -2,6 +2,7 @@
 
 from dataclasses import fields, replace
 from random import Random
+from time import perf_counter
 
 import pytest
 
@@ -99,10 +100,21 @@ def test_notices_go_and_paragraphs_about_them_stay() -> None:
         "JavaScript is a programming language that browsers understand.",
         "The treaty's terms and conditions were harsh.",
         "Her essay on the privacy policy won a prize.",
+        "He served four terms as governor of Alabama.",
+        "He did not agree to the terms of the treaty, nor in our terms.",
+        "She left without JavaScript experience.",
     ):
         assert drop_boilerplate(prose) == prose
     paragraph = "JavaScript is a language that was written in ten days. " * 8
     assert drop_boilerplate(paragraph.strip()) == paragraph.strip()
+
+
+@pytest.mark.parametrize("line", ["a line of a list\n", "一二三。\n", "privacy policy "])
+def test_boilerplate_is_found_in_linear_time(line: str) -> None:
+    text = line * 60_000 + "."
+    start = perf_counter()
+    assert drop_boilerplate(text) == text
+    assert perf_counter() - start < 30  # before: hours
 
 
 def test_limits_that_make_no_sense_are_refused() -> None:

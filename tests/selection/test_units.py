@@ -33,7 +33,8 @@ def test_letters_a_word() -> None:
 
 @given(st.lists(st.sampled_from("abcde"), max_size=30))
 def test_equal_words_in_a_row_have_equal_hashes(words: list[str]) -> None:
-    joined = join_hashes(WordHashes().of(words), 4)
+    joined = dict(join_hashes(WordHashes().of(words), [4, 2]))
+    assert list(joined) == [n for n in (2, 4) if n <= len(words)]
     for n, hashes in joined.items():
         runs = [tuple(words[i : i + n]) for i in range(len(words) - n + 1)]
         assert len(hashes) == len(runs)
