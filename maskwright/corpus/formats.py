@@ -20,7 +20,7 @@ KINDS: dict[str, Kind] = {
 # Data sets often call their JSON lines so, and Wikipedia its dumps, but inside a folder they are
 # rather some program's settings: read only if the user names the file.
 _PART = re.compile(r"\.xml-p\d+p\d+")  # of the pages with these numbers
-_WIKIPEDIA = re.compile(r"pages-articles.*\.xml")
+_WIKIPEDIA = re.compile(r"pages-articles[^.]*\.xml(?:-p\d+p\d+)?(?:\.\w+)?$")
 _INDEX = re.compile(r"pages-articles.*-index\d*\.txt(?:-p\d+p\d+)?(?:\.bz2)?")
 NAMED_KINDS: dict[str, Kind] = {".json": "jsonl", ".xml": "dump"}
 COMPRESSIONS: dict[str, Compression] = {
@@ -46,7 +46,8 @@ def recognise_name(path: Path, named: bool = False) -> tuple[Kind | None, Compre
 
 def is_wikipedia_dump(path: Path) -> bool:
     """Whether a file is called as Wikimedia calls its dumps of articles."""
-    return _WIKIPEDIA.search(path.name) is not None
+    kind, _ = recognise_name(path, named=True)
+    return kind == "dump" and _WIKIPEDIA.search(path.name) is not None
 
 
 def is_dump_index(path: Path) -> bool:

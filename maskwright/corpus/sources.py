@@ -138,12 +138,13 @@ def _match(pattern: Path) -> list[Path]:
 def _walk(folder: Path, counts: Counter[str], reads_json: bool) -> Iterator[Source]:
     empty = True
     for path in list_files(folder):
+        kind, compression = recognise_name(path, reads_json)
         if is_wikipedia_dump(path):
+            pattern = folder / (f"*.xml*{compression}" if compression else "*.xml")
             raise CorpusError(
                 f"{path} is a dump of Wikipedia, which is not read as one file of a folder. Name "
-                f"it: {path}, or a pattern: {folder / '*.xml*'}"
+                f"it: {path}, or a pattern: {pattern}"
             )
-        kind, compression = recognise_name(path, reads_json)
         if kind in (None, "dump") or is_dump_index(path) or not path.is_file():
             counts[f"ignored file {show_name(path.suffix.lower()) or 'without suffix'}"] += 1
             continue

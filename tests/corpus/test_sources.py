@@ -117,3 +117,19 @@ def test_a_dump_is_not_lost_in_a_folder(tmp_path: Path, suffix: str):
     with pytest.raises(CorpusError, match=r"is a dump of Wikipedia, .* Name it"):
         find_sources([str(tmp_path)])
     assert len(find_sources([f"{tmp_path}/*.xml*"])) == 1
+
+
+def test_what_comes_of_a_dump_or_with_it_is_no_dump(tmp_path: Path):
+    for suffix in (".xml.jsonl", ".xml.txt", ".xml.bz2.md5", ".xml.bz2-rss.xml"):
+        write(tmp_path / f"{DUMP}{suffix}", "{}")
+    found = find_sources([str(tmp_path)])
+    assert [source.label for source in found] == [f"{DUMP}.xml.jsonl", f"{DUMP}.xml.txt"]
+
+
+def test_the_pattern_for_a_dump_leaves_its_checksum_out(tmp_path: Path):
+    for suffix in (".xml.bz2", ".xml.bz2.md5"):
+        write(tmp_path / f"{DUMP}{suffix}", "x")
+    with pytest.raises(CorpusError) as caught:
+        find_sources([str(tmp_path)])
+    pattern = str(caught.value).rpartition(" ")[2]
+    assert [source.kind for source in find_sources([pattern])] == ["dump"]

@@ -38,7 +38,11 @@ def _read_text(wikitext: str, links: Links, counts: Counter[str]) -> str:
     text = read_simply(wikitext, links)
     if text is not None:
         return text
-    if not is_tame(wikitext):
+    if is_tame(wikitext):
+        try:
+            return read_wikitext(wikitext, links)
+        except RecursionError:
+            counts["article read roughly: nested too deeply"] += 1
+    else:
         counts["article read roughly: too much in it is not closed"] += 1
-        return read_roughly(wikitext, links)
-    return read_wikitext(wikitext, links)
+    return read_roughly(wikitext, links)

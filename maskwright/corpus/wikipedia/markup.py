@@ -33,7 +33,8 @@ _SHOWN_ARGUMENTS = {
     "convert": (1, 2),
     "cvt": (1, 2),
 }
-# (of `convert` four of them, where the second is such a word)
+# (of `convert` four of them, which are the most, where the second is such a word)
+MOST_SHOWN = 4
 _RANGES = frozenset(("to", "-", "\u2013", "and", "or", "by", "x", "*", "+/-", "\u00b1"))
 # and those that stand for a character.
 _SHOWN_CHARACTERS = {
@@ -113,7 +114,7 @@ def show_template(name: str, arguments: Sequence[str]) -> str:
     name = name.strip().lower()
     numbers = _SHOWN_ARGUMENTS.get(name, ())
     if numbers == (1, 2) and len(arguments) > 1 and arguments[1].strip() in _RANGES:
-        numbers = (1, 2, 3, 4)  # 10 to 20 km
+        numbers = range(1, MOST_SHOWN + 1)  # 10 to 20 km
     shown = [arguments[number - 1].strip() for number in numbers if number <= len(arguments)]
     return " ".join(shown) if numbers else _SHOWN_CHARACTERS.get(name, "")
 

@@ -29,6 +29,7 @@ _STYLE = re.compile(
 )
 _BREAK = re.compile(r"<(?:br|hr)\s*/?>", re.IGNORECASE)
 _TEMPLATE = re.compile(r"\{\{([^{}]*)\}\}")
+_NAMED = re.compile(r"\s*[\w ]+=")
 _NO_NAME = re.compile(r"^$|[\n<>\[\]]")
 _LINK = re.compile(r"\[\[([^\[\]|\n]*)(?:\|([^\[\]]*))?\]\]")
 _EXTERNAL = re.compile(r"(?<!\[)\[(?:https?:)?//[^\s\[\]<>\"]+(?: +((?! )[^\[\]\n]*))?\]")
@@ -37,7 +38,9 @@ _HEADING = re.compile(r"^(={1,6})([^=\n](?:[^\n]*[^=\n])?)\1[ \t\x02]*$", re.MUL
 _LIST = re.compile(r"^[*#:;]+", re.MULTILINE)
 _ODD = re.compile(r"\{\{|\}\}|\{\||\[\[|\]\]|<|://|^-{4}", re.MULTILINE)
 _SURPRISE = re.compile(r"\[\[\s*(?:https?:)?//|^[*#:]*;.*:|^=.*<[bh]r", re.MULTILINE)
-_TAG = re.compile(r"<[a-zA-Z]")
+_PAIRS = [re.compile(pair) for pair in (r"(\{\{)|\}\}", r"(\[)|\]", r"(<!--)|-->")]
+_TAG_PAIR = re.compile(r"(<[a-zA-Z])|</|/>")
+_TABLE_PAIR = re.compile(r"(\{\|)|\|\}")
 _TAGS = re.compile(r"</?[a-zA-Z][^<>]*>")
 _MOST_NESTED = 12
 _MOST_UNCLOSED = 200
@@ -64,17 +67,16 @@ def is_tame(text: str) -> bool:
     """Whether `read_wikitext` ends soon: it takes time quadratic in what is not closed."""
     if len(text) > _MOST_CHARACTERS:
         return False
-    pairs = (("{{", "}}"), ("[", "]"), ("<!--", "-->"))
-    gaps = [_count_unclosed(text, *pair) for pair in pairs]
-    gaps.append(len(_TAG.findall(text)) - text.count("</") - text.count("/>"))
-    rows = _count_unclosed(text, "{|", "|}") * len(text)  # all that follows is rows of each table
+    gaps = [_count_unclosed(text, pair) for pair in _PAIRS]
+    gaps.append(_count_unclosed(_BREAK.sub("", text), _TAG_PAIR))
+    rows = _count_unclosed(text, _TABLE_PAIR) * len(text)  # all that follows is rows of each table
     return max(gaps) <= _MOST_UNCLOSED and rows <= _MOST_CHARACTERS
 
 
-def _count_unclosed(text: str, begin: str, end: str) -> int:
-    """How many of `begin` have no `end` after them."""
+def _count_unclosed(text: str, pair: re.Pattern[str]) -> int:
+    """How many beginnings, which are the group of `pair`, have no end after them."""
     count = 0
-    for match in re.finditer(f"({re.escape(begin)})|{re.escape(end)}", text):
+    for match in pair.finditer(text):
         count = count + 1 if match[1] else max(0, count - 1)
     return count
 
@@ -82,7 +84,7 @@ def _count_unclosed(text: str, begin: str, end: str) -> int:
 def read_roughly(text: str, links: Links) -> str:
     """The text of any page, in time linear in its length; what does not close stays as text."""
     text = _REFERENCE.sub(GONE, _drop_comments(text))
-    text, _ = _replace_inside_out(_TEMPLATE, _show_template, text)
+    text, _ = _replace_inside_out(_TEMPLATE, _show_roughly, text)
     text = _drop_tables(text) or text
     text, _ = _replace_links(text, links)
     text = _TAGS.sub(GONE, drop_stray_tags(_replace_addresses(text)))
@@ -134,6 +136,11 @@ def _show_template(match: re.Match[str]) -> str:
     if shows_arguments(name) and any("=" in argument for argument in arguments):
         return match[0]  # which of them have names is not known here
     return GONE + show_template(name, arguments)
+
+
+def _show_roughly(match: re.Match[str]) -> str:
+    name, *arguments = match[1].split("|")
+    return GONE + show_template(name, [each for each in arguments if not _NAMED.match(each)])
 
 
 def _drop_tables(text: str) -> str | None:

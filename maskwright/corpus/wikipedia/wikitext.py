@@ -14,6 +14,7 @@ from maskwright.corpus.wikipedia.markup import (
     BLOCK_TAGS,
     DROPPED_TAGS,
     LITERAL_TAGS,
+    MOST_SHOWN,
     Links,
     drop_stray_tags,
     mark_heading,
@@ -81,9 +82,11 @@ def _write_entity(node: Any, _: Links, pieces: list[str]) -> None:
 
 def _write_template(node: Any, links: Links, pieces: list[str]) -> None:
     name, arguments = str(node.name), list[str]()
-    while shows_arguments(name) and node.has(str(len(arguments) + 1)):
+    for number in map(str, range(1, MOST_SHOWN + 1)) if shows_arguments(name) else ():
+        if not node.has(number):
+            break
         argument: list[str] = []
-        _write(node.get(str(len(arguments) + 1)).value.nodes, links, argument)
+        _write(node.get(number).value.nodes, links, argument)
         arguments.append("".join(argument))
     pieces.append(show_template(name, arguments))
 

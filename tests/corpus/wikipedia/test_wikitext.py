@@ -129,6 +129,12 @@ def test_what_is_never_closed_is_read_roughly(unit: str) -> None:
     assert read_roughly("a [[b|c]] {{d}}\n== E ==\n<i>f</i>", LINKS) == "a c\n\nE\n\nf"
 
 
+def test_templates_with_named_arguments_are_read_roughly_too() -> None:
+    long = "{{convert|10|km|mi|abbr=on}}"
+    page = f"{{{{Infobox bridge|name=Foo|length={long}|image=X.jpg}}}}\nThe bridge is {long} long."
+    assert read_roughly(page, LINKS) == read_wikitext(page, LINKS) == "The bridge is 10 km long."
+
+
 @pytest.mark.parametrize(
     "wikitext",
     [
@@ -136,6 +142,9 @@ def test_what_is_never_closed_is_read_roughly(unit: str) -> None:
         "|}\n" * 10_000 + "{|\n| a\n" * 10_000,
         "]]" * 30_000 + "[[a|" * 30_000,
         "{|\n! a\n|-\n| b\n" * 150 + "c " * 5_000,
+        "</div>" * 40_000 + "<div>a" * 40_000,
+        "{{nowrap|" + "a|" * 20_000 + "x=1}}",
+        "{{{" * 2_000 + "x" + "}}}" * 2_000,
     ],
 )
 def test_what_looks_closed_and_is_not_takes_no_minutes(wikitext: str) -> None:
