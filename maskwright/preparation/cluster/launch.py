@@ -125,7 +125,7 @@ def check_address(address: str) -> None:
     if not colon or not port.isdecimal():
         return  # "auto", "local", or none
     try:
-        socket.create_connection((host, int(port)), _CONNECT_SECONDS).close()
+        socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS).close()
     except OSError as error:
         raise ConnectionError(f"nothing answers at RAY_ADDRESS={address} ({error})") from None
 
