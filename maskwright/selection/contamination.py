@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
 
 from maskwright.corpus.formats import Kind
 from maskwright.corpus.readers.blocks import read_blocks
@@ -24,6 +23,7 @@ from maskwright.selection.units import (
     Hashes,
     WordHashes,
     count_letters_a_word,
+    find_members,
     join_hashes,
     split_words,
 )
@@ -54,15 +54,9 @@ class EvaluationTexts:
     def find_in(self, hashes: Hashes) -> slice | None:
         """Which words of a document with W words, of hashes [W], are such a run; None if none."""
         for n, ngrams in join_hashes(hashes, self._runs):
-            if len(places := _meet(ngrams, self._runs[n])):
+            if len(places := find_members(ngrams, self._runs[n])):
                 return slice(int(places[0]), int(places[0]) + n)
         return None
-
-
-def _meet(ngrams: Hashes, runs: Hashes) -> NDArray[np.intp]:
-    """Which of the n-grams are among the runs, which are sorted."""
-    places = np.minimum(np.searchsorted(runs, ngrams), len(runs) - 1)
-    return np.flatnonzero(runs[places] == ngrams)
 
 
 def find_evaluations(paths: Sequence[str], ignored: Counter[str]) -> list[Source]:

@@ -11,7 +11,7 @@ import unicodedata
 import numpy as np
 
 from maskwright.selection.config import QualityLimits
-from maskwright.selection.units import Hashes, count_letters_a_word, join_hashes
+from maskwright.selection.units import Hashes, count_letters_a_word, find_members, join_hashes
 
 _DIGITS = re.compile(r"\d")
 _BULLETS = ("-", "*", "•", "‣", "▪", "●", "·", "\u2013")
@@ -29,7 +29,6 @@ _REPEATED_NGRAMS = range(5, 11)
 # notices do, or to be no sentence, so that texts about such things stay.
 _LONGEST_NOTICE = 300  # characters; a longer line is a paragraph that speaks of such things
 _TERMS = r"(?:privacy policy|terms (?:of (?:use|service)|and conditions))"
-_NO_STOP = rf"[^.!?\n]{{0,{_LONGEST_NOTICE}}}"
 _BOILERPLATE = re.compile(
     r"\b(?:please enable|turn on|(?:site|page|app) (?:requires|needs)) javascript\b"
     r"|\bjavascript (?:is|must be|needs to be) (?:\w+ )?(?:required|needed|disabled|enabled|turned)"
@@ -37,18 +36,26 @@ _BOILERPLATE = re.compile(
     r"|\b(?:site|website|page|we|our|accept(?: all)?)(?: uses?| use of)? cookies\b"
     r"|\bcookie (?:policy|settings|consent)"
     rf"|\b(?:our|read the|see the|agree to (?:the|our)) {_TERMS}"
-    rf"|^{_NO_STOP}{_TERMS}{_NO_STOP}$",
-    re.IGNORECASE | re.MULTILINE,
+    rf"|^[^.!?]*{_TERMS}[^.!?]*$",
+    re.IGNORECASE,
 )
+# Every notice holds one of these; looking for them first is twenty times as fast.
+_NOTICED = (
+    "javascript", "cookie", "lorem ipsum", "rights reserved", "privacy policy", "terms of use",
+    "terms of service", "terms and conditions",
+)  # fmt: skip
 
 
 def drop_boilerplate(text: str) -> str:
     """`text` without the lines that are notices of a website."""
-    if not _BOILERPLATE.search(text):
+    lowered = text.lower()
+    if not any(each in lowered for each in _NOTICED):
         return text
-    lines = text.split("\n")
-    kept = (x for x in lines if len(x) > _LONGEST_NOTICE or not _BOILERPLATE.search(x))
-    return "\n".join(kept).strip()
+    return "\n".join(line for line in text.split("\n") if not _is_notice(line)).strip()
+
+
+def _is_notice(line: str) -> bool:
+    return len(line) <= _LONGEST_NOTICE and _BOILERPLATE.search(line) is not None
 
 
 def find_fault(text: str, words: list[str], hashes: Hashes, limits: QualityLimits) -> str | None:
@@ -151,22 +158,23 @@ def _judge_repetition(
 
 def _measure_top(ngrams: Hashes, lengths: np.ndarray, n: int) -> int:
     """Characters in the commonest of the n-grams, if it occurs twice."""
-    _, first, counts = np.unique(ngrams, return_index=True, return_counts=True)
+    found, counts = np.unique(ngrams, return_counts=True)
     commonest = int(counts.argmax())
     if counts[commonest] == 1:
         return 0
-    start = int(first[commonest])
+    start = int((ngrams == found[commonest]).argmax())
     return int(counts[commonest]) * int(lengths[start : start + n].sum())
 
 
 def _measure_repeated(ngrams: Hashes, lengths: np.ndarray, n: int) -> int:
     """Characters of words in n-grams that occurred before."""
-    _, first = np.unique(ngrams, return_index=True)
-    if len(first) == len(ngrams):
+    in_order = np.sort(ngrams)  # many times faster than an order that remembers places
+    repeated = np.unique(in_order[1:][in_order[1:] == in_order[:-1]])
+    if not len(repeated):
         return 0
-    again = np.ones(len(ngrams), bool)
-    again[first] = False
-    starts = np.flatnonzero(again)
+    places = find_members(ngrams, repeated)
+    _, first = np.unique(ngrams[places], return_index=True)
+    starts = np.delete(places, first)
     edges = np.zeros(len(lengths) + 1, np.int64)
     np.add.at(edges, starts, 1)
     np.add.at(edges, starts + n, -1)

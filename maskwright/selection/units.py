@@ -89,3 +89,9 @@ def join_hashes(hashes: Hashes, lengths: Iterable[int]) -> Iterator[tuple[int, H
             joined = joined[:-1] * _MULTIPLIER + hashes[joined_words:]
             joined_words += 1
         yield n, joined
+
+
+def find_members(ngrams: Hashes, among: Hashes) -> NDArray[np.intp]:
+    """Which of the n-grams, by their places, are `among` these, which are sorted and not none."""
+    places = np.minimum(np.searchsorted(among, ngrams), len(among) - 1)
+    return np.flatnonzero(among[places] == ngrams)

@@ -1,10 +1,13 @@
 """Each rule of quality drops what it is for, and nothing that reads like text."""
 
+from collections import Counter
 from dataclasses import fields, replace
 from random import Random
 from time import perf_counter
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from maskwright.errors import ConfigError
 from maskwright.selection.config import QualityLimits, SelectionConfig
@@ -89,6 +92,39 @@ def test_a_name_that_comes_again_is_no_repetition_where_words_are_letters() -> N
     text = "。".join("".join(draw(letters, k=20)) + "中华人民共和国" for _ in range(40))
     assert judge(text, replace(OFF, max_repeated_ngrams=0.15)) is None
     assert judge(text + text, replace(OFF, max_repeated_ngrams=0.15)) == "repeated phrases"
+
+
+def find_repetition(words: list[str], limits: QualityLimits) -> str | None:
+    """The rules of repetition, as one reads them in the papers."""
+    total = sum(map(len, words))
+    for n in range(2, min(5, len(words) + 1)):
+        ngrams = [tuple(words[i : i + n]) for i in range(len(words) - n + 1)]
+        ((commonest, count),) = Counter(ngrams).most_common(1)
+        limit = limits.max_top_ngram - 0.02 * (n - 2)
+        if count > 1 and count * sum(map(len, commonest)) > limit * total:
+            return "one phrase over and over"
+    for n in range(5, min(11, len(words) + 1)):
+        seen, repeated = set[tuple[str, ...]](), set[int]()
+        for i in range(len(words) - n + 1):
+            ngram = tuple(words[i : i + n])
+            if ngram in seen:
+                repeated.update(range(i, i + n))
+            seen.add(ngram)
+        limit = limits.max_repeated_ngrams - 0.01 * (n - 5)
+        if sum(len(words[i]) for i in repeated) > limit * total:
+            return "repeated phrases"
+    return None
+
+
+@given(
+    st.lists(st.sampled_from(["aa", "bb", "cc", "dd"]), min_size=1, max_size=40),
+    st.floats(0.2, 1),
+    st.floats(0.2, 1),
+)
+def test_repetition_is_what_its_slow_twin_finds(words: list[str], top: float, any_: float) -> None:
+    # Of words of one length it does not matter which of the commonest n-grams is taken.
+    limits = replace(OFF, max_top_ngram=top, max_repeated_ngrams=any_)
+    assert judge(" ".join(words), limits) == find_repetition(words, limits)
 
 
 def test_notices_go_and_paragraphs_about_them_stay() -> None:
