@@ -121,6 +121,18 @@ def write_steps(texts: Sequence[Result]) -> list[str]:
     return lines
 
 
+def write_growth(texts: Sequence[Result]) -> str:
+    """How time and memory of everything on one core grow with the text."""
+    small, large = texts[0], texts[-1]
+    before, after = (text["steps"]["everything"]["1"] for text in (small, large))
+    return (
+        f"{large['megabytes'] / small['megabytes']:.1f} times the text takes "
+        f"{after['seconds'] / before['seconds']:.1f} times the seconds and "
+        f"{after['peak_megabytes'] / before['peak_megabytes']:.2f} times the memory "
+        "(everything, on one core)."
+    )
+
+
 def write_check(texts: Sequence[Result], costs: Costs) -> list[str]:
     """What the model says of the preparations that were measured, as a Markdown table."""
     lines = ["| text | cores | worked out | measured |", "|--:|--:|--:|--:|"]
@@ -163,6 +175,8 @@ def write_section(results: Path = RESULTS) -> str:
         f"MB/s of each step alone ({link}), and MB of memory of all its processes (1 core / 2):",
         "",
         *write_steps(texts),
+        "",
+        write_growth(texts),
         "",
         "What the costs of the larger text on one core say of whole preparations with selection:",
         "",
