@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from benchmarks.common import RESULTS, find_result, put_section
+from benchmarks.dump_guide import VOCAB_SIZE
 
 PAGE = Path(__file__).parents[1] / "docs" / "data.md"
 
@@ -49,8 +50,8 @@ def _write_guide(results: Path) -> Iterator[str]:
     yield (
         f"{result['pages']:,} articles of Korean Wikipedia, wrapped into a dump of "
         f"{result['dump_megabytes_packed']:.1f} MB by the benchmark, prepared in "
-        f"{result['prepare_seconds']:.0f} seconds with a vocabulary of 8,192 (dropped or "
-        f"repaired: {dropped}), {result['epochs']:g} epochs of "
+        f"{result['prepare_seconds']:.0f} seconds with a vocabulary of {VOCAB_SIZE:,} "
+        f"(dropped or repaired: {dropped}), {result['epochs']:g} epochs of "
         f"{result['tokens_to_train_on']:,} tokens with the recipe `sprint` "
         f"([file](../benchmarks/results/{result['file']})); {accuracy['num_samples']:,} hidden "
         "tokens of other articles:\n"

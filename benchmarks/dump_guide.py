@@ -23,6 +23,8 @@ from maskwright.files import read_json, write_json
 from maskwright.logs import read_metrics
 from tests.corpus.wikipedia.dumps import write_multistream
 
+VOCAB_SIZE = 8192  # half of the guide's, as the text is small
+
 
 def read_articles(path: Path) -> Iterator[list[str]]:
     """The lines of each article, its title first."""
@@ -47,7 +49,7 @@ def prepare_dump(runs: Path) -> dict[str, Any]:
     pages = [wrap(lines, "ko") for lines in articles]
     write_multistream(dump, pages, "ko", PAGES_A_STREAM)
     selection = ("--select.language", "ko", "--select.near_duplicates", "0.8")
-    vocabulary = ("--tokenizer.vocab_size", "8192")
+    vocabulary = ("--tokenizer.vocab_size", str(VOCAB_SIZE))
     seconds = run("prepare", dump, "--out", data, "--report", *selection, *vocabulary)
     manifest = read_json(data / "manifest.json", 1 << 20)
     return {

@@ -162,8 +162,9 @@ def test_idle_connections_take_no_room_and_requests_do(workplace: Path) -> None:
     with connect(url), connect(url) as slow:
         assert post(url, {"inputs": TEXT}).startswith(b"HTTP/1.1 200")
         slow.sendall(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
-        time.sleep(0.3)
-        answer = post(url, {"inputs": TEXT})
+        answer, deadline = b"", time.monotonic() + 20
+        while not answer.startswith(b"HTTP/1.1 503") and time.monotonic() < deadline:
+            answer = post(url, {"inputs": TEXT})  # until the server has read the slow one's head
     process.kill()
     process.communicate()
     assert answer.startswith(b"HTTP/1.1 503")
