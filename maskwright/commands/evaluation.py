@@ -143,16 +143,20 @@ class Evaluation:
             "tokenizer_fingerprint": self.model.tokenizer.fingerprint,
         }
 
-    def describe(self, results: Sequence[SuiteResult]) -> dict[str, Any]:
-        """All about this evaluation as plain values, ready for JSON."""
-        circumstances = {
+    @cached_property
+    def circumstances(self) -> dict[str, Any]:
+        """When and where this is, found once: what is printed is what is written."""
+        return {
             "date": datetime.now(UTC).isoformat(timespec="seconds"),
             "environment": describe_environment(),
         }
+
+    def describe(self, results: Sequence[SuiteResult]) -> dict[str, Any]:
+        """All about this evaluation as plain values, ready for JSON."""
         return {
             "format": FORMAT,
             "model": self.model_facts,
-            "suites": [{**to_plain(asdict(result)), **circumstances} for result in results],
+            "suites": [{**to_plain(asdict(result)), **self.circumstances} for result in results],
         }
 
     def write(self, results: Sequence[SuiteResult], out: Path | None) -> list[Path]:
