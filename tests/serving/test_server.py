@@ -59,7 +59,7 @@ def post(url: str, body: object) -> bytes:
 
 def connect(url: str) -> socket.socket:
     host, port = url.removeprefix("http://").split(":")
-    return socket.create_connection((host, int(port)), timeout=30)
+    return socket.create_connection((host, int(port)), timeout=10)
 
 
 def test_the_body_of_an_answer_does_not_wait_for_the_head_to_be_acknowledged() -> None:
