@@ -29,7 +29,7 @@ from maskwright.commands.prepared import prepare_for
 from maskwright.inference.text_model import TextModel
 from maskwright.logs import read_metrics
 
-Corpus = Literal["shakespeare", "sentences", "wiki"]
+Corpus = Literal["shakespeare", "sentences", "wiki", "wiki-cased"]
 NOTEBOOK = "the notebook's own model"  # instead of a recipe
 ROWS_OF_128 = ("--data.max_seq_length", "128")
 LONGER = ("--train.seq_length_schedule", "0:32,0.4:64,0.7:128")
@@ -79,6 +79,9 @@ SYSTEMS: dict[str, System] = {
     "wiki-neobert": System("NeoBERT", "wiki", "neobert-style", 10, ON_WIKI),
     "wiki-gpt-bert": System("GPT-BERT", "wiki", "gpt-bert-style", 10, ON_WIKI),
     "wiki-ours": System("ours (`sprint`)", "wiki", "sprint", 10, ON_WIKI),
+    "wiki-sprint": System("`sprint`", "wiki-cased", "sprint", 10, ON_WIKI),
+    "wiki-hour": System("`hour`", "wiki-cased", "hour", 60, ON_WIKI),
+    "wiki-tiny": System("`tiny`", "wiki-cased", "tiny", 60, ON_WIKI),
     "wiki-ours-long": System("ours (`tiny`)", "wiki", "tiny", 95, (*ON_WIKI, *HOUR_AND_A_HALF)),
 }
 _CURVE = ("step", "tokens", "seconds", "loss", "masked_accuracy")
@@ -100,6 +103,8 @@ class Places:
         values: dict[str, Any] = {"text": [str(self._find_text(corpus))]}
         if corpus == "shakespeare":
             recipe = "shakespeare"
+        if corpus == "wiki":  # the systems reproduced on it are uncased
+            values["tokenizer"] = {"lowercase": True}
         if corpus == "sentences":
             valid = str(self.sentence_file("valid"))
             recipe, values["corpus"] = "wiki-sentences", {"valid_text": [valid]}
@@ -109,8 +114,9 @@ class Places:
     def _find_text(self, corpus: Corpus) -> Path:
         if corpus == "sentences":
             return self.sentence_file("train")
-        names = {"shakespeare": "tinyshakespeare/input.txt", "wiki": "wiki_en/wiki_en.train.txt.gz"}
-        return find_corpus(names[corpus])
+        if corpus == "shakespeare":
+            return find_corpus("tinyshakespeare/input.txt")
+        return find_corpus("wiki_en/wiki_en.train.txt.gz")
 
     def sentence_file(self, split: str) -> Path:
         """A file that `sentences_corpus` wrote; writes them if no folder was named."""

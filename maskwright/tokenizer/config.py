@@ -24,7 +24,9 @@ class TokenizerConfig:
     vocab_size: int = setting(
         8192, "number of tokens, rounded up to a multiple of 64; fewer if the text gives no more"
     )
-    lowercase: bool = setting(True, "lower-case the text; WordPiece then also strips accents")
+    lowercase: bool = setting(
+        False, "lowercase the text (uncased, as the first BERT); WordPiece then also strips accents"
+    )
     min_frequency: int = setting(2, "a token must occur this often in the sample")
     sample_megabytes: float = setting(100.0, "most text to train the tokenizer on, drawn by seed")
     path: str | None = setting(None, "use the tokenizer in this folder instead of training one")
