@@ -31,7 +31,7 @@ frequent token (accuracy), or the token frequencies (loss).{judged}
 ## Data
 
 {text}: {train_tokens:,} tokens in {documents:,} documents, and {valid_tokens:,} held-out tokens.
-{mixture}Tokenizer: {kind}, {vocabulary:,} tokens, fingerprint `{fingerprint}`.{extension}
+{mixture}Tokenizer: {kind}, {vocabulary:,} tokens, {case}, fingerprint `{fingerprint}`.{extension}
 
 ## Training
 
@@ -92,6 +92,7 @@ def describe_training(
         mixture=_list_sources(data),
         kind=_describe_tokenizer(config),
         vocabulary=data.tokenizer.vocab_size,
+        case=data.tokenizer.case,
         fingerprint=data.tokenizer.fingerprint[:12],
         extension=_describe_extension(source.get(EXTENSION_KEY)),
         seed=config.seed,

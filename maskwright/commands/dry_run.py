@@ -13,7 +13,7 @@ from maskwright.commands.assemble import (
     guess_model,
     resolve_model,
 )
-from maskwright.commands.config import BUDGETS, PretrainConfig
+from maskwright.commands.config import BUDGETS, PretrainConfig, resolve
 from maskwright.commands.initial import InitialModel, load_initial
 from maskwright.commands.learning import (
     build_network,
@@ -28,6 +28,7 @@ from maskwright.data.pairs import pairs_per_row
 from maskwright.model.config import EncoderConfig
 from maskwright.model.discriminator import Discriminator, narrow_config
 from maskwright.model.flops import count_parameters
+from maskwright.recipes import recommend_recipe
 from maskwright.train.device import choose_device, should_compile
 from maskwright.wording import count_noun
 
@@ -78,6 +79,10 @@ def describe_run(config: PretrainConfig, data_dir: Path) -> Iterator[str]:
         "rows of random tokens, not compiled"
     )
     yield _estimate(config, tokens, seconds)
+    if initial is None and device.type == "cpu" and (minutes := config.train.max_minutes):
+        recipe = recommend_recipe(minutes)
+        if resolve(recipe).model != config.model:
+            yield f"advice       on a CPU, --recipe {recipe} learned most in {minutes:g} minutes"
 
 
 def _describe_parts(config: PretrainConfig, model: EncoderConfig) -> str:

@@ -134,6 +134,10 @@ def start_run(run: Path, config: PretrainConfig, data_dir: Path) -> signal.Signa
             if world.is_first:
                 facts = {**_describe_data(data), **({INIT_FROM: origin} if origin else {})}
                 begin_run(run, write_yaml(config), facts, console.print)
+            tokenizer = data.tokenizer
+            console.print(
+                f"tokenizer: {tokenizer.kind}, {tokenizer.vocab_size:,} tokens, {tokenizer.case}"
+            )
             return Session(run, config, data, trainer, note, console, origin).train()
 
 

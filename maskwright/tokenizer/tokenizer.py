@@ -127,8 +127,19 @@ class Tokenizer:
 
     @property
     def lowercase(self) -> bool:
-        """Whether upper and lower case are the same to this tokenizer."""
-        return self.encode("A").ids.tolist() == self.encode("a").ids.tolist()
+        """True if the tokenizer lowercases text."""
+        return self._normalize("A").endswith("a")
+
+    @property
+    def case(self) -> str:
+        """What becomes of case and accents, in words: ``cased, accents kept``."""
+        strips_accents = self._normalize("é").endswith("e")
+        case = "uncased" if self.lowercase else "cased"
+        return f"{case}, accents {'removed' if strips_accents else 'kept'}"
+
+    def _normalize(self, text: str) -> str:
+        normalizer = self.backend.normalizer
+        return text if normalizer is None else normalizer.normalize_str(text)
 
     def encode(self, text: str) -> EncodedText:
         """The tokens of `text`; no special tokens are added, and none is recognised in it.

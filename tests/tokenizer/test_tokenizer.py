@@ -151,8 +151,12 @@ def test_fingerprints_tell_tokenizers_apart_and_ignore_truncation() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_lowercase(kind: TokenizerKind) -> None:
-    assert trained(kind, True).lowercase
-    assert not trained(kind, False).lowercase
+    uncased, cased = trained(kind, True), trained(kind, False)
+    assert uncased.lowercase
+    assert not cased.lowercase
+    removed = "removed" if kind == "wordpiece" else "kept"
+    assert uncased.case == f"uncased, accents {removed}"
+    assert cased.case == "cased, accents kept"
 
 
 def test_a_description_that_is_none() -> None:
