@@ -1,8 +1,8 @@
 """Checkpoints: all that a run needs to go on, and nothing that has to be unpickled.
 
 ``checkpoints/step_00001200/`` holds tensors as safetensors (one file, or one of each rank where
-they are spread), the counts of `TrainState` as ``state.json`` and, written last, ``manifest.json``
-with the sha256 of every file. A checkpoint appears under its name by one rename, so one that can
+they are spread), the counts of `TrainState` and the sums of `LogWindow` as ``state.json`` and,
+written last, ``manifest.json`` with the sha256 of every file. A checkpoint appears under its name by one rename, so one that can
 be seen is whole; the hashes find the ones that were damaged afterwards, and then the checkpoint
 before it is used.
 """

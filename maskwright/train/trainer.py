@@ -109,7 +109,7 @@ class Trainer:
 
     def fit(self) -> signal.Signals | None:
         """Trains until the budget is used up; returns the signal that stopped it before, if any."""
-        self._window = LogWindow(self.terms)
+        self._window.restart_clock()
         resumed_at, clock = self.state.seconds, time.perf_counter()
         saved_at = resumed_at
         with StopRequest() as stop:
@@ -311,7 +311,8 @@ class Trainer:
         """Writes a checkpoint of the current step, or begins to."""
         if self.checkpoints is not None:
             tensors = {**self._weights(), **_named("optimizer", self.optimizers.state_tensors())}
-            self.checkpoints.save(self.state.step, tensors, self.state.to_json())
+            state = {**self.state.to_json(), "window": self._window.to_json()}
+            self.checkpoints.save(self.state.step, tensors, state)
             self._has_checkpoint = True
 
     def _weights(self) -> dict[str, Tensor]:
@@ -327,7 +328,10 @@ class Trainer:
         Raises:
             CheckpointError: it is not one of this run.
         """
-        state = TrainState.from_json(checkpoint.state)
+        counts = {name: value for name, value in checkpoint.state.items() if name != "window"}
+        state = TrainState.from_json(counts)
+        if "window" in checkpoint.state:  # older checkpoints have none
+            self._window.restore(checkpoint.state["window"])
         self._has_checkpoint = True
         shapes = {
             name.removeprefix("optimizer/"): shape

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 
+from maskwright.errors import CheckpointError
 from maskwright.train.checkpoint import find_newest
 from maskwright.train.trainer import Trainer
 from tests.train.helpers import Recorder, make_trainer
@@ -79,19 +80,49 @@ def test_a_run_may_be_interrupted_again_and_again(tmp_path: Path) -> None:
         assert torch.equal(a, b)
 
 
-def test_losses_after_a_resumption_are_the_same(tmp_path: Path) -> None:
+CLOCKS = {"seconds", "startup_seconds", "validation_seconds", "tokens_per_second"}
+
+
+def without_clocks(*recorders: Recorder) -> list[dict[str, Any]]:
+    records = (record for recorder in recorders for record in recorder.records)
+    return [{k: v for k, v in record.items() if k not in CLOCKS} for record in records]
+
+
+@pytest.mark.parametrize("log_every_steps", [1, 3])
+def test_records_after_a_resumption_are_the_same(tmp_path: Path, log_every_steps: int) -> None:
+    """Of three steps, also where the stop comes after the first of them."""
+    train = {"log_every_steps": log_every_steps}
     whole, first, second = Recorder(), Recorder(10), Recorder()
-    make_trainer(None, whole).fit()
-    make_trainer(tmp_path, first).fit()
-    trainer = make_trainer(tmp_path, second)
+    make_trainer(None, whole, train=train).fit()
+    make_trainer(tmp_path, first, train=train).fit()
+    trainer = make_trainer(tmp_path, second, train=train)
     checkpoint, _ = find_newest(tmp_path)
     assert checkpoint is not None
     trainer.restore(checkpoint)
     trainer.fit()
-    losses = [r["loss"] for r in (*first.of("train"), *second.of("train"))]
-    assert losses == [r["loss"] for r in whole.of("train")]
-    validated = [r["step"] for r in (*first.of("valid"), *second.of("valid"))]
-    assert validated == [r["step"] for r in whole.of("valid")]
+    assert without_clocks(first, second) == without_clocks(whole)
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"grad_norm": "nine"},
+        {"grad_norm": float("nan")},
+        {"steps": None},
+        {"losses": {}},
+        {"losses": {"mlm": True}},
+        {"correct": {"mlm": 1.0, "other": 1.0}},
+        {"more": 1},
+    ],
+)
+def test_sums_that_are_none_are_refused(tmp_path: Path, changed: dict[str, Any]) -> None:
+    make_trainer(tmp_path, Recorder(10), train={"log_every_steps": 3}).fit()
+    checkpoint, _ = find_newest(tmp_path)
+    assert checkpoint is not None
+    sums = {**checkpoint.state["window"], **changed}
+    checkpoint = replace(checkpoint, state={**checkpoint.state, "window": sums})
+    with pytest.raises(CheckpointError, match="window"):
+        make_trainer(tmp_path, Recorder()).restore(checkpoint)
 
 
 def test_another_seed_is_another_run() -> None:
