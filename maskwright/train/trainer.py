@@ -98,6 +98,7 @@ class Trainer:
     last_scores: Record | None = None
     scores_beginning: bool = False
     _has_checkpoint: bool = field(init=False, default=False)
+    _was_resumed: bool = field(init=False, default=False)
     _unread: "_UnreadStep | None" = field(init=False, default=None)
     _window: LogWindow = field(init=False)
     _shapes: set[tuple[int, int, bool]] = field(
@@ -213,6 +214,8 @@ class Trainer:
             tokens=self.state.tokens + loaded.num_tokens,
             seconds=seconds,
             startup_seconds=self.state.startup_seconds + startup,
+            repeated_startup_seconds=self.state.repeated_startup_seconds
+            + startup * self._was_resumed,
             position=loaded.next_position,
         )
         if startup:
@@ -332,7 +335,7 @@ class Trainer:
         state = TrainState.from_json(counts)
         if "window" in checkpoint.state:  # older checkpoints have none
             self._window.restore(checkpoint.state["window"])
-        self._has_checkpoint = True
+        self._has_checkpoint = self._was_resumed = True
         shapes = {
             name.removeprefix("optimizer/"): shape
             for name, shape in checkpoint.shapes.items()
