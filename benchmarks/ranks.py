@@ -2,9 +2,10 @@
 
     python -m benchmarks.ranks [losses | kills | speed] [--kills 10] [--rounds 5]
 
-The runs are started as a user starts them, with torchrun, on `pydocs`. *Losses*: 20 steps at world
-sizes 1, 2 and 4, with DDP and FSDP2, whole or in micro-batches, beside one process; the greatest
-difference of a step's loss. *Kills*: SIGKILL to one of two ranks, again and again, under
+The runs are started as a user starts them, with torchrun, on `pydocs`. *Losses*: 60 steps at world
+sizes 1, 2 and 4, with DDP and FSDP2, whole or in micro-batches, in fp32 and bf16, each beside one
+process of the same precision; the greatest difference of a step's loss among the first 20 steps and
+among all. *Kills*: SIGKILL to one of two ranks, again and again, under
 ``--max-restarts``; the final model.safetensors bit for bit beside an undisturbed run. *Speed*: two
 processes of one thread each beside one process of two threads, in turns; the median ratio.
 """
@@ -37,6 +38,8 @@ _WAYS = [
     (1, "ddp", 256), (2, "ddp", None), (4, "ddp", None), (4, "ddp", 256),
     (2, "fsdp", None), (4, "fsdp", None), (4, "fsdp", 256),
 ]  # fmt: skip
+_PRECISIONS = ("fp32", "bf16")
+_MARKS = (20, 60)  # steps; the last is the length of a run
 
 
 class Place:
@@ -73,24 +76,27 @@ class Place:
 
 
 def compare_losses(place: Place) -> list[dict[str, object]]:
-    """The greatest difference of a loss over 20 steps, for each way to cut the batch."""
-    flags = [*_SMALL, "--train.max_steps", "20"]
-    place.run("one", 1, flags)
-    expected, results = place.losses("one"), []
-    for size, parallel, micro in _WAYS:
-        name = f"{parallel}-{size}-{micro}"
-        cut = ["--train.micro_batch_tokens", str(micro)] if micro else []
-        place.run(name, size, [*flags, "--train.parallel", parallel, *cut])
-        pairs = zip(place.losses(name), expected, strict=True)
-        results.append(
-            {
-                "ranks": size,
-                "parallel": parallel if size > 1 else "none",
-                "micro_batch_tokens": micro,
-                "steps": len(expected),
-                "greatest_difference": max(abs(a - b) for a, b in pairs),
-            }
-        )
+    """Return the greatest difference of a loss, for each precision and way to split the batch."""
+    results: list[dict[str, object]] = []
+    for precision in _PRECISIONS:
+        flags = [*_SMALL, "--train.max_steps", str(_MARKS[-1]), "--train.precision", precision]
+        place.run(f"one-{precision}", 1, flags)
+        expected = place.losses(f"one-{precision}")
+        for size, parallel, micro in _WAYS:
+            name = f"{parallel}-{size}-{micro}-{precision}"
+            cut = ["--train.micro_batch_tokens", str(micro)] if micro else []
+            place.run(name, size, [*flags, "--train.parallel", parallel, *cut])
+            pairs = zip(place.losses(name), expected, strict=True)
+            differences = [abs(a - b) for a, b in pairs]
+            results.append(
+                {
+                    "precision": precision,
+                    "ranks": size,
+                    "parallel": parallel if size > 1 else "none",
+                    "micro_batch_tokens": micro,
+                    "greatest_difference": {n: max(differences[:n]) for n in _MARKS},
+                }
+            )
     return results
 
 

@@ -36,8 +36,10 @@ def list_promises() -> list[Promise]:
 def _promise_ranks() -> list[Promise]:
     losses = require_result("ranks-losses")
     kills = require_result("ranks-kills")
-    greatest = max(way["greatest_difference"] for way in losses["ways"])
-    steps = losses["ways"][0]["steps"]
+    fp32, bf16 = (
+        [way["greatest_difference"] for way in losses["ways"] if way["precision"] == precision]
+        for precision in ("fp32", "bf16")
+    )
     num_kills = sum(run["kills"] for run in kills["runs"])
     same = sum(run["same_bits"] for run in kills["runs"])
     return [
@@ -45,8 +47,8 @@ def _promise_ranks() -> list[Promise]:
             "One loss at any number of ranks, with DDP, FSDP2 and micro-batches",
             "tests/distributed/test_training.py",
             "ranks losses",
-            f"{len(losses['ways'])} ways to cut {steps} steps, 1 to 4 ranks: greatest difference "
-            f"of a loss {greatest:.1e}",
+            f"{len(fp32)} ways to split a batch, 1 to 4 ranks; greatest difference of a loss "
+            f"in the first {_describe_growth(fp32)} in fp32, {_describe_growth(bf16)} in bf16",
             losses["file"],
         ),
         Promise(
@@ -58,6 +60,11 @@ def _promise_ranks() -> list[Promise]:
             kills["file"],
         ),
     ]
+
+
+def _describe_growth(ways: list[dict[str, float]]) -> str:
+    """Return the greatest difference after each number of steps that was measured."""
+    return ", ".join(f"{steps} steps {max(way[steps] for way in ways):.1e}" for steps in ways[0])
 
 
 def _promise_crashes() -> list[Promise]:

@@ -1,5 +1,6 @@
 """Files that are either whole or not there: temporary name, flush to disk, rename."""
 
+import errno
 import fcntl
 import hashlib
 import json
@@ -97,6 +98,27 @@ def locking_folder(
         os.close(descriptor)
 
 
+class HeldFolder:
+    """A folder that is kept open, to recognize it whatever happens to its name.
+
+    While it is open, the operating system gives its number (inode) to no other folder.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._descriptor = os.open(path, os.O_RDONLY)
+
+    def is_in_place(self) -> bool:
+        """Return False if `path` is gone or is another folder by now."""
+        try:
+            return os.path.samestat(self.path.stat(), os.fstat(self._descriptor))
+        except (FileNotFoundError, NotADirectoryError):
+            return False
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+
 def find_link(folder: Path) -> Path | None:
     """A symbolic link in `folder` (not deeper), through which writing would go elsewhere."""
     return next((entry for entry in sorted(folder.iterdir()) if entry.is_symlink()), None)
@@ -153,7 +175,8 @@ def _flush_all(folder: Path) -> None:
     rights = folder.stat().st_mode & 0o666
     for entry in (*folder.rglob("*"), folder):
         if entry.is_file():
-            entry.chmod(rights)
+            with suppress(OSError):  # some file systems (FAT, SMB) have no rights to change
+                entry.chmod(rights)
         flush(entry)
 
 
@@ -173,5 +196,9 @@ def flush(path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
+    except OSError as error:
+        # Some file systems (SMB) cannot flush a folder; they write its names by themselves.
+        if error.errno != errno.EINVAL or not path.is_dir():
+            raise
     finally:
         os.close(descriptor)

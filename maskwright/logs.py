@@ -8,6 +8,8 @@ import math
 from pathlib import Path
 from typing import Any, cast
 
+from maskwright.files import naming_file
+
 Record = dict[str, Any]
 
 
@@ -18,12 +20,20 @@ class MetricsLog:
         path: the file; lines after `last_step` (of a run that is resumed from an earlier
             checkpoint) are cut off, because the resumed run writes them again; so is a last line
             that a crash left unfinished.
+
+    Raises:
+        OSError: it cannot be opened or cut; names the file.
     """
 
     def __init__(self, path: Path, last_step: int | None = None) -> None:
         self.path = path
         self._file = path.open("ab", buffering=0)
-        self._file.truncate(_end_of_kept(path, last_step))
+        try:
+            with naming_file(path):
+                self._file.truncate(_end_of_kept(path, last_step))
+        except OSError:
+            self._file.close()
+            raise
 
     def write(self, record: Record) -> None:
         """Appends one record. Numbers that JSON cannot hold (NaN, infinity) become null.
@@ -35,12 +45,9 @@ class MetricsLog:
         """
         finite = {key: _jsonable(value) for key, value in record.items()}
         line = memoryview(json.dumps(finite).encode() + b"\n")
-        try:
+        with naming_file(self.path):
             while line:  # the last bytes of a disk take a part of it
                 line = line[self._file.write(line) :]
-        except OSError as error:
-            error.filename = str(self.path)
-            raise
 
     def close(self) -> None:
         self._file.close()

@@ -2,12 +2,15 @@ import errno
 import hashlib
 import json
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from maskwright.files import (
+    HeldFolder,
     find_link,
+    flush,
     hash_file,
     naming_file,
     read_json,
@@ -184,3 +187,48 @@ def test_an_error_of_the_disk_names_the_folder(
         pass
     assert error.value.filename == str(tmp_path / "folder")
     assert list(tmp_path.iterdir()) == []
+
+
+def refuse(number: int) -> Callable[..., None]:
+    def fail(*arguments: object, **options: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    return fail
+
+
+@pytest.mark.parametrize("number", [errno.EPERM, errno.ENOTSUP])
+def test_a_file_system_without_rights_takes_folders(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    monkeypatch.setattr(os, "chmod", refuse(number))
+    with replacing_folder(tmp_path / "folder") as folder:
+        (folder / "file").write_text("x")
+    assert (tmp_path / "folder" / "file").read_text() == "x"
+
+
+def test_only_a_folder_may_refuse_to_be_flushed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("x")
+    monkeypatch.setattr(os, "fsync", refuse(errno.EINVAL))
+    flush(tmp_path)
+    with pytest.raises(OSError, match="Invalid argument"):
+        flush(tmp_path / "file")
+    monkeypatch.setattr(os, "fsync", refuse(errno.EIO))
+    with pytest.raises(OSError, match="Input/output error"):
+        flush(tmp_path)
+
+
+def test_a_held_folder_is_recognized(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    held = HeldFolder(folder)
+    assert held.is_in_place()
+    folder.rename(tmp_path / "other")
+    assert not held.is_in_place()
+    folder.mkdir()
+    assert not held.is_in_place()
+    folder.rmdir()
+    (tmp_path / "other").rename(folder)
+    assert held.is_in_place()
+    held.close()

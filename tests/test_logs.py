@@ -84,3 +84,10 @@ def test_a_full_disk_is_named_and_costs_no_line(tmp_path: Path) -> None:
 
 def test_no_file_holds_no_records(tmp_path: Path) -> None:
     assert read_metrics(tmp_path / "none") == []
+
+
+def test_a_file_that_cannot_be_cut_is_named() -> None:
+    """A device has no length to change; a full or broken disk answers alike."""
+    with pytest.raises(OSError, match="/dev/null") as caught:
+        MetricsLog(Path("/dev/null"))
+    assert caught.value.filename == "/dev/null"

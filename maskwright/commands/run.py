@@ -11,7 +11,7 @@ from typing import Any
 from maskwright.commands.adoption import adopt_model
 from maskwright.commands.assemble import PreparedData, check_config, fetch_ahead
 from maskwright.commands.build import build_trainer
-from maskwright.commands.config import PretrainConfig, resolve
+from maskwright.commands.config import BUDGETS, PretrainConfig, resolve
 from maskwright.commands.initial import load_initial
 from maskwright.commands.mixture import open_data
 from maskwright.commands.prepared import (
@@ -39,13 +39,14 @@ from maskwright.commands.run_folder import (
 from maskwright.commands.session import Session, open_console
 from maskwright.config import write_yaml
 from maskwright.distributed.world import World, joining, read_world
-from maskwright.errors import CheckpointError, MaskwrightError, ShardError
+from maskwright.errors import CheckpointError, ConfigError, MaskwrightError, ShardError
 from maskwright.preparation.locate import locate
 from maskwright.shards.joint import fingerprint_folders
 from maskwright.shards.remote import is_remote
 from maskwright.train.checkpoint import Checkpoint, find_newest, open_checkpoint
 from maskwright.train.device import choose_device
 from maskwright.train.memory import keep_freed_memory
+from maskwright.train.trainer import Trainer
 
 
 def pretrain(
@@ -148,7 +149,11 @@ def resume_run(
 
     Args:
         changes: what of `config` is new, nested.
+
+    Raises:
+        ConfigError: a new budget is spent already.
     """
+    begun = load_run_config(run, {})
     with _joined(config) as world, _owning(run, world):
         console = open_console(world)
         found = world.text_from_first(lambda: str(_find_checkpoint(run, console.print).path))
@@ -156,6 +161,7 @@ def resume_run(
         data = _open_data(world, config, lambda: _find_data(run, config, data_dir, console.print))
         trainer, note = build_trainer(config, data, run / CHECKPOINTS_NAME, world)
         trainer.restore(checkpoint)
+        _check_budget(begun, config, trainer)
         fetch_ahead(config, data, trainer.state.position, world)
         step = trainer.state.step
         if world.is_first:
@@ -164,6 +170,33 @@ def resume_run(
         console.print(f"resuming {run} at step {step:,}{ended}")
         origin = read_provenance(run).get(INIT_FROM) if config.init_from else None
         return Session(run, config, data, trainer, note, console, origin).train(last_step=step)
+
+
+def _check_budget(begun: PretrainConfig, config: PretrainConfig, trainer: Trainer) -> None:
+    """Raise if a new budget is spent already, so that no learning rate can fall to its end.
+
+    A run that ended by its own budget may be resumed with it, for its scores and its model.
+
+    Raises:
+        ConfigError: names the budget.
+    """
+    state, spent = trainer.state, trainer.state.find_spent(trainer.config)
+    is_new = any(getattr(begun.train, name) != getattr(config.train, name) for name in BUDGETS)
+    if spent is None or not is_new:
+        return
+    used = {
+        "max_steps": f"{state.step:,} steps",
+        "max_tokens": f"{state.tokens:,} tokens",
+        "max_minutes": f"{state.seconds / 60:.1f} minutes",
+    }[spent]
+    if getattr(trainer.config, spent) != getattr(config.train, spent):
+        spent = "max_epochs"  # which the trainer counts in tokens
+    raise ConfigError(
+        f"train.{spent}",
+        getattr(config.train, spent),
+        f"is already spent: the run has taken {used}",
+        "Raise it, or leave it out to resume with the budget that the run had.",
+    )
 
 
 def go_on(run: Path, config: PretrainConfig, data_dir: Path) -> signal.Signals | None:

@@ -18,7 +18,7 @@ from maskwright.corpus.readers.dispatch import read_source
 from maskwright.corpus.sources import find_sources
 from maskwright.corpus.stream import fingerprint_held_out
 from maskwright.errors import CorpusError
-from maskwright.files import read_json, replacing_file, write_json
+from maskwright.files import naming_file, read_json, write_json
 from maskwright.preparation.config import PrepareConfig
 from maskwright.preparation.engines import Engine
 from maskwright.preparation.folder import SELECTED_NAME, SELECTION_NAME, Report
@@ -34,6 +34,7 @@ from maskwright.selection.near_duplicates import (
 from maskwright.selection.selector import Kept, Selector
 from maskwright.selection.tally import Tally
 from maskwright.selection.units import Hashes
+from maskwright.shards.writer import write_array
 from maskwright.wording import count_noun
 
 _PART_CHARACTERS = 16 << 20
@@ -179,8 +180,8 @@ class PartSelector:
         tally = Tally()
         kept = [found for text in part.documents if (found := self.select(text, tally))]
         if self.sign is not None:
-            with replacing_file(_signature_path(self.parts, part.index)) as temporary:
-                self.sign(list(_list_hashes(kept))).tofile(temporary)
+            signatures = self.sign(list(_list_hashes(kept)))
+            write_array(_signature_path(self.parts, part.index), signatures)
         self.parts.write(part.index, [one.text for one in kept], tally.to_plain())
 
 
@@ -223,7 +224,7 @@ def _join_signatures(parts: PartFolder, indices: Sequence[int]) -> tuple[Signatu
     """All signatures, mapped from one file, and how many documents each part has."""
     path = parts.folder / ".signatures"
     sizes: list[int] = []
-    with path.open("wb") as file:
+    with naming_file(path), path.open("wb") as file:
         for index in indices:
             content = _signature_path(parts, index).read_bytes()
             sizes.append(len(content) // (4 * NUM_HASHES))

@@ -1,9 +1,10 @@
 """Whether the files of a prepared folder are those that its manifest describes."""
 
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from maskwright.errors import ShardError
 from maskwright.files import hash_file
@@ -40,6 +41,22 @@ def check_file(path: Path, info: FileInfo, verify: Verify) -> None:
         raise ShardError(f"{path} cannot be read: {error.strerror}. {REMEDY}") from None
 
 
+def check_known(name: str, ids: NDArray[np.unsignedinteger[Any]], vocab_size: int) -> None:
+    """Raise unless every id, [n] with n > 0, is of the vocabulary and so has a word embedding.
+
+    Args:
+        name: of the file that they are from, for the message.
+
+    Raises:
+        ShardError: one lies outside.
+    """
+    if (highest := int(ids.max())) >= vocab_size:
+        raise ShardError(
+            f"{name} is damaged: it holds the id {highest}, but vocab_size is {vocab_size}. "
+            f"{REMEDY}"
+        )
+
+
 def check_ids(path: Path, manifest: Manifest) -> None:
     """That no token lies outside the vocabulary, where there is no word embedding for it.
 
@@ -48,11 +65,7 @@ def check_ids(path: Path, manifest: Manifest) -> None:
     """
     with path.open("rb") as file:
         while len(ids := np.fromfile(file, TOKEN_DTYPES[manifest.dtype], _IDS_AT_ONCE)):
-            if int(ids.max()) >= manifest.vocab_size:
-                raise ShardError(
-                    f"{path} holds the id {int(ids.max())}, but vocab_size is "
-                    f"{manifest.vocab_size}. {REMEDY}"
-                )
+            check_known(str(path), ids, manifest.vocab_size)
 
 
 def check_shard(folder: Path, shard: ShardInfo, dtype: str, verify: Verify) -> None:

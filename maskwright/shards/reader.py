@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.errors import ShardError
-from maskwright.shards.checks import Verify
+from maskwright.shards.checks import Verify, check_known
 from maskwright.shards.folder import File, Mirror, PreparedFolder, fetch_ahead, open_folder
 from maskwright.shards.manifest import (
     COUNTS_NAME,
@@ -144,9 +144,10 @@ class TokenStore:
             return np.zeros(0, self._dtype)
         width = self._dtype.itemsize
         file = self._open_file(*self._tokens[shard])
-        return np.frombuffer(
-            file.read((start - offset) * width, (stop - start) * width), self._dtype
-        )
+        content = file.read((start - offset) * width, (stop - start) * width)
+        ids = np.frombuffer(content, self._dtype)
+        check_known(file.name, ids, self.vocab_size)  # the hash was compared long ago
+        return ids
 
     def word_starts(self, start: int, stop: int) -> NDArray[np.bool_]:
         """Whether a word begins at each of these positions; range and errors as for `tokens`."""
@@ -191,11 +192,11 @@ class _OpenFile:
     _descriptor = -1
 
     def __init__(self, folder: PreparedFolder, name: str) -> None:
-        self._name = folder.describe(name)
+        self.name = folder.describe(name)
         try:
             self._descriptor = os.open(folder.place(name), os.O_RDONLY)
         except OSError as error:
-            raise ShardError(f"{self._name} cannot be read: {error.strerror}.") from None
+            raise ShardError(f"{self.name} cannot be read: {error.strerror}.") from None
 
     def __del__(self) -> None:
         if self._descriptor >= 0:
@@ -205,9 +206,7 @@ class _OpenFile:
         try:
             content = os.pread(self._descriptor, num_bytes, start)
         except OSError as error:
-            raise ShardError(f"{self._name} cannot be read: {error.strerror}.") from None
+            raise ShardError(f"{self.name} cannot be read: {error.strerror}.") from None
         if len(content) < num_bytes:
-            raise ShardError(
-                f"{self._name} ends before byte {start + num_bytes}: it was cut short."
-            )
+            raise ShardError(f"{self.name} ends before byte {start + num_bytes}: it was cut short.")
         return content

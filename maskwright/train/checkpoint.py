@@ -1,10 +1,10 @@
 """Checkpoints: all that a run needs to go on, and nothing that has to be unpickled.
 
 ``checkpoints/step_00001200/`` holds tensors as safetensors (one file, or one of each rank where
-they are spread), the counts of `TrainState` as ``state.json`` and, written last, ``manifest.json``
-with the sha256 of every file. A checkpoint appears under its name by one rename, so one that can
-be seen is whole; the hashes find the ones that were damaged afterwards, and then the checkpoint
-before it is used.
+they are spread), the counts of `TrainState` and the sums of `LogWindow` as ``state.json`` and,
+written last, ``manifest.json`` with the sha256 of every file. A checkpoint appears under its name
+by one rename, so one that can be seen is whole; the hashes find the ones that were damaged
+afterwards, and then the checkpoint before it is used.
 """
 
 import math
@@ -75,6 +75,15 @@ def _read_shards(path: Path, tensors: Mapping[str, Tensor]) -> None:
         warnings.filterwarnings("ignore", message="torch.distributed is")  # one process is enough
         targets = {name: tensor.detach() for name, tensor in tensors.items()}
         load(targets, storage_reader=HuggingFaceStorageReader(str(path)))
+
+
+def describe_lost_folder(run: Path) -> str:
+    """Return what to say, and to advise, when nothing can be saved in `run` any more."""
+    return (
+        f"{run} was removed, renamed or replaced during training, so nothing more can be saved in "
+        "it. If you renamed it, resume it under its new name; if not, start it again under another "
+        "--name"
+    )
 
 
 def checkpoint_path(folder: Path, step: int) -> Path:

@@ -14,7 +14,13 @@ from torch import Tensor
 from maskwright.distributed.world import World, open_channel
 from maskwright.errors import CheckpointError
 from maskwright.files import replacing_folder, temporary_path
-from maskwright.train.checkpoint import WHOLE, checkpoint_path, keep_newest, seal
+from maskwright.train.checkpoint import (
+    WHOLE,
+    checkpoint_path,
+    describe_lost_folder,
+    keep_newest,
+    seal,
+)
 
 
 class CheckpointWriter(Protocol):
@@ -62,8 +68,13 @@ class WholeWriter:
 def save_checkpoint(
     folder: Path, step: int, tensors: Mapping[str, Tensor], state: Mapping[str, Any], keep: int
 ) -> Path:
-    """Writes ``folder/step_N`` in this process and keeps the `keep` newest checkpoints."""
+    """Writes ``folder/step_N`` in this process and keeps the `keep` newest checkpoints.
+
+    Raises:
+        CheckpointError: it cannot be written, or the parent of `folder` is gone.
+    """
     path = checkpoint_path(folder, step)
+    _make_folder(folder)
     contiguous = {name: t.detach().cpu().contiguous() for name, t in tensors.items()}
     with replacing_folder(path) as temporary:
         try:
@@ -73,6 +84,14 @@ def save_checkpoint(
         seal(temporary, state)
     keep_newest(path, keep)
     return path
+
+
+def _make_folder(folder: Path) -> None:
+    """Make the folder of all checkpoints, but never the run directory, which somebody removed."""
+    try:
+        folder.mkdir(exist_ok=True)
+    except FileNotFoundError:
+        raise CheckpointError(describe_lost_folder(folder.parent)) from None
 
 
 class ShardedWriter:
@@ -111,6 +130,7 @@ class ShardedWriter:
         if not self.world.is_first:
             self._write_parts(temporary_path(path), path, staged)
             return
+        _make_folder(self.folder)
         with replacing_folder(path) as temporary:
             self._write_parts(temporary, path, staged)
             seal(temporary, state)

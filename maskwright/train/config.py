@@ -15,7 +15,9 @@ Precision = Literal["auto", "fp32", "bf16"]
 class TrainConfig:
     """Budget, batches, curricula, precision, and how often things happen."""
 
-    max_minutes: float | None = setting(None, "budget in minutes of wall-clock, compiling included")
+    max_minutes: float | None = setting(
+        None, "budget in minutes of wall-clock, compiling included, but not again on resume"
+    )
     max_steps: int | None = setting(None, "budget in optimizer steps")
     max_tokens: int | None = setting(None, "budget in tokens (padding not counted)")
     max_epochs: float | None = setting(

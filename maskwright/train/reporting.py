@@ -5,8 +5,11 @@ from types import TracebackType
 
 from rich.console import Console
 
+from maskwright.errors import TrainingError
+from maskwright.files import HeldFolder
 from maskwright.logs import MetricsLog, Record
 from maskwright.train.board import Board, has_tensorboard
+from maskwright.train.checkpoint import describe_lost_folder
 from maskwright.train.panel import Panel
 
 
@@ -27,9 +30,13 @@ class RunReporter:
         folder: the run directory.
         console: where to show, see `Panel`.
         last_step: of the checkpoint that the run goes on from.
+
+    Raises:
+        TrainingError: from `advance`, when the folder is not in its place any more.
     """
 
     def __init__(self, folder: Path, console: Console, last_step: int | None = None) -> None:
+        self._folder = HeldFolder(folder)
         self._log = MetricsLog(folder / "metrics.jsonl", last_step)
         self._board = Board(folder / "tensorboard", last_step) if has_tensorboard() else None
         self._panel = Panel(console)
@@ -46,6 +53,7 @@ class RunReporter:
     ) -> None:
         self._panel.__exit__(kind, error, traceback)
         self._log.close()
+        self._folder.close()
         if self._board is not None:
             self._board.close()
 
@@ -57,6 +65,9 @@ class RunReporter:
 
     def advance(self, counts: Record, progress: float) -> None:
         """Shows how far the run is, between two records."""
+        # Open files of a removed folder can be written to without an error, and nobody sees it.
+        if not self._folder.is_in_place():
+            raise TrainingError(describe_lost_folder(self._folder.path))
         self._panel.advance(counts, progress)
 
     def _write_board(self, record: Record) -> None:

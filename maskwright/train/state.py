@@ -21,6 +21,8 @@ class TrainState:
         skipped_steps: steps whose loss or gradient was not finite.
         skipped_in_a_row: such steps since the last good one.
         position: the next row.
+        repeated_startup_seconds: the part of `startup_seconds` that processes which resumed the run
+            took.
     """
 
     position: DataPosition
@@ -31,6 +33,7 @@ class TrainState:
     validations: int = 0
     skipped_steps: int = 0
     skipped_in_a_row: int = 0
+    repeated_startup_seconds: float = 0.0
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -50,8 +53,8 @@ class TrainState:
         for part in (state, position):
             for count in fields(part):
                 value = getattr(part, count.name)
-                kinds = {"seconds": (int, float), "startup_seconds": (int, float)}
-                is_number = isinstance(value, kinds.get(count.name, int))
+                kinds = (int, float) if count.name.endswith("seconds") else int
+                is_number = isinstance(value, kinds)
                 if value is not position and not (is_number and 0 <= value < 2**63):
                     raise CheckpointError(f"the checkpoint's {count.name} = {value} is no count")
         return state
@@ -60,19 +63,30 @@ class TrainState:
         """The share of the budget used up, 0..1; of several budgets the one that ends first.
 
         Minutes of the budget that went into compiling are lost for learning; progress counts the
-        others, so that no schedule jumps while a graph is compiled.
+        others, so that no schedule jumps while a graph is compiled. A resumed run compiles again;
+        the budget does not pay for that, or a few interruptions would use up a short one.
         """
+        return min(max(self._shares(config).values(), default=0.0), 1.0)
+
+    def find_spent(self, config: TrainConfig) -> str | None:
+        """Return the name of a budget of `config` that is used up, or None."""
+        spent = (name for name, share in self._shares(config).items() if share >= 1)
+        return next(spent, None)
+
+    def _shares(self, config: TrainConfig) -> dict[str, float]:
+        """Return how much of each budget is used up, which may be more than 1."""
         assert config.max_epochs is None, "an epoch's tokens are not known here: count_epochs first"
-        shares = [0.0]
+        shares: dict[str, float] = {}
         if config.max_steps:
-            shares.append(self.step / config.max_steps)
+            shares["max_steps"] = self.step / config.max_steps
         if config.max_tokens:
-            shares.append(self.tokens / config.max_tokens)
+            shares["max_tokens"] = self.tokens / config.max_tokens
         if config.max_minutes:
-            usable = 60 * config.max_minutes - self.startup_seconds
+            first_startup = self.startup_seconds - self.repeated_startup_seconds
+            usable = 60 * config.max_minutes - first_startup
             used = self.seconds - self.startup_seconds
-            shares.append(used / usable if usable > 0 else 1.0)
-        return min(max(shares), 1.0)
+            shares["max_minutes"] = used / usable if usable > 0 else 1.0
+        return shares
 
     def validations_due(self, config: TrainConfig) -> int:
         """How many validations belong to the share of the budget used up."""

@@ -98,6 +98,7 @@ class Trainer:
     last_scores: Record | None = None
     scores_beginning: bool = False
     _has_checkpoint: bool = field(init=False, default=False)
+    _was_resumed: bool = field(init=False, default=False)
     _unread: "_UnreadStep | None" = field(init=False, default=None)
     _window: LogWindow = field(init=False)
     _shapes: set[tuple[int, int, bool]] = field(
@@ -109,7 +110,7 @@ class Trainer:
 
     def fit(self) -> signal.Signals | None:
         """Trains until the budget is used up; returns the signal that stopped it before, if any."""
-        self._window = LogWindow(self.terms)
+        self._window.restart_clock()
         resumed_at, clock = self.state.seconds, time.perf_counter()
         saved_at = resumed_at
         with StopRequest() as stop:
@@ -213,6 +214,8 @@ class Trainer:
             tokens=self.state.tokens + loaded.num_tokens,
             seconds=seconds,
             startup_seconds=self.state.startup_seconds + startup,
+            repeated_startup_seconds=self.state.repeated_startup_seconds
+            + startup * self._was_resumed,
             position=loaded.next_position,
         )
         if startup:
@@ -311,7 +314,8 @@ class Trainer:
         """Writes a checkpoint of the current step, or begins to."""
         if self.checkpoints is not None:
             tensors = {**self._weights(), **_named("optimizer", self.optimizers.state_tensors())}
-            self.checkpoints.save(self.state.step, tensors, self.state.to_json())
+            state = {**self.state.to_json(), "window": self._window.to_json()}
+            self.checkpoints.save(self.state.step, tensors, state)
             self._has_checkpoint = True
 
     def _weights(self) -> dict[str, Tensor]:
@@ -327,8 +331,11 @@ class Trainer:
         Raises:
             CheckpointError: it is not one of this run.
         """
-        state = TrainState.from_json(checkpoint.state)
-        self._has_checkpoint = True
+        counts = {name: value for name, value in checkpoint.state.items() if name != "window"}
+        state = TrainState.from_json(counts)
+        if "window" in checkpoint.state:  # older checkpoints have none
+            self._window.restore(checkpoint.state["window"])
+        self._has_checkpoint = self._was_resumed = True
         shapes = {
             name.removeprefix("optimizer/"): shape
             for name, shape in checkpoint.shapes.items()

@@ -94,3 +94,34 @@ def test_what_would_make_it_another_run_cannot_change(overrides: dict, field: st
     with pytest.raises(ConfigError) as caught:
         check_changes(changes)
     assert caught.value.field == field
+
+
+def test_a_budget_that_is_spent_is_refused(
+    command: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    """Half-way, at the full learning rate, and at the end."""
+    run = tmp_path / "run"
+    flags = [*command, *SMALL, "--train.checkpoint_every_minutes", "1e-9"]
+    flags += ["--train.keep_checkpoints", "99", "--train.num_validations", "1", "--train.max_steps"]
+    assert main([*flags, "12"]) == 0
+    config = (run / "config.yaml").read_text()
+    for budget, value in (("max_steps", "12"), ("max_minutes", "1e-6"), ("max_epochs", "1e-5")):
+        resume = ["pretrain", "--resume", str(run), f"--train.{budget}", value]
+        assert main(resume) == (0 if value == "12" else 2)
+    for step in range(7, 13):
+        shutil.rmtree(run / "checkpoints" / f"step_{step:08d}")
+    shutil.rmtree(run / "model")
+    capsys.readouterr()
+    for budget, value, resume in (
+        ("max_steps", "5", [*flags, "5"]),
+        ("max_steps", "6", ["pretrain", "--resume", str(run), "--train.max_steps", "6"]),
+        ("max_tokens", "9", ["pretrain", "--resume", str(run), "--train.max_tokens", "9"]),
+        ("max_epochs", "1e-05", ["pretrain", "--resume", str(run), "--train.max_epochs", "1e-5"]),
+    ):
+        assert main(resume) == 2
+        [line] = capsys.readouterr().err.splitlines()
+        assert line.startswith(f"ConfigError: train.{budget} = {value} is already spent")
+    assert (run / "config.yaml").read_text() == config
+    assert not (run / "model").exists()
+    assert main(["pretrain", "--resume", str(run), "--train.max_steps", "8"]) == 0
+    assert steps_of(run)[-1] == 8

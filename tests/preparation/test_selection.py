@@ -1,5 +1,6 @@
 """Selection inside a preparation: the same whoever does it, resumable, and told about."""
 
+import errno
 import json
 import random
 from dataclasses import replace
@@ -19,6 +20,7 @@ from maskwright.selection.config import SelectionConfig
 from maskwright.shards.manifest import SPLITS
 from maskwright.tokenizer.config import TokenizerConfig
 from tests.corpus.wikipedia.dumps import write_dump
+from tests.limits import limited_file_size
 from tests.preparation.helpers import interrupt_at, read_folder
 
 ANIMALS = ("horse", "cat", "bird", "fox", "snail", "wolf", "bear", "mouse")
@@ -278,3 +280,11 @@ def test_files_of_evaluation_count_by_what_is_in_them(tmp_path: Path, evaluation
     assert fingerprint_input(corpus, configure(moved), 0) == before
     moved.write_text("another question that is long enough to be looked for in text")
     assert fingerprint_input(corpus, configure(moved), 0) != before
+
+
+def test_signatures_that_a_disk_has_no_room_for_are_named(tmp_path: Path, evaluation: Path) -> None:
+    corpus = str(write_corpus(tmp_path / "corpus.jsonl"))
+    too_small = limited_file_size(2000)
+    with too_small, pytest.raises(OSError, match="signatures") as caught:
+        prepare([corpus], tmp_path / "out", configure(evaluation))
+    assert caught.value.errno == errno.EFBIG

@@ -199,3 +199,16 @@ def test_a_file_that_goes_away_before_it_is_used(tmp_path: Path) -> None:
     (tmp_path / "train" / "00000.tokens").unlink()
     with pytest.raises(ShardError, match=r"00000\.tokens cannot be read: No such file"):
         store.tokens(0, 3)
+
+
+def test_ids_that_no_vocabulary_has_are_found_when_they_are_read(tmp_path: Path) -> None:
+    """Somebody changed the file after its hash was compared."""
+    write_prepared(tmp_path)
+    store = TokenStore.open(tmp_path, "train")
+    path = tmp_path / "train" / "00001.tokens"
+    with path.open("r+b") as file:
+        file.seek(2 * 3)
+        file.write(np.array([VOCAB_SIZE], "<u2").tobytes())
+    assert store.tokens(4, 7).tolist() == [5, 5, 5]
+    with pytest.raises(ShardError, match=rf"{path} is damaged: .* id {VOCAB_SIZE}\b"):
+        store.tokens(4, 8)

@@ -41,11 +41,11 @@ class Recorder:
 
     def report(self, record: Record, progress: float) -> None:
         self.records.append(record)
-        if record["split"] == "train" and record["step"] == self.stop_at:
-            os.kill(os.getpid(), signal.SIGTERM)
 
     def advance(self, counts: Record, progress: float) -> None:
         self.moments.append((counts["split"], counts["step"]))
+        if self.moments[-1] == ("train", self.stop_at):
+            os.kill(os.getpid(), signal.SIGTERM)
 
     def of(self, split: str) -> list[Record]:
         return [record for record in self.records if record["split"] == split]

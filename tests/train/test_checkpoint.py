@@ -189,3 +189,9 @@ def test_saving_a_step_again_replaces_it(tmp_path: Path) -> None:
         "state.json",
         "tensors.safetensors",
     ]
+
+
+def test_a_run_folder_is_not_made_again(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match=str(tmp_path / "run")):
+        save_checkpoint(tmp_path / "run" / "checkpoints", 1, {}, {}, keep=1)
+    assert list(tmp_path.iterdir()) == []

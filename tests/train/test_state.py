@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -40,6 +41,28 @@ def test_compiling_does_not_move_progress_back() -> None:
     before = TrainState(HERE, seconds=300.0, startup_seconds=60.0)
     after = TrainState(HERE, seconds=360.0, startup_seconds=120.0)
     assert after.progress(config) >= before.progress(config)
+
+
+def test_compiling_again_uses_up_nothing() -> None:
+    """A run of 2 minutes, 50 seconds of which it compiled, compiled again when it was resumed."""
+    config = TrainConfig(max_minutes=2.0)
+    before = TrainState(HERE, seconds=70.0, startup_seconds=50.0)
+    after = replace(before, seconds=120.0, startup_seconds=100.0, repeated_startup_seconds=50.0)
+    assert after.progress(config) == before.progress(config) < 0.3
+
+
+@pytest.mark.parametrize(
+    ("budget", "spent"),
+    [
+        ({"max_steps": 11, "max_tokens": 1001, "max_minutes": 2.1}, None),
+        ({"max_steps": 10}, "max_steps"),
+        ({"max_tokens": 1000, "max_steps": 11}, "max_tokens"),
+        ({"max_minutes": 1.5, "max_tokens": 5000}, "max_minutes"),
+    ],
+)
+def test_a_spent_budget_is_found(budget: dict[str, Any], spent: str | None) -> None:
+    state = TrainState(HERE, step=10, tokens=1000, seconds=120.0, startup_seconds=60.0)
+    assert state.find_spent(TrainConfig(**budget)) == spent
 
 
 def test_the_state_goes_round_through_json() -> None:

@@ -33,7 +33,7 @@ def test_a_run_ends_with_its_budget_and_a_checkpoint(tmp_path: Path) -> None:
     assert [record["step"] for record in recorder.of("train")] == list(range(1, 21))
     checkpoint, _ = find_newest(tmp_path)
     assert checkpoint is not None
-    assert checkpoint.state == trainer.state.to_json()
+    assert checkpoint.state.items() > trainer.state.to_json().items()
 
 
 def test_a_run_learns() -> None:
