@@ -19,6 +19,7 @@ from maskwright.config import from_mapping
 from maskwright.errors import InputError
 from maskwright.finetune.config import FinetuneConfig
 from maskwright.finetune.files import ExampleFiles, TaskFiles
+from maskwright.finetune.layout import find_roles
 from maskwright.finetune.presets import GLUE, GlueTask
 from maskwright.finetune.tables import Column, list_names, parse_columns
 
@@ -85,7 +86,9 @@ def build_parser() -> Parser:
         help="go on with an unfinished run directory, without any other flag",
     )
     add_table_flags(
-        parser, "names or positions from 0: sentence1, sentence2, label; of tokens: word, tag"
+        parser,
+        "names or positions from 0: sentence1, sentence2, label; of tokens: word, tag [usual names "
+        "of the table, such as text and category]",
     )
     parser.add_argument("--control", action="store_true", help="score a random encoder as well")
     add_config_flags(parser, FinetuneConfig)
@@ -160,8 +163,8 @@ def _read_asked(arguments: argparse.Namespace) -> Asked:
         _check_embedding(arguments, config)
     folder = find_model_folder(arguments.folder)
     if arguments.task == "embedding":
-        columns = {"sentence1": "sentence1", "sentence2": "sentence2", **columns}
-        files = ExampleFiles(**_describe_files(arguments, parse_columns(columns)))
+        found = _find_columns(arguments, task, columns)
+        files = ExampleFiles(**_describe_files(arguments, found))
     else:
         files = _find_labelled(arguments, preset, columns)
     return Asked(folder, files, config, arguments.control)
@@ -175,15 +178,17 @@ def _check_embedding(arguments: argparse.Namespace, config: FinetuneConfig) -> N
         raise InputError(f"--{asked[0]} is nothing to --task embedding: leave it out")
 
 
-def _add_defaults(arguments: argparse.Namespace, columns: dict[str, str]) -> dict[str, str]:
-    """The columns that are not named: of a table with pairs, both."""
-    if arguments.task == "tokens":
-        return columns
-    defaults = {"sentence1": "sentence1", "label": "label"}
-    names_texts = "sentence1" in columns or "sentence2" in columns
-    if not names_texts and "sentence2" in list_names(arguments.train):
-        defaults["sentence2"] = "sentence2"
-    return {**defaults, **columns}
+def _find_columns(
+    arguments: argparse.Namespace, task: str, given: Mapping[str, str]
+) -> dict[str, Column]:
+    """The columns that are named, and the others by the usual names that the table has."""
+    if task == "tokens":
+        return parse_columns(given)
+    names = list_names(arguments.train)
+    found = find_roles(names, ROLES[task], given, str(arguments.train))
+    if task == "embedding":
+        found = {"sentence2": "sentence2", **found} if "sentence2" not in given else found
+    return {**found, **parse_columns(given)}
 
 
 def _describe_files(arguments: argparse.Namespace, columns: Mapping[str, Column]) -> dict[str, Any]:
@@ -202,8 +207,8 @@ def _find_labelled(
 ) -> TaskFiles:
     """The files of a task, in the layout of its preset if there is one."""
     if preset is None:
-        columns = _add_defaults(arguments, columns)
-        files = _describe_files(arguments, parse_columns(columns))
+        found = _find_columns(arguments, arguments.task, columns)
+        files = _describe_files(arguments, found)
         return TaskFiles(task=arguments.task, **files)
     layout = preset.find_layout(arguments.train)
     files = _describe_files(arguments, {**layout.columns, **parse_columns(columns)})

@@ -173,8 +173,8 @@ def _explain_too_few(files: TaskFiles, rows: Sequence[LabelledRow | TaggedSenten
     names = [name for row in rows for name in read_names(files.task, row)]
     if 2 < len(rows) <= len(names) == len(set(names)):
         return CorpusError(
-            f"{files.train}: each of its {len(rows):,} examples has a label of its own, such as "
-            f"{names[0]}. Is --columns label=… the right column? (Numbers: --task regression.)"
+            f"{files.train}: each of its {len(rows):,} examples has a label of its own. Is "
+            "--columns label=… the right column? (Numbers: --task regression.)"
         )
     return CorpusError(
         f"{files.train} holds too few examples to train and to score on. Add some, or give --valid "

@@ -246,7 +246,7 @@ def test_held_out_pairs_are_of_other_texts(
             ["--preset", "sst2", "--train", "mails.csv"],
             "is no file of SST-2: they are train.tsv, dev.tsv, train_full.tsv. Say --task classif",
         ),
-        (["--task", "classification"], "has no column sentence1 for sentence1: it has text"),
+        (["--task", "classification"], "has no column for label: it has text, right, count. Say"),
         (["--preset", "sst2"], "has no column sentence for sentence1"),
         (
             ["--task", "regression", "--columns", "sentence1=text", "label=right"],
@@ -309,7 +309,7 @@ def test_a_second_sentence_is_learned_if_there_is_one(
     tokenizer = json.loads((tmp_path / "run" / "model" / "tokenizer_config.json").read_text())
     assert tokenizer["model_max_length"] == 12  # for predict, serve and transformers
     out = capsys.readouterr().out
-    assert "columns: sentence1 = sentence1, label = label, sentence2 = sentence2" in out
+    assert "columns: sentence1 = sentence1, sentence2 = sentence2, label = label" in out
     assert main(["predict", str(tmp_path / "run"), str(tmp_path / "pairs.tsv")]) == 0
     answers = capsys.readouterr().out.splitlines()
     assert len(answers) == 60
