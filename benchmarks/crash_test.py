@@ -1,6 +1,6 @@
-"""Pretraining and preparation killed at random moments: both must end as if nothing had happened.
+"""Programs killed at random moments: they must end as if nothing had happened.
 
-    python -m benchmarks.crash_test [--kills 50] [--seed 0] [--only pretrain|prepare]
+    python -m benchmarks.crash_test [--kills 50] [--seed 0] [--only pretrain|prepare|finetune]
 
 Every kill is SIGKILL to the whole process group; half of those of a run are aimed at a checkpoint
 while it is being written. Then a run is stopped by SIGTERM and by SIGINT, several times each.
@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.common import write_result
+from benchmarks.crash.finetuning import FinetuningRuns
+from benchmarks.crash.killing import after
 from benchmarks.crash.preparation import Preparations
 from benchmarks.crash.pretraining import PretrainingRuns
 from benchmarks.crash.stopping import LIMIT_SECONDS, interrupt_preparation, stop_and_go_on
@@ -62,6 +64,29 @@ def test_preparation(folder: Path, kills: int, seed: int) -> dict[str, Any]:
     }
 
 
+def test_finetuning(folder: Path, kills: int, seed: int) -> dict[str, Any]:
+    """Kills a fine-tuning, and stops it by SIGTERM; the figures for the result file."""
+    runs = FinetuningRuns(folder)
+    tally = runs.kill(kills, seed)
+    out, seconds = folder / "stopped", list[float]()
+    for _ in range(_STOPS):
+        done = runs.go_on(out, after(0.6 * runs.seconds), signal.SIGTERM)
+        if done.code != 128 + signal.SIGTERM:
+            break
+        seconds.append(done.seconds_to_exit)
+    runs.go_on(out)
+    return {
+        "kills": tally.kills.total(),
+        "kills_by_place": dict(tally.kills.most_common()),
+        "resumed": tally.resumed,
+        "started_again": tally.started_again,
+        "runs_compared_bitwise": tally.runs + 1,
+        **list_differences([*tally.differences, *runs.compare(out)]),
+        "stops_by_SIGTERM": len(seconds),
+        "longest_seconds_to_exit": round(max(seconds), 2),
+    }
+
+
 def list_differences(found: list[str]) -> dict[str, Any]:
     """How many there are, and which."""
     return {"differences": len(found), **({"different": found} if found else {})}
@@ -71,16 +96,20 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Kill it again and again.")
     parser.add_argument("--kills", type=int, default=50, help="of each program [50]")
     parser.add_argument("--seed", type=int, default=0, help="draws the moments [0]")
-    parser.add_argument("--only", choices=["pretrain", "prepare"], help="one of the two programs")
+    parser.add_argument("--only", choices=["pretrain", "prepare", "finetune"], help="one of them")
     arguments = parser.parse_args()
     result: dict[str, Any] = {"seed": arguments.seed}
-    programs = {"pretrain": test_pretraining, "prepare": test_preparation}
+    programs = {
+        "pretrain": test_pretraining,
+        "prepare": test_preparation,
+        "finetune": test_finetuning,
+    }
     for name, test in programs.items():
         if arguments.only in (None, name):
             with tempfile.TemporaryDirectory(prefix="maskwright-crash-") as folder:
                 result[name] = test(Path(folder), arguments.kills, arguments.seed)
             print(f"{name}: {result[name]}", flush=True)
-    write_result("crash-test", result)
+    write_result("crash-test" + f"-{arguments.only}" * bool(arguments.only), result)
     if has_differences(result):
         sys.exit("there are differences")
 

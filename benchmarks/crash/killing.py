@@ -1,11 +1,12 @@
 """A program in a process group of its own, and the moment at which it is killed."""
 
 import os
+import random
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -143,3 +144,11 @@ def appearing(folder: Path, prefix: str, skip: int = 0) -> Callable[[], bool]:
         return sum(path.name.startswith(prefix) for path in seen) > skip
 
     return has_appeared
+
+
+def deal_aims(draw: random.Random, aims: Mapping[str, int]) -> Iterator[str]:
+    """Each aim as many times as it says, in another order every time, without end."""
+    while True:
+        deck = [aim for aim, times in aims.items() for _ in range(times)]
+        draw.shuffle(deck)
+        yield from deck

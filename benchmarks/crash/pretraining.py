@@ -20,6 +20,7 @@ from benchmarks.crash.killing import (
     after,
     appearing,
     attempt,
+    deal_aims,
     list_names,
     list_temporary,
     never,
@@ -100,7 +101,7 @@ class PretrainingRuns:
     def kill(self, kills: int, seed: int = 0) -> Tally:
         """Runs that are killed `kills` times in all, each until it ends; all are compared."""
         draw = random.Random(seed)
-        names = deal_aims(draw)
+        names = deal_aims(draw, AIMS)
         while self.tally.kills.total() < kills:
             self.tally.runs += 1
             run = self.folder / f"killed-{self.tally.runs}"
@@ -210,14 +211,6 @@ class PretrainingRuns:
         if strays:
             found.append(f"{run.name} still holds {', '.join(strays)}")
         return found
-
-
-def deal_aims(draw: random.Random) -> Iterator[str]:
-    """`AIMS` in another order every time, without end."""
-    while True:
-        deck = [aim for aim, times in AIMS.items() for _ in range(times)]
-        draw.shuffle(deck)
-        yield from deck
 
 
 class Pace:

@@ -1,17 +1,25 @@
 """``maskwright finetune``: a model folder and labelled text to a model that answers."""
 
 import argparse
+import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from maskwright.commands.flags import Parser, add_config_flags, config_values
+from maskwright.commands.finetuning_folder import (
+    Asked,
+    TerminatedError,
+    describe_stop,
+    raising_on_sigterm,
+    read_resumed,
+)
+from maskwright.commands.flags import Parser, add_config_flags, config_values, tell
 from maskwright.commands.model_folder import HELP, find_model_folder
-from maskwright.commands.outputs import check_new_folder
 from maskwright.config import from_mapping
 from maskwright.errors import InputError
 from maskwright.finetune.config import FinetuneConfig
 from maskwright.finetune.files import ExampleFiles, TaskFiles
+from maskwright.finetune.layout import find_roles
 from maskwright.finetune.presets import GLUE, GlueTask
 from maskwright.finetune.tables import Column, list_names, parse_columns
 
@@ -30,9 +38,12 @@ examples:
   maskwright finetune runs/NAME --task tokens --train wikigold.conll --out runs/ner
   maskwright finetune runs/NAME --task embedding --train pairs.tsv --out runs/pairs \\
       --columns sentence1=0 sentence2=1
+  maskwright finetune --resume runs/mails
 
 Without --valid a tenth of the examples is held out (--valid-share). Baselines without any encoder
 are printed beside; with --control a random encoder of the same shape as well.
+A run that was stopped or killed goes on when the same command is given again, or with --resume:
+finished seeds are kept.
 """
 _TEXT_ROLES = ("sentence1", "sentence2", "label")
 ROLES = {
@@ -54,10 +65,10 @@ _NOTHING_TO_PAIRS: dict[str, object] = {
 def build_parser() -> Parser:
     """The command line of ``maskwright finetune``."""
     parser = Parser("finetune", "Fine-tune a model on labelled text.", _EPILOG)
-    parser.add_argument("folder", help=HELP)
+    parser.add_argument("folder", nargs="?", help=HELP, metavar="MODEL")
     parser.add_argument("--task", choices=tuple(ROLES), help="what is to be learned")
     parser.add_argument("--preset", choices=sorted(GLUE), help="task, columns and metrics of GLUE")
-    parser.add_argument("--train", type=Path, required=True, help="labelled examples")
+    parser.add_argument("--train", type=Path, help="labelled examples")
     parser.add_argument(
         "--valid", type=Path, help="examples that choose the weights [some of --train]"
     )
@@ -67,9 +78,17 @@ def build_parser() -> Parser:
     parser.add_argument(
         "--valid-share", type=float, default=0.1, help="held out where there is no --valid [0.1]"
     )
-    parser.add_argument("--out", type=Path, required=True, help="the run directory")
+    parser.add_argument("--out", type=Path, help="the run directory")
+    parser.add_argument(
+        "--resume",
+        type=Path,
+        metavar="RUN",
+        help="go on with an unfinished run directory, without any other flag",
+    )
     add_table_flags(
-        parser, "names or positions from 0: sentence1, sentence2, label; of tokens: word, tag"
+        parser,
+        "names or positions from 0: sentence1, sentence2, label; of tokens: word, tag [usual names "
+        "of the table, such as text and category]",
     )
     parser.add_argument("--control", action="store_true", help="score a random encoder as well")
     add_config_flags(parser, FinetuneConfig)
@@ -88,12 +107,53 @@ def add_table_flags(parser: Parser, columns: str) -> None:
 
 def main(argv: Sequence[str]) -> int:
     arguments = build_parser().parse(argv)
+    if arguments.resume is not None:
+        _check_alone(arguments)
+        out, asked = arguments.resume, read_resumed(arguments.resume)
+    else:
+        out, asked = arguments.out, _read_asked(arguments)
+    try:
+        with raising_on_sigterm():
+            _run(asked, out)
+    except (TerminatedError, KeyboardInterrupt) as stop:
+        number = signal.SIGTERM if isinstance(stop, TerminatedError) else signal.SIGINT
+        tell(describe_stop(out, number))
+        return 128 + number
+    return 0
+
+
+def _run(asked: Asked, out: Path) -> None:
+    if isinstance(asked.files, TaskFiles):
+        from maskwright.commands.finetuning import finetune_labels
+
+        finetune_labels(asked.model, asked.files, asked.config, out, asked.control)
+    else:
+        from maskwright.commands.finetuning_pairs import finetune_embedder
+
+        finetune_embedder(asked.model, asked.files, asked.config, out)
+
+
+def _check_alone(arguments: argparse.Namespace) -> None:
+    """Refuses what is given beside ``--resume``, which takes everything from the run."""
+    nothing = vars(build_parser().parse(["--resume", str(arguments.resume)]))
+    for name, value in vars(arguments).items():
+        if value != nothing.get(name):
+            option, flag = name.removeprefix("config:"), name.replace("_", "-")
+            given = "MODEL" if name == "folder" else f"--{option if option != name else flag}"
+            raise InputError(f"--resume continues a run as it is. Remove {given}.")
+
+
+def _read_asked(arguments: argparse.Namespace) -> Asked:
+    """What the flags ask for."""
+    needed = {"MODEL": arguments.folder, "--train": arguments.train, "--out": arguments.out}
+    missing = [name for name, value in needed.items() if value is None]
+    if missing:
+        raise InputError(f"give {' and '.join(missing)}, or --resume RUN alone")
     config = from_mapping(FinetuneConfig, config_values(arguments))
     if (arguments.task is None) == (arguments.preset is None):
         raise InputError("give --task or --preset, one of them")
     if not 0 < arguments.valid_share < 1:
         raise InputError(f"--valid-share = {arguments.valid_share} must lie between 0 and 1")
-    check_new_folder(arguments.out)
     preset = GLUE.get(arguments.preset)
     task = preset.task if preset else arguments.task
     columns = read_roles(arguments.columns, ROLES[task])
@@ -103,17 +163,11 @@ def main(argv: Sequence[str]) -> int:
         _check_embedding(arguments, config)
     folder = find_model_folder(arguments.folder)
     if arguments.task == "embedding":
-        from maskwright.commands.finetuning_pairs import finetune_embedder
-
-        columns = {"sentence1": "sentence1", "sentence2": "sentence2", **columns}
-        files = ExampleFiles(**_describe_files(arguments, parse_columns(columns)))
-        finetune_embedder(folder, files, config, arguments.out)
-        return 0
-    from maskwright.commands.finetuning import finetune_labels
-
-    files = _find_labelled(arguments, preset, columns)
-    finetune_labels(folder, files, config, arguments.out, arguments.control)
-    return 0
+        found = _find_columns(arguments, task, columns)
+        files = ExampleFiles(**_describe_files(arguments, found))
+    else:
+        files = _find_labelled(arguments, preset, columns)
+    return Asked(folder, files, config, arguments.control)
 
 
 def _check_embedding(arguments: argparse.Namespace, config: FinetuneConfig) -> None:
@@ -124,15 +178,17 @@ def _check_embedding(arguments: argparse.Namespace, config: FinetuneConfig) -> N
         raise InputError(f"--{asked[0]} is nothing to --task embedding: leave it out")
 
 
-def _add_defaults(arguments: argparse.Namespace, columns: dict[str, str]) -> dict[str, str]:
-    """The columns that are not named: of a table with pairs, both."""
-    if arguments.task == "tokens":
-        return columns
-    defaults = {"sentence1": "sentence1", "label": "label"}
-    names_texts = "sentence1" in columns or "sentence2" in columns
-    if not names_texts and "sentence2" in list_names(arguments.train):
-        defaults["sentence2"] = "sentence2"
-    return {**defaults, **columns}
+def _find_columns(
+    arguments: argparse.Namespace, task: str, given: Mapping[str, str]
+) -> dict[str, Column]:
+    """The columns that are named, and the others by the usual names that the table has."""
+    if task == "tokens":
+        return parse_columns(given)
+    names = list_names(arguments.train)
+    found = find_roles(names, ROLES[task], given, str(arguments.train))
+    if task == "embedding":
+        found = {"sentence2": "sentence2", **found} if "sentence2" not in given else found
+    return {**found, **parse_columns(given)}
 
 
 def _describe_files(arguments: argparse.Namespace, columns: Mapping[str, Column]) -> dict[str, Any]:
@@ -151,8 +207,8 @@ def _find_labelled(
 ) -> TaskFiles:
     """The files of a task, in the layout of its preset if there is one."""
     if preset is None:
-        columns = _add_defaults(arguments, columns)
-        files = _describe_files(arguments, parse_columns(columns))
+        found = _find_columns(arguments, arguments.task, columns)
+        files = _describe_files(arguments, found)
         return TaskFiles(task=arguments.task, **files)
     layout = preset.find_layout(arguments.train)
     files = _describe_files(arguments, {**layout.columns, **parse_columns(columns)})

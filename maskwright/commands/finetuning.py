@@ -5,26 +5,33 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import torch
 from rich.console import Console
 from rich.table import Table
 
 from maskwright.artifact.classifier_folder import open_pretrained, save_classifier
 from maskwright.artifact.folder import Loaded
-from maskwright.commands.run_folder import CONFIG_NAME, METRICS_NAME, MODEL_NAME
-from maskwright.config import write_yaml
-from maskwright.files import write_json, write_text
+from maskwright.commands.finetuning_folder import (
+    RESULTS_NAME,
+    Asked,
+    begin_run,
+    end_run,
+    owning_run,
+)
+from maskwright.commands.run_folder import CHECKPOINTS_NAME, METRICS_NAME, MODEL_NAME
+from maskwright.files import read_json, write_json
 from maskwright.finetune.config import PROBLEMS, FinetuneConfig
-from maskwright.finetune.files import ExampleFiles, TaskFiles
-from maskwright.finetune.network import check_pooling
+from maskwright.finetune.files import TaskFiles
+from maskwright.finetune.network import Pretrained, check_pooling
 from maskwright.finetune.scoring import VALID_LOSS, beats, describe_scores
+from maskwright.finetune.seeds import read_finished
 from maskwright.finetune.task import Outcome, Problem, Summary, read_task, run_task
 from maskwright.logs import MetricsLog
-from maskwright.provenance import describe_environment
 from maskwright.pulse import Pulse
 from maskwright.train.device import choose_device
 from maskwright.wording import count_noun
 
-RESULTS_NAME = "results.json"
+MAX_RESULTS_BYTES = 64 << 20
 _SHOWN_LABELS = 12
 _FEW = 100  # examples, of which scores have steps of a hundredth or more
 
@@ -32,45 +39,126 @@ _FEW = 100  # examples, of which scores have steps of a hundredth or more
 def finetune_labels(
     folder: Path, files: TaskFiles, config: FinetuneConfig, out: Path, with_control: bool
 ) -> dict[str, Any]:
-    """Runs all seeds, prints the table and writes the run directory; its ``results.json``."""
+    """Train all seeds, print the table and write the run directory; return its ``results.json``.
+
+    An unfinished run of the same arguments is resumed, a finished one left as it is.
+
+    Raises:
+        InputError: another process trains in `out`, or it holds something else.
+    """
     console = Console(highlight=False, soft_wrap=True)
-    device = choose_device(config.device, field="device")
-    loaded = open_pretrained(folder)
+
+    def say(line: str) -> None:
+        console.print(line, markup=False)
+
+    asked = Asked(folder, files, config, with_control)
+    with owning_run(out, asked, say) as is_due:
+        if is_due:
+            results = _run(asked, out, console)
+            end_run(out)
+        else:
+            say(f"{out} is finished already: nothing is left to do")
+            results = read_json(out / RESULTS_NAME, MAX_RESULTS_BYTES)
+        say(f'\n{out / MODEL_NAME}: try  maskwright predict {out} "…"')
+        return results
+
+
+def _run(asked: Asked, out: Path, console: Console) -> dict[str, Any]:
+    """What is left of a run."""
+    files = asked.files
+    assert isinstance(files, TaskFiles)
+    device = choose_device(asked.config.device, field="device")
+    loaded = open_pretrained(asked.model)
     level = "token" if files.task == "tokens" else "text"
-    check_pooling(loaded.model.config, level, config.pooling)
+    check_pooling(loaded.model.config, level, asked.config.pooling)
     console.print(f"reading {files.train}, scoring the baselines", markup=False)
-    problem = read_task(files, loaded, config)
+    problem = read_task(files, loaded, asked.config)
     if files.columns:
         named = ", ".join(f"{role} = {column}" for role, column in files.columns.items())
         console.print(f"columns: {named}", markup=False)
     describe_problem(problem, console)
-    config = config.settle(len(problem.material.train), loaded.model.config.hidden_size)
+    config = asked.config.settle(len(problem.material.train), loaded.model.config.hidden_size)
     console.print(describe_budget(config))
-    begin_run(out, folder, files, config)
-    log = MetricsLog(out / METRICS_NAME)
-    pulse = Pulse(lambda line: console.print(line, markup=False))
-    circumstances: dict[str, Any] = {}
-
-    def report(record: dict[str, Any]) -> None:
-        log.write({**record, **circumstances})
-        counts = f"seed {record['seed']}  epoch {record['epoch']:.2f}  loss {record['loss']:.4f}"
-        metrics = {name: record[name] for name in list(record) if name in shown}
-        pulse.say(f"  {counts}  {describe_scores(metrics)}")
-
-    shown = {*problem.material.metrics, "span_f1", "accuracy", VALID_LOSS}
-    outcome = run_task(problem, loaded.model, config, device, report, pulse=pulse)
-    results = summarise(problem, outcome)
-    write_json(out / RESULTS_NAME, results)
-    save_labels(out / MODEL_NAME, outcome, problem, loaded, results, folder, config.max_length)
-    if with_control:  # the model is safe by now
-        console.print("the same shape with random weights:")
-        circumstances["run"] = "control"
-        control = run_task(
-            problem, loaded.model, config, device, report, from_scratch=True, pulse=pulse
+    begin_run(out, asked, config, lambda line: console.print(line, markup=False))
+    with _Seeds(out, problem, loaded.model, config, device, console) as seeds:
+        outcome = seeds.train()
+        results = summarise(problem, outcome)
+        save_labels(
+            out / MODEL_NAME, outcome, problem, loaded, results, asked.model, config.max_length
         )
-        add_control(results, control)
         write_json(out / RESULTS_NAME, results)
-    log.close()
+        if asked.control:  # the model is safe by now
+            console.print("the same shape with random weights:")
+            add_control(results, seeds.train(from_scratch=True))
+            write_json(out / RESULTS_NAME, results)
+    show_run(results, files, console)
+    return results
+
+
+class _Seeds:
+    """All seeds of a run and of its control, with a line for each score and in metrics.jsonl."""
+
+    def __init__(
+        self,
+        out: Path,
+        problem: Problem,
+        pretrained: Pretrained,
+        config: FinetuneConfig,
+        device: torch.device,
+        console: Console,
+    ) -> None:
+        self.checkpoints, self.problem, self.pretrained = (
+            out / CHECKPOINTS_NAME,
+            problem,
+            pretrained,
+        )
+        self.config, self.device = config, device
+        self.pulse = Pulse(lambda line: console.print(line, markup=False))
+        self.shown = {*problem.material.metrics, "span_f1", "accuracy", VALID_LOSS}
+        path = out / METRICS_NAME
+        path.unlink(missing_ok=True)  # the records of finished seeds are in their checkpoint
+        self.log = MetricsLog(path)
+
+    def __enter__(self) -> "_Seeds":
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.log.close()
+
+    def train(self, from_scratch: bool = False) -> Outcome:
+        """Train the seeds that are not finished yet."""
+        marks = {"run": "control"} if from_scratch else {}
+        folder = self.checkpoints / "control" if from_scratch else self.checkpoints
+        finished = read_finished(folder, self.pulse.say)
+        deciding = self.problem.material.deciding
+        for run in finished.runs:
+            for record in run.history:
+                self.log.write({**record, **marks})
+            score = f"{deciding} {run.scores[deciding]:.4f}"
+            self.pulse.say(f"  seed {run.seed} is finished already: {score}")
+
+        def report(record: dict[str, Any]) -> None:
+            self.log.write({**record, **marks})
+            counts = (
+                f"seed {record['seed']}  epoch {record['epoch']:.2f}  loss {record['loss']:.4f}"
+            )
+            metrics = {name: record[name] for name in list(record) if name in self.shown}
+            self.pulse.say(f"  {counts}  {describe_scores(metrics)}")
+
+        return run_task(
+            self.problem,
+            self.pretrained,
+            self.config,
+            self.device,
+            report,
+            from_scratch=from_scratch,
+            pulse=self.pulse,
+            finished=finished,
+        )
+
+
+def show_run(results: Mapping[str, Any], files: TaskFiles, console: Console) -> None:
+    """The tables of a run, and what they say against it."""
     if "test" in results:
         console.print(f"\non the {results['valid_examples']:,} examples that chose the weights:")
     show_results(results, console)
@@ -81,8 +169,6 @@ def finetune_labels(
         show_results(results["test"], console)
     for line in describe_defeats(results):
         console.print(line)
-    console.print(f'\n{out / MODEL_NAME}: try  maskwright predict {out} "…"')
-    return results
 
 
 def describe_problem(problem: Problem, console: Console) -> None:
@@ -128,22 +214,12 @@ def describe_skipped(problem: Problem) -> list[str]:
     ]
 
 
-def begin_run(out: Path, folder: Path, files: ExampleFiles, config: FinetuneConfig) -> None:
-    """The run directory with what was asked for and what runs where."""
-    out.mkdir(parents=True, exist_ok=True)
-    asked = {"model": str(folder), "files": asdict(files), "finetune": asdict(config)}
-    write_text(out / CONFIG_NAME, write_yaml(config))
-    write_json(out / "provenance.json", {**describe_environment(), "asked": _plain(asked)})
-
-
 def _plain(value: Any) -> Any:
     if isinstance(value, Summary):
         return value._asdict()
     if isinstance(value, Mapping):
         return {str(key): _plain(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
-    return str(value) if isinstance(value, Path) else value
+    return value
 
 
 def summarise(problem: Problem, outcome: Outcome) -> dict[str, Any]:

@@ -7,7 +7,8 @@ from typing import Any
 from rich.console import Console
 
 from maskwright.artifact.folder import open_encoder, save_model
-from maskwright.commands.finetuning import RESULTS_NAME, begin_run, describe_budget
+from maskwright.commands.finetuning import describe_budget
+from maskwright.commands.finetuning_folder import RESULTS_NAME, Asked, begin_run, owning_run
 from maskwright.commands.run_folder import METRICS_NAME, MODEL_NAME
 from maskwright.errors import InputError
 from maskwright.files import write_json
@@ -21,8 +22,27 @@ from maskwright.train.device import choose_device
 
 
 def finetune_embedder(folder: Path, files: ExampleFiles, config: FinetuneConfig, out: Path) -> None:
-    """Trains on pairs, prints how many find their partners, and writes the run directory."""
+    """Train on pairs, print how many find their partners, and write the run directory.
+
+    Raises:
+        InputError: another process trains in `out`, or it holds something else.
+    """
     console = Console(highlight=False, soft_wrap=True)
+
+    def say(line: str) -> None:
+        console.print(line, markup=False)
+
+    asked = Asked(folder, files, config)
+    with owning_run(out, asked, say) as is_due:
+        if is_due:
+            _run(asked, out, console)
+        else:
+            say(f"{out} is finished already: nothing is left to do")
+        say(f"\n{out / MODEL_NAME}: try  maskwright embed {out} --file … --out vectors.npy")
+
+
+def _run(asked: Asked, out: Path, console: Console) -> None:
+    folder, files, config = asked.model, asked.files, asked.config
     device = choose_device(config.device, field="device")
     loaded = open_encoder(folder)
     if not isinstance(loaded.model, MaskedLanguageModel):
@@ -38,7 +58,7 @@ def finetune_embedder(folder: Path, files: ExampleFiles, config: FinetuneConfig,
         )
     config = config.settle(len(train), model.config.hidden_size)
     console.print(describe_budget(config))
-    begin_run(out, folder, files, config)
+    begin_run(out, asked, config, lambda line: console.print(line, markup=False))
     log = MetricsLog(out / METRICS_NAME)
     pulse = Pulse(console.print)
 
@@ -65,7 +85,6 @@ def finetune_embedder(folder: Path, files: ExampleFiles, config: FinetuneConfig,
             "No step found more partners than the model before training: it is saved as it was. "
             "Try a lower --learning_rate, or more pairs."
         )
-    console.print(f"\n{out / MODEL_NAME}: try  maskwright embed {out} --file … --out vectors.npy")
 
 
 def _describe(record: dict[str, Any]) -> str:

@@ -24,8 +24,8 @@ def find_model_folder(argument: Path | str) -> Path:
         return folder / MODEL_NAME
     if is_fine_tuning(folder):
         raise ModelFolderError(
-            f"{folder} is a run of fine-tuning that did not end: it has no model. "
-            "Remove it, and run it again."
+            f"{folder} is a run of fine-tuning that is not finished: it has no model yet. "
+            f"Go on with maskwright finetune --resume {folder}"
         )
     if (folder / CONFIG_NAME).is_file():
         raise ModelFolderError(

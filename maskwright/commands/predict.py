@@ -17,6 +17,7 @@ from maskwright.commands.sentences import add_arguments, read_sentences
 from maskwright.corpus.formats import recognise_name
 from maskwright.errors import InputError
 from maskwright.finetune.conll import has_conll_name, read_words
+from maskwright.finetune.layout import find_roles
 from maskwright.finetune.tables import Column, list_names, parse_columns, read_columns
 from maskwright.finetune.words import split_words
 from maskwright.pulse import Pulse
@@ -194,7 +195,7 @@ def _find_columns(
     }
     if learned and all(isinstance(place, int) or place in names for place in learned.values()):
         return learned, files["has_header"] if header is None else header
-    return {role: role for role in _TEXTS if role in names or role == _TEXTS[0]}, header
+    return {**find_roles(names, _TEXTS, {}, str(table))}, header
 
 
 def _read_lines(arguments: argparse.Namespace) -> Iterator[Texts]:

@@ -24,10 +24,10 @@ CONFIG_NAME = "config.yaml"
 METRICS_NAME = "metrics.jsonl"
 CHECKPOINTS_NAME = "checkpoints"
 MODEL_NAME = "model"
+PROVENANCE_NAME = "provenance.json"
 INIT_FROM = "init_from"  # in provenance.json: the model that the run began with
 # Sections of the configuration that may change when a run goes on.
 _CHANGEABLE = ("train", "optim", "evaluate")
-_PROVENANCE_NAME = "provenance.json"
 _MAX_PROVENANCE_BYTES = 64 << 20
 _TENSORBOARD_NAME = "tensorboard"
 
@@ -50,7 +50,7 @@ def check_new(run: Path) -> None:
 
 def is_fine_tuning(run: Path) -> bool:
     """Whether a run directory is one of ``maskwright finetune``."""
-    return "finetune" in _read_asked(run)
+    return "finetune" in read_asked(run)
 
 
 def read_example_files(run: Path) -> Mapping[str, Any]:
@@ -58,12 +58,13 @@ def read_example_files(run: Path) -> Mapping[str, Any]:
 
     Empty for anything else.
     """
-    return _read_asked(run).get("files", {})
+    return read_asked(run).get("files", {})
 
 
-def _read_asked(run: Path) -> Mapping[str, Any]:
+def read_asked(run: Path) -> Mapping[str, Any]:
+    """What ``maskwright finetune`` was asked for in a run directory; empty for anything else."""
     try:
-        asked = read_json(run / _PROVENANCE_NAME, _MAX_PROVENANCE_BYTES)["asked"]
+        asked = read_json(run / PROVENANCE_NAME, _MAX_PROVENANCE_BYTES)["asked"]
     except (OSError, ValueError, KeyError, TypeError):
         return {}
     return asked if isinstance(asked, dict) else {}
@@ -78,9 +79,7 @@ def check_pretraining(run: Path) -> None:
     if not (run / CONFIG_NAME).is_file():
         raise InputError(f"{run} is not a run directory: it holds no {CONFIG_NAME}.")
     if is_fine_tuning(run):
-        raise InputError(
-            f"{run} is a run of fine-tuning: its scores are in results.json and metrics.jsonl."
-        )
+        raise InputError(f"{run} is a run of fine-tuning: see its report.html and results.json.")
 
 
 def has_checkpoint(run: Path) -> bool:
@@ -130,7 +129,7 @@ def begin_run(run: Path, config: str, facts: dict[str, Any], report: Callable[[s
         (run / METRICS_NAME).unlink(missing_ok=True)
         shutil.rmtree(run / _TENSORBOARD_NAME, ignore_errors=True)
     write_text(run / CONFIG_NAME, config)
-    write_json(run / _PROVENANCE_NAME, {**describe_environment(), **facts})
+    write_json(run / PROVENANCE_NAME, {**describe_environment(), **facts})
 
 
 def read_provenance(run: Path) -> dict[str, Any]:
@@ -139,7 +138,7 @@ def read_provenance(run: Path) -> dict[str, Any]:
     Raises:
         CheckpointError: it is missing or damaged.
     """
-    path = run / _PROVENANCE_NAME
+    path = run / PROVENANCE_NAME
     try:
         values = read_json(path, _MAX_PROVENANCE_BYTES)
         name_prepared(values)
@@ -232,5 +231,5 @@ def record_resumption(run: Path, config: str, step: int, changes: Mapping[str, A
     new = {name: v for name, v in describe_environment().items() if v != provenance.get(name)}
     resumption = {**new, "step": step, "changes": changes}
     earlier = provenance.get("resumptions", [])
-    write_json(run / _PROVENANCE_NAME, {**provenance, "resumptions": [*earlier, resumption]})
+    write_json(run / PROVENANCE_NAME, {**provenance, "resumptions": [*earlier, resumption]})
     write_text(run / CONFIG_NAME, config)

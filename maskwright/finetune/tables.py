@@ -1,7 +1,9 @@
 """Columns of labelled tables: TSV, CSV, JSON lines and Parquet, compressed or not.
 
 A column is called by its name or, in a table, by its position from 0. TSV and CSV have a header
-line if their columns are called by name, and none if all are called by position, unless it is said.
+line if their columns are called by name, and none if all are called by position, unless it is said,
+or unless usual names such as ``text`` and ``label`` are at those positions. What separates columns
+is told from the first lines, whatever the ending of the file's name.
 Training text is small beside a corpus and each label matters: what cannot be read is an error that
 names the line, not a count.
 """
@@ -11,6 +13,7 @@ import json
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +23,18 @@ from maskwright.corpus.readers.fields import MAX_RECORD_CHARACTERS
 from maskwright.corpus.readers.text import decode_text, read_lines
 from maskwright.corpus.sources import Source, find_sources
 from maskwright.errors import CorpusError
+from maskwright.finetune.layout import (
+    cut,
+    find_delimiter,
+    has_usual_names,
+    looks_like_header,
+    propose_positions,
+)
 
 Column = str | int  # a name, or a position from 0
 _DELIMITERS = {"tsv": "\t", "csv": ","}
+_MARKS = {"\t": "tab", ",": "comma", ";": "semicolon"}
+_PEEKED = 100  # lines from which the layout of a table is told
 
 
 @dataclass(frozen=True)
@@ -54,7 +66,7 @@ def read_columns(
     Args:
         columns: what each is for -> its name or position.
         has_header: whether the first line of a TSV or CSV file names its columns; None: it does
-            if any column is called by name.
+            if any column is called by name, or usual names are at the positions.
         skipped: where it is given, a row of a TSV or CSV file that has too few columns is left out
             and counted there, under the name of its file.
 
@@ -68,8 +80,6 @@ def read_columns(
     if source.kind == "jsonl":
         return _read_json_lines(source, columns)
     if source.kind in ("tsv", "csv"):
-        by_name = any(isinstance(column, str) for column in columns.values())
-        has_header = by_name if has_header is None else has_header
         return _read_table(source, columns, has_header, skipped)
     raise CorpusError(
         f"{path} is no table: .tsv, .csv, .jsonl and .parquet are read. Rename or convert it."
@@ -85,10 +95,9 @@ def list_names(path: Path | str) -> list[str]:
     source = _find_one(str(path))
     if source.kind == "parquet":
         return _open_parquet(source)[1]
-    first = next(_lines(source), "")
     if source.kind == "jsonl":
-        return list(_parse_object(first, f"{source.name}:1"))
-    return next(csv.reader([first], delimiter=_DELIMITERS.get(source.kind, ",")), [])
+        return list(_parse_object(next(_lines(source), ""), f"{source.name}:1"))
+    return next(iter(_find_layout(source).rows), [])
 
 
 def open_lines(path: Path | str) -> tuple[str, Iterator[str]]:
@@ -121,19 +130,37 @@ def _lines(source: Source) -> Iterator[str]:
         yield line
 
 
+@dataclass(frozen=True)
+class _Layout:
+    """How a TSV or CSV file is written; `rows` are its first ones."""
+
+    delimiter: str
+    quoting: Any
+    rows: list[list[str]]
+
+
+def _find_layout(source: Source) -> _Layout:
+    own = _DELIMITERS.get(source.kind, ",")
+    csv.field_size_limit(max(csv.field_size_limit(), MAX_RECORD_CHARACTERS))
+    lines = list(islice(_lines(source), _PEEKED))
+    delimiter = find_delimiter(lines, own)
+    # GLUE's TSV files hold single quotation marks that mean nothing.
+    is_plain = source.kind == "tsv" and delimiter == "\t"
+    quoting = csv.QUOTE_NONE if is_plain else csv.QUOTE_MINIMAL
+    return _Layout(delimiter, quoting, cut(lines, delimiter))
+
+
 def _read_table(
     source: Source,
     columns: Mapping[str, Column],
-    has_header: bool,
+    has_header: bool | None,
     skipped: Counter[str] | None,
 ) -> Iterator[LabelledRow]:
-    quoting = csv.QUOTE_NONE if source.kind == "tsv" else csv.QUOTE_MINIMAL
-    csv.field_size_limit(max(csv.field_size_limit(), MAX_RECORD_CHARACTERS))
-    delimiter = _DELIMITERS[source.kind]
+    layout = _find_layout(source)
     lines = (f"{line}\n" for line in _lines(source))
-    reader = csv.reader(lines, delimiter=delimiter, quoting=quoting, strict=True)
-    header: list[str] | None = None
+    reader = csv.reader(lines, delimiter=layout.delimiter, quoting=layout.quoting, strict=True)
     places: dict[str, int] = {}
+    width = 0
     while True:
         try:
             row = next(reader)
@@ -144,44 +171,81 @@ def _read_table(
         if not row:
             continue
         if not places:
-            header = row if has_header else None
             width = len(row)
-            places = {r: _find_place(c, header, width, source, r) for r, c in columns.items()}
-            if has_header:
+            places = _find_places(columns, row, has_header, layout, source)
+            if has_header or (has_header is None and _has_names(columns, row, places)):
                 continue
         place = f"{source.name}:{reader.line_num}"
         missing = next((role for role, number in places.items() if number >= len(row)), None)
-        if missing is None:
+        if missing is None and (skipped is not None or not any(row[width:])):
             yield LabelledRow(place, {role: row[number] for role, number in places.items()})
         elif skipped is not None:
             skipped[source.name] += 1
         else:
+            raise _wrong_width(place, len(row), width, missing, columns, layout)
+
+
+def _has_names(columns: Mapping[str, Column], row: list[str], places: Mapping[str, int]) -> bool:
+    """Whether the first row is a header where nobody said so."""
+    by_name = any(isinstance(column, str) for column in columns.values())
+    return by_name or has_usual_names(row, places)
+
+
+def _find_places(
+    columns: Mapping[str, Column],
+    first: list[str],
+    has_header: bool | None,
+    layout: _Layout,
+    source: Source,
+) -> dict[str, int]:
+    """The position of each column, which is called by name or by position."""
+    places: dict[str, int] = {}
+    for role, column in columns.items():
+        if isinstance(column, int):
+            if column >= len(first):
+                raise CorpusError(f"{source.name} has {len(first)} columns, but {role} = {column}.")
+            places[role] = column
+        elif has_header is False:
             raise CorpusError(
-                f"{place} has {len(row)} columns, too few for {missing} = {columns[missing]}. "
-                "Correct the line."
+                f"{source.name} has no header, so {role} = {column} must be a position, from 0."
             )
+        elif column in first:
+            places[role] = first.index(column)
+        elif not looks_like_header(layout.rows):
+            raise CorpusError(
+                f"{source.name} seems to have no header: its first line is an example. Name the "
+                f"columns by position, as in --columns {propose_positions(layout.rows, [*columns])}"
+            )
+        else:
+            raise _missing(source, role, column, first)
+    return places
 
 
-def _find_place(
-    column: Column, header: list[str] | None, width: int, source: Source, role: str
-) -> int:
-    if isinstance(column, int):
-        if column < width:
-            return column
-        raise CorpusError(f"{source.name} has {width} columns, but {role} = {column}.")
-    if header is None:
-        raise CorpusError(
-            f"{source.name} has no header, so {role} = {column} must be a position, from 0."
+def _wrong_width(
+    place: str,
+    found: int,
+    width: int,
+    missing: str | None,
+    columns: Mapping[str, Column],
+    layout: _Layout,
+) -> CorpusError:
+    if missing is not None:
+        return CorpusError(
+            f"{place} has {found} columns, too few for {missing} = {columns[missing]}. "
+            "Correct the line."
         )
-    if column not in header:
-        raise _missing(source, role, column, header)
-    return header.index(column)
+    mark = _MARKS[layout.delimiter]
+    remedy = f"Put a text that holds a {mark} into quotation marks."
+    if layout.quoting == csv.QUOTE_NONE:
+        remedy = "Correct the line."
+    return CorpusError(f"{place} has {found} columns, but the first line has {width}. {remedy}")
 
 
 def _missing(source: Source, role: str, column: Column, known: list[str]) -> CorpusError:
     names = ", ".join(known[:20])
+    what = f"{column} for {role}" if column != role else f"for {role}"
     return CorpusError(
-        f"{source.name} has no column {column} for {role}: it has {names}. "
+        f"{source.name} has no column {what}: it has {names}. "
         f"Say which it is: --columns {role}=NAME, or its position, from 0."
     )
 

@@ -27,7 +27,8 @@ from maskwright.finetune.labels import Labels, read_names
 from maskwright.finetune.loop import Report
 from maskwright.finetune.metrics import Metric, check_metric
 from maskwright.finetune.network import Pretrained, build_classifier
-from maskwright.finetune.scoring import is_better, list_metrics
+from maskwright.finetune.scoring import list_metrics
+from maskwright.finetune.seeds import FinishedSeeds, find_best
 from maskwright.finetune.spans import marks_entities
 from maskwright.finetune.split import Row, split_examples
 from maskwright.finetune.tables import LabelledRow, read_columns
@@ -172,8 +173,8 @@ def _explain_too_few(files: TaskFiles, rows: Sequence[LabelledRow | TaggedSenten
     names = [name for row in rows for name in read_names(files.task, row)]
     if 2 < len(rows) <= len(names) == len(set(names)):
         return CorpusError(
-            f"{files.train}: each of its {len(rows):,} examples has a label of its own, such as "
-            f"{names[0]}. Is --columns label=… the right column? (Numbers: --task regression.)"
+            f"{files.train}: each of its {len(rows):,} examples has a label of its own. Is "
+            "--columns label=… the right column? (Numbers: --task regression.)"
         )
     return CorpusError(
         f"{files.train} holds too few examples to train and to score on. Add some, or give --valid "
@@ -190,28 +191,40 @@ def run_task(
     *,
     from_scratch: bool = False,
     pulse: Pulse | None = None,
+    finished: FinishedSeeds | None = None,
 ) -> Outcome:
-    """All seeds.
+    """Train all seeds but those that are finished already.
 
     Args:
         report: takes the scores of each moment at which a model is scored.
         from_scratch: begin with random weights: what the same shape learns without pretraining.
         pulse: is told of every step.
+        finished: seeds of an earlier process; each one that ends is added.
 
     Raises:
         TrainingError: a loss that is not finite.
+        CheckpointError: finished seeds that cannot be read or written.
     """
-    material = problem.material
+    material, finished = problem.material, finished or FinishedSeeds()
     level = "token" if material.labels.task == "tokens" else "text"
-    runs: list[Fitted] = []
-    best: tuple[dict[str, float], Classifier] | None = None
-    for seed in range(config.first_seed, config.first_seed + config.seeds):
+
+    def build(seed: int) -> Classifier:
         model = build_classifier(pretrained, config, level, len(material.labels.names), seed)
         if from_scratch:
             initialise(model, seed)
-        runs.append(Fitting(model.to(device), material, config, seed, report, pulse).run())
-        scores = runs[-1].scores
-        if best is None or is_better(material.deciding, scores, best[0]):
-            best = scores, model
+        return model.to(device)
+
+    best: Classifier | None = None
+    if finished.runs:
+        best = build(config.first_seed)
+        finished.fill(best)
+    for seed in range(config.first_seed + len(finished.runs), config.first_seed + config.seeds):
+        model = build(seed)
+        run = Fitting(model, material, config, seed, report, pulse).run()
+        if best is None or find_best([*finished.runs, run], material.deciding) == len(
+            finished.runs
+        ):
+            best = model
+        finished.keep(run, best)
     assert best is not None
-    return Outcome(best[1].cpu(), runs, material.deciding)
+    return Outcome(best.cpu(), list(finished.runs), material.deciding)

@@ -246,7 +246,7 @@ def test_held_out_pairs_are_of_other_texts(
             ["--preset", "sst2", "--train", "mails.csv"],
             "is no file of SST-2: they are train.tsv, dev.tsv, train_full.tsv. Say --task classif",
         ),
-        (["--task", "classification"], "has no column sentence1 for sentence1: it has text"),
+        (["--task", "classification"], "has no column for label: it has text, right, count. Say"),
         (["--preset", "sst2"], "has no column sentence for sentence1"),
         (
             ["--task", "regression", "--columns", "sentence1=text", "label=right"],
@@ -271,19 +271,23 @@ def test_bad_input_is_one_line(
     assert not (tmp_path / "run").exists()
 
 
-def test_nothing_is_overwritten(answers: Path, capsys: pytest.CaptureFixture[str]):
-    arguments = ["finetune", "runs/x", "--task", "classification", "--train", "x.tsv"]
-    assert main([*arguments, "--out", str(answers)]) == 2
-    assert "exists already. Choose another folder" in capsys.readouterr().err
-
-
-def test_a_run_that_did_not_end_is_to_be_removed(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_nothing_is_overwritten(
+    workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ):
-    """Since there is no going on with it, and nothing is overwritten."""
+    (tmp_path / "thesis.txt").write_text("years of work")
+    table = write_table(tmp_path / "train.tsv")
+    arguments = ["finetune", str(workplace / "runs" / "small"), "--task", "classification"]
+    arguments += ["--train", str(table), "--columns", "sentence1=text", "label=right"]
+    for out in (tmp_path, workplace / "runs" / "small", tmp_path / "thesis.txt"):
+        assert main([*arguments, "--out", str(out)]) == 2
+        assert "exists already. Choose another folder" in capsys.readouterr().err
+    assert (tmp_path / "thesis.txt").read_text() == "years of work"
+
+
+def test_a_run_that_did_not_end_has_no_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     (tmp_path / "provenance.json").write_text('{"asked": {"finetune": {}}}')
     assert main(["predict", str(tmp_path), "text"]) == 2
-    assert "did not end: it has no model. Remove it, and run it again." in capsys.readouterr().err
+    assert f"maskwright finetune --resume {tmp_path}" in capsys.readouterr().err
 
 
 def test_models_are_told_apart(workplace: Path, answers: Path, capsys: pytest.CaptureFixture[str]):
@@ -305,7 +309,7 @@ def test_a_second_sentence_is_learned_if_there_is_one(
     tokenizer = json.loads((tmp_path / "run" / "model" / "tokenizer_config.json").read_text())
     assert tokenizer["model_max_length"] == 12  # for predict, serve and transformers
     out = capsys.readouterr().out
-    assert "columns: sentence1 = sentence1, label = label, sentence2 = sentence2" in out
+    assert "columns: sentence1 = sentence1, sentence2 = sentence2, label = label" in out
     assert main(["predict", str(tmp_path / "run"), str(tmp_path / "pairs.tsv")]) == 0
     answers = capsys.readouterr().out.splitlines()
     assert len(answers) == 60

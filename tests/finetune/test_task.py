@@ -236,7 +236,7 @@ def test_too_few_examples_are_an_error(nouns: Path) -> None:
         (
             "classification",
             "sentence1\tlabel\n" + "".join(f"the cat {n}\t{n}\n" for n in range(30)),
-            "each of its 30 examples has a label of its own, such as 0. Is --columns label=",
+            "each of its 30 examples has a label of its own. Is --columns label=",
         ),
         (
             "tokens",
