@@ -3,9 +3,10 @@
 import argparse
 import difflib
 import sys
-from collections.abc import Sequence
+import types
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, Union, get_args, get_origin
 
 from maskwright.config import FieldInfo, Plain, describe_type, fields_of, merge, nested
 from maskwright.errors import InputError
@@ -29,6 +30,27 @@ class Parser(argparse.ArgumentParser):
             allow_abbrev=False,
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
+        self._rare: dict[argparse.Action, str] = {}
+
+    def add_rare(self, action: argparse.Action) -> None:
+        """Hide a flag from ``--help``; ``--help-all``, added with the first one, shows it."""
+        if not self._rare:
+            text = "show every flag and exit"
+            self.add_argument("--help-all", action=_HelpAll, nargs=0, help=text)
+        self._rare[action] = action.help or ""
+        action.help = argparse.SUPPRESS
+
+    def show_rare(self) -> None:
+        """Show in the help what `add_rare` hid."""
+        for action, text in self._rare.items():
+            action.help = text
+
+    def _summarize(self) -> str:
+        """Return the usage line: a list of all flags would be longer than their help."""
+        shown = {None: "{}", "*": "[{} ...]", "+": "{} ...", "?": "[{}]"}
+        positionals = [action for action in self._actions if not action.option_strings]
+        names = [shown[action.nargs].format(action.dest) for action in positionals]
+        return " ".join([self.prog, *names, "[options]"]).replace("%", "%%")
 
     def error(self, message: str) -> Any:
         raise InputError(f"{message}; see {self.prog} --help")
@@ -39,6 +61,7 @@ class Parser(argparse.ArgumentParser):
         Raises:
             InputError: an unknown flag (naming the nearest), a missing value.
         """
+        self.usage = self._summarize()
         known, unknown = self.parse_known_intermixed_args(argv)
         if unknown:
             flag = unknown[0].partition("=")[0]
@@ -54,8 +77,28 @@ class Parser(argparse.ArgumentParser):
         return [flag for action in self._actions for flag in action.option_strings]
 
 
-def add_config_flags(parser: Parser, config: type, skip: Sequence[str] = ()) -> None:
-    """Adds ``--section.field VALUE`` for every field of a configuration tree."""
+class _HelpAll(argparse.Action):
+    """``--help-all``: print the help with every flag, and exit."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        assert isinstance(parser, Parser)
+        parser.show_rare()
+        parser.print_help()
+        parser.exit()
+
+
+def add_config_flags(
+    parser: Parser,
+    config: type,
+    skip: Collection[str] = (),
+    usual: Collection[str] | None = None,
+) -> None:
+    """Add ``--section.field VALUE`` for every field of a configuration tree.
+
+    Args:
+        skip: fields, or whole sections, that get no flag.
+        usual: fields that ``--help`` shows; the others are left to ``--help-all``. None: all.
+    """
     groups: dict[str, Any] = {}
     for info in fields_of(config):
         section = info.name.partition(".")[0] if "." in info.name else "run"
@@ -63,13 +106,15 @@ def add_config_flags(parser: Parser, config: type, skip: Sequence[str] = ()) -> 
             continue
         if section not in groups:
             groups[section] = parser.add_argument_group(f"{section} (configuration)")
-        groups[section].add_argument(
+        action = groups[section].add_argument(
             f"--{info.name}",
             dest=f"config:{info.name}",
-            metavar=describe_type(info.annotation).upper().replace(" ", "_"),
+            metavar=_name_value(info.annotation),
             default=argparse.SUPPRESS,
             help=_describe(info),
         )
+        if usual is not None and info.name not in usual:
+            parser.add_rare(action)
 
 
 def folder_name(given: str) -> str:
@@ -93,6 +138,18 @@ def config_values(arguments: argparse.Namespace) -> Plain:
     return values
 
 
+def _name_value(annotation: Any) -> str:
+    """Return how the help shows a value: ``INT``, or choices, spelled as they are accepted."""
+    origin, parts = get_origin(annotation), get_args(annotation)
+    if origin in (Union, types.UnionType):
+        return "|".join(_name_value(part) for part in parts if part is not types.NoneType)
+    if origin is tuple:
+        return f"{_name_value(parts[0])},..."
+    return describe_type(annotation) if origin is Literal else annotation.__name__.upper()
+
+
 def _describe(info: FieldInfo) -> str:
     default = "none" if info.default in (None, ()) else info.default
+    if isinstance(default, bool):
+        default = str(default).lower()
     return f"{info.help} [{default}]".replace("%", "%%")

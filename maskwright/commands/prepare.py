@@ -23,6 +23,22 @@ _EPILOG = """examples:
   zcat big.txt.gz | maskwright prepare - --out data/big
   maskwright prepare web.jsonl.zst --out data/web --recipe base --report --select.language en
 """
+# The fields that --help shows; --help-all shows the others.
+_USUAL = (
+    "corpus.documents",
+    "corpus.text_field",
+    "corpus.valid_fraction",
+    "corpus.valid_text",
+    "select.language",
+    "select.quality",
+    "select.near_duplicates",
+    "tokenizer.kind",
+    "tokenizer.vocab_size",
+    "tokenizer.lowercase",
+    "tokenizer.path",
+    "workers",
+    "engine",
+)
 
 
 @dataclass(frozen=True)
@@ -54,7 +70,7 @@ def parse(argv: Sequence[str]) -> PrepareArguments:
         action="store_true",
         help="write OUT/report.html: what was dropped; of data that is there already, too",
     )
-    add_config_flags(parser, PrepareConfig)
+    add_config_flags(parser, PrepareConfig, usual=_USUAL)
     arguments = parser.parse(argv)
     if arguments.seed < 0:
         raise InputError(f"--seed = {arguments.seed} must not be negative")

@@ -34,6 +34,20 @@ _EPILOG = """examples:
   maskwright pretrain --resume runs/NAME
   torchrun --nproc-per-node 4 -m maskwright pretrain data/NAME --name big --auto-resume
 """
+# The fields that --help shows: what a first run changes. --help-all shows the others.
+_USUAL = (
+    "seed",
+    "corpus.valid_text",
+    "tokenizer.vocab_size",
+    "tokenizer.lowercase",
+    "data.max_seq_length",
+    "model.hidden_size",
+    "model.num_hidden_layers",
+    "train.max_minutes",
+    "train.max_steps",
+    "train.batch_tokens",
+    "train.device",
+)
 
 
 def build_parser() -> Parser:
@@ -82,7 +96,7 @@ def build_parser() -> Parser:
     parser.add_argument(
         "--dry-run", action="store_true", help="check everything, print sizes and times, and stop"
     )
-    add_config_flags(parser, PretrainConfig, skip=("text", "init_from"))
+    add_config_flags(parser, PretrainConfig, skip=("text", "init_from"), usual=_USUAL)
     return parser
 
 
