@@ -10,7 +10,7 @@ from tests.architecture.sources import ROOT, Source, imported_names, read_source
 # From the bottom to the top. Packages on one layer do not import each other.
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors",),
-    ("config", "files", "logs", "provenance", "pulse", "wording"),
+    ("config", "files", "logs", "markdown", "provenance", "pulse", "wording"),
     ("corpus", "tokenizer", "shards"),
     ("selection",),
     ("preparation",),
