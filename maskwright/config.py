@@ -32,9 +32,13 @@ MAX_VOCAB_SIZE = 1 << 24
 MAX_YAML_BYTES = 1_000_000
 
 
-def setting(default: Any, help: str) -> Any:
-    """A dataclass field with a default value and the one line that ``--help`` shows for it."""
-    return dataclasses.field(default=default, metadata={"help": help})
+def setting(default: Any, help: str, *, is_path: bool = False) -> Any:
+    """A dataclass field with a default value and the one line that ``--help`` shows for it.
+
+    Args:
+        is_path: whether it names files, whose folders are not to be published.
+    """
+    return dataclasses.field(default=default, metadata={"help": help, "is_path": is_path})
 
 
 def section(factory: type[ConfigType]) -> ConfigType:
@@ -50,6 +54,7 @@ class FieldInfo:
     annotation: Any
     default: Any
     help: str
+    is_path: bool = False
 
 
 def fields_of(cls: type, prefix: str = "") -> Iterator[FieldInfo]:
@@ -61,7 +66,8 @@ def fields_of(cls: type, prefix: str = "") -> Iterator[FieldInfo]:
             yield from fields_of(cast(type, annotation), f"{prefix}{field.name}.")
         else:
             help_text = str(field.metadata.get("help", ""))
-            yield FieldInfo(prefix + field.name, annotation, field.default, help_text)
+            is_path = bool(field.metadata.get("is_path"))
+            yield FieldInfo(prefix + field.name, annotation, field.default, help_text, is_path)
 
 
 def from_mapping(cls: type[ConfigType], mapping: Mapping[str, Any], path: str = "") -> ConfigType:

@@ -10,13 +10,18 @@ from maskwright.artifact.families import DISCRIMINATORS
 from maskwright.artifact.native.family import Family
 from maskwright.config import parse_yaml
 from maskwright.errors import ConfigError
+from maskwright.markdown import write_code
 from maskwright.model.config import EncoderConfig
 from maskwright.model.discriminator import Discriminator
 from maskwright.model.flops import count_parameters
 from maskwright.model.pretraining import MaskedLanguageModel
 
 _FENCE = "---\n"
-_FORMAT = re.compile(r"\n## Format\n.*?(?=\n## |\Z)", re.DOTALL)
+# A placeholder in the code of a card, which publishing replaces by the name on the hub.
+PLACE = "path/to/this/folder"
+# Cards that maskwright wrote before had the same section as "Format", behind all others.
+_USE = re.compile(r"\n## (?:Use|Format)\n.*?(?=\n## |\Z)", re.DOTALL)
+_SECTION = re.compile(r"^## ", re.MULTILINE)
 _NATIVE = """
 The weights are in the names of `{architecture}`, so transformers loads the folder as it is:
 
@@ -71,7 +76,7 @@ computes this architecture: {reason}.
 
 
 def write_card(text: str | None, config: EncoderConfig, family: Family, reason: str) -> str:
-    """The card: `text` (or a heading), what the architecture is, and how to load it."""
+    """The card: `text` (or a heading), with its use and the architecture before other sections."""
     native, detects = not reason, family in DISCRIMINATORS.values()
     title = "# A discriminator of replaced tokens" if detects else "# A masked language model"
     size = count_parameters(config, Discriminator if detects else MaskedLanguageModel).total
@@ -85,7 +90,7 @@ def write_card(text: str | None, config: EncoderConfig, family: Family, reason: 
     forms = (_OWN_DISCRIMINATOR, _NATIVE_DISCRIMINATOR) if detects else (_OWN, _NATIVE)
     ending = forms[native].format(architecture=family.name_class(config), reason=reason)
     ending += _PAIRS * (native and config.sentence_pair_head)
-    return change_card(body + facts, describe_for_hub(native, detects), ending)
+    return change_card(_insert_section(body, facts), describe_for_hub(native, detects), ending)
 
 
 def write_classifier_card(
@@ -99,7 +104,7 @@ def write_classifier_card(
     of_tokens = "Token" in family.architecture
     title = "# A classifier of tokens" if of_tokens else "# A classifier of texts"
     body = (text or title).rstrip() + "\n"
-    body += f"\n## Labels\n\n{', '.join(f'`{label}`' for label in labels)}\n"
+    body += f"\n## Labels\n\n{', '.join(map(write_code, labels))}\n"
     task = "token-classification" if of_tokens else "text-classification"
     form = _OWN_CLASSIFIER if reason else _NATIVE_CLASSIFIER
     ending = form.format(architecture=family.architecture, reason=reason, task=task)
@@ -122,7 +127,7 @@ def describe_for_hub(native: bool, detects: bool = False) -> dict[str, Any]:
 
 
 def change_card(card: str, metadata: dict[str, Any], ending: str | None = None) -> str:
-    """The card with other metadata, and another section on its format.
+    """The card with other metadata, and another section on its use, which is the first one.
 
     Args:
         metadata: put over what the front matter says.
@@ -133,12 +138,17 @@ def change_card(card: str, metadata: dict[str, Any], ending: str | None = None) 
     """
     old, body = split_card(card)
     if ending is not None:
-        section = f"\n## Format\n{ending}"
-        body, found = _FORMAT.subn(lambda _: section, body, count=1)
-        if not found:
-            body = f"{body.rstrip()}\n{section}"
+        body = _insert_section(_USE.sub("", body, count=1), f"\n## Use\n{ending}")
     front = yaml.safe_dump({**old, **metadata}, sort_keys=False, allow_unicode=True)
     return f"{_FENCE}{front}{_FENCE}\n{body.lstrip()}"
+
+
+def _insert_section(body: str, section: str) -> str:
+    """Return Markdown with `section` before its first section, behind title and introduction."""
+    first = _SECTION.search(body)
+    place = first.start() if first else len(body)
+    introduction, rest = body[:place].rstrip(), body[place:]
+    return f"{introduction}\n{section}" + (f"\n{rest}" if rest else "")
 
 
 def split_card(card: str) -> tuple[dict[str, Any], str]:

@@ -7,8 +7,9 @@ from maskwright.commands.assemble import PreparedData
 from maskwright.commands.circumstances import describe_circumstances, shorten_path, shorten_paths
 from maskwright.commands.config import PretrainConfig
 from maskwright.commands.mixture import describe_sources
-from maskwright.config import write_yaml
+from maskwright.config import to_mapping, write_yaml
 from maskwright.logs import Record
+from maskwright.markdown import escape_markdown, write_code, write_code_block
 from maskwright.preparation.vocabulary import EXTENSION_KEY
 from maskwright.train.panel import of_sources
 
@@ -37,10 +38,11 @@ frequent token (accuracy), or the token frequencies (loss).{judged}
 
 Seed {seed}, {steps:,} steps, {minutes:.1f} minutes on {circumstances}.
 
-## Recipe
+<details>
+<summary>The whole configuration</summary>
 
-```yaml
-{recipe}```
+{recipe}
+</details>
 """
 
 
@@ -75,7 +77,7 @@ def describe_training(
     """
     source = data.train.manifest.source
     return _CARD.format(
-        name=name,
+        name=escape_markdown(name),
         what=what,
         version=version,
         origin=_describe_origin(origin) if origin else "trained from scratch",
@@ -85,7 +87,7 @@ def describe_training(
         steps=final["step"],
         tokens=final["tokens"],
         minutes=final["seconds"] / 60,
-        text=", ".join(f"`{shorten_path(path)}`" for path in source["paths"]),
+        text=_list_paths(source),
         train_tokens=data.train.num_tokens,
         documents=data.train.num_documents,
         valid_tokens=data.valid.num_tokens,
@@ -97,20 +99,28 @@ def describe_training(
         extension=_describe_extension(source.get(EXTENSION_KEY)),
         seed=config.seed,
         circumstances=describe_circumstances(),
-        recipe=write_yaml(shorten_paths(config)),
+        recipe=write_code_block(write_yaml(shorten_paths(to_mapping(config))), "yaml"),
     )
 
 
 def _describe_tokenizer(config: PretrainConfig) -> str:
     """Where the tokenizer is from, or of which kind the one learnt here is."""
     if config.init_from is not None:
-        return f"that of `{shorten_path(config.init_from)}`"
-    return shorten_path(config.tokenizer.path or config.tokenizer.kind)
+        return f"that of {write_code(shorten_path(config.init_from))}"
+    path = config.tokenizer.path
+    return config.tokenizer.kind if path is None else write_code(shorten_path(path))
+
+
+def _list_paths(source: Mapping[str, Any]) -> str:
+    """Return the names of the texts in a manifest, which anybody may have written."""
+    paths = source.get("paths")
+    names = [path for path in paths if isinstance(path, str)] if isinstance(paths, list) else []
+    return ", ".join(write_code(shorten_path(name)) for name in names) or "unknown text"
 
 
 def _list_sources(data: PreparedData) -> str:
     """A list of the sources, if there are several."""
-    lines = "".join(f"- {line}\n" for line in describe_sources(data))
+    lines = "".join(f"- {escape_markdown(line)}\n" for line in describe_sources(data))
     return f"\n{lines}\n" if lines else ""
 
 
@@ -130,29 +140,29 @@ def _tabulate(final: Record, before: Record | None) -> str:
         rows["pairs of texts, accuracy"] = ("pair_accuracy", "pair_baseline")
     baselines = "unigram baseline" if len(rows) == 4 else "baseline"
     for name in of_sources(final, "loss"):
-        rows[f"masked accuracy, {name}"] = (f"masked_accuracy/{name}", f"unigram_accuracy/{name}")
-        rows[f"loss (nats), {name}"] = (f"loss/{name}", f"unigram_loss/{name}")
-    lines = [f"| | model | before | {baselines} |", "|---|---|---|---|"]
+        shown = escape_markdown(name)
+        rows[f"masked accuracy, {shown}"] = (f"masked_accuracy/{name}", f"unigram_accuracy/{name}")
+        rows[f"loss (nats), {shown}"] = (f"loss/{name}", f"unigram_loss/{name}")
+    columns = ["model", *["before"] * (before is not None), baselines]
+    lines = [f"| | {' | '.join(columns)} |", "|---" * (1 + len(columns)) + "|"]
     for title, (score, baseline) in rows.items():
-        figures = [final[score], before.get(score) if before else None, final.get(baseline)]
+        figures = [final[score], final.get(baseline)]
+        if before is not None:
+            figures.insert(1, before.get(score))
         cells = ["" if figure is None else f"{figure:.4f}" for figure in figures]
         lines.append(f"| {title} | {' | '.join(cells)} |")
-    if before is None:
-        lines = [_drop_column(line, 2) for line in lines]
     return "\n".join(lines)
-
-
-def _drop_column(line: str, place: int) -> str:
-    cells = line.split("|")
-    return "|".join(cells[: place + 1] + cells[place + 2 :])
 
 
 def _describe_origin(origin: Mapping[str, Any]) -> str:
     """Which weights the run began with; `sha256` has the hash of each of their files."""
     hashes = origin.get("sha256")
-    files = [f"{file} `{sha}`" for file, sha in hashes.items()] if isinstance(hashes, dict) else []
-    name = shorten_path(str(origin.get("name")))
-    return f"continued from `{name}` (sha256 of {', '.join(files)})"
+    files = [
+        f"{escape_markdown(str(file))} {write_code(str(sha))}"
+        for file, sha in (hashes.items() if isinstance(hashes, dict) else ())
+    ]
+    name = write_code(shorten_path(str(origin.get("name"))))
+    return f"continued from {name} (sha256 of {', '.join(files)})"
 
 
 def _describe_extension(extension: object) -> str:

@@ -1,13 +1,22 @@
-"""What a model card says about a run's circumstances, and what it keeps to itself."""
+"""What is published about a run's circumstances, and what is not: folders and credentials."""
 
 import os
-from dataclasses import replace
-from pathlib import Path
+import re
+from collections.abc import Mapping
+from pathlib import PurePath
+from typing import Any
+from urllib.parse import urlsplit
 
 import torch
 
 from maskwright.commands.config import PretrainConfig
+from maskwright.config import Plain, fields_of, merge, nested
 from maskwright.provenance import describe_cpu, describe_environment
+from maskwright.shards.remote import is_remote
+
+_HUB = "hf:"
+_LOCAL_SCHEMES = ("file", "local", "memory")
+_LOCAL = re.compile(r"[/.~]")
 
 
 def describe_circumstances() -> str:
@@ -18,21 +27,51 @@ def describe_circumstances() -> str:
 
 
 def shorten_path(path: str) -> str:
-    """A path as it is shown to others: of an absolute one the name, for the rest is private."""
-    return Path(path).name if Path(path).expanduser().is_absolute() else path
+    """Return a path as it is published: its name, for the folders around it are private.
+
+    Names on the hub stay whole; a URL loses whatever may be a credential (user and query).
+    """
+    if is_remote(path):
+        return _shorten_url(path)
+    if path.startswith(_HUB):
+        name, mark, field = path.removeprefix(_HUB).partition("#")
+        return f"{_HUB}{PurePath(name).name if _LOCAL.match(name) else name}{mark}{field}"
+    return PurePath(path).name or path
 
 
-def shorten_paths(config: PretrainConfig) -> PretrainConfig:
-    """The configuration as it is shown to others."""
-    path, source = config.tokenizer.path, config.init_from
-    if source is not None:  # the tokenizer is its own, and what was downloaded lies in a cache
-        path = None
-    return replace(
-        config,
-        text=tuple(map(shorten_path, config.text)),
-        tokenizer=replace(config.tokenizer, path=path and shorten_path(path)),
-        init_from=source and shorten_path(source),
-    )
+def shorten_paths(values: Mapping[str, Any]) -> Plain:
+    """Return the plain values of a configuration with all of its paths as they are published."""
+    shortened: Plain = dict(values)
+    if values.get("init_from"):  # whose tokenizer it is; a path is where the download is cached
+        shortened = merge(shortened, nested("tokenizer.path", None))
+    for info in fields_of(PretrainConfig):
+        if info.is_path and (found := _find(shortened, info.name)):
+            shortened = merge(shortened, nested(info.name, _shorten_all(found)))
+    return shortened
+
+
+def _find(values: Mapping[str, Any], dotted: str) -> Any:
+    found: Any = values
+    for name in dotted.split("."):
+        found = found.get(name) if isinstance(found, Mapping) else None
+    return found
+
+
+def _shorten_all(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_shorten_all(item) for item in value]
+    return shorten_path(value) if isinstance(value, str) else value
+
+
+def _shorten_url(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # such as brackets that do not close
+        return PurePath(url).name
+    if parts.scheme in _LOCAL_SCHEMES:
+        return PurePath(parts.path).name
+    host = parts.netloc.rpartition("@")[2]
+    return parts._replace(netloc=host, query="", fragment="").geturl()
 
 
 def _describe_hardware() -> str:

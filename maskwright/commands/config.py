@@ -27,9 +27,13 @@ CONTINUE_RECIPE = "continue"  # the default where a run begins with a model that
 class PretrainConfig:
     """A pretraining run from raw text (or prepared data) to a model folder."""
 
-    text: tuple[str, ...] = setting((), "files, folders, globs, pydocs, hf:NAME, or prepared data")
+    text: tuple[str, ...] = setting(
+        (), "files, folders, globs, pydocs, hf:NAME, or prepared data", is_path=True
+    )
     init_from: str | None = setting(
-        None, "continue pretraining this model: a folder, a run, or hf:NAME[@REVISION]"
+        None,
+        "continue pretraining this model: a folder, a run, or hf:NAME[@REVISION]",
+        is_path=True,
     )
     seed: int = setting(0, "names the initial weights, the order of the data and the masks")
     corpus: CorpusConfig = section(CorpusConfig)

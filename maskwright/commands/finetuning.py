@@ -27,6 +27,7 @@ from maskwright.finetune.scoring import VALID_LOSS, beats, describe_scores
 from maskwright.finetune.seeds import read_finished
 from maskwright.finetune.task import Outcome, Problem, Summary, read_task, run_task
 from maskwright.logs import MetricsLog
+from maskwright.markdown import write_code
 from maskwright.pulse import Pulse
 from maskwright.train.device import choose_device
 from maskwright.wording import count_noun
@@ -266,7 +267,7 @@ def save_labels(
     score = judged["scores"][deciding]["mean"]
     card = (
         f"# A model fine-tuned for {labels.task}\n\n"
-        f"Fine-tuned by maskwright from `{name}` on "
+        f"Fine-tuned by maskwright from {write_code(name)} on "
         f"{results['train_examples']:,} examples. {deciding} on "
         f"{judged['examples']:,} others{'' if 'test' in results else ', which chose the weights'}: "
         f"{score:.4f} ({count_noun(len(outcome.runs), 'run')}; always the most frequent answer: "

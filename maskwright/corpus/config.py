@@ -24,7 +24,9 @@ class CorpusConfig:
     deduplicate: bool = setting(True, "drop documents whose cleaned text occurred before")
     valid_fraction: float = setting(0.01, "share of documents held out for validation, by hash")
     valid_text: tuple[str, ...] = setting(
-        (), "instead of a share, these files are held out; what occurs in both is not trained on"
+        (),
+        "instead of a share, these files are held out; what occurs in both is not trained on",
+        is_path=True,
     )
     max_document_characters: int = setting(
         1_000_000, "longer documents are cut into several; bounds the memory"

@@ -17,7 +17,9 @@ class EvaluateConfig:
         (), "suites to score at validations: mlm, fill, pll, blimp"
     )
     every_validations: int = setting(1, "validations from one scoring of the suites to the next")
-    blimp: str | None = setting(None, "folder of minimal pairs (JSON lines) for the suite blimp")
+    blimp: str | None = setting(
+        None, "folder of minimal pairs (JSON lines) for the suite blimp", is_path=True
+    )
 
     def __post_init__(self) -> None:
         if self.every_validations < 1:

@@ -24,9 +24,10 @@ def read_card(folder: Path) -> str | None:
     """The model card in a folder that anybody may have written, if there is one.
 
     Raises:
-        ModelFolderError: it is no text, or enormous.
+        ModelFolderError: it is no text, or enormous, or a link that leads out of the folder.
     """
     path = folder / CARD
+    check_inside(folder, path)
     if not path.is_file():
         return None
     with path.open("rb") as file:
@@ -37,6 +38,24 @@ def read_card(folder: Path) -> str | None:
         return content.decode()
     except ValueError as error:
         raise ModelFolderError(f"{path} cannot be read: {error}.") from None
+
+
+def check_inside(folder: Path, path: Path) -> None:
+    """Raise unless a file lies in `folder` also after links are followed.
+
+    What is published or exported is what the folder holds: a link in a folder from elsewhere may
+    lead to any file of this machine. Links of the hub's own cache lead to the blobs beside it.
+
+    Raises:
+        ModelFolderError: the file is elsewhere.
+    """
+    root, found = folder.resolve(), path.resolve()
+    roots = [root, root.parents[1] / "blobs"] if root.parent.name == "snapshots" else [root]
+    if not any(found.is_relative_to(one) for one in roots):
+        raise ModelFolderError(
+            f"{path} is a link to {found}, which is not in the model folder, so it may be private. "
+            "Put the file itself there."
+        )
 
 
 def adapt_card(folder: Path, original: str | None, metadata: dict[str, Any], ending: str) -> None:

@@ -13,14 +13,14 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from maskwright.artifact.card import change_card, describe_for_hub, split_card, write_card
+from maskwright.artifact.card import PLACE, change_card, describe_for_hub, split_card, write_card
 from maskwright.artifact.families import native_family
 from maskwright.artifact.folder import CARD, CONFIG, open_model
 from maskwright.artifact.native.own import OWN
 from maskwright.artifact.weights import INDEX, MAX_INDEX_BYTES, WEIGHTS
 from maskwright.errors import InputError, ModelFolderError
 from maskwright.files import hash_file, read_json
-from maskwright.interop.folders import read_card
+from maskwright.interop.folders import check_inside, read_card
 from maskwright.interop.libraries import import_library, quiet
 
 _FILES = (CONFIG, "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
@@ -92,7 +92,8 @@ def plan_upload(
 
     Raises:
         InputError: a name that is none.
-        ModelFolderError: `folder` is not a model folder, or its card is damaged.
+        ModelFolderError: `folder` is not a model folder, its card is damaged, or a file of it is a
+            link that leads out of the folder.
     """
     folder = Path(folder)
     _check_name("--repo", repository, _REPOSITORY, "OWNER/NAME")
@@ -105,7 +106,10 @@ def plan_upload(
             _check_name(flag, value, pattern, form)
     metadata = {"license": license_name, "language": list(languages), "base_model": base_model}
     card = _write_card(folder, {name: value for name, value in metadata.items() if value})
+    card = card.replace(PLACE.encode(), repository.encode())
     paths = [folder / name for name in (*_FILES, *_list_weights(folder))]
+    for path in paths:
+        check_inside(folder, path)
     files = [
         UploadFile(path.name, path, path.stat().st_size, hash_file(path))
         for path in paths

@@ -69,7 +69,9 @@ class SelectionConfig:
         "0.8, say; 0: never",
     )  # fmt: skip
     decontaminate: tuple[str, ...] = setting(
-        (), "drop documents that share 13 words in a row with these files of evaluation"
+        (),
+        "drop documents that share 13 words in a row with these files of evaluation",
+        is_path=True,
     )
     describe: bool = setting(False, "count lengths and languages and keep samples for a report")
 

@@ -25,7 +25,9 @@ PATIENCE_SECONDS = 60.0  # with fewer new bytes in this time than
 LEAST_BYTES = 64 << 10  # these, a file is given up and asked for again
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
-_PASSWORD = re.compile(r"([^/]+://)[^/]*:[^/]*@")
+_SIGNED_IN = re.compile(r"([^:/]+)://(?P<user>[^/?#]*)@|(https?)://[^?]*\?", re.IGNORECASE)
+# There the part before @ is a container of Azure, or a name on the hub with its revision.
+_NO_USER = ("abfs", "abfss", "wasb", "wasbs", "hf")
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
 _OURS = ("s3", "s3a", "gs", "gcs", "hf", "http", "https")  # whose packages the extra brings
 _INSTALL = "Run: pip install 'maskwright[remote]'"
@@ -55,17 +57,13 @@ class RemoteFolder:
         num_retries: how often a file had to be asked for again.
 
     Raises:
-        ShardError: the URL holds a password.
+        ShardError: the URL holds what may be a credential: a user, a token, a query.
     """
 
     def __init__(self, url: str) -> None:
         self.url = url.rstrip("/")
         self.num_retries = 0
-        if holds := _PASSWORD.match(url):
-            raise ShardError(
-                f"{holds[1]}… holds a password, and runs and model cards repeat the URL. Put the "
-                "password where fsspec looks for credentials."
-            )
+        _check_credentials(url)
 
     @cached_property
     def _system(self) -> tuple[Any, str]:
@@ -124,6 +122,24 @@ class RemoteFolder:
                     temporary.unlink()
         raise ShardError(
             f"{self.url}/{name} could not be fetched in {ATTEMPTS} attempts; the last: {complaint}"
+        )
+
+
+def _check_credentials(url: str) -> None:
+    """Raise a ShardError if a URL holds a credential, which runs and logs would repeat."""
+    found = _SIGNED_IN.match(url)
+    if found is None:
+        return
+    scheme, user = found[1] or found[3], found["user"]
+    if user is None:
+        raise ShardError(
+            f"{scheme}://… holds a query (?…), which cannot be part of the URL of a folder and may "
+            "be a credential. Remove it, and put credentials where fsspec looks for them."
+        )
+    if ":" in user or scheme.lower() not in _NO_USER:
+        raise ShardError(
+            f"{scheme}://… holds a user or a password before @, and runs and logs repeat the URL. "
+            "Remove it, and put credentials where fsspec looks for them (~/.config/fsspec)."
         )
 
 

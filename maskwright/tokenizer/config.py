@@ -29,7 +29,9 @@ class TokenizerConfig:
     )
     min_frequency: int = setting(2, "a token must occur this often in the sample")
     sample_megabytes: float = setting(100.0, "most text to train the tokenizer on, drawn by seed")
-    path: str | None = setting(None, "use the tokenizer in this folder instead of training one")
+    path: str | None = setting(
+        None, "use the tokenizer in this folder instead of training one", is_path=True
+    )
     extend_vocab: int = setting(0, "add so many tokens, learnt from the text, to that tokenizer")
 
     def __post_init__(self) -> None:

@@ -11,7 +11,7 @@ from tests.architecture.sources import ROOT, Source, imported_names, read_source
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors",),
     ("files",),
-    ("config", "logs", "provenance", "pulse", "wording"),
+    ("config", "logs", "markdown", "provenance", "pulse", "wording"),
     ("corpus", "tokenizer", "shards"),
     ("selection",),
     ("preparation",),

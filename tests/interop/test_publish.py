@@ -60,7 +60,9 @@ def test_the_bytes_that_arrive_are_those_of_the_model(folder: Path, hub: Receivi
         "license": "apache-2.0",
         "language": ["en", "no"],
     }
-    assert body == split_card((folder / "README.md").read_text())[1]
+    own = split_card((folder / "README.md").read_text())[1]
+    assert body == own.replace("path/to/this/folder", "me/larvae")
+    assert 'from_pretrained("me/larvae")' in body
     assert "They glow." in body
 
 
@@ -215,3 +217,26 @@ def test_what_is_no_model_is_not_planned(folder: Path, tmp_path: Path) -> None:
 def test_a_plan_holds_its_card(folder: Path) -> None:
     upload: Upload = plan_upload(folder, "me/larvae")
     assert upload.card.startswith("---\nlibrary_name: transformers\n")
+
+
+@pytest.mark.parametrize("name", sorted(NAMES))
+def test_a_link_out_of_the_folder_is_not_followed(folder: Path, tmp_path: Path, name: str) -> None:
+    elsewhere = tmp_path / "private"
+    (folder / name).rename(elsewhere)
+    (folder / name).symlink_to(elsewhere)
+    with pytest.raises(ModelFolderError, match=f"{name} is a link to {elsewhere}, which is not in"):
+        plan_upload(folder, "me/larvae")
+
+
+def test_links_within_the_folder_and_to_the_blobs_of_the_hub_are_followed(
+    folder: Path, tmp_path: Path
+) -> None:
+    snapshots, blobs = tmp_path / "cache" / "snapshots", tmp_path / "cache" / "blobs"
+    for made in (snapshots, blobs):
+        made.mkdir(parents=True)
+    folder = folder.rename(snapshots / "1234")
+    (folder / "config.json").rename(folder / "real.json")
+    (folder / "config.json").symlink_to("real.json")
+    (folder / "README.md").rename(blobs / "abcd")
+    (folder / "README.md").symlink_to("../../blobs/abcd")
+    assert {file.name for file in plan_upload(folder, "me/larvae").files} == NAMES

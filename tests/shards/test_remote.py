@@ -16,6 +16,7 @@ from maskwright.errors import ShardError
 from maskwright.shards import remote
 from maskwright.shards.folder import Mirror, name_path, open_folder, open_mirror
 from maskwright.shards.reader import TokenStore
+from maskwright.shards.remote import RemoteFolder
 from tests.shards.faults import (
     FAULTS,
     Fault,
@@ -286,10 +287,29 @@ def test_a_file_without_an_end_is_not_taken(
     assert taken == [12] * 5
 
 
-def test_a_password_is_refused() -> None:
-    with pytest.raises(ShardError, match=r"^https://… holds a password") as caught:
-        TokenStore.open("https://me:secret@host/data", "train")
+@pytest.mark.parametrize(
+    "url",
+    [
+        "https://me:secret@host/data",
+        "http://secret@host/data",
+        "HTTP://secret@host",
+        "sftp://secret@host/data",
+        "abfs://container:secret@account.dfs.core.windows.net/data",
+        "https://host/data?sig=secret",
+        "https://a@b:secret@host/data",
+    ],
+)
+def test_a_credential_in_a_url_is_refused(url: str) -> None:
+    with pytest.raises(ShardError, match=r"://… holds a .*where fsspec looks for") as caught:
+        TokenStore.open(url, "train")
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "url", ["abfs://container@account.dfs.core.windows.net/x", "hf://bert@main/x", "s3://b/a@b?c"]
+)
+def test_an_at_sign_may_be_part_of_a_name(url: str) -> None:
+    assert RemoteFolder(url).url == url
 
 
 def test_a_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch, local: Path) -> None:
