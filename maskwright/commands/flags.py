@@ -4,7 +4,7 @@ import argparse
 import difflib
 import sys
 import types
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
 

@@ -94,6 +94,7 @@ def test_no_card_shows_where_files_are(data: PreparedData) -> None:
     card = describe_training("run", "1.0", private_config(), data, FINAL)
     assert "secret" not in card
     assert "`tokenizer`" in card
+    assert data.tokenizer.case in card
 
 
 def test_markdown_of_a_foreign_manifest_stays_text(data: PreparedData) -> None:

@@ -35,12 +35,16 @@ def test_there_are_the_systems_of_the_documentation():
 
 
 @pytest.mark.parametrize("recipe", PUBLISHED, ids=lambda recipe: recipe.name)
-def test_a_published_system_trains(recipe: Recipe, text: Path, tmp_path: Path):
+def test_a_published_system_trains(
+    recipe: Recipe, text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
     vocabulary = "320" if recipe.values["tokenizer"]["kind"] == "bpe" else "96"
     folders = ["--runs-dir", str(tmp_path), "--data-dir", str(text.parent), "--name", "run"]
     options = [*TOY, "--tokenizer.vocab_size", vocabulary]
     command = ["pretrain", str(text), "--recipe", recipe.name, *folders, *options]
     assert main(command) == 0
+    case = "uncased" if recipe.values["tokenizer"].get("lowercase") else "cased"
+    assert f" tokens, {case}, accents" in capsys.readouterr().out
     records = read_metrics(tmp_path / "run" / "metrics.jsonl")
     valid = [record for record in records if record["split"] == "valid"]
     assert all(0 < record["loss"] < 10 for record in records)
@@ -49,3 +53,15 @@ def test_a_published_system_trains(recipe: Recipe, text: Path, tmp_path: Path):
     detects = recipe.values.get("objective", {}).get("name") == "rtd"
     folder = describe_folder(tmp_path / "run" / ("generator" if detects else "model"))
     assert (folder.family.model_type == "maskwright") == (recipe.name in OWN_SPELLING)
+
+
+def test_only_recipes_of_uncased_systems_lowercase():
+    uncased = {
+        recipe.name
+        for recipe in list_recipes()
+        if recipe.values.get("tokenizer", {}).get("lowercase")
+    }
+    assert uncased == {
+        *("bert", "electra", "wiki-sentences"),
+        *(f"{name}-style" for name in ("24hbert", "cramming", "mosaicbert", "neobert")),
+    }
