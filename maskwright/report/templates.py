@@ -7,7 +7,7 @@ from typing import Any
 
 def fill_template(name: str, **content: Any) -> str:
     """The page as HTML."""
-    jinja: Any = importlib.import_module("jinja2")  # torch needs it as well, so it is there
+    jinja: Any = importlib.import_module("jinja2")
     environment = jinja.Environment(
         loader=jinja.FunctionLoader(_read), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
