@@ -16,12 +16,13 @@ from typing import Any
 
 from benchmarks.common import write_result
 from benchmarks.crash.finetuning import FinetuningRuns
-from benchmarks.crash.killing import after
+from benchmarks.crash.killing import when
 from benchmarks.crash.preparation import Preparations
 from benchmarks.crash.pretraining import PretrainingRuns
 from benchmarks.crash.stopping import LIMIT_SECONDS, interrupt_preparation, stop_and_go_on
 
 _STOPS = 6  # by each signal
+_STOP_AFTER = 10  # scores of a fine-tuning, which are more than a seed has
 _CHECKPOINT_PLACES = ("writing a checkpoint", "between the two renames of a checkpoint")
 
 
@@ -70,7 +71,7 @@ def test_finetuning(folder: Path, kills: int, seed: int) -> dict[str, Any]:
     tally = runs.kill(kills, seed)
     out, seconds = folder / "stopped", list[float]()
     for _ in range(_STOPS):
-        done = runs.go_on(out, after(0.6 * runs.seconds), signal.SIGTERM)
+        done = runs.go_on(out, when(runs.has_more_records(out, _STOP_AFTER)), signal.SIGTERM)
         if done.code != 128 + signal.SIGTERM:
             break
         seconds.append(done.seconds_to_exit)

@@ -5,9 +5,7 @@ import random
 import shutil
 import signal
 import subprocess
-from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +21,7 @@ from benchmarks.crash.killing import (
     never,
     when,
 )
+from benchmarks.crash.pretraining import Tally
 from benchmarks.crash.text import write_text
 from maskwright.logs import read_metrics
 
@@ -36,17 +35,6 @@ PRETRAIN = [
 # Of ten kills.
 AIMS = {"seed": 4, "checkpoint": 2, "control": 1, "model": 1, "start": 1, "anywhere": 1}
 _CLOCKS = ("seconds",)
-
-
-@dataclass
-class Tally:
-    """What happened, over all runs."""
-
-    kills: Counter[str] = field(default_factory=Counter[str])
-    resumed: int = 0
-    started_again: int = 0
-    runs: int = 0
-    differences: list[str] = field(default_factory=list[str])
 
 
 class FinetuningRuns:

@@ -18,6 +18,12 @@ from maskwright.commands.finetuning_folder import (
     end_run,
     owning_run,
 )
+from maskwright.commands.finetuning_report import (
+    add_answers,
+    show_classes,
+    write_answers,
+    write_page,
+)
 from maskwright.commands.run_folder import CHECKPOINTS_NAME, METRICS_NAME, MODEL_NAME
 from maskwright.files import read_json, write_json
 from maskwright.finetune.config import PROBLEMS, FinetuneConfig
@@ -25,7 +31,14 @@ from maskwright.finetune.files import TaskFiles
 from maskwright.finetune.network import Pretrained, check_pooling
 from maskwright.finetune.scoring import VALID_LOSS, beats, describe_scores
 from maskwright.finetune.seeds import read_finished
-from maskwright.finetune.task import Outcome, Problem, Summary, read_task, run_task
+from maskwright.finetune.task import (
+    Outcome,
+    Problem,
+    Summary,
+    answer_sets,
+    read_task,
+    run_task,
+)
 from maskwright.logs import MetricsLog
 from maskwright.markdown import write_code
 from maskwright.pulse import Pulse
@@ -84,6 +97,8 @@ def _run(asked: Asked, out: Path, console: Console) -> dict[str, Any]:
     with _Seeds(out, problem, loaded.model, config, device, console) as seeds:
         outcome = seeds.train()
         results = summarise(problem, outcome)
+        answers = answer_sets(problem, outcome.model, config, device, seeds.pulse)
+        add_answers(results, answers, outcome.saved_seed)
         save_labels(
             out / MODEL_NAME, outcome, problem, loaded, results, asked.model, config.max_length
         )
@@ -93,6 +108,9 @@ def _run(asked: Asked, out: Path, console: Console) -> dict[str, Any]:
             add_control(results, seeds.train(from_scratch=True))
             write_json(out / RESULTS_NAME, results)
     show_run(results, files, console)
+    console.print()
+    write_answers(out, answers, console)
+    write_page(out, results, answers, console)
     return results
 
 
@@ -168,6 +186,7 @@ def show_run(results: Mapping[str, Any], files: TaskFiles, console: Console) -> 
             f"\non {results['test']['examples']:,} examples of {files.test}:", markup=False
         )
         show_results(results["test"], console)
+    show_classes(results, console)
     for line in describe_defeats(results):
         console.print(line)
 

@@ -197,8 +197,7 @@ def begin_run(out: Path, asked: Asked, config: FinetuneConfig, say: Callable[[st
             f"{out} holds a run that ended before its first seed was finished; this one replaces it"
         )
         shutil.rmtree(out / CHECKPOINTS_NAME, ignore_errors=True)
-        for name in (METRICS_NAME, RESULTS_NAME):
-            (out / name).unlink(missing_ok=True)
+        (out / METRICS_NAME).unlink(missing_ok=True)
     facts = {"asked": {**asked.to_plain(), "sha256": asked.hash_inputs()}}
     write_json(out / PROVENANCE_NAME, {**describe_environment(), **facts})
     write_text(out / CONFIG_NAME, write_yaml(config))

@@ -79,7 +79,7 @@ def check_pretraining(run: Path) -> None:
     if not (run / CONFIG_NAME).is_file():
         raise InputError(f"{run} is not a run directory: it holds no {CONFIG_NAME}.")
     if is_fine_tuning(run):
-        raise InputError(f"{run} is a run of fine-tuning: see its report.html and results.json.")
+        raise InputError(f"{run} is a run of fine-tuning: see its results.json and report.html.")
 
 
 def has_checkpoint(run: Path) -> bool:

@@ -17,6 +17,7 @@ import torch
 
 from maskwright.artifact.folder import Loaded
 from maskwright.errors import CorpusError
+from maskwright.finetune.answers import Answers, Rows, answer_examples
 from maskwright.finetune.baselines import score_baselines, score_tag_baselines
 from maskwright.finetune.config import FinetuneConfig
 from maskwright.finetune.conll import TaggedSentence, read_conll
@@ -47,12 +48,14 @@ class Problem:
         baselines: their scores on the validation examples.
         test_baselines: those on the test examples; none without a test.
         skipped: rows with too few columns, by file.
+        rows: the validation examples as they were read, and the test examples if there are any.
     """
 
     material: Material
     baselines: dict[str, dict[str, float]]
     test_baselines: dict[str, dict[str, float]] = field(default_factory=dict[str, dict[str, float]])
     skipped: Mapping[str, int] = field(default_factory=dict[str, int])
+    rows: Sequence[Rows] = ()
 
 
 class Summary(NamedTuple):
@@ -69,6 +72,11 @@ class Outcome:
     model: Classifier
     runs: list[Fitted]
     deciding: str
+
+    @property
+    def saved_seed(self) -> int:
+        """The seed of `model`."""
+        return self.runs[find_best(self.runs, self.deciding)].seed
 
     def summarise(self) -> dict[str, Summary]:
         """Mean and deviation over the runs, by metric, on the validation examples."""
@@ -115,7 +123,9 @@ def read_task(files: TaskFiles, loaded: Loaded[Any], config: FinetuneConfig) -> 
     )
     material = _gather(labels, encoded, metrics, deciding, loaded)
     baselines, *of_test = score_baselines(labels, metrics, known, new)
-    return Problem(material, baselines, of_test[0] if of_test else {}, dict(skipped or {}))
+    return Problem(
+        material, baselines, of_test[0] if of_test else {}, dict(skipped or {}), sets[1:]
+    )
 
 
 def _read_tags(
@@ -131,7 +141,7 @@ def _read_tags(
         deciding = metric
     material = _gather(labels, encoded, (), deciding, loaded)
     baselines, *of_test = score_tag_baselines(labels, sets[0], sets[1:])
-    return Problem(material, baselines, of_test[0] if of_test else {})
+    return Problem(material, baselines, of_test[0] if of_test else {}, rows=sets[1:])
 
 
 def _gather(
@@ -228,3 +238,24 @@ def run_task(
         finished.keep(run, best)
     assert best is not None
     return Outcome(best.cpu(), list(finished.runs), material.deciding)
+
+
+def answer_sets(
+    problem: Problem,
+    model: Classifier,
+    config: FinetuneConfig,
+    device: torch.device,
+    pulse: Pulse | None = None,
+) -> list[Answers]:
+    """The answers of the saved model to the validation examples, and to the test examples."""
+    material = problem.material
+    sets = [one for one in (material.valid, material.test) if one is not None]
+    model.to(device)
+    answers = [
+        answer_examples(
+            model, examples, rows, material.labels, material.pad_id, config.precision, pulse
+        )
+        for examples, rows in zip(sets, problem.rows, strict=True)
+    ]
+    model.cpu()
+    return answers

@@ -1,5 +1,6 @@
 """``maskwright finetune`` and ``maskwright predict`` on a run of pretraining."""
 
+import csv
 import json
 from itertools import product
 from pathlib import Path
@@ -45,6 +46,18 @@ def test_a_run_says_all_about_itself(answers: Path):
     for scores in (results["scores"], results["random_encoder"]):
         assert scores["accuracy"].keys() == {"mean", "deviation"}
     assert [run["seed"] for run in results["runs"]] == [0, 1]
+    best = results["runs"][results["saved_seed"]]["scores"]
+    assert best["accuracy"] == max(run["scores"]["accuracy"] for run in results["runs"])
+    matrix = results["confusion_matrix"]
+    right = sum(counts.get(label, 0) for label, counts in matrix.items())
+    assert right / results["valid_examples"] == pytest.approx(best["accuracy"])
+    assert [found["examples"] for found in results["classes"].values()] == [
+        sum(matrix.get(label, {}).values()) for label in results["labels"]
+    ]
+    with (answers / "predictions.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert sum(row["label"] == row["prediction"] for row in rows) == right
+    assert "Confusion matrix" in (answers / "report.html").read_text()
     records = read_metrics(answers / "metrics.jsonl")
     assert {record["seed"] for record in records} == {0, 1}
     assert [record.get("run") for record in records].count("control") == len(records) // 2
@@ -109,6 +122,9 @@ def test_words_are_tagged(workplace: Path, tmp_path: Path, capsys: pytest.Captur
     arguments += ["--valid", str(tmp_path / "valid.conll"), "--out", str(tmp_path / "run")]
     assert main(arguments) == 0
     assert "span_f1" in capsys.readouterr().out
+    assert "Class by class" in (tmp_path / "run" / "report.html").read_text()
+    tagged = (tmp_path / "run" / "predictions.conll").read_text().splitlines()
+    assert [line.split("\t")[1] for line in tagged if line] == ["O", "I-ANIMAL", "O", "I-FOOD"]
     assert main(["predict", str(tmp_path / "run"), "A cat eats."]) == 0
     words = [line.split("\t") for line in capsys.readouterr().out.split("\n") if line]
     assert [word for word, _ in words] == ["A", "cat", "eats", "."]

@@ -62,7 +62,7 @@ def test_a_run_of_fine_tuning_is_told_apart(tmp_path: Path, capsys: pytest.Captu
     (tmp_path / "provenance.json").write_text('{"asked": {"finetune": {}}}')
     for command in ("report", "watch"):
         assert main([command, str(tmp_path)]) == 2
-        assert "is a run of fine-tuning: see its report.html" in capsys.readouterr().err
+        assert "is a run of fine-tuning: see its results.json" in capsys.readouterr().err
     assert main(["predict", str(tmp_path), "text"]) == 2
     assert "fine-tuning that did not end" in capsys.readouterr().err
 

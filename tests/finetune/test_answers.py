@@ -1,0 +1,84 @@
+"""Answers by class, as confusions and as a file."""
+
+import csv
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from maskwright.finetune.answers import Answers, write_predictions
+from maskwright.finetune.config import Task
+from maskwright.finetune.conll import TaggedSentence
+from maskwright.finetune.labels import Labels
+from maskwright.finetune.tables import LabelledRow
+
+
+def make(task: Task, true: list[Any], found: list[Any], *, pairs: bool = False) -> Answers:
+    names = ("a", "b", "c") if task != "tokens" else ("O", "B-X", "I-X")
+    texts = {"sentence1": 'He said, "no".\nOr so.'} | ({"sentence2": "x"} if pairs else {})
+    rows = [LabelledRow("a.csv:1", texts) for _ in true]
+    if task == "tokens":
+        rows = [TaggedSentence("a:1", ("the", "cat"), tuple(tags)) for tags in true]
+    probabilities = [0.75 if task == "classification" else None] * len(true)
+    return Answers(Labels(task, names, (1, 1, 1)), rows, true, found, probabilities)
+
+
+def test_classes_are_scored_as_scikit_learn_does() -> None:
+    metrics = pytest.importorskip("sklearn.metrics")
+    draw = np.random.default_rng(0)
+    true, found = (draw.choice(["a", "b", "c"], 50).tolist() for _ in "tf")
+    answers = make("classification", true, found)
+    expected = metrics.precision_recall_fscore_support(true, found, labels=["a", "b", "c"])
+    scored = [list(scores.values()) for scores in answers.score_classes().values()]
+    assert np.allclose(np.array(scored).T, np.array(expected))
+    matrix = metrics.confusion_matrix(true, found, labels=["a", "b", "c"])
+    counts = answers.count_confusions()
+    assert [[counts[t].get(f, 0) for f in "abc"] for t in "abc"] == matrix.tolist()
+
+
+def test_several_labels_and_entities_have_classes_too() -> None:
+    several = make("multilabel", [["a", "b"], [], ["b"]], [["a"], ["c"], ["b"]])
+    classes = several.score_classes()
+    assert [classes[name]["f1"] for name in "abc"] == [1, pytest.approx(2 / 3), 0]
+    assert several.count_confusions() == {}
+    tags = make("tokens", [["O", "B-X"], ["B-X", "I-X"]], [["O", "B-X"], ["B-X", "O"]])
+    assert tags.score_classes() == {
+        "X": {"precision": 0.5, "recall": 0.5, "f1": 0.5, "examples": 2}
+    }
+    assert tags.count_confusions()["I-X"] == {"O": 1}
+    numbers = make("regression", [1.0, 2.0], [1.5, 2.0])
+    assert (numbers.score_classes(), numbers.count_confusions()) == ({}, {})
+
+
+@pytest.mark.parametrize(
+    ("answers", "expected"),
+    [
+        (
+            make("classification", ["a"], ["b"]),
+            [["sentence1", "label", "prediction", "probability"], ["a", "b", "0.7500"]],
+        ),
+        (
+            make("multilabel", [["a", "b"]], [[]], pairs=True),
+            [["sentence1", "sentence2", "label", "prediction"], ["x", "a|b", ""]],
+        ),
+        (
+            make("regression", [1.25], [0.5]),
+            [["sentence1", "label", "prediction"], ["1.25", "0.5"]],
+        ),
+    ],
+)
+def test_predictions_are_a_table(
+    answers: Answers, expected: list[list[str]], tmp_path: Path
+) -> None:
+    path = write_predictions(tmp_path, answers)
+    with path.open(encoding="utf-8", newline="") as file:
+        header, [text, *row] = csv.reader(file)
+    assert [header, row] == expected
+    assert text == 'He said, "no".\nOr so.'
+
+
+def test_predictions_of_words_are_conll(tmp_path: Path) -> None:
+    path = write_predictions(tmp_path, make("tokens", [["O", "B-X"]], [["O", "O"]]))
+    assert path.name == "predictions.conll"
+    assert path.read_text() == "the\tO\tO\ncat\tB-X\tO\n\n"
