@@ -25,6 +25,7 @@ from benchmarks.fuzz.mutations import (
     mutate_json,
     mutate_safetensors,
 )
+from benchmarks.fuzz.pages import mutate_page, read_page, usual_pages
 from maskwright.artifact.folder import open_model
 from maskwright.artifact.weights import INDEX, WEIGHTS
 from maskwright.commands.assemble import PreparedData
@@ -322,6 +323,7 @@ def _list_corpus_targets() -> list[Target]:
             for file, make in texts.items()
         ),
         Target("clean", _clean, lambda: [seeds.plain_text()]),
+        Target("wikitext", read_page, usual_pages, either(mutate_page, mutate_bytes)),
     ]
 
 

@@ -24,7 +24,7 @@ _NEXT_TRIPLE = re.compile(f"({_CODE})({_TRIPLE}|\\Z)", re.DOTALL)
 
 _DEFINITION = re.compile(r"\b(?:class|def)\s+(\w+)")
 # torch and numpy document by the thousand, in this way, what is written in C.
-_DOCUMENTING_CALL = re.compile(r"add_?(?:newdoc|docstr)\w*\(([^()]*\(?[^()]*),$")
+_DOCUMENTING_CALL = re.compile(r"add_?(?:newdoc|docstr)\w*\(([^()]*(?:\([^()]*)?),$")
 _DOTTED_NAME = re.compile(r"\w+(?:\.\w+)*")
 _TAIL_CHARACTERS = 4_000  # of the code before a string: the longest signatures
 

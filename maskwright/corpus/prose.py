@@ -9,7 +9,8 @@ from collections.abc import Iterable, Iterator
 
 _LITERAL = re.compile(r"``([^`]+)``")
 # :func:`torch.abs`, :class:`~torch.Tensor`, :ref:`the notes <notes>`, `A title <link>`_
-_ROLE_OR_LINK = re.compile(r"(?::[a-zA-Z:+-]+:)?`~?([^`<>]+?)(?:\s*<[^`<>]*>)?`(?:__?\b)?")
+# (a role has a short name: an unbounded one takes quadratic time on a line of colons)
+_ROLE_OR_LINK = re.compile(r"(?::[a-zA-Z:+-]{1,60}:)?`~?([^`<>]+)(<[^`<>]*>)?`(?:__?\b)?")
 _DIRECTIVE = re.compile(r"\.\. ([\w:-]+)::\s*(.*)")
 _PROSE_DIRECTIVE = re.compile(
     r"note|warning|seealso|version\w+|deprecated|important|caution|tip|hint|attention|danger"
@@ -100,5 +101,9 @@ def _unwrap(block: list[str]) -> Iterator[str]:
 
 def _strip_markup(line: str) -> str:
     if "`" in line:
-        line = _ROLE_OR_LINK.sub(r"\1", _LITERAL.sub(r"\1", line))
+        line = _ROLE_OR_LINK.sub(_show_title, _LITERAL.sub(r"\1", line))
     return line.replace("**", "")
+
+
+def _show_title(match: re.Match[str]) -> str:
+    return match[1].rstrip() if match[2] else match[1]

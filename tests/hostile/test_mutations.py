@@ -4,6 +4,7 @@ The targets are those of `benchmarks.fuzz`, which tries millions of inputs; here
 the same ones every time.
 """
 
+import re
 import signal
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
@@ -14,8 +15,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from benchmarks.fuzz import pages
 from benchmarks.fuzz.mutations import NASTY_NUMBERS, mutate_bytes, mutate_json, mutate_safetensors
+from benchmarks.fuzz.pages import SlowError, read_page
 from benchmarks.fuzz.targets import TARGETS, refusing
+from maskwright.corpus.wikipedia import shortcut
 from maskwright.errors import MaskwrightError
 
 pytestmark = pytest.mark.filterwarnings("default")  # of other libraries, about what they are given
@@ -101,3 +105,11 @@ def test_a_target_notices_errors_that_are_not_ours() -> None:
         raise ZeroDivisionError
     with pytest.raises(AssertionError, match="not one printable line"), refusing():
         raise UglyError
+
+
+def test_a_page_that_takes_quadratic_time_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
+    read_page(b"{{lang|fr|" + b" " * 8_000 + b"}} {{unclosed")
+    monkeypatch.setattr(pages, "FREE_SECONDS", 0.0)
+    monkeypatch.setattr(shortcut, "_NAMED", re.compile(r"\s*[\w ]+="))
+    with pytest.raises(SlowError, match="seconds for"):
+        read_page(b"{{lang|fr|" + b" " * 12_000 + b"}} {{unclosed")

@@ -29,7 +29,7 @@ _STYLE = re.compile(
 )
 _BREAK = re.compile(r"<(?:br|hr)\s*/?>", re.IGNORECASE)
 _TEMPLATE = re.compile(r"\{\{([^{}]*)\}\}")
-_NAMED = re.compile(r"\s*[\w ]+=")
+_NAMED = re.compile(r"[\w\s]*=")  # one class: two that share blanks take quadratic time
 _NO_NAME = re.compile(r"^$|[\n<>\[\]]")
 _LINK = re.compile(r"\[\[([^\[\]|\n]*)(?:\|([^\[\]]*))?\]\]")
 _EXTERNAL = re.compile(r"(?<!\[)\[(?:https?:)?//[^\s\[\]<>\"]+(?: +((?! )[^\[\]\n]*))?\]")
@@ -41,9 +41,16 @@ _SURPRISE = re.compile(r"\[\[\s*(?:https?:)?//|^[*#:]*;.*:|^=.*<[bh]r", re.MULTI
 _PAIRS = [re.compile(pair) for pair in (r"(\{\{)|\}\}", r"(\[)|\]", r"(<!--)|-->")]
 _TAG_PAIR = re.compile(r"(<[a-zA-Z])|</|/>")
 _TABLE_PAIR = re.compile(r"(\{\|)|\|\}")
+# An address (of any scheme that mwparserfromhell knows) with brackets in it, in double brackets.
+_NESTED_ADDRESS = re.compile(
+    r"\[\[(?://|(?:bitcoin|ftps?|geo|git|gopher|https?|ircs?|magnet|mailto|mms|news|nntp|redis|sftp|"
+    r"sips?|sms|ssh|svn|tel|telnet|urn|worldwind|xmpp):)[^\[\]]*(?=\[)",
+    re.IGNORECASE,
+)
 _TAGS = re.compile(r"</?[a-zA-Z][^<>]*>")
 _MOST_NESTED = 12
 _MOST_UNCLOSED = 200
+_MOST_NESTED_ADDRESSES = 8
 _MOST_CHARACTERS = 1_000_000
 
 
@@ -64,17 +71,25 @@ def read_simply(text: str, links: Links) -> str | None:
 
 
 def is_tame(text: str) -> bool:
-    """Whether `read_wikitext` ends soon: it takes time quadratic in what is not closed."""
+    """Return True if `read_wikitext` ends soon.
+
+    It takes time quadratic in what is not closed, and exponential in the number of double
+    brackets that begin with an address and hold more brackets, ``[[http://[[http://``.
+    """
     if len(text) > _MOST_CHARACTERS:
         return False
     gaps = [_count_unclosed(text, pair) for pair in _PAIRS]
     gaps.append(_count_unclosed(_BREAK.sub("", text), _TAG_PAIR))
     rows = _count_unclosed(text, _TABLE_PAIR) * len(text)  # all that follows is rows of each table
-    return max(gaps) <= _MOST_UNCLOSED and rows <= _MOST_CHARACTERS
+    return (
+        max(gaps) <= _MOST_UNCLOSED
+        and rows <= _MOST_CHARACTERS
+        and len(_NESTED_ADDRESS.findall(text)) <= _MOST_NESTED_ADDRESSES
+    )
 
 
 def _count_unclosed(text: str, pair: re.Pattern[str]) -> int:
-    """How many beginnings, which are the group of `pair`, have no end after them."""
+    """Return how many beginnings, which are the group of `pair`, have no end after them."""
     count = 0
     for match in pair.finditer(text):
         count = count + 1 if match[1] else max(0, count - 1)

@@ -130,7 +130,7 @@ def test_what_is_never_closed_is_read_roughly(unit: str) -> None:
 
 
 def test_templates_with_named_arguments_are_read_roughly_too() -> None:
-    long = "{{convert|10|km|mi|abbr=on}}"
+    long = "{{convert|10|km|mi|\n abbr = on}}"
     page = f"{{{{Infobox bridge|name=Foo|length={long}|image=X.jpg}}}}\nThe bridge is {long} long."
     assert read_roughly(page, LINKS) == read_wikitext(page, LINKS) == "The bridge is 10 km long."
 
@@ -144,6 +144,9 @@ def test_templates_with_named_arguments_are_read_roughly_too() -> None:
         "{|\n! a\n|-\n| b\n" * 150 + "c " * 5_000,
         "</div>" * 40_000 + "<div>a" * 40_000,
         "{{nowrap|" + "a|" * 20_000 + "x=1}}",
+        "[[http://" * 40 + "[]]",
+        "[[HTTP://[[a]]" * 40 + "[]]",
+        "{{lang|fr|" + " " * 40_000 + "}} {{unclosed",
         "{{{" * 2_000 + "x" + "}}}" * 2_000,
     ],
 )
