@@ -1,6 +1,7 @@
-"""maskwright in one file: pretrains the encoder of the recipe `tiny` on a prepared folder.
+"""maskwright in one file: pretrains the encoder of the recipe `tiny`.
 
-    python examples/mlm_in_one_file.py data/NAME --steps 200
+    python examples/mlm_in_one_file.py FILE.txt --steps 200
+    python examples/mlm_in_one_file.py data/NAME     (a folder that `maskwright prepare` wrote)
 
 What the library does, in the plainest way and not the fastest, without importing it; a test holds
 the losses of both equal. R rows of L tokens, D width, H heads of K, M hidden tokens, V words.
@@ -9,8 +10,10 @@ the losses of both equal. R rows of L tokens, D width, H heads of K, M hidden to
 import argparse
 import json
 import math
+import re
+from collections import Counter
 from collections.abc import Iterator
-from itertools import count, islice
+from itertools import accumulate, count, islice
 from pathlib import Path
 from typing import NamedTuple
 
@@ -36,6 +39,8 @@ class Settings(NamedTuple):
     warmup_share: float = 0.03  # learning rates rise from 0 in this share of the steps,
     decay_share: float = 0.5  # are constant, and fall to 0 in this share
 
+
+MAX_WORDS = 8187  # tokens of a text file, beside the five special ones
 
 # A random number is a hash of what it is for, so any row of any epoch can be built by itself.
 ORDER, ROW_ORDER, MASK_COUNT, MASK_CHOICE, CORRUPTION, REPLACEMENT = 1, 2, 3, 4, 6, 7
@@ -74,26 +79,53 @@ def shuffle(index: int, size: int, *key: int) -> int:
 
 
 class Corpus:
-    """The training text of a prepared folder (docs/shard-format.md) as (start, length) segments."""
+    """The training text as (start, length) segments of one long row of tokens.
 
-    def __init__(self, folder: Path, row_length: int) -> None:
+    A prepared folder (docs/shard-format.md), or a text file, whose words are its tokens: documents
+    are its blocks between blank lines.
+    """
+
+    def __init__(self, path: Path, row_length: int) -> None:
+        self.row_length, longest = row_length, row_length - 2  # for [CLS] and [SEP]
+        self.segments, start = [], 0
+        for end in self.read_folder(path) if path.is_dir() else self.read_file(path):
+            self.segments += [(i, min(longest, end - i)) for i in range(start, end, longest)]
+            start = end
+        if not self.segments:
+            raise ValueError("holds no text to train on")
+
+    def read_folder(self, folder: Path) -> list[int]:
+        """Return where each document ends among the tokens of all shards."""
         manifest = json.loads((folder / "manifest.json").read_bytes())
         self.vocab_size, dtype = manifest["vocab_size"], getattr(torch, manifest["dtype"])
-        self.row_length, longest = row_length, row_length - 2  # for [CLS] and [SEP]
-        shards, self.segments, start = [], [], 0
+        shards, all_ends, start = [], [], 0
         for shard in manifest["splits"]["train"]["shards"]:
             path = folder / "train" / shard["name"]
             shards.append(torch.from_file(f"{path}.tokens", size=shard["num_tokens"], dtype=dtype))
             ends = torch.from_file(f"{path}.ends", size=shard["num_documents"], dtype=torch.int64)
-            for end in (start + ends).tolist():
-                self.segments += [(i, min(longest, end - i)) for i in range(start, end, longest)]
-                start = end
+            all_ends += (start + ends).tolist()
+            start += shard["num_tokens"]
         self.tokens = torch.cat(shards)
         tokenizer = json.loads((folder / "tokenizer" / "tokenizer.json").read_bytes())
         self.special = {token["content"]: token["id"] for token in tokenizer["added_tokens"]}
         ids = tokenizer["model"]["vocab"]
         words = [word for word in ids if word not in self.special and word[:7] != "[unused"]
         self.ordinary_ids = sorted(ids[word] for word in words)
+        return all_ends
+
+    def read_file(self, file: Path) -> list[int]:
+        """Return where each document ends; all but the most frequent words are [UNK]."""
+        text = file.read_text(encoding="utf-8").lower()
+        documents = [re.findall(r"\w+|[^\w\s]", block) for block in text.split("\n\n")]
+        special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
+        counts = Counter(word for words in documents for word in words)
+        frequent = [word for word, _ in counts.most_common(MAX_WORDS)]
+        ids = {word: number for number, word in enumerate([*special, *frequent])}
+        self.vocab_size, self.special = len(ids), {token: ids[token] for token in special}
+        self.ordinary_ids = [ids[word] for word in frequent]
+        unknown = ids["[UNK]"]
+        self.tokens = torch.tensor([ids.get(w, unknown) for words in documents for w in words])
+        return list(accumulate(len(words) for words in documents))
 
 
 def pack(lengths: list[int], capacity: int) -> list[list[int]]:
@@ -251,11 +283,24 @@ def train(corpus: Corpus, settings: Settings, steps: int) -> Iterator[float]:
         yield loss.item()
 
 
-if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="Pretrains an encoder on a prepared folder.")
-    parser.add_argument("folder", type=Path, help="what `maskwright prepare` wrote")
+def main() -> None:
+    parser = argparse.ArgumentParser(description="Pretrain an encoder on text.")
+    parser.add_argument("path", type=Path, help="a text file, or what `maskwright prepare` wrote")
     parser.add_argument("--steps", type=int, default=200)
     arguments = parser.parse_args()
-    corpus = Corpus(arguments.folder, Settings().row_length)
+    try:
+        corpus = Corpus(arguments.path, Settings().row_length)
+    except UnicodeDecodeError:
+        parser.exit(2, f"{arguments.path} is not UTF-8 text. Convert it.\n")
+    except OSError as error:
+        parser.exit(2, f"{error.filename} cannot be read: {error.strerror}.\n")
+    except KeyError as error:
+        parser.exit(2, f"{arguments.path} is not prepared data: {error} is missing.\n")
+    except (ValueError, RuntimeError) as error:
+        parser.exit(2, f"{arguments.path}: {' '.join(str(error).split())}\n")
     for step, loss in enumerate(train(corpus, Settings(), arguments.steps), start=1):
         print(f"step {step}  loss {loss:.4f}")
+
+
+if __name__ == "__main__":
+    main()

@@ -7,17 +7,27 @@ first used, because torch takes two seconds to import and many commands do witho
 
     folder = pretrain("corpus/*.txt", recipe="tiny", out="runs/mine", train={"max_minutes": 10})
     print(FillMask(folder)("The larvae are black and [MASK] on snails."))
+
+`pretrain`, `prepare`, `finetune`, `evaluate`, `compare` and `serve` do what the commands of these
+names do, and take the same words as their flags; the classes are for models in memory.
 """
 
 import importlib
+import sys
+import types
 from typing import TYPE_CHECKING, Any
 
 from maskwright.errors import MaskwrightError
 
 if TYPE_CHECKING:
     from maskwright.artifact.folder import load_model, save_model
+    from maskwright.commands.compare import compare
     from maskwright.commands.config import PretrainConfig
+    from maskwright.commands.evaluate import evaluate
+    from maskwright.commands.finetune import finetune
+    from maskwright.commands.prepare import prepare
     from maskwright.commands.run import pretrain
+    from maskwright.commands.serve import serve
     from maskwright.evaluation.minimal_pairs import evaluate_minimal_pairs
     from maskwright.evaluation.pair_files import read_minimal_pairs
     from maskwright.evaluation.pseudo_likelihood import score_pseudo_likelihood
@@ -27,7 +37,6 @@ if TYPE_CHECKING:
     from maskwright.inference.fill_mask import FillMask
     from maskwright.interop.export import export_model
     from maskwright.interop.publish import publish_model
-    from maskwright.preparation.pipeline import prepare
     from maskwright.shards.reader import TokenStore
     from maskwright.tokenizer.tokenizer import Tokenizer
     from maskwright.tokenizer.train import train_tokenizer
@@ -40,9 +49,12 @@ __all__ = [
     "PretrainConfig",
     "TokenStore",
     "Tokenizer",
+    "compare",
+    "evaluate",
     "evaluate_minimal_pairs",
     "evaluate_pseudo_likelihood",
     "export_model",
+    "finetune",
     "load_model",
     "prepare",
     "pretrain",
@@ -50,6 +62,7 @@ __all__ = [
     "read_minimal_pairs",
     "save_model",
     "score_pseudo_likelihood",
+    "serve",
     "train_tokenizer",
 ]
 
@@ -60,18 +73,36 @@ _HOMES = {
     "PretrainConfig": "maskwright.commands.config",
     "TokenStore": "maskwright.shards.reader",
     "Tokenizer": "maskwright.tokenizer.tokenizer",
+    "compare": "maskwright.commands.compare",
+    "evaluate": "maskwright.commands.evaluate",
     "evaluate_minimal_pairs": "maskwright.evaluation.minimal_pairs",
     "evaluate_pseudo_likelihood": "maskwright.evaluation.pseudo_perplexity",
     "export_model": "maskwright.interop.export",
+    "finetune": "maskwright.commands.finetune",
     "load_model": "maskwright.artifact.folder",
-    "prepare": "maskwright.preparation.pipeline",
+    "prepare": "maskwright.commands.prepare",
     "pretrain": "maskwright.commands.run",
     "publish_model": "maskwright.interop.publish",
     "read_minimal_pairs": "maskwright.evaluation.pair_files",
     "save_model": "maskwright.artifact.folder",
     "score_pseudo_likelihood": "maskwright.evaluation.pseudo_likelihood",
+    "serve": "maskwright.commands.serve",
     "train_tokenizer": "maskwright.tokenizer.train",
 }
+
+
+class _Package(types.ModuleType):
+    """The package, in which the room `maskwright.finetune` does not hide the function.
+
+    Importing a module of the room would bind the room to that name.
+    """
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not (name in _HOMES and isinstance(value, types.ModuleType)):
+            super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Package
 
 
 def __getattr__(name: str) -> Any:

@@ -1,7 +1,12 @@
 """The public names, pinned: changing them is a decision, not an accident."""
 
+import argparse
+import importlib
+import inspect
+import re
 import subprocess
 import sys
+import typing
 
 import pytest
 
@@ -15,9 +20,12 @@ PUBLIC = {
     "PretrainConfig",
     "TokenStore",
     "Tokenizer",
+    "compare",
+    "evaluate",
     "evaluate_minimal_pairs",
     "evaluate_pseudo_likelihood",
     "export_model",
+    "finetune",
     "load_model",
     "prepare",
     "pretrain",
@@ -25,6 +33,7 @@ PUBLIC = {
     "read_minimal_pairs",
     "save_model",
     "score_pseudo_likelihood",
+    "serve",
     "train_tokenizer",
 }
 
@@ -39,6 +48,43 @@ def test_each_exists_and_is_documented(name: str):
     thing = getattr(maskwright, name)
     assert thing.__name__ == name
     assert thing.__doc__
+
+
+VERBS = ("compare", "evaluate", "finetune", "prepare", "serve")
+ONLY_HERE = {"sections", "settings", "texts"}
+
+
+@pytest.mark.parametrize("verb", VERBS)
+def test_a_verb_takes_the_words_of_its_flags(verb: str):
+    module = importlib.import_module(f"maskwright.commands.{verb}")
+    actions = module.build_parser()._actions
+    flags = {action.dest for action in actions if action.default is not argparse.SUPPRESS}
+    parameters = set(inspect.signature(getattr(maskwright, verb)).parameters)
+    assert parameters - ONLY_HERE <= flags
+    if not {"sections", "settings"} & parameters:  # which take any other flag
+        assert flags - {"json", "details"} <= parameters
+    hints = typing.get_type_hints(getattr(maskwright, verb))
+    assert set(hints) == {*parameters, "return"}
+
+
+@pytest.mark.parametrize("verb", [*VERBS, "pretrain"])
+def test_a_verb_is_documented_with_an_example(verb: str):
+    text = inspect.getdoc(getattr(maskwright, verb)) or ""
+    assert re.search(rf"^    .*\b{verb}\(", text, flags=re.MULTILINE)
+    for name in inspect.signature(getattr(maskwright, verb)).parameters:
+        assert re.search(rf"^    {name}: ", text, flags=re.MULTILINE), name
+
+
+def test_a_room_does_not_hide_a_function():
+    importlib.import_module("maskwright.finetune.config")
+    assert inspect.isfunction(maskwright.finetune)
+
+
+def test_importing_a_verb_leaves_torch_out():
+    verbs = ", ".join(VERBS)
+    code = f"import sys\nfrom maskwright import {verbs}\nprint('torch' in sys.modules)"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert result.stdout.strip() == "False", result.stderr
 
 
 def test_an_unknown_name_is_an_attribute_error():

@@ -16,6 +16,7 @@ from maskwright.artifact.folder import (
     check_replaceable,
     check_tokenizer,
     check_wrapping,
+    find_model,
     list_classes,
     open_encoder,
     read_architecture,
@@ -91,7 +92,7 @@ def open_classifier(folder: Path | str) -> LoadedClassifier:
         ModelFolderError: as `open_model` does; labels without names; a masked language model.
         TokenizerError: a ``model_max_length`` that is none.
     """
-    folder = Path(folder)
+    folder = find_model(folder)
     raw = read_config_file(folder)
     found = next((name for name in list_classes(raw) if name in ARCHITECTURES), None)
     if found is None:
@@ -118,7 +119,7 @@ def open_pretrained(
     folder: Path | str,
 ) -> Loaded[MaskedLanguageModel | Discriminator | Classifier]:
     """What fine-tuning begins with: any model, another task's too; raises as `open_model` does."""
-    folder = Path(folder)
+    folder = find_model(folder)
     return open_classifier(folder) if is_classifier(folder) else open_encoder(folder)
 
 

@@ -34,6 +34,7 @@ from maskwright.model.pretraining import MaskedLanguageModel
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 CONFIG, CARD, EXTRA_KEY = "config.json", "README.md", "maskwright"
+MODEL = "model"  # the folder of a run that holds its model
 GENERATOR = "generator"  # the folder beside a discriminator's that holds its generator
 MAX_CONFIG_BYTES = 4 << 20
 WRITTEN = {CONFIG, CARD, WEIGHTS, "tokenizer.json", "tokenizer_config.json"}
@@ -149,14 +150,24 @@ def with_ids_of(config: EncoderConfig, tokenizer: Tokenizer) -> EncoderConfig:
     )
 
 
+def find_model(folder: Path | str) -> Path:
+    """Return the model folder of a run directory; any other folder as it is."""
+    folder = Path(folder)
+    inner = folder / MODEL
+    return inner if inner.is_dir() and not (folder / CONFIG).exists() else folder
+
+
 def load_model(folder: Path | str) -> tuple[MaskedLanguageModel, Tokenizer]:
-    """The model (in evaluation mode, on the CPU) and its tokenizer; see `open_model`."""
+    """Return the model (in evaluation mode, on the CPU) and its tokenizer; see `open_model`."""
     loaded = open_model(folder)
     return loaded.model, loaded.tokenizer
 
 
 def open_model(folder: Path | str) -> LoadedModel:
-    """Reads a model folder of ours, or one that transformers wrote for a class that we know.
+    """Read a model folder of ours, or one that transformers wrote for a class that we know.
+
+    Args:
+        folder: the model folder, or a run directory, whose model it holds.
 
     Raises:
         ModelFolderError: no such folder; a discriminator, which guesses no words (`open_encoder`
@@ -165,7 +176,7 @@ def open_model(folder: Path | str) -> LoadedModel:
             tokenizer that the model was not trained with, or that makes of a text neither
             [CLS] … [SEP] nor the text alone.
     """
-    folder = Path(folder)
+    folder = find_model(folder)
     described = describe_folder(folder)
     wraps = check_wrapping(described.tokenizer, folder)
     model = read_model(folder, described.config, described.family)
@@ -174,7 +185,7 @@ def open_model(folder: Path | str) -> LoadedModel:
 
 def open_encoder(folder: Path | str) -> LoadedEncoder:
     """Reads a model folder for its encoder, whatever head it has; raises as `open_model` does."""
-    folder = Path(folder)
+    folder = find_model(folder)
     described = _describe_any(folder)
     if not described.is_discriminator:
         return open_model(folder)

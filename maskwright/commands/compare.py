@@ -1,8 +1,9 @@
 """``maskwright compare``: runs side by side, with intervals of their differences, and plots."""
 
+import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.markup import escape
@@ -40,8 +41,45 @@ def build_parser() -> Parser:
     return parser
 
 
+def compare(
+    runs: Sequence[str | Path],
+    *,
+    data: str | Path | Sequence[str | Path] = (),
+    out: str | Path | None = None,
+    fast: bool = False,
+    seq_length: int | None = None,
+    device: str | None = None,
+) -> dict[str, Any]:
+    """Score models on the same masks; the Python twin of ``maskwright compare``::
+
+        found = compare(["runs/A", "runs/B"])
+        [difference] = found["differences_from_first"]
+
+    Args:
+        runs: run directories, model folders, or ``hf:NAME``: two or more.
+        data: a prepared folder or its URL, or text files; default: the data of the first run.
+        out: a folder to write ``comparison.json`` and plots to.
+        fast: scores an eighth of the text.
+        seq_length: tokens of a row; default: the shortest of the runs.
+        device: where to compute, such as ``cpu`` or ``cuda``; default: a GPU if there is one.
+
+    Returns:
+        ``{"models": [{"name", "mlm", "last_validation", …}, …], "differences_from_first":
+        [{"name", "is_paired", "scores": [{"name", "value", "low", "high", …}, …]}, …], …}``.
+
+    Raises:
+        MaskwrightError: anything wrong with the input, as one line.
+    """
+    options = {"data": data, "out": out, "fast": fast, "seq_length": seq_length, "device": device}
+    return _run(build_parser().fill({}, runs=runs, **options), Console(quiet=True))
+
+
 def main(argv: Sequence[str]) -> int:
-    arguments = build_parser().parse(argv)
+    _run(build_parser().parse(argv), Console(highlight=False, soft_wrap=True))
+    return 0
+
+
+def _run(arguments: argparse.Namespace, console: Console) -> dict[str, Any]:
     check_text_flags(arguments)
     if arguments.out is not None:
         check_matplotlib()
@@ -68,17 +106,17 @@ def main(argv: Sequence[str]) -> int:
     if line := describe_cut(compared[0].result.data):
         tell(line)
     differences, task = find_differences(compared), describe_task(compared)
-    console = Console(highlight=False, soft_wrap=True)
     console.print(f"{escape(task)}\n")
     _print_lines(console, tabulate(compared))
     for difference in differences:
         _print_difference(console, difference, compared[0].name)
+    described = describe_comparison(compared, differences)
     if arguments.out is not None:
         path = arguments.out / "comparison.json"
-        write_json(path, describe_comparison(compared, differences))
+        write_json(path, described)
         for written in (path, *_plot(compared, arguments.out)):
             console.print(f"written to {escape(str(written))}")
-    return 0
+    return described
 
 
 def _print_lines(console: Console, lines: Sequence[tuple[str, ...]]) -> None:

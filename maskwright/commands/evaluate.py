@@ -2,8 +2,9 @@
 
 import argparse
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from maskwright.commands.evaluation_flags import (
     add_text_flags,
@@ -55,6 +56,48 @@ def build_parser() -> Parser:
     return parser
 
 
+def evaluate(
+    folder: str | Path,
+    *,
+    suite: str | Sequence[str] = ("mlm", "fill"),
+    data: str | Path | Sequence[str | Path] = (),
+    blimp: str | Path | None = None,
+    out: str | Path | None = None,
+    fast: bool = False,
+    seq_length: int | None = None,
+    device: str | None = None,
+) -> dict[str, Any]:
+    """Score a model; the Python twin of ``maskwright evaluate --json``::
+
+        found = evaluate("runs/mine", suite="mlm")
+        scores = {score["name"]: score["value"] for score in found["suites"][0]["scores"]}
+
+    Args:
+        folder: a run directory, a model folder, or ``hf:NAME``.
+        suite: ``mlm``, ``fill``, ``pll``, ``blimp``; or ``glue`` alone.
+        data: a prepared folder or its URL, or text files; default: the held-out text of the run.
+        blimp: the folder of minimal pairs, for the suite ``blimp``.
+        out: a JSON file to write the results to. Those of a run go into its ``evaluation.json``,
+            too.
+        fast: scores an eighth of the text or less; of ``glue`` one epoch.
+        seq_length: tokens of a row; default: the run's, else 128.
+        device: where to compute, such as ``cpu`` or ``cuda``; default: a GPU if there is one.
+
+    Returns:
+        ``{"format", "model", "suites": [{"suite", "scores": [{"name", "value", "low", "high", …},
+        …], …}, …]}``, as in ``evaluation.json``; of ``glue`` the results of each task by name.
+
+    Raises:
+        MaskwrightError: anything wrong with the input, as one line.
+    """
+    names = suite if isinstance(suite, str) else ",".join(suite)
+    options = {"blimp": blimp, "out": out, "fast": fast, "seq_length": seq_length}
+    parser = build_parser()
+    arguments = parser.fill({}, folder=folder, suite=names, data=data, device=device, **options)
+    found, _ = _run(arguments)
+    return found
+
+
 def _check_alone(arguments: argparse.Namespace, names: Sequence[str]) -> None:
     if len(names) > 1:
         raise InputError("--suite glue stands alone: score the others by themselves")
@@ -68,24 +111,23 @@ def _check_alone(arguments: argparse.Namespace, names: Sequence[str]) -> None:
 
 def main(argv: Sequence[str]) -> int:
     arguments = build_parser().parse(argv)
+    found, show = _run(arguments)
+    if arguments.json:
+        print(json.dumps(found, indent=2, ensure_ascii=False))
+    else:
+        show()
+    return 0
+
+
+def _run(arguments: argparse.Namespace) -> tuple[dict[str, Any], Callable[[], None]]:
+    """Return all results, and what shows them as tables."""
     check_text_flags(arguments)
     if arguments.out is not None:
         check_new_file(arguments.out)
     names = tuple(name.strip() for name in arguments.suite.split(",") if name.strip())
     if "glue" in names:
         _check_alone(arguments, names)
-        folder = find_model_folder(arguments.folder)
-        from maskwright.commands.glue import evaluate_glue
-
-        return evaluate_glue(
-            folder,
-            arguments.data,
-            arguments.device,
-            arguments.out,
-            as_json=arguments.json,
-            is_fast=arguments.fast,
-            tell=tell,
-        )
+        return _run_glue(arguments)
     suites = check_suites(names)
     folder = find_masked_model(arguments.folder, tell)
     # torch is imported from here on
@@ -105,8 +147,22 @@ def main(argv: Sequence[str]) -> int:
         tell(line)
     results = evaluation.run_suites(suites, request, tell)
     paths = evaluation.write(results, arguments.out)
-    if arguments.json:
-        print(json.dumps(evaluation.describe(results), indent=2, ensure_ascii=False))
-    else:
-        print_results(evaluation.model_facts, results, paths, in_detail=arguments.details)
-    return 0
+    facts, in_detail = evaluation.model_facts, arguments.details
+    return evaluation.describe(results), lambda: print_results(
+        facts, results, paths, in_detail=in_detail
+    )
+
+
+def _run_glue(arguments: argparse.Namespace) -> tuple[dict[str, Any], Callable[[], None]]:
+    folder = find_model_folder(arguments.folder)
+    from maskwright.commands.glue import evaluate_glue, show_tasks
+
+    results = evaluate_glue(
+        folder,
+        arguments.data,
+        arguments.device,
+        arguments.out,
+        is_fast=arguments.fast,
+        tell=tell,
+    )
+    return results, lambda: show_tasks(results)

@@ -34,7 +34,7 @@ _TOP_K = 5
 def build_parser() -> Parser:
     """The command line of ``maskwright fill``."""
     parser = Parser("fill", "Predict hidden words.", _EPILOG)
-    add_arguments(parser, "sentences with [MASK]")
+    add_arguments(parser, "sentences with [MASK], or what the model calls it, such as <mask>")
     parser.add_argument("--top-k", type=int, help=f"predictions a mask [{_TOP_K}]")
     parser.add_argument("--targets", nargs="+", help="only these words")
     parser.add_argument("--json", action="store_true", help="one JSON object a sentence")

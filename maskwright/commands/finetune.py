@@ -13,8 +13,16 @@ from maskwright.commands.finetuning_folder import (
     raising_on_sigterm,
     read_resumed,
 )
-from maskwright.commands.flags import Parser, add_config_flags, config_values, tell
+from maskwright.commands.flags import (
+    Arguments,
+    Parser,
+    add_config_flags,
+    check_end,
+    config_values,
+    tell,
+)
 from maskwright.commands.model_folder import HELP, find_model_folder
+from maskwright.commands.run_folder import MODEL_NAME
 from maskwright.config import from_mapping
 from maskwright.errors import InputError
 from maskwright.finetune.config import FinetuneConfig
@@ -105,7 +113,60 @@ def add_table_flags(parser: Parser, columns: str) -> None:
     )
 
 
-def main(argv: Sequence[str]) -> int:
+def finetune(
+    folder: str | Path,
+    *,
+    train: str | Path,
+    out: str | Path,
+    task: str | None = None,
+    preset: str | None = None,
+    valid: str | Path | None = None,
+    test: str | Path | None = None,
+    valid_share: float = 0.1,
+    columns: Mapping[str, str | int] | None = None,
+    header: bool | None = None,
+    control: bool = False,
+    **settings: Any,
+) -> Path:
+    """Fine-tune a model on labeled text; the Python twin of ``maskwright finetune``::
+
+        folder = finetune("runs/mine", task="classification", train="mails.csv", out="runs/mails",
+                          columns={"sentence1": "body", "label": "folder"}, epochs=3)
+        [answer] = Predictor(folder)(["Where is my parcel?"])
+
+    Args:
+        folder: a run directory, a model folder, or ``hf:NAME``.
+        train: labeled examples: a table, or CoNLL columns for the task ``tokens``.
+        out: the run directory. Scores are in its ``results.json``.
+        task: ``classification``, ``multilabel``, ``regression``, ``tokens`` or ``embedding``.
+        preset: instead of `task`, one of GLUE's: task, columns and metrics.
+        valid: examples that choose the weights.
+        valid_share: the share of `train` that does, without `valid`.
+        test: examples on which the chosen weights are scored once.
+        columns: names or positions (from 0) of columns by role: sentence1, sentence2, label; word,
+            tag.
+        header: whether tables begin with names; None: find out.
+        control: scores a random encoder of the same shape as well.
+        settings: ``epochs``, ``learning_rate``, ``seeds``, …: see ``maskwright finetune --help``.
+
+    Returns:
+        The folder of the fine-tuned model, ``out/model``.
+
+    Raises:
+        MaskwrightError: anything wrong with the input, as one line; or SIGTERM came before the
+            end.
+        KeyboardInterrupt: Ctrl-C came before the end.
+    """
+    parser = build_parser()
+    roles = [f"{role}={column}" for role, column in (columns or {}).items()]
+    files = {"train": train, "valid": valid, "test": test, "out": out}
+    table = {"valid_share": valid_share, "columns": roles, "header": header}
+    options = {"task": task, "preset": preset, "control": control}
+    check_end(main(parser.fill(settings, folder=folder, **files, **table, **options)), out)
+    return Path(out) / MODEL_NAME
+
+
+def main(argv: Arguments) -> int:
     arguments = build_parser().parse(argv)
     if arguments.resume is not None:
         _check_alone(arguments)

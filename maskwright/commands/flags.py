@@ -2,14 +2,20 @@
 
 import argparse
 import difflib
+import os
+import signal
 import sys
 import types
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
 
 from maskwright.config import FieldInfo, Plain, describe_type, fields_of, merge, nested
-from maskwright.errors import InputError
+from maskwright.errors import InputError, MaskwrightError
+
+# The arguments of a command: those of its command line, or what `Parser.fill` returned.
+Arguments = Sequence[str] | argparse.Namespace
+_CONFIG = "config:"  # begins the names of arguments that are configuration fields
 
 
 def suggest(kind: str, name: str, valid: Sequence[str], remedy: str) -> InputError:
@@ -36,7 +42,9 @@ class Parser(argparse.ArgumentParser):
         """Hide a flag from ``--help``; ``--help-all``, added with the first one, shows it."""
         if not self._rare:
             text = "show every flag and exit"
-            self.add_argument("--help-all", action=_HelpAll, nargs=0, help=text)
+            self.add_argument(
+                "--help-all", action=_HelpAll, nargs=0, default=argparse.SUPPRESS, help=text
+            )
         self._rare[action] = action.help or ""
         action.help = argparse.SUPPRESS
 
@@ -55,12 +63,36 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> Any:
         raise InputError(f"{message}; see {self.prog} --help")
 
-    def parse(self, argv: Sequence[str]) -> argparse.Namespace:
-        """Parses all of `argv`.
+    def fill(self, settings: Mapping[str, Any], **given: Any) -> argparse.Namespace:
+        """Return the arguments that a command line with these values would give.
+
+        So a function of the Python interface takes what its command takes, and checks it alike.
+
+        Args:
+            settings: values of configuration fields, of whole sections, or of other arguments.
+            given: values of other arguments; None leaves the default.
+
+        Raises:
+            InputError: a value that is not one of its argument's choices, or of another type.
+        """
+        filled, given = argparse.Namespace(), {**settings, **given}
+        for action in self._actions:
+            if action.default is not argparse.SUPPRESS:
+                value = given.pop(action.dest, None)
+                value = action.default if value is None else _convert(action, value)
+                setattr(filled, action.dest, value)
+        for name, value in given.items():
+            setattr(filled, f"{_CONFIG}{name}", value)
+        return filled
+
+    def parse(self, argv: Arguments) -> argparse.Namespace:
+        """Parse all of `argv`; what `fill` returned is taken as it is.
 
         Raises:
             InputError: an unknown flag (naming the nearest), a missing value.
         """
+        if isinstance(argv, argparse.Namespace):
+            return argv
         self.usage = self._summarize()
         known, unknown = self.parse_known_intermixed_args(argv)
         if unknown:
@@ -108,13 +140,29 @@ def add_config_flags(
             groups[section] = parser.add_argument_group(f"{section} (configuration)")
         action = groups[section].add_argument(
             f"--{info.name}",
-            dest=f"config:{info.name}",
+            dest=f"{_CONFIG}{info.name}",
             metavar=_name_value(info.annotation),
             default=argparse.SUPPRESS,
             help=_describe(info),
         )
         if usual is not None and info.name not in usual:
             parser.add_rare(action)
+
+
+def check_end(code: int, out: str | os.PathLike[str]) -> None:
+    """Raise what stopped a command that a function of the Python interface ran.
+
+    Args:
+        code: the exit code of the command.
+        out: the folder that it wrote to, for the message.
+
+    Raises:
+        KeyboardInterrupt: Ctrl-C.
+        MaskwrightError: another signal.
+    """
+    if code:
+        message = f"stopped by {signal.Signals(code - 128).name} before its end; see {out}"
+        raise (KeyboardInterrupt if code == 128 + signal.SIGINT else MaskwrightError)(message)
 
 
 def folder_name(given: str) -> str:
@@ -133,9 +181,31 @@ def config_values(arguments: argparse.Namespace) -> Plain:
     """The configuration flags that were given, as nested values."""
     values: Plain = {}
     for name, value in vars(arguments).items():
-        if name.startswith("config:"):
-            values = merge(values, nested(name.removeprefix("config:"), value))
+        if name.startswith(_CONFIG):
+            values = merge(values, nested(name.removeprefix(_CONFIG), value))
     return values
+
+
+def _convert(action: argparse.Action, value: Any) -> Any:
+    """Return a value of Python as the command line would give it; raises as `Parser.fill` does."""
+    if action.nargs in ("*", "+"):
+        items = [value] if isinstance(value, str | os.PathLike) else value
+        return [_convert_one(action, item) for item in items]
+    return _convert_one(action, value)
+
+
+def _convert_one(action: argparse.Action, value: Any) -> Any:
+    value = os.fspath(value) if isinstance(value, os.PathLike) else value
+    if callable(action.type):
+        try:
+            value = action.type(value)
+        except (TypeError, ValueError):
+            kind = getattr(action.type, "__name__", "given")
+            raise InputError(f"{action.dest} = {value!r} must be {kind}") from None
+    if action.choices is not None and value not in action.choices:
+        choices = list(map(str, action.choices))
+        raise suggest(action.dest, str(value), choices, f"choose from {', '.join(choices)}")
+    return value
 
 
 def _name_value(annotation: Any) -> str:

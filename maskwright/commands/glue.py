@@ -4,7 +4,6 @@ The weights are chosen by a tenth of the training examples, which is held out; G
 examples are looked at once, at the end.
 """
 
-import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -34,11 +33,10 @@ def evaluate_glue(
     device: str | None,
     out: Path | None,
     *,
-    as_json: bool,
     is_fast: bool,
     tell: Callable[[str], None],
-) -> int:
-    """Fine-tunes, scores and shows; the exit code.
+) -> dict[str, dict[str, Any]]:
+    """Fine-tune on every task of a folder; return the results of each by name.
 
     Raises:
         InputError: no folder, or none of the tasks in it.
@@ -59,11 +57,7 @@ def evaluate_glue(
         results[name] = found
         if out is not None:  # what is done stays, whatever becomes of the next task
             write_json(out, results)
-    if as_json:
-        print(json.dumps(results, indent=2, ensure_ascii=False))
-    else:
-        show_tasks(results)
-    return 0
+    return results
 
 
 def run_tasks(

@@ -3,7 +3,13 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from maskwright.commands.run_folder import CONFIG_NAME, MODEL_NAME, is_fine_tuning, load_run_config
+from maskwright.commands.run_folder import (
+    CONFIG_NAME,
+    MODEL_NAME,
+    is_fine_tuning,
+    load_run_config,
+    suggest_run,
+)
 from maskwright.errors import ModelFolderError
 from maskwright.interop.download import download_model, is_hub_name
 
@@ -15,13 +21,16 @@ def find_model_folder(argument: Path | str) -> Path:
 
     Raises:
         InputError: a model on the hub that cannot be had.
-        ModelFolderError: a run that has no model yet.
+        ModelFolderError: no such folder, where a run is named nearly so; or a run that has no
+            model yet.
     """
     if is_hub_name(str(argument)):
         return download_model(str(argument))
     folder = Path(argument)
     if (folder / MODEL_NAME).is_dir():
         return folder / MODEL_NAME
+    if hint := suggest_run(folder):
+        raise ModelFolderError(f"{folder} is not a folder{hint}")
     if is_fine_tuning(folder):
         raise ModelFolderError(
             f"{folder} is a run of fine-tuning that is not finished: it has no model yet. "

@@ -1,16 +1,19 @@
 """``maskwright prepare``: tokenizer and token shards, to be reused by many runs."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 from rich.console import Console
 
 from maskwright.commands.config import PretrainConfig
-from maskwright.commands.flags import Parser, add_config_flags, config_values
+from maskwright.commands.flags import Arguments, Parser, add_config_flags, config_values
 from maskwright.commands.model_folder import find_model_folder
 from maskwright.commands.report import REPORT_NAME
 from maskwright.config import Plain, from_mapping, merge, read_yaml
+from maskwright.corpus.config import CorpusConfig
+from maskwright.corpus.texts import keep_texts
 from maskwright.errors import InputError
 from maskwright.files import write_text
 from maskwright.preparation.config import PrepareConfig
@@ -53,12 +56,8 @@ class PrepareArguments:
     recipe: str | None
 
 
-def parse(argv: Sequence[str]) -> PrepareArguments:
-    """Reads the command line; a configuration file may be that of a whole run.
-
-    Of a recipe and a run's file only what shapes the data is taken: not the seed, because
-    `pretrain` prepares the same data for every seed.
-    """
+def build_parser() -> Parser:
+    """Return the command line of ``maskwright prepare``."""
     parser = Parser("prepare", "Train a tokenizer and write token shards.", _EPILOG)
     parser.add_argument("text", nargs="+", help="files, folders, globs, -, pydocs, hf:NAME#FIELD")
     parser.add_argument("--out", type=Path, required=True, help="folder to write, data/NAME")
@@ -71,7 +70,62 @@ def parse(argv: Sequence[str]) -> PrepareArguments:
         help="write OUT/report.html: what was dropped; of data that is there already, too",
     )
     add_config_flags(parser, PrepareConfig, usual=_USUAL)
-    arguments = parser.parse(argv)
+    return parser
+
+
+def prepare(
+    text: str | Path | Sequence[str | Path] = (),
+    *,
+    out: str | Path,
+    texts: Iterable[str] | None = None,
+    recipe: str | None = None,
+    config: str | Path | None = None,
+    seed: int = 0,
+    report: bool = False,
+    **sections: Any,
+) -> Path:
+    """Train a tokenizer and write token shards, to be reused by many runs.
+
+    The Python twin of ``maskwright prepare``::
+
+        data = prepare("corpus/", out="data/mine", tokenizer={"vocab_size": 16384})
+        folder = pretrain(data, out="runs/mine")
+
+    Args:
+        text: files, folders, globs, ``pydocs``, or ``hf:NAME#FIELD``.
+        out: the folder to write. If it holds the same text prepared alike, it is reused; an
+            interrupted preparation continues.
+        texts: the documents themselves, instead of `text`: a list, or an iterator, which is read
+            once. They are kept beside `out`, in ``texts-HASH.jsonl``.
+        recipe: takes tokenizer and selection from the recipe to train with.
+        config: a YAML file with the same keys, or a run's.
+        seed: draws the sample that the tokenizer is trained on.
+        report: writes ``out/report.html``: what was dropped and why.
+        sections: values over the recipe, by section: ``corpus={"documents": "line"}``; see
+            ``maskwright prepare --help-all``.
+
+    Returns:
+        The prepared folder, `out`.
+
+    Raises:
+        MaskwrightError: anything wrong with the input, as one line.
+        TypeError: both `text` and `texts`, or `texts` that holds anything but strings.
+    """
+    if texts is not None:
+        field = sections.get("corpus", {}).get("text_field", CorpusConfig.text_field)
+        text = keep_texts(text, texts, Path(out).absolute().parent, field)
+    options = {"recipe": recipe, "config": config, "seed": seed, "report": report}
+    main(build_parser().fill(sections, text=text, out=out, **options))
+    return Path(out)
+
+
+def parse(argv: Arguments) -> PrepareArguments:
+    """Reads the command line; a configuration file may be that of a whole run.
+
+    Of a recipe and a run's file only what shapes the data is taken: not the seed, because
+    `pretrain` prepares the same data for every seed.
+    """
+    arguments = build_parser().parse(argv)
     if arguments.seed < 0:
         raise InputError(f"--seed = {arguments.seed} must not be negative")
     values = _read_layers(arguments.recipe, arguments.config)
@@ -99,7 +153,7 @@ def _read_layers(recipe: str | None, path: Path | None) -> Plain:
     return {name: value for name, value in values.items() if name not in other}
 
 
-def main(argv: Sequence[str]) -> int:
+def main(argv: Arguments) -> int:
     arguments = parse(argv)
     from maskwright.preparation.pipeline import prepare
     from maskwright.preparation.selection import read_tally

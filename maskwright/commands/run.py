@@ -2,7 +2,7 @@
 
 import json
 import signal
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -28,6 +28,7 @@ from maskwright.commands.run_folder import (
     begin_run,
     check_changes,
     check_new,
+    find_begun,
     has_checkpoint,
     list_changes,
     load_run_config,
@@ -38,6 +39,7 @@ from maskwright.commands.run_folder import (
 )
 from maskwright.commands.session import Session, open_console
 from maskwright.config import write_yaml
+from maskwright.corpus.texts import keep_texts
 from maskwright.distributed.world import World, joining, read_world
 from maskwright.errors import CheckpointError, ConfigError, MaskwrightError, ShardError
 from maskwright.preparation.locate import locate
@@ -50,26 +52,34 @@ from maskwright.train.trainer import Trainer
 
 
 def pretrain(
-    text: str | Sequence[str] = (),
+    text: str | Path | Sequence[str | Path] = (),
     *,
+    texts: Iterable[str] | None = None,
     init_from: str | Path | None = None,
     recipe: str | None = None,
     config: PretrainConfig | None = None,
     out: str | Path = "runs/run",
     data_dir: str | Path = "data",
+    auto_resume: bool = False,
     **sections: Any,
 ) -> Path:
-    """Pretrains an encoder; the Python twin of ``maskwright pretrain``.
+    """Pretrain an encoder; the Python twin of ``maskwright pretrain``::
+
+        folder = pretrain("corpus/*.txt", recipe="tiny", out="runs/mine", train={"max_minutes": 10})
+        folder = pretrain(texts=dataset["train"]["text"], out="runs/mine")
 
     Args:
         text: files, folders, globs, ``pydocs``, ``hf:NAME``, or prepared folders or their URLs,
             which ``mixture={"weights": ["wiki=0.7", "books=0.3"]}`` mixes.
+        texts: the documents themselves, instead of `text`: a list, or an iterator, which is read
+            once. They are kept in ``data_dir/texts-HASH.jsonl``, so that the run can be resumed.
         init_from: a model to continue pretraining: a folder, a run, or ``hf:NAME``. It brings
             tokenizer and architecture.
-        recipe: recipe to start from (``sprint``; ``continue`` with `init_from`), unless a whole
-            `config` is given.
-        out: the run directory; must not exist yet.
+        recipe: the recipe to start from: ``sprint``, or ``continue`` with `init_from`.
+        config: a whole configuration, instead of a recipe and `sections`.
+        out: the run directory; must not exist yet, unless `auto_resume`.
         data_dir: where prepared data is kept and found again.
+        auto_resume: continues from the newest checkpoint in `out`, if there is one.
         sections: values over the recipe, by section: ``train={"max_minutes": 5}``; not beside
             `config`.
 
@@ -80,7 +90,8 @@ def pretrain(
         MaskwrightError: anything wrong with the input, as one line; or SIGTERM came before the
             end.
         KeyboardInterrupt: Ctrl-C came before the end; as after SIGTERM, the run can be resumed.
-        TypeError: `config` with a recipe, a model or sections beside it, or a model in it.
+        TypeError: `config` with a recipe, a model or sections beside it, or a model in it; `text`
+            and `texts`, or `texts` that holds anything but strings.
     """
     if config is not None and (recipe is not None or init_from is not None or sections):
         raise TypeError("give a whole config, or a recipe and sections over it; not both")
@@ -90,10 +101,14 @@ def pretrain(
         )
     given = sections if init_from is None else {"init_from": str(init_from), **sections}
     config = config or resolve(recipe, overrides=given)
-    paths = (text,) if isinstance(text, str) else tuple(text)
+    if texts is not None:
+        text = keep_texts(text, texts, Path(data_dir), config.corpus.text_field)
+    paths = (text,) if isinstance(text, str | Path) else text
+    paths = tuple(map(str, paths))
     config = adopt_preparation(replace(config, text=paths or config.text), given)
-    config = adopt_model(config, given)
-    stopped_by = start_run(Path(out), config, Path(data_dir))
+    config = adopt_model(config, given, begun=find_begun(Path(out)) if auto_resume else None)
+    begin = go_on if auto_resume else start_run
+    stopped_by = begin(Path(out), config, Path(data_dir))
     if stopped_by is not None:
         message = f"stopped by {stopped_by.name}; go on with maskwright pretrain --resume {out}"
         raise (KeyboardInterrupt if stopped_by == signal.SIGINT else MaskwrightError)(message)

@@ -1,5 +1,6 @@
 """A run directory: who may train in it, and what it says about the run."""
 
+import difflib
 import os
 import shutil
 from collections.abc import Callable, Generator, Mapping
@@ -26,6 +27,7 @@ CHECKPOINTS_NAME = "checkpoints"
 MODEL_NAME = "model"
 PROVENANCE_NAME = "provenance.json"
 INIT_FROM = "init_from"  # in provenance.json: the model that the run began with
+RUNS_NAME = "runs"  # where runs go unless --runs-dir says otherwise
 # Sections of the configuration that may change when a run goes on.
 _CHANGEABLE = ("train", "optim", "evaluate")
 _MAX_PROVENANCE_BYTES = 64 << 20
@@ -46,6 +48,18 @@ def check_new(run: Path) -> None:
             f"{run} exists already: choose another --name, or continue it with --resume {run} (a "
             "job that may be restarted: --auto-resume)"
         )
+
+
+def suggest_run(path: Path) -> str:
+    """Return ``; did you mean runs/mine?`` for a `path` that does not exist, if a run is near."""
+    if path.exists():
+        return ""
+    if (Path(RUNS_NAME) / path).exists():
+        return f"; did you mean {Path(RUNS_NAME) / path}?"
+    folder = path.parent if path.parent != Path() else Path(RUNS_NAME)
+    names = [run.name for run in folder.iterdir() if run.is_dir()] if folder.is_dir() else []
+    close = difflib.get_close_matches(path.name, names, n=1)
+    return f"; did you mean {folder / close[0]}?" if close else ""
 
 
 def is_fine_tuning(run: Path) -> bool:
@@ -77,7 +91,9 @@ def check_pretraining(run: Path) -> None:
         InputError: it is none, or one of fine-tuning.
     """
     if not (run / CONFIG_NAME).is_file():
-        raise InputError(f"{run} is not a run directory: it holds no {CONFIG_NAME}.")
+        raise InputError(
+            f"{run} is not a run directory: it holds no {CONFIG_NAME}{suggest_run(run) or '.'}"
+        )
     if is_fine_tuning(run):
         raise InputError(f"{run} is a run of fine-tuning: see its results.json and report.html.")
 
@@ -179,7 +195,9 @@ def load_run_config(run: Path, overrides: Mapping[str, Any]) -> PretrainConfig:
     """
     path = run / CONFIG_NAME
     if not path.is_file():
-        raise CheckpointError(f"{run} is not a run directory: it holds no {CONFIG_NAME}")
+        raise CheckpointError(
+            f"{run} is not a run directory: it holds no {CONFIG_NAME}{suggest_run(run)}"
+        )
     check_changes(overrides)
     return from_mapping(PretrainConfig, put_over(read_yaml(path), overrides))
 

@@ -1,14 +1,15 @@
 """``maskwright serve``: a model behind HTTP, and a page to play with."""
 
+import asyncio
 import logging
 import os
 import socket
 import sys
-from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-from maskwright.commands.flags import Parser, add_config_flags, config_values
+from maskwright.commands.flags import Arguments, Parser, add_config_flags, config_values
 from maskwright.commands.model_folder import HELP, find_model_folder
 from maskwright.config import from_mapping
 from maskwright.corpus.extras import import_extra
@@ -41,7 +42,51 @@ def build_parser() -> Parser:
     return parser
 
 
-def main(argv: Sequence[str]) -> int:
+def serve(
+    folder: str | Path,
+    *,
+    name: str | None = None,
+    device: str | None = None,
+    quiet: bool = False,
+    **settings: Any,
+) -> None:
+    """Serve a model over HTTP until Ctrl-C or SIGTERM; the Python twin of ``maskwright serve``::
+
+        serve("runs/mine", port=8000)
+
+    In a notebook, whose event loop runs already, serve in a thread, which ends with the process::
+
+        threading.Thread(target=serve, args=["runs/mine"], daemon=True).start()
+
+    Args:
+        folder: a run directory, a model folder, or ``hf:NAME``.
+        name: what the model is called; default: the folder's name.
+        device: where to compute, such as ``cpu`` or ``cuda``; default: a GPU if there is one.
+        quiet: prints no line for each request.
+        settings: ``host``, ``port``, and the limits: see ``maskwright serve --help``.
+
+    Raises:
+        MaskwrightError: anything wrong with the model or the settings, as one line; or an event
+            loop runs in this thread.
+    """
+    if has_event_loop():
+        raise InputError(
+            "serve cannot run where an event loop runs already, as in a notebook. Start it in a "
+            "thread: threading.Thread(target=maskwright.serve, args=[folder], daemon=True).start()"
+        )
+    main(build_parser().fill(settings, folder=folder, name=name, device=device, quiet=quiet))
+
+
+def has_event_loop() -> bool:
+    """Return True if asyncio's event loop runs in this thread."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+def main(argv: Arguments) -> int:
     arguments = build_parser().parse(argv)
     config = from_mapping(ServeConfig, config_values(arguments))
     token = os.environ.get(_TOKEN)

@@ -12,7 +12,7 @@ from rich.table import Table
 
 from maskwright.commands.flags import Parser, add_config_flags, config_values
 from maskwright.commands.outputs import check_new_folder
-from maskwright.commands.tokenizer_compare import compare
+from maskwright.commands.tokenizer_compare import compare, find
 from maskwright.config import from_mapping, section, setting
 from maskwright.corpus.config import CorpusConfig
 from maskwright.errors import ConfigError, InputError
@@ -26,7 +26,7 @@ _EPILOG = """examples:
   maskwright tokenizer train corpus/ --out tokenizers/more --tokenizer.path tokenizers/mine \\
       --tokenizer.extend_vocab 1000
   maskwright tokenizer inspect tokenizers/mine --on corpus/sample.txt
-  maskwright tokenizer inspect runs/NAME/model "A sentence to take apart."
+  maskwright tokenizer inspect runs/NAME "A sentence to take apart."
   maskwright tokenizer compare tokenizers/mine runs/NAME --on corpus/sample.txt
 """
 
@@ -89,7 +89,7 @@ def train(argv: Sequence[str]) -> int:
 def inspect(argv: Sequence[str]) -> int:
     """Shows how a tokenizer takes text apart, and measures it on a corpus."""
     parser = Parser("tokenizer inspect", "Look at a tokenizer.", _EPILOG)
-    parser.add_argument("folder", type=Path, help="a folder with tokenizer.json")
+    parser.add_argument("folder", type=Path, help="a tokenizer, a model, a run, or prepared data")
     parser.add_argument("text", nargs="*", help="sentences to take apart")
     parser.add_argument("--on", nargs="+", default=[], help="text to measure fertility on")
     arguments = parser.parse(argv)
@@ -97,7 +97,7 @@ def inspect(argv: Sequence[str]) -> int:
     from maskwright.tokenizer.stats import measure_tokenizer
     from maskwright.tokenizer.tokenizer import Tokenizer
 
-    tokenizer = Tokenizer.load(arguments.folder)
+    tokenizer = Tokenizer.load(find(arguments.folder))
     console = Console(highlight=False, soft_wrap=True)
     console.print(f"{tokenizer.vocab_size:,} tokens, fingerprint {tokenizer.fingerprint}")
     for text in arguments.text:

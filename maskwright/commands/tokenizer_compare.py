@@ -12,6 +12,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from maskwright.commands.flags import Parser
+from maskwright.commands.run_folder import suggest_run
 from maskwright.corpus.config import CorpusConfig
 from maskwright.errors import InputError
 from maskwright.wording import shorten_names
@@ -69,7 +70,7 @@ def compare(argv: Sequence[str]) -> int:
 
 
 def find(folder: Path) -> Path:
-    """The folder of the tokenizer of what is named.
+    """Return the folder of the tokenizer in a tokenizer's, model's, run's or prepared folder.
 
     Raises:
         InputError: there is none.
@@ -77,7 +78,8 @@ def find(folder: Path) -> Path:
     for name in _INSIDE:
         if (folder / name / _FILE).is_file():
             return folder / name
-    raise InputError(f"{folder} holds no {_FILE}: name a tokenizer, a model, a run or data.")
+    hint = suggest_run(folder) or ". Name a tokenizer, a model, a run or prepared data."
+    raise InputError(f"{folder} holds no {_FILE}{hint}")
 
 
 def measure(tokenizers: "dict[str, Tokenizer]", text: str) -> "dict[str, TokenizerStats]":
@@ -128,16 +130,27 @@ def _show(
 
 
 def list_differences(text: str, tokenizers: "dict[str, Tokenizer]") -> list[str]:
-    """The most frequent words of which one tokenizer makes more pieces than another."""
+    """Return a line for each frequent word of which one tokenizer makes more tokens."""
     counts: Counter[str] = Counter()
     for document in _read(text):
         counts.update(document.split())
     lines: list[str] = []
     for word, count in counts.most_common():
-        pieces = [one.tokens(one.encode(word).ids.tolist()) for one in tokenizers.values()]
+        pieces = [split_word(one, word) for one in tokenizers.values()]
         if len({len(each) for each in pieces}) > 1:
             shown = "  |  ".join(" ".join(each) for each in pieces)
             lines.append(f"{word} ({count:,})   {shown}")
         if len(lines) == _NUM_WORDS:
             break
     return lines
+
+
+def split_word(tokenizer: "Tokenizer", word: str) -> list[str]:
+    """Return the tokens of `word` as it occurs in running text: after a blank.
+
+    Byte-level BPE has a token for "Ġthe", the word with its blank, and may have none for "the". A
+    token of the blank alone is left out: it is no piece of the word.
+    """
+    encoded = tokenizer.encode_with_offsets(f"{word} {word}")
+    of_second = encoded.offsets[:, 1] > len(word) + 1
+    return tokenizer.tokens(encoded.ids[of_second].tolist())

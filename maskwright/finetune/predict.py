@@ -49,7 +49,7 @@ class Predictor:
         predict(["a fine film", "a long one"])[0].label
 
     Args:
-        folder: a classifier's folder.
+        folder: a classifier's folder, or the run of fine-tuning that wrote it.
         device: cpu, cuda, …; ``auto``: the GPU if there is one.
         precision: of the matrix products.
 

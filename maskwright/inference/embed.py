@@ -41,7 +41,7 @@ class Embedder(TextModel[MaskedLanguageModel | Discriminator | Classifier]):
     [CLS] [SEP]; of a model that knows neither, zeros.
 
     Args:
-        folder: a model folder; a discriminator's will do, as no head is needed.
+        folder: a model folder, or a run directory; a discriminator's will do, as no head is needed.
         device: where to compute; default: the GPU if there is one.
         pooling: ``mean`` of all tokens with [CLS] and [SEP], or ``cls``, the first token.
         normalize: whether vectors have length 1, so that products are cosines.

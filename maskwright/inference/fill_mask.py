@@ -6,6 +6,7 @@ M masks, D width, V vocabulary.
 
 import dataclasses
 import random
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,6 +21,8 @@ from maskwright.inference.hidden_word import HiddenWord, find_words
 from maskwright.inference.text_model import TextModel, show_text
 from maskwright.model.pretraining import MaskedLanguageModel
 
+# How the models of this field spell their mask: BERT and ModernBERT, RoBERTa, EuroBERT.
+_MASKS = re.compile(r"\[mask\]|<\|?mask\|?>", re.IGNORECASE)
 _HEAD_ROWS = 256  # masks that go through the head together: bounds the [M, V] logits
 
 
@@ -49,7 +52,7 @@ class FillMask(TextModel[MaskedLanguageModel]):
 
     ::
 
-        fill = FillMask("runs/mine/model")
+        fill = FillMask("runs/mine")
         [result] = fill("Paris is the [MASK] of France.")
         result.masks[0][0].token
 
@@ -207,6 +210,11 @@ class FillMask(TextModel[MaskedLanguageModel]):
     def _make_row(self, ids: list[int], text: str) -> list[int]:
         mask = self.tokenizer.mask_token
         if self.tokenizer.mask_id not in ids:
+            if other := _MASKS.search(text):
+                raise InputError(
+                    f"{show_text(text)} has {other[0]}, but this model's mask is {mask}. "
+                    f"Write {mask}."
+                )
             raise InputError(
                 f"{show_text(text)} has no {mask}. Write {mask} for the word to predict."
             )

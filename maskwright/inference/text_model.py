@@ -42,7 +42,7 @@ class TextModel(Generic[Kind]):
     """A model in evaluation mode, its tokenizer, and whether inputs are [CLS] … [SEP].
 
     Args:
-        folder: a model folder.
+        folder: a model folder, or a run directory.
         device: where to compute; default: the GPU if there is one.
 
     Raises:

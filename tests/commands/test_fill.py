@@ -103,3 +103,20 @@ def test_marks_and_line_ends_of_windows_are_no_text(
     code, out, _ = fill(capsys, run, "--file", str(tmp_path / "s.txt"), "--json")
     assert code == 0
     assert [json.loads(line)["text"] for line in out] == [GOOD, GOOD]
+
+
+@pytest.mark.parametrize("named", ["small", "smal", "runs/smal"])
+def test_a_run_that_is_named_without_its_folder_is_suggested(
+    named: str,
+    workplace: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+):
+    monkeypatch.chdir(workplace)
+    for command in (["fill", named, GOOD], ["watch", named], ["tokenizer", "inspect", named]):
+        assert main(command) == 2
+        assert "did you mean runs/small?" in capsys.readouterr().err
+    assert main(["pretrain", "--resume", named]) == 2
+    assert "did you mean runs/small?" in capsys.readouterr().err
+    assert main(["fill", "nothing-like-it", GOOD]) == 2
+    assert "did you mean" not in capsys.readouterr().err

@@ -169,6 +169,27 @@ def test_tokenizers_are_compared_text_by_text(
         assert message in capsys.readouterr().err
 
 
+def test_words_are_compared_as_they_occur_in_running_text(
+    workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    text, folders = str(workplace / "animals.txt"), []
+    for kind in ("bpe", "wordpiece"):
+        folders.append(str(tmp_path / kind))
+        options = ["--tokenizer.kind", kind, "--tokenizer.vocab_size", "512"]
+        run(capsys, "tokenizer", "train", text, "--out", folders[-1], *options)
+    # Both have room for all words of the text, which byte-level BPE spells with their blanks.
+    report = run(capsys, "tokenizer", "compare", *folders, "--on", text)
+    assert "take apart differently" not in report
+
+
+def test_a_run_s_tokenizer_is_inspected(workplace: Path, capsys: pytest.CaptureFixture[str]):
+    run_folder = workplace / "runs" / "small"
+    shown = run(capsys, "tokenizer", "inspect", str(run_folder), "The small horse")
+    assert shown == run(
+        capsys, "tokenizer", "inspect", str(run_folder / "model"), "The small horse"
+    )
+
+
 @pytest.mark.parametrize("recipe", list_recipes(), ids=lambda recipe: recipe.name)
 def test_recipes_are_valid_and_say_what_they_need(recipe, capsys: pytest.CaptureFixture[str]):
     assert from_mapping(PretrainConfig, recipe.values)

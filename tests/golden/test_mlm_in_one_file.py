@@ -233,3 +233,45 @@ def test_the_twin_runs_by_itself(
     assert re.fullmatch(
         r"step 1  loss \d\.\d{4}\nstep 2  loss \d\.\d{4}\n", capsys.readouterr().out
     )
+
+
+def run_twin(monkeypatch: pytest.MonkeyPatch, *arguments: str) -> None:
+    monkeypatch.setattr(sys, "argv", ["twin", *arguments])
+    twin.main()
+
+
+def test_the_twin_reads_a_text_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "text.txt"
+    file.write_text("The cat eats fish.\nIt is old.\n\nThe horse eats grass.\n" * 20)
+    corpus = twin.Corpus(file, 16)
+    assert corpus.vocab_size == 5 + len(corpus.ordinary_ids) == 5 + 10
+    assert len(corpus.segments) == 21
+    monkeypatch.setattr(twin, "Settings", lambda: SMALL)
+    run_twin(monkeypatch, str(file), "--steps", "2")
+    assert capsys.readouterr().out.count("loss") == 2
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [(None, "No such file"), (b"", "no text"), (b"\xff\xfe\x00", "UTF-8"), ({}, "vocab_size")],
+)
+def test_the_twin_refuses_bad_input_in_one_line(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    content: bytes | dict[str, int] | None,
+    reason: str,
+) -> None:
+    path = tmp_path / "input"
+    if isinstance(content, bytes):
+        path.write_bytes(content)
+    elif content is not None:
+        path.mkdir()
+        (path / "manifest.json").write_text(json.dumps(content))
+    with pytest.raises(SystemExit, match="2"):
+        run_twin(monkeypatch, str(path))
+    [line] = capsys.readouterr().err.splitlines()
+    assert str(path) in line
+    assert reason in line

@@ -6,7 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from maskwright.artifact.folder import save_model
+from maskwright.artifact.folder import load_model, save_model
 from maskwright.errors import InputError, ModelFolderError
 from maskwright.inference.fill_mask import FillMask
 from maskwright.model.attention_context import context_from_lengths
@@ -137,11 +137,22 @@ def test_json_is_plain(fill: FillMask) -> None:
     assert [sorted(p) for p in loaded["masks"][0]] == [["score", "token", "token_id"]] * 2
 
 
+def test_a_run_directory_is_its_model(fill: FillMask, tmp_path: Path) -> None:
+    save_model(tmp_path / "run" / "model", fill.model, fill.tokenizer)
+    assert FillMask(tmp_path / "run")(TEXTS) == fill(TEXTS)
+    model, tokenizer = load_model(tmp_path / "run")
+    assert model.config.hidden_size == fill.model.config.hidden_size
+    assert tokenizer.fingerprint == FillMask(tmp_path / "run" / "model").tokenizer.fingerprint
+
+
 def test_wrong_input_is_refused_in_one_line(fill: FillMask) -> None:
     assert error_of(fill, ["[MASK] a", "no\nmask"]) == (
         '"no mask" has no [MASK]. Write [MASK] for the word to predict.'
     )
     assert error_of(fill, "") == '"" has no [MASK]. Write [MASK] for the word to predict.'
+    assert error_of(fill, "the <mask> cat") == (
+        '"the <mask> cat" has <mask>, but this model\'s mask is [MASK]. Write [MASK].'
+    )
     message = error_of(fill, "cat " * 15 + "[MASK]")
     assert "has 18 tokens, more than the model's max_position_embeddings = 16." in message
     assert error_of(fill, TEXTS[0], targets=["zebra", "cat", "cat dog", ""]) == (
