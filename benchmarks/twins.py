@@ -69,6 +69,18 @@ TWINS: dict[str, Twin] = {
             "hidden_activation": "swish",
         },
     ),
+    "modernbert every second layer": Twin(
+        "modernbert",
+        {
+            **_CLS_SEP,
+            "layer_types": ["full_attention", "sliding_attention"] * 2,
+            "local_attention": 6,
+            "rope_parameters": {
+                "full_attention": {"rope_type": "default", "rope_theta": 500.0},
+                "sliding_attention": {"rope_type": "default", "rope_theta": 50.0},
+            },
+        },
+    ),
     "eurobert": Twin("eurobert", {"mask_token_id": 4}),
     "eurobert tied": Twin(
         "eurobert", {"mask_token_id": 4, "tie_word_embeddings": True, "mlp_bias": True}

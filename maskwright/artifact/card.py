@@ -23,7 +23,8 @@ PLACE = "path/to/this/folder"
 _USE = re.compile(r"\n## (?:Use|Format)\n.*?(?=\n## |\Z)", re.DOTALL)
 _SECTION = re.compile(r"^## ", re.MULTILINE)
 _NATIVE = """
-The weights are in the names of `{architecture}`, so transformers loads the folder as it is:
+The weights are in the names of `{architecture}`. transformers {since} or newer loads the folder as
+it is:
 
 ```python
 from transformers import AutoModelForMaskedLM, AutoTokenizer
@@ -43,7 +44,8 @@ of transformers computes this architecture: {reason}.
 
 
 _NATIVE_DISCRIMINATOR = """
-The weights are in the names of `{architecture}`, so transformers loads the folder as it is:
+The weights are in the names of `{architecture}`. transformers {since} or newer loads the folder as
+it is:
 
 ```python
 from transformers import AutoModelForPreTraining, AutoTokenizer
@@ -61,7 +63,8 @@ because no class of transformers computes this architecture: {reason}.
 """
 
 _NATIVE_CLASSIFIER = """
-The weights are in the names of `{architecture}`, so transformers loads the folder as it is:
+The weights are in the names of `{architecture}`. transformers {since} or newer loads the folder as
+it is:
 
 ```python
 from transformers import pipeline
@@ -88,7 +91,9 @@ def write_card(text: str | None, config: EncoderConfig, family: Family, reason: 
         f"vocabulary of {config.vocab_size:,}, at most {config.max_position_embeddings} tokens.\n"
     )
     forms = (_OWN_DISCRIMINATOR, _NATIVE_DISCRIMINATOR) if detects else (_OWN, _NATIVE)
-    ending = forms[native].format(architecture=family.name_class(config), reason=reason)
+    ending = forms[native].format(
+        architecture=family.name_class(config), since=family.since(config), reason=reason
+    )
     ending += _PAIRS * (native and config.sentence_pair_head)
     return change_card(_insert_section(body, facts), describe_for_hub(native, detects), ending)
 
@@ -105,15 +110,19 @@ def write_classifier_card(
     title = "# A classifier of tokens" if of_tokens else "# A classifier of texts"
     body = (text or title).rstrip() + "\n"
     body += f"\n## Labels\n\n{', '.join(map(write_code, labels))}\n"
-    task = "token-classification" if of_tokens else "text-classification"
+    metadata = describe_labels(of_tokens, "maskwright" if reason else "transformers")
+    task = metadata["pipeline_tag"]
     form = _OWN_CLASSIFIER if reason else _NATIVE_CLASSIFIER
-    ending = form.format(architecture=family.architecture, reason=reason, task=task)
-    metadata = {
-        "library_name": "maskwright" if reason else "transformers",
-        "pipeline_tag": task,
-        "tags": ["maskwright", task],
-    }
+    ending = form.format(
+        architecture=family.architecture, since=family.since(config), reason=reason, task=task
+    )
     return change_card(body, metadata, ending)
+
+
+def describe_labels(of_tokens: bool, library: str) -> dict[str, Any]:
+    """Return a classifier's metadata for the hub; `library` is what loads the folder."""
+    task = "token-classification" if of_tokens else "text-classification"
+    return {"library_name": library, "pipeline_tag": task, "tags": ["maskwright", task]}
 
 
 def describe_for_hub(native: bool, detects: bool = False) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from maskwright.model.config import EncoderConfig
 from maskwright.model.discriminator import Discriminator
 from maskwright.model.head_config import HeadConfig
 from maskwright.model.heads import SentencePairHead
-from maskwright.model.pretraining import PAIR_HEAD, MaskedLanguageModel
+from maskwright.model.pretraining import PAIR_HEAD, TIED, MaskedLanguageModel
 
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
@@ -37,7 +37,7 @@ def write_weights(
     Of a model in fp32 on the CPU no second copy is made.
     """
     config, tensors = model.config, dict(family.constants(model.config))
-    # A tied decoder is the word embeddings and comes once, as transformers has it, too.
+    # A tied decoder is the word embeddings and is stored once, as transformers stores it.
     for ours, tensor in model.named_parameters():
         rows = tensor.detach().to("cpu", torch.float32)
         before = family.row_offset(ours, config)
@@ -45,13 +45,23 @@ def write_weights(
         names = family.native_names(ours, config)
         blocks = rows.chunk(len(names))
         tensors.update({n: b.contiguous() for n, b in zip(names, blocks, strict=True)})
-    if family.tied_bias and not config.tie_word_embeddings:
-        (bias,) = family.native_names(DECODER_BIAS, config)
-        tensors[family.tied_bias] = tensors[bias].clone()
+    tensors.update(_copy_bias(tensors, config, family))
     try:
         save_file(tensors, path, metadata={"format": "pt"})
     except SafetensorError as error:  # which is no OSError, however full the disk is
         raise ModelFolderError(f"{path} cannot be written: {error}.") from None
+
+
+def _copy_bias(
+    tensors: Mapping[str, Tensor], config: EncoderConfig, family: Family
+) -> dict[str, Tensor]:
+    """Return the decoder's bias under its second name, if its class has one and reads it."""
+    if not family.tied_bias or (config.tie_word_embeddings and not family.repeats_bias):
+        return {}
+    (stored,) = family.native_names(DECODER_BIAS, config)
+    (weight,) = family.native_names(TIED, config)
+    names = {family.tied_bias, weight.removesuffix(".weight") + ".bias"}
+    return {name: tensors[stored].clone() for name in names - {stored}}
 
 
 def read_model(folder: Path, config: EncoderConfig, family: Family) -> MaskedLanguageModel:

@@ -19,7 +19,8 @@ TOLERANCE, RELATIVE_TOLERANCE = 1e-4, 1e-5
 _MOST_LOGITS = 1 << 25  # in one batch: 128 MiB
 _MOST_ROWS = 8
 
-Compute = Callable[[Tensor, Tensor], Tensor]  # input_ids, attention_mask [B, L] -> logits [B, L, V]
+# input_ids, attention_mask and, for classifiers, token_type_ids [B, L] -> logits [B, L, V]
+Compute = Callable[..., Tensor]
 
 
 @dataclass(frozen=True)

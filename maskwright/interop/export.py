@@ -1,24 +1,30 @@
 """Model folders for other libraries; each is compared with the model before it appears."""
 
 import dataclasses
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from maskwright.artifact.folder import LoadedModel, open_model
+from maskwright.artifact.classifier_folder import is_classifier, open_classifier
+from maskwright.artifact.folder import open_model
 from maskwright.errors import ExportError, InputError, MaskwrightError
 from maskwright.files import replacing_folder, write_json
+from maskwright.interop.classifier_folders import write_classifier
 from maskwright.interop.comparison import Difference
 from maskwright.interop.folders import RECORD, check_new, list_sizes, read_card
 from maskwright.interop.held_out import read_masked_rows
 from maskwright.interop.hugging_face import write_hugging_face
+from maskwright.interop.int8 import Int8Scores
 from maskwright.interop.libraries import list_versions
-from maskwright.interop.onnx_folder import Int8Scores, write_onnx, write_onnx_int8
+from maskwright.interop.onnx_folder import write_onnx, write_onnx_int8
 from maskwright.interop.sentence_transformers_folder import write_sentence_transformers
-from maskwright.interop.sentences import Sentences, choose_sentences
+from maskwright.interop.sentences import choose_sentences
 from maskwright.interop.targets import TARGETS, Target
+from maskwright.interop.task_examples import ExampleFile, choose_examples
 from maskwright.provenance import describe_cpu
 
+_Write = Callable[[Path], tuple[Difference, Int8Scores | None]]
 # The library that computes the comparison, and others whose version decides about the result.
 _PACKAGES = {
     "hf": ("transformers", "torch"),
@@ -75,20 +81,25 @@ class ExportReport:
 
 
 def export_model(
-    folder: Path | str, to: Target, out: Path | str, data: Path | str | None = None
+    folder: Path | str,
+    to: Target,
+    out: Path | str,
+    data: Path | str | None = None,
+    examples: ExampleFile | None = None,
 ) -> ExportReport:
-    """Writes the model in `folder` for another library, and proves that it is the same there.
+    """Write the model in `folder` for another library, and prove that it is the same there.
 
     What was written is loaded with the target library, and its outputs are compared with ours on
-    real sentences. Only then does `out` appear, with a record of the comparison in
-    ``export.json``; otherwise nothing is left of it.
+    real sentences, those of a fine-tuned model on examples of its task. Only then does `out`
+    appear, with a record of the comparison in ``export.json``; otherwise nothing is left of it.
 
     Args:
         folder: a model folder.
         to: ``hf`` (transformers), ``onnx``, ``onnx-int8`` or ``sentence-transformers``.
         out: where to; it must not exist, or be empty.
         data: a prepared folder, whose held-out text gives the sentences; ``onnx-int8`` needs it
-            for its scores.
+            for its scores. A fine-tuned model has no use for it.
+        examples: labeled examples of a fine-tuned model's task, which it needs for ``onnx-int8``.
 
     Raises:
         ModelFolderError: `folder` is not a model folder.
@@ -102,7 +113,8 @@ def export_model(
     data = None if data is None else Path(data)
     if to not in TARGETS:
         raise InputError(f"unknown export {to}; choose {', '.join(TARGETS)}.")
-    if to == "onnx-int8" and data is None:
+    is_fine_tuned = is_classifier(folder)
+    if to == "onnx-int8" and data is None and not is_fine_tuned:
         raise InputError(
             "onnx-int8 is judged on held-out text: name a prepared folder with --data, or export "
             "from a run directory whose prepared data is still there."
@@ -110,13 +122,15 @@ def export_model(
     if out.name in ("", "..") or out.resolve() == Path.cwd():
         raise InputError(f"--out = {out} must be a folder of its own. Name a new one.")
     check_new(out)
-    loaded = open_model(folder)
-    card = read_card(folder)
+    write, source = (
+        _prepare_classifier(folder, to, examples)
+        if is_fine_tuned
+        else _prepare_model(folder, to, data)
+    )
     with replacing_folder(out) as temporary:
-        sentences = choose_sentences(loaded, data, hide_words=to != "sentence-transformers")
         versions = list_versions(*_PACKAGES[to])
         try:
-            difference, int8 = _write(temporary, to, loaded, sentences, card, data)
+            difference, int8 = write(temporary)
         except (MaskwrightError, OSError):
             raise
         except Exception as error:  # of several libraries, and in each release of others
@@ -127,24 +141,31 @@ def export_model(
             ) from error
         difference.check(next(iter(versions)))
         sizes = list_sizes(temporary)
-        report = ExportReport(to, out, sizes, versions, sentences.source, difference, int8)
+        report = ExportReport(to, out, sizes, versions, source, difference, int8)
         write_json(temporary / RECORD, report.to_json())
     return report
 
 
-def _write(
-    folder: Path,
-    to: Target,
-    loaded: LoadedModel,
-    sentences: Sentences,
-    card: str | None,
-    data: Path | None,
-) -> tuple[Difference, Int8Scores | None]:
-    if to == "onnx-int8" and data is not None:
-        return write_onnx_int8(folder, loaded, sentences, card, read_masked_rows(loaded, data))
-    write = {
-        "hf": write_hugging_face,
-        "onnx": write_onnx,
-        "sentence-transformers": write_sentence_transformers,
-    }[to]
-    return write(folder, loaded, sentences, card), None
+def _prepare_classifier(folder: Path, to: Target, file: ExampleFile | None) -> tuple[_Write, str]:
+    """Return what writes a fine-tuned model into a folder, and the source of its examples."""
+    loaded, card = open_classifier(folder), read_card(folder)
+    examples = choose_examples(loaded, file)
+    return lambda out: write_classifier(out, to, loaded, examples, card), examples.source
+
+
+def _prepare_model(folder: Path, to: Target, data: Path | None) -> tuple[_Write, str]:
+    """Return what writes a masked language model into a folder, and the source of its sentences."""
+    loaded, card = open_model(folder), read_card(folder)
+    sentences = choose_sentences(loaded, data, hide_words=to != "sentence-transformers")
+
+    def write(out: Path) -> tuple[Difference, Int8Scores | None]:
+        if to == "onnx-int8" and data is not None:
+            return write_onnx_int8(out, loaded, sentences, card, read_masked_rows(loaded, data))
+        write_one = {
+            "hf": write_hugging_face,
+            "onnx": write_onnx,
+            "sentence-transformers": write_sentence_transformers,
+        }[to]
+        return write_one(out, loaded, sentences, card), None
+
+    return write, sentences.source

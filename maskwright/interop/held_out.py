@@ -20,7 +20,7 @@ from maskwright.data.layout import SpecialIds
 from maskwright.data.masking.corruption import IGNORED, Vocabulary
 from maskwright.errors import ShardError
 from maskwright.evaluation.masked_lm import build_pinned_batches
-from maskwright.interop.comparison import Compute, batch_by_length
+from maskwright.interop.comparison import Compute, batch_by_length, pad_rows
 from maskwright.shards.folder import name_path
 from maskwright.shards.manifest import TOKENIZER_NAME
 from maskwright.shards.reader import TokenStore
@@ -28,6 +28,7 @@ from maskwright.tokenizer.tokenizer import Tokenizer
 
 NUM_SLOTS = 16_384  # about 2,400 masks
 _LONGEST_ROW = 512
+_TIMED_ROWS = 8
 
 
 @dataclass(frozen=True)
@@ -120,3 +121,32 @@ def predict(rows: list[MaskedRow], compute: Compute, vocab_size: int, pad_id: in
 def all_labels(rows: list[MaskedRow]) -> Tensor:
     """The hidden tokens, in the same order."""
     return torch.tensor([label for row in rows for label in row.labels])
+
+
+@dataclass(frozen=True)
+class MaskJudge:
+    """Judges a quantized graph by its best words for the masks of held-out text."""
+
+    rows: list[MaskedRow]
+    vocab_size: int
+    pad_id: int
+    metric = "accuracy"
+    agreement = "the same best word for"
+
+    @property
+    def questions(self) -> str:
+        return f"{sum(len(row.labels) for row in self.rows):,} masks of held-out text"
+
+    def answer(self, graph: Compute) -> Tensor:
+        return predict(self.rows, graph, self.vocab_size, self.pad_id)
+
+    def agree(self, before: Tensor, after: Tensor) -> float:
+        return (after == before).float().mean().item()
+
+    def score(self, answers: Tensor) -> float:
+        return self.agree(all_labels(self.rows), answers)
+
+    def timed_batch(self) -> tuple[Tensor, Tensor]:
+        longest = sorted((row.ids for row in self.rows), key=len)[-_TIMED_ROWS:]
+        batch = pad_rows(longest, self.pad_id)
+        return batch.input_ids, batch.attention_mask

@@ -4,11 +4,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from packaging.version import Version
 from torch import Tensor
 
 from maskwright.artifact.families import native_family
 from maskwright.artifact.folder import CARD, LoadedModel
-from maskwright.errors import ExportError
+from maskwright.artifact.native.family import Family
+from maskwright.errors import ExportError, InputError
 from maskwright.files import write_text
 from maskwright.interop.comparison import Difference, batch_rows, compare_logits
 from maskwright.interop.folders import write_model_folder
@@ -29,16 +31,28 @@ def import_transformers() -> Any:
 
 
 def check_native(config: EncoderConfig) -> None:
-    """Lets pass an architecture that a class of transformers computes.
+    """Raise unless a class of the installed transformers computes this architecture.
 
     Raises:
         ExportError: there is no such class; says why.
+        InputError: the installed version does not have it yet.
     """
     family, reason = native_family(config)
     if family is None:
         raise ExportError(
             f"no class of transformers computes this architecture: {reason}. Export it to onnx, "
             "which takes every architecture."
+        )
+    check_version(family, config)
+
+
+def check_version(family: Family, config: EncoderConfig) -> None:
+    """Raise InputError if the installed transformers is too old for a folder of this family."""
+    installed, needed = import_transformers().__version__, family.since(config)
+    if Version(installed) < Version(needed):
+        raise InputError(
+            f"a folder of model_type {family.model_type} needs transformers {needed} or newer, "
+            f"and {installed} is installed. Run: pip install 'transformers>={needed}'"
         )
 
 
@@ -51,8 +65,8 @@ def write_hugging_face(
         ExportError: no class of transformers computes this architecture, or it computes
             something else.
     """
-    check_native(loaded.model.config)
     transformers = import_transformers()
+    check_native(loaded.model.config)
     write_model_folder(folder, loaded)
     if card is not None:
         write_text(folder / CARD, card)

@@ -51,9 +51,9 @@ def write_sentence_transformers(
     Raises:
         ExportError: no class of transformers computes this architecture, or the vectors differ.
     """
-    check_native(loaded.model.config)
     library = import_library("sentence_transformers", "sentence-transformers", _NEEDS)
     transformers = import_transformers()
+    check_native(loaded.model.config)
     with quiet_transformers(transformers):
         _write_encoder(folder, loaded, transformers)
     adapt_card(folder, card, _METADATA, _CARD)

@@ -9,10 +9,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from maskwright.artifact.folder import LoadedModel
+from maskwright.artifact.folder import Loaded, LoadedModel
 from maskwright.corpus.pydocs import read_pydocs
 from maskwright.interop.held_out import open_held_out
 
@@ -47,13 +48,9 @@ def choose_sentences(loaded: LoadedModel, data: Path | None, hide_words: bool) -
         hide_words: whether to put a mask token in the place of a word of each.
     """
     longest = min(loaded.model.config.max_position_embeddings, LONGEST)
-    documents = _read_pydocs() if data is None else _read_held_out(loaded, data)
-    real = _cut(loaded, documents, np.geomspace(_SHORTEST, longest, NUM_TEXTS))
-    special = loaded.tokenizer.special_tokens.values()
+    documents = None if data is None else _read_held_out(loaded, data)
     sentences = Sentences("pydocs" if data is None else data.name, [], [])
-    for text in (*AWKWARD, *real):
-        if any(token in text for token in special):  # to some libraries no text but the token
-            continue
+    for text in choose_texts(loaded, documents):
         shown = _hide_word(text, loaded.tokenizer.mask_token) if hide_words else text
         ids: list[int] = loaded.tokenizer.encode_prompt(shown).ids.tolist()
         row = loaded.wrap(ids)
@@ -63,7 +60,22 @@ def choose_sentences(loaded: LoadedModel, data: Path | None, hide_words: bool) -
     return sentences
 
 
-def _cut(loaded: LoadedModel, documents: Iterable[str], lengths: Iterable[float]) -> Iterator[str]:
+def choose_texts(loaded: Loaded[Any], documents: Iterable[str] | None = None) -> Iterator[str]:
+    """Awkward texts, then the beginnings of documents, from a few tokens to the model's length.
+
+    Args:
+        documents: None for the built-in ones.
+    """
+    longest = min(loaded.model.config.max_position_embeddings, LONGEST)
+    documents = _read_pydocs() if documents is None else documents
+    real = _cut(loaded, documents, np.geomspace(_SHORTEST, longest, NUM_TEXTS))
+    special = loaded.tokenizer.special_tokens.values()
+    for text in (*AWKWARD, *real):
+        if not any(token in text for token in special):  # to some libraries no text but the token
+            yield text
+
+
+def _cut(loaded: Loaded[Any], documents: Iterable[str], lengths: Iterable[float]) -> Iterator[str]:
     """The beginning of each document, of about so many tokens as the lengths say in turn."""
     extra = len(loaded.wrap([]))
     for document, length in zip(documents, lengths, strict=False):

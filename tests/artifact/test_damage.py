@@ -58,7 +58,9 @@ class Folder:
 
     @property
     def learned(self) -> list[str]:
-        return [name for name in self.tensors if not any(word in name for word in UNLEARNED)]
+        tied = self.model.config.tie_word_embeddings
+        unlearned = (*UNLEARNED, *["lm_head.decoder.bias"] * tied)  # which repeats lm_head.bias
+        return [name for name in self.tensors if not any(word in name for word in unlearned)]
 
     def load(self, tensors: Tensors) -> MaskedLanguageModel:
         save_file(tensors, self.path / "model.safetensors")

@@ -8,7 +8,7 @@ import pytest
 from maskwright.artifact.folder import open_model
 from maskwright.cli import main
 from maskwright.commands.export import find_data
-from maskwright.interop import onnx_folder
+from maskwright.interop import int8, onnx_folder
 from maskwright.interop.comparison import pad_rows
 from maskwright.interop.onnx_graph import OnnxModel
 from maskwright.interop.quantization import RECIPES
@@ -43,17 +43,19 @@ def test_a_run_finds_its_own_held_out_text_and_int8_is_scored_on_it(
     assert main(export) == 0
     said, complaints = capfd.readouterr()
     assert complaints == ""
-    assert len(said.splitlines()) == 4
+    assert len(said.splitlines()) in (4, 5)  # the fifth: whether int8 is slower on this machine
     record = json.loads((tmp_path / "out/export.json").read_text())
     scores: dict[str, Any] = record["int8"]
     assert record["compared"]["largest"] <= 1e-4
-    assert scores["num_masks"] > 200
-    assert 0.9 <= scores["same_top1"] <= 1
-    assert scores["accuracy_fp32"] > 0.4
-    assert abs(scores["accuracy_fp32"] - scores["accuracy_int8"]) < 0.05
+    number, _, unit = scores["questions"].partition(" ")
+    assert int(number.replace(",", "")) > 200
+    assert unit == "masks of held-out text"
+    assert 0.9 <= scores["same"] <= 1
+    assert scores["score_fp32"] > 0.4
+    assert abs(scores["score_fp32"] - scores["score_int8"]) < 0.05
     assert scores["bytes_int8"] < scores["bytes_fp32"]
-    assert f"{scores['same_top1']:.1%}" in said
-    assert f"{scores['num_masks']:,} masks" in said
+    assert f"{scores['same']:.1%}" in said
+    assert scores["questions"] in said
     assert {path.name for path in (tmp_path / "out").iterdir()} == {*record["files"], "export.json"}
     quantized = OnnxModel(tmp_path / "out/model_quantized.onnx")
     loaded = open_model(workplace / "runs/small/model")
@@ -79,11 +81,11 @@ def test_too_much_lost_in_int8_fails_and_leaves_nothing(
                 weight.CopyFrom(onnx.numpy_helper.from_array(values, weight.name))
         onnx.save(graph, target)
 
-    monkeypatch.setattr(onnx_folder, "quantize", quantize_badly)
+    monkeypatch.setattr(int8, "quantize", quantize_badly)
     capsys.readouterr()
     assert main(export) == 2
     [line] = capsys.readouterr().err.splitlines()
-    assert line.startswith("ExportError: int8 gives another best word for ")
+    assert line.startswith("ExportError: int8 changes too many answers to ")
     assert tried == list(RECIPES)
     assert list(tmp_path.iterdir()) == []
 
@@ -92,14 +94,14 @@ def test_the_best_recipe_is_taken_where_none_is_good_enough(
     export: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written: list[object] = []
-    real = onnx_folder.quantize
+    real = int8.quantize
 
     def remember(source: Path, target: Path, recipe: Any) -> None:
         written.append(recipe)
         real(source, target, recipe)
 
-    monkeypatch.setattr(onnx_folder, "quantize", remember)
-    monkeypatch.setattr(onnx_folder, "AIM", 1.1)
+    monkeypatch.setattr(int8, "quantize", remember)
+    monkeypatch.setattr(int8, "AIM", 1.1)
     assert main(export) == 0
     assert tuple(written[:3]) == RECIPES
     scores = json.loads((tmp_path / "out/export.json").read_text())["int8"]

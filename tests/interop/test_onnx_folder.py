@@ -9,7 +9,7 @@ import torch
 
 from maskwright.artifact.folder import open_model
 from maskwright.errors import ExportError, InputError
-from maskwright.interop import onnx_folder, onnx_graph
+from maskwright.interop import int8, onnx_folder, onnx_graph
 from maskwright.interop.comparison import encode, pad_rows
 from maskwright.interop.export import ExportReport, export_model
 from maskwright.interop.onnx_graph import GRAPH, OnnxModel
@@ -152,6 +152,6 @@ def test_the_padded_model_is_the_model(tmp_path: Path, preset: str) -> None:
 
 def test_programs_are_timed_in_turns() -> None:
     calls: list[str] = []
-    onnx_folder.time_interleaved([lambda: calls.append("a"), lambda: calls.append("b")])
+    int8.time_interleaved([lambda: calls.append("a"), lambda: calls.append("b")])
     assert "".join(calls) == "ab" * (len(calls) // 2)
     assert len(calls) > 6

@@ -19,6 +19,7 @@ BERT = Family(
     model_type="bert",
     architecture="BertForMaskedLM",
     preset="bert",
+    since=lambda config: "4.44",
     fields=(
         *bert_fields(),
         same("type_vocab_size", 2),

@@ -12,6 +12,7 @@ DISTILBERT = Family(
     model_type="distilbert",
     architecture="DistilBertForMaskedLM",
     preset="distilbert",
+    since=lambda config: "4.44",
     fields=(
         same("vocab_size", 30_522),
         same("max_position_embeddings", 512),

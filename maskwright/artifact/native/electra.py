@@ -47,6 +47,7 @@ ELECTRA = Family(
     model_type="electra",
     architecture="ElectraForMaskedLM",
     preset="electra",
+    since=lambda config: "4.44",
     fields=(
         *bert_fields(hidden_size=256, num_attention_heads=4, intermediate_size=1024),
         same("type_vocab_size", 2),

@@ -37,6 +37,11 @@ def _write_more(config: EncoderConfig) -> dict[str, Any]:
     return {"position_embedding_type": "rotary", "token_dropout": False}
 
 
+def _find_since(config: EncoderConfig) -> str:
+    """Return the first version that reads `config`: older ones know one base of the positions."""
+    return "4.44" if config.rope_theta == 10_000.0 else "5.6"
+
+
 def _read_more(raw: RawConfig, values: dict[str, Any]) -> dict[str, Any]:
     check_heads(raw, values)
     positions = raw.get("position_embedding_type") or "absolute"
@@ -50,6 +55,7 @@ ESM = Family(
     model_type="esm",
     architecture="EsmForMaskedLM",
     preset="esm",
+    since=_find_since,
     fields=(
         *bert_fields(
             dropped=("hidden_dropout",),

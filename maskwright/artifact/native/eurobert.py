@@ -47,6 +47,7 @@ EUROBERT = Family(
     model_type="eurobert",
     architecture="EuroBertForMaskedLM",
     preset="eurobert",
+    since=lambda config: "5.3",
     fields=(
         *size_fields(
             vocab_size=128_256,

@@ -65,6 +65,10 @@ class Family:
         at_least: fields of ours that their class needs to be so large.
         tied_bias: their name for the decoder's bias where the decoder is tied. Where it is not,
             they keep a parameter of this name as well, and use it for nothing.
+        repeats_bias: whether a tied decoder's bias is stored under both names, because older
+            versions of the class read the second one.
+        since: the first version of transformers that computes `config` from the folder; found by
+            `benchmarks.transformers_versions`. Empty: transformers has no such class.
         row_offset: how many rows of theirs come before the first of our tensor of this name.
         constants: tensors that nobody learns, but that their class wants to find or that a file
             may hold: name -> value.
@@ -83,6 +87,8 @@ class Family:
     accepts: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
     at_least: Mapping[str, int] = field(default_factory=dict)
     tied_bias: str = ""
+    repeats_bias: bool = False
+    since: Callable[[EncoderConfig], str] = lambda config: ""
     row_offset: Callable[[str, EncoderConfig], int] = lambda ours, config: 0
     constants: Callable[[EncoderConfig], Mapping[str, Tensor]] = lambda config: {}
     renamed: Mapping[str, str] = field(default_factory=dict)

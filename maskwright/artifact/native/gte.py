@@ -15,6 +15,7 @@ GTE = Family(
     model_type="gte",
     architecture="GteForMaskedLM",
     preset="gte",
+    since=lambda config: "5.18",
     fields=(
         *bert_fields(
             dropped=("hidden_dropout", "embedding_dropout", "mlp_dropout"),

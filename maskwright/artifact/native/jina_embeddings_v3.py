@@ -16,6 +16,7 @@ JINA_EMBEDDINGS_V3 = Family(
     model_type="jina_embeddings_v3",
     architecture="JinaEmbeddingsV3ForMaskedLM",
     preset="jina_embeddings_v3",
+    since=lambda config: "5.4",
     fields=(
         *bert_fields(
             norm_eps=1e-5,

@@ -19,6 +19,7 @@ MEGATRON_BERT = Family(
     model_type="megatron-bert",
     architecture="MegatronBertForMaskedLM",
     preset="megatron-bert",
+    since=lambda config: "4.44",
     fields=(
         *bert_fields(
             vocab_size=29_056,

@@ -14,9 +14,35 @@ from maskwright.model.config import EncoderConfig
 LAYER = "model.layers.*"
 
 
+def _find_period(config: EncoderConfig) -> int | None:
+    """Return n if the layers 0, n, 2 n, … are global and all others local; None otherwise."""
+    count = config.num_hidden_layers
+    for period in range(1, count + 1):
+        kinds = ["sliding_attention" if n % period else "full_attention" for n in range(count)]
+        if list(config.layer_types) == kinds:
+            return period
+    return None
+
+
+def _write_older(config: EncoderConfig) -> dict[str, Any]:
+    """Return what transformers before 5.3 reads instead of ``layer_types`` and the ropes."""
+    period = _find_period(config)
+    return {
+        "global_rope_theta": config.rope_theta,
+        "local_rope_theta": config.local_rope_theta,
+        **({"global_attn_every_n_layers": period} if period else {}),
+    }
+
+
+def _find_since(config: EncoderConfig) -> str:
+    """Return the first version that reads `config`: older ones know regular layers only."""
+    return "4.48" if _find_period(config) else "5.3"
+
+
 def _write_more(config: EncoderConfig) -> dict[str, Any]:
     return {
         **write_two_ropes(config),
+        **_write_older(config),
         "bos_token_id": config.cls_token_id,
         "eos_token_id": config.sep_token_id,
     }
@@ -41,6 +67,7 @@ MODERNBERT = Family(
     model_type="modernbert",
     architecture="ModernBertForMaskedLM",
     preset="modernbert",
+    since=_find_since,
     fields=(
         *size_fields(
             vocab_size=50_368,

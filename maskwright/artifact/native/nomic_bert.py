@@ -16,6 +16,7 @@ NOMIC_BERT = Family(
     model_type="nomic_bert",
     architecture="NomicBertForMaskedLM",
     preset="nomic_bert",
+    since=lambda config: "5.5",
     fields=(
         *bert_fields(dropout=(0.0, 0.0), vocab_size=30_528, max_position_embeddings=2048),
         same("type_vocab_size", 2),

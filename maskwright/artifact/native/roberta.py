@@ -37,6 +37,7 @@ ROBERTA = Family(
     model_type="roberta",
     architecture="RobertaForMaskedLM",
     preset="roberta",
+    since=lambda config: "4.44",
     fields=roberta_fields(vocab_size=50_265),
     tensors={
         **bert_embeddings("roberta"),
@@ -50,6 +51,7 @@ ROBERTA = Family(
     accepts=ABSOLUTE,
     at_least=NEEDS_TYPES,
     tied_bias="lm_head.bias",
+    repeats_bias=True,
     row_offset=count_padding_rows,
     renamed=GAMMA_BETA,
     ignored=("roberta.pooler.*", "roberta.embeddings.position_ids"),

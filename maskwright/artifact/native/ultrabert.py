@@ -73,6 +73,7 @@ ULTRABERT = Family(
     model_type="ultrabert",
     architecture="UltrabertForMaskedLM",
     preset="ultrabert",
+    since=lambda config: "5.20",
     fields=(
         *size_fields(
             vocab_size=32_000,
