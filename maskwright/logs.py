@@ -8,9 +8,17 @@ import math
 from pathlib import Path
 from typing import Any, cast
 
+from maskwright.errors import InputError, show_value
 from maskwright.files import naming_file
 
 Record = dict[str, Any]
+
+SPLITS = ("train", "valid")
+_MAX_BYTES = 256 << 20
+_MOST_COUNT = 2**63
+_MOST_NUMBER = 1e300
+_MOST_SECONDS = 1e12
+_REMEDY = "Remove the line."
 
 
 class MetricsLog:
@@ -66,6 +74,65 @@ def read_metrics(path: Path) -> list[Record]:
         if isinstance(record, dict):
             records.append(cast(Record, record))
     return records
+
+
+def read_training(path: Path) -> list[Record]:
+    """Return the records of pretraining in a metrics file that anybody may have written.
+
+    Each has ``split`` (``train`` or ``valid``), ``step``, ``tokens`` and ``seconds``, ``samples``
+    is a list of texts, ``final`` a truth value, and all else a finite number or None. A last line
+    without its end is still being written, and is left out.
+
+    Raises:
+        InputError: a line that is no such record, or a file that is none or enormous.
+    """
+    if not path.exists():
+        return []
+    if not path.is_file() or path.stat().st_size > _MAX_BYTES:
+        raise InputError(f"{path} must be a file of at most {_MAX_BYTES:,} bytes.")
+    *lines, _ = path.read_bytes().split(b"\n")
+    return [_parse_record(line, f"{path}, line {n}") for n, line in enumerate(lines, 1)]
+
+
+def _parse_record(line: bytes, where: str) -> Record:
+    try:
+        record: Any = json.loads(line)
+    except (ValueError, RecursionError):
+        record = None
+    if not isinstance(record, dict):
+        raise InputError(f"{where} must be a JSON object. {_REMEDY}")
+    record = cast(Record, record)
+    for name in ("split", "step", "tokens", "seconds"):
+        if name not in record:
+            raise InputError(f"{where} has no {name}. {_REMEDY}")
+    for name, value in record.items():
+        if rule := _find_rule(name, value):
+            raise InputError(f"{where}: {name} = {show_value(value)} must be {rule}. {_REMEDY}")
+    return record
+
+
+def _find_rule(name: str, value: Any) -> str:
+    """Return the rule that a value of a record breaks; empty if it breaks none."""
+    if name == "split":
+        return "" if value in SPLITS else "train or valid"
+    if name in ("step", "tokens"):
+        is_count = type(value) is int and 0 <= value < _MOST_COUNT
+        return "" if is_count else "a whole number, 0 or more"
+    if name == "seconds":
+        is_time = is_number(value) and 0 <= value < _MOST_SECONDS
+        return "" if is_time else "a number of seconds, 0 or more"
+    if name == "final":
+        return "" if isinstance(value, bool) else "true or false"
+    if name == "samples":
+        lines = cast("list[Any]", value) if isinstance(value, list) else [value]
+        is_texts = isinstance(value, list) and all(isinstance(line, str) for line in lines)
+        return "" if is_texts else "a list of texts"
+    return "" if value is None or is_number(value) else "a finite number or null"
+
+
+def is_number(value: Any) -> bool:
+    """Return True if a value from JSON is a number to compute with: finite, and no truth value."""
+    return type(value) in (int, float) and -_MOST_NUMBER < value < _MOST_NUMBER
 
 
 def _end_of_kept(path: Path, last_step: int | None) -> int:

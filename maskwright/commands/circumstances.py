@@ -11,12 +11,14 @@ import torch
 
 from maskwright.commands.config import PretrainConfig
 from maskwright.config import Plain, fields_of, merge, nested
+from maskwright.errors import show_value
 from maskwright.provenance import describe_cpu, describe_environment
 from maskwright.shards.remote import is_remote
 
 _HUB = "hf:"
 _LOCAL_SCHEMES = ("file", "local", "memory")
 _LOCAL = re.compile(r"[/.~]")
+_MOST_DEPTH = 8
 
 
 def describe_circumstances() -> str:
@@ -48,6 +50,28 @@ def shorten_paths(values: Mapping[str, Any]) -> Plain:
         if info.is_path and (found := _find(shortened, info.name)):
             shortened = merge(shortened, nested(info.name, _shorten_all(found)))
     return shortened
+
+
+def shorten_provenance(value: Any, depth: int = 0) -> Any:
+    """Return what provenance.json says with its paths as they are published, without the diff."""
+    if isinstance(value, Mapping) and depth < _MOST_DEPTH:
+        return {
+            show_value(name): _count_lines(item)
+            if name == "diff"
+            else shorten_provenance(item, depth + 1)
+            for name, item in value.items()
+        }
+    if isinstance(value, list) and depth < _MOST_DEPTH:
+        return [shorten_provenance(item, depth + 1) for item in value]
+    if not isinstance(value, str):
+        return show_value(value) if isinstance(value, Mapping | list) else value
+    flag, mark, given = value.partition("=") if value.startswith("--") else ("", "", value)
+    is_path = _LOCAL.match(given) or ("/" in given and " " not in given)
+    return f"{flag}{mark}{shorten_path(given)}" if is_path else value
+
+
+def _count_lines(diff: Any) -> str:
+    return f"{len(diff.splitlines()):,} lines" if isinstance(diff, str) else ""
 
 
 def _find(values: Mapping[str, Any], dotted: str) -> Any:

@@ -30,7 +30,7 @@ from maskwright.evaluation.masked_suite import (
 from maskwright.evaluation.scores import Score, SuiteResult
 from maskwright.evaluation.sums import Figure, SumTable, compare_tables
 from maskwright.interop.held_out import check_made_for
-from maskwright.logs import Record, read_metrics
+from maskwright.logs import Record, read_training
 from maskwright.preparation.locate import locate
 from maskwright.provenance import describe_environment
 from maskwright.shards.folder import name_path
@@ -178,8 +178,8 @@ def _score(
         tables = measure_tables(request)
     records: list[Record] = []
     if evaluation.run is not None:
-        read = read_metrics(evaluation.run / METRICS_NAME)
-        records = [record for record in read if record.get("split") == "valid"]
+        read = read_training(evaluation.run / METRICS_NAME)
+        records = [record for record in read if record["split"] == "valid"]
     result = describe_tables(tables, pin_text(request), request.need_text().data)
     return Compared(evaluation.model_facts, records, result, tables)
 

@@ -98,16 +98,24 @@ def resolve(
     """
     overrides = overrides or {}
     from_file = read_yaml(config_file) if config_file is not None else {}
-    base = from_file.pop("recipe", None)
-    name = base if recipe is None else recipe
-    if name is None and config_file is None:
-        name = default_recipe(overrides)
-    values = load_recipe(str(name)).values if name is not None else {}
+    from_file.pop("recipe", None)
+    name = choose_recipe(recipe, config_file, overrides)
+    values = load_recipe(name).values if name is not None else {}
     values = put_over(put_over(values, from_file), overrides)
     if name == CONTINUE_RECIPE and not values.get("init_from"):
         rule = f"is needed by the recipe {name}, which continues a model that exists"
         raise ConfigError("init_from", None, rule, "Give --init-from MODEL.")
     return from_mapping(PretrainConfig, values)
+
+
+def choose_recipe(
+    recipe: str | None, config_file: Path | None, overrides: Mapping[str, Any]
+) -> str | None:
+    """Return the recipe: as named, as in the file, or the default; None: the file needs none."""
+    if recipe is not None or config_file is None:
+        return default_recipe(overrides) if recipe is None else recipe
+    base = read_yaml(config_file).get("recipe")
+    return None if base is None else str(base)
 
 
 def default_recipe(overrides: Mapping[str, Any]) -> str:

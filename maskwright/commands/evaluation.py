@@ -182,7 +182,7 @@ class Evaluation:
             earlier = read_json(path, _MAX_RESULTS_BYTES)
             is_same = earlier["model"]["sha256"] == self.model_facts["sha256"]
             suites = earlier["suites"] if is_same and earlier["format"] == FORMAT else []
-            return [suite for suite in suites if _identify(suite)]
+            return [suite for suite in suites if hash(_identify(suite)) is not None]
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return []
 

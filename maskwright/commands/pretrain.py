@@ -12,6 +12,7 @@ from maskwright.commands.config import (
     CONTINUE_RECIPE,
     DEFAULT_RECIPE,
     PretrainConfig,
+    choose_recipe,
     default_recipe,
     read_given,
     resolve,
@@ -138,7 +139,8 @@ def main(argv: Sequence[str]) -> int:
         stopped_by = resume_run(arguments.resume, config, arguments.data_dir, overrides)
     else:
         begin = go_on if arguments.auto_resume else start_run
-        stopped_by = begin(_name_run(arguments), config, arguments.data_dir)
+        recipe = choose_recipe(arguments.recipe, arguments.config, overrides)
+        stopped_by = begin(_name_run(arguments), config, arguments.data_dir, recipe)
     return 128 + stopped_by if stopped_by else 0
 
 

@@ -16,9 +16,10 @@ from maskwright.commands.run_folder import (
     name_prepared,
 )
 from maskwright.config import read_yaml
-from maskwright.errors import InputError
+from maskwright.errors import InputError, make_line
+from maskwright.evaluation.scores import SuiteResult, parse_results
 from maskwright.files import read_json, write_text
-from maskwright.logs import read_metrics
+from maskwright.logs import read_training
 from maskwright.report.facts import RunFacts
 from maskwright.wording import shorten_names
 
@@ -48,7 +49,7 @@ def main(argv: Sequence[str]) -> int:
     if arguments.out is not None:
         check_new_file(arguments.out)
     out = arguments.out or arguments.runs[0] / REPORT_NAME
-    names = shorten_names([str(run) for run in arguments.runs])
+    names = [make_line(name) for name in shorten_names([str(run) for run in arguments.runs])]
     write_report(
         [gather_facts(run, name) for run, name in zip(arguments.runs, names, strict=True)], out
     )
@@ -74,29 +75,45 @@ def gather_facts(run: Path, name: str) -> RunFacts:
         name: what the run is called in the report.
 
     Raises:
-        InputError: it is no run directory.
+        InputError: it is no run directory, or a file in it does not hold what it should.
+        ConfigError: its config.yaml is no mapping.
+        ShardError: its prepared data are damaged.
     """
+    from maskwright.commands.circumstances import shorten_paths, shorten_provenance
+
     check_pretraining(run)
     provenance = _read(run / "provenance.json") or {}
     data = _open_data(provenance)
     return RunFacts(
         name=name,
-        records=read_metrics(run / METRICS_NAME),
-        config=read_yaml(run / CONFIG_NAME),
-        provenance=provenance,
-        evaluation=_read(run / "evaluation.json"),
+        records=read_training(run / METRICS_NAME),
+        config=shorten_paths(read_yaml(run / CONFIG_NAME)),
+        provenance=shorten_provenance(provenance),
+        evaluation=_read_evaluation(run / "evaluation.json"),
         manifest=asdict(data.manifest) if data else None,
         document_lengths=data.document_lengths.tolist() if data else (),
         is_finished=(run / MODEL_NAME).is_dir(),
     )
 
 
-def _read(path: Path) -> Any:
-    try:
-        found = read_json(path, _MAX_BYTES)
-    except (OSError, ValueError):
+def _read_evaluation(path: Path) -> list[SuiteResult]:
+    found = _read(path)
+    return [] if found is None else parse_results(found, str(path))
+
+
+def _read(path: Path) -> dict[str, Any] | None:
+    """The object in a JSON file; None if there is no such file."""
+    if not path.exists():
         return None
-    return found if isinstance(found, dict) else None
+    try:
+        if not path.is_file():
+            raise ValueError("it is no regular file")
+        found = read_json(path, _MAX_BYTES)
+        if not isinstance(found, dict):
+            raise ValueError("it holds no object")
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} cannot be read: {error}. Restore or remove it.") from None
+    return found
 
 
 def _open_data(provenance: Mapping[str, Any]) -> "TokenStore | None":

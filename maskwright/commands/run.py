@@ -11,8 +11,9 @@ from typing import Any
 from maskwright.commands.adoption import adopt_model
 from maskwright.commands.assemble import PreparedData, check_config, fetch_ahead
 from maskwright.commands.build import build_trainer
-from maskwright.commands.config import BUDGETS, PretrainConfig, resolve
+from maskwright.commands.config import BUDGETS, PretrainConfig, choose_recipe, resolve
 from maskwright.commands.initial import load_initial
+from maskwright.commands.learning import count_parameters_of
 from maskwright.commands.mixture import open_data
 from maskwright.commands.prepared import (
     adopt_preparation,
@@ -100,6 +101,7 @@ def pretrain(
             "a whole config cannot name init_from; give it as an argument, and sections"
         )
     given = sections if init_from is None else {"init_from": str(init_from), **sections}
+    name = None if config is not None else choose_recipe(recipe, None, given)
     config = config or resolve(recipe, overrides=given)
     if texts is not None:
         text = keep_texts(text, texts, Path(data_dir), config.corpus.text_field)
@@ -108,7 +110,7 @@ def pretrain(
     config = adopt_preparation(replace(config, text=paths or config.text), given)
     config = adopt_model(config, given, begun=find_begun(Path(out)) if auto_resume else None)
     begin = go_on if auto_resume else start_run
-    stopped_by = begin(Path(out), config, Path(data_dir))
+    stopped_by = begin(Path(out), config, Path(data_dir), name)
     if stopped_by is not None:
         message = f"stopped by {stopped_by.name}; go on with maskwright pretrain --resume {out}"
         raise (KeyboardInterrupt if stopped_by == signal.SIGINT else MaskwrightError)(message)
@@ -125,10 +127,15 @@ def _joined(config: PretrainConfig) -> Generator[World]:
         yield world
 
 
-def start_run(run: Path, config: PretrainConfig, data_dir: Path) -> signal.Signals | None:
+def start_run(
+    run: Path, config: PretrainConfig, data_dir: Path, recipe: str | None = None
+) -> signal.Signals | None:
     """Prepares the data if need be, then trains in the new directory `run`.
 
     Nothing is written there before all has been checked.
+
+    Args:
+        recipe: the name of the recipe that `config` began with, for the report.
 
     Returns:
         The signal that stopped the run before its end, if one did.
@@ -148,7 +155,9 @@ def start_run(run: Path, config: PretrainConfig, data_dir: Path) -> signal.Signa
         run.mkdir(parents=True, exist_ok=True)
         with _owning(run, world):
             if world.is_first:
-                facts = {**_describe_data(data), **({INIT_FROM: origin} if origin else {})}
+                size = count_parameters_of(trainer.model)
+                facts = {"recipe": recipe, "num_parameters": size, **_describe_data(data)}
+                facts |= {INIT_FROM: origin} if origin else {}
                 begin_run(run, write_yaml(config), facts, console.print)
             tokenizer = data.tokenizer
             console.print(
@@ -214,14 +223,16 @@ def _check_budget(begun: PretrainConfig, config: PretrainConfig, trainer: Traine
     )
 
 
-def go_on(run: Path, config: PretrainConfig, data_dir: Path) -> signal.Signals | None:
+def go_on(
+    run: Path, config: PretrainConfig, data_dir: Path, recipe: str | None = None
+) -> signal.Signals | None:
     """Resumes `run` if it has a checkpoint, else starts it: what a restarted job wants.
 
     Raises:
         ConfigError: the run was begun with another configuration.
     """
     if not has_checkpoint(run):
-        return start_run(run, config, data_dir)
+        return start_run(run, config, data_dir, recipe)
     changes = list_changes(load_run_config(run, {}), config)
     check_changes(changes)
     return resume_run(run, config, data_dir, changes)

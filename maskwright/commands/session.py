@@ -136,7 +136,10 @@ class Session:
         )
 
     def _read_beginning(self) -> Record | None:
-        """The scores of the model that the run began with, if that was worth scoring."""
+        """The scores of the model that the run began with, if that was worth scoring.
+
+        Lines that are no records do not matter here: the model must be saved in any case.
+        """
         if self.config.init_from is None:
             return None
         records = read_metrics(self.run / METRICS_NAME)

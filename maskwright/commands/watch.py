@@ -13,7 +13,7 @@ from maskwright.commands.run_folder import (
     check_pretraining,
     load_run_config,
 )
-from maskwright.logs import Record, read_metrics
+from maskwright.logs import Record, read_training
 from maskwright.train.config import TrainConfig
 from maskwright.train.panel import Panel
 
@@ -54,7 +54,7 @@ def follow(run: Path, *, once: bool = False) -> Iterator[Record]:
     shown = 0
     while True:
         is_finished = once or (run / MODEL_NAME).is_dir()
-        records = read_metrics(run / METRICS_NAME)
+        records = read_training(run / METRICS_NAME)
         shown = min(shown, len(records))
         yield from records[shown:]
         shown = len(records)

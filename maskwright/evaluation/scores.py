@@ -1,7 +1,10 @@
 """What a suite says of a model: one form for every score. See docs/evaluation.md."""
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, fields
+from typing import Any, NoReturn
+
+from maskwright.errors import InputError, show_value
+from maskwright.logs import is_number
 
 
 @dataclass(frozen=True)
@@ -38,3 +41,57 @@ class SuiteResult:
     data: dict[str, Any]
     settings: dict[str, Any]
     scores: tuple[Score, ...]
+
+
+def parse_results(values: Any, where: str) -> list[SuiteResult]:
+    """Return the results of an ``evaluation.json`` that anybody may have written.
+
+    Args:
+        values: what the file holds.
+        where: its name for messages.
+
+    Raises:
+        InputError: a value of another type than `SuiteResult` and `Score` have, or a score that is
+            not finite. One of a value null (it was not finite when it was written) is left out.
+    """
+    suites = _check(values, dict, "an object", where).get("suites")
+    found: list[SuiteResult] = []
+    for number, suite in enumerate(_check(suites, list, "a list", f"{where}: suites")):
+        place = f"{where}: suites[{number}]"
+        entries = _check(suite, dict, "an object", place)
+        parts = [
+            _check(entries.get(name), kind, form, f"{place}.{name}")
+            for name, kind, form in (
+                ("suite", str, "a text"),
+                ("data", dict, "an object"),
+                ("settings", dict, "an object"),
+                ("scores", list, "a list"),
+            )
+        ]
+        scores = [_parse_score(s, f"{place}.scores[{n}]") for n, s in enumerate(parts.pop())]
+        found.append(SuiteResult(*parts, tuple(score for score in scores if score is not None)))
+    return found
+
+
+def _parse_score(values: Any, where: str) -> Score | None:
+    entries = _check(values, dict, "an object", where)
+    _check(entries.get("name"), str, "a text", f"{where}.name")
+    names = [field.name for field in fields(Score)]
+    for name in names[1:]:
+        value = entries.get(name)
+        if value is not None and not is_number(value):
+            _refuse(value, "a finite number or null", f"{where}.{name}")
+    if entries.get("value") is None:
+        return None
+    return Score(**{name: entries.get(name) for name in names})
+
+
+def _check(value: Any, kind: type, form: str, where: str) -> Any:
+    return value if isinstance(value, kind) else _refuse(value, form, where)
+
+
+def _refuse(value: Any, form: str, where: str) -> NoReturn:
+    raise InputError(
+        f"{where} = {show_value(value)} must be {form}. Run maskwright evaluate again, which "
+        "writes the file anew."
+    )

@@ -26,6 +26,8 @@ _MAX_PIECE_TOKENS = 64
 _PIECE_RATE = 0.15
 _MAX_DOCUMENTS = 2000  # searched for sentences
 _NUM_GUESSES = 3
+_NUM_CANDIDATES = 30  # of which the first whole words are named
+_WORD_BEGINS = ("Ġ", "▁")  # how byte-level BPE and unigram write the blank before a word
 
 
 class HeldOutCorpus(Protocol):
@@ -122,9 +124,9 @@ class HeldOutSamples:
         """
         fill = FillMask.from_parts(model, self.tokenizer, wrap)
         rows = [fill.wrap(self._hide(sample)) for sample in self.samples]
-        predictions = fill.predict_ids(rows, _NUM_GUESSES)
+        predictions = fill.predict_ids(rows, _NUM_CANDIDATES)
         lines = (
-            self._describe_word(sample, guesses[0])
+            self._describe_word(sample, self._pick_words(guesses[0]))
             if sample.names_word
             else self._describe_piece(sample, [best.token_id for best, *_ in guesses])
             for sample, guesses in zip(self.samples, predictions, strict=True)
@@ -136,6 +138,17 @@ class HeldOutSamples:
         for place in sample.hidden:
             ids[place] = self.tokenizer.mask_id
         return ids
+
+    def _pick_words(self, guesses: list[Prediction]) -> list[Prediction]:
+        """Return the likeliest guesses without those that could only continue a word."""
+        words = [guess for guess in guesses if not self._continues_word(guess.token_id)]
+        return (words or guesses)[:_NUM_GUESSES]
+
+    def _continues_word(self, token_id: int) -> bool:
+        token = self.tokenizer.token(token_id)
+        if self.tokenizer.kind == "wordpiece":
+            return token.startswith("##")
+        return token[:1] not in _WORD_BEGINS and token[:1].isalnum()
 
     def _describe_piece(self, sample: Sample, guesses: list[int]) -> str:
         parts: list[str] = []
@@ -152,7 +165,7 @@ class HeldOutSamples:
         actual = sample.ids[hidden]
         left = self.tokenizer.decode(sample.ids[:hidden])
         right = self.tokenizer.decode(sample.ids[hidden + 1 :])
-        guessed = ", ".join(f"{guess.token.strip()} {guess.score:.0%}" for guess in guesses)
+        guessed = " · ".join(f"{guess.token.strip()} {guess.score:.0%}" for guess in guesses)
         sign = "✓" if guesses[0].token_id == actual else "✗"
         word = self.tokenizer.decode([actual]).strip()
         mask = self.tokenizer.mask_token

@@ -3,16 +3,20 @@
 import importlib
 import io
 import re
+import warnings
 from collections.abc import Callable, Mapping, Sequence
+from html import escape
 from typing import Any
 
 import numpy as np
 
+from maskwright.errors import make_line
 from maskwright.logs import Record
 from maskwright.report.facts import RunFacts
-from maskwright.report.plots import COLORS, FAINT, STYLE, Curve, draw_curves
+from maskwright.report.plots import COLORS, FAINT, MOST_DRAWN, STYLE, Curve, draw_curves
 
 _MOST_POINTS = 400
+_LONGEST_LABEL = 60
 _HEADER = re.compile(r"^.*?(?=<svg)", re.DOTALL)
 _SIZE = re.compile(r'(<svg[^>]*?) width="[^"]*"', re.DOTALL)
 _HEIGHT = re.compile(r'(<svg[^>]*?) height="[^"]*"', re.DOTALL)
@@ -30,14 +34,16 @@ def render(draw: Callable[[Any], None], width: float, height: float, label: str)
     """The SVG of a figure that `draw` fills, scalable, with a text for those who do not see it."""
     matplotlib: Any = importlib.import_module("matplotlib")
     figures: Any = importlib.import_module("matplotlib.figure")
-    with matplotlib.rc_context(STYLE):
+    with matplotlib.rc_context(STYLE), warnings.catch_warnings():
+        # The browser has fonts for all scripts; only widths are measured with matplotlib's.
+        warnings.filterwarnings("ignore", message="Glyph .* missing")
         figure = figures.Figure(figsize=(width, height), layout="constrained")
         draw(figure)
         file = io.StringIO()
         figure.savefig(file, format="svg", metadata={"Date": None})
     svg = _HEADER.sub("", file.getvalue(), count=1)
     svg = _HEIGHT.sub(r"\1", _SIZE.sub(r"\1", svg, count=1), count=1)
-    return svg.replace("<svg", f'<svg role="img" aria-label="{label}"', 1)
+    return svg.replace("<svg", f'<svg role="img" aria-label="{escape(label)}"', 1)
 
 
 def draw_learning(runs: Sequence[RunFacts]) -> str:
@@ -68,7 +74,8 @@ def draw_training(runs: Sequence[RunFacts]) -> str:
 
 def thin(records: Sequence[Record], name: str) -> tuple[list[float], list[float]]:
     """Steps and values, of long runs the means of neighbours."""
-    known = [(r["step"], r[name]) for r in records if isinstance(r.get(name), int | float)]
+    found = [(r["step"], r.get(name)) for r in records]
+    known = [(s, v) for s, v in found if isinstance(v, int | float) and abs(v) < MOST_DRAWN]
     if not known:
         return [], []
     parts = np.array_split(np.array(known, float), min(len(known), _MOST_POINTS))
@@ -91,7 +98,7 @@ def draw_bars(
             if low is not None and high is not None:
                 axes.plot([low, high], [place, place], color="#222222", linewidth=1.2)
             axes.text(1.01, place, f"{value:.3f}", va="center", fontsize=8.5)
-        axes.set_yticks(range(len(names)), [name.replace("_", " ") for name in names])
+        axes.set_yticks(range(len(names)), [_shorten(name.replace("_", " ")) for name in names])
         axes.set_xlim(0, 1)
         axes.set_ylim(len(names) - 0.4, -0.6)
         axes.tick_params(axis="y", length=0)
@@ -99,6 +106,12 @@ def draw_bars(
             axes.axvline(chance, color=FAINT, linewidth=1, linestyle=(0, (4, 3)))
 
     return render(draw, 8, 0.6 + 0.3 * len(names), label)
+
+
+def _shorten(name: str) -> str:
+    """A name as a label: printable, and no longer than the chart has room for."""
+    line = make_line(name)
+    return line if len(line) <= _LONGEST_LABEL else f"{line[: _LONGEST_LABEL - 1]}…"
 
 
 def draw_lengths(lengths: Sequence[int]) -> str:
@@ -110,6 +123,8 @@ def draw_lengths(lengths: Sequence[int]) -> str:
         bins = np.unique(np.geomspace(1, top + 1, 40).astype(int))
         axes.hist(lengths, bins=bins, color=COLORS[0])
         axes.set_xscale("log")
+        axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
+        axes.xaxis.set_minor_formatter(lambda value, _: "")
         axes.set_xlabel("tokens of a document")
         axes.set_ylabel("documents")
 

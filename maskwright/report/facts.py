@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from maskwright.evaluation.scores import Score, SuiteResult
 from maskwright.logs import Record
 
 _STAGES = (0.01, 0.1, 0.5, 1.0)
@@ -14,9 +15,9 @@ class RunFacts:
     """One run.
 
     Attributes:
-        records: the lines of its metrics.jsonl.
-        config, provenance: its config.yaml and provenance.json.
-        evaluation: its evaluation.json, if `maskwright evaluate` was run.
+        records: the lines of its metrics.jsonl, as `maskwright.logs.read_training` checks them.
+        config, provenance: its config.yaml and provenance.json, which may hold anything.
+        evaluation: the suites in its evaluation.json; none if `maskwright evaluate` was not run.
         manifest: of its prepared data, if these are still there.
         document_lengths: tokens of each document to train on.
         is_finished: whether it has a model.
@@ -26,30 +27,34 @@ class RunFacts:
     records: Sequence[Record]
     config: Mapping[str, Any]
     provenance: Mapping[str, Any]
-    evaluation: Mapping[str, Any] | None = None
+    evaluation: Sequence[SuiteResult] = ()
     manifest: Mapping[str, Any] | None = None
     document_lengths: Sequence[int] = field(default_factory=tuple[int, ...])
     is_finished: bool = True
 
     @property
     def training(self) -> list[Record]:
-        return [record for record in self.records if record.get("split") == "train"]
+        return [record for record in self.records if record["split"] == "train"]
 
     @property
     def validations(self) -> list[Record]:
-        return [record for record in self.records if record.get("split") == "valid"]
+        return [record for record in self.records if record["split"] == "valid"]
 
     @property
     def last(self) -> Record:
         """The last validation; empty before the first one."""
         return self.validations[-1] if self.validations else {}
 
+    def find_largest(self, name: str) -> float:
+        """Return the largest ``step``, ``tokens`` or ``seconds`` of all records."""
+        return max((record[name] for record in self.records), default=0)
+
     def pick_samples(self) -> list[tuple[str, list[str]]]:
         """What was guessed at 1, 10, 50 and 100 % of the training: when, and the lines."""
         sampled = [record for record in self.validations if record.get("samples")]
         if not sampled:
             return []
-        end = max(record["seconds"] for record in self.records) or 1.0
+        end = self.find_largest("seconds") or 1.0
         picked = {
             min(sampled, key=lambda r: abs(r["seconds"] - share * end))["step"] for share in _STAGES
         }
@@ -64,11 +69,11 @@ class RunFacts:
         training, previous, busy = self.training, 0, 0.0
         for record in training:
             speed = record.get("tokens_per_second")
-            busy += (record["tokens"] - previous) / speed if speed else 0.0
+            busy += max(0, record["tokens"] - previous) / speed if speed else 0.0
             previous = record["tokens"]
-        total = max((record["seconds"] for record in self.records), default=0.0)
-        starting = max((record.get("startup_seconds", 0.0) for record in training), default=0.0)
-        validating = sum(record.get("validation_seconds", 0.0) for record in self.validations)
+        total = float(self.find_largest("seconds"))
+        starting = max((record.get("startup_seconds") or 0.0 for record in training), default=0.0)
+        validating = sum(record.get("validation_seconds") or 0.0 for record in self.validations)
         shares = [
             ("steps", min(busy, total)),
             ("first steps of a shape: compiling", starting),
@@ -79,12 +84,14 @@ class RunFacts:
 
     def describe_extent(self, suite: str) -> str:
         """``, with --fast`` if the suite looked at a part of its text, else nothing."""
-        suites = (self.evaluation or {}).get("suites", [])
-        found = [result for result in suites if result.get("suite") == suite]
-        return ", with --fast" if found and found[-1].get("settings", {}).get("fast") else ""
+        found = self._find_result(suite)
+        return ", with --fast" if found and found.settings.get("fast") else ""
 
-    def find_scores(self, suite: str) -> list[Mapping[str, Any]]:
+    def find_scores(self, suite: str) -> Sequence[Score]:
         """The scores of a suite in evaluation.json; none if it was not run."""
-        suites = (self.evaluation or {}).get("suites", [])
-        found = [result for result in suites if result.get("suite") == suite]
-        return list(found[-1]["scores"]) if found else []
+        found = self._find_result(suite)
+        return found.scores if found else ()
+
+    def _find_result(self, suite: str) -> SuiteResult | None:
+        found = [result for result in self.evaluation if result.suite == suite]
+        return found[-1] if found else None

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from maskwright.errors import InputError
+from maskwright.errors import InputError, make_line
 from maskwright.files import replacing_file
 from maskwright.logs import Record
 
@@ -16,6 +16,7 @@ FORMATS = ("png", "svg")
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 _MARKERS = "osD^vPX"
 _SAME_LEVEL = 0.05
+MOST_DRAWN = 1e30  # larger values make matplotlib's own arithmetic overflow
 _INK, FAINT = "#333333", "#8a8a8a"
 STYLE = {
     "font.size": 9.5,
@@ -27,6 +28,7 @@ STYLE = {
     "ytick.color": _INK,
     "svg.hashsalt": "maskwright",  # the same picture is the same file
     "svg.fonttype": "none",
+    "text.parse_math": False,  # names of runs and scores may hold $
 }
 
 
@@ -103,8 +105,8 @@ def draw_curves(figure: Any, curves: Sequence[Curve]) -> None:
 
 
 def _write_out(name: str) -> str:
-    """A name as it is: matplotlib takes ``_`` at its beginning and ``$`` for signs of its own."""
-    return f" {name}".replace("$", r"\$")
+    """A name as it is: matplotlib leaves out of a legend what begins with ``_``."""
+    return f" {make_line(name)}"
 
 
 def _draw_panel(
@@ -178,4 +180,5 @@ def _save(figure: Any, path: Path, kind: str) -> Path:
 
 
 def _is_number(record: Record, name: str) -> bool:
-    return isinstance(record.get(name), int | float)
+    value = record.get(name)
+    return isinstance(value, int | float) and abs(value) < MOST_DRAWN

@@ -29,11 +29,13 @@ def describe_record(record: Record) -> str:
     for name, (title, other, baseline) in shown.items():
         value = record.get(name)
         if value is not None and not math.isnan(value):
-            beside = f" ({other} {record[baseline]:.3f})" if baseline in record else ""
+            against = record.get(baseline)
+            beside = "" if against is None else f" ({other} {against:.3f})"
             parts.append(f"{title} {value:.3f}{beside}")
     parts += [f"loss on {name} {value:.3f}" for name, value in of_sources(record, "loss").items()]
-    if not is_valid:
-        parts.append(f"{record['tokens_per_second']:,.0f} tokens/s")
+    speed = record.get("tokens_per_second")
+    if not is_valid and speed is not None:
+        parts.append(f"{speed:,.0f} tokens/s")
     return "  ".join(parts)
 
 

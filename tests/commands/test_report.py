@@ -42,10 +42,11 @@ def test_a_run_is_followed_to_its_end(workplace: Path, capsys: pytest.CaptureFix
 
 def test_lines_that_a_resumed_run_writes_again_are_shown_again(tmp_path: Path):
     log = tmp_path / "metrics.jsonl"
-    log.write_text('{"step": 1}\n{"step": 2}\n')
+    lines = [f'{{"split": "train", "step": {n}, "tokens": {n}, "seconds": {n}}}\n' for n in (1, 2)]
+    log.write_text("".join([*lines, '{"split": "tra']))
     records = follow(tmp_path)
     assert [next(records)["step"], next(records)["step"]] == [1, 2]
-    log.write_text('{"step": 1}\n')
+    log.write_text(lines[0])
     (tmp_path / "model").mkdir()
     assert list(records) == []
 

@@ -74,6 +74,24 @@ def test_a_line_names_the_guesses_and_the_word(tokenizer: Tokenizer) -> None:
         assert line.endswith(f"(was: {tokenizer.decode([sample.ids[sample.hidden[0]]])})")
 
 
+def test_guesses_are_whole_words(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
+    samples = HeldOutSamples(Corpus(tokenizer), tokenizer, 1, max_tokens=28)
+    tokens = tokenizer.tokens(range(tokenizer.vocab_size))
+    pieces = [n for n, token in enumerate(tokens) if token.startswith("##")][:5]
+    words = [tokenizer.token_id(word) for word in ("the", "horse", ".")]
+    assert len(pieces) == 5
+    assert None not in words
+
+    def guess(self: FillMask, rows: list[list[int]], count: int) -> list[list[list[Prediction]]]:
+        found = [Prediction(tokens[n], n, 0.1) for n in [*pieces, *words] if n is not None]
+        return [[found[:count]] for _ in rows]
+
+    monkeypatch.setattr(FillMask, "predict_ids", guess)
+    config = replace(small_config(max_seq_length=32), vocab_size=tokenizer.vocab_size)
+    [line] = samples.predict(MaskedLanguageModel(config), wrap=True)
+    assert "→  the 10% · horse 10% · . 10%  (was" in line
+
+
 def test_a_document_of_one_sentence_is_a_sample(tokenizer: Tokenizer) -> None:
     texts = ["The horse eats green grass and drinks clear water daily."]
     assert len(HeldOutSamples(Corpus(tokenizer, texts), tokenizer, 5, 28).samples) == 1

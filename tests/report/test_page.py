@@ -7,8 +7,10 @@ from typing import Any
 import pytest
 
 from maskwright.errors import InputError
+from maskwright.evaluation.scores import Score, SuiteResult
 from maskwright.report.facts import RunFacts
 from maskwright.report.page import render_page
+from maskwright.report.samples import tabulate_samples
 from maskwright.train.panel import split_sample
 
 EVIL = "<script>alert(1)</script>"
@@ -24,7 +26,10 @@ def make_run(name: str = "mine", steps: int = 400, **changes: Any) -> RunFacts:
         if step % 100 == 0:
             scores = {"loss": 7.5 - step / steps, "masked_accuracy": 0.1 * step / steps}
             base = {"unigram_loss": 7.1, "unigram_accuracy": 0.05}
-            samples = [f"✓ right at {step}", f"✗ wrong {EVIL}"]
+            samples = [
+                f"✓ It is [MASK] at last  →  right at {step} 50%  (was: done)",
+                f"✗ a [MASK] b  →  wrong 9%, {EVIL} 8%  (was: {EVIL})",
+            ]
             records.append({"split": "valid", **counts, **scores, **base, "samples": samples})
     facts: dict[str, Any] = {
         "config": {"train": {"max_steps": steps}, "text": [EVIL]},
@@ -40,7 +45,6 @@ def test_a_page_holds_scores_baselines_samples_and_configuration() -> None:
     assert "0.100 (the most frequent token: 0.050)" in page
     assert '<th scope="row">train.max_steps</th><td>400</td>' in page
     assert "step 100, 25 %" in page
-    assert "right at 400" in page
     assert page.count("<svg") == 2
 
 
@@ -66,18 +70,20 @@ def test_it_is_self_contained() -> None:
 
 
 def test_evaluations_and_text_are_shown_where_there_are_some() -> None:
-    scores = [
-        {"name": "frequency_1e2/masked_accuracy", "value": 0.25, "low": 0.2, "high": 0.3},
-        {"name": "frequency_1e2/loss", "value": 3.0, "low": None, "high": None},
+    scores = (
+        Score("loss", 6.25, 6.0, 6.5, 900, 7.125),
+        Score("frequency_1e2/masked_accuracy", 0.25, 0.2, 0.3, 90),
+        Score("frequency_1e2/loss", 3.0, None, None, 90),
+    )
+    pairs = (
+        Score("blimp/mean_over_paradigms", 0.56, 0.5, 0.6, 90),
+        Score("blimp/binding", 0.515, 0.5, 0.6, 90),
+        Score("blimp/binding/principle_A", 0.7, 0.5, 0.8, 90),
+    )
+    evaluation = [
+        SuiteResult("mlm", {"name": "held out"}, {"fast": True}, scores),
+        SuiteResult("blimp", {"name": "pairs"}, {}, pairs),
     ]
-    pairs = [
-        {"name": "blimp/mean_over_paradigms", "value": 0.56, "low": 0.5, "high": 0.6},
-        {"name": "blimp/binding", "value": 0.515, "low": 0.5, "high": 0.6},
-        {"name": "blimp/binding/principle_A", "value": 0.7, "low": 0.5, "high": 0.8},
-    ]
-    evaluation = {
-        "suites": [{"suite": "mlm", "scores": scores}, {"suite": "blimp", "scores": pairs}]
-    }
     split = {"num_documents": 10, "num_words": 900, "num_tokens": 1200, "num_characters": 6000}
     dropped = {"duplicate": 1234}
     manifest = {"splits": {"train": split}, "vocab_size": 8192, "dropped": dropped}
@@ -94,6 +100,8 @@ def test_evaluations_and_text_are_shown_where_there_are_some() -> None:
         "0.515",
         "1.333",
         "8,192",
+        "Scores of mlm on held out, with --fast",
+        "<td>6.250</td><td>6.000 to 6.500</td><td>7.125</td>",
     ):
         assert text in page
     assert "principle" not in page
@@ -146,3 +154,42 @@ def test_names_are_shown_as_they_are() -> None:
     page = render_page([make_run("_one"), make_run("a$b$c_{2}")])
     assert page.count("_one") >= 2
     assert "a$b$c_{2}" in re.sub(r"<[^>]*>", "", page[page.index("<svg") :])
+
+
+def test_the_top_says_what_was_trained_and_by_which_recipe() -> None:
+    sizes = {"num_hidden_layers": 4, "hidden_size": 128, "num_attention_heads": 2, "preset": "bert"}
+    provenance = {"recipe": "sprint", "num_parameters": 1_475_200}
+    page = render_page([make_run(config={"model": sizes}, provenance=provenance)])
+    assert "1,475,200 parameters, bert, 4 layers, width 128, 2 heads" in page
+    assert '<th scope="row">recipe</th><td>sprint</td>' in page
+    assert page.index("1,475,200") < page.index("What it learned")
+
+
+def test_samples_are_a_table_of_texts_and_times() -> None:
+    page = render_page([make_run()])
+    assert 'It is <span class="answer">done</span> at last' in page
+    assert page.count("It is ") == 1
+    assert '<th scope="col">step 400, 100 %</th>' in page
+    times = [f"right at {step} 50%" for step in (100, 200, 400)]
+    assert [page.count(f'<span class="right">{time}</span>') for time in times] == [1, 1, 1]
+
+
+def test_samples_of_several_hidden_tokens_stay_lines() -> None:
+    record = make_run().records[-1]
+    page = render_page([replace(make_run(), records=[{**record, "samples": ["a⟨r⟩b"]}])])
+    assert 'a</span><span class="right">⟨r⟩</span>' in page
+
+
+def test_a_sample_that_appears_late_or_twice_keeps_its_column() -> None:
+    early, late = "✓ a [MASK]  →  x 1%  (was: x)", "✗ b <mask> c  →  y 1%  (was: z)"
+    found = tabulate_samples([("1", [early]), ("2", [late, late]), ("3", [early])])
+    assert found is not None
+    assert [(row.before, row.word, row.after) for row in found[1]] == [
+        ("a ", "x", ""),
+        ("b ", "z", " c"),
+    ]
+    assert [[kind for kind, _ in row.guesses] for row in found[1]] == [
+        ["right", "", "right"],
+        ["", "wrong", ""],
+    ]
+    assert tabulate_samples([("1", [early, "a⟨r⟩b"])]) is None
