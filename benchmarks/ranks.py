@@ -5,9 +5,10 @@
 The runs are started as a user starts them, with torchrun, on `pydocs`. *Losses*: 60 steps at world
 sizes 1, 2 and 4, with DDP and FSDP2, whole or in micro-batches, in fp32 and bf16, each beside one
 process of the same precision; the greatest difference of a step's loss among the first 20 steps and
-among all. Of a FOLDER that an interrupted comparison left, the finished runs are used. *Kills*: SIGKILL to one of two ranks, again and again, under
-``--max-restarts``; the final model.safetensors bit for bit beside an undisturbed run. *Speed*: two
-processes of one thread each beside one process of two threads, in turns; the median ratio.
+among all. Of a FOLDER that an interrupted comparison left, the finished runs are used. *Kills*:
+SIGKILL to one of two ranks, again and again, under ``--max-restarts``; the final model.safetensors
+bit for bit beside an undisturbed run. *Speed*: two processes of one thread each beside one process
+of two threads, in turns; the median ratio.
 """
 
 import argparse
