@@ -1,13 +1,14 @@
 """Several ranks: the same losses as one process, a killed rank, and tokens/s on this machine.
 
-    python -m benchmarks.ranks [losses | kills | speed] [--kills 10] [--rounds 5]
+    python -m benchmarks.ranks [losses | kills | speed] [--kills 10] [--rounds 5] [--folder FOLDER]
 
 The runs are started as a user starts them, with torchrun, on `pydocs`. *Losses*: 60 steps at world
 sizes 1, 2 and 4, with DDP and FSDP2, whole or in micro-batches, in fp32 and bf16, each beside one
 process of the same precision; the greatest difference of a step's loss among the first 20 steps and
-among all. *Kills*: SIGKILL to one of two ranks, again and again, under
-``--max-restarts``; the final model.safetensors bit for bit beside an undisturbed run. *Speed*: two
-processes of one thread each beside one process of two threads, in turns; the median ratio.
+among all. Of a FOLDER that an interrupted comparison left, the finished runs are used. *Kills*:
+SIGKILL to one of two ranks, again and again, under ``--max-restarts``; the final model.safetensors
+bit for bit beside an undisturbed run. *Speed*: two processes of one thread each beside one process
+of two threads, in turns; the median ratio.
 """
 
 import argparse
@@ -28,7 +29,7 @@ _SMALL = [
     "--recipe", "sprint", "--model.hidden_size", "64", "--model.num_attention_heads", "2",
     "--model.intermediate_size", "128", "--train.compile", "off", "--train.log_every_steps", "1",
     "--train.num_validations", "1", "--train.valid_tokens", "2048",
-    "--train.final_valid_tokens", "2048",
+    "--train.final_valid_tokens", "2048", "--train.report", "false",
 ]  # fmt: skip
 _SPEED = ["--recipe", "sprint", "--train.compile", "off", "--train.log_every_steps", "30",
           "--train.max_steps", "60", "--train.num_validations", "1",
@@ -47,23 +48,32 @@ class Place:
 
     def __init__(self, folder: Path) -> None:
         self.data, self.runs = folder / "data", folder / "runs"
+        if (self.data / "manifest.json").is_file():
+            return
         flags = ["--tokenizer.vocab_size", "4096", "--out", str(self.data)]
         subprocess.run(
             [sys.executable, "-m", "maskwright", "prepare", "pydocs", *flags], check=True
         )
 
     def start(
-        self, name: str, size: int, flags: list[str], restarts: int = 0
+        self, name: str, size: int, flags: list[str], restarts: int = 0, **environment: str
     ) -> subprocess.Popen[bytes]:
         """Starts a run of `size` ranks; a world of one is started without torchrun."""
         launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(size)]
         launcher += ["--max-restarts", str(restarts)] if restarts else []
         command = [sys.executable, *(launcher if size > 1 else []), "-m", "maskwright", "pretrain"]
         where = ["--runs-dir", str(self.runs), "--name", name, "--auto-resume"]
-        return subprocess.Popen([*command, str(self.data), *where, *flags], stdout=sys.stderr)
+        return subprocess.Popen(
+            [*command, str(self.data), *where, *flags],
+            stdout=sys.stderr,
+            env={**os.environ, **environment},
+        )
 
-    def run(self, name: str, size: int, flags: list[str]) -> None:
-        with self.start(name, size, flags) as process:
+    def run(self, name: str, size: int, flags: list[str], **environment: str) -> None:
+        """Run to the end, unless that was done before."""
+        if (self.runs / name / "model").is_dir():
+            return
+        with self.start(name, size, flags, **environment) as process:
             if process.wait() != 0:
                 sys.exit(f"the run {name} failed")
 
@@ -78,14 +88,15 @@ class Place:
 def compare_losses(place: Place) -> list[dict[str, object]]:
     """Return the greatest difference of a loss, for each precision and way to split the batch."""
     results: list[dict[str, object]] = []
+    threads = {"OMP_NUM_THREADS": "1"}  # as many as torchrun gives each rank
     for precision in _PRECISIONS:
         flags = [*_SMALL, "--train.max_steps", str(_MARKS[-1]), "--train.precision", precision]
-        place.run(f"one-{precision}", 1, flags)
+        place.run(f"one-{precision}", 1, flags, **threads)
         expected = place.losses(f"one-{precision}")
         for size, parallel, micro in _WAYS:
             name = f"{parallel}-{size}-{micro}-{precision}"
             cut = ["--train.micro_batch_tokens", str(micro)] if micro else []
-            place.run(name, size, [*flags, "--train.parallel", parallel, *cut])
+            place.run(name, size, [*flags, "--train.parallel", parallel, *cut], **threads)
             pairs = zip(place.losses(name), expected, strict=True)
             differences = [abs(a - b) for a, b in pairs]
             results.append(
@@ -143,10 +154,11 @@ def main() -> None:
     parser.add_argument("parts", nargs="*", choices=("losses", "kills", "speed"))
     parser.add_argument("--kills", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--folder", type=Path, help="keep data and runs here, and use those there")
     arguments = parser.parse_args()
     parts = arguments.parts or ["losses", "kills", "speed"]
     with tempfile.TemporaryDirectory(prefix="maskwright-ranks-") as folder:
-        place = Place(Path(folder))
+        place = Place(arguments.folder or Path(folder))
         if "losses" in parts:
             write_result("ranks-losses", {"ways": compare_losses(place)})
         if "kills" in parts:
