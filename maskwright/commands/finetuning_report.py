@@ -35,14 +35,19 @@ def write_answers(out: Path, answers: Sequence[Answers], console: Console) -> No
 
 
 def write_page(
-    out: Path, results: Mapping[str, Any], answers: Sequence[Answers], console: Console
+    out: Path,
+    results: Mapping[str, Any],
+    answers: Sequence[Answers],
+    notes: Sequence[str],
+    console: Console,
 ) -> None:
     """Writes the page about a run, which is whole without it, whatever goes wrong with the page."""
     from maskwright.report.finetuning_page import render_finetuning
 
     try:
         records, config = read_metrics(out / METRICS_NAME), read_yaml(out / CONFIG_NAME)
-        page = render_finetuning(out.absolute().name, results, records, answers[-1], config)
+        name = out.absolute().name
+        page = render_finetuning(name, results, records, answers[-1], config, notes)
         write_text(out / REPORT_NAME, page)
     except Exception as error:
         console.print(f"no {REPORT_NAME}: {error}", markup=False)
