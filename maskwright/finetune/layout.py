@@ -34,7 +34,7 @@ _USUAL: Mapping[str, frozenset[str]] = {
     SECOND: frozenset(second for _, second in _PAIRS),
     LABEL: frozenset(_LABELS),
 }
-_LONGEST_NAME, _MOST_WORDS = 40, 4
+_LONGEST_NAME, _MOST_WORDS, _MANY_ROWS = 40, 4, 10
 
 
 def find_delimiter(lines: Sequence[str], own: str) -> str:
@@ -81,14 +81,18 @@ def cut(lines: Iterable[str], delimiter: str) -> list[list[str]]:
 def looks_like_header(rows: Sequence[Sequence[str]]) -> bool:
     """Whether the first row holds names: short, all different, no numbers, found in no other row.
 
-    The first column may have no name, as the index of a data frame has none.
+    The first column may have no name, as the index of a data frame has none. In few rows a label
+    may well occur once, so names of several words count for nothing there.
     """
     if not rows:
         return False
     first, others = rows[0], rows[1:]
     named = [name.strip() for name in first]
     is_indexed = len(named) > 1 and not named[0]
-    if len(set(named)) < len(named) or not all(map(_is_name, named[is_indexed:])):
+    most_words = _MOST_WORDS if len(others) >= _MANY_ROWS else 1
+    if len(set(named)) < len(named) or not all(
+        _is_name(name, most_words) for name in named[is_indexed:]
+    ):
         return False
     return not any(
         named[place] == row[place].strip()
@@ -98,11 +102,11 @@ def looks_like_header(rows: Sequence[Sequence[str]]) -> bool:
     )
 
 
-def _is_name(text: str) -> bool:
+def _is_name(text: str, most_words: int) -> bool:
     try:
         float(text)
     except ValueError:
-        return 0 < len(text) <= _LONGEST_NAME and len(text.split()) <= _MOST_WORDS
+        return 0 < len(text) <= _LONGEST_NAME and len(text.split()) <= most_words
     return False
 
 
