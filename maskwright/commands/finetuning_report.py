@@ -31,7 +31,8 @@ def add_answers(results: dict[str, Any], answers: Sequence[Answers], saved_seed:
 def write_answers(out: Path, answers: Sequence[Answers], console: Console) -> None:
     """Writes the predictions of the test examples, or where there are none the validation's."""
     path = write_predictions(out, answers[-1])
-    console.print(f"{len(answers[-1]):,} predictions: {path}", markup=False)
+    what = "sentences" if answers[-1].labels.task == "tokens" else "examples"
+    console.print(f"Predictions for {len(answers[-1]):,} {what}: {path}", markup=False)
 
 
 def write_page(
