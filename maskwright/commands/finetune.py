@@ -195,7 +195,7 @@ def _run(asked: Asked, out: Path) -> None:
 
 
 def _check_alone(arguments: argparse.Namespace) -> None:
-    """Refuses what is given beside ``--resume``, which takes everything from the run."""
+    """Raise InputError if anything is given beside ``--resume``."""
     nothing = vars(build_parser().parse(["--resume", str(arguments.resume)]))
     for name, value in vars(arguments).items():
         if value != nothing.get(name):
@@ -205,7 +205,7 @@ def _check_alone(arguments: argparse.Namespace) -> None:
 
 
 def _read_asked(arguments: argparse.Namespace) -> Asked:
-    """What the flags ask for."""
+    """Return what the flags ask for."""
     needed = {"MODEL": arguments.folder, "--train": arguments.train, "--out": arguments.out}
     missing = [name for name, value in needed.items() if value is None]
     if missing:

@@ -110,7 +110,7 @@ def _run(asked: Asked, out: Path, console: Console) -> dict[str, Any]:
     show_run(results, files, console)
     console.print()
     write_answers(out, answers, console)
-    write_page(out, results, answers, console)
+    write_page(out, results, answers, describe_defeats(results), console)
     return results
 
 

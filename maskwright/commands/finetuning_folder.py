@@ -59,7 +59,7 @@ class Asked:
     control: bool = False
 
     def to_plain(self) -> dict[str, Any]:
-        """What provenance.json holds, but for the hashes."""
+        """Return what provenance.json holds, but for the hashes."""
         files = {name: _plain(value) for name, value in asdict(self.files).items()}
         config = to_mapping(self.config)
         return {
@@ -70,7 +70,7 @@ class Asked:
         }
 
     def hash_inputs(self) -> dict[str, str]:
-        """The sha256 of every file that is read, by its path."""
+        """Return the sha256 of every file that is read, by its path."""
         examples = (self.files.train, self.files.valid, self.files.test)
         weights = (path for name in _WEIGHTS for path in sorted(self.model.glob(name)))
         paths = [path for path in (*examples, *weights) if path is not None]
@@ -86,7 +86,7 @@ def _plain(value: Any) -> Any:
 
 
 def read_resumed(run: Path) -> Asked:
-    """What a run directory says that was asked for.
+    """Return what a run directory says that was asked for.
 
     Raises:
         InputError: it is no run of fine-tuning, or its provenance.json is damaged.
@@ -115,7 +115,7 @@ def read_resumed(run: Path) -> Asked:
 
 @contextmanager
 def owning_run(out: Path, asked: Asked, say: Callable[[str], None]) -> Generator[bool]:
-    """Makes and locks the run directory; yields whether anything is left to do there.
+    """Make and lock the run directory; yield whether anything is left to do there.
 
     A directory that was made for this and in which nothing was written goes away again.
 
@@ -136,7 +136,7 @@ def owning_run(out: Path, asked: Asked, say: Callable[[str], None]) -> Generator
 
 
 def _check_begun(out: Path, asked: Asked) -> bool:
-    """Whether a directory is new, or holds an unfinished run of the same command."""
+    """Return True if a directory is new, or holds an unfinished run of the same command."""
     first = temporary_path(out / PROVENANCE_NAME)
     if not is_fine_tuning(out):
         if any(path != first for path in out.iterdir()):
@@ -160,7 +160,7 @@ def _check_begun(out: Path, asked: Asked) -> bool:
 
 
 def _list_differences(begun: Mapping[str, Any], asked: Asked) -> Iterator[tuple[str, Any, Any]]:
-    """Name, old and new value of what is not as it was; of files, their hashes."""
+    """Yield name, old and new value of what is not as it was; of files, their hashes."""
     old, new = dict(_flatten(begun)), dict(_flatten(asked.to_plain()))
     for name, value in new.items():
         if old.get(name, value) != value or name not in old:
@@ -181,7 +181,7 @@ def _flatten(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
 
 
 def begin_run(out: Path, asked: Asked, config: FinetuneConfig, say: Callable[[str], None]) -> None:
-    """Writes provenance.json and config.yaml, or adds to them that the run is resumed.
+    """Write provenance.json and config.yaml, or add to them that the run is resumed.
 
     Args:
         config: with what was chosen for this task and model.
@@ -204,7 +204,7 @@ def begin_run(out: Path, asked: Asked, config: FinetuneConfig, say: Callable[[st
 
 
 def end_run(out: Path) -> None:
-    """Removes the checkpoints, by one rename first: the run is finished, or it is not."""
+    """Remove the checkpoints, by one rename first: the run is finished, or it is not."""
     ended = out / _ENDED_NAME
     shutil.rmtree(ended, ignore_errors=True)
     if (out / CHECKPOINTS_NAME).is_dir():
@@ -214,7 +214,7 @@ def end_run(out: Path) -> None:
 
 @contextmanager
 def raising_on_sigterm() -> Generator[None]:
-    """Within it SIGTERM raises `TerminatedError`; outside the main thread it does nothing."""
+    """Raise `TerminatedError` on SIGTERM; outside the main thread it does nothing."""
 
     def stop(number: int, frame: FrameType | None) -> NoReturn:
         raise TerminatedError
@@ -231,7 +231,7 @@ def raising_on_sigterm() -> Generator[None]:
 
 
 def describe_stop(out: Path, number: signal.Signals) -> str:
-    """How to go on with a run that a signal stopped."""
+    """Return how to go on with a run that a signal stopped."""
     if not is_fine_tuning(out):
         return f"stopped by {number.name} before the training began"
     return (

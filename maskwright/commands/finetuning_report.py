@@ -19,7 +19,7 @@ _SHOWN_CLASSES = 20
 
 
 def add_answers(results: dict[str, Any], answers: Sequence[Answers], saved_seed: int) -> None:
-    """Adds scores by class and confusions of the saved model to ``results.json``."""
+    """Add scores by class and confusions of the saved model to ``results.json``."""
     results["saved_seed"] = saved_seed
     for found, each in zip((results, results.get("test", {})), answers, strict=False):
         if classes := each.score_classes():
@@ -29,20 +29,26 @@ def add_answers(results: dict[str, Any], answers: Sequence[Answers], saved_seed:
 
 
 def write_answers(out: Path, answers: Sequence[Answers], console: Console) -> None:
-    """Writes the predictions of the test examples, or where there are none the validation's."""
+    """Write the predictions of the test examples, or where there are none the validation's."""
     path = write_predictions(out, answers[-1])
-    console.print(f"{len(answers[-1]):,} predictions: {path}", markup=False)
+    what = "sentences" if answers[-1].labels.task == "tokens" else "examples"
+    console.print(f"Predictions for {len(answers[-1]):,} {what}: {path}", markup=False)
 
 
 def write_page(
-    out: Path, results: Mapping[str, Any], answers: Sequence[Answers], console: Console
+    out: Path,
+    results: Mapping[str, Any],
+    answers: Sequence[Answers],
+    notes: Sequence[str],
+    console: Console,
 ) -> None:
-    """Writes the page about a run, which is whole without it, whatever goes wrong with the page."""
+    """Write the page about a run, which is whole without it, whatever goes wrong with the page."""
     from maskwright.report.finetuning_page import render_finetuning
 
     try:
         records, config = read_metrics(out / METRICS_NAME), read_yaml(out / CONFIG_NAME)
-        page = render_finetuning(out.absolute().name, results, records, answers[-1], config)
+        name = out.absolute().name
+        page = render_finetuning(name, results, records, answers[-1], config, notes)
         write_text(out / REPORT_NAME, page)
     except Exception as error:
         console.print(f"no {REPORT_NAME}: {error}", markup=False)
@@ -51,7 +57,7 @@ def write_page(
 
 
 def show_classes(results: Mapping[str, Any], console: Console) -> None:
-    """A row for each class of the judged examples; of many classes those that occur most."""
+    """Print a row for each class of the judged examples; of many classes those that occur most."""
     judged = results.get("test", results)
     classes = judged.get("classes", {})
     most = sorted(classes, key=lambda name: -classes[name]["examples"])[:_SHOWN_CLASSES]

@@ -46,7 +46,7 @@ class Answers:
         return len(self.true)
 
     def score_classes(self) -> dict[str, dict[str, float]]:
-        """Precision, recall, F1 and number of each class; of entities by kind. None of numbers."""
+        """Return precision, recall, F1 and number of each class, or kind of entity."""
         if self.labels.task == "regression":
             return {}
         if self.labels.task == "tokens" and marks_entities(self.labels.names):
@@ -70,7 +70,7 @@ class Answers:
         }
 
     def count_confusions(self) -> dict[str, dict[str, int]]:
-        """Right label -> answer -> how often, without zeros; of words their tags.
+        """Return right label -> answer -> how often, without zeros; of words their tags.
 
         Nothing where there are several labels at once, or numbers.
         """
@@ -86,7 +86,7 @@ class Answers:
         }
 
     def _pair_up(self) -> Iterator[tuple[Sequence[str], Sequence[str]]]:
-        """The names of what is right and of the answer, of each text or each word."""
+        """Yield the names of what is right and of the answer, of each text or each word."""
         for true, found in zip(self.true, self.found, strict=True):
             if self.labels.task == "multilabel":
                 yield true, found
@@ -165,7 +165,7 @@ def _list_rows(answers: Answers) -> Iterator[list[Any]]:
 
 
 def list_texts(answers: Answers) -> Iterable[tuple[list[str], Any, Any, float | None]]:
-    """The texts of each example, what is right, the answer and its probability."""
+    """Yield the texts of each example, what is right, the answer and its probability."""
     for row, *rest in zip(
         answers.rows, answers.true, answers.found, answers.probabilities, strict=True
     ):
@@ -174,7 +174,7 @@ def list_texts(answers: Answers) -> Iterable[tuple[list[str], Any, Any, float | 
 
 
 def show_answer(value: Any) -> str:
-    """A label, ``a|b`` of several labels, or a number."""
+    """Return a label, ``a|b`` of several labels, or a number."""
     if isinstance(value, float):
         return f"{value:.4g}"
     return "|".join(value) if isinstance(value, list) else str(value)

@@ -124,7 +124,8 @@ def read_number(row: LabelledRow) -> float:
     except (TypeError, ValueError):
         number = math.nan
     if not math.isfinite(number):
-        raise CorpusError(f"{row.place}: label = {value} is not a number. Correct the line.")
+        remedy = "Write a point, not a comma." if "," in str(value) else "Correct the line."
+        raise CorpusError(f"{row.place}: label = {value} is not a number. {remedy}")
     return number
 
 

@@ -34,7 +34,7 @@ _USUAL: Mapping[str, frozenset[str]] = {
     SECOND: frozenset(second for _, second in _PAIRS),
     LABEL: frozenset(_LABELS),
 }
-_LONGEST_NAME, _MOST_WORDS = 40, 4
+_LONGEST_NAME, _MOST_WORDS, _MANY_ROWS = 40, 4, 10
 
 
 def find_delimiter(lines: Sequence[str], own: str) -> str:
@@ -67,7 +67,7 @@ def _names_anything(row: Sequence[str] = ()) -> bool:
 
 
 def cut(lines: Iterable[str], delimiter: str) -> list[list[str]]:
-    """The rows of some lines; a last one that is cut off within quotation marks is left out."""
+    """Return the rows of some lines, without a last one whose quotation marks are open."""
     quoting = csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL
     reader = csv.reader([f"{line}\n" for line in lines], delimiter=delimiter, quoting=quoting)
     rows: list[list[str]] = []
@@ -79,16 +79,20 @@ def cut(lines: Iterable[str], delimiter: str) -> list[list[str]]:
 
 
 def looks_like_header(rows: Sequence[Sequence[str]]) -> bool:
-    """Whether the first row holds names: short, all different, no numbers, found in no other row.
+    """Return True if the first row holds names: short, different, no numbers, in no other row.
 
-    The first column may have no name, as the index of a data frame has none.
+    The first column may have no name, as the index of a data frame has none. In few rows a label
+    may well occur once, so names of several words count for nothing there.
     """
     if not rows:
         return False
     first, others = rows[0], rows[1:]
     named = [name.strip() for name in first]
     is_indexed = len(named) > 1 and not named[0]
-    if len(set(named)) < len(named) or not all(map(_is_name, named[is_indexed:])):
+    most_words = _MOST_WORDS if len(others) >= _MANY_ROWS else 1
+    if len(set(named)) < len(named) or not all(
+        _is_name(name, most_words) for name in named[is_indexed:]
+    ):
         return False
     return not any(
         named[place] == row[place].strip()
@@ -98,16 +102,16 @@ def looks_like_header(rows: Sequence[Sequence[str]]) -> bool:
     )
 
 
-def _is_name(text: str) -> bool:
+def _is_name(text: str, most_words: int) -> bool:
     try:
         float(text)
     except ValueError:
-        return 0 < len(text) <= _LONGEST_NAME and len(text.split()) <= _MOST_WORDS
+        return 0 < len(text) <= _LONGEST_NAME and len(text.split()) <= most_words
     return False
 
 
 def has_usual_names(row: Sequence[str], places: Mapping[str, int]) -> bool:
-    """Whether a row holds at each place a usual name of what is there, so it is no example."""
+    """Return True if a row holds a usual name at each place, so that it is no example."""
     return bool(places) and all(
         place < len(row) and _normalise(row[place]) in _USUAL.get(role, ())
         for role, place in places.items()
@@ -115,7 +119,7 @@ def has_usual_names(row: Sequence[str], places: Mapping[str, int]) -> bool:
 
 
 def propose_positions(rows: Sequence[Sequence[str]], roles: Sequence[str]) -> str:
-    """``sentence1=1 label=0`` for a table without a header: long texts, and what occurs again."""
+    """Return ``sentence1=1 label=0`` for a table without a header: long texts, repeated labels."""
     width = min(map(len, rows), default=0)
     columns = [[row[place] for row in rows] for place in range(width)]
     by_length = sorted(range(width), key=lambda place: -sum(map(len, columns[place])))

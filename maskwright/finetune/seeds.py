@@ -25,7 +25,7 @@ class FinishedSeeds:
     checkpoint: Checkpoint | None = None
 
     def keep(self, run: Fitted, best: Classifier) -> None:
-        """Adds a run.
+        """Add a run.
 
         Args:
             best: the classifier of the best run so far.
@@ -36,13 +36,13 @@ class FinishedSeeds:
             save_checkpoint(self.folder, len(self.runs), best.state_dict(), state, keep=1)
 
     def fill(self, model: Classifier) -> None:
-        """Fills a model with the weights of the best run; raises CheckpointError if it cannot."""
+        """Fill a model with the weights of the best run; raise CheckpointError if that fails."""
         assert self.checkpoint is not None
         self.checkpoint.read_into(model.state_dict())
 
 
 def read_finished(folder: Path, say: Callable[[str], None]) -> FinishedSeeds:
-    """The seeds that a run has finished; of a damaged checkpoint none, and a line says so.
+    """Return the seeds that a run has finished; of a damaged checkpoint none, and a line says so.
 
     Raises:
         CheckpointError: a whole checkpoint of something else.
@@ -62,7 +62,7 @@ def read_finished(folder: Path, say: Callable[[str], None]) -> FinishedSeeds:
 
 
 def find_best(runs: Sequence[Fitted], deciding: str) -> int:
-    """The number of the best run; of equal ones the first."""
+    """Return the number of the best run; of equal ones the first."""
     best = 0
     for number, run in enumerate(runs):
         if is_better(deciding, run.scores, runs[best].scores):

@@ -23,6 +23,7 @@ def render_finetuning(
     records: Sequence[Record],
     answers: Answers,
     config: Mapping[str, Any],
+    notes: Sequence[str] = (),
 ) -> str:
     """Return the page as HTML.
 
@@ -30,6 +31,7 @@ def render_finetuning(
         name: of the run.
         results, records: its results.json and metrics.jsonl.
         answers: of the saved model to the test examples, or else to the validation examples.
+        notes: what the scores say against the model.
     """
     judged = results.get("test", {"examples": results["valid_examples"], **results})
     has_plots = importlib.util.find_spec("matplotlib") is not None
@@ -40,6 +42,7 @@ def render_finetuning(
         facts=list(_list_facts(results, judged)),
         columns=_name_columns(judged),
         scores=list(_list_scores(judged)),
+        notes=notes,
         judged="test" if "test" in results else "validation",
         classes=_rate(judged.get("classes", {})),
         matrix=matrix if len(matrix) <= _MOST_CLASSES else [],

@@ -49,6 +49,7 @@ def test_tags_begin_with_that_of_no_entity() -> None:
         ("multilabel", ["", ""], "have the label none"),
         ("multilabel", ["[1"], r"t.tsv:1: label = \[1 is not a JSON list"),
         ("regression", ["1", "high"], "t.tsv:2: label = high is not a number"),
+        ("regression", ["1", "3,5"], "t.tsv:2: label = 3,5 is not a number. Write a point"),
         ("regression", ["1", "nan"], "t.tsv:2: label = nan is not a number"),
         ("regression", ["1", None], "t.tsv:2: label = None is not a number"),
     ],

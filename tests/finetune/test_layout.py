@@ -83,6 +83,8 @@ def test_what_the_ending_says_stays_where_nothing_else_fits(lines: list[str], ow
         ([["", "text", "label"], ["0", "The cat.", "yes"]], True),
         ([["The cat.", "yes"], ["The dog.", "yes"]], False),
         ([["The cat.", "1"], ["The dog.", "0"]], False),
+        ([["so good", "pos"], ["so bad", "neg"]], False),
+        ([["Review text", "right"], *[["The cat.", "yes"]] * 10], True),
         ([["A text that is longer than a name", "b"], ["x", "c"]], False),
         ([], False),
     ],

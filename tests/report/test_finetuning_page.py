@@ -42,7 +42,7 @@ def render(
     }
     record = {"seed": 0, "epoch": 1.0, "loss": 0.5, "valid_loss": 0.4, "accuracy": 0.5}
     control = {**record, "run": "control", "valid_loss": None}  # a NaN, as metrics.jsonl has it
-    return render_finetuning(EVIL, results, [record, control], answers, {"dropout": EVIL})
+    return render_finetuning(EVIL, results, [record, control], answers, {"dropout": EVIL}, [EVIL])
 
 
 def test_a_page_holds_scores_classes_confusions_and_mistakes() -> None:
