@@ -1,4 +1,4 @@
-from maskwright.wording import count_noun, shorten_names
+from maskwright.wording import count_noun, describe_cut, shorten_names
 
 
 def test_count_noun() -> None:
@@ -15,3 +15,8 @@ def test_names_are_as_long_as_it_takes_to_tell_them_apart() -> None:
     assert shorten_names(["x/a", "y/a"]) == ["x/a", "y/a"]
     assert shorten_names([".", "../b"])[1] == "b"
     assert all(shorten_names(["."]))
+
+
+def test_cut_texts_are_a_number_a_share_and_a_limit() -> None:
+    line = describe_cut(1_250, 5_000, 128)
+    assert [part in line for part in ("1,250 of 5,000 texts", "25.0%", "128 tokens")] == [True] * 3

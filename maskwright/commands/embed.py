@@ -11,6 +11,7 @@ from maskwright.commands.sentences import Sentence, add_arguments, read_sentence
 from maskwright.errors import InputError
 from maskwright.inference.blocks import split_blocks
 from maskwright.pulse import Pulse
+from maskwright.wording import describe_cut
 
 _EPILOG = """Every line is a row, blank ones too, in the order of the lines.
 
@@ -64,9 +65,10 @@ def main(argv: Sequence[str]) -> int:
             num_texts += len(texts)
             add(texts, vectors)
             pulse.beat(f"{num_texts:,} texts so far, {num_texts / seconds:,.0f} a second")
-    cut = f" · {embed.num_cut:,} cut at {embed.longest} tokens" if embed.num_cut else ""
     print(
-        f"{arguments.out}: {num_texts:,} texts · {embed.width} wide{cut} · "
+        f"{arguments.out}: {num_texts:,} texts · {embed.width} wide · "
         f"{num_texts / seconds:,.0f} texts/s"
     )
+    if embed.num_cut:
+        print(describe_cut(embed.num_cut, num_texts, embed.longest))
     return 0

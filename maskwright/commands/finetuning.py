@@ -43,7 +43,7 @@ from maskwright.logs import MetricsLog
 from maskwright.markdown import write_code
 from maskwright.pulse import Pulse
 from maskwright.train.device import choose_device
-from maskwright.wording import count_noun
+from maskwright.wording import count_noun, describe_cut
 
 MAX_RESULTS_BYTES = 64 << 20
 _SHOWN_LABELS = 12
@@ -201,11 +201,13 @@ def describe_problem(problem: Problem, console: Console) -> None:
         more = f"  and {len(pairs) - _SHOWN_LABELS} more" if len(pairs) > _SHOWN_LABELS else ""
         console.print(f"{count_noun(len(pairs), 'label')}: {named}{more}", markup=False)
     sets = (material.train, material.valid, material.test)
-    cut = sum(each.num_cut for each in sets if each is not None)
+    given = [each for each in sets if each is not None]
+    if cut := sum(each.num_cut for each in given):
+        longest = max(max(each.lengths) for each in given)
+        console.print(describe_cut(cut, sum(map(len, given)), longest))
     console.print(
         f"{len(material.train):,} examples to train on, {len(material.valid):,} to score on"
         + (f", {len(material.test):,} to test" if material.test else "")
-        + f"; {cut:,} cut at the model's length" * bool(cut)
     )
     for line in describe_skipped(problem):
         console.print(line, markup=False)

@@ -19,6 +19,7 @@ from maskwright.logs import MetricsLog
 from maskwright.model.pretraining import MaskedLanguageModel
 from maskwright.pulse import Pulse
 from maskwright.train.device import choose_device
+from maskwright.wording import describe_cut
 
 
 def finetune_embedder(folder: Path, files: ExampleFiles, config: FinetuneConfig, out: Path) -> None:
@@ -51,6 +52,8 @@ def _run(asked: Asked, out: Path, console: Console) -> None:
     max_length = config.find_length(model.config.max_position_embeddings)
     train, valid, num_shared = read_pairs(files, loaded.tokenizer, max_length)
     console.print(f"{len(train):,} pairs to train on, {len(valid):,} to score on")
+    if cut := train.num_cut + valid.num_cut:
+        console.print(describe_cut(cut, 2 * (len(train) + len(valid)), max_length))
     if num_shared:
         console.print(
             f"{num_shared:,} of those to score on share a text with some to train on: "

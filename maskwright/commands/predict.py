@@ -21,6 +21,7 @@ from maskwright.finetune.layout import find_roles
 from maskwright.finetune.tables import Column, list_names, parse_columns, read_columns
 from maskwright.finetune.words import split_words
 from maskwright.pulse import Pulse
+from maskwright.wording import describe_cut
 
 if TYPE_CHECKING:
     from maskwright.finetune.predict import Answer, Predictor
@@ -84,7 +85,7 @@ def main(argv: Sequence[str]) -> int:
     else:
         raise InputError(f"{arguments.conll} holds words, but this model labels texts.")
     if predict.num_cut:
-        tell(f"{predict.num_cut:,} texts cut at {predict.longest} tokens")
+        tell(describe_cut(predict.num_cut, predict.num_texts, predict.longest))
     return 0
 
 

@@ -36,10 +36,14 @@ _FEWEST = 32  # pairs from which anything can be learned
 
 @dataclass(frozen=True)
 class Pairs:
-    """Pairs of texts that belong together, as tokens: [N] first ones and their partners."""
+    """Pairs of texts that belong together, as tokens: [N] first ones and their partners.
+
+    `num_cut` of these 2 N texts were longer than the model takes.
+    """
 
     first: list[ModelInput]
     second: list[ModelInput]
+    num_cut: int = 0
 
     def __len__(self) -> int:
         return len(self.first)
@@ -70,7 +74,8 @@ def read_pairs(
     def encode(chosen: Sequence[LabelledRow]) -> Pairs:
         texts = [read_texts(row) for row in chosen]
         sides = ([(pair[side],) for pair in texts] for side in (0, 1))
-        return Pairs(*(encode_texts(side, tokenizer, max_length)[0] for side in sides))
+        (first, cut), (second, more) = (encode_texts(side, tokenizer, max_length) for side in sides)
+        return Pairs(first, second, cut + more)
 
     scored = encode(valid)
     if not rows or find_same(scored.first, scored.second).all():

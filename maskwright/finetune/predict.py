@@ -66,7 +66,7 @@ class Predictor:
         self.loaded.model.to(choose_device(device, field="device"))
         self.labels_tokens = self.loaded.model.head_config.level == "token"
         self.longest = self.loaded.max_length
-        self.num_cut = 0
+        self.num_texts = self.num_cut = 0
 
     def __call__(self, texts: Sequence[str | tuple[str, str]]) -> list[Answer]:
         """The answer to each text, or to each pair of texts.
@@ -80,7 +80,7 @@ class Predictor:
         if len(set(map(len, each))) > 1:
             raise InputError("texts and pairs of texts cannot be mixed.")
         inputs, num_cut = encode_texts(each, self.loaded.tokenizer, self.longest)
-        self.num_cut += num_cut
+        self.num_texts, self.num_cut = self.num_texts + len(each), self.num_cut + num_cut
         logits = self._compute(Examples(inputs, np.zeros(len(inputs))))
         return [self._answer(one) for one in logits]
 

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from maskwright.artifact.classifier_folder import is_classifier, open_classifier
 from maskwright.artifact.folder import open_model
@@ -24,7 +24,6 @@ from maskwright.interop.targets import TARGETS, Target
 from maskwright.interop.task_examples import ExampleFile, choose_examples
 from maskwright.provenance import describe_cpu
 
-_Write = Callable[[Path], tuple[Difference, Int8Scores | None]]
 # The library that computes the comparison, and others whose version decides about the result.
 _PACKAGES = {
     "hf": ("transformers", "torch"),
@@ -46,6 +45,7 @@ class ExportReport:
         source: where the sentences of the comparison are from.
         difference: how far the library's outputs are from ours.
         int8: what quantization changed; None without it.
+        max_length: tokens of an input, at most; longer ones are cut.
     """
 
     to: Target
@@ -55,6 +55,7 @@ class ExportReport:
     source: str
     difference: Difference
     int8: Int8Scores | None
+    max_length: int
 
     def describe(self) -> list[str]:
         """Lines for a reader."""
@@ -66,6 +67,8 @@ class ExportReport:
             f"{library} {version} loads {subject}; on {self.difference.num_texts} texts "
             f"({self.source}), {self.difference.num_tokens:,} tokens: {self.difference.describe()}",
         ]
+        if self.to == "sentence-transformers":
+            lines.append(f"encode() cuts texts at {self.max_length} tokens (max_seq_length)")
         return lines + (self.int8.describe() if self.int8 else [])
 
     def to_json(self) -> dict[str, Any]:
@@ -75,6 +78,7 @@ class ExportReport:
             "files": self.sizes,
             "versions": self.versions,
             "cpu": describe_cpu(),
+            "max_length": self.max_length,
             "compared": {"source": self.source, **dataclasses.asdict(self.difference)},
         }
         return {**values, "int8": dataclasses.asdict(self.int8)} if self.int8 else values
@@ -122,7 +126,7 @@ def export_model(
     if out.name in ("", "..") or out.resolve() == Path.cwd():
         raise InputError(f"--out = {out} must be a folder of its own. Name a new one.")
     check_new(out)
-    write, source = (
+    work = (
         _prepare_classifier(folder, to, examples)
         if is_fine_tuned
         else _prepare_model(folder, to, data)
@@ -130,7 +134,7 @@ def export_model(
     with replacing_folder(out) as temporary:
         versions = list_versions(*_PACKAGES[to])
         try:
-            difference, int8 = write(temporary)
+            difference, int8 = work.write(temporary)
         except (MaskwrightError, OSError):
             raise
         except Exception as error:  # of several libraries, and in each release of others
@@ -141,20 +145,32 @@ def export_model(
             ) from error
         difference.check(next(iter(versions)))
         sizes = list_sizes(temporary)
-        report = ExportReport(to, out, sizes, versions, source, difference, int8)
+        report = ExportReport(
+            to, out, sizes, versions, work.source, difference, int8, work.max_length
+        )
         write_json(temporary / RECORD, report.to_json())
     return report
 
 
-def _prepare_classifier(folder: Path, to: Target, file: ExampleFile | None) -> tuple[_Write, str]:
-    """Return what writes a fine-tuned model into a folder, and the source of its examples."""
+class _Work(NamedTuple):
+    """What writes a model into a folder, where the texts are from, and their longest input."""
+
+    write: Callable[[Path], tuple[Difference, Int8Scores | None]]
+    source: str
+    max_length: int
+
+
+def _prepare_classifier(folder: Path, to: Target, file: ExampleFile | None) -> _Work:
     loaded, card = open_classifier(folder), read_card(folder)
     examples = choose_examples(loaded, file)
-    return lambda out: write_classifier(out, to, loaded, examples, card), examples.source
+
+    def write(out: Path) -> tuple[Difference, Int8Scores | None]:
+        return write_classifier(out, to, loaded, examples, card)
+
+    return _Work(write, examples.source, loaded.max_length)
 
 
-def _prepare_model(folder: Path, to: Target, data: Path | None) -> tuple[_Write, str]:
-    """Return what writes a masked language model into a folder, and the source of its sentences."""
+def _prepare_model(folder: Path, to: Target, data: Path | None) -> _Work:
     loaded, card = open_model(folder), read_card(folder)
     sentences = choose_sentences(loaded, data, hide_words=to != "sentence-transformers")
 
@@ -168,4 +184,4 @@ def _prepare_model(folder: Path, to: Target, data: Path | None) -> tuple[_Write,
         }[to]
         return write_one(out, loaded, sentences, card), None
 
-    return write, sentences.source
+    return _Work(write, sentences.source, loaded.model.config.max_position_embeddings)

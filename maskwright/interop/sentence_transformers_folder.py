@@ -34,7 +34,8 @@ model = SentenceTransformer("path/to/this/folder")
 vectors = model.encode(["A sentence.", "Another one."])
 ```
 
-It has learned to guess hidden words, not yet which sentences mean the same: fine-tune it for that.
+Texts are cut at {longest} tokens. It has learned to guess hidden words, not yet which sentences
+mean the same: fine-tune it for that.
 """
 _METADATA = {
     "library_name": "sentence-transformers",
@@ -56,8 +57,8 @@ def write_sentence_transformers(
     check_native(loaded.model.config)
     with quiet_transformers(transformers):
         _write_encoder(folder, loaded, transformers)
-    adapt_card(folder, card, _METADATA, _CARD)
     longest = loaded.model.config.max_position_embeddings
+    adapt_card(folder, card, _METADATA, _CARD.format(longest=longest))
     with quiet_transformers(transformers):
         model = library.SentenceTransformer(str(folder), device="cpu", local_files_only=True)
         if model.max_seq_length != longest:

@@ -44,9 +44,10 @@ def test_every_line_is_a_row(
     monkeypatch.setattr("maskwright.inference.blocks._MOST_TEXTS", 3)
     out = tmp_path / "vectors.npy"
     assert main(["embed", run, "--file", texts, "--out", str(out), *flags]) == 0
-    summary = capsys.readouterr().out
-    assert summary.startswith(f"{out}: 4 texts · 32 wide · 1 cut at 32 tokens · ")
-    assert summary.endswith(" texts/s\n")
+    summary, cut = capsys.readouterr().out.splitlines()
+    assert summary.startswith(f"{out}: 4 texts · 32 wide · ")
+    assert summary.endswith(" texts/s")
+    assert cut.startswith("1 of 4 texts (25.0%) cut: only the first 32 tokens")
     vectors = np.load(out)
     assert (vectors.dtype, vectors.shape, vectors.flags.c_contiguous) == (np.float32, (4, 32), True)
     expected = Embedder(Path(run) / "model", **options)(LINES)

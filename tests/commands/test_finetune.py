@@ -362,3 +362,22 @@ def test_nothing_to_answer_is_an_error(
         captured = capsys.readouterr()
         assert (captured.out, captured.err.count("\n")) == ("", 1)
         assert "holds no text, so there is nothing to answer" in captured.err
+
+
+def test_a_classifier_is_exported_on_the_examples_that_it_was_scored_on(
+    workplace: Path, answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    pytest.importorskip("onnxscript")
+    pytest.importorskip("onnxruntime")
+    capsys.readouterr()
+    for source, name in ((answers, "run"), (answers / "model", "model")):
+        command = ["export", str(source), "--to", "onnx-int8", "--out", str(tmp_path / name)]
+        assert main(command) == 0
+        said = capsys.readouterr().out
+        assert "120 examples of train.tsv: accuracy" in said
+    (tmp_path / "alone").symlink_to(answers / "model")
+    command = ["export", str(tmp_path / "alone"), "--out", str(tmp_path / "out"), "--to"]
+    assert main([*command, "onnx-int8"]) == 2
+    assert "--data" in capsys.readouterr().err
+    assert main([*command, "onnx", "--data", str(tmp_path / "nowhere.tsv")]) == 2
+    assert "nowhere.tsv is not a file" in capsys.readouterr().err

@@ -39,7 +39,7 @@ def _write_more(config: EncoderConfig) -> dict[str, Any]:
 
 def _find_since(config: EncoderConfig) -> str:
     """Return the first version that reads `config`: older ones know one base of the positions."""
-    return "4.44" if config.rope_theta == 10_000.0 else "5.6"
+    return "4.44" if config.rope_theta == 10_000.0 else "5.17"
 
 
 def _read_more(raw: RawConfig, values: dict[str, Any]) -> dict[str, Any]:
