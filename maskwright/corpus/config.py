@@ -1,5 +1,6 @@
 """How text becomes documents: the `corpus` section of a configuration."""
 
+import codecs
 from dataclasses import dataclass
 from typing import Literal
 
@@ -21,8 +22,15 @@ class CorpusConfig:
         "auto", "what is one document in plain text: a block between blank lines, a line, a file"
     )
     text_field: str = setting("text", "field or column that holds the text (jsonl, csv, parquet)")
+    encoding: str = setting(
+        "utf-8", "encoding of text that is not UTF-8, such as cp1252; a byte order mark counts more"
+    )
     deduplicate: bool = setting(True, "drop documents whose cleaned text occurred before")
-    valid_fraction: float = setting(0.01, "share of documents held out for validation, by hash")
+    valid_fraction: float | None = setting(
+        None,
+        "share of documents held out for validation, by hash; none: 0.01, and of a small text as "
+        "much as makes some 20,000 tokens, at most 0.1",
+    )
     valid_text: tuple[str, ...] = setting(
         (),
         "instead of a share, these files are held out; what occurs in both is not trained on",
@@ -35,7 +43,8 @@ class CorpusConfig:
     def __post_init__(self) -> None:
         if not self.text_field:
             raise ConfigError("text_field", repr(self.text_field), "must name a field")
-        if not 0.0 <= self.valid_fraction <= 0.5:
+        _check_encoding(self.encoding)
+        if self.valid_fraction is not None and not 0.0 <= self.valid_fraction <= 0.5:
             raise ConfigError(
                 "valid_fraction", self.valid_fraction, "must lie between 0 and 0.5", "Try 0.01."
             )
@@ -45,3 +54,12 @@ class CorpusConfig:
             raise ConfigError(
                 "max_document_characters", self.max_document_characters, "must be at least 1000"
             )
+
+
+def _check_encoding(name: str) -> None:
+    try:
+        b"    ".decode(name, "ignore")  # fails where a codec makes no text of bytes
+        codecs.getincrementaldecoder(name)
+    except (LookupError, ValueError):
+        rule = "is no encoding that Python knows"
+        raise ConfigError("encoding", name, rule, "Try cp1252, cp1251 or utf-16.") from None

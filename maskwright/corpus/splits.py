@@ -4,7 +4,18 @@ The same document is on the same side in every run, corpus and order; adding tex
 a duplicate cannot end up on both sides, and a larger fraction contains the smaller one.
 """
 
+LEAST_VALID_FRACTION = 0.01
+_MOST = 0.1
+_ENOUGH_BYTES = 80_000  # some 20,000 tokens
+MOST_BYTES_COUNTED = int(_ENOUGH_BYTES / LEAST_VALID_FRACTION)  # of more text, the least is enough
+
 
 def is_validation(fingerprint: int, valid_fraction: float) -> bool:
     """Whether the document with this 64-bit fingerprint is held out for validation."""
     return fingerprint < valid_fraction * 2**64
+
+
+def choose_valid_fraction(num_bytes: int) -> float:
+    """Return the share to hold out of `num_bytes` of text (UTF-8) where nobody names one."""
+    enough = _ENOUGH_BYTES / max(num_bytes, 1)
+    return min(_MOST, max(LEAST_VALID_FRACTION, round(enough, 4)))

@@ -11,7 +11,7 @@ from maskwright.corpus.dedup import FingerprintSet, fingerprint_text
 from maskwright.corpus.documents import Document
 from maskwright.corpus.readers.dispatch import read_source
 from maskwright.corpus.sources import find_sources
-from maskwright.corpus.splits import is_validation
+from maskwright.corpus.splits import LEAST_VALID_FRACTION, is_validation
 from maskwright.errors import CorpusError
 
 Split = Literal["train", "valid"]
@@ -41,7 +41,9 @@ def stream_corpus(
         yield "valid", document
     if config.valid_text and not num_valid:
         raise CorpusError(_explain_nothing(config.valid_text, "validate", counts))
-    fraction = 0.0 if config.valid_text else config.valid_fraction
+    given = config.valid_fraction
+    share = LEAST_VALID_FRACTION if given is None else given
+    fraction = 0.0 if config.valid_text else share
     for fingerprint, document in _read_cleaned(paths, config, counts):
         if fingerprint in held_out:
             counts[HELD_OUT] += 1

@@ -4,6 +4,7 @@ A stage of preparation that takes longer than writing its text down works on par
 and a part that is whole when it is interrupted is not made again.
 """
 
+import codecs
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -51,7 +52,8 @@ class PartFolder:
         """
         records = ({self.text_field: text} for text in texts)
         lines = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
-        packed = zstandard.compress(lines.encode(), 3) if texts else b""
+        # With a byte order mark, as corpus.encoding is that of other files.
+        packed = zstandard.compress(lines.encode("utf-8-sig"), 3) if texts else b""
         if texts:
             with replacing_file(self._text_path(index)) as temporary:
                 temporary.write_bytes(packed)
@@ -66,7 +68,8 @@ class PartFolder:
             .decompressobj()
             .decompress(self._text_path(index).read_bytes())
         )
-        return [json.loads(line)[self.text_field] for line in lines.splitlines()]
+        records = lines.removeprefix(codecs.BOM_UTF8).splitlines()
+        return [json.loads(record)[self.text_field] for record in records]
 
     def read_facts(self, index: int) -> Mapping[str, Any] | None:
         """What is known of a part, if it was written before and its text is as long as it was."""

@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ from maskwright.preparation.folder import (
     tidy_folder,
 )
 from maskwright.preparation.selection import check_steps, read_tally, write_down_selected
-from maskwright.preparation.splits import split_corpus
+from maskwright.preparation.splits import settle_valid_fraction, split_corpus
 from maskwright.preparation.vocabulary import EXTENSION_KEY, obtain_tokenizer
 from maskwright.preparation.workers import encode_chunks
 from maskwright.shards.manifest import (
@@ -56,6 +57,7 @@ from maskwright.wording import count_noun
 
 # 15 % of so many tokens are some 1,500 masks: an accuracy of 0.3 is known to within 0.025.
 _FEW_HELD_OUT = 10_000
+VALID_FRACTION_KEY = "valid_fraction"  # in the manifest's description of its source: as chosen
 
 
 def prepare(
@@ -120,6 +122,9 @@ def _fill_folder(
     dropped: Counter[str] = Counter()
     inputs, config = _select(inputs, out, config, dropped, engine, report)
     with _naming(inputs, source["paths"]):
+        config = replace(config, corpus=settle_valid_fraction(inputs, config.corpus))
+        if not config.corpus.valid_text:
+            source = {**source, VALID_FRACTION_KEY: config.corpus.valid_fraction}
         tokenizer, extension = obtain_tokenizer(inputs, out, config, source["seed"], report)
         documents = split_corpus(inputs, config.corpus, dropped)
         chunks = gather_chunks(documents, config.shard_megabytes * 1_000_000)

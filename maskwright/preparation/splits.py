@@ -7,12 +7,37 @@ the text, and little at that, the end of the longest document makes up the share
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from maskwright.corpus.config import CorpusConfig
+from maskwright.corpus.splits import (
+    LEAST_VALID_FRACTION,
+    MOST_BYTES_COUNTED,
+    choose_valid_fraction,
+)
 from maskwright.corpus.stream import Split, stream_corpus
 from maskwright.errors import CorpusError
 
 _ENOUGH_CHARACTERS = 2_000  # to validate on, however small a share of the text
+
+
+def settle_valid_fraction(paths: Sequence[str], config: CorpusConfig) -> CorpusConfig:
+    """Return `config` with the share of the text that is held out, chosen by the text's size.
+
+    The text is read as far as its size matters (8 MB), so that the share depends on nothing else.
+
+    Raises:
+        CorpusError: as `stream_corpus`.
+    """
+    if config.valid_fraction is not None or config.valid_text:
+        return config
+    everything = replace(config, valid_fraction=0.0)
+    num_bytes = 0
+    for _, document in stream_corpus(paths, everything, Counter()):
+        num_bytes += len(document.text.encode())
+        if num_bytes >= MOST_BYTES_COUNTED:
+            break
+    return replace(config, valid_fraction=choose_valid_fraction(num_bytes))
 
 
 def split_corpus(
@@ -25,7 +50,8 @@ def split_corpus(
     """
     held_back: str | None = None  # the longest document for training so far
     num_characters = num_valid = 0
-    enough = not config.valid_fraction or bool(config.valid_text)
+    fraction = LEAST_VALID_FRACTION if config.valid_fraction is None else config.valid_fraction
+    enough = not fraction or bool(config.valid_text)
     for split, document in stream_corpus(paths, config, counts):
         text = document.text
         num_characters += len(text)
@@ -39,7 +65,7 @@ def split_corpus(
         yield split, text
     if held_back is None:
         return
-    num_missing = round(config.valid_fraction * num_characters) - num_valid
+    num_missing = round(fraction * num_characters) - num_valid
     enough = enough or (num_valid > 0 and num_valid >= num_missing)
     head, tail = (held_back, "") if enough else cut_tail(held_back, num_missing)
     if head and tail:

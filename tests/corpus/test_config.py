@@ -8,6 +8,8 @@ from maskwright.errors import ConfigError
 @pytest.mark.parametrize(
     ("field", "value"),
     [
+        ("encoding", "cp12520"),
+        ("encoding", "base64"),
         ("valid_fraction", -0.1),
         ("valid_fraction", 0.6),
         ("text_field", ""),

@@ -1,8 +1,9 @@
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from maskwright.corpus.dedup import fingerprint_text
-from maskwright.corpus.splits import is_validation
+from maskwright.corpus.splits import choose_valid_fraction, is_validation
 
 
 def test_the_share_is_the_fraction() -> None:
@@ -20,3 +21,11 @@ def test_a_larger_fraction_contains_the_smaller(fingerprint: int, one: float, tw
 def test_the_ends(fingerprint: int) -> None:
     assert not is_validation(fingerprint, 0.0)
     assert is_validation(fingerprint, 0.5) == (fingerprint < 2**63)
+
+
+@pytest.mark.parametrize(
+    ("num_bytes", "fraction"),
+    [(0, 0.1), (200_000, 0.1), (800_000, 0.1), (2_000_000, 0.04), (8_000_000, 0.01), (9**12, 0.01)],
+)
+def test_more_of_a_small_text_is_held_out(num_bytes: int, fraction: float) -> None:
+    assert choose_valid_fraction(num_bytes) == fraction

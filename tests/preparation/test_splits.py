@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from maskwright.corpus.config import CorpusConfig
 from maskwright.corpus.stream import stream_corpus
 from maskwright.errors import CorpusError
-from maskwright.preparation.splits import cut_tail, split_corpus
+from maskwright.preparation.splits import cut_tail, settle_valid_fraction, split_corpus
 from tests.preparation.helpers import write_corpus
 
 
@@ -115,3 +115,14 @@ def test_cutting_loses_only_whitespace(text: str, size: int) -> None:
     assert "".join((head + tail).split()) == "".join(text.split())
     if " " not in text and "\n" not in text:
         assert len(tail) <= max(len(text) // 2, 1)
+
+
+def test_the_share_is_chosen_by_the_size_of_the_text_unless_it_is_given(tmp_path: Path) -> None:
+    small = write_corpus(tmp_path / "small.txt", 0.2)
+    assert settle_valid_fraction([str(small)], CorpusConfig()).valid_fraction == 0.1
+    large = tmp_path / "large.txt"
+    large.write_text("\n".join(f"{number} words of a line" * 20 for number in range(10_000)))
+    share = settle_valid_fraction([str(large)], CorpusConfig(documents="line")).valid_fraction
+    assert share == round(80_000 / (large.stat().st_size - 9_999), 4)
+    given = CorpusConfig(valid_fraction=0.01)
+    assert settle_valid_fraction([str(small)], given) is given

@@ -64,7 +64,8 @@ def _read_texts(source: Source, config: CorpusConfig, counts: Counter[str]) -> I
     if source.kind == "dump":
         blocks = read_blocks(source.path, source.compression, source.name)
         return read_dump(blocks, source.name, counts)
-    texts = decode_text(read_blocks(source.path, source.compression, source.name), source.name)
+    blocks = read_blocks(source.path, source.compression, source.name)
+    texts = decode_text(blocks, source.name, config.encoding)
     if source.kind in ("plain", "markdown"):
         whole = source.kind == "markdown" and config.documents == "auto"
         mode = "file" if whole else config.documents

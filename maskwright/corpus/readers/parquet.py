@@ -19,11 +19,13 @@ from maskwright.corpus.readers.blocks import read_blocks
 from maskwright.corpus.readers.expansion import Expansion
 from maskwright.corpus.readers.fields import MAX_RECORD_CHARACTERS, TextField
 from maskwright.corpus.readers.pages import PageError, largest_page, read_footer
+from maskwright.corpus.readers.signatures import check_signature
 from maskwright.corpus.readers.unreadable import UnreadableError
 from maskwright.errors import CorpusError
 
 MAX_PAGE_BYTES = 256 << 20
 
+_HEAD_BYTES = 1 << 12
 _BATCH_ROWS = 64
 _BATCH_BYTES = 64 << 20
 _ROW_BYTES = 64  # a row counts so much, even if there is nothing in it
@@ -120,8 +122,12 @@ def _open_seekable(
                 file = stack.enter_context(path.open("rb"))
             size = file.seek(0, 2)
             file.seek(0)
+            head = file.read(_HEAD_BYTES)
+            file.seek(0)
         except OSError as error:
             raise CorpusError(f"{name} cannot be read: {error.strerror}.") from None
         if not size:
             raise UnreadableError("empty file", f"{name} is empty: nothing to train on.")
+        if not head.startswith(b"PAR1"):
+            check_signature(head, name)
         yield file, size

@@ -1,3 +1,5 @@
+import bz2
+import gzip
 from collections import Counter
 
 import pytest
@@ -6,6 +8,7 @@ from hypothesis import strategies as st
 
 from maskwright.corpus.readers.text import decode_text, read_lines
 from maskwright.corpus.readers.unreadable import UnreadableError
+from maskwright.errors import CorpusError
 
 
 def split_anywhere(content: bytes, sizes: list[int]) -> list[bytes]:
@@ -25,8 +28,8 @@ def test_decoding_does_not_depend_on_the_blocks(text: str, sizes: list[int]) -> 
 
 
 def test_bytes_that_are_no_utf8_stay_visible() -> None:
-    content = "Grüße, ".encode() * 9 + b"Gr\xfc\xdfe"
-    assert "".join(decode_text([content], "x")).endswith("Gr\udcfc\udcdfe")
+    content = "Grüße, ".encode() * 900 + b"Gr\xfc\xdfe"
+    assert "".join(decode_text([content], "x")).endswith("Gr\udcff\udcffe")
 
 
 def test_a_byte_order_mark_is_no_text() -> None:
@@ -37,9 +40,14 @@ def test_a_byte_order_mark_is_no_text() -> None:
     ("content", "message"),
     [
         (b"", "x is empty: nothing to train on."),
-        (bytes(range(256)) * 20, "x is binary or not UTF-8: .*% of its first 5120 bytes"),
-        ("Привет, мир".encode("cp1251") * 9, "x is binary or not UTF-8"),
-        ("plain".encode("utf-16"), "x is UTF-16 text, not UTF-8. Convert it"),
+        (bytes(range(256)) * 20, "x is binary: .*% of its first 5,120 char"),
+        (b"PK\x03\x04" + bytes(26) + b"word/document.xml", r"x is a Word document \(docx\)"),
+        (b"PK\x03\x04" + bytes(26) + b"a.txt", r"x is a zip archive. Unpack"),
+        (b"%PDF-1.7\n" + b"text " * 400, "x is a PDF document"),
+        (b"\x89PNG\r\n\x1a\n" + bytes(99), "x is a PNG image"),
+        (b"RIFF\0\0\0\0WEBP", "x is a WebP image"),
+        (gzip.compress(b"text"), "x is compressed by gzip. Give it the suffix"),
+        (bz2.compress(b"text"), "x is compressed by bzip2"),
         (b"a.txt".ljust(257, b"\0") + b"ustar" + b"text " * 400, "x is a tar archive"),
     ],
 )
@@ -49,7 +57,7 @@ def test_what_is_no_text_is_refused(content: bytes, message: str) -> None:
 
 
 def test_text_with_a_little_garbage_is_text() -> None:
-    content = b"A text with one NUL \0 and one bad byte \xff in it."
+    content = b"A text with one NUL \0 and one bad byte \xff in it." + b" More of it." * 100
     assert "\0" in "".join(decode_text([content], "x"))
 
 
@@ -63,3 +71,56 @@ def test_lines_do_not_depend_on_the_blocks(text: str, sizes: list[int], limit: i
     assert all(len(line) <= limit for line in cut)
     assert "".join(cut) == "".join(uncut)
     assert len(cut) == len(uncut) + counts["long line cut"]
+
+
+GERMAN = "Die Übertragung wäre schön für große Körper, sagt der Ärger über die Brücke. " * 30
+RUSSIAN = "Привет, это обычный русский текст о том, как люди живут и работают. " * 30
+TEXTS = {
+    "cp1252": GERMAN,
+    "cp1250": "Zażółć gęślą jaźń, powiedział mąż, który był właśnie w domu. " * 30,
+    "cp1251": RUSSIAN,
+    "koi8-r": RUSSIAN,
+    "cp1253": "Αυτό είναι ένα απλό κείμενο για τους ανθρώπους και τη ζωή τους. " * 30,
+    "shift_jis": "これは日本語の文章です。東京は日本の首都です。" * 30,
+    "euc_jp": "これは日本語の文章です。東京は日本の首都です。" * 30,
+    "cp949": "안녕하세요 이것은 한국어 문장이고 서울은 한국의 수도입니다. " * 30,
+    "gb18030": "这是一个中文句子，北京是中国的首都。人们在这里生活和工作。" * 30,
+    "utf-16-le": GERMAN,
+    "utf-16-be": RUSSIAN,
+}
+
+
+@pytest.mark.parametrize("encoding", TEXTS)
+def test_another_encoding_is_named_and_read_if_it_is_given(encoding: str) -> None:
+    content = TEXTS[encoding].encode(encoding)
+    with pytest.raises(CorpusError, match=rf"--corpus\.encoding {encoding},") as caught:
+        list(decode_text([content], "x"))
+    assert not isinstance(caught.value, UnreadableError)  # in a folder it is not skipped either
+    assert "".join(decode_text([content], "x", encoding)) == TEXTS[encoding]
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-32"])
+def test_a_byte_order_mark_counts_more_than_the_encoding(encoding: str) -> None:
+    content = GERMAN.encode(encoding)
+    assert "".join(decode_text(split_anywhere(content, [7, 100, 1]), "x", "cp1252")) == GERMAN
+
+
+def test_utf8_among_files_of_another_encoding_stays_utf8() -> None:
+    assert "".join(decode_text([GERMAN.encode()], "x", "cp1252")) == GERMAN
+
+
+def test_the_limit_counts_all_bytes_so_far() -> None:
+    good = [b"plain text " * 1_000] * 3
+    assert list(decode_text([*good, b"f\xfcr"], "x"))
+    with pytest.raises(CorpusError, match=r"likely cp1252 .*iconv -f cp1252"):
+        list(decode_text([*good, GERMAN.encode("cp1252")], "x"))
+
+
+def test_damaged_utf8_is_not_taken_for_another_encoding() -> None:
+    with pytest.raises(CorpusError, match=r"mostly UTF-8.*iconv -c"):
+        list(decode_text([GERMAN.encode() + b"\xfc" * 20], "x"))
+
+
+def test_the_wrong_encoding_is_refused_too() -> None:
+    with pytest.raises(CorpusError, match="not ascii but likely cp1252"):
+        list(decode_text([GERMAN.encode("cp1252")], "x", "ascii"))
