@@ -31,6 +31,7 @@ bench-gpu: $(VENV)/.dev
 
 docs: $(VENV)/.docs
 	$(BIN)/zensical build --clean
+	$(BIN)/python -m benchmarks.site site
 
 $(VENV)/.core: pyproject.toml constraints.txt
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "maskwright needs Python 3.11 or newer: make PYTHON=python3.11")'
