@@ -42,6 +42,7 @@ bench-gpu: $(VENV)/.dev
 
 docs: $(VENV)/.docs
 	$(BIN)/zensical build --clean
+	$(BIN)/python -m benchmarks.site site
 
 # After a change to pyproject.toml or constraints.txt.
 lock: pyproject.toml constraints.txt

@@ -94,19 +94,14 @@ def pretrain(
         TypeError: `config` with a recipe, a model or sections beside it, or a model in it; `text`
             and `texts`, or `texts` that holds anything but strings.
     """
-    if config is not None and (recipe is not None or init_from is not None or sections):
-        raise TypeError("give a whole config, or a recipe and sections over it; not both")
-    if config is not None and config.init_from is not None:
-        raise TypeError(
-            "a whole config cannot name init_from; give it as an argument, and sections"
-        )
+    if config is not None:
+        _check_whole(config, is_alone=recipe is None and init_from is None and not sections)
     given = sections if init_from is None else {"init_from": str(init_from), **sections}
     name = None if config is not None else choose_recipe(recipe, None, given)
     config = config or resolve(recipe, overrides=given)
     if texts is not None:
         text = keep_texts(text, texts, Path(data_dir), config.corpus.text_field)
-    paths = (text,) if isinstance(text, str | Path) else text
-    paths = tuple(map(str, paths))
+    paths = tuple(map(str, (text,) if isinstance(text, str | Path) else text))
     config = adopt_preparation(replace(config, text=paths or config.text), given)
     config = adopt_model(config, given, begun=find_begun(Path(out)) if auto_resume else None)
     begin = go_on if auto_resume else start_run
@@ -115,6 +110,15 @@ def pretrain(
         message = f"stopped by {stopped_by.name}; go on with maskwright pretrain --resume {out}"
         raise (KeyboardInterrupt if stopped_by == signal.SIGINT else MaskwrightError)(message)
     return Path(out) / MODEL_NAME
+
+
+def _check_whole(config: PretrainConfig, *, is_alone: bool) -> None:
+    if not is_alone:
+        raise TypeError("give a whole config, or a recipe and sections over it; not both")
+    if config.init_from is not None:
+        raise TypeError(
+            "a whole config cannot name init_from; give it as an argument, and sections"
+        )
 
 
 @contextmanager

@@ -1,11 +1,15 @@
 """A run in the terminal: a live panel, or plain lines where there is no terminal."""
 
+import importlib
+import io
 import math
 import re
+import time
 from collections.abc import Iterator
 from types import TracebackType
+from typing import Any
 
-from rich.console import Console, Group
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 from rich.table import Table
@@ -46,6 +50,7 @@ def of_sources(record: Record, score: str) -> dict[str, float]:
 
 
 _GUESS = re.compile(r"(^[✓✗]|⟨[^⟩]*⟩)")
+_SECONDS = 0.5  # between two drawings in a notebook
 _COLORS = {"right": "not dim green", "wrong": "not dim red", "plain": ""}
 
 
@@ -64,13 +69,43 @@ def color_sample(line: str) -> Text:
     return Text.assemble(*parts, style="dim")
 
 
+class Cell:
+    """A place in the output of a notebook's cell that is drawn again and again.
+
+    rich's Live needs ipywidgets there, and without them shows nothing; IPython is always there.
+
+    Args:
+        width: characters in a line.
+    """
+
+    def __init__(self, width: int) -> None:
+        self._width = width
+        self._handle: Any = None
+        self._last = -math.inf
+
+    def show(self, drawing: RenderableType, *, is_last: bool = False) -> None:
+        """Draw, unless something was drawn less than half a second ago and more is to come."""
+        if time.monotonic() - self._last < _SECONDS and not is_last:
+            return
+        self._last = time.monotonic()
+        console = Console(record=True, file=io.StringIO(), width=self._width, force_jupyter=False)
+        console.print(drawing)
+        html = console.export_html(inline_styles=True, code_format="<pre>{code}</pre>")
+        notebook = importlib.import_module("IPython.display")
+        if self._handle is None:
+            self._handle = notebook.display(notebook.HTML(html), display_id=True)
+        else:
+            self._handle.update(notebook.HTML(html))
+
+
 class Panel:
     """Shows the records of a run as they come.
 
     Args:
         console: where to show; a live panel (rich) with progress, the last scores and what the
             model fills in, if it is a terminal. Else plain lines: every validation, the first and
-            the last record of training and, of those between, one about every half a minute.
+            the last record of training and, of those between, one about every half a minute. In a
+            notebook the panel is in the cell's output.
     """
 
     def __init__(self, console: Console) -> None:
@@ -88,10 +123,12 @@ class Panel:
         self._task = self._bar.add_task("training", total=1.0, elapsed="0:00", left="?")
         self._latest: dict[str, Record] = {}
         self._samples: list[str] = []
+        self._is_live = console.is_terminal or console.is_jupyter
+        self._cell = Cell(console.width) if console.is_jupyter else None
         self._live = Live(self.draw(), console=console, refresh_per_second=2, transient=True)
 
     def __enter__(self) -> "Panel":
-        if self._console.is_terminal:
+        if self._is_live and self._cell is None:
             self._live.start()
         return self
 
@@ -102,6 +139,8 @@ class Panel:
         traceback: TracebackType | None,
     ) -> None:
         self._live.stop()
+        if self._cell is not None:
+            self._cell.show(self.draw(), is_last=True)
         if self._unsaid is not None:
             self._pulse.say(self._unsaid)
 
@@ -111,8 +150,10 @@ class Panel:
         Args:
             counts: split, step, tokens and seconds.
         """
-        if self._console.is_terminal:
+        if self._is_live:
             self._move_bar(counts["seconds"], progress)
+            if self._cell is not None:
+                self._cell.show(self.draw())
         elif self._pulse.is_due:
             doing = "  validating" * (counts["split"] == "valid")
             where = f"{progress:4.0%}  step {counts['step']:,}  {counts['tokens']:,} tokens{doing}"
@@ -124,9 +165,12 @@ class Panel:
         is_first = record["split"] not in self._latest
         self._latest[record["split"]] = record
         self._samples = record.get("samples", self._samples)
-        if self._console.is_terminal:
+        if self._is_live:
             self._move_bar(record["seconds"], progress)
-            self._live.update(self.draw())
+            if self._cell is not None:
+                self._cell.show(self.draw())
+            else:
+                self._live.update(self.draw())
         elif not record.get("final"):  # the last scores are shown by whoever ends the run
             self._say(f"{progress:4.0%}  {describe_record(record)}", record, is_first)
 

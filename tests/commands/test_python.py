@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shutil
 import threading
 import time
 import urllib.request
@@ -41,8 +42,8 @@ TEXTS = [f"The {size} cat eats fish.\u2028It is old." for size in ("small", "big
 
 
 @pytest.fixture
-def run(workplace: Path) -> Path:
-    return workplace / "runs" / "small"
+def run(workplace: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(workplace / "runs" / "small", tmp_path / "small")
 
 
 def test_pretraining_takes_an_iterator_of_texts(tmp_path: Path):
@@ -101,8 +102,10 @@ def test_evaluate_returns_what_the_command_prints(
         maskwright.evaluate(run, suite=["fil"])
 
 
-def test_compare_returns_the_differences(run: Path, capsys: pytest.CaptureFixture[str]):
-    found = maskwright.compare([run, run / "model"], data=run.parents[1] / "animals.txt", fast=True)
+def test_compare_returns_the_differences(
+    run: Path, workplace: Path, capsys: pytest.CaptureFixture[str]
+):
+    found = maskwright.compare([run, run / "model"], data=workplace / "animals.txt", fast=True)
     assert capsys.readouterr().out == ""
     [difference] = found["differences_from_first"]
     assert {score["value"] for score in difference["scores"]} == {0.0}

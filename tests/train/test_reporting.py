@@ -1,6 +1,8 @@
 import io
 import json
+import sys
 from pathlib import Path
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
@@ -8,7 +10,7 @@ from rich.console import Console
 
 from maskwright import pulse
 from maskwright.logs import Record, read_metrics
-from maskwright.train import reporting
+from maskwright.train import panel, reporting
 from maskwright.train.panel import color_sample, describe_record
 from maskwright.train.reporting import RunReporter
 
@@ -163,3 +165,30 @@ def test_tensorboard_gets_the_numbers(tmp_path: Path) -> None:
     assert {"train/loss", "valid/loss", "valid/unigram_accuracy"} <= set(events.Tags()["scalars"])
     (point,) = events.Scalars("valid/loss")
     assert (point.step, point.value) == (1200, 5.5)
+
+
+def test_a_notebook_shows_the_panel_in_its_cell(
+    tmp_path: Path, no_board: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[str] = []
+    handle = SimpleNamespace(update=drawn.append)
+
+    def display(drawing: str, display_id: bool) -> SimpleNamespace:
+        assert display_id
+        drawn.append(drawing)
+        return handle
+
+    module = ModuleType("IPython.display")
+    monkeypatch.setitem(sys.modules, "IPython", ModuleType("IPython"))
+    monkeypatch.setitem(sys.modules, "IPython.display", module)
+    monkeypatch.setattr(module, "display", display, raising=False)
+    monkeypatch.setattr(module, "HTML", str, raising=False)
+    monkeypatch.setattr(panel, "_SECONDS", 0)
+    lines = run_report(tmp_path, [TRAIN, VALID], force_jupyter=True)
+    assert lines == ""
+    assert len(drawn) == 3  # one place, drawn for each record and at the end
+    assert "loss 5.250" in drawn[0]
+    assert "masked accuracy 0.200" in drawn[-1]
+    assert "25%" in drawn[-1]
+    assert "black 40%" in drawn[-1]
+    assert drawn[-1].startswith("<pre>")
