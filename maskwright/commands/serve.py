@@ -3,13 +3,12 @@
 import asyncio
 import logging
 import os
-import socket
 import sys
-from functools import partial
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from maskwright.commands.flags import Arguments, Parser, add_config_flags, config_values
+from maskwright.commands.flags import Arguments, Parser, add_config_flags, config_values, tell
 from maskwright.commands.model_folder import HELP, find_model_folder
 from maskwright.config import from_mapping
 from maskwright.corpus.extras import import_extra
@@ -38,6 +37,13 @@ def build_parser() -> Parser:
     parser.add_argument("--name", help="what the model is called [the folder's name]")
     parser.add_argument("--device", help="where to compute, such as cpu or cuda [a GPU if any]")
     parser.add_argument("--quiet", action="store_true", help="no line for each request")
+    parser.add_argument(
+        "--allowed-host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="another name, without a port, by which the server may be called without a token",
+    )
     add_config_flags(parser, ServeConfig)
     return parser
 
@@ -48,6 +54,7 @@ def serve(
     name: str | None = None,
     device: str | None = None,
     quiet: bool = False,
+    allowed_host: Sequence[str] = (),
     **settings: Any,
 ) -> None:
     """Serve a model over HTTP until Ctrl-C or SIGTERM; the Python twin of ``maskwright serve``::
@@ -63,6 +70,7 @@ def serve(
         name: what the model is called; default: the folder's name.
         device: where to compute, such as ``cpu`` or ``cuda``; default: a GPU if there is one.
         quiet: prints no line for each request.
+        allowed_host: names besides localhost by which the server may be called without a token.
         settings: ``host``, ``port``, and the limits: see ``maskwright serve --help``.
 
     Raises:
@@ -74,7 +82,8 @@ def serve(
             "serve cannot run where an event loop runs already, as in a notebook. Start it in a "
             "thread: threading.Thread(target=maskwright.serve, args=[folder], daemon=True).start()"
         )
-    main(build_parser().fill(settings, folder=folder, name=name, device=device, quiet=quiet))
+    options = {"name": name, "device": device, "quiet": quiet, "allowed_host": list(allowed_host)}
+    main(build_parser().fill(settings, folder=folder, **options))
 
 
 def has_event_loop() -> bool:
@@ -93,11 +102,10 @@ def main(argv: Arguments) -> int:
     if token is not None and (not token.strip() or not token.isascii()):
         raise InputError(f"{_TOKEN} is set, but empty or not ASCII. Give it a value, or unset it.")
     folder = find_model_folder(arguments.folder)
-    uvicorn = import_extra("uvicorn", "serve", "maskwright serve")
+    import_extra("uvicorn", "serve", "maskwright serve")
     import_extra("fastapi", "serve", "maskwright serve")
     from maskwright.serving.answers import open_answerer
     from maskwright.serving.app import build_app
-    from maskwright.serving.protocol import ImpatientProtocol
     from maskwright.serving.reading import open_reader
 
     answerer = open_answerer(folder, arguments.device)
@@ -106,47 +114,47 @@ def main(argv: Arguments) -> int:
     name = arguments.name or (given.parent.name if given.name == "model" else given.name)
     if not name or set(name) & set("{}/"):
         raise InputError(f"--name = {name!r} must be a name without {{, }} and /")
-    app = build_app(name, answerer, reader, config, token)
+    app = build_app(name, answerer, reader, config, token, arguments.allowed_host)
     _log_requests(quiet=arguments.quiet)
+    _run(app, config, f"{name} ({answerer.task})", has_token=token is not None)
+    return 0
+
+
+def _run(app: Any, config: ServeConfig, title: str, *, has_token: bool) -> None:
+    """Serve until a signal comes."""
+    import uvicorn
+
+    from maskwright.serving.connections import BACKLOG, Connections, allow_connections, listen
+    from maskwright.serving.hosts import is_loopback
+
+    if not has_token and not is_loopback(config.host):
+        tell(
+            f"warning: --host {config.host} without {_TOKEN}: everybody who reaches this machine "
+            f"can use the model. Set {_TOKEN}, or listen on 127.0.0.1."
+        )
+    limit = allow_connections(config.max_connections)
+    if limit < config.max_connections:
+        tell(
+            f"at most {limit:,} connections: max_connections = {config.max_connections:,} is more "
+            "than the limit of open files allows (ulimit -Hn)"
+        )
     with listen(config) as listening:
         host, port = listening.getsockname()[:2]
         host = f"[{host}]" if ":" in host else host
-        print(f"serving {name} ({answerer.task}) on http://{host}:{port}", flush=True)
-        protocol = partial(
-            ImpatientProtocol,
-            header_seconds=config.header_seconds,
-            read_seconds=config.read_seconds,
-        )
+        print(f"serving {title} on http://{host}:{port}", flush=True)
+        connections = Connections(limit, config.header_seconds, config.read_seconds)
         settings = uvicorn.Config(
             app,
             access_log=False,
             log_level="warning",
             server_header=False,
-            http=protocol,
+            http=connections.make,
+            ws="none",
+            backlog=BACKLOG,
             timeout_keep_alive=5,
             timeout_graceful_shutdown=config.drain_seconds,
         )
         uvicorn.Server(settings).run(sockets=[listening])
-    return 0
-
-
-def listen(config: ServeConfig) -> socket.socket:
-    """The socket to serve on, so that a port that is taken is one clear line."""
-    family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
-    try:
-        listening = socket.create_server((config.host, config.port), family=family, backlog=2048)
-    except OSError as error:
-        if (error.errno or 0) < 0:  # of a name that stands for no address
-            raise InputError(f"host = {config.host} is no address here.") from None
-        raise InputError(
-            f"host = {config.host}, port = {config.port}: {os.strerror(error.errno or 0)}. "
-            "Choose another --host or --port."
-        ) from None
-    # An answer leaves in two parts, its head and its body. Without this option, which connections
-    # inherit, the second waits for the client to acknowledge the first: 40 ms. asyncio sets it
-    # only where a socket was made with its protocol by name, which these are not.
-    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return listening
 
 
 def _log_requests(*, quiet: bool) -> None:

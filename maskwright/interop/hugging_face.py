@@ -4,7 +4,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from packaging.version import Version
 from torch import Tensor
 
 from maskwright.artifact.families import native_family
@@ -49,7 +48,8 @@ def check_native(config: EncoderConfig) -> None:
 def check_version(family: Family, config: EncoderConfig) -> None:
     """Raise InputError if the installed transformers is too old for a folder of this family."""
     installed, needed = import_transformers().__version__, family.since(config)
-    if Version(installed) < Version(needed):
+    version = import_library("packaging.version", "sentence-transformers", NEEDS).Version
+    if version(installed) < version(needed):
         raise InputError(
             f"a folder of model_type {family.model_type} needs transformers {needed} or newer, "
             f"and {installed} is installed. Run: pip install 'transformers>={needed}'"

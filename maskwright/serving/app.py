@@ -2,8 +2,8 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 from fastapi import FastAPI
@@ -20,6 +20,7 @@ from maskwright.serving.answers import (
 )
 from maskwright.serving.batcher import Batcher, Limits, Passes
 from maskwright.serving.config import ServeConfig
+from maskwright.serving.connections import AcceptFailures
 from maskwright.serving.errors import REFUSALS, add_error_handlers
 from maskwright.serving.forms import (
     ANSWERS,
@@ -35,12 +36,14 @@ from maskwright.serving.forms import (
     Vectors,
 )
 from maskwright.serving.guard import App, Guard
+from maskwright.serving.hosts import AllowedHosts
 from maskwright.serving.metrics import Metrics
 from maskwright.serving.page import Page
 from maskwright.serving.reading import Reader
+from maskwright.serving.threads import DaemonThreads
 
 _BATCH_TOKENS = 16_384  # that go through the model together; a single text may have more
-_COUNTED_AT_ONCE = 4096  # characters whose tokens are counted sooner than a thread is asked
+_COUNTING_THREADS = 4  # so that one long text does not hold up the counting of others
 
 
 class Service:
@@ -52,7 +55,9 @@ class Service:
         self.metrics = Metrics(self.paths, lambda: sum(one.num_waiting for one in self.batchers))
         wait = config.max_wait_ms / 1e3
         limits = Limits(config.max_batch, _BATCH_TOKENS, wait, config.max_queued)
-        shared = (limits, ThreadPoolExecutor(1, "model"), self.metrics.observe_batch, Passes())
+        self.model_thread = DaemonThreads("model", 1)
+        self.counting_threads = DaemonThreads("tokenizer", _COUNTING_THREADS)
+        shared = (limits, self.model_thread, self.metrics.observe_batch, Passes())
         self.questions: Batcher[Question, Any] = Batcher(answerer, *shared)
         self.vectors: Batcher[str, Any] = Batcher(reader.embed, *shared)
         self.scores: Batcher[str, Any] = Batcher(reader.score, *shared)
@@ -63,12 +68,15 @@ class Service:
 
     @asynccontextmanager
     async def running(self, app: FastAPI) -> AsyncGenerator[None]:
-        """The queues work as long as the server does."""
+        """Let the queues work as long as the server does."""
+        asyncio.get_running_loop().set_exception_handler(AcceptFailures())
         for batcher in self.batchers:
             batcher.start()
         yield
         for batcher in self.batchers:
             await batcher.stop()
+        for threads in (self.model_thread, self.counting_threads):
+            threads.shutdown()
 
     async def fill(self, asked: Asked[FillParameters]) -> Any:
         """Words for the masks of one text, or of each in a list."""
@@ -123,10 +131,10 @@ class Service:
         self._check_scored(texts)
         return await self._ask(self.scores, texts, texts, self._longest, power=2)
 
-    def describe(self) -> Any:
+    async def describe(self) -> Any:
         """That it works, and what it is; 503 if it does not."""
         reads = self.reader.can_score
-        is_working = all(batcher.is_working for batcher in self.batchers)
+        is_working = self._is_working()
         found = {
             "status": "ok" if is_working else "not working",
             "model": self.name,
@@ -134,6 +142,16 @@ class Service:
             "scores": reads,
         }
         return JSONResponse(found, 200 if is_working else 503)
+
+    def _is_working(self) -> bool:
+        """Return True if what is asked now will be answered, as far as the latest passes tell.
+
+        A pass or a tokenizer that takes longer than an answer may is taken for hung: nothing else
+        is computed meanwhile.
+        """
+        threads = (self.model_thread, self.counting_threads)
+        stuck = max(one.stuck_seconds for one in threads)
+        return stuck <= self.config.answer_seconds and all(one.is_working for one in self.batchers)
 
     def _check_questions(self, questions: Sequence[Question]) -> None:
         """What the model cannot be asked at all, and too many candidates."""
@@ -191,11 +209,15 @@ class Service:
             return await self._compute(batcher, items, costs)
 
     async def _measure(self, texts: Sequence[str], longest: int | None) -> list[int]:
-        """Tokens of each text; long ones are counted beside the event loop."""
+        """Tokens of each text.
+
+        Counted beside the event loop whatever their length: with a regular expression of a foreign
+        tokenizer a few hundred characters may take seconds.
+        """
         self._check_count(texts)
-        if sum(map(len, texts)) <= _COUNTED_AT_ONCE:
-            return self.reader.measure(texts, longest)
-        return await asyncio.to_thread(self.reader.measure, texts, longest)
+        loop = asyncio.get_running_loop()
+        measure = partial(self.reader.measure, texts, longest)
+        return await loop.run_in_executor(self.counting_threads, measure)
 
     def _check_count(self, items: Sequence[Any]) -> None:
         if len(items) > self.config.max_texts:
@@ -229,14 +251,26 @@ def _as_list(inputs: str | list[str]) -> list[str]:
 
 
 def build_app(
-    name: str, answerer: Answerer, reader: Reader, config: ServeConfig, token: str | None = None
+    name: str,
+    answerer: Answerer,
+    reader: Reader,
+    config: ServeConfig,
+    token: str | None = None,
+    allowed_hosts: Sequence[str] = (),
 ) -> App:
     """The whole server as an ASGI application."""
     service = Service(name, answerer, reader, config)
     page = Page(name, answerer, reader, needs_token=token is not None)
     # The documentation pages of FastAPI load scripts from elsewhere; /openapi.json stays.
     title, lifespan = f"maskwright: {name}", service.running
-    app = FastAPI(title=title, docs_url=None, redoc_url=None, lifespan=lifespan, responses=REFUSALS)
+    app = FastAPI(
+        title=title,
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,  # behind TLS a redirect would have the text sent again in the clear
+        lifespan=lifespan,
+        responses=REFUSALS,
+    )
     add_error_handlers(app)
 
     def add(path: str, handler: Any, model: Any) -> None:
@@ -254,13 +288,14 @@ def build_app(
 
     @app.head("/", include_in_schema=False)
     @app.get("/", response_class=HTMLResponse)
-    def show_page() -> HTMLResponse:
+    async def show_page() -> HTMLResponse:
         """The playground."""
         return HTMLResponse(page.html)
 
     @app.get("/metrics", response_class=PlainTextResponse)
-    def show_metrics() -> Response:
+    async def show_metrics() -> Response:
         """Figures for Prometheus."""
         return Response(service.metrics.render(), media_type="text/plain; version=0.0.4")
 
-    return Guard(app, config, page.policy, token, service.metrics.observe_request)
+    hosts = AllowedHosts(config.host, allowed_hosts)
+    return Guard(app, config, page.policy, token, service.metrics.observe_request, hosts)

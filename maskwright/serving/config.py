@@ -22,14 +22,15 @@ class ServeConfig:
     )
     max_top_k: int = setting(1000, "words for a mask that may be asked for")
     max_candidates: int = setting(10_000, "words for all masks of a request together")
+    max_requests: int = setting(1024, "requests at once; more are answered with 503")
     max_connections: int = setting(
-        1024, "connections with a request on them; more are answered with 503"
+        4096, "open connections; one more takes the place of the longest idle"
     )
     header_seconds: float = setting(10.0, "time for a request to begin; then the line is cut")
     body_seconds: float = setting(10.0, "time to receive a request; longer is answered with 408")
     answer_seconds: float = setting(30.0, "time to answer it; longer is answered with 504")
     read_seconds: float = setting(30.0, "time to take the answer; then the line is cut")
-    drain_seconds: int = setting(30, "time to end what has begun, after SIGTERM")
+    drain_seconds: int = setting(8, "time to end what has begun, after SIGINT or SIGTERM")
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -41,6 +42,9 @@ class ServeConfig:
         if self.max_texts > self.max_queued:
             rule = f"is more than may wait, max_queued = {self.max_queued}"
             raise ConfigError("max_texts", self.max_texts, rule, "Such requests would always fail.")
+        if self.max_requests > self.max_connections:
+            rule = f"is more than max_connections = {self.max_connections}"
+            raise ConfigError("max_requests", self.max_requests, rule, "Each needs a connection.")
         if self.max_wait_ms < 0:
             raise ConfigError("max_wait_ms", self.max_wait_ms, "must not be negative")
         if not 0 <= self.port < 65_536:

@@ -24,6 +24,7 @@ _REASONS = {
     405: "The path is called in another way.",
     408: "The request took too long to arrive.",
     413: "The request is too large.",
+    421: "The server has no such name (without a token).",
     422: "It cannot be answered.",
     500: "Something failed inside.",
     503: "Too many texts wait already, or too many requests.",

@@ -14,6 +14,8 @@ from contextlib import suppress
 from typing import Any
 
 from maskwright.serving.config import ServeConfig
+from maskwright.serving.connections import STATE_KEY, Connection
+from maskwright.serving.hosts import AllowedHosts
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -28,6 +30,7 @@ INTERNAL = "something failed inside the server, whose log has more"
 # These need no token: whoever watches the server, and the page that asks for it.
 _OPEN = {(method, path) for method in ("GET", "HEAD") for path in ("/", "/health")}
 RETRY_SECONDS = 1  # after which an overloaded server may be asked again
+_SHOWN_HOST = 100  # characters
 _DISCARDED_SECONDS, _DISCARDED_BYTES = 1.0, 16 << 20
 _HEADERS = {
     "x-content-type-options": "nosniff",
@@ -57,14 +60,21 @@ class Guard:
     Args:
         app: gets requests that are allowed, whole.
         policy: the Content-Security-Policy of every answer.
-        token: what ``Authorization: Bearer`` has to hold; None lets everybody in.
+        token: what ``Authorization: Bearer`` has to hold; None lets in everybody who calls the
+            server by one of `hosts`.
         observe: told path, status and seconds of every request.
     """
 
     def __init__(
-        self, app: App, config: ServeConfig, policy: str, token: str | None, observe: Observe
+        self,
+        app: App,
+        config: ServeConfig,
+        policy: str,
+        token: str | None,
+        observe: Observe,
+        hosts: AllowedHosts,
     ) -> None:
-        self.app, self.config, self.observe = app, config, observe
+        self.app, self.config, self.observe, self.hosts = app, config, observe, hosts
         self._num_open = 0  # requests that are not answered yet, each on a connection of its own
         self.token = token.encode() if token is not None else None
         headers = {**_HEADERS, "content-security-policy": policy}
@@ -75,6 +85,7 @@ class Guard:
             await self.app(scope, receive, send)
             return
         began, status, size, has_begun = time.perf_counter(), 500, 0, False
+        connection: Connection | None = scope.get("state", {}).get(STATE_KEY)
 
         async def send_with_headers(message: Message) -> None:
             nonlocal status, has_begun
@@ -84,8 +95,11 @@ class Guard:
             await send(message)
 
         self._num_open += 1
+        if connection is not None:
+            connection.begin_request()
         try:
-            self._check_room()
+            self._check_room(scope)
+            self._check_host(scope)
             self._check_token(scope)
             body = await self._receive_body(scope, receive)
             size = len(body)
@@ -99,8 +113,15 @@ class Guard:
             FAILURES.exception("%s %r failed", scope["method"], scope["path"])
             if not has_begun:
                 await _refuse(_RefusedError(500, INTERNAL), send_with_headers)
+        except asyncio.CancelledError:  # by the server, which ends
+            if connection is not None and connection.is_paused:
+                connection.cut()  # uvicorn would wait for its client to read
+            elif not has_begun:
+                await _refuse(_RefusedError(503, "the server is being stopped"), send_with_headers)
         finally:
             self._num_open -= 1
+            if connection is not None:
+                connection.end_request()
             seconds = time.perf_counter() - began
             self.observe(scope["path"], status, seconds)
             self._log(scope, status, size, seconds)
@@ -120,9 +141,24 @@ class Guard:
                 task.cancel()
             await asyncio.gather(answering, leaving, return_exceptions=True)
 
-    def _check_room(self) -> None:
-        if self._num_open > self.config.max_connections:
+    def _check_room(self, scope: Scope) -> None:
+        # Being busy is no reason to be restarted, which is what many do when /health fails.
+        if self._num_open > self.config.max_requests and scope["path"] != "/health":
             raise _RefusedError(503, "too many requests at once; try again later")
+
+    def _check_host(self, scope: Scope) -> None:
+        """Refuse a name that another site may have made to stand for this address.
+
+        Only without a token, which such a site does not have. A request without ``Host`` is not
+        of a browser.
+        """
+        given = dict(scope["headers"]).get(b"host", b"").decode("latin-1")
+        if self.token is None and given and not self.hosts.allow(given):
+            raise _RefusedError(
+                421,
+                f"Host: {given[:_SHOWN_HOST]!r} is not a name of this server. Call it as localhost "
+                "or by its address, or start it with --allowed-host NAME or a token.",
+            )
 
     def _check_token(self, scope: Scope) -> None:
         if self.token is None or (scope["method"], scope["path"]) in _OPEN:
@@ -174,9 +210,10 @@ class Guard:
 def _call_json(scope: Scope) -> Scope:
     """The request as one of JSON, as Hugging Face's API has it: curl calls every body a form.
 
-    With the right name alone, pages of other sites could send none without asking first. What they
-    can send now does no harm: nothing is changed by a question, and without CORS they cannot read
-    the answer. They can make the server work, within its limits; with a token not even that.
+    Were the right name required, a browser would ask before it sends a question of another site's
+    page, and be refused. Now it sends the question: such a page can make a server without a token
+    work, within its limits. It changes nothing by that, and cannot read the answer: there are no
+    CORS headers, and `AllowedHosts` keeps it from passing itself off as a page of this server.
     """
     others = [(name, value) for name, value in scope["headers"] if name != b"content-type"]
     return {**scope, "headers": [*others, (b"content-type", b"application/json")]}

@@ -177,7 +177,8 @@ class ChunkEncoder:
 
     def _encode_part(self, part: str) -> bytes:
         with calling_library("the tokenizer fails on this text"):
-            encoding = self._backend.encode(part, add_special_tokens=False)
+            # A batch of one: `encode` keeps all other threads from running meanwhile.
+            [encoding] = self._backend.encode_batch([part], add_special_tokens=False)
         return pack_encoding(part, encoding)
 
 

@@ -185,7 +185,8 @@ class Tokenizer:
             raise checked
         text = checked
         with calling_library("the tokenizer fails on this text"):
-            encoding = backend.encode(text, add_special_tokens=False)
+            # A batch of one: `encode` keeps all other threads from running meanwhile.
+            [encoding] = backend.encode_batch([text], add_special_tokens=False)
         starts = find_word_starts(text, encoding.offsets)
         ids = np.array(encoding.ids, np.uint32)
         return EncodedPrompt(

@@ -24,6 +24,7 @@ from maskwright.serving.batcher import MAX_FAILED_PASSES
 from maskwright.serving.config import ServeConfig
 from maskwright.serving.forms import ANSWERS, ScoredText
 from maskwright.serving.guard import Guard
+from maskwright.serving.hosts import AllowedHosts
 from maskwright.serving.reading import Reader, open_reader
 
 TEXT = "The small [MASK] eats grass every day."
@@ -35,7 +36,13 @@ SMALL = ServeConfig(
 def serve(folder: Path, config: ServeConfig = SMALL, token: str | None = None) -> TestClient:
     answerer = open_answerer(folder, "cpu")
     app: Any = build_app("small", answerer, open_reader(answerer), config, token)
-    return TestClient(app)
+    return TestClient(app, base_url="http://localhost")
+
+
+def guard(app: Any, config: ServeConfig = SMALL, token: str | None = None) -> Any:
+    """A guard around an application of a test's own."""
+    policy = "default-src 'none'"
+    return Guard(app, config, policy, token, lambda *figures: None, AllowedHosts(config.host))
 
 
 @pytest.fixture(scope="module")
@@ -122,7 +129,7 @@ def test_a_model_that_fails_again_and_again_is_not_well(
 ) -> None:
     answerer = open_answerer(folder, "cpu")
     app: Any = build_app("small", answerer, open_reader(answerer), SMALL)
-    with TestClient(app) as client:
+    with TestClient(app, base_url="http://localhost") as client:
         with monkeypatch.context() as patch:
             break_model(answerer, patch)
             for _ in range(MAX_FAILED_PASSES):
@@ -140,7 +147,10 @@ def test_a_bug_is_one_line_for_the_client_and_a_traceback_for_the_log(
     answerer = open_answerer(folder, "cpu")
     break_model(answerer, monkeypatch)
     app: Any = build_app("small", answerer, open_reader(answerer), SMALL)
-    with TestClient(app) as client, caplog.at_level(logging.INFO, "maskwright"):
+    with (
+        TestClient(app, base_url="http://localhost") as client,
+        caplog.at_level(logging.INFO, "maskwright"),
+    ):
         answer = client.post("/", json={"inputs": TEXT})
         assert answer.status_code == 500
         assert answer.json() == {"error": "something failed inside the server, whose log has more"}
@@ -162,9 +172,9 @@ def test_whatever_fails_is_answered_and_logged_once(
             await send({"type": "http.response.body", "body": b"half", "more_body": True})
         raise ValueError("a bug")
 
-    guarded: Any = Guard(fail, SMALL, "default-src 'none'", None, lambda *figures: None)
+    guarded: Any = guard(fail)
     with caplog.at_level(logging.INFO, "maskwright"):
-        answer = TestClient(guarded).get("/x")
+        answer = TestClient(guarded, base_url="http://localhost").get("/x")
     assert answer.status_code == (200 if is_begun else 500)
     assert is_begun or "error" in answer.json()
     assert [record.name for record in caplog.records] == ["maskwright.serving", "maskwright.access"]
@@ -179,9 +189,9 @@ def test_too_many_requests_are_refused_in_the_same_form(caplog: pytest.LogCaptur
         await asyncio.to_thread(go.wait, 10)
         await PlainTextResponse("done")(scope, receive, send)
 
-    config = ServeConfig(max_connections=1)
-    guarded: Any = Guard(wait, config, "default-src 'none'", None, lambda *figures: None)
-    client = TestClient(guarded)
+    config = ServeConfig(max_requests=1)
+    guarded: Any = guard(wait, config)
+    client = TestClient(guarded, base_url="http://localhost")
     with caplog.at_level(logging.INFO, "maskwright"), ThreadPoolExecutor(1) as pool:
         first = pool.submit(client.get, "/first")
         assert begun.wait(10)
@@ -346,5 +356,65 @@ def test_a_path_says_how_it_is_called(client: TestClient) -> None:
 def test_a_name_with_a_blank_has_an_address(folder: Path) -> None:
     answerer = open_answerer(folder, "cpu")
     app: Any = build_app("my model", answerer, open_reader(answerer), SMALL, None)
-    with TestClient(app) as client:
+    with TestClient(app, base_url="http://localhost") as client:
         assert client.post("/models/my%20model", json={"inputs": TEXT}).status_code == 200
+
+
+def test_a_pass_that_hangs_is_not_well_until_it_ends(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go, ended = threading.Event(), threading.Event()
+    attempt = FillMask.attempt
+
+    def hang(self: FillMask, *arguments: Any) -> Any:
+        go.wait(60)
+        ended.set()
+        return attempt(self, *arguments)
+
+    monkeypatch.setattr(FillMask, "attempt", hang)
+    with serve(folder, ServeConfig(answer_seconds=0.2)) as client:
+        assert client.get("/health").status_code == 200
+        assert client.post("/", json={"inputs": TEXT}).status_code == 504
+        answer = client.get("/health")
+        assert (answer.status_code, answer.json()["status"]) == (503, "not working")
+        go.set()
+        assert ended.wait(60)
+        while client.get("/health").status_code != 200:  # the pass ends
+            pass
+
+
+def test_a_tokenizer_that_takes_long_for_a_short_text_holds_nothing_up(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began, go = threading.Event(), threading.Event()
+    measure = Reader.measure
+
+    def measure_slowly(self: Reader, texts: Sequence[str], longest: int | None) -> list[int]:
+        began.set()
+        go.wait(60)
+        return measure(self, texts, longest)
+
+    monkeypatch.setattr(Reader, "measure", measure_slowly)
+    with serve(folder) as client, ThreadPoolExecutor(1) as pool:
+        slow = pool.submit(client.post, "/embed", json={"inputs": "a"})
+        assert began.wait(60)
+        assert client.get("/health").status_code == 200
+        assert not slow.done()
+        go.set()
+        assert slow.result().status_code == 200
+
+
+def test_whoever_calls_it_by_a_strange_name_gets_nothing(folder: Path) -> None:
+    headers = {"host": "evil.example:8000"}
+    with serve(folder) as client:
+        for method, path in (("GET", "/"), ("GET", "/health"), ("POST", "/")):
+            answer = client.request(method, path, json={"inputs": TEXT}, headers=headers)
+            assert answer.status_code == 421
+            assert "evil.example" in answer.json()["error"]
+    with serve(folder, token="secret") as client:  # which a page of evil.example does not have
+        assert client.get("/health", headers=headers).status_code == 200
+
+
+def test_a_slash_too_many_is_no_redirect(client: TestClient) -> None:
+    answer = client.post("/embed/", json={"inputs": "a"}, follow_redirects=False)
+    assert (answer.status_code, "location" in answer.headers) == (404, False)

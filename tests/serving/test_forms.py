@@ -28,7 +28,7 @@ def serve(folder: Path, level: Any, labels: tuple[str, ...]) -> TestClient:
     save_classifier(folder, model, TOKENIZER, labels, "single_label_classification")
     answerer = open_answerer(folder, "cpu")
     app: Any = build_app("small", answerer, open_reader(answerer), ServeConfig())
-    return TestClient(app)
+    return TestClient(app, base_url="http://localhost")
 
 
 @pytest.fixture(scope="module")

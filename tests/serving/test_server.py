@@ -1,21 +1,22 @@
 """A server in a process of its own: its real client, slow and endless requests, the end."""
 
 import json
+import resource
 import signal
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 import pytest
 from huggingface_hub import InferenceClient
 
 from maskwright.cli import main
-from maskwright.commands.serve import listen
 from maskwright.serving.config import ServeConfig
+from maskwright.serving.connections import listen
 
 TEXT = "The small [MASK] eats grass every day."
 
@@ -25,6 +26,7 @@ def start(
     *flags: str,
     run: str = "small",
     program: tuple[str, str] = ("-m", "maskwright"),
+    prepare: Callable[[], None] | None = None,
 ) -> tuple[subprocess.Popen[str], str]:
     command = [sys.executable, *program, "serve", str(workplace / "runs" / run)]
     process = subprocess.Popen(
@@ -32,6 +34,7 @@ def start(
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=prepare,
     )
     assert process.stdout is not None
     line = process.stdout.readline()
@@ -51,7 +54,8 @@ def url(workplace: Path) -> Iterator[str]:
 def post(url: str, body: object) -> bytes:
     """The whole answer, after which the connection ends."""
     content = json.dumps(body).encode()
-    head = f"POST / HTTP/1.1\r\nHost: x\r\nConnection: close\r\nContent-Length: {len(content)}\r\n"
+    head = "POST / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
+    head += f"Content-Length: {len(content)}\r\n"
     with connect(url) as client:
         client.sendall(f"{head}Content-Type: application/json\r\n\r\n".encode() + content)
         return b"".join(iter(lambda: client.recv(65536), b""))
@@ -91,7 +95,7 @@ def test_the_client_of_hugging_face_gets_vectors(url: str) -> None:
 @pytest.mark.parametrize("path", ["/", "/health"])
 def test_a_load_balancer_may_ask_for_the_head_alone(url: str, path: str) -> None:
     with connect(url) as client:
-        request = f"HEAD {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+        request = f"HEAD {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
         client.sendall(request.encode())
         answer = b"".join(iter(lambda: client.recv(65536), b""))
     assert answer.startswith(b"HTTP/1.1 200")
@@ -100,7 +104,7 @@ def test_a_load_balancer_may_ask_for_the_head_alone(url: str, path: str) -> None
 
 def test_a_slow_request_is_refused_and_the_others_go_on(url: str) -> None:
     with connect(url) as slow:
-        slow.sendall(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\n\r\n{")
+        slow.sendall(b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{")
         assert InferenceClient(base_url=url).fill_mask(TEXT)
         assert slow.recv(1000).startswith(b"HTTP/1.1 408")
 
@@ -115,7 +119,7 @@ def test_a_connection_on_which_no_request_begins_is_cut(url: str, begun: bytes) 
 
 def test_whoever_sends_too_much_is_told_so(url: str) -> None:
     body = b'{"inputs": "' + b"x" * 3_000_000 + b'"}'
-    head = f"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+    head = f"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n\r\n".encode()
     with connect(url) as client:
         client.sendall(head + body)  # all of it, before it listens
         assert client.recv(1000).startswith(b"HTTP/1.1 413")
@@ -125,7 +129,7 @@ def test_what_a_client_that_left_asked_is_not_answered(workplace: Path) -> None:
     process, url = start(workplace, "--max_wait_ms", "3000")
     body = json.dumps({"inputs": TEXT}).encode()
     with connect(url) as client:
-        head = f"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n"
+        head = f"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n"
         client.sendall(f"{head}Content-Type: application/json\r\n\r\n".encode() + body)
         time.sleep(0.3)
     assert process.stderr is not None
@@ -139,10 +143,10 @@ def test_what_a_client_that_left_asked_is_not_answered(workplace: Path) -> None:
 
 def test_an_endless_request_is_refused_before_it_is_read(url: str) -> None:
     with connect(url) as large:
-        large.sendall(b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100000000\r\n\r\n")
+        large.sendall(b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000000\r\n\r\n")
         assert large.recv(1000).startswith(b"HTTP/1.1 413")
     with connect(url) as endless:
-        endless.sendall(b"POST / HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n")
+        endless.sendall(b"POST / HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n")
         chunk = b"10000\r\n" + b"x" * 0x10000 + b"\r\n"
         answer = b""
         try:
@@ -159,7 +163,9 @@ def test_an_endless_request_is_refused_before_it_is_read(url: str) -> None:
 
 def enter(url: str) -> socket.socket:
     """A connection with a request on it that has been let in, and whose body does not come."""
-    head = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 100\r\nExpect: 100-continue\r\n\r\n"
+    head = (
+        b"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\nExpect: 100-continue\r\n\r\n"
+    )
     deadline = time.monotonic() + 20
     while time.monotonic() < deadline:  # the room of an answer is free a moment after it has come
         client = connect(url)
@@ -171,7 +177,7 @@ def enter(url: str) -> socket.socket:
 
 
 def test_idle_connections_take_no_room_and_requests_do(workplace: Path) -> None:
-    limits = ("--max_connections", "1", "--header_seconds", "60", "--body_seconds", "60")
+    limits = ("--max_requests", "1", "--header_seconds", "60", "--body_seconds", "60")
     process, url = start(workplace, *limits, "--quiet")
     with connect(url):
         assert post(url, {"inputs": TEXT}).startswith(b"HTTP/1.1 200")
@@ -181,6 +187,59 @@ def test_idle_connections_take_no_room_and_requests_do(workplace: Path) -> None:
     process.communicate()
     assert answer.startswith(b"HTTP/1.1 503")
     assert b'{"error": "too many requests at once; try again later"}' in answer
+
+
+def get_health(url: str) -> bytes:
+    with connect(url) as client:
+        client.sendall(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        return b"".join(iter(lambda: client.recv(65536), b""))
+
+
+def test_health_answers_beside_more_idle_connections_than_there_may_be(workplace: Path) -> None:
+    def limit_files() -> None:  # as `ulimit -n 1024` does, the usual limit
+        resource.setrlimit(resource.RLIMIT_NOFILE, (1024, 1024))
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < 1500:
+        pytest.skip("this process may not open so many files")
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 1500), hard))
+    process, url = start(workplace, "--header_seconds", "60", prepare=limit_files)
+    with ExitStack() as idle:
+        for number in range(1200):
+            idle.enter_context(connect(url))
+            if number % 200 == 0:
+                assert get_health(url).startswith(b"HTTP/1.1 200")
+        assert get_health(url).startswith(b"HTTP/1.1 200")
+        assert post(url, {"inputs": TEXT}).startswith(b"HTTP/1.1 200")
+    process.kill()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    _, log = process.communicate()
+    limited, *records = log.splitlines()
+    assert "max_connections = 4,096" in limited
+    assert [json.loads(record)["status"] for record in records] == [200] * 8
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_model_that_hangs_is_told_and_does_not_keep_the_process(
+    workplace: Path, number: signal.Signals
+) -> None:
+    hanging = """
+import sys, threading
+from maskwright.cli import main
+from maskwright.inference.fill_mask import FillMask
+FillMask.attempt = lambda *arguments: threading.Event().wait()
+sys.exit(main(sys.argv[1:]))
+"""
+    limits = ("--answer_seconds", "0.3", "--drain_seconds", "1")
+    process, url = start(workplace, *limits, program=("-c", hanging))
+    assert post(url, {"inputs": TEXT}).startswith(b"HTTP/1.1 504")
+    answer = get_health(url)
+    assert answer.startswith(b"HTTP/1.1 503")
+    assert b'"not working"' in answer
+    process.send_signal(number)
+    _, log = process.communicate(timeout=60)  # it would wait for ever, were the thread joined
+    assert process.returncode == (130 if number == signal.SIGINT else -signal.SIGTERM)
+    assert "Traceback" not in log
 
 
 def test_a_bug_is_on_standard_error_once(workplace: Path) -> None:
@@ -208,7 +267,7 @@ def test_what_has_begun_is_ended_before_the_server_is(workplace: Path) -> None:
     process, url = start(workplace, "--max_wait_ms", "1500")
     body = json.dumps({"inputs": TEXT}).encode()
     with connect(url) as client:
-        head = f"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n"
+        head = f"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n"
         client.sendall(f"{head}Content-Type: application/json\r\n\r\n".encode() + body)
         time.sleep(0.5)  # it waits for others now
         process.send_signal(signal.SIGTERM)
@@ -227,6 +286,7 @@ def test_a_port_that_is_taken_is_one_line(
         assert main(["serve", str(workplace / "runs" / "small"), "--port", port]) == 2
     assert f"port = {port}: Address already in use. Choose another" in capsys.readouterr().err
     for flags, message in {
+        ("--max_connections", "100"): "max_requests = 1024 is more than max_connections = 100",
         ("--host", "192.0.2.1"): "Cannot assign requested address. Choose another --host or --port",
         ("--max_queued", "16"): "max_texts = 256 is more than may wait, max_queued = 16",
         ("--header_seconds", "0"): "header_seconds = 0.0 must be above 0",

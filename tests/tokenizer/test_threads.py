@@ -1,0 +1,42 @@
+"""A slow text keeps no other thread from running: the library releases the interpreter for it."""
+
+import json
+import threading
+import time
+
+import pytest
+
+from maskwright.tokenizer.tokenizer import Tokenizer
+from tests.finetune.helpers import TOKENIZER
+
+SLOW = ("a" * 17 + "!") * 24  # which takes about half a second to match
+
+
+def make_hostile() -> Tokenizer:
+    """A tokenizer with a regular expression that takes exponential time."""
+    description = json.loads(json.dumps(TOKENIZER.description))
+    pattern = {"Regex": "(a+)+$"}
+    description["pre_tokenizer"] = {
+        "type": "Split", "pattern": pattern, "behavior": "Isolated", "invert": False
+    }  # fmt: skip
+    return Tokenizer(description, TOKENIZER.special_tokens)
+
+
+@pytest.mark.parametrize("name", ["encode", "encode_prompt", "encode_with_offsets"])
+def test_other_threads_run_while_a_text_is_encoded(name: str) -> None:
+    encode, stop, beats = getattr(make_hostile(), name), threading.Event(), list[float]()
+
+    def beat() -> None:
+        while not stop.wait(0.001):
+            beats.append(time.perf_counter())
+
+    thread = threading.Thread(target=beat)
+    thread.start()
+    began = time.perf_counter()
+    encode(SLOW)
+    ended = time.perf_counter()
+    stop.set()
+    thread.join()
+    # Near the beginning and the end some fall within even where the text holds all others up.
+    inner = (ended - began) / 4
+    assert any(began + inner < beat < ended - inner for beat in beats)
