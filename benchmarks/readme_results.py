@@ -20,7 +20,7 @@ _BESIDE = (
 def write_section() -> str:
     """The section as Markdown, without its markers."""
     quick = require_result("quickstart")
-    wiki = require_result("reproduce-wiki-ours")
+    sprint, hour = (require_result(f"reproduce-wiki-{name}") for name in ("sprint", "hour"))
     prepare = require_result("prepare-wiki_en")
     rows = [
         (
@@ -29,11 +29,15 @@ def write_section() -> str:
             _describe(quick["final"]),
             quick["file"],
         ),
-        (
-            f"`--recipe sprint` on 24 M words of English Wikipedia, {wiki['threads']} core: "
-            f"{wiki['final']['tokens']:,} tokens in {wiki['final']['seconds'] / 60:.1f} min",
-            _describe(wiki["final"]),
-            wiki["file"],
+        *(
+            (
+                f"`--recipe {one['recipe']}` on 24 M words of English Wikipedia, "
+                f"{one['threads']} core: {one['final']['tokens']:,} tokens in "
+                f"{one['final']['seconds'] / 60:.1f} min",
+                _describe(one["final"]),
+                one["file"],
+            )
+            for one in (sprint, hour)
         ),
         (
             f"`prepare` of {prepare['text_bytes'] / 1e6:.0f} MB of that text, WordPiece "
@@ -43,7 +47,7 @@ def write_section() -> str:
             prepare["file"],
         ),
     ]
-    environment = wiki["environment"]
+    environment = sprint["environment"]
     lines = [
         f"On {environment['cpu_count']} cores of an {environment['cpu']}, torch "
         f"{environment['packages']['torch']}:\n",
