@@ -1,5 +1,6 @@
 """Trains in a run directory to the end of the budget, or to a signal, and saves the model."""
 
+import shlex
 import signal
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
@@ -23,6 +24,7 @@ from maskwright.commands.report import REPORT_NAME, gather_facts, write_report
 from maskwright.commands.run_folder import METRICS_NAME, MODEL_NAME
 from maskwright.distributed.sharding import UNSHARDED
 from maskwright.distributed.world import World
+from maskwright.inference.samples import HeldOutSamples
 from maskwright.logs import Record, read_metrics
 from maskwright.model.discriminator import Discriminator, GeneratorAndDiscriminator, Network
 from maskwright.model.pretraining import MaskedLanguageModel
@@ -148,7 +150,7 @@ class Session:
 
     def _show_result(self, final: Record) -> None:
         """What the model learned, beside what no learning would score, and what to do next."""
-        say, mask_token = self.console.print, self.data.tokenizer.mask_token
+        say = self.console.print
         before = self._read_beginning()
 
         def show(name: str) -> str:
@@ -194,7 +196,11 @@ class Session:
             say("\nHeld-out text with words or characters hidden:")
         for line in final.get("samples", []):
             say(Text("  ").append_text(color_sample(line)))
-        folder = self.run
+        self._show_next()
+
+    def _show_next(self) -> None:
+        """What to do with the model, with a sentence of the held-out text as the example."""
+        say, folder = self.console.print, self.run
         if isinstance(self.trainer.model, GeneratorAndDiscriminator):
             folder = self.run / GENERATOR
             say(f"\nThe discriminator is in {self.run / MODEL_NAME},", markup=False)
@@ -205,7 +211,13 @@ class Session:
             )
         else:
             say(f"\nThe model is in {self.run / MODEL_NAME}. Try", markup=False)
-        say(f'  maskwright fill {folder} "A sentence with a {mask_token} in it."', markup=False)
+        longest = self.trainer.model.config.max_position_embeddings
+        samples = HeldOutSamples(
+            self.data.valid, self.data.tokenizer, 1, longest - self.config.data.extra_slots
+        )
+        prompt = samples.show_prompt()
+        rest = "--file sentences.txt" if prompt is None else shlex.quote(prompt)
+        say(f"  maskwright fill {shlex.quote(str(folder))} {rest}", markup=False)
 
 
 def _describe_place(trainer: Trainer) -> str:

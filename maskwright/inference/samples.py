@@ -133,6 +133,16 @@ class HeldOutSamples:
         )
         return [line.replace("\n", "↵") for line in lines]
 
+    def show_prompt(self) -> str | None:
+        """Return the first sample with one word or token as the mask; None if there is none."""
+        if not self.samples:
+            return None
+        ids, decode = self.samples[0].ids, self.tokenizer.decode
+        hidden = self.samples[0].hidden[0]
+        parts = decode(ids[:hidden]), self.tokenizer.mask_token, decode(ids[hidden + 1 :])
+        blank = " " if self.samples[0].names_word else ""
+        return " ".join(blank.join(parts).split())
+
     def _hide(self, sample: Sample) -> list[int]:
         ids = list(sample.ids)
         for place in sample.hidden:

@@ -39,7 +39,12 @@ def test_read_clean_deduplicate_split(corpus: str) -> None:
     assert documents[0][1].text == "Title 0\nText of article 0."
     assert documents[-1][1] == Document("new text", "c.jsonl:1", str(Path(corpus) / "c.jsonl"))
     assert 30 < sum(split == "valid" for split, _ in documents) < 90
-    assert counts == {"duplicate": 300, "empty": 1, "bad JSON line": 1, "NUL removed": 1}
+    assert counts == {
+        "duplicate": 300,
+        "empty": 1,
+        "bad JSON line (first c.jsonl:3)": 1,
+        "NUL removed": 1,
+    }
 
 
 def test_the_same_input_gives_the_same_documents_in_the_same_order(corpus: str) -> None:
@@ -66,7 +71,10 @@ def test_what_is_held_out_by_name_is_not_trained_on(tmp_path: Path, deduplicate:
 
 def test_an_empty_result_is_an_error_that_counts_the_reasons(tmp_path: Path) -> None:
     path = write(tmp_path / "x.jsonl", '{"text": " "}\n{"text": "\\n"}\n{bad\n')
-    with pytest.raises(CorpusError, match=r"nothing is left .* \(empty: 2, bad JSON line: 1\)\.$"):
+    with pytest.raises(
+        CorpusError,
+        match=r"nothing is left .* \(empty: 2, bad JSON line \(first x\.jsonl:3\): 1\)\.$",
+    ):
         stream(path)
     write(tmp_path / "folder" / "x.txt", bytes(1_000))
     with pytest.raises(CorpusError, match=r"nothing is left .* \(binary file: 1\)\.$"):

@@ -65,7 +65,7 @@ def test_a_line_of_json_is_not_parsed_beyond_a_limit(tmp_path: Path) -> None:
     )
     output = read_limited(tmp_path / "x.jsonl.gz")
     assert output.startswith("10 ")
-    assert "'bad JSON line': 3" in output
+    assert "'bad JSON line (first x.jsonl.gz:1)': 3" in output
 
 
 def test_a_table_row_ends(tmp_path: Path) -> None:

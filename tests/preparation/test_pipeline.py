@@ -256,7 +256,7 @@ def test_what_was_dropped_is_counted_once(tmp_path: Path) -> None:
     assert sum(manifest.dropped.values()) == 3
     train = manifest.splits["train"]
     assert f"{train.num_documents:,} documents, {train.num_tokens:,} tokens" in reported[-1]
-    assert "1 bad JSON line" in reported[-1]
+    assert f"1 bad JSON line (first a.jsonl:{len(lines) + 2})" in reported[-1]
     assert "1 duplicate" in reported[-1]
 
 
