@@ -154,7 +154,13 @@ def _run(app: Any, config: ServeConfig, title: str, *, has_token: bool) -> None:
             timeout_keep_alive=5,
             timeout_graceful_shutdown=config.drain_seconds,
         )
-        uvicorn.Server(settings).run(sockets=[listening])
+        try:
+            uvicorn.Server(settings).run(sockets=[listening])
+        except KeyboardInterrupt:
+            # The end of the interpreter takes seconds, and may crash while a thread is in the
+            # model. SIGTERM, which uvicorn raises again, ends the process at once, too.
+            tell("interrupted")
+            os._exit(130)
 
 
 def _log_requests(*, quiet: bool) -> None:

@@ -233,8 +233,9 @@ sys.exit(main(sys.argv[1:]))
     limits = ("--answer_seconds", "0.3", "--drain_seconds", "1")
     process, url = start(workplace, *limits, program=("-c", hanging))
     assert post(url, {"inputs": TEXT}).startswith(b"HTTP/1.1 504")
-    answer = get_health(url)
-    assert answer.startswith(b"HTTP/1.1 503")
+    deadline = time.monotonic() + 60
+    while not (answer := get_health(url)).startswith(b"HTTP/1.1 503"):
+        assert time.monotonic() < deadline
     assert b'"not working"' in answer
     process.send_signal(number)
     _, log = process.communicate(timeout=60)  # it would wait for ever, were the thread joined
