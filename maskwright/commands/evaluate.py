@@ -1,7 +1,6 @@
 """``maskwright evaluate``: how good a model is, with intervals and what no learning would score."""
 
 import argparse
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -10,9 +9,10 @@ from maskwright.commands.evaluation_flags import (
     check_suites,
     check_text_flags,
 )
-from maskwright.commands.flags import Parser, tell
+from maskwright.commands.flags import Parser
 from maskwright.commands.model_folder import HELP, find_masked_model, find_model_folder
 from maskwright.commands.outputs import check_new_file
+from maskwright.console import say_json, tell
 from maskwright.errors import InputError
 
 _EPILOG = """suites:
@@ -106,7 +106,7 @@ def main(argv: Sequence[str]) -> int:
     results = evaluation.run_suites(suites, request, tell)
     paths = evaluation.write(results, arguments.out)
     if arguments.json:
-        print(json.dumps(evaluation.describe(results), indent=2, ensure_ascii=False))
+        say_json(evaluation.describe(results), indent=2)
     else:
         print_results(evaluation.model_facts, results, paths, in_detail=arguments.details)
     return 0

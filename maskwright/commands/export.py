@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.console import Console
-
 from maskwright.commands.flags import Parser
 from maskwright.commands.model_folder import HELP, find_model_folder
 from maskwright.commands.prepared import is_prepared
 from maskwright.commands.run_folder import CONFIG_NAME, name_prepared, read_provenance
+from maskwright.console import Console
 from maskwright.errors import CheckpointError, InputError
 from maskwright.interop.targets import TARGETS
 from maskwright.preparation.locate import locate

@@ -5,13 +5,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
 from maskwright.artifact.classifier_folder import open_pretrained, save_classifier
 from maskwright.artifact.folder import Loaded
 from maskwright.commands.run_folder import CONFIG_NAME, METRICS_NAME, MODEL_NAME
 from maskwright.config import write_yaml
+from maskwright.console import Console
 from maskwright.files import write_json, write_text
 from maskwright.finetune.config import PROBLEMS, FinetuneConfig
 from maskwright.finetune.files import ExampleFiles, TaskFiles

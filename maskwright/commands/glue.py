@@ -4,18 +4,17 @@ The weights are chosen by a tenth of the training examples, which is held out; G
 examples are looked at once, at the end.
 """
 
-import json
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
 from maskwright.artifact.classifier_folder import open_pretrained
 from maskwright.commands.finetuning import describe_budget, describe_skipped, show_mean, summarise
+from maskwright.console import Console, say_json
 from maskwright.errors import InputError
 from maskwright.files import write_json
 from maskwright.finetune.config import FinetuneConfig
@@ -60,7 +59,7 @@ def evaluate_glue(
         if out is not None:  # what is done stays, whatever becomes of the next task
             write_json(out, results)
     if as_json:
-        print(json.dumps(results, indent=2, ensure_ascii=False))
+        say_json(results, indent=2)
     else:
         show_tasks(results)
     return 0

@@ -4,13 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from rich.console import Console
-
 from maskwright.commands.config import PretrainConfig
 from maskwright.commands.flags import Parser, add_config_flags, config_values
 from maskwright.commands.model_folder import find_model_folder
 from maskwright.commands.report import REPORT_NAME
 from maskwright.config import Plain, from_mapping, merge, read_yaml
+from maskwright.console import Console
 from maskwright.errors import InputError
 from maskwright.files import write_text
 from maskwright.preparation.config import PrepareConfig

@@ -11,6 +11,7 @@ from pathlib import Path
 from maskwright.commands.flags import Parser, add_config_flags, config_values
 from maskwright.commands.model_folder import HELP, find_model_folder
 from maskwright.config import from_mapping
+from maskwright.console import say
 from maskwright.corpus.extras import import_extra
 from maskwright.errors import InputError
 from maskwright.serving.config import ServeConfig
@@ -66,7 +67,7 @@ def main(argv: Sequence[str]) -> int:
     with listen(config) as listening:
         host, port = listening.getsockname()[:2]
         host = f"[{host}]" if ":" in host else host
-        print(f"serving {name} ({answerer.task}) on http://{host}:{port}", flush=True)
+        say(f"serving {name} ({answerer.task}) on http://{host}:{port}", flush=True)
         protocol = partial(
             ImpatientProtocol,
             header_seconds=config.header_seconds,

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from rich.console import Console
 from rich.text import Text
 
 from maskwright.artifact.folder import GENERATOR, save_model
@@ -21,6 +20,7 @@ from maskwright.commands.mixture import describe_sources
 from maskwright.commands.probes import HEADLINES
 from maskwright.commands.report import REPORT_NAME, gather_facts, write_report
 from maskwright.commands.run_folder import METRICS_NAME, MODEL_NAME
+from maskwright.console import Console
 from maskwright.distributed.sharding import UNSHARDED
 from maskwright.distributed.world import World
 from maskwright.logs import Record, read_metrics

@@ -5,12 +5,13 @@ import re
 from collections.abc import Iterator
 from types import TracebackType
 
-from rich.console import Console, Group
+from rich.console import Group
 from rich.live import Live
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 from rich.table import Table
 from rich.text import Text
 
+from maskwright.console import Console
 from maskwright.logs import Record
 from maskwright.pulse import Pulse
 

@@ -3,8 +3,7 @@
 from pathlib import Path
 from types import TracebackType
 
-from rich.console import Console
-
+from maskwright.console import Console
 from maskwright.logs import MetricsLog, Record
 from maskwright.train.board import Board, has_tensorboard
 from maskwright.train.panel import Panel

@@ -4,9 +4,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from maskwright import pulse
+from maskwright.console import Console
 from maskwright.logs import Record, read_metrics
 from maskwright.train import reporting
 from maskwright.train.panel import color_sample, describe_record
