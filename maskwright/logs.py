@@ -118,7 +118,7 @@ def _find_rule(name: str, value: Any) -> str:
     if name == "final":
         return "" if isinstance(value, bool) else "true or false"
     if name == "samples":
-        lines: list[Any] = value if isinstance(value, list) else [None]
+        lines = cast(list[Any], value) if isinstance(value, list) else [None]
         is_texts = all(isinstance(line, str) for line in lines)
         return "" if is_texts else "a list of texts"
     return "" if value is None or is_number(value) else "a finite number or null"
