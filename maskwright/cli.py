@@ -11,7 +11,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any, cast
 
-from maskwright.errors import MaskwrightError
+from maskwright.errors import MaskwrightError, make_line
 
 COMMANDS = {
     "pretrain": "train an encoder from raw text or prepared data",
@@ -65,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if error.filename is None and error.errno != errno.ENOSPC:
             raise  # not about a file, so a bug
         where = f"{error.filename}: " if error.filename is not None else ""
-        print(f"InputError: {where}{error.strerror}", file=sys.stderr)
+        print(make_line(f"InputError: {where}{error.strerror}"), file=sys.stderr)
         return 2
 
 

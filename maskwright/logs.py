@@ -124,8 +124,8 @@ def _find_rule(name: str, value: Any) -> str:
     if name == "final":
         return "" if isinstance(value, bool) else "true or false"
     if name == "samples":
-        lines = cast("list[Any]", value) if isinstance(value, list) else [value]
-        is_texts = isinstance(value, list) and all(isinstance(line, str) for line in lines)
+        lines = cast(list[Any], value) if isinstance(value, list) else [None]
+        is_texts = all(isinstance(line, str) for line in lines)
         return "" if is_texts else "a list of texts"
     return "" if value is None or is_number(value) else "a finite number or null"
 

@@ -41,7 +41,7 @@ from maskwright.corpus.stream import stream_corpus
 from maskwright.errors import MaskwrightError
 from maskwright.files import hash_file, write_json
 from maskwright.inference.fill_mask import FillMask
-from maskwright.logs import MetricsLog, read_metrics
+from maskwright.logs import MetricsLog, read_metrics, read_training
 from maskwright.preparation.chunks import Chunk
 from maskwright.preparation.encode import encode_chunk
 from maskwright.preparation.folder import STATE_NAME, claim_folder
@@ -236,7 +236,10 @@ def _read_run(content: bytes) -> None:
     with refusing():
         read_provenance(run)
     MetricsLog(run / "metrics.jsonl", last_step=3).close()
+    (run / "metrics.jsonl").write_bytes(content)
     read_metrics(run / "metrics.jsonl")
+    with refusing():
+        read_training(run / "metrics.jsonl")
 
 
 def _read_checkpoint(name: str) -> Callable[[bytes], None]:

@@ -7,7 +7,6 @@ error; what only a recipe says gives way.
 """
 
 import os
-import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
@@ -15,6 +14,7 @@ from typing import Any
 from maskwright.commands.config import PretrainConfig
 from maskwright.commands.model_folder import find_model_folder
 from maskwright.commands.prepared import named_folder
+from maskwright.console import tell
 from maskwright.errors import ConfigError, ShardError
 from maskwright.model.config import ModelConfig
 from maskwright.shards.folder import name_path
@@ -50,7 +50,7 @@ class Statement:
 def say_on_first_rank(line: str) -> None:
     """A note about the configuration; standard output is for the configuration itself."""
     if os.environ.get("RANK", "0") == "0":
-        print(line, file=sys.stderr)
+        tell(line)
 
 
 def adopt_model(

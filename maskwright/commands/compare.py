@@ -5,13 +5,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from maskwright.commands.evaluation_flags import add_text_flags, check_text_flags
-from maskwright.commands.flags import Parser, tell
+from maskwright.commands.flags import Parser
 from maskwright.commands.outputs import check_new_folder
+from maskwright.console import Console, tell
 from maskwright.files import write_json
 from maskwright.report.plots import Curve, check_matplotlib, plot_curves
 from maskwright.wording import shorten_names

@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from itertools import chain
 from pathlib import Path
 
-from maskwright.commands.flags import Parser, tell
+from maskwright.commands.flags import Parser
 from maskwright.commands.model_folder import find_model_folder
 from maskwright.commands.sentences import Sentence, add_arguments, read_sentences
+from maskwright.console import say, tell
 from maskwright.errors import InputError
 from maskwright.inference.blocks import split_blocks
 from maskwright.pulse import Pulse
@@ -65,10 +66,10 @@ def main(argv: Sequence[str]) -> int:
             num_texts += len(texts)
             add(texts, vectors)
             pulse.beat(f"{num_texts:,} texts so far, {num_texts / seconds:,.0f} a second")
-    print(
+    say(
         f"{arguments.out}: {num_texts:,} texts · {embed.width} wide · "
         f"{num_texts / seconds:,.0f} texts/s"
     )
     if embed.num_cut:
-        print(describe_cut(embed.num_cut, num_texts, embed.longest))
+        say(describe_cut(embed.num_cut, num_texts, embed.longest))
     return 0

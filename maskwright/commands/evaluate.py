@@ -1,7 +1,6 @@
 """``maskwright evaluate``: how good a model is, with intervals and what no learning would score."""
 
 import argparse
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,9 +10,10 @@ from maskwright.commands.evaluation_flags import (
     check_suites,
     check_text_flags,
 )
-from maskwright.commands.flags import Parser, tell
+from maskwright.commands.flags import Parser
 from maskwright.commands.model_folder import HELP, find_masked_model, find_model_folder
 from maskwright.commands.outputs import check_new_file
+from maskwright.console import say_json, tell
 from maskwright.errors import InputError
 
 _EPILOG = """suites:
@@ -113,7 +113,7 @@ def main(argv: Sequence[str]) -> int:
     arguments = build_parser().parse(argv)
     found, show = _run(arguments)
     if arguments.json:
-        print(json.dumps(found, indent=2, ensure_ascii=False))
+        say_json(found, indent=2)
     else:
         show()
     return 0

@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from maskwright.console import Console
 from maskwright.evaluation.scores import Score, SuiteResult
 from maskwright.wording import count_noun
 

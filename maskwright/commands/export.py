@@ -4,8 +4,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
-
 from maskwright.commands.finetune import ROLES
 from maskwright.commands.flags import Parser
 from maskwright.commands.model_folder import HELP, find_model_folder
@@ -16,6 +14,7 @@ from maskwright.commands.run_folder import (
     read_example_files,
     read_provenance,
 )
+from maskwright.console import Console
 from maskwright.errors import CheckpointError, InputError
 from maskwright.finetune.conll import has_conll_name
 from maskwright.finetune.tables import list_names

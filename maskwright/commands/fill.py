@@ -1,18 +1,16 @@
 """``maskwright fill``: what a trained model puts in the place of hidden words."""
 
 import argparse
-import json
-import sys
 from collections.abc import Sequence
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from rich.console import Console
 from rich.markup import escape
 
 from maskwright.commands.flags import Parser
 from maskwright.commands.model_folder import find_model_folder
 from maskwright.commands.sentences import Sentence, add_arguments, read_sentences
+from maskwright.console import Console, say, say_json, tell
 from maskwright.errors import InputError
 from maskwright.inference.blocks import split_blocks
 from maskwright.inference.hidden_word import HiddenWord
@@ -64,7 +62,7 @@ def main(argv: Sequence[str]) -> int:
         for sentence, answer in zip(block, _answer(fill, block, arguments), strict=True):
             if isinstance(answer, InputError):  # the other sentences have nothing to do with it
                 num_bad += 1
-                print(f"InputError: {sentence.place}{answer}", file=sys.stderr)
+                tell(f"InputError: {sentence.place}{answer}")
             else:
                 _show(answer, arguments.json)
     return 2 if num_bad else 0
@@ -88,9 +86,9 @@ def _hide_word(fill: "FillMask", text: str, seed: int) -> "HiddenWord | InputErr
 
 def _show(answer: "FillResult | HiddenWord", as_json: bool) -> None:
     if isinstance(answer, HiddenWord):
-        print("\n".join(answer.describe()))
+        say("\n".join(answer.describe()))
     elif as_json:
-        print(json.dumps(answer.to_json(), ensure_ascii=False))
+        say_json(answer.to_json())
     else:
         _show_result(answer)
 

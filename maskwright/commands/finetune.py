@@ -19,11 +19,11 @@ from maskwright.commands.flags import (
     add_config_flags,
     check_end,
     config_values,
-    tell,
 )
 from maskwright.commands.model_folder import HELP, find_model_folder
 from maskwright.commands.run_folder import MODEL_NAME
 from maskwright.config import from_mapping
+from maskwright.console import tell
 from maskwright.errors import InputError
 from maskwright.finetune.config import FinetuneConfig
 from maskwright.finetune.files import ExampleFiles, TaskFiles

@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from rich.console import Console
 from rich.table import Table
 
 from maskwright.artifact.classifier_folder import open_pretrained, save_classifier
@@ -25,6 +24,7 @@ from maskwright.commands.finetuning_report import (
     write_page,
 )
 from maskwright.commands.run_folder import CHECKPOINTS_NAME, METRICS_NAME, MODEL_NAME
+from maskwright.console import Console
 from maskwright.files import read_json, write_json
 from maskwright.finetune.config import PROBLEMS, FinetuneConfig
 from maskwright.finetune.files import TaskFiles

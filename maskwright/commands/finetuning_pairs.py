@@ -4,12 +4,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from maskwright.artifact.folder import open_encoder, save_model
 from maskwright.commands.finetuning import describe_budget
 from maskwright.commands.finetuning_folder import RESULTS_NAME, Asked, begin_run, owning_run
 from maskwright.commands.run_folder import METRICS_NAME, MODEL_NAME
+from maskwright.console import Console
 from maskwright.errors import InputError
 from maskwright.files import write_json
 from maskwright.finetune.config import FinetuneConfig

@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from maskwright.commands.report import REPORT_NAME
 from maskwright.commands.run_folder import CONFIG_NAME, METRICS_NAME
 from maskwright.config import read_yaml
+from maskwright.console import Console
 from maskwright.files import write_text
 from maskwright.finetune.answers import Answers, write_predictions
 from maskwright.logs import read_metrics

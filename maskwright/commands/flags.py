@@ -4,7 +4,6 @@ import argparse
 import difflib
 import os
 import signal
-import sys
 import types
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -170,11 +169,6 @@ def folder_name(given: str) -> str:
     if given in ("", ".", "..") or Path(given).name != given:
         raise argparse.ArgumentTypeError(f"{given} must be a name without a slash")
     return given
-
-
-def tell(line: str) -> None:
-    """Says something on standard error: standard output is for results, which others may read."""
-    print(line, file=sys.stderr, flush=True)
 
 
 def config_values(arguments: argparse.Namespace) -> Plain:

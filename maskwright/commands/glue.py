@@ -10,11 +10,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
 from maskwright.artifact.classifier_folder import open_pretrained
 from maskwright.commands.finetuning import describe_budget, describe_skipped, show_mean, summarise
+from maskwright.console import Console
 from maskwright.errors import InputError
 from maskwright.files import write_json
 from maskwright.finetune.config import FinetuneConfig

@@ -1,11 +1,9 @@
 """``maskwright inspect``: what a model will see of prepared data, or has seen in a run."""
 
 import argparse
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
@@ -17,6 +15,7 @@ from maskwright.commands.run_folder import (
     name_prepared,
     read_provenance,
 )
+from maskwright.console import Console, say_json
 from maskwright.data.config import MIN_ROW_LENGTH
 from maskwright.errors import CheckpointError, InputError
 from maskwright.preparation.locate import locate
@@ -72,7 +71,7 @@ def main(argv: Sequence[str]) -> int:
     rows = view_rows(source, position, arguments.rows, mask_rate, name_source)
     if arguments.json:
         for row in rows:
-            print(json.dumps(row.to_json(data.tokenizer), ensure_ascii=False))
+            say_json(row.to_json(data.tokenizer))
         return 0
     console = Console(highlight=False)
     for part in data.sources.values() or [data]:

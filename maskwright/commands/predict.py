@@ -1,7 +1,6 @@
 """``maskwright predict``: the answers of a fine-tuned model to texts, pairs or sentences."""
 
 import argparse
-import json
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
@@ -10,10 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from maskwright.commands.finetune import ROLES, add_table_flags, read_roles
-from maskwright.commands.flags import Parser, tell
+from maskwright.commands.flags import Parser
 from maskwright.commands.model_folder import find_model_folder
 from maskwright.commands.run_folder import read_example_files
 from maskwright.commands.sentences import add_arguments, read_sentences
+from maskwright.console import say, say_json, tell
 from maskwright.corpus.formats import recognise_name
 from maskwright.errors import InputError
 from maskwright.finetune.conll import has_conll_name, read_words
@@ -211,10 +211,10 @@ def _show_answers(predict: "Predictor", as_json: bool, block: list[Texts]) -> No
         answer = found.get(number)
         if as_json:
             described = {"label": None} if answer is None else _describe(answer)
-            print(json.dumps({"texts": texts, **described}, ensure_ascii=False))
+            say_json({"texts": texts, **described})
             continue
         shown = "\t".join(" ".join(text.split()) for text in texts)
-        print("" if answer is None else f"{_show_label(answer)}\t{shown}")
+        say("" if answer is None else f"{_show_label(answer)}\t{shown}")
 
 
 def _show_tags(predict: "Predictor", as_json: bool, sentences: list[list[str]]) -> None:
@@ -222,9 +222,9 @@ def _show_tags(predict: "Predictor", as_json: bool, sentences: list[list[str]]) 
         pairs = list(zip(words, answers, strict=True))
         if as_json:
             tagged = [{"word": word, **_describe(answer)} for word, answer in pairs]
-            print(json.dumps(tagged, ensure_ascii=False))
+            say_json(tagged)
         else:
-            print("".join(f"{word}\t{answer.label}\n" for word, answer in pairs))
+            say("".join(f"{word}\t{answer.label}\n" for word, answer in pairs))
 
 
 def _show_label(answer: "Answer") -> str:

@@ -5,13 +5,12 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
-
 from maskwright.commands.config import PretrainConfig
 from maskwright.commands.flags import Arguments, Parser, add_config_flags, config_values
 from maskwright.commands.model_folder import find_model_folder
 from maskwright.commands.report import REPORT_NAME
 from maskwright.config import Plain, from_mapping, merge, read_yaml
+from maskwright.console import Console
 from maskwright.corpus.config import CorpusConfig
 from maskwright.corpus.texts import keep_texts
 from maskwright.errors import InputError

@@ -21,6 +21,7 @@ from maskwright.commands.flags import Parser, add_config_flags, config_values, f
 from maskwright.commands.prepared import adopt_preparation, is_prepared
 from maskwright.commands.run_folder import find_begun, load_run_config
 from maskwright.config import Plain, merge, write_yaml
+from maskwright.console import say
 from maskwright.errors import InputError
 from maskwright.shards.remote import is_remote
 
@@ -122,7 +123,7 @@ def main(argv: Sequence[str]) -> int:
             begun=find_begun(_name_run(arguments)) if arguments.auto_resume else None,
         )
     if arguments.print_config:
-        print(write_yaml(config), end="")
+        say(write_yaml(config), end="")
         return 0
     if not config.text:
         raise InputError("no text given: name files or folders, or try pydocs")
@@ -130,7 +131,7 @@ def main(argv: Sequence[str]) -> int:
         from maskwright.commands.dry_run import describe_run
 
         for line in describe_run(config, arguments.data_dir):
-            print(line, flush=True)
+            say(line, flush=True)
         return 0
     # torch is imported from here on; everything above has already been checked without it
     from maskwright.commands.run import go_on, resume_run, start_run

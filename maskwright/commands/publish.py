@@ -3,12 +3,11 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.console import Console
-
 from maskwright.commands.flags import Parser
 from maskwright.commands.model_folder import find_model_folder
 from maskwright.commands.run_folder import CONFIG_NAME
 from maskwright.config import read_yaml
+from maskwright.console import Console
 from maskwright.errors import InputError
 from maskwright.interop.download import PREFIX, is_hub_name
 

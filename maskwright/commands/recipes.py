@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from rich.console import Console
 from rich.markup import escape
 
 from maskwright.commands.flags import Parser
+from maskwright.console import Console
 from maskwright.recipes import list_recipes
 
 

@@ -16,6 +16,7 @@ from maskwright.commands.run_folder import (
     name_prepared,
 )
 from maskwright.config import read_yaml
+from maskwright.console import say
 from maskwright.errors import InputError, make_line
 from maskwright.evaluation.scores import SuiteResult, parse_results
 from maskwright.files import read_json, write_text
@@ -53,7 +54,7 @@ def main(argv: Sequence[str]) -> int:
     write_report(
         [gather_facts(run, name) for run, name in zip(arguments.runs, names, strict=True)], out
     )
-    print(f"{out}: open it in a browser")
+    say(f"{out}: open it in a browser")
     return 0
 
 

@@ -1,19 +1,17 @@
 """``maskwright score``: how likely a trained model finds texts."""
 
-import json
 import math
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
 from rich.markup import escape
 
 from maskwright.commands.flags import Parser
 from maskwright.commands.model_folder import find_model_folder
 from maskwright.commands.sentences import Sentence, add_arguments, read_sentences
+from maskwright.console import Console, say, say_json, tell
 from maskwright.errors import InputError
 from maskwright.inference.blocks import split_blocks
 from maskwright.wording import count_noun
@@ -83,12 +81,12 @@ def main(argv: Sequence[str]) -> int:
         for sentence, result in zip(block, score.attempt(texts, arguments.metric), strict=True):
             if isinstance(result, InputError):  # the other sentences have nothing to do with it
                 num_bad += 1
-                print(f"InputError: {sentence.place}{result}", file=sys.stderr)
+                tell(f"InputError: {sentence.place}{result}")
                 continue
             corpus.add(result)
             tokens = score.tokenizer if arguments.tokens else None
             if arguments.json:
-                print(json.dumps(_describe(result, tokens), ensure_ascii=False))
+                say_json(_describe(result, tokens))
             else:
                 _show(result, tokens)
     _show_corpus(corpus, arguments.metric, arguments.json)
@@ -126,9 +124,9 @@ def _show_corpus(corpus: _Corpus, metric: str, as_json: bool) -> None:
     if as_json:
         counts = {"num_texts": corpus.num_texts, "num_tokens": corpus.num_tokens}
         found = perplexity if math.isfinite(perplexity) else None
-        print(json.dumps({"metric": metric, **counts, "pseudo_perplexity": found}))
+        say_json({"metric": metric, **counts, "pseudo_perplexity": found})
     elif corpus.num_tokens:
-        print(
+        say(
             f"pseudo-perplexity {perplexity:,.2f} · {count_noun(corpus.num_texts, 'text')} · "
             f"{count_noun(corpus.num_tokens, 'token')} · {metric}"
         )

@@ -6,11 +6,12 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from maskwright.commands.flags import Arguments, Parser, add_config_flags, config_values, tell
+from maskwright.commands.flags import Arguments, Parser, add_config_flags, config_values
 from maskwright.commands.model_folder import HELP, find_model_folder
 from maskwright.config import from_mapping
+from maskwright.console import say, tell
 from maskwright.corpus.extras import import_extra
 from maskwright.errors import InputError
 from maskwright.serving.config import ServeConfig
@@ -141,14 +142,14 @@ def _run(app: Any, config: ServeConfig, title: str, *, has_token: bool) -> None:
     with listen(config) as listening:
         host, port = listening.getsockname()[:2]
         host = f"[{host}]" if ":" in host else host
-        print(f"serving {title} on http://{host}:{port}", flush=True)
+        say(f"serving {title} on http://{host}:{port}", flush=True)
         connections = Connections(limit, config.header_seconds, config.read_seconds)
         settings = uvicorn.Config(
             app,
             access_log=False,
             log_level="warning",
             server_header=False,
-            http=connections.make,
+            http=cast(Any, connections.make),  # a factory of protocols, as uvicorn calls it
             ws="none",
             backlog=BACKLOG,
             timeout_keep_alive=5,

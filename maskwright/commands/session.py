@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from rich.console import Console
 from rich.text import Text
 
 from maskwright.artifact.folder import GENERATOR, save_model
@@ -22,6 +21,7 @@ from maskwright.commands.mixture import describe_sources
 from maskwright.commands.probes import HEADLINES
 from maskwright.commands.report import REPORT_NAME, gather_facts, write_report
 from maskwright.commands.run_folder import METRICS_NAME, MODEL_NAME
+from maskwright.console import Console
 from maskwright.distributed.sharding import UNSHARDED
 from maskwright.distributed.world import World
 from maskwright.inference.samples import HeldOutSamples
@@ -164,7 +164,7 @@ class Session:
             "hidden tokens:\n"
             f"  masked accuracy  {show('masked_accuracy')}   (always the most frequent token: "
             f"{final['unigram_accuracy']:.3f})\n"
-            f"  {f'where {mask_token} is':<15}  {show('seen_mask_accuracy')}   "
+            f"  {f'where {self.data.tokenizer.mask_token} is':<15}  {show('seen_mask_accuracy')}   "
             "(elsewhere it can copy)\n"
             f"  among the top 5  {show('masked_accuracy_top5')}\n"
             f"  loss             {show('loss')}   "

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
@@ -14,6 +13,7 @@ from maskwright.commands.flags import Parser, add_config_flags, config_values
 from maskwright.commands.outputs import check_new_folder
 from maskwright.commands.tokenizer_compare import compare, find
 from maskwright.config import from_mapping, section, setting
+from maskwright.console import Console, say
 from maskwright.corpus.config import CorpusConfig
 from maskwright.errors import ConfigError, InputError
 from maskwright.tokenizer.config import TokenizerConfig, check_extension
@@ -50,7 +50,7 @@ def main(argv: Sequence[str]) -> int:
     actions = {"train": train, "inspect": inspect, "compare": compare}
     if not argv or argv[0] not in actions:
         if argv and argv[0] in ("-h", "--help"):
-            print(f"usage: maskwright tokenizer train|inspect|compare …\n\n{_EPILOG}")
+            say(f"usage: maskwright tokenizer train|inspect|compare …\n\n{_EPILOG}")
             return 0
         raise InputError("say maskwright tokenizer train, inspect or compare")
     return actions[argv[0]](argv[1:])
@@ -78,11 +78,9 @@ def train(argv: Sequence[str]) -> int:
     else:
         tokenizer = train_tokenizer(texts, config.tokenizer, seed=config.seed)
         if line := describe_shortage(tokenizer, config.tokenizer):
-            print(line)
+            say(line)
     tokenizer.save(arguments.out)
-    print(
-        f"{tokenizer.vocab_size:,} tokens in {arguments.out}, fingerprint {tokenizer.fingerprint}"
-    )
+    say(f"{tokenizer.vocab_size:,} tokens in {arguments.out}, fingerprint {tokenizer.fingerprint}")
     return 0
 
 

@@ -1,18 +1,17 @@
 """``maskwright tokenizer compare``: which of several tokenizers fits a text, or each of several."""
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
 from maskwright.commands.flags import Parser
 from maskwright.commands.run_folder import suggest_run
+from maskwright.console import Console, say_json
 from maskwright.corpus.config import CorpusConfig
 from maskwright.errors import InputError
 from maskwright.wording import shorten_names
@@ -61,7 +60,7 @@ def compare(argv: Sequence[str]) -> int:
     measured = {text: measure(tokenizers, text) for text in arguments.on}
     if arguments.json:
         plain = {text: {n: asdict(s) for n, s in each.items()} for text, each in measured.items()}
-        print(json.dumps(plain, indent=2, ensure_ascii=False))
+        say_json(plain, indent=2)
         return 0
     console = Console(highlight=False, soft_wrap=True)
     for text, found in measured.items():

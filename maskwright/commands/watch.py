@@ -4,8 +4,6 @@ import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from rich.console import Console
-
 from maskwright.commands.flags import Parser
 from maskwright.commands.run_folder import (
     METRICS_NAME,
@@ -13,6 +11,7 @@ from maskwright.commands.run_folder import (
     check_pretraining,
     load_run_config,
 )
+from maskwright.console import Console
 from maskwright.logs import Record, read_training
 from maskwright.train.config import TrainConfig
 from maskwright.train.panel import Panel

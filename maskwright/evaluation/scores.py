@@ -59,17 +59,18 @@ def parse_results(values: Any, where: str) -> list[SuiteResult]:
     for number, suite in enumerate(_check(suites, list, "a list", f"{where}: suites")):
         place = f"{where}: suites[{number}]"
         entries = _check(suite, dict, "an object", place)
-        parts = [
-            _check(entries.get(name), kind, form, f"{place}.{name}")
-            for name, kind, form in (
+        name, data, settings, listed = (
+            _check(entries.get(field), kind, form, f"{place}.{field}")
+            for field, kind, form in (
                 ("suite", str, "a text"),
                 ("data", dict, "an object"),
                 ("settings", dict, "an object"),
                 ("scores", list, "a list"),
             )
-        ]
-        scores = [_parse_score(s, f"{place}.scores[{n}]") for n, s in enumerate(parts.pop())]
-        found.append(SuiteResult(*parts, tuple(score for score in scores if score is not None)))
+        )
+        scores = [_parse_score(score, f"{place}.scores[{n}]") for n, score in enumerate(listed)]
+        kept = tuple(score for score in scores if score is not None)
+        found.append(SuiteResult(name, data, settings, kept))
     return found
 
 

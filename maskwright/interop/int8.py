@@ -133,6 +133,7 @@ def search_recipe(source: Path, target: Path, judge: Judge) -> Int8Scores:
     if best is not tried[-1]:
         quantize(source, target, best.recipe)
     inputs, int8 = judge.timed_batch(), OnnxModel(target)
+    num_rows, num_slots = map(int, inputs[0].shape)
     slow, fast = time_interleaved([lambda: fp32(*inputs), lambda: int8(*inputs)])
     return Int8Scores(
         best.recipe.describe(),
@@ -144,7 +145,8 @@ def search_recipe(source: Path, target: Path, judge: Judge) -> Int8Scores:
         best.same,
         1e3 * slow,
         1e3 * fast,
-        *inputs[0].shape,
+        num_rows,
+        num_slots,
         _size_of(source),
         _size_of(target),
     )

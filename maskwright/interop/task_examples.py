@@ -110,7 +110,9 @@ def choose_examples(loaded: LoadedClassifier, file: ExampleFile | None) -> TaskE
         InputError: it holds no examples.
     """
     of_tokens = loaded.model.head_config.level == "token"
-    problems = {problem: task for task, problem in PROBLEMS.items() if task != "tokens"}
+    problems: dict[str, Task] = {
+        problem: task for task, problem in PROBLEMS.items() if task != "tokens"
+    }
     task: Task = "tokens" if of_tokens else problems[loaded.problem]
     if file is None:
         texts = list(choose_texts(loaded))

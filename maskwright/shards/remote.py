@@ -7,7 +7,6 @@ The transport is fsspec's (extra `remote`); whatever it has a name for can be re
 import errno
 import importlib
 import re
-import sys
 import threading
 import time
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
+from maskwright.console import tell
 from maskwright.errors import ShardError, make_line
 from maskwright.shards.finality import is_final
 
@@ -46,7 +46,7 @@ def is_remote(name: str) -> bool:
 
 def say(line: str) -> None:
     """A line for the user: on standard error, since results go to standard output."""
-    print(make_line(line), file=sys.stderr, flush=True)
+    tell(make_line(line))
 
 
 class RemoteFolder:

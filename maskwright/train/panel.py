@@ -9,12 +9,13 @@ from collections.abc import Iterator
 from types import TracebackType
 from typing import Any
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.live import Live
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn
 from rich.table import Table
 from rich.text import Text
 
+from maskwright.console import Console
 from maskwright.logs import Record
 from maskwright.pulse import Pulse
 

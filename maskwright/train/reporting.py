@@ -3,8 +3,7 @@
 from pathlib import Path
 from types import TracebackType
 
-from rich.console import Console
-
+from maskwright.console import Console
 from maskwright.errors import TrainingError
 from maskwright.files import HeldFolder
 from maskwright.logs import MetricsLog, Record

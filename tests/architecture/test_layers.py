@@ -1,5 +1,6 @@
 """Imports go one way: a package imports only from layers below its own."""
 
+import ast
 import subprocess
 import sys
 
@@ -11,7 +12,7 @@ from tests.architecture.sources import ROOT, Source, imported_names, read_source
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors",),
     ("files",),
-    ("config", "logs", "markdown", "provenance", "pulse", "wording"),
+    ("config", "console", "logs", "markdown", "provenance", "pulse", "wording"),
     ("corpus", "tokenizer", "shards"),
     ("selection",),
     ("preparation",),
@@ -108,3 +109,17 @@ def test_commands_and_configurations_start_without_heavy_libraries(heavy: str) -
     )
     result = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
+
+
+def test_commands_print_in_one_place() -> None:
+    """So that whatever they print is escaped; ``cli`` prints what is so already."""
+    printing = {
+        source.module
+        for source in inner_sources()
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+        if node.func.id == "print"
+    }
+    consoles = {s.module for s in SOURCES if "rich.console.Console" in imported_names(s.tree)}
+    assert printing == {"maskwright.cli", "maskwright.console"}
+    assert consoles == set()

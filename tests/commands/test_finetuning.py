@@ -1,9 +1,9 @@
 """What ``maskwright finetune`` shows of scores."""
 
 import pytest
-from rich.console import Console
 
 from maskwright.commands.finetuning import describe_defeats, show_results
+from maskwright.console import Console
 
 
 def test_the_table_fits_a_terminal(capsys: pytest.CaptureFixture[str]):

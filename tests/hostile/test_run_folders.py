@@ -3,11 +3,13 @@
 import json
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from maskwright.cli import main
+from maskwright.commands.evaluation import FORMAT, Evaluation
 
 COUNTS = {"step": 10, "tokens": 100, "seconds": 1.0}
 TRAIN = {"split": "train", **COUNTS, "loss": 7.5, "tokens_per_second": 100.0}
@@ -218,3 +220,12 @@ def test_a_page_shows_no_folders_of_the_machine(run: Path) -> None:
     assert "jane" not in page
     assert "x.txt" in page
     assert "2 lines" in page
+
+
+@pytest.mark.parametrize("suite", [["mlm"], {}])
+def test_an_evaluation_is_written_over_one_that_is_none(tmp_path: Path, suite: object) -> None:
+    earlier = {**SUITE, "suite": suite, "data": {"fingerprint": "x"}}
+    values = {"format": FORMAT, "model": {"sha256": "x"}, "suites": [earlier]}
+    (tmp_path / "evaluation.json").write_text(json.dumps(values))
+    evaluation: Any = SimpleNamespace(model_facts={"sha256": "x"})
+    assert Evaluation._read_earlier(evaluation, tmp_path / "evaluation.json") == []

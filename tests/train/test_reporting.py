@@ -6,9 +6,9 @@ from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from maskwright import pulse
+from maskwright.console import Console
 from maskwright.logs import Record, read_metrics
 from maskwright.train import panel, reporting
 from maskwright.train.panel import color_sample, describe_record

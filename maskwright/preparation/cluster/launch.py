@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from maskwright.config import from_mapping
+from maskwright.console import tell
 from maskwright.files import read_json
 from maskwright.preparation.cluster.config import ClusterConfig
 from maskwright.preparation.cluster.share import Job, read_job
@@ -73,7 +74,7 @@ class Launcher:
             check_address(os.environ.get("RAY_ADDRESS", ""))
             ray.init(log_to_driver=False, include_dashboard=False)
         except (ConnectionError, RuntimeError, ValueError) as error:
-            print("ray:", " ".join(str(error).split()), file=sys.stderr, flush=True)
+            tell(f"ray: {' '.join(str(error).split())}")
             os._exit(NOT_STARTED)
         executor = RayExecutor(
             pipeline,

@@ -1,0 +1,54 @@
+"""Where commands print: nothing that a file, a model or a vocabulary says can steer a terminal.
+
+Escape sequences in such text would move the cursor, hide lines, set the clipboard or the title;
+marks of direction would show a name backwards. They are printed as ``\\x1b`` and the like.
+"""
+
+import json
+import re
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+import rich.console
+from rich.segment import Segment
+
+# All control characters but the ends of lines and tabs, marks of direction that embed, override
+# or isolate, and halves of characters, which cannot be encoded.
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def escape_controls(text: str) -> str:
+    """Return `text` with control characters as Python writes them, such as ``\\x1b``."""
+    return _CONTROL.sub(lambda found: repr(found[0])[1:-1], text)
+
+
+def say(text: str = "", *, end: str = "\n", flush: bool = False) -> None:
+    """Print text on standard output, without control characters."""
+    print(escape_controls(text), end=end, flush=flush)
+
+
+def say_json(value: Any, indent: int | None = None) -> None:
+    """Print a value as JSON that reads back the same, without control characters."""
+    text = json.dumps(value, indent=indent, ensure_ascii=False)
+    print(_CONTROL.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
+
+
+def tell(line: str) -> None:
+    """Print a line on standard error: standard output is for results, which others may read."""
+    print(escape_controls(line), file=sys.stderr, flush=True)
+
+
+class Console(rich.console.Console):
+    """rich's console, which prints no control characters but its own."""
+
+    def render(
+        self,
+        renderable: rich.console.RenderableType,
+        options: rich.console.ConsoleOptions | None = None,
+    ) -> Iterable[Segment]:
+        for segment in super().render(renderable, options):
+            if segment.control or not _CONTROL.search(segment.text):
+                yield segment
+            else:
+                yield Segment(escape_controls(segment.text), segment.style)
