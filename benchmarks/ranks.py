@@ -56,7 +56,7 @@ class Place:
         )
 
     def start(
-        self, name: str, size: int, flags: list[str], restarts: int = 0, **environment: str
+        self, name: str, size: int, flags: list[str], restarts: int = 0, threads: int | None = None
     ) -> subprocess.Popen[bytes]:
         """Starts a run of `size` ranks; a world of one is started without torchrun."""
         launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(size)]
@@ -66,14 +66,14 @@ class Place:
         return subprocess.Popen(
             [*command, str(self.data), *where, *flags],
             stdout=sys.stderr,
-            env={**os.environ, **environment},
+            env={**os.environ, **({"OMP_NUM_THREADS": str(threads)} if threads else {})},
         )
 
-    def run(self, name: str, size: int, flags: list[str], **environment: str) -> None:
+    def run(self, name: str, size: int, flags: list[str], threads: int | None = None) -> None:
         """Run to the end, unless that was done before."""
         if (self.runs / name / "model").is_dir():
             return
-        with self.start(name, size, flags, **environment) as process:
+        with self.start(name, size, flags, threads=threads) as process:
             if process.wait() != 0:
                 sys.exit(f"the run {name} failed")
 
@@ -88,15 +88,15 @@ class Place:
 def compare_losses(place: Place) -> list[dict[str, object]]:
     """Return the greatest difference of a loss, for each precision and way to split the batch."""
     results: list[dict[str, object]] = []
-    threads = {"OMP_NUM_THREADS": "1"}  # as many as torchrun gives each rank
+    threads = 1  # as many as torchrun gives each rank
     for precision in _PRECISIONS:
         flags = [*_SMALL, "--train.max_steps", str(_MARKS[-1]), "--train.precision", precision]
-        place.run(f"one-{precision}", 1, flags, **threads)
+        place.run(f"one-{precision}", 1, flags, threads)
         expected = place.losses(f"one-{precision}")
         for size, parallel, micro in _WAYS:
             name = f"{parallel}-{size}-{micro}-{precision}"
             cut = ["--train.micro_batch_tokens", str(micro)] if micro else []
-            place.run(name, size, [*flags, "--train.parallel", parallel, *cut], **threads)
+            place.run(name, size, [*flags, "--train.parallel", parallel, *cut], threads)
             pairs = zip(place.losses(name), expected, strict=True)
             differences = [abs(a - b) for a, b in pairs]
             results.append(
