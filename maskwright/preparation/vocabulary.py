@@ -26,9 +26,17 @@ _NUM_SHOWN = 12
 
 
 def obtain_tokenizer(
-    paths: Sequence[str], out: Path, config: PrepareConfig, seed: int, report: Report
+    paths: Sequence[str],
+    out: Path,
+    config: PrepareConfig,
+    seed: int,
+    report: Report,
+    sizes: Counter[str] | None = None,
 ) -> tuple[Tokenizer, dict[str, Any]]:
     """The tokenizer in `out`, put there by an earlier run or now.
+
+    Args:
+        sizes: takes the number of ``characters`` of the text if it is read here.
 
     Returns:
         It, and what is known of its extension; nothing if it is none.
@@ -40,14 +48,14 @@ def obtain_tokenizer(
     start = time.monotonic()
     if config.tokenizer.path is None:
         report(f"training a {config.tokenizer.kind} tokenizer on the text")
-        texts = _read_training_text(paths, config, [], report)
+        texts = _read_training_text(paths, config, [], report, sizes)
         tokenizer = train_tokenizer(texts, config.tokenizer, seed)
         seconds = time.monotonic() - start
         report(f"tokenizer: {tokenizer.vocab_size:,} tokens, {seconds:.1f} seconds")
         if line := describe_shortage(tokenizer, config.tokenizer):
             report(line)
     elif config.tokenizer.extend_vocab:
-        tokenizer, described = _extend(paths, config, seed, report)
+        tokenizer, described = _extend(paths, config, seed, report, sizes)
     else:
         tokenizer = Tokenizer.load(config.tokenizer.path)
     with replacing_folder(folder) as temporary:
@@ -58,7 +66,11 @@ def obtain_tokenizer(
 
 
 def _extend(
-    paths: Sequence[str], config: PrepareConfig, seed: int, report: Report
+    paths: Sequence[str],
+    config: PrepareConfig,
+    seed: int,
+    report: Report,
+    sizes: Counter[str] | None,
 ) -> tuple[Tokenizer, dict[str, Any]]:
     """Adds tokens and measures, on text that they were not learnt from, what they are good for."""
     assert config.tokenizer.path is not None
@@ -66,7 +78,7 @@ def _extend(
     base = Tokenizer.load(config.tokenizer.path)
     report(f"adding {config.tokenizer.extend_vocab:,} tokens to that of {config.tokenizer.path}")
     held_out: list[str] = []
-    texts = _read_training_text(paths, config, held_out, report)
+    texts = _read_training_text(paths, config, held_out, report, sizes)
     tokenizer = extend_tokenizer(base, texts, config.tokenizer, seed)
     before, after = (measure_tokenizer(which, held_out) for which in (base, tokenizer))
     shown = tokenizer.tokens(range(base.vocab_size, tokenizer.vocab_size)[:_NUM_SHOWN])
@@ -91,7 +103,11 @@ def _extend(
 
 
 def _read_training_text(
-    paths: Sequence[str], config: PrepareConfig, held_out: list[str], report: Report
+    paths: Sequence[str],
+    config: PrepareConfig,
+    held_out: list[str],
+    report: Report,
+    sizes: Counter[str] | None,
 ) -> Iterator[str]:
     """The texts to train on; puts some of those that are held out into `held_out`."""
     pulse, num_read, num_characters = Pulse(report), 0, 0
@@ -103,6 +119,8 @@ def _read_training_text(
         elif num_characters < _MEASURED_CHARACTERS:
             held_out.append(text)
             num_characters += len(text)
+    if sizes is not None:
+        sizes["characters"] = num_read
 
 
 def _read_extension(folder: Path) -> dict[str, Any]:

@@ -40,6 +40,8 @@ def test_text_comes_back_from_the_shards(tmp_path: Path) -> None:
     manifest, lines = prepare_quietly([path], out, config)
     assert read_manifest(out) == manifest
     assert "tokenizer: 256 tokens" in " ".join(lines)
+    assert "(100%, 0:00:00 left)" in " ".join(lines)
+    assert manifest.source["valid_fraction"] == 0.1
     assert "so little text is held out" in lines[-1]
     tokenizer = Tokenizer.load(out / "tokenizer")
     assert manifest.tokenizer_fingerprint == tokenizer.fingerprint
