@@ -6,6 +6,11 @@ The server runs in a process of its own; this one keeps 64 connections busy over
 same cores, with sentences of 8 to 24 words or with queries of 2 to 6. `alone`: one connection, for
 what an answer takes when nobody else asks. `overload`: a queue of 16 texts, so that most requests
 are refused with 503, and afterwards one that is answered.
+
+    python -m benchmarks.serving_load runs/NAME --idle 5000 [--seconds 600]
+
+keeps so many connections open on which nothing is asked, made again when they are cut, and asks
+/health on a connection of its own every half second.
 """
 
 import argparse
@@ -17,10 +22,12 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from benchmarks.common import write_result
+from maskwright.serving.connections import allow_connections
 
 SENTENCE = (
     "the larvae are black and snails eat leaves in rivers of the north where old men live "
@@ -118,6 +125,64 @@ def run_load(
     return load.describe(seconds)
 
 
+async def hold_idle(port: int, held: dict[str, int], made: asyncio.Semaphore) -> None:
+    """One connection on which nothing is asked, again and again."""
+    while True:
+        async with made:  # so that no more are made at once than a loop accepts
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        held["open"] += 1
+        held["made"] += 1
+        try:
+            with suppress(ConnectionError):
+                await reader.read()
+        finally:
+            held["open"] -= 1
+            writer.close()
+        await asyncio.sleep(1)
+
+
+async def watch_health(port: int, held: dict[str, int], seconds: float) -> dict[str, Any]:
+    """What /health says beside the idle connections."""
+    load, most = Load(), 0
+    until = time.perf_counter() + seconds
+    while time.perf_counter() < until:
+        began = time.perf_counter()
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        answer = await asyncio.wait_for(reader.read(), 30)
+        writer.close()
+        status = int(answer.split()[1]) if answer else 0  # 0: cut without an answer
+        load.statuses[status] += 1
+        load.seconds.append(time.perf_counter() - began)
+        most = max(most, held["open"])
+        await asyncio.sleep(0.5)
+    return {**load.describe(seconds), "most_open": most, "made": held["made"]}
+
+
+def run_idle(model: str, count: int, seconds: float) -> dict[str, Any]:
+    """A server beside idle connections."""
+    process, port = serve(model)
+    held = {"open": 0, "made": 0}
+
+    async def hold_and_watch() -> dict[str, Any]:
+        made = asyncio.Semaphore(64)
+        idle = [asyncio.ensure_future(hold_idle(port, held, made)) for _ in range(count)]
+        try:
+            return await watch_health(port, held, seconds)
+        finally:
+            for one in idle:
+                one.cancel()
+            await asyncio.gather(*idle, return_exceptions=True)
+
+    try:
+        found = asyncio.run(hold_and_watch())
+        found["afterwards"] = run_load(port, 1, 1)["statuses"]
+        return found
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
 def serve(model: str, *flags: str) -> tuple[subprocess.Popen[str], int]:
     """A server on a free port."""
     command = [sys.executable, "-m", "maskwright", "serve", model, "--port", "0", "--quiet"]
@@ -131,7 +196,14 @@ def main() -> None:
     parser.add_argument("model")
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--connections", type=int, default=64)
+    parser.add_argument("--idle", type=int, help="connections on which nothing is asked")
     arguments = parser.parse_args()
+    if arguments.idle:
+        allow_connections(arguments.idle)
+        idle = run_idle(arguments.model, arguments.idle, arguments.seconds)
+        conditions = {"connections": arguments.idle, "seconds": arguments.seconds}
+        write_result("serving-idle", {**conditions, **idle})
+        return
     found: dict[str, Any] = {}
     for name, way in list_ways(arguments.connections).items():
         process, port = serve(arguments.model, *way.flags)
