@@ -81,7 +81,8 @@ def make_pairs(second: str = "{}") -> Pairs:
     """A text with itself, which any encoder finds, or with something else."""
     texts = [f"the {a} sees the {b}" for a in ("cat", "dog", "tree") for b in ("log", "bed", "ed")]
     sides = ([(text,) for text in texts], [(second.format(text),) for text in texts])
-    return Pairs(*(encode_texts(side, TOKENIZER, 64)[0] for side in sides))
+    first, other = (encode_texts(side, TOKENIZER, 64)[0] for side in sides)
+    return Pairs(first, other)
 
 
 def fit(pairs: Pairs, rate: float) -> tuple[ContrastiveFitting, list[dict[str, Any]]]:
