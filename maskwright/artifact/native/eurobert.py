@@ -47,7 +47,7 @@ EUROBERT = Family(
     model_type="eurobert",
     architecture="EuroBertForMaskedLM",
     preset="eurobert",
-    since=lambda config: "5.3",
+    since=lambda config: "5.5",
     fields=(
         *size_fields(
             vocab_size=128_256,

@@ -25,7 +25,7 @@ def _find_period(config: EncoderConfig) -> int | None:
 
 
 def _write_older(config: EncoderConfig) -> dict[str, Any]:
-    """Return what transformers before 5.3 reads instead of ``layer_types`` and the ropes."""
+    """Return what transformers before 5.2 reads instead of ``layer_types`` and the ropes."""
     period = _find_period(config)
     return {
         "global_rope_theta": config.rope_theta,
@@ -36,7 +36,7 @@ def _write_older(config: EncoderConfig) -> dict[str, Any]:
 
 def _find_since(config: EncoderConfig) -> str:
     """Return the first version that reads `config`: older ones know regular layers only."""
-    return "4.48" if _find_period(config) else "5.3"
+    return "4.48" if _find_period(config) else "5.2"
 
 
 def _write_more(config: EncoderConfig) -> dict[str, Any]:
