@@ -118,14 +118,7 @@ def export_model(
     if to not in TARGETS:
         raise InputError(f"unknown export {to}; choose {', '.join(TARGETS)}.")
     is_fine_tuned = is_classifier(folder)
-    if to == "onnx-int8" and data is None and not is_fine_tuned:
-        raise InputError(
-            "onnx-int8 is judged on held-out text: name a prepared folder with --data, or export "
-            "from a run directory whose prepared data is still there."
-        )
-    if out.name in ("", "..") or out.resolve() == Path.cwd():
-        raise InputError(f"--out = {out} must be a folder of its own. Name a new one.")
-    check_new(out)
+    _check_request(to, out, has_text=is_fine_tuned or data is not None)
     work = (
         _prepare_classifier(folder, to, examples)
         if is_fine_tuned
@@ -150,6 +143,18 @@ def export_model(
         )
         write_json(temporary / RECORD, report.to_json())
     return report
+
+
+def _check_request(to: Target, out: Path, has_text: bool) -> None:
+    """Raise if nothing can be written to `out`, or int8 has nothing to be judged on."""
+    if to == "onnx-int8" and not has_text:
+        raise InputError(
+            "onnx-int8 is judged on held-out text: name a prepared folder with --data, or export "
+            "from a run directory whose prepared data is still there."
+        )
+    if out.name in ("", "..") or out.resolve() == Path.cwd():
+        raise InputError(f"--out = {out} must be a folder of its own. Name a new one.")
+    check_new(out)
 
 
 class _Work(NamedTuple):
