@@ -79,10 +79,19 @@ def describe_run(config: PretrainConfig, data_dir: Path) -> Iterator[str]:
         "rows of random tokens, not compiled"
     )
     yield _estimate(config, tokens, seconds)
-    if initial is None and device.type == "cpu" and (minutes := config.train.max_minutes):
-        recipe = recommend_recipe(minutes)
-        if resolve(recipe).model != config.model:
-            yield f"advice       on a CPU, --recipe {recipe} learned most in {minutes:g} minutes"
+    if initial is None and device.type == "cpu":
+        yield from _advise_recipe(config)
+
+
+def _advise_recipe(config: PretrainConfig) -> Iterator[str]:
+    """Name the recipe that learned most in this time, unless the model has its shape."""
+    if (minutes := config.train.max_minutes) is None:
+        return
+    recipe = recommend_recipe(minutes)
+    best, chosen = resolve(recipe).model, config.model
+    shape = (best.hidden_size, best.num_hidden_layers)
+    if shape != (chosen.hidden_size, chosen.num_hidden_layers):
+        yield f"advice       on a CPU, --recipe {recipe} learned most in {minutes:g} minutes"
 
 
 def _describe_parts(config: PretrainConfig, model: EncoderConfig) -> str:

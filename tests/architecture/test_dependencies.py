@@ -24,7 +24,12 @@ PASS_ON = {
 }
 OWN = {"maskwright", "benchmarks", "examples", "tests"}
 INVENTED = {"broken_package", "nowhere"}  # by tests about packages that are not there
-DISTRIBUTIONS = {"google": "google-auth", "sklearn": "scikit-learn", "yaml": "pyyaml"}
+DISTRIBUTIONS = {
+    "google": "google-auth",
+    "markdown_it": "markdown-it-py",
+    "sklearn": "scikit-learn",
+    "yaml": "pyyaml",
+}
 FOR_DEVELOPERS = ("dev", "docs", "fuzz", "golden", "lock")
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
