@@ -38,7 +38,10 @@ def train_theirs(texts: list[str]) -> None:
 
 def train_ours(texts: list[str], megabytes: float) -> None:
     """As `maskwright prepare` does it."""
-    train_tokenizer(texts, TokenizerConfig(vocab_size=VOCAB_SIZE, sample_megabytes=2 * megabytes))
+    train_tokenizer(
+        texts,
+        TokenizerConfig(vocab_size=VOCAB_SIZE, lowercase=True, sample_megabytes=2 * megabytes),
+    )
 
 
 def time_training(train: "partial[None]", megabytes: float) -> float:
