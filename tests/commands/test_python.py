@@ -132,7 +132,8 @@ def test_finetune_writes_a_model_that_answers(run: Path, tmp_path: Path):
 
 
 def test_serve_answers_from_a_thread(run: Path, capsys: pytest.CaptureFixture[str]):
-    threading.Thread(target=maskwright.serve, args=[run], kwargs={"port": 0}, daemon=True).start()
+    settings = {"port": 0, "quiet": True}  # it goes on when the test has ended
+    threading.Thread(target=maskwright.serve, args=[run], kwargs=settings, daemon=True).start()
     address, deadline = "", time.monotonic() + 60
     while not address and time.monotonic() < deadline:
         address = capsys.readouterr().out.partition(" on ")[2].strip()
