@@ -275,4 +275,4 @@ def test_one_long_document_becomes_both_splits(tmp_path: Path) -> None:
     manifest, _ = prepare_quietly([tmp_path / "book.txt"], tmp_path / "out", config)
     train, valid = manifest.splits["train"], manifest.splits["valid"]
     assert (train.num_documents, valid.num_documents) == (1, 1)
-    assert 0.005 < valid.num_tokens / train.num_tokens < 0.04
+    assert 0.08 < valid.num_tokens / train.num_tokens < 0.14  # a tenth of a small text
