@@ -9,8 +9,9 @@ from maskwright.corpus.clean import clean_text
 from maskwright.corpus.config import CorpusConfig
 from maskwright.corpus.dedup import FingerprintSet, fingerprint_text
 from maskwright.corpus.documents import Document
+from maskwright.corpus.progress import ReadProgress
 from maskwright.corpus.readers.dispatch import read_source
-from maskwright.corpus.sources import find_sources
+from maskwright.corpus.sources import Source, find_sources
 from maskwright.corpus.splits import LEAST_VALID_FRACTION, is_validation
 from maskwright.errors import CorpusError
 
@@ -19,7 +20,10 @@ HELD_OUT = "in corpus.valid_text"  # why a document is dropped
 
 
 def stream_corpus(
-    paths: Sequence[str], config: CorpusConfig, counts: Counter[str]
+    paths: Sequence[str],
+    config: CorpusConfig,
+    counts: Counter[str],
+    progress: ReadProgress | None = None,
 ) -> Iterator[tuple[Split, Document]]:
     """All documents that `paths` name, cleaned, each with its side of the split.
 
@@ -28,6 +32,7 @@ def stream_corpus(
     Memory does not grow with the text, but for about 16 bytes a document of `config.valid_text`,
     and if `config.deduplicate` of the others. All that is dropped or
     repaired is counted by reason in `counts`: documents, lines or files, as the reason says.
+    `progress` says how far reading is.
 
     Raises:
         CorpusError: an input cannot be read, or no document is left to train on, or none of
@@ -35,7 +40,11 @@ def stream_corpus(
     """
     held_out = FingerprintSet()
     num_train = num_valid = 0
-    for fingerprint, document in _read_cleaned(config.valid_text, config, counts):
+    progress = progress or ReadProgress()
+    valid_sources = find_sources(config.valid_text, counts) if config.valid_text else []
+    sources = find_sources(paths, counts)
+    progress.expect([*valid_sources, *sources])
+    for fingerprint, document in _read_cleaned(valid_sources, config, counts, progress):
         held_out.add(fingerprint)
         num_valid += 1
         yield "valid", document
@@ -44,7 +53,7 @@ def stream_corpus(
     given = config.valid_fraction
     share = LEAST_VALID_FRACTION if given is None else given
     fraction = 0.0 if config.valid_text else share
-    for fingerprint, document in _read_cleaned(paths, config, counts):
+    for fingerprint, document in _read_cleaned(sources, config, counts, progress):
         if fingerprint in held_out:
             counts[HELD_OUT] += 1
         elif is_validation(fingerprint, fraction):
@@ -66,18 +75,19 @@ def fingerprint_held_out(config: CorpusConfig) -> FingerprintSet:
         CorpusError: an input cannot be read.
     """
     held_out = FingerprintSet()
-    for fingerprint, _ in _read_cleaned(config.valid_text, config, Counter()):
+    sources = find_sources(config.valid_text) if config.valid_text else []
+    for fingerprint, _ in _read_cleaned(sources, config, Counter(), ReadProgress()):
         held_out.add(fingerprint)
     return held_out
 
 
 def _read_cleaned(
-    paths: Sequence[str], config: CorpusConfig, counts: Counter[str]
+    sources: Sequence[Source], config: CorpusConfig, counts: Counter[str], progress: ReadProgress
 ) -> Iterator[tuple[int, Document]]:
     """Documents with text in them, cleaned, and their fingerprints; none twice if so wanted."""
     seen = FingerprintSet()
-    for source in find_sources(paths, counts) if paths else ():
-        for document in read_source(source, config, counts):
+    for source in sources:
+        for document in read_source(source, config, counts, progress):
             text = clean_text(document.text, counts)
             if not text:
                 counts["empty"] += 1

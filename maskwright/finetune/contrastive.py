@@ -48,6 +48,11 @@ class Pairs:
     def __len__(self) -> int:
         return len(self.first)
 
+    @property
+    def sides(self) -> tuple[list[ModelInput], list[ModelInput]]:
+        """The two texts of all pairs, each [N]."""
+        return self.first, self.second
+
 
 def read_pairs(
     files: ExampleFiles, tokenizer: Tokenizer, max_length: int
@@ -164,7 +169,7 @@ class ContrastiveFitting:
         return self._best
 
     def _compute_loss(self, numbers: list[int]) -> Tensor:
-        sides = [[side[number] for number in numbers] for side in vars(self.train).values()]
+        sides = [[side[number] for number in numbers] for side in self.train.sides]
         with autocast(self.config.precision, self.device):
             first, second = (self._embed(side) for side in sides)
         same = find_same(sides[0], sides[1]).to(self.device)
@@ -193,7 +198,7 @@ class ContrastiveFitting:
         is neither right nor wrong, and a text itself is always the nearest to it.
         """
         self.model.eval()
-        first, second = (self._embed_all(side) for side in vars(self.valid).values())
+        first, second = (self._embed_all(side) for side in self.valid.sides)
         same = find_same(self.valid.first, self.valid.second)
         nearest = compare(first, second, same).argmax(1)
         found = (nearest == torch.arange(len(first))).float().mean().item()

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from maskwright.corpus.documents import cut_text
 from maskwright.corpus.formats import recognise_name
+from maskwright.corpus.progress import ReadProgress
 from maskwright.corpus.readers.blocks import read_blocks
 from maskwright.corpus.sources import list_matches
 from maskwright.corpus.wikipedia.articles import read_article
@@ -92,14 +93,16 @@ def _write_down(
     report: Report,
 ) -> None:
     folder.mkdir(parents=True, exist_ok=True)
-    site, parts = _cut(dump)
+    progress = ReadProgress(dump.stat().st_size)
+    site, parts = _cut(dump, progress)
     written = PartFolder(folder, config.corpus.text_field)
     longest = min(config.corpus.max_document_characters, MOST_CHARACTERS)
     read = partial(PartReader, dump, written, Links.of(site), longest)
     indices: list[int] = []
-    unread = written.pass_over_written(parts, indices)
+    unread = progress.hand_out(written.pass_over_written(parts, indices))
     for number, _ in enumerate(engine.work_through(unread, read, str(dump)), start=1):
-        report(f"{dump.name}: {count_noun(number, 'part')} read")
+        progress.finish()
+        report(f"{dump.name}: {count_noun(number, 'part')} read{progress}")
     num_articles = num_characters = 0
     for facts in written.read_all_facts(indices):
         counts.update(facts["dropped"])
@@ -110,23 +113,25 @@ def _write_down(
     report(f"{dump.name}: {num_articles:,} articles, {num_characters:,} characters")
 
 
-def _cut(dump: Path) -> tuple[SiteInfo, Iterator[Part]]:
+def _cut(dump: Path, progress: ReadProgress) -> tuple[SiteInfo, Iterator[Part]]:
     """What the dump says about its wiki, and its parts."""
     streams = find_streams(dump) if dump.suffix == ".bz2" else []
     if len(streams) > 1 and unpack(dump, streams[1]).lstrip().startswith(b"<page>"):
         head = DumpReader(dump.name)
         list(head.read([unpack(dump, streams[0]), _END]))
-        return head.site, _group_streams(streams[1:])
+        return head.site, _group_streams(streams[1:], progress)
     reader = DumpReader(dump.name)
-    pages = reader.read(read_blocks(dump, recognise_name(dump, named=True)[1], dump.name))
+    compression = recognise_name(dump, named=True)[1]
+    pages = reader.read(read_blocks(dump, compression, dump.name, progress.advance))
     first = next(pages, None)
     return reader.site, _group_pages(pages, [first] if first else [])
 
 
-def _group_streams(streams: Iterable[Stream]) -> Iterator[Part]:
+def _group_streams(streams: Iterable[Stream], progress: ReadProgress) -> Iterator[Part]:
     index, start, end = 0, None, 0
     for stream in streams:
         start, end = stream.start if start is None else start, stream.end
+        progress.advance(end)
         if end - start >= _PART_BYTES:
             yield Part(index, Stream(start, end))
             index, start = index + 1, None

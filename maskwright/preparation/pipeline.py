@@ -13,12 +13,12 @@ from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from maskwright.corpus.progress import ReadProgress
 from maskwright.errors import CorpusError
 from maskwright.files import naming_file
 from maskwright.preparation.chunks import gather_chunks
@@ -126,15 +126,12 @@ def _fill_folder(
         config = replace(config, corpus=settle_valid_fraction(inputs, config.corpus))
         if not config.corpus.valid_text:
             source = {**source, VALID_FRACTION_KEY: config.corpus.valid_fraction}
-        sizes: Counter[str] = Counter()
-        seed = source["seed"]
-        tokenizer, extension = obtain_tokenizer(inputs, out, config, seed, report, sizes)
-        documents = split_corpus(inputs, config.corpus, dropped)
+        tokenizer, extension = obtain_tokenizer(inputs, out, config, source["seed"], report)
+        progress = ReadProgress()
+        documents = split_corpus(inputs, config.corpus, dropped, progress)
         chunks = gather_chunks(documents, config.shard_megabytes * 1_000_000)
-        encoded = encode_chunks(chunks, out, engine)
-        results = sorted(
-            _watch(encoded, report, sizes["characters"]), key=lambda chunk: chunk.index
-        )
+        encoded = encode_chunks(progress.hand_out(chunks), out, engine)
+        results = sorted(_watch(encoded, report, progress), key=lambda chunk: chunk.index)
     if extension:
         source = {**source, EXTENSION_KEY: extension}
     dropped["without tokens"] += sum(chunk.num_without_tokens for chunk in results)
@@ -211,22 +208,20 @@ def _spool_stdin(paths: Sequence[str], out: Path) -> list[str]:
     return [str(spool) if path == "-" else path for path in paths]
 
 
-def _watch(encoded: Iterator[EncodedChunk], report: Report, total: int) -> Iterator[EncodedChunk]:
-    """Report how far encoding is; of `total` characters, or 0 if nobody counted them."""
+def _watch(
+    encoded: Iterator[EncodedChunk], report: Report, progress: ReadProgress
+) -> Iterator[EncodedChunk]:
+    """Report how far encoding is."""
     start, said = time.monotonic(), ""
-    num_bytes = num_reused = num_characters = 0
+    num_bytes = num_reused = 0
     for chunk in encoded:
+        progress.finish()
         num_bytes += chunk.num_bytes
         num_reused += chunk.reused
-        num_characters += chunk.num_characters
         seconds = time.monotonic() - start
         kept = f", {num_reused} shards kept from before" if num_reused else ""
         rate = num_bytes / 1e6 / max(seconds, 1e-9)
-        line = f"encoded {num_bytes / 1e6:.1f} MB of text, {rate:.1f} MB/s{kept}"
-        share = min(1.0, num_characters / total) if total else 0.0
-        if share:
-            left = timedelta(seconds=round(seconds * (1 - share) / share))
-            line = f"{line} ({share:.0%}, {left} left)"
+        line = f"encoded {num_bytes / 1e6:.1f} MB of text, {rate:.1f} MB/s{kept}{progress}"
         if line != said:  # as of the few documents that a little text holds out
             report(line)
         said = line

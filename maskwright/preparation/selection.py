@@ -4,7 +4,7 @@ Near duplicates are found afterwards, among all that is left, by the signatures 
 wrote beside its parts; a second pass leaves them out.
 """
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.corpus.dedup import FingerprintSet
+from maskwright.corpus.progress import ReadProgress
 from maskwright.corpus.readers.dispatch import read_source
 from maskwright.corpus.sources import find_sources
 from maskwright.corpus.stream import fingerprint_held_out
@@ -97,15 +98,18 @@ def write_down_selected(
     held_out = fingerprint_held_out(config.corpus) if config.select.changes_texts else None
     read: Counter[str] = Counter()
     indices: list[int] = []
-    parts = _gather(_read_documents(paths, config, read))
-    undone = candidates.pass_over_written(parts, indices)
+    progress = ReadProgress()
+    parts = _gather(_read_documents(paths, config, read, progress))
+    undone = progress.hand_out(candidates.pass_over_written(parts, indices))
     begin = partial(PartSelector, candidates, config.select, evaluation, held_out)
     for number, _ in enumerate(engine.work_through(undone, begin, "the text"), start=1):
-        report(f"{count_noun(number, 'part')} selected from")
+        progress.finish()
+        report(f"{count_noun(number, 'part')} selected from{progress}")
     tally, kept = _sum_up(candidates, indices), candidates
     if tally.kept and config.select.near_duplicates:
         kept = PartFolder(folder / "kept", config.corpus.text_field)
-        _drop_near_duplicates(candidates, kept, indices, config.select.near_duplicates, engine)
+        similarity = config.select.near_duplicates
+        _drop_near_duplicates(candidates, kept, indices, similarity, engine, report)
         tally.follow(_sum_up(kept, indices))
     for counted in (read, tally.dropped, tally.repaired):
         counts.update(counted)
@@ -129,12 +133,14 @@ def read_tally(out: Path) -> Tally | None:
 
 
 def _read_documents(
-    paths: Sequence[str], config: PrepareConfig, counts: Counter[str]
+    paths: Sequence[str], config: PrepareConfig, counts: Counter[str], progress: ReadProgress
 ) -> Iterator[str]:
     longest = min(config.corpus.max_document_characters, MOST_CHARACTERS)
     corpus = replace(config.corpus, max_document_characters=longest)
-    for source in find_sources(paths, counts):
-        for document in read_source(source, corpus, counts):
+    sources = find_sources(paths, counts)
+    progress.expect(sources)
+    for source in sources:
+        for document in read_source(source, corpus, counts, progress):
             yield document.text
 
 
@@ -208,6 +214,7 @@ def _drop_near_duplicates(
     indices: Sequence[int],
     similarity: float,
     engine: Engine,
+    report: Report,
 ) -> None:
     """Writes all parts again, without near duplicates of what comes before."""
     kept.folder.mkdir(parents=True, exist_ok=True)
@@ -215,9 +222,12 @@ def _drop_near_duplicates(
     found = find_near_duplicates(signatures, similarity)
     split = np.split(found, np.cumsum(sizes)[:-1])
     parts = (Duplicates(index, part) for index, part in zip(indices, split, strict=True))
-    undone = kept.pass_over_written(parts, [])
+    undone = list(kept.pass_over_written(parts, []))
     begin = partial(DuplicateDropper, candidates, kept)
-    deque(engine.work_through(undone, begin, "the text"), maxlen=0)
+    progress = ReadProgress(len(undone))
+    for number, _ in enumerate(engine.work_through(undone, begin, "the text"), start=1):
+        progress.advance(number)
+        report(f"near duplicates left out of {count_noun(number, 'part')}{progress}")
 
 
 def _join_signatures(parts: PartFolder, indices: Sequence[int]) -> tuple[Signatures, list[int]]:

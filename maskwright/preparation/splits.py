@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from maskwright.corpus.config import CorpusConfig
+from maskwright.corpus.progress import ReadProgress
 from maskwright.corpus.splits import (
     LEAST_VALID_FRACTION,
     MOST_BYTES_COUNTED,
@@ -41,7 +42,10 @@ def settle_valid_fraction(paths: Sequence[str], config: CorpusConfig) -> CorpusC
 
 
 def split_corpus(
-    paths: Sequence[str], config: CorpusConfig, counts: Counter[str]
+    paths: Sequence[str],
+    config: CorpusConfig,
+    counts: Counter[str],
+    progress: ReadProgress | None = None,
 ) -> Iterator[tuple[Split, str]]:
     """The cleaned text of each document with its split; see `stream_corpus`.
 
@@ -52,7 +56,7 @@ def split_corpus(
     num_characters = num_valid = 0
     fraction = LEAST_VALID_FRACTION if config.valid_fraction is None else config.valid_fraction
     enough = not fraction or bool(config.valid_text)
-    for split, document in stream_corpus(paths, config, counts):
+    for split, document in stream_corpus(paths, config, counts, progress):
         text = document.text
         num_characters += len(text)
         num_valid += len(text) * (split == "valid")

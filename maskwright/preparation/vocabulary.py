@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from maskwright.corpus.progress import ReadProgress
 from maskwright.errors import ShardError
 from maskwright.files import read_json, replacing_folder, write_json
 from maskwright.preparation.config import PrepareConfig
@@ -31,12 +32,8 @@ def obtain_tokenizer(
     config: PrepareConfig,
     seed: int,
     report: Report,
-    sizes: Counter[str] | None = None,
 ) -> tuple[Tokenizer, dict[str, Any]]:
     """The tokenizer in `out`, put there by an earlier run or now.
-
-    Args:
-        sizes: takes the number of ``characters`` of the text if it is read here.
 
     Returns:
         It, and what is known of its extension; nothing if it is none.
@@ -48,14 +45,14 @@ def obtain_tokenizer(
     start = time.monotonic()
     if config.tokenizer.path is None:
         report(f"training a {config.tokenizer.kind} tokenizer on the text")
-        texts = _read_training_text(paths, config, [], report, sizes)
+        texts = _read_training_text(paths, config, [], report)
         tokenizer = train_tokenizer(texts, config.tokenizer, seed)
         seconds = time.monotonic() - start
         report(f"tokenizer: {tokenizer.vocab_size:,} tokens, {seconds:.1f} seconds")
         if line := describe_shortage(tokenizer, config.tokenizer):
             report(line)
     elif config.tokenizer.extend_vocab:
-        tokenizer, described = _extend(paths, config, seed, report, sizes)
+        tokenizer, described = _extend(paths, config, seed, report)
     else:
         tokenizer = Tokenizer.load(config.tokenizer.path)
     with replacing_folder(folder) as temporary:
@@ -66,11 +63,7 @@ def obtain_tokenizer(
 
 
 def _extend(
-    paths: Sequence[str],
-    config: PrepareConfig,
-    seed: int,
-    report: Report,
-    sizes: Counter[str] | None,
+    paths: Sequence[str], config: PrepareConfig, seed: int, report: Report
 ) -> tuple[Tokenizer, dict[str, Any]]:
     """Adds tokens and measures, on text that they were not learnt from, what they are good for."""
     assert config.tokenizer.path is not None
@@ -78,7 +71,7 @@ def _extend(
     base = Tokenizer.load(config.tokenizer.path)
     report(f"adding {config.tokenizer.extend_vocab:,} tokens to that of {config.tokenizer.path}")
     held_out: list[str] = []
-    texts = _read_training_text(paths, config, held_out, report, sizes)
+    texts = _read_training_text(paths, config, held_out, report)
     tokenizer = extend_tokenizer(base, texts, config.tokenizer, seed)
     before, after = (measure_tokenizer(which, held_out) for which in (base, tokenizer))
     shown = tokenizer.tokens(range(base.vocab_size, tokenizer.vocab_size)[:_NUM_SHOWN])
@@ -103,24 +96,19 @@ def _extend(
 
 
 def _read_training_text(
-    paths: Sequence[str],
-    config: PrepareConfig,
-    held_out: list[str],
-    report: Report,
-    sizes: Counter[str] | None,
+    paths: Sequence[str], config: PrepareConfig, held_out: list[str], report: Report
 ) -> Iterator[str]:
     """The texts to train on; puts some of those that are held out into `held_out`."""
-    pulse, num_read, num_characters = Pulse(report), 0, 0
-    for split, text in split_corpus(paths, config.corpus, Counter()):
+    pulse, progress, num_read, num_characters = Pulse(report), ReadProgress(), 0, 0
+    for split, text in split_corpus(paths, config.corpus, Counter(), progress):
         num_read += len(text)
-        pulse.beat(f"{num_read / 1e6:,.0f} million characters read for the tokenizer")
+        if pulse.is_due:
+            pulse.say(f"{num_read / 1e6:,.0f} million characters read for the tokenizer{progress}")
         if split == "train":
             yield text
         elif num_characters < _MEASURED_CHARACTERS:
             held_out.append(text)
             num_characters += len(text)
-    if sizes is not None:
-        sizes["characters"] = num_read
 
 
 def _read_extension(folder: Path) -> dict[str, Any]:

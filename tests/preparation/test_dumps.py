@@ -1,6 +1,7 @@
 """A Wikipedia dump to prepared data: on several cores, interrupted, of all layouts the same."""
 
 import json
+import re
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -155,6 +156,8 @@ def test_a_dump_that_is_held_out_is_read_on_all_cores(
     assert manifest.dropped["in corpus.valid_text"] == 5
     assert manifest.source["corpus"]["valid_text"] == [str(held_out)]
     assert any(line.startswith("held-out.xml: 15 articles") for line in lines)
+    read = [line for line in lines if re.search(r"parts? read \(\d+%, [\d:]+ left\)$", line)]
+    assert "(100%" in read[-1]
 
 
 def test_messages_name_what_was_given(tmp_path: Path) -> None:

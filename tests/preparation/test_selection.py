@@ -3,6 +3,7 @@
 import errno
 import json
 import random
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -73,7 +74,13 @@ def read_shards(out: Path) -> dict[str, bytes]:
 
 def test_reasons_are_counted_and_the_rest_is_prepared(tmp_path: Path, evaluation: Path) -> None:
     corpus = write_corpus(tmp_path / "corpus.jsonl")
-    manifest = prepare([str(corpus)], tmp_path / "out", configure(evaluation))
+    lines: list[str] = []
+    manifest = prepare([str(corpus)], tmp_path / "out", configure(evaluation), report=lines.append)
+    for stage in ("selected from", "near duplicates left out of"):
+        shares = [re.search(r"\((\d+)%, [\d:]+ left\)$", line) for line in lines if stage in line]
+        assert len(shares) > 2
+        assert shares[-1]
+        assert shares[-1][1] == "100"
     assert manifest.dropped["near duplicate"] == 20
     assert manifest.dropped["holds text of an evaluation"] == 1
     assert sum(split.num_documents for split in manifest.splits.values()) == 80

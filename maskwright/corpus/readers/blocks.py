@@ -42,8 +42,16 @@ class _Decompressor(Protocol):
     def decompress(self, data: bytes, max_length: int = -1) -> bytes: ...
 
 
-def read_blocks(path: Path | None, compression: Compression, name: str) -> Generator[bytes]:
+def read_blocks(
+    path: Path | None,
+    compression: Compression,
+    name: str,
+    advance: Callable[[int], None] = lambda position: None,
+) -> Generator[bytes]:
     """The decompressed bytes of `path` (None: standard input); only the last block is short.
+
+    Args:
+        advance: called with how many bytes of the file, as it is stored, were read for each block.
 
     Raises:
         CorpusError: the file cannot be read, its compressed data is damaged or cut off, or it
@@ -54,12 +62,15 @@ def read_blocks(path: Path | None, compression: Compression, name: str) -> Gener
             yield from _read_file(sys.stdin.buffer)
         elif not compression:
             with path.open("rb") as file:
-                yield from _read_file(file)
+                for block in _read_file(file):
+                    advance(file.tell())
+                    yield block
         else:
             expansion = Expansion(name)
             with path.open("rb") as file:
                 for block in _decompress(file, compression):
                     expansion.add(len(block), file.tell())
+                    advance(file.tell())
                     yield block
     except (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError, zstandard.ZstdError) as error:
         raise _damaged(name, error) from None

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from maskwright.corpus.config import CorpusConfig
 from maskwright.corpus.documents import Document, cut_text
 from maskwright.corpus.hub import read_hub
+from maskwright.corpus.progress import ReadProgress
 from maskwright.corpus.pydocs import read_pydocs
 from maskwright.corpus.readers.blocks import read_blocks
 from maskwright.corpus.readers.fields import MAX_RECORD_CHARACTERS, TextField
@@ -19,18 +20,25 @@ from maskwright.corpus.sources import Source
 from maskwright.corpus.wikipedia.articles import read_dump
 
 
-def read_source(source: Source, config: CorpusConfig, counts: Counter[str]) -> Iterator[Document]:
+def read_source(
+    source: Source,
+    config: CorpusConfig,
+    counts: Counter[str],
+    progress: ReadProgress | None = None,
+) -> Iterator[Document]:
     """The documents of one source, uncleaned, with bounded memory.
 
-    What cannot be read is counted by reason in `counts`.
+    What cannot be read is counted by reason in `counts`; how far reading is, in `progress`.
 
     Raises:
         CorpusError: the source is damaged, or cannot be read although it was named explicitly.
     """
     number = 0
     limit = config.max_document_characters
+    progress = progress or ReadProgress()
+    progress.begin(source)
     try:
-        for key, text in _read_keyed(source, config, counts):
+        for key, text in _read_keyed(source, config, counts, progress):
             for piece in cut_text(text, limit):
                 number += 1
                 yield Document(piece, f"{source.label}:{key or number}", source.name)
@@ -47,24 +55,25 @@ def read_source(source: Source, config: CorpusConfig, counts: Counter[str]) -> I
 
 
 def _read_keyed(
-    source: Source, config: CorpusConfig, counts: Counter[str]
+    source: Source, config: CorpusConfig, counts: Counter[str], progress: ReadProgress
 ) -> Iterator[tuple[str, str]]:
     """Texts with a key of their own where they have one, else with an empty key."""
     if source.kind == "pydocs":
         return read_pydocs()
-    return (("", text) for text in _read_texts(source, config, counts))
+    return (("", text) for text in _read_texts(source, config, counts, progress))
 
 
-def _read_texts(source: Source, config: CorpusConfig, counts: Counter[str]) -> Iterator[str]:
+def _read_texts(
+    source: Source, config: CorpusConfig, counts: Counter[str], progress: ReadProgress
+) -> Iterator[str]:
     field = TextField(config.text_field, source.name, counts)
     if source.kind == "hub":
         return read_hub(source.name, config.text_field, counts)
     if source.kind == "parquet" and source.path:
-        return read_parquet(source.path, source.compression, field, counts)
+        return read_parquet(source.path, source.compression, field, counts, progress.advance)
+    blocks = read_blocks(source.path, source.compression, source.name, progress.advance)
     if source.kind == "dump":
-        blocks = read_blocks(source.path, source.compression, source.name)
         return read_dump(blocks, source.name, counts)
-    blocks = read_blocks(source.path, source.compression, source.name)
     texts = decode_text(blocks, source.name, config.encoding)
     if source.kind in ("plain", "markdown"):
         whole = source.kind == "markdown" and config.documents == "auto"

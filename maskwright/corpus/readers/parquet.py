@@ -8,7 +8,7 @@ at a time.
 import importlib
 import tempfile
 from collections import Counter
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -35,9 +35,16 @@ _BUFFER_BYTES = 1 << 20  # reads a column chunk piecemeal, not whole
 
 
 def read_parquet(
-    path: Path, compression: Compression, field: TextField, counts: Counter[str]
+    path: Path,
+    compression: Compression,
+    field: TextField,
+    counts: Counter[str],
+    advance: Callable[[int], None] = lambda position: None,
 ) -> Iterator[str]:
     """The texts of one column, in the order of the rows; too long ones are counted.
+
+    Args:
+        advance: called with how many bytes of the file the rows so far are about.
 
     Raises:
         CorpusError: pyarrow is missing, the file is damaged, asks for too much memory, or does
@@ -54,7 +61,10 @@ def read_parquet(
             field.check_columns(columns)
             rows = _choose_rows(arrow, table, file, footer, field)
             expansion = Expansion(field.source)
+            num_read, stored = 0, path.stat().st_size
             for batch in table.iter_batches(rows, columns=[field.name]):
+                num_read += batch.num_rows
+                advance(stored * num_read // max(table.metadata.num_rows, 1))
                 column = _unfold(arrow, batch.column(0))
                 expansion.add(_ROW_BYTES * len(column) + column.nbytes, num_bytes)
                 for value in _read_values(arrow, column, counts):
