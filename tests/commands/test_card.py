@@ -24,7 +24,8 @@ FINAL: dict[str, Any] = {
 }
 # The text settings that name no file.
 WORDS = {
-    *("corpus.text_field", "select.language", "mixture.weights", "mixture.epochs"),
+    *("corpus.encoding", "corpus.text_field", "select.language"),
+    *("mixture.weights", "mixture.epochs"),
     *("masking.no_mask_tokens", "train.device"),
     *("train.batch_tokens_schedule", "train.seq_length_schedule"),
 }

@@ -49,7 +49,7 @@ def test_a_run_stopped_by_sigterm_goes_on(workplace: Path, tmp_path: Path):
         (["pretrain", "nowhere.txt"], "CorpusError: nowhere.txt does not exist"),
         (["pretrain", "pydocs", "--runs-dir", "/dev/null"], "InputError: /dev/null"),
         (["fill", "nowhere", "a [MASK]"], "ModelFolderError: nowhere"),
-        (["tokenizer", "inspect", "/dev/null"], "TokenizerError: /dev/null"),
+        (["tokenizer", "inspect", "/dev/null"], "InputError: /dev/null"),
         (["prepare", "pydocs", "--out", "/dev/null/data"], "InputError: /dev/null/data: Not a dir"),
     ],
 )
