@@ -51,7 +51,9 @@ def test_every_line_is_a_row(
     vectors = np.load(out)
     assert (vectors.dtype, vectors.shape, vectors.flags.c_contiguous) == (np.float32, (4, 32), True)
     embed = Embedder(Path(run) / "model", **options)
-    expected = np.concatenate([embed(LINES[:3]), embed(LINES[3:])])  # in the same blocks
+    batch_tokens = 8 if "--batch-tokens" in flags else None
+    blocks = (LINES[:3], LINES[3:])
+    expected = np.concatenate([embed(block, batch_tokens) for block in blocks])
     np.testing.assert_allclose(vectors, expected, atol=1e-6)
 
 
