@@ -19,6 +19,7 @@ from maskwright.model.pretraining import MaskedLanguageModel
 _FENCE = "---\n"
 # A placeholder in the code of a card, which publishing replaces by the name on the hub.
 PLACE = "path/to/this/folder"
+_EXAMPLE_KEYS = ("text", "text_pair")
 # Cards that maskwright wrote before had the same section as "Format", behind all others.
 _USE = re.compile(r"\n## (?:Use|Format)\n.*?(?=\n## |\Z)", re.DOTALL)
 _SECTION = re.compile(r"^## ", re.MULTILINE)
@@ -133,6 +134,34 @@ def describe_for_hub(native: bool, detects: bool = False) -> dict[str, Any]:
         "pipeline_tag": "feature-extraction" if detects else "fill-mask",
         "tags": ["maskwright", task],
     }
+
+
+def add_example(card: str, texts: Sequence[str]) -> str:
+    """Return the card with an example as the hub's metadata have it: ``widget``, for its page.
+
+    Args:
+        card: Markdown, with or without front matter.
+        texts: one text, or the two of a pair.
+
+    Raises:
+        ValueError: the front matter is no YAML mapping.
+    """
+    return change_card(card, {"widget": [dict(zip(_EXAMPLE_KEYS, texts, strict=False))]})
+
+
+def read_example(card: str) -> tuple[str, ...]:
+    """Return the text or the two texts of the first example of a card; none if there is none.
+
+    Anybody may have written the card, for any task of the hub: what is not of text is no example.
+
+    Raises:
+        ValueError: the front matter is no YAML mapping.
+    """
+    widget = split_card(card)[0].get("widget")
+    first = widget[0] if isinstance(widget, list) and widget else None
+    found = [first.get(key) for key in _EXAMPLE_KEYS] if isinstance(first, dict) else []
+    texts = tuple(text for text in found if isinstance(text, str) and text.strip())
+    return texts if texts[:1] == tuple(found[:1]) else ()
 
 
 def change_card(card: str, metadata: dict[str, Any], ending: str | None = None) -> str:

@@ -12,6 +12,7 @@ from maskwright.artifact.card import write_classifier_card
 from maskwright.artifact.families import classifier_form
 from maskwright.artifact.folder import (
     EXTRA_KEY,
+    NUM_TEXTS_KEY,
     Loaded,
     check_replaceable,
     check_tokenizer,
@@ -45,11 +46,14 @@ class LoadedClassifier(Loaded[Classifier]):
         labels: their names, in the order of the logits.
         problem: one label of several, any number of them, or a number.
         max_length: tokens of an input: what it was trained on, or all that the model takes.
+        num_texts: of an input: 1, or 2 if it was trained on pairs; None where the folder does not
+            say it, or tokens are labelled.
     """
 
     labels: tuple[str, ...]
     problem: Problem
     max_length: int
+    num_texts: int | None = None
 
 
 def save_classifier(
@@ -62,12 +66,14 @@ def save_classifier(
     *,
     add_special_tokens: bool = True,
     max_length: int | None = None,
+    num_texts: int | None = None,
 ) -> None:
     """Writes a classifier's folder; arguments and errors as those of `save_model`.
 
     Args:
         labels: names of the K labels; for a number one name of what it says.
         max_length: tokens of an input, if it was trained on fewer than the model takes.
+        num_texts: of an input, if texts are labelled: 1, or 2 for pairs.
     """
     folder = Path(folder)
     check_replaceable(folder)
@@ -82,7 +88,7 @@ def save_classifier(
         "problem_type": problem,
     }
     card = write_classifier_card(card, config, labels, form.family, reason)
-    write_folder(folder, model, config, tokenizer, form.family, fields, card, max_length)
+    write_folder(folder, model, config, tokenizer, form.family, fields, card, max_length, num_texts)
 
 
 def open_classifier(folder: Path | str) -> LoadedClassifier:
@@ -112,7 +118,8 @@ def open_classifier(folder: Path | str) -> LoadedClassifier:
     longest = config.max_position_embeddings
     max_length = int(min(read_max_length(folder) or longest, longest))
     problem = _read_problem(raw, len(labels))
-    return LoadedClassifier(model, tokenizer, wraps, labels, problem, max_length)
+    num_texts = _read_num_texts(extra, folder)
+    return LoadedClassifier(model, tokenizer, wraps, labels, problem, max_length, num_texts)
 
 
 def open_pretrained(
@@ -148,6 +155,16 @@ def _read_problem(raw: dict[str, Any], num_labels: int) -> Problem:
     if problem in get_args(Problem):
         return cast(Problem, problem)
     return "regression" if num_labels == 1 else "single_label_classification"
+
+
+def _read_num_texts(extra: dict[str, Any], folder: Path) -> int | None:
+    num_texts = extra.get(NUM_TEXTS_KEY)
+    if num_texts not in (None, 1, 2) or isinstance(num_texts, bool | float):
+        raise ModelFolderError(
+            f"{folder}: {EXTRA_KEY}.{NUM_TEXTS_KEY} = {show_value(num_texts)} must be 1, or 2 for "
+            "pairs."
+        )
+    return num_texts
 
 
 def _read_head(

@@ -34,6 +34,7 @@ from maskwright.model.pretraining import MaskedLanguageModel
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 CONFIG, CARD, EXTRA_KEY = "config.json", "README.md", "maskwright"
+NUM_TEXTS_KEY = "num_texts"  # in maskwright's section of config.json: 1, or 2 for pairs
 MODEL = "model"  # the folder of a run that holds its model
 GENERATOR = "generator"  # the folder beside a discriminator's that holds its generator
 MAX_CONFIG_BYTES = 4 << 20
@@ -119,6 +120,7 @@ def write_folder(
     fields: Mapping[str, Any],
     card: str,
     max_length: int | None = None,
+    num_texts: int | None = None,
 ) -> None:
     """Writes the files of a model folder, all or none.
 
@@ -126,11 +128,13 @@ def write_folder(
         config: that of the model, with the ids of its tokenizer.
         fields: the family's ``config.json``.
         max_length: tokens of an input, if fewer than the model takes.
+        num_texts: of an input of a classifier of texts, if that is known.
     """
     longest = min(max_length or config.max_position_embeddings, config.max_position_embeddings)
     extra = {
         "tokenizer_fingerprint": tokenizer.fingerprint,
         "training": training_fields(config, family),
+        **({NUM_TEXTS_KEY: num_texts} if num_texts else {}),
     }
     with replacing_folder(folder) as temporary:
         with_types = config.type_vocab_size > 1

@@ -1,6 +1,6 @@
 """Fine-tuning with its output: what is printed, and what a run directory holds afterwards."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from rich.table import Table
 
+from maskwright.artifact.card import add_example
 from maskwright.artifact.classifier_folder import open_pretrained, save_classifier
 from maskwright.artifact.folder import Loaded
 from maskwright.commands.finetuning_folder import (
@@ -26,6 +27,7 @@ from maskwright.commands.finetuning_report import (
 from maskwright.commands.run_folder import CHECKPOINTS_NAME, METRICS_NAME, MODEL_NAME
 from maskwright.console import Console
 from maskwright.files import read_json, write_json
+from maskwright.finetune.answers import choose_example
 from maskwright.finetune.config import PROBLEMS, FinetuneConfig
 from maskwright.finetune.files import TaskFiles
 from maskwright.finetune.network import Pretrained, check_pooling
@@ -100,7 +102,14 @@ def _run(asked: Asked, out: Path, console: Console) -> dict[str, Any]:
         answers = answer_sets(problem, outcome.model, config, device, seeds.pulse)
         add_answers(results, answers, outcome.saved_seed)
         save_labels(
-            out / MODEL_NAME, outcome, problem, loaded, results, asked.model, config.max_length
+            out / MODEL_NAME,
+            outcome,
+            problem,
+            loaded,
+            results,
+            asked.model,
+            config.max_length,
+            choose_example(answers[-1]),
         )
         write_json(out / RESULTS_NAME, results)
         if asked.control:  # the model is safe by now
@@ -280,8 +289,9 @@ def save_labels(
     results: Mapping[str, Any],
     origin: Path,
     max_length: int | None,
+    example: Sequence[str],
 ) -> None:
-    """The classifier of the best run, with a card that says what it scores."""
+    """The classifier of the best run, with a card that says what it scores and has an example."""
     labels, deciding = problem.material.labels, outcome.deciding
     name = origin.parent.name if origin.name == MODEL_NAME else origin.name
     judged = results.get("test", {"examples": results["valid_examples"], **results})
@@ -301,9 +311,10 @@ def save_labels(
         loaded.tokenizer,
         labels.names,
         PROBLEMS[labels.task],
-        card,
+        add_example(card, example),
         add_special_tokens=loaded.add_special_tokens,
         max_length=max_length,
+        num_texts=None if labels.task == "tokens" else len(example),
     )
 
 

@@ -61,6 +61,13 @@ def main(argv: Sequence[str]) -> int:
     console = Console(highlight=False, soft_wrap=True, markup=False)
     for line in upload.describe():
         console.print(line)
+    if upload.example:
+        console.print(
+            "\nREADME.md quotes held-out text as its example (widget). Remove it there if it is "
+            "private:"
+        )
+    for text in upload.example:
+        console.print(f"  {text}")
     if arguments.dry_run:
         console.print(
             f"\n{upload.card}\nNothing was uploaded. Other weights and tokenizer files that are in "

@@ -5,6 +5,7 @@ import signal
 from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import torch
 from rich.text import Text
 
+from maskwright.artifact.card import add_example
 from maskwright.artifact.folder import GENERATOR, save_model
 from maskwright.commands.assemble import PreparedData
 from maskwright.commands.card import DISCRIMINATOR, MODEL, describe_training
@@ -129,6 +131,9 @@ class Session:
             origin=self.origin,
             what=DISCRIMINATOR if isinstance(model, Discriminator) else MODEL,
         )
+        prompt = self._prompt
+        if prompt is not None and not isinstance(model, Discriminator):
+            card = add_example(card, [prompt])
         save_model(
             self.run / name,
             model,
@@ -136,6 +141,15 @@ class Session:
             card,
             add_special_tokens=self.config.data.special_tokens,
         )
+
+    @cached_property
+    def _prompt(self) -> str | None:
+        """The first of the samples that the run shows, with its mask; None if there is none."""
+        longest = self.trainer.model.config.max_position_embeddings
+        samples = HeldOutSamples(
+            self.data.valid, self.data.tokenizer, 1, longest - self.config.data.extra_slots
+        )
+        return samples.show_prompt()
 
     def _read_beginning(self) -> Record | None:
         """The scores of the model that the run began with, if that was worth scoring.
@@ -211,12 +225,7 @@ class Session:
             )
         else:
             say(f"\nThe model is in {self.run / MODEL_NAME}. Try", markup=False)
-        longest = self.trainer.model.config.max_position_embeddings
-        samples = HeldOutSamples(
-            self.data.valid, self.data.tokenizer, 1, longest - self.config.data.extra_slots
-        )
-        prompt = samples.show_prompt()
-        rest = "--file sentences.txt" if prompt is None else shlex.quote(prompt)
+        rest = "--file sentences.txt" if self._prompt is None else shlex.quote(self._prompt)
         say(f"  maskwright fill {shlex.quote(str(folder))} {rest}", markup=False)
 
 

@@ -16,12 +16,13 @@ from maskwright.finetune.conll import TaggedSentence
 from maskwright.finetune.examples import Examples, read_texts
 from maskwright.finetune.labels import Labels
 from maskwright.finetune.scoring import compute_logits, decide
-from maskwright.finetune.spans import SpanScores, marks_entities, score_spans
+from maskwright.finetune.spans import OUTSIDE, SpanScores, marks_entities, score_spans
 from maskwright.finetune.tables import LabelledRow
 from maskwright.model.classifier import Classifier
 from maskwright.pulse import Pulse
 from maskwright.train.config import Precision
 
+_SHORT_TEXT = 200  # characters
 Rows = Sequence[LabelledRow | TaggedSentence]
 
 
@@ -171,6 +172,20 @@ def list_texts(answers: Answers) -> Iterable[tuple[list[str], Any, Any, float | 
     ):
         texts = [" ".join(row.words)] if isinstance(row, TaggedSentence) else read_texts(row)
         yield texts, rest[0], rest[1], rest[2]
+
+
+def choose_example(answers: Answers) -> list[str]:
+    """Return the texts of an example that is quickly read: the first short one, else the shortest.
+
+    A sentence with an entity comes before those without, whatever their lengths.
+    """
+
+    def rank(example: tuple[list[str], Any, Any, float | None]) -> tuple[bool, int]:
+        texts, true, *_ = example
+        is_empty = answers.labels.task == "tokens" and set(true) == {OUTSIDE}
+        return is_empty, max(sum(map(len, texts)), _SHORT_TEXT)
+
+    return min(list_texts(answers), key=rank)[0]
 
 
 def show_answer(value: Any) -> str:

@@ -72,13 +72,19 @@ class Predictor:
         """The answer to each text, or to each pair of texts.
 
         Raises:
-            InputError: the model labels tokens (`tag` does), or texts and pairs are mixed.
+            InputError: the model labels tokens (`tag` does), texts and pairs are mixed, or it was
+                trained on the other of these.
         """
         if self.labels_tokens:
             raise InputError("this model labels words, not texts.")
         each = [(one,) if isinstance(one, str) else tuple(one) for one in texts]
         if len(set(map(len, each))) > 1:
             raise InputError("texts and pairs of texts cannot be mixed.")
+        num_texts = self.loaded.num_texts
+        if num_texts is not None and each and len(each[0]) != num_texts:
+            kinds = ("single texts", "pairs of texts")
+            learned, given = kinds if num_texts == 1 else reversed(kinds)
+            raise InputError(f"this model was trained on {learned}, not on {given}.")
         inputs, num_cut = encode_texts(each, self.loaded.tokenizer, self.longest)
         self.num_texts, self.num_cut = self.num_texts + len(each), self.num_cut + num_cut
         logits = self._compute(Examples(inputs, np.zeros(len(inputs))))

@@ -107,6 +107,7 @@ def _save(folder: Path, loaded: LoadedClassifier) -> None:
         loaded.problem,
         add_special_tokens=loaded.add_special_tokens,
         max_length=loaded.max_length,
+        num_texts=loaded.num_texts,
     )
 
 

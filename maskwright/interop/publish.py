@@ -13,7 +13,14 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from maskwright.artifact.card import PLACE, change_card, describe_for_hub, split_card, write_card
+from maskwright.artifact.card import (
+    PLACE,
+    change_card,
+    describe_for_hub,
+    read_example,
+    split_card,
+    write_card,
+)
 from maskwright.artifact.families import native_family
 from maskwright.artifact.folder import CARD, CONFIG, open_model
 from maskwright.artifact.native.own import OWN
@@ -60,6 +67,11 @@ class Upload:
         [content] = [file.content for file in self.files if file.name == CARD]
         assert isinstance(content, bytes)
         return content.decode()
+
+    @property
+    def example(self) -> tuple[str, ...]:
+        """The texts of the example in the card, which are from held-out text; () without one."""
+        return read_example(self.card)
 
     def describe(self) -> list[str]:
         """A line for each file: name, bytes and sha256."""

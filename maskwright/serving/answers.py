@@ -11,12 +11,16 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal, TypeAlias
 
+from maskwright.artifact.card import read_example
 from maskwright.artifact.classifier_folder import is_classifier
-from maskwright.errors import InputError
+from maskwright.artifact.folder import CARD
+from maskwright.console import tell
+from maskwright.errors import InputError, ModelFolderError
 from maskwright.finetune.predict import Answer, Predictor
 from maskwright.finetune.spans import OUTSIDE, find_entities
 from maskwright.finetune.words import Word, split_words
 from maskwright.inference.fill_mask import FillMask, FillResult, Prediction
+from maskwright.interop.folders import read_card
 
 TaskName = Literal["fill-mask", "text-classification", "token-classification"]
 Strategy = Literal["none", "simple", "first", "average", "max"]
@@ -48,8 +52,8 @@ class FillAnswerer:
 
     task: TaskName = "fill-mask"
 
-    def __init__(self, fill: FillMask) -> None:
-        self.fill = fill
+    def __init__(self, fill: FillMask, example: Sequence[str] = ()) -> None:
+        self.fill, self.example = fill, example
 
     def __call__(self, questions: Sequence[Question]) -> list[Any]:
         answers: list[Any] = [None] * len(questions)
@@ -101,8 +105,8 @@ class LabelAnswerer:
 
     task: TaskName = "text-classification"
 
-    def __init__(self, predict: Predictor) -> None:
-        self.predict = predict
+    def __init__(self, predict: Predictor, example: Sequence[str] = ()) -> None:
+        self.predict, self.example = predict, example
 
     @property
     def function(self) -> str:
@@ -118,11 +122,17 @@ class LabelAnswerer:
                 (questions[n].text, questions[n].second or "") if is_pair else questions[n].text
                 for n in numbers
             ]
-            for number, answer in zip(numbers, self.predict(asked) if asked else [], strict=True):
+            try:
+                found: Sequence[Answer | InputError] = self.predict(asked) if asked else []
+            except InputError as error:  # the model was trained on pairs, or was not
+                found = [error] * len(numbers)
+            for number, answer in zip(numbers, found, strict=True):
                 answers[number] = self._shape(answer, questions[number].top_k)
         return answers
 
-    def _shape(self, answer: Answer, top_k: int | None) -> list[dict[str, Any]]:
+    def _shape(self, answer: Answer | InputError, top_k: int | None) -> Any:
+        if isinstance(answer, InputError):
+            return answer
         if isinstance(answer.label, float):  # a number
             return [{"label": self.predict.loaded.labels[0], "score": answer.label}]
         ranked = sorted(answer.probabilities.items(), key=lambda pair: -pair[1])
@@ -137,8 +147,8 @@ class TagAnswerer:
 
     task: TaskName = "token-classification"
 
-    def __init__(self, predict: Predictor) -> None:
-        self.predict = predict
+    def __init__(self, predict: Predictor, example: Sequence[str] = ()) -> None:
+        self.predict, self.example = predict, example
 
     def __call__(self, questions: Sequence[Question]) -> list[Any]:
         words = [split_words(question.text) for question in questions]
@@ -191,7 +201,8 @@ def _show_entities(
     return found
 
 
-# What a folder is for: takes questions, gives the answer to each, or its InputError.
+# What a folder is for: takes questions, gives the answer to each, or its InputError; `example` has
+# the text or the two texts that its model card shows, if any.
 Answerer: TypeAlias = FillAnswerer | LabelAnswerer | TagAnswerer
 
 
@@ -201,7 +212,19 @@ def open_answerer(folder: Path, device: str | None) -> Answerer:
     Raises:
         ModelFolderError: it is none.
     """
+    example = _read_card_example(folder)
     if not is_classifier(folder):
-        return FillAnswerer(FillMask(folder, device))
+        return FillAnswerer(FillMask(folder, device), example)
     predict = Predictor(folder, device or "auto")
-    return TagAnswerer(predict) if predict.labels_tokens else LabelAnswerer(predict)
+    return (TagAnswerer if predict.labels_tokens else LabelAnswerer)(predict, example)
+
+
+def _read_card_example(folder: Path) -> tuple[str, ...]:
+    """Return the example of the model card; none, and a warning, where the card is damaged."""
+    try:
+        return read_example(read_card(folder) or "")
+    except ModelFolderError as error:
+        tell(f"warning: no example for the page: {error}")
+    except ValueError as error:
+        tell(f"warning: no example for the page: {folder / CARD}: {error}")
+    return ()

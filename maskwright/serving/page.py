@@ -6,8 +6,10 @@ import html
 import json
 import re
 from importlib.resources import files
+from typing import Any
 
-from maskwright.serving.answers import Answerer, FillAnswerer
+from maskwright.finetune.spans import OUTSIDE, marks_entities, split_tag
+from maskwright.serving.answers import Answerer, FillAnswerer, LabelAnswerer, TagAnswerer
 from maskwright.serving.reading import Reader
 
 _INLINE = {
@@ -15,6 +17,7 @@ _INLINE = {
     "style-src": re.compile(r"<style>(.*?)</style>", re.DOTALL),
 }
 _PLACE = "{{facts}}"
+_MAX_EXAMPLE = 2000  # characters: of a card that anybody may have written
 
 
 class Page:
@@ -27,13 +30,14 @@ class Page:
     """
 
     def __init__(self, name: str, answerer: Answerer, reader: Reader, *, needs_token: bool) -> None:
-        fills = isinstance(answerer, FillAnswerer)
         facts = {
             "model": name,
             "task": answerer.task,
-            "mask": answerer.fill.tokenizer.mask_token if fills else None,
+            "mask": None,
             "scores": reader.can_score,
             "needsToken": needs_token,
+            **_describe(answerer),
+            "example": _choose_example(answerer),
         }
         raw = files("maskwright.serving").joinpath("playground.html").read_text(encoding="utf-8")
         self.html = raw.replace(_PLACE, html.escape(json.dumps(facts)))
@@ -49,6 +53,34 @@ class Page:
                 "frame-ancestors 'none'",
             )
         )
+
+
+def _describe(answerer: Answerer) -> dict[str, Any]:
+    """Return what the page has to know about the model of its task.
+
+    ``mask`` of a model that fills masks; ``numTexts`` of an input, None if the folder does not say
+    it; ``strategy`` (of entities, or of words where every word has a tag) and ``kinds`` of tags.
+    """
+    if isinstance(answerer, FillAnswerer):
+        return {"mask": answerer.fill.tokenizer.mask_token}
+    labels = answerer.predict.loaded.labels
+    if isinstance(answerer, LabelAnswerer):
+        return {"numTexts": answerer.predict.loaded.num_texts}
+    kinds = dict.fromkeys(split_tag(label)[1] for label in labels if label != OUTSIDE)
+    return {"strategy": "simple" if marks_entities(labels) else "none", "kinds": list(kinds)}
+
+
+def _choose_example(answerer: Answerer) -> list[str]:
+    """Return the example of the model card, if the model can answer it."""
+    texts = list(answerer.example)
+    if sum(map(len, texts)) > _MAX_EXAMPLE:
+        return []
+    if isinstance(answerer, FillAnswerer):
+        return texts[:1] if answerer.fill.tokenizer.mask_token in "".join(texts[:1]) else []
+    if isinstance(answerer, TagAnswerer):
+        return texts[:1]
+    num_texts = answerer.predict.loaded.num_texts
+    return texts if num_texts in (None, len(texts)) else []
 
 
 def _hash_all(pattern: re.Pattern[str], page: str) -> list[str]:

@@ -1,4 +1,6 @@
-from maskwright.artifact.card import change_card
+import pytest
+
+from maskwright.artifact.card import add_example, change_card, read_example, split_card
 
 FRONT = "---\ntags:\n- a\nlicense: mit\n---\n\n"
 INTRODUCTION = "# Larvae\n\nThey glow.\n"
@@ -21,3 +23,29 @@ def test_the_section_of_an_older_card_is_replaced_and_moves_to_the_front() -> No
 
 def test_a_card_of_a_title_gets_a_section() -> None:
     assert change_card("# Larvae\n", {}, "\nWords.\n").endswith("# Larvae\n\n## Use\n\nWords.\n")
+
+
+@pytest.mark.parametrize(
+    "texts",
+    [
+        ("The [MASK] glows.",),
+        ("It's: a", "# b"),
+        ("a\n---\n\n## Use\nb\x1b[2J",),
+        ("half of a pair \ud800", "日本"),
+    ],
+)
+def test_an_example_comes_back_as_it_was(texts: tuple[str, ...]) -> None:
+    card = add_example(f"{FRONT}{INTRODUCTION}", texts)
+    card.encode()
+    assert read_example(card) == texts
+    assert read_example(change_card(card, {"license": "cc0-1.0"}, "\nWords.\n")) == texts
+    assert split_card(card)[0]["license"] == "mit"
+    assert card.endswith(f"\n\n{INTRODUCTION}")
+
+
+@pytest.mark.parametrize(
+    "widget", ["3", "[]", "[a]", "[{src: a.png}]", "{text: a}", "[{text: 3}]", "[{text_pair: a}]"]
+)
+def test_what_is_no_text_is_no_example(widget: str) -> None:
+    assert read_example(f"---\nwidget: {widget}\n---\n{INTRODUCTION}") == ()
+    assert read_example(INTRODUCTION) == ()

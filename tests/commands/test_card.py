@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 from markdown_it import MarkdownIt
 
+from maskwright.artifact.card import read_example
 from maskwright.commands.assemble import PreparedData
 from maskwright.commands.card import describe_training
 from maskwright.commands.circumstances import shorten_path, shorten_paths
 from maskwright.commands.config import PretrainConfig, resolve
 from maskwright.config import fields_of, to_mapping
+from maskwright.logs import read_metrics
 
 _NAMES = (
     "masked_accuracy masked_accuracy_top5 seen_mask_accuracy loss unigram_accuracy unigram_loss"
@@ -130,3 +132,11 @@ def test_the_card_of_a_run_begins_with_its_use(workplace: Path, tmp_path: Path) 
         *("# small", "## Use", "## Architecture", "## Scores", "## Data", "## Training"),
         "<details>",
     ]
+
+
+def test_the_example_of_a_run_is_the_first_sample_that_it_shows(workplace: Path) -> None:
+    run = workplace / "runs" / "small"
+    [prompt] = read_example((run / "model" / "README.md").read_text(encoding="utf-8"))
+    *_, final = (one for one in read_metrics(run / "metrics.jsonl") if one.get("samples"))
+    assert "[MASK]" in prompt
+    assert final["samples"][0].partition("→")[0].split()[1:] == prompt.split()

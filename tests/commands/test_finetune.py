@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from maskwright import pulse
+from maskwright.artifact.card import read_example
 from maskwright.cli import main
 from maskwright.logs import read_metrics
 
@@ -38,6 +39,10 @@ def answers(workplace: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "run"
 
 
+def read_num_texts(run: Path) -> int | None:
+    return json.loads((run / "model" / "config.json").read_text())["maskwright"].get("num_texts")
+
+
 def test_a_run_says_all_about_itself(answers: Path):
     results = json.loads((answers / "results.json").read_text())
     assert results["labels"].keys() == {"no", "yes"}
@@ -62,7 +67,10 @@ def test_a_run_says_all_about_itself(answers: Path):
     assert {record["seed"] for record in records} == {0, 1}
     assert [record.get("run") for record in records].count("control") == len(records) // 2
     assert json.loads((answers / "provenance.json").read_text())["asked"]["files"]["task"]
-    assert "Fine-tuned by maskwright from" in (answers / "model" / "README.md").read_text()
+    card = (answers / "model" / "README.md").read_text()
+    assert "Fine-tuned by maskwright from" in card
+    assert read_example(card) in {(row["sentence1"],) for row in rows}
+    assert read_num_texts(answers) == 1
 
 
 def test_what_takes_its_time_is_heard_of(
@@ -125,6 +133,9 @@ def test_words_are_tagged(workplace: Path, tmp_path: Path, capsys: pytest.Captur
     assert "Class by class" in (tmp_path / "run" / "report.html").read_text()
     tagged = (tmp_path / "run" / "predictions.conll").read_text().splitlines()
     assert [line.split("\t")[1] for line in tagged if line] == ["O", "I-ANIMAL", "O", "I-FOOD"]
+    card = (tmp_path / "run" / "model" / "README.md").read_text()
+    assert read_example(card) == ("The cat eats fish",)
+    assert read_num_texts(tmp_path / "run") is None
     assert main(["predict", str(tmp_path / "run"), "A cat eats."]) == 0
     words = [line.split("\t") for line in capsys.readouterr().out.split("\n") if line]
     assert [word for word, _ in words] == ["A", "cat", "eats", "."]
@@ -330,6 +341,8 @@ def test_a_second_sentence_is_learned_if_there_is_one(
     answers = capsys.readouterr().out.splitlines()
     assert len(answers) == 60
     assert answers[0].endswith("\tThe cat 0\teats 0.")
+    assert len(read_example((tmp_path / "run" / "model" / "README.md").read_text())) == 2
+    assert read_num_texts(tmp_path / "run") == 2
 
 
 def test_a_file_is_read_and_not_answered(

@@ -3,6 +3,7 @@ from typing import Any
 
 import pytest
 
+from maskwright.artifact.card import read_example
 from maskwright.cli import main
 from maskwright.commands.publish import find_base_model
 from tests.interop.receiving_hub import ReceivingHub
@@ -21,11 +22,14 @@ def test_a_dry_run_shows_files_and_card_and_asks_no_network(
     capsys.readouterr()
     assert main([*publish, "--dry-run", "--license", "cc0-1.0", "--language", "en,ko"]) == 0
     said = capsys.readouterr().out
-    files, _, card = said.partition("\n---\n")
-    assert [line.split()[0] for line in files.splitlines() if line] == [
+    above, _, card = said.partition("\n---\n")
+    files, notice, prompt = above.strip().split("\n\n")[0], *above.strip().splitlines()[-2:]
+    assert [line.split()[0] for line in files.splitlines()] == [
         *("README.md", "config.json", "tokenizer.json", "tokenizer_config.json"),
         "model.safetensors",
     ]
+    assert "held-out text" in notice
+    assert [prompt.strip()] == list(read_example("---\n" + card))
     assert "license: cc0-1.0\nlanguage:\n- en\n- ko\n" in card
     assert "\nNothing was uploaded. " in card
 

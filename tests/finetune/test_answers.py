@@ -1,13 +1,14 @@
 """Answers by class, as confusions and as a file."""
 
 import csv
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from maskwright.finetune.answers import Answers, write_predictions
+from maskwright.finetune.answers import Answers, choose_example, write_predictions
 from maskwright.finetune.config import Task
 from maskwright.finetune.conll import TaggedSentence
 from maskwright.finetune.labels import Labels
@@ -49,6 +50,18 @@ def test_several_labels_and_entities_have_classes_too() -> None:
     assert tags.count_confusions()["I-X"] == {"O": 1}
     numbers = make("regression", [1.0, 2.0], [1.5, 2.0])
     assert (numbers.score_classes(), numbers.count_confusions()) == ({}, {})
+
+
+def test_the_example_is_quickly_read() -> None:
+    answers = make("classification", ["a"] * 4, ["a"] * 4)
+    texts = ["long " * 100, "x" * 150, "short", "x" * 300]
+    rows = [LabelledRow("a.csv:1", {"sentence1": text}) for text in texts]
+    assert choose_example(replace(answers, rows=rows)) == ["x" * 150]
+    pairs = [LabelledRow("a.csv:1", {"sentence1": text, "sentence2": "y" * 99}) for text in texts]
+    assert choose_example(replace(answers, rows=pairs)) == ["short", "y" * 99]
+    tags = make("tokens", [["O", "O"], ["O", "B-X"]], [["O", "O"]] * 2)
+    rows = [TaggedSentence("a:1", words, ()) for words in (("no", "entity"), ("an", "entity"))]
+    assert choose_example(replace(tags, rows=rows)) == ["an entity"]
 
 
 @pytest.mark.parametrize(

@@ -8,11 +8,11 @@ import pytest
 from transformers import AutoTokenizer
 
 from maskwright.artifact.classifier_folder import save_classifier
-from maskwright.errors import TokenizerError
+from maskwright.errors import InputError, ModelFolderError, TokenizerError
 from maskwright.finetune.config import FinetuneConfig
 from maskwright.finetune.network import build_classifier
 from maskwright.finetune.predict import Answer, Predictor
-from maskwright.serving.answers import Question, TagAnswerer
+from maskwright.serving.answers import LabelAnswerer, Question, TagAnswerer
 from tests.finetune.helpers import TOKENIZER, make_loaded
 
 WORDS = ["the", "\u200b", "cat", "\ufe0f"]
@@ -44,10 +44,14 @@ def test_words_that_the_tokenizer_drops_have_no_probability(
     assert len(found) == sum(answer.label != "O" for answer in (first, second))
 
 
-def save_texts(folder: Path, max_length: int | None) -> Predictor:
+def save_texts(
+    folder: Path, max_length: int | None = None, num_texts: int | None = None
+) -> Predictor:
     model = build_classifier(make_loaded().model, FinetuneConfig(), "text", 2, seed=0)
     names, problem = ("a", "b"), "single_label_classification"
-    save_classifier(folder, model, TOKENIZER, names, problem, max_length=max_length)
+    save_classifier(
+        folder, model, TOKENIZER, names, problem, max_length=max_length, num_texts=num_texts
+    )
     return Predictor(folder, "cpu")
 
 
@@ -90,3 +94,26 @@ def test_a_limit_that_is_none_is_one_line(said: object, tmp_path: Path) -> None:
 def change_limit(folder: Path, said: object) -> None:
     path = folder / "tokenizer_config.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "model_max_length": said}))
+
+
+@pytest.mark.parametrize("num_texts", [1, 2])
+def test_texts_and_pairs_are_not_taken_for_each_other(num_texts: int, tmp_path: Path) -> None:
+    predict = save_texts(tmp_path / "model", num_texts=num_texts)
+    asked = ["the cat", ("the cat", "sees")]
+    assert len(predict([asked[num_texts - 1]])) == 1
+    with pytest.raises(InputError, match="pairs"):
+        predict([asked[2 - num_texts]])
+    questions = [Question("the cat"), Question("the cat", "sees")]
+    answers = LabelAnswerer(predict)(questions)
+    assert [isinstance(one, InputError) for one in answers] == [num_texts == 2, num_texts == 1]
+
+
+@pytest.mark.parametrize("said", [3, "2", True, 1.0])
+def test_a_number_of_texts_that_is_none_is_one_line(said: object, tmp_path: Path) -> None:
+    save_texts(tmp_path / "model")
+    path = tmp_path / "model" / "config.json"
+    raw = json.loads(path.read_text())
+    raw["maskwright"]["num_texts"] = said
+    path.write_text(json.dumps(raw))
+    with pytest.raises(ModelFolderError, match="num_texts"):
+        Predictor(tmp_path / "model", "cpu")

@@ -9,6 +9,7 @@ import os
 import shlex
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +18,12 @@ import torch
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, ConsoleMessage, expect, sync_playwright
 
+from maskwright.artifact.card import add_example
 from maskwright.artifact.classifier_folder import save_classifier
 from maskwright.artifact.folder import open_model
 from maskwright.finetune.config import FinetuneConfig
 from maskwright.finetune.network import build_classifier
+from maskwright.model.head_config import Level
 from tests.serving.test_server import start
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
@@ -28,6 +31,8 @@ pytestmark = pytest.mark.skipif(
     CHROMIUM is None and not os.environ.get("MASKWRIGHT_BROWSER"),
     reason="chromium is not installed",
 )
+PAIR = ("The old horse.", "The horse is old.")
+TAGGED = ("The small horse in the forest \U0001f600 eats grass every day .",)
 HOSTILE = ("<script>hacked = 1</script> [MASK].", "<img src=x onerror='hacked = 1'> [MASK].")
 
 
@@ -39,20 +44,50 @@ def url(workplace: Path) -> Iterator[str]:
     process.communicate()
 
 
-@pytest.fixture(scope="module")
-def pairs_url(workplace: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A server of a model that labels texts, or pairs of them."""
-    root = tmp_path_factory.mktemp("pairs")
+@contextmanager
+def serving_labels(
+    workplace: Path,
+    root: Path,
+    level: Level,
+    labels: tuple[str, ...],
+    example: tuple[str, ...],
+    num_texts: int | None = None,
+) -> Iterator[str]:
+    """A server of a model whose labels differ from text to text."""
     pretrained = open_model(workplace / "runs" / "small" / "model")
-    model = build_classifier(pretrained.model, FinetuneConfig(), "text", 2, seed=2)
+    model = build_classifier(pretrained.model, FinetuneConfig(), level, len(labels), seed=2)
     with torch.no_grad():
-        model.head.output.weight.mul_(20)  # so that answers differ
-    folder, problem = root / "runs" / "pairs" / "model", "single_label_classification"
-    save_classifier(folder, model, pretrained.tokenizer, ("other", "same"), problem)
-    process, url = start(root, "--quiet", run="pairs")
+        model.head.output.weight.mul_(20)
+    folder, problem = root / "runs" / "labels" / "model", "single_label_classification"
+    card = add_example("# Labels", example)
+    tokenizer = pretrained.tokenizer
+    save_classifier(folder, model, tokenizer, labels, problem, card, num_texts=num_texts)
+    process, url = start(root, "--quiet", run="labels")
     yield url
     process.kill()
     process.communicate()
+
+
+@pytest.fixture(scope="module")
+def pairs_url(workplace: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    root = tmp_path_factory.mktemp("pairs")
+    with serving_labels(workplace, root, "text", ("other", "same"), PAIR, 2) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def texts_url(workplace: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    root = tmp_path_factory.mktemp("texts")
+    with serving_labels(workplace, root, "text", ("bad", "good"), PAIR[:1], 1) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
+def tags_url(workplace: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    root = tmp_path_factory.mktemp("tags")
+    labels = ("B-ANIMAL", "B-FOOD", "O")
+    with serving_labels(workplace, root, "token", labels, TAGGED) as url:
+        yield url
 
 
 @pytest.fixture(scope="module")
@@ -81,7 +116,7 @@ class Visit:
             self.errors.append(message.text)
 
     def write(self, text: str) -> None:
-        self.page.get_by_label("Sentence").fill(text)
+        self.page.locator("#text").fill(text)
 
     def ask(self, change: Callable[[], None]) -> Any:
         """The inputs of the request that a change leads to, whose answer is shown."""
@@ -142,6 +177,8 @@ def test_a_whole_sentence_is_coloured_by_surprise(visit: Visit) -> None:
     visit.write("The horse eats grass.")
     visit.page.locator("#sentence span").first.wait_for()
     assert visit.page.locator("#sentence").inner_text() == "The horse eats grass."
+    visit.page.get_by_role("button", name="grass").last.hover()
+    expect(visit.page.get_by_role("tooltip")).to_contain_text("%")
     assert "Pseudo-perplexity" in visit.page.locator("#total").inner_text()
 
 
@@ -179,8 +216,15 @@ def test_what_was_copied_is_said_for_a_moment_where_it_was_asked(visit: Visit) -
     expect(status).to_have_text("")
 
 
-def test_the_hint_says_when_words_are_coloured(visit: Visit) -> None:
-    expect(visit.page.locator("#hint")).to_contain_text("Without [MASK], each word is coloured")
+def test_the_hint_says_when_words_are_colored(visit: Visit) -> None:
+    expect(visit.page.locator("#hint")).to_contain_text("Without [MASK], each word is colored")
+
+
+def test_it_begins_with_text_of_the_model(visit: Visit) -> None:
+    visit.page.locator(".candidate").first.wait_for()
+    sentence = visit.page.get_by_label("Sentence").input_value()
+    assert "[MASK]" in sentence
+    assert " eats " in sentence
 
 
 @pytest.mark.parametrize("text", HOSTILE)
@@ -220,14 +264,20 @@ def test_a_second_text_makes_a_pair_and_is_reached_by_keyboard(
 ) -> None:
     visit = Visit(browser, pairs_url)
     press = visit.page.keyboard.press
-    assert visit.ask(lambda: visit.write("The horse.")) == "The horse."
+    first, second = visit.page.get_by_label("First text"), visit.page.get_by_label("Second text")
+    assert (first.input_value(), second.input_value()) == PAIR
+    pair = {"text": "The horse.", "text_pair": PAIR[1]}
+    assert visit.ask(lambda: visit.write("The horse.")) == pair
     press("Tab")
+    press("Control+a")
     assert visit.ask(lambda: press("a")) == {"text": "The horse.", "text_pair": "a"}
-    second = visit.page.get_by_label("Second text (for models of pairs)")
     assert second.input_value() == "a"
     assert visit.page.locator(".candidate").count() == 2
-    assert visit.ask(lambda: press("Backspace")) == "The horse."
-    assert visit.ask(lambda: press("Space")) == "The horse."  # blanks are no text
+    press("Backspace")
+    expect(visit.page.locator("#status")).to_contain_text("second text")
+    expect(visit.page.locator(".candidate").first).not_to_be_visible()
+    press("Space")  # blanks are no text
+    expect(visit.page.locator("#status")).to_contain_text("second text")
     assert visit.errors == []
     visit.context.close()
 
@@ -247,8 +297,66 @@ def test_the_command_of_a_pair_is_one_of_a_shell(browser: Browser, pairs_url: st
     visit.context.close()
 
 
-def test_only_what_labels_texts_has_a_second_one(visit: Visit) -> None:
+def test_what_labels_single_texts_has_no_second_one(browser: Browser, texts_url: str) -> None:
+    visit = Visit(browser, texts_url)
+    assert visit.page.get_by_label("Text", exact=True).input_value() == PAIR[0]
+    assert visit.ask(lambda: visit.write("The horse.")) == "The horse."
     assert not visit.page.get_by_label("Second text").is_visible()
+    visit.context.close()
+
+
+def test_entities_are_marked_in_the_text_with_values_for_mouse_and_keyboard(
+    browser: Browser, tags_url: str
+) -> None:
+    visit = Visit(browser, tags_url)
+    page, tip = visit.page, visit.page.get_by_role("tooltip")
+    marked = page.locator("#sentence .entity")
+    marked.nth(1).wait_for()
+    answer = page.request.post(
+        tags_url, data={"inputs": TAGGED[0], "parameters": {"aggregation_strategy": "simple"}}
+    ).json()
+    shown = marked.evaluate_all(
+        "(all) => all.map((one) => [...one.childNodes].map((n) => n.textContent))"
+    )
+    assert shown == [[one["word"], one["entity_group"]] for one in answer]
+    values = [f"{one['entity_group']} {100 * one['score']:.1f} %" for one in answer]
+    assert not tip.is_visible()
+    marked.first.hover()
+    expect(tip).to_have_text(values[0])
+    page.locator("h1").hover()
+    expect(tip).not_to_be_visible()
+    page.locator("#text").focus()
+    page.keyboard.press("Tab")
+    expect(tip).to_have_text(values[0])
+    page.keyboard.press("ArrowRight")
+    expect(tip).to_have_text(values[1])
+    assert page.evaluate("document.activeElement.getAttribute('aria-describedby')") == "value"
+    page.keyboard.press("Escape")
+    expect(tip).not_to_be_visible()
+    page.keyboard.press("End")
+    expect(tip).to_have_text(values[-1])
+    page.keyboard.press("Tab")  # past all other marked words
+    assert page.evaluate("document.activeElement.id") == "copy"
+    assert visit.errors == []
+    visit.context.close()
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [360, 1280])
+def test_marked_entities_are_accessible_and_fit(
+    browser: Browser, tags_url: str, scheme: str, width: int
+) -> None:
+    size = {"width": width, "height": 800}
+    visit = Visit(browser, tags_url, viewport=size, color_scheme=scheme, bypass_csp=True)
+    visit.write(f"{TAGGED[0]} {'horse' * 12} eats grass")
+    last = visit.page.locator("#sentence .entity").last
+    last.wait_for()
+    last.focus()
+    expect(visit.page.get_by_role("tooltip")).to_be_visible()
+    found = Axe().run(visit.page)
+    assert found.violations_count == 0, found.generate_report()
+    assert visit.page.evaluate("document.documentElement.scrollWidth") <= width
+    visit.context.close()
 
 
 @pytest.mark.parametrize("width", [360, 1280])
