@@ -78,7 +78,7 @@ def test_guesses_are_whole_words(tokenizer: Tokenizer, monkeypatch: pytest.Monke
     samples = HeldOutSamples(Corpus(tokenizer), tokenizer, 1, max_tokens=28)
     tokens = tokenizer.tokens(range(tokenizer.vocab_size))
     pieces = [n for n, token in enumerate(tokens) if token.startswith("##")][:5]
-    words = [tokenizer.token_id(word) for word in ("the", "horse", ".")]
+    words = [tokenizer.token_id(word) for word in ("The", "horse", ".")]
     assert len(pieces) == 5
     assert None not in words
 
@@ -89,7 +89,7 @@ def test_guesses_are_whole_words(tokenizer: Tokenizer, monkeypatch: pytest.Monke
     monkeypatch.setattr(FillMask, "predict_ids", guess)
     config = replace(small_config(max_seq_length=32), vocab_size=tokenizer.vocab_size)
     [line] = samples.predict(MaskedLanguageModel(config), wrap=True)
-    assert "→  the 10% · horse 10% · . 10%  (was" in line
+    assert "→  The 10% · horse 10% · . 10%  (was" in line
 
 
 def test_a_document_of_one_sentence_is_a_sample(tokenizer: Tokenizer) -> None:
