@@ -9,6 +9,7 @@ from pathlib import Path
 
 from maskwright.commands.flags import Parser
 from maskwright.commands.model_folder import HELP
+from maskwright.corpus.readers.undecodable import UTF_8, not_decodable
 from maskwright.errors import InputError
 
 
@@ -36,7 +37,8 @@ def read_sentences(arguments: argparse.Namespace) -> Iterator[Sentence]:
     """The texts that the arguments name; blank lines are texts too.
 
     Raises:
-        InputError: texts and a file, or lines that cannot be read or are no UTF-8.
+        InputError: texts and a file, or lines that cannot be read.
+        CorpusError: lines that are not UTF-8; names the encoding that they are likely in.
     """
     if arguments.file is not None and arguments.text:
         raise InputError("give texts or --file, not both")
@@ -61,6 +63,7 @@ def _naming_source(name: str) -> Generator[None]:
     try:
         yield
     except UnicodeDecodeError as error:
-        raise InputError(f"{name} is not UTF-8: {error}. Convert it.") from None
+        reason = f"byte {error.object[error.start]:#x} cannot be decoded"
+        raise not_decodable(error.object, name, UTF_8, reason) from None
     except OSError as error:
         raise InputError(f"{name} cannot be read: {error.strerror}.") from None

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from maskwright.corpus.readers.blocks import read_blocks
+from maskwright.corpus.readers.undecodable import UTF_8, not_decodable
 from maskwright.corpus.sources import Source, find_sources
 from maskwright.errors import CorpusError, show_value
 
@@ -61,7 +62,7 @@ def _read_file(source: Source) -> list[MinimalPair]:
     paradigm = Path(source.label).name.partition(".")[0] or UNNAMED
     with closing(_read_lines(source)) as lines:  # so that a damaged line leaves no file open
         pairs = [
-            _parse_line(line, f"{source.name}:{number}", paradigm)
+            _parse_line(line, source.name, number, paradigm)
             for number, line in enumerate(lines, start=1)
             if line.strip()
         ]
@@ -80,11 +81,12 @@ def _read_lines(source: Source) -> Generator[bytes]:
     yield pending
 
 
-def _parse_line(line: bytes, place: str, paradigm: str) -> MinimalPair:
+def _parse_line(line: bytes, name: str, number: int, paradigm: str) -> MinimalPair:
+    place = f"{name}:{number}"
     try:
         record: Any = json.loads(line.decode())
     except UnicodeDecodeError:
-        raise CorpusError(f"{place} is not UTF-8. Convert the file.") from None
+        raise not_decodable(line, name, UTF_8, number) from None
     except (ValueError, RecursionError):
         record = None
     if not isinstance(record, dict):

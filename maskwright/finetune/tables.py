@@ -72,7 +72,7 @@ def read_columns(
 
     Raises:
         CorpusError: no such file, a damaged one, a column that is not there, a row that is too
-            short or is not UTF-8.
+            short, or text that is not UTF-8; names the encoding that it is likely in.
     """
     source = _find_one(str(path))
     if source.kind == "parquet":
@@ -81,6 +81,7 @@ def read_columns(
         return _read_json_lines(source, columns)
     if source.kind in ("tsv", "csv"):
         return _read_table(source, columns, has_header, skipped)
+    next(_lines(source), None)  # a spreadsheet is refused by name
     raise CorpusError(
         f"{path} is no table: .tsv, .csv, .jsonl and .parquet are read. Rename or convert it."
     )
@@ -120,13 +121,10 @@ def _find_one(path: str) -> Source:
 def _lines(source: Source) -> Iterator[str]:
     counts: Counter[str] = Counter()
     blocks = read_blocks(source.path, source.compression, source.name)
-    for number, line in enumerate(
-        read_lines(decode_text(blocks, source.name), MAX_RECORD_CHARACTERS, counts), start=1
-    ):
+    texts = decode_text(blocks, source.name, exact=True)
+    for number, line in enumerate(read_lines(texts, MAX_RECORD_CHARACTERS, counts), start=1):
         if counts:
             raise CorpusError(f"{source.name}:{number} is too long. Correct or remove the line.")
-        if not line.isascii() and any("\udc80" <= character <= "\udcff" for character in line):
-            raise CorpusError(f"{source.name}:{number} is not UTF-8. Convert the file.")
         yield line
 
 

@@ -85,7 +85,7 @@ def read_evaluation(paths: Sequence[str], ignored: Counter[str]) -> Iterator[str
     for source in find_evaluations(paths, ignored):
         assert source.path is not None, "none without is found"
         blocks = read_blocks(source.path, source.compression, source.name)
-        texts = decode_text(blocks, source.name)
+        texts = decode_text(blocks, source.name, exact=True)
         if ".json" in map(str.lower, source.path.suffixes):
             whole = "".join(texts)
             try:

@@ -76,7 +76,7 @@ def test_the_last_line_needs_no_end_and_blocks_do_not_show(tmp_path: Path) -> No
         (b'{"sentence_good": "a", "sentence_bad": 7}', "sentence_bad = '7' must be a text"),
         (b'{"sentence_good": "a", "sentence_bad": " "}', "sentence_bad = ' ' must be a text"),
         (b'{"sentence_good": "a", "sentence_bad": "b", "UID": []}', "UID = '[]' must be a text"),
-        (b'{"sentence_good": "\xe9", "sentence_bad": "b"}', "is not UTF-8"),
+        (b'{"sentence_good": "\xe9", "sentence_bad": "b"}', "likely cp1252"),
     ],
 )
 def test_a_damaged_line_is_one_error_with_its_place(

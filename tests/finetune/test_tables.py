@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from maskwright.errors import CorpusError
-from maskwright.finetune.tables import parse_columns, read_columns
+from maskwright.finetune.tables import list_names, parse_columns, read_columns
 
 
 def write(folder: Path, name: str, content: str) -> Path:
@@ -90,11 +90,44 @@ def test_without_a_header_a_name_is_refused(tmp_path: Path) -> None:
         read(write(tmp_path, "a.tsv", "1\t2\n"), header=False, text="x")
 
 
-def test_text_in_another_encoding_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("num_plain", [1, 5_000])  # one line of few, and one of many
+def test_text_in_another_encoding_is_named_with_its_line(num_plain: int, tmp_path: Path) -> None:
     path = tmp_path / "a.tsv"
-    path.write_bytes("text\nplain\nné\n".encode("latin-1"))
-    with pytest.raises(CorpusError, match=r"a\.tsv:3 is not UTF-8"):
+    path.write_bytes(("text\n" + "plain\n" * num_plain + "schön\n").encode("cp1252"))
+    with pytest.raises(CorpusError) as caught:
         read(path, text="text")
+    message = str(caught.value)
+    assert message.startswith(f"{path}:{num_plain + 2} ")
+    assert f"iconv -f cp1252 -t UTF-8 {path} > utf8-a.tsv" in message
+    assert "--corpus" not in message  # finetune and predict have no such flag
+
+
+def test_one_damaged_letter_is_an_error_too(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes("text\nschön\nGrüße\n".encode() + b"br\xfc\n")
+    with pytest.raises(CorpusError, match=r"a\.csv:4 is mostly UTF-8.*iconv -c"):
+        read(tmp_path / "a.csv", text="text")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "kind"),
+    [
+        ("mails.csv", b"PK\x03\x04" + bytes(26) + b"xl/workbook.xml", "xlsx"),
+        ("mails.xlsx", b"PK\x03\x04" + bytes(26) + b"xl/workbook.xml", "xlsx"),
+        ("mails.tsv", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(99), "xls"),
+        (
+            "mails.jsonl",
+            b"PK\x03\x04" + bytes(26) + b"mimetypeapplication/vnd.oasis.opendocument.spreadsheet",
+            "ods",
+        ),
+    ],
+)
+def test_a_spreadsheet_is_refused_by_name(
+    name: str, content: bytes, kind: str, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    for attempt in (list_names, lambda path: read(path, text="text")):
+        with pytest.raises(CorpusError, match=rf"{name} is .*{kind}.* CSV"):
+            attempt(tmp_path / name)
 
 
 def test_a_damaged_parquet_file_is_one_sentence(tmp_path: Path) -> None:

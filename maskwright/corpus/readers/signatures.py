@@ -7,6 +7,7 @@ _ZIPPED = {
     b"xl/": "an Excel workbook (xlsx)",
     b"ppt/": "a PowerPoint presentation (pptx)",
     b"application/epub+zip": "an EPUB book",
+    b"application/vnd.oasis.opendocument.spreadsheet": "an OpenDocument spreadsheet (ods)",
     b"application/vnd.oasis.opendocument": "an OpenDocument file",
 }
 _SIGNATURES = {
@@ -47,10 +48,14 @@ _INNER = {
     (4, b"ftyp", 8, b""): "an MP4 film or a HEIC image",
     (257, b"ustar", 262, b""): "a tar archive",
 }
+_TO_CSV = "Save it as CSV in UTF-8."
 _REMEDIES = {
     "compressed": "Give it the suffix of its compression (.gz, .bz2, .xz, .zst), or unpack it.",
     "archive": "Unpack it first.",
     "Parquet": "Give it the suffix .parquet.",
+    "workbook": _TO_CSV,
+    "spreadsheet": _TO_CSV,
+    "older Microsoft Office": "Save it as text, or a table as CSV in UTF-8.",
 }
 _TO_TEXT = "Convert it to plain text first, or leave it out."
 

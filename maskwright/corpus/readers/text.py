@@ -6,23 +6,28 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from itertools import chain
+from typing import Any
 
 from maskwright.corpus.documents import cut_text
 from maskwright.corpus.readers.encodings import guess_encoding
 from maskwright.corpus.readers.signatures import check_signature
+from maskwright.corpus.readers.undecodable import (
+    FLAG,
+    UNDECODABLE,
+    UTF_8,
+    is_mostly_utf8,
+    is_stray,
+    mixed,
+    not_decodable,
+)
 from maskwright.corpus.readers.unreadable import UnreadableError
-from maskwright.errors import CorpusError
-
-UTF_8 = "utf-8"
 
 _HEAD_BYTES = 1 << 16
 _MAX_UNDECODABLE = 0.001  # of the bytes; more is another encoding, or damage that loses words
 # Control characters. Text has none; compressed data has some 12 %.
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
 _MAX_CONTROL, _MAX_CONTROL_UNDECODABLE = 0.1, 0.01
-_BEYOND_ASCII = re.compile(r"[^\x00-\x7f\udc80-\udcff]+")
-_FIRST_BEYOND_ASCII = re.compile(rb"[\x80-\xff]")
-_UNDECODABLE = re.compile(r"[\udc80-\udcff]")
+_ASCII = bytes(range(128))
 _MARKS = {  # byte order marks; that of UTF-32 begins as that of UTF-16 does
     codecs.BOM_UTF8: "utf-8",
     codecs.BOM_UTF32_LE: "utf-32-le",
@@ -42,7 +47,9 @@ def _keep_visible(error: UnicodeError) -> tuple[str, int]:
 codecs.register_error("maskwright-keep", _keep_visible)
 
 
-def decode_text(blocks: Iterable[bytes], name: str, encoding: str = UTF_8) -> Iterator[str]:
+def decode_text(
+    blocks: Iterable[bytes], name: str, encoding: str = UTF_8, *, exact: bool = False
+) -> Iterator[str]:
     """Decode text; all line ends become a newline.
 
     A byte that cannot be decoded becomes a lone surrogate, which cleaning replaces and counts per
@@ -51,13 +58,15 @@ def decode_text(blocks: Iterable[bytes], name: str, encoding: str = UTF_8) -> It
     Args:
         blocks: of the file, in order.
         name: of the file, for messages.
-        encoding: that of text which is not UTF-8: a byte order mark wins over it, and so does a
-            first block that is UTF-8 beyond ASCII.
+        encoding: that of text which is not UTF-8. A byte order mark wins over it, and so does a
+            file whose first characters beyond ASCII are UTF-8.
+        exact: for text of which no byte may be lost, and whose encoding cannot be named.
 
     Raises:
         UnreadableError: there are no bytes, or those at the beginning are not text.
-        CorpusError: more than 0.1 % of the bytes so far cannot be decoded; names the encoding that
-            they are likely in.
+        CorpusError: more than 0.1 % of the bytes so far cannot be decoded, and not just one stray
+            character, or any if `exact`; names the encoding that they are likely in. Or UTF-8
+            comes after text in `encoding`.
     """
     rest = iter(blocks)
     first = next(rest, b"")
@@ -66,69 +75,106 @@ def decode_text(blocks: Iterable[bytes], name: str, encoding: str = UTF_8) -> It
     check_signature(first[:_HEAD_BYTES], name)
     mark = next((mark for mark in _MARKS if first.startswith(mark)), b"")
     first = first[len(mark) :]
-    chosen = _MARKS.get(mark) or (UTF_8 if _is_utf8_beyond_ascii(first) else encoding)
-    bytes_decoder = codecs.getincrementaldecoder(chosen)(errors="maskwright-keep")
-    decoder = io.IncrementalNewlineDecoder(bytes_decoder, translate=True)
-    num_bytes = num_bad = 0
+    chooser = _Chooser(name, encoding, _MARKS.get(mark) or _choose_at_once(first, encoding))
+    decoder = io.IncrementalNewlineDecoder(chooser, translate=True)
+    flag = None if exact else FLAG
+    num_bytes = num_bad = num_lines = 0
     for block in chain([first], rest, [b""]):
         text = decoder.decode(block, final=not block)
         if not num_bytes:
-            _check_control(text[:_HEAD_BYTES], block, name, chosen)
+            _check_control(text[:_HEAD_BYTES], block, name, chooser.encoding, flag)
         num_bytes += len(block)
-        num_bad += 0 if text.isascii() else len(_UNDECODABLE.findall(text))
-        if num_bad > _MAX_UNDECODABLE * num_bytes:
-            raise _not_decodable(block or first, name, chosen, num_bad / num_bytes)
+        bad = None if text.isascii() else UNDECODABLE.search(text)
+        if bad is not None:
+            num_bad += len(UNDECODABLE.findall(text))
+            seen = block or first
+            few = num_bad <= _MAX_UNDECODABLE * num_bytes or is_stray(text, seen, chooser.encoding)
+            if exact or not few:
+                line = num_lines + text.count("\n", 0, bad.start()) + 1
+                share = f"{num_bad / num_bytes:.1%} of its bytes cannot be decoded"
+                where = line if exact else share
+                raise not_decodable(seen, name, chooser.encoding, where, flag, encoding)
+        num_lines += text.count("\n")
         yield text
 
 
-def _is_utf8_beyond_ascii(block: bytes) -> bool:
+def _choose_at_once(first: bytes, encoding: str) -> str | None:
+    """Return the encoding of a file without a mark; None if it can wait, as ASCII is the same."""
+    kind = codecs.lookup(encoding).name
+    if kind == UTF_8:
+        return UTF_8
+    if _reads_ascii(encoding):
+        return None
+    if not kind.startswith(("utf-16", "utf-32")):
+        return UTF_8 if is_mostly_utf8(first) else encoding
+    is_utf8 = b"\0" not in first and is_mostly_utf8(first) is not False
+    if is_utf8 or kind not in ("utf-16", "utf-32"):
+        return UTF_8 if is_utf8 else encoding
+    likely = guess_encoding(first)  # which comes first, the low byte or the high one
+    return likely if likely is not None and likely.startswith(kind) else f"{kind}-le"
+
+
+def _reads_ascii(encoding: str) -> bool:
     try:
-        return not codecs.getincrementaldecoder("utf-8")().decode(block).isascii()
-    except UnicodeDecodeError:
+        return _ASCII.decode(encoding) == _ASCII.decode("ascii")
+    except UnicodeError:
         return False
 
 
-def _check_control(text: str, block: bytes, name: str, encoding: str) -> None:
+class _Chooser(codecs.IncrementalDecoder):
+    """Decode UTF-8 or another encoding, whichever the first characters beyond ASCII are in.
+
+    Args:
+        name: of the file, for messages.
+        given: the encoding of text which is not UTF-8.
+        chosen: the encoding, if it is known.
+    """
+
+    def __init__(self, name: str, given: str, chosen: str | None) -> None:
+        super().__init__()
+        self.encoding = chosen or UTF_8  # as far as the bytes so far say
+        self._name, self._given, self._may_mix = name, given, chosen is None
+        self._decoder = _build_decoder(chosen) if chosen else None
+        self._held = b""
+
+    def decode(self, input: Any, final: bool = False) -> str:
+        """Return the text of the next bytes.
+
+        Raises:
+            CorpusError: they are UTF-8, and those before were in the other encoding.
+        """
+        block, self._held = self._held + bytes(input), b""
+        if self._decoder is None:
+            if block.isascii():
+                return block.decode("ascii")
+            is_utf8 = is_mostly_utf8(block)
+            if is_utf8 is None and not final:  # its end cuts off the only character beyond ASCII
+                self._held = block
+                return ""
+            self.encoding = UTF_8 if is_utf8 else self._given
+            self._decoder = _build_decoder(self.encoding)
+        elif self._may_mix and self.encoding != UTF_8 and is_mostly_utf8(block):
+            raise mixed(self._name, self.encoding, UTF_8)
+        return self._decoder.decode(block, final)
+
+
+def _build_decoder(encoding: str) -> codecs.IncrementalDecoder:
+    return codecs.getincrementaldecoder(encoding)(errors="maskwright-keep")
+
+
+def _check_control(text: str, block: bytes, name: str, encoding: str, flag: str | None) -> None:
     """Raise if the beginning of a file is no text in any encoding."""
     share = len(_CONTROL.findall(text)) / max(len(text), 1)
-    is_decodable = len(_UNDECODABLE.findall(text)) <= _MAX_UNDECODABLE * len(text)
+    is_decodable = len(UNDECODABLE.findall(text)) <= _MAX_UNDECODABLE * len(text)
     if share <= (_MAX_CONTROL if is_decodable else _MAX_CONTROL_UNDECODABLE):
         return
     likely = guess_encoding(block)
     if likely is not None and likely.startswith("utf-"):
-        raise _wrong_encoding(name, encoding, likely, "it has no byte order mark")
+        raise not_decodable(block, name, encoding, "it has no byte order mark", flag)
     raise UnreadableError(
         "binary file",
         f"{name} is binary: {share:.0%} of its first {len(text):,} characters are control "
         "characters. Leave it out.",
-    )
-
-
-def _not_decodable(block: bytes, name: str, encoding: str, share: float) -> CorpusError:
-    bad = f"{share:.1%} of its bytes cannot be decoded"
-    if encoding == UTF_8:
-        text = block.decode("utf-8", "surrogateescape")
-        num_bad = len(_UNDECODABLE.findall(text))
-        num_good = sum(map(len, _BEYOND_ASCII.findall(text)))
-        if num_good > num_bad:
-            return CorpusError(
-                f"{name} is mostly UTF-8, but damaged or mixed with another encoding: {bad}. "
-                f"Repair it; to drop these bytes: iconv -c -f UTF-8 -t UTF-8 {name}"
-            )
-    beyond = _FIRST_BEYOND_ASCII.search(block)
-    likely = guess_encoding(block[beyond.start() // 4 * 4 :]) if beyond else None
-    if likely is None or likely == encoding:
-        return CorpusError(
-            f"{name} is not {encoding}: {bad}. Say what it is with --corpus.encoding, or convert "
-            "it to UTF-8."
-        )
-    return _wrong_encoding(name, encoding, likely, bad)
-
-
-def _wrong_encoding(name: str, encoding: str, likely: str, why: str) -> CorpusError:
-    return CorpusError(
-        f"{name} is not {encoding} but likely {likely} ({why}). Read it with --corpus.encoding "
-        f"{likely}, or convert it: iconv -f {likely} -t UTF-8 {name} > utf8.txt"
     )
 
 

@@ -1,6 +1,9 @@
 import bz2
 import gzip
+import shutil
+import subprocess
 from collections import Counter
+from pathlib import Path
 
 import pytest
 from hypothesis import given
@@ -93,7 +96,7 @@ TEXTS = {
 @pytest.mark.parametrize("encoding", TEXTS)
 def test_another_encoding_is_named_and_read_if_it_is_given(encoding: str) -> None:
     content = TEXTS[encoding].encode(encoding)
-    with pytest.raises(CorpusError, match=rf"--corpus\.encoding {encoding},") as caught:
+    with pytest.raises(CorpusError, match=rf"--corpus\.encoding {encoding} ") as caught:
         list(decode_text([content], "x"))
     assert not isinstance(caught.value, UnreadableError)  # in a folder it is not skipped either
     assert "".join(decode_text([content], "x", encoding)) == TEXTS[encoding]
@@ -119,6 +122,71 @@ def test_the_limit_counts_all_bytes_so_far() -> None:
 def test_damaged_utf8_is_not_taken_for_another_encoding() -> None:
     with pytest.raises(CorpusError, match=r"mostly UTF-8.*iconv -c"):
         list(decode_text([GERMAN.encode() + b"\xfc" * 20], "x"))
+
+
+@pytest.mark.parametrize("encoding", [*TEXTS, "utf-16"])
+@pytest.mark.parametrize("sizes", [[], [100], [200, 213], [1000, 20, 20, 20]])
+def test_ascii_before_utf8_does_not_decide_the_encoding(encoding: str, sizes: list[int]) -> None:
+    text = "plain text " * 20 + GERMAN
+    blocks = split_anywhere(text.encode(), sizes)
+    assert "".join(decode_text(blocks, "x", encoding)) == text
+
+
+def test_a_first_letter_that_is_cut_off_decides_once_it_is_whole() -> None:
+    for encoding in ("utf-8", "cp1252"):
+        blocks = split_anywhere(f"plain {GERMAN}".encode(encoding), [12])  # amid the first letter
+        assert "".join(decode_text(blocks, "x", "cp1252")) == f"plain {GERMAN}"
+    assert "".join(decode_text([b"plain", b"\xc3"], "x", "cp1252")) == "plainÃ"
+
+
+def test_damaged_utf8_stays_utf8_where_another_encoding_is_given() -> None:
+    content = GERMAN.encode() + b"\xfc"
+    assert "".join(decode_text([content], "x", "cp1252")) == f"{GERMAN}\udcff"
+
+
+def test_a_file_that_changes_its_encoding_is_refused() -> None:
+    both = [GERMAN.encode("cp1252"), GERMAN.encode()]
+    for blocks in (both, both[::-1]):
+        with pytest.raises(CorpusError, match=r"x is in .*(cp1252.*UTF-8|UTF-8.*cp1252)"):
+            list(decode_text(blocks, "x", "cp1252"))
+
+
+@pytest.mark.parametrize(
+    ("end", "likely"),
+    [
+        (b"sch\xf6n", "cp1252"),
+        (b"don\x92t", "cp1252"),
+        (b"nothing \xff at all", None),  # in one encoding a blank
+        ("schön ".encode() * 9 + b"Gr\xc3", None),  # cut off
+    ],
+)
+def test_one_stray_byte_of_a_short_file_is_a_letter_or_is_kept_visible(
+    end: bytes, likely: str | None
+) -> None:
+    content = b"plain text " * 20 + end
+    if likely is None:
+        assert "\udcff" in "".join(decode_text([content], "x"))
+        return
+    with pytest.raises(CorpusError, match=f"likely {likely}"):
+        list(decode_text([content], "x"))
+    assert "\udcff" not in "".join(decode_text([content], "x", likely))
+
+
+@pytest.mark.parametrize("encoding", ["cp1252", "utf-16-le", "euc_jp"])
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_the_command_that_is_named_converts_the_file(
+    encoding: str, suffix: str, tmp_path: Path
+) -> None:
+    content = TEXTS[encoding].encode(encoding)
+    path = tmp_path / f"a file.txt{suffix}"
+    path.write_bytes(gzip.compress(content) if suffix else content)
+    with pytest.raises(CorpusError) as caught:
+        list(decode_text([content], str(path)))
+    if shutil.which("iconv") is None:
+        pytest.skip("iconv is not installed")
+    command = str(caught.value).partition(" it: ")[2]
+    subprocess.run(command, shell=True, check=True, cwd=tmp_path)
+    assert (tmp_path / "utf8-a file.txt").read_text() == TEXTS[encoding]
 
 
 def test_the_wrong_encoding_is_refused_too() -> None:
