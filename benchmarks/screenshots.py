@@ -1,6 +1,6 @@
 """Pictures of the playground and of a run's report, taken in the system's chromium.
 
-    python -m benchmarks.screenshots runs/NAME [--images docs/images]
+    python -m benchmarks.screenshots runs/NAME [--tagger RUN] [--images docs/images]
 
 At the width of a desktop and of a phone, light and dark.
 """
@@ -8,7 +8,7 @@ At the width of a desktop and of a phone, light and dark.
 import argparse
 import shutil
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -19,6 +19,8 @@ from benchmarks.serving_load import serve
 
 _SENTENCE = "The river flows through the [MASK] of the city."
 _WHOLE = "The river flows through the north of the banana."
+_ENTITIES = "In 1969 Neil Armstrong of NASA flew from Florida to the Moon with Buzz Aldrin ."
+_MARKED = "#sentence [data-value]"
 _REPORT = "report.html"
 _DRAWING_MS = 300
 
@@ -53,22 +55,30 @@ def asks(response: Response, text: str) -> bool:
     return text in (response.request.post_data or "")
 
 
-def take_playground(browser: Browser, model: str, images: Path) -> None:
-    """Candidates for a mask, on a desktop; a sentence's surprises, on a phone at night."""
+# Name, width, color scheme, text, and what of its answer is awaited and pointed at.
+_FILLING = (
+    ("playground", 1000, "light", _SENTENCE, ".candidate"),
+    ("playground-phone", 380, "dark", _WHOLE, _MARKED),
+)
+_TAGGING = (("playground-entities", 1000, "light", _ENTITIES, _MARKED),)
+
+
+def take_playground(
+    browser: Browser, model: str, images: Path, shots: Sequence[tuple[str, int, str, str, str]]
+) -> None:
+    """Take pictures of the page of a model, with the value of a marked word shown."""
     process, port = serve(model)
     url = f"http://127.0.0.1:{port}"
-    shots = (
-        ("playground", 1000, "light", _SENTENCE, ".candidate"),
-        ("playground-phone", 380, "dark", _WHOLE, "#sentence span"),
-    )
     try:
         for name, width, scheme, text, awaited in shots:
             with open_page(browser, url, width, scheme) as page:
                 # The page begins with an example, whose answer must not be taken for this one's.
                 with page.expect_response(lambda r, t=text: asks(r, t)) as answered:
-                    page.get_by_label("Sentence").fill(text)
+                    page.locator("#text").fill(text)
                 answered.value.finished()
                 page.locator(awaited).first.wait_for()
+                if awaited == _MARKED:
+                    page.locator(awaited).nth(1).hover()
                 page.wait_for_timeout(_DRAWING_MS)
                 page.screenshot(path=images / f"{name}.png", full_page=True)
     finally:
@@ -87,11 +97,14 @@ def take_report(browser: Browser, run: Path, images: Path) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("run", help="a run of pretraining")
+    parser.add_argument("--tagger", help="a run of fine-tuning that marks entities")
     parser.add_argument("--images", type=Path, default=IMAGES)
     arguments = parser.parse_args()
     arguments.images.mkdir(parents=True, exist_ok=True)
     with open_browser() as browser:
-        take_playground(browser, arguments.run, arguments.images)
+        take_playground(browser, arguments.run, arguments.images, _FILLING)
+        if arguments.tagger:
+            take_playground(browser, arguments.tagger, arguments.images, _TAGGING)
         take_report(browser, Path(arguments.run), arguments.images)
 
 

@@ -63,8 +63,8 @@ def main(argv: Sequence[str]) -> int:
         console.print(line)
     if upload.example:
         console.print(
-            "\nREADME.md quotes held-out text as its example (widget). Remove it there if it is "
-            "private:"
+            "\nREADME.md quotes a text as its example (widget), which a run takes from "
+            "held-out text. Remove it there if it is private:"
         )
     for text in upload.example:
         console.print(f"  {text}")

@@ -82,9 +82,13 @@ class Predictor:
             raise InputError("texts and pairs of texts cannot be mixed.")
         num_texts = self.loaded.num_texts
         if num_texts is not None and each and len(each[0]) != num_texts:
-            kinds = ("single texts", "pairs of texts")
-            learned, given = kinds if num_texts == 1 else reversed(kinds)
-            raise InputError(f"this model was trained on {learned}, not on {given}.")
+            raise InputError(
+                "this model was trained on single texts. Give one text at a time; of a table, "
+                "one column (sentence1)."
+                if num_texts == 1
+                else "this model was trained on pairs of texts. Give two at a time; of a table, "
+                "two columns (sentence1, sentence2)."
+            )
         inputs, num_cut = encode_texts(each, self.loaded.tokenizer, self.longest)
         self.num_texts, self.num_cut = self.num_texts + len(each), self.num_cut + num_cut
         logits = self._compute(Examples(inputs, np.zeros(len(inputs))))

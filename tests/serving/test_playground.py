@@ -330,7 +330,8 @@ def test_entities_are_marked_in_the_text_with_values_for_mouse_and_keyboard(
     expect(tip).to_have_text(values[0])
     page.keyboard.press("ArrowRight")
     expect(tip).to_have_text(values[1])
-    assert page.evaluate("document.activeElement.getAttribute('aria-describedby')") == "value"
+    name = page.evaluate("document.activeElement.getAttribute('aria-label')")
+    assert name == f"{answer[1]['word']}: {values[1]}"
     page.keyboard.press("Escape")
     expect(tip).not_to_be_visible()
     page.keyboard.press("End")
