@@ -146,6 +146,7 @@ def _run(app: Any, config: ServeConfig, title: str, *, has_token: bool) -> None:
         connections = Connections(limit, config.header_seconds, config.read_seconds)
         settings = uvicorn.Config(
             app,
+            loop="asyncio",  # whose failures to accept `AcceptFailures` knows
             access_log=False,
             log_level="warning",
             server_header=False,

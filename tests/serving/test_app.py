@@ -63,7 +63,7 @@ def test_masks_are_filled_in_the_shape_of_hugging_face(client: TestClient, folde
     found = answer.json()
     assert [one["token"] for one in found] == [p.token_id for p in expected.masks[0]]
     assert [one["score"] for one in found] == pytest.approx([p.score for p in expected.masks[0]])
-    assert found[0]["sequence"] == f"the small {found[0]['token_str']} eats grass every day."
+    assert found[0]["sequence"] == f"The small {found[0]['token_str']} eats grass every day."
     assert client.post("/models/small", json={"inputs": TEXT}).json()[:3] == found
 
 
