@@ -16,6 +16,7 @@ from typing import Any
 from maskwright.serving.config import ServeConfig
 from maskwright.serving.connections import STATE_KEY, Connection
 from maskwright.serving.hosts import AllowedHosts
+from maskwright.serving.openai import describe_error
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -107,17 +108,19 @@ class Guard:
         except _RefusedError as refusal:
             if refusal.has_rest:
                 await _discard(receive)
-            await _refuse(refusal, send_with_headers)
+            await _refuse(scope, refusal, send_with_headers)
         except Exception:
             # Starlette raises what it has answered, too. Here it ends: uvicorn would log it again.
             FAILURES.exception("%s %r failed", scope["method"], scope["path"])
             if not has_begun:
-                await _refuse(_RefusedError(500, INTERNAL), send_with_headers)
+                await _refuse(scope, _RefusedError(500, INTERNAL), send_with_headers)
         except asyncio.CancelledError:  # by the server, which ends
             if connection is not None and connection.is_paused:
                 connection.cut()  # uvicorn would wait for its client to read
             elif not has_begun:
-                await _refuse(_RefusedError(503, "the server is being stopped"), send_with_headers)
+                await _refuse(
+                    scope, _RefusedError(503, "the server is being stopped"), send_with_headers
+                )
         finally:
             self._num_open -= 1
             if connection is not None:
@@ -250,8 +253,9 @@ async def _discard(receive: Receive) -> None:
                 size += len(message.get("body", b""))
 
 
-async def _refuse(refusal: _RefusedError, send: Send) -> None:
-    body = json.dumps({"error": refusal.reason}).encode()
+async def _refuse(scope: Scope, refusal: _RefusedError, send: Send) -> None:
+    answer = describe_error(scope["path"], refusal.status, refusal.reason)
+    body = json.dumps(answer).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
     if refusal.status == 401:
         headers.append((b"www-authenticate", b"Bearer"))

@@ -112,7 +112,15 @@ def test_it_says_how_it_is(client: TestClient) -> None:
     assert "made-up" not in figures
     assert "maskwright_batch_texts_count" in figures
     paths = client.get("/openapi.json").json()["paths"]
-    assert {"/", "/models/small", "/embed", "/score", "/health", "/metrics"} == paths.keys()
+    assert {
+        "/",
+        "/models/small",
+        "/embed",
+        "/v1/embeddings",
+        "/score",
+        "/health",
+        "/metrics",
+    } == paths.keys()
 
 
 def break_model(answerer: Any, monkeypatch: pytest.MonkeyPatch) -> None:
