@@ -6,8 +6,9 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from fastapi.security import HTTPBearer
 
 from maskwright.errors import InputError
 from maskwright.finetune.spans import OUTSIDE
@@ -47,6 +48,7 @@ from maskwright.serving.openai import (
 )
 from maskwright.serving.page import Page
 from maskwright.serving.reading import Reader
+from maskwright.serving.reference import add_reference
 from maskwright.serving.threads import DaemonThreads
 
 _BATCH_TOKENS = 16_384  # that go through the model together; a single text may have more
@@ -285,17 +287,19 @@ def build_app(
     """The whole server as an ASGI application."""
     service = Service(name, answerer, reader, config)
     page = Page(name, answerer, reader, needs_token=token is not None)
-    # The documentation pages of FastAPI load scripts from elsewhere; /openapi.json stays.
     title, lifespan = f"maskwright: {name}", service.running
     app = FastAPI(
         title=title,
-        docs_url=None,
+        docs_url=None,  # FastAPI's page loads scripts from elsewhere: see add_reference
         redoc_url=None,
         redirect_slashes=False,  # behind TLS a redirect would have the text sent again in the clear
         lifespan=lifespan,
         responses=REFUSALS,
+        # The guard checks the token; this has the document, and /docs with it, say so.
+        dependencies=[Depends(HTTPBearer(auto_error=False))] if token is not None else [],
     )
     add_error_handlers(app)
+    add_reference(app)
 
     def add(path: str, handler: Any, model: Any, refusals: Responses | None = None) -> None:
         # The model is what the document says; answers are not checked against it again.

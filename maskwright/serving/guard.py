@@ -17,6 +17,7 @@ from maskwright.serving.config import ServeConfig
 from maskwright.serving.connections import STATE_KEY, Connection
 from maskwright.serving.hosts import AllowedHosts
 from maskwright.serving.openai import describe_error
+from maskwright.serving.reference import PATHS as REFERENCE_PATHS
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -28,8 +29,12 @@ Observe = Callable[[str, int, float], None]
 LOG = logging.getLogger("maskwright.access")
 FAILURES = logging.getLogger("maskwright.serving")
 INTERNAL = "something failed inside the server, whose log has more"
-# These need no token: whoever watches the server, and the page that asks for it.
-_OPEN = {(method, path) for method in ("GET", "HEAD") for path in ("/", "/health")}
+# These need no token: whoever watches the server, and the pages that ask for it. A browser sends
+# none with an address that is typed or a file of a page.
+_OPEN = {
+    (method, path) for method in ("GET", "HEAD") for path in ("/", "/health", *REFERENCE_PATHS)
+}
+_POLICY = b"content-security-policy"
 RETRY_SECONDS = 1  # after which an overloaded server may be asked again
 _SHOWN_HOST = 100  # characters
 _DISCARDED_SECONDS, _DISCARDED_BYTES = 1.0, 16 << 20
@@ -60,7 +65,7 @@ class Guard:
 
     Args:
         app: gets requests that are allowed, whole.
-        policy: the Content-Security-Policy of every answer.
+        policy: the Content-Security-Policy of every answer that has none of its own.
         token: what ``Authorization: Bearer`` has to hold; None lets in everybody who calls the
             server by one of `hosts`.
         observe: told path, status and seconds of every request.
@@ -92,7 +97,10 @@ class Guard:
             nonlocal status, has_begun
             if message["type"] == "http.response.start":
                 status, has_begun = message["status"], True
-                message["headers"] = [*message.get("headers", []), *self.headers]
+                headers = list(message.get("headers", []))
+                has_policy = any(name == _POLICY for name, _ in headers)
+                added = (one for one in self.headers if not (has_policy and one[0] == _POLICY))
+                message["headers"] = [*headers, *added]
             await send(message)
 
         self._num_open += 1
