@@ -20,10 +20,11 @@ _TOKEN = "MASKWRIGHT_TOKEN"
 _EPILOG = f"""POST / takes and gives what Hugging Face's inference API does, so its clients work:
 InferenceClient(base_url="http://127.0.0.1:8000").fill_mask("Paris is the [MASK] of France.")
 POST /embed and /score: vectors of texts, and how likely their tokens are. GET / is a page,
-/health, /metrics (Prometheus) and /openapi.json what they are elsewhere.
+/docs, /health, /metrics (Prometheus) and /openapi.json what they are elsewhere.
+POST /v1/embeddings is what OpenAI's API has: OpenAI(base_url="http://127.0.0.1:8000/v1").
 
 With {_TOKEN} in the environment requests need Authorization: Bearer with its value, but for
-GET / and /health.
+GET /, /docs, /openapi.json and /health.
 
 examples:
   maskwright serve runs/NAME
@@ -105,6 +106,7 @@ def main(argv: Arguments) -> int:
     folder = find_model_folder(arguments.folder)
     import_extra("uvicorn", "serve", "maskwright serve")
     import_extra("fastapi", "serve", "maskwright serve")
+    import_extra("fastapi_swagger", "serve", "maskwright serve")
     from maskwright.serving.answers import open_answerer
     from maskwright.serving.app import build_app
     from maskwright.serving.reading import open_reader
@@ -146,6 +148,7 @@ def _run(app: Any, config: ServeConfig, title: str, *, has_token: bool) -> None:
         connections = Connections(limit, config.header_seconds, config.read_seconds)
         settings = uvicorn.Config(
             app,
+            loop="asyncio",  # whose failures to accept `AcceptFailures` knows
             access_log=False,
             log_level="warning",
             server_header=False,

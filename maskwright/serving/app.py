@@ -1,4 +1,4 @@
-"""The routes of a server: Hugging Face's inference format, vectors, health, metrics, a page."""
+"""The routes of a server: Hugging Face's format, OpenAI's vectors, health, metrics, a page."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
@@ -6,8 +6,9 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
+from fastapi.security import HTTPBearer
 
 from maskwright.errors import InputError
 from maskwright.finetune.spans import OUTSIDE
@@ -21,7 +22,7 @@ from maskwright.serving.answers import (
 from maskwright.serving.batcher import Batcher, Limits, Passes
 from maskwright.serving.config import ServeConfig
 from maskwright.serving.connections import AcceptFailures
-from maskwright.serving.errors import REFUSALS, add_error_handlers
+from maskwright.serving.errors import REFUSALS, Responses, add_error_handlers
 from maskwright.serving.forms import (
     ANSWERS,
     Asked,
@@ -38,11 +39,20 @@ from maskwright.serving.forms import (
 from maskwright.serving.guard import App, Guard
 from maskwright.serving.hosts import AllowedHosts
 from maskwright.serving.metrics import Metrics
+from maskwright.serving.openai import (
+    PREFIX,
+    EmbeddingAnswer,
+    EmbeddingRequest,
+    OpenAIRefusal,
+    describe_vectors,
+)
 from maskwright.serving.page import Page
 from maskwright.serving.reading import Reader
+from maskwright.serving.reference import add_reference
 from maskwright.serving.threads import DaemonThreads
 
 _BATCH_TOKENS = 16_384  # that go through the model together; a single text may have more
+_EMBEDDINGS = f"{PREFIX}embeddings"
 _COUNTING_THREADS = 4  # so that one long text does not hold up the counting of others
 
 
@@ -51,8 +61,8 @@ class Service:
 
     def __init__(self, name: str, answerer: Answerer, reader: Reader, config: ServeConfig) -> None:
         self.name, self.answerer, self.reader, self.config = name, answerer, reader, config
-        self.paths = ("/", f"/models/{name}", "/embed", "/score", "/health", "/metrics")
-        self.metrics = Metrics(self.paths, lambda: sum(one.num_waiting for one in self.batchers))
+        paths = ("/", f"/models/{name}", "/embed", _EMBEDDINGS, "/score", "/health", "/metrics")
+        self.metrics = Metrics(paths, lambda: sum(one.num_waiting for one in self.batchers))
         wait = config.max_wait_ms / 1e3
         limits = Limits(config.max_batch, _BATCH_TOKENS, wait, config.max_queued)
         self.model_thread = DaemonThreads("model", 1)
@@ -124,6 +134,22 @@ class Service:
         """The vector of each text."""
         texts = _as_list(asked.inputs)
         return await self._ask(self.vectors, texts, texts, self._longest)
+
+    async def embed_openai(self, asked: EmbeddingRequest) -> Any:
+        """The vector of each text, as OpenAI's API has it."""
+        if asked.model != self.name:
+            raise InputError(f"model = {asked.model[:100]!r} is not served here: ask {self.name}.")
+        width = self.reader.embedder.width
+        if asked.dimensions not in (None, width):
+            raise InputError(
+                f"dimensions = {asked.dimensions} must be {width}, the model's. Leave it out."
+            )
+        texts = _as_list(asked.input)
+        async with asyncio.timeout(self.config.answer_seconds):
+            counts = await self._measure(texts, self._longest)
+            vectors = await self._compute(self.vectors, texts, counts)
+        in_base64 = asked.encoding_format == "base64"
+        return describe_vectors(self.name, vectors, counts, in_base64=in_base64)
 
     async def score(self, asked: Texts) -> Any:
         """How likely each token of each text is; a pass through the model for every token."""
@@ -261,26 +287,32 @@ def build_app(
     """The whole server as an ASGI application."""
     service = Service(name, answerer, reader, config)
     page = Page(name, answerer, reader, needs_token=token is not None)
-    # The documentation pages of FastAPI load scripts from elsewhere; /openapi.json stays.
     title, lifespan = f"maskwright: {name}", service.running
     app = FastAPI(
         title=title,
-        docs_url=None,
+        docs_url=None,  # FastAPI's page loads scripts from elsewhere: see add_reference
         redoc_url=None,
         redirect_slashes=False,  # behind TLS a redirect would have the text sent again in the clear
         lifespan=lifespan,
         responses=REFUSALS,
+        # The guard checks the token; this has the document, and /docs with it, say so.
+        dependencies=[Depends(HTTPBearer(auto_error=False))] if token is not None else [],
     )
     add_error_handlers(app)
+    add_reference(app)
 
-    def add(path: str, handler: Any, model: Any) -> None:
+    def add(path: str, handler: Any, model: Any, refusals: Responses | None = None) -> None:
         # The model is what the document says; answers are not checked against it again.
-        responses: dict[int | str, dict[str, Any]] = {200: {"model": model}}
+        responses: Responses = {200: {"model": model}, **(refusals or {})}
         app.post(path, response_model=None, responses=responses)(handler)
 
     for path in ("/", f"/models/{name}"):
         add(path, service.handler, ANSWERS[answerer.task])
     add("/embed", service.embed, Vectors)
+    refusals: Responses = {
+        status: {**one, "model": OpenAIRefusal} for status, one in REFUSALS.items()
+    }
+    add(_EMBEDDINGS, service.embed_openai, EmbeddingAnswer, refusals)
     if reader.can_score:
         add("/score", service.score, list[ScoredText])
     app.get("/health", response_model=Health)(service.describe)

@@ -20,7 +20,10 @@ LOG = logging.getLogger("maskwright.serving")
 STATE_KEY = "maskwright.connection"  # in ``scope["state"]`` of each request
 # A loop accepts at most this many connections before it does anything else (asyncio).
 BACKLOG = 128
-_OTHER_FILES = BACKLOG + 64  # accepted, but not counted yet; weights, logs, the loop's own
+# asyncio needs two rounds of its loop from accepting a connection to `Connections.admit`, and one
+# more to close the connection whose place it takes: up to three times `BACKLOG` files beside the
+# counted ones. The other 64 are for weights, logs and the loop itself.
+OTHER_FILES = 3 * BACKLOG + 64
 _FEWEST = 16  # connections, to be of any use
 _QUIET_SECONDS = 60.0  # between two lines that say the same
 
@@ -210,17 +213,17 @@ def allow_connections(wanted: int) -> int:
     except ImportError:  # Windows, whose sockets are not limited so
         return wanted
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = wanted + _OTHER_FILES
+    needed = wanted + OTHER_FILES
     if soft == resource.RLIM_INFINITY or soft >= needed:
         return wanted
     soft = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    if soft < _FEWEST + _OTHER_FILES:
+    if soft < _FEWEST + OTHER_FILES:
         raise InputError(
-            f"ulimit -n = {soft} must be at least {_FEWEST + _OTHER_FILES} to serve connections. "
+            f"ulimit -n = {soft} must be at least {_FEWEST + OTHER_FILES} to serve connections. "
             "Raise the hard limit (ulimit -Hn)."
         )
-    return min(wanted, soft - _OTHER_FILES)
+    return min(wanted, soft - OTHER_FILES)
 
 
 def listen(config: ServeConfig) -> socket.socket:

@@ -1,8 +1,8 @@
-"""Errors as Hugging Face's API has them, ``{"error": "one line"}``, and when which is given."""
+"""Errors as Hugging Face's API has them, or OpenAI's on its paths, and when which is given."""
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
@@ -13,6 +13,7 @@ from maskwright.errors import MaskwrightError
 from maskwright.serving.batcher import QueueFullError
 from maskwright.serving.forms import TAGS, Refusal
 from maskwright.serving.guard import INTERNAL, RETRY_SECONDS
+from maskwright.serving.openai import describe_error
 
 # Clients that ask again at once would take the interpreter from the thread of the model, so that
 # under a flood of refusals hardly anything was answered (docs/experiments.md). They wait for them.
@@ -31,7 +32,8 @@ _REASONS = {
     504: "The answer took too long.",
 }
 _PLAIN = {"missing": "is missing", "string_type": "must be a text"}  # for words of pydantic
-REFUSALS: dict[int | str, dict[str, Any]] = {
+Responses: TypeAlias = dict[int | str, dict[str, Any]]
+REFUSALS: Responses = {
     status: {"model": Refusal, "description": reason} for status, reason in _REASONS.items()
 }
 
@@ -39,34 +41,36 @@ REFUSALS: dict[int | str, dict[str, Any]] = {
 def add_error_handlers(app: FastAPI) -> None:
     """Gives every error its form."""
 
-    def say(status: int, reason: str, headers: dict[str, str] | None = None) -> JSONResponse:
-        return JSONResponse({"error": reason}, status, headers)
+    def say(
+        request: Request, status: int, reason: str, headers: dict[str, str] | None = None
+    ) -> JSONResponse:
+        return JSONResponse(describe_error(request.url.path, status, reason), status, headers)
 
     @app.exception_handler(RequestValidationError)
     async def show_wrong(request: Request, error: RequestValidationError) -> JSONResponse:
         first = error.errors()[0]
         if first["type"] == "json_invalid":
-            return say(400, _NO_JSON)
+            return say(request, 400, _NO_JSON)
         reason = _PLAIN.get(first["type"], first["msg"])
-        return say(422, f"{_name_place(first['loc'][1:])}: {reason}")
+        return say(request, 422, f"{_name_place(first['loc'][1:])}: {reason}")
 
     @app.exception_handler(MaskwrightError)
     async def show_refused(request: Request, error: MaskwrightError) -> JSONResponse:
-        return say(422, str(error))
+        return say(request, 422, str(error))
 
     @app.exception_handler(QueueFullError)
     async def show_full(request: Request, error: QueueFullError) -> JSONResponse:
         await asyncio.sleep(_REFUSAL_SECONDS)
         headers = {"Retry-After": str(RETRY_SECONDS)}
-        return say(503, "too many texts wait already; try again later", headers)
+        return say(request, 503, "too many texts wait already; try again later", headers)
 
     @app.exception_handler(TimeoutError)
     async def show_late(request: Request, error: TimeoutError) -> JSONResponse:
-        return say(504, "the answer took too long")
+        return say(request, 504, "the answer took too long")
 
     @app.exception_handler(Exception)
     async def show_failed(request: Request, error: Exception) -> JSONResponse:
-        return say(500, INTERNAL)  # the guard, which gets it next, logs it
+        return say(request, 500, INTERNAL)  # the guard, which gets it next, logs it
 
     @app.exception_handler(HTTPException)
     async def show_http(request: Request, error: HTTPException) -> JSONResponse:
@@ -80,7 +84,7 @@ def add_error_handlers(app: FastAPI) -> None:
         headers = dict(error.headers) if error.headers else {}
         if error.status_code == 405:  # of a path with several methods Starlette names one
             headers["Allow"] = ", ".join(_list_methods(app, request.url.path))
-        return say(error.status_code, reason, headers)
+        return say(request, error.status_code, reason, headers)
 
 
 def _name_place(parts: Sequence[str | int]) -> str:

@@ -16,6 +16,8 @@ from typing import Any
 from maskwright.serving.config import ServeConfig
 from maskwright.serving.connections import STATE_KEY, Connection
 from maskwright.serving.hosts import AllowedHosts
+from maskwright.serving.openai import describe_error
+from maskwright.serving.reference import PATHS as REFERENCE_PATHS
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -27,8 +29,12 @@ Observe = Callable[[str, int, float], None]
 LOG = logging.getLogger("maskwright.access")
 FAILURES = logging.getLogger("maskwright.serving")
 INTERNAL = "something failed inside the server, whose log has more"
-# These need no token: whoever watches the server, and the page that asks for it.
-_OPEN = {(method, path) for method in ("GET", "HEAD") for path in ("/", "/health")}
+# These need no token: whoever watches the server, and the pages that ask for it. A browser sends
+# none with an address that is typed or a file of a page.
+_OPEN = {
+    (method, path) for method in ("GET", "HEAD") for path in ("/", "/health", *REFERENCE_PATHS)
+}
+_POLICY = b"content-security-policy"
 RETRY_SECONDS = 1  # after which an overloaded server may be asked again
 _SHOWN_HOST = 100  # characters
 _DISCARDED_SECONDS, _DISCARDED_BYTES = 1.0, 16 << 20
@@ -59,7 +65,7 @@ class Guard:
 
     Args:
         app: gets requests that are allowed, whole.
-        policy: the Content-Security-Policy of every answer.
+        policy: the Content-Security-Policy of every answer that has none of its own.
         token: what ``Authorization: Bearer`` has to hold; None lets in everybody who calls the
             server by one of `hosts`.
         observe: told path, status and seconds of every request.
@@ -91,7 +97,10 @@ class Guard:
             nonlocal status, has_begun
             if message["type"] == "http.response.start":
                 status, has_begun = message["status"], True
-                message["headers"] = [*message.get("headers", []), *self.headers]
+                headers = list(message.get("headers", []))
+                has_policy = any(name == _POLICY for name, _ in headers)
+                added = (one for one in self.headers if not (has_policy and one[0] == _POLICY))
+                message["headers"] = [*headers, *added]
             await send(message)
 
         self._num_open += 1
@@ -107,17 +116,19 @@ class Guard:
         except _RefusedError as refusal:
             if refusal.has_rest:
                 await _discard(receive)
-            await _refuse(refusal, send_with_headers)
+            await _refuse(scope, refusal, send_with_headers)
         except Exception:
             # Starlette raises what it has answered, too. Here it ends: uvicorn would log it again.
             FAILURES.exception("%s %r failed", scope["method"], scope["path"])
             if not has_begun:
-                await _refuse(_RefusedError(500, INTERNAL), send_with_headers)
+                await _refuse(scope, _RefusedError(500, INTERNAL), send_with_headers)
         except asyncio.CancelledError:  # by the server, which ends
             if connection is not None and connection.is_paused:
                 connection.cut()  # uvicorn would wait for its client to read
             elif not has_begun:
-                await _refuse(_RefusedError(503, "the server is being stopped"), send_with_headers)
+                await _refuse(
+                    scope, _RefusedError(503, "the server is being stopped"), send_with_headers
+                )
         finally:
             self._num_open -= 1
             if connection is not None:
@@ -250,8 +261,9 @@ async def _discard(receive: Receive) -> None:
                 size += len(message.get("body", b""))
 
 
-async def _refuse(refusal: _RefusedError, send: Send) -> None:
-    body = json.dumps({"error": refusal.reason}).encode()
+async def _refuse(scope: Scope, refusal: _RefusedError, send: Send) -> None:
+    answer = describe_error(scope["path"], refusal.status, refusal.reason)
+    body = json.dumps(answer).encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
     if refusal.status == 401:
         headers.append((b"www-authenticate", b"Bearer"))

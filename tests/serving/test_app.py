@@ -63,7 +63,7 @@ def test_masks_are_filled_in_the_shape_of_hugging_face(client: TestClient, folde
     found = answer.json()
     assert [one["token"] for one in found] == [p.token_id for p in expected.masks[0]]
     assert [one["score"] for one in found] == pytest.approx([p.score for p in expected.masks[0]])
-    assert found[0]["sequence"] == f"the small {found[0]['token_str']} eats grass every day."
+    assert found[0]["sequence"] == f"The small {found[0]['token_str']} eats grass every day."
     assert client.post("/models/small", json={"inputs": TEXT}).json()[:3] == found
 
 
@@ -112,7 +112,15 @@ def test_it_says_how_it_is(client: TestClient) -> None:
     assert "made-up" not in figures
     assert "maskwright_batch_texts_count" in figures
     paths = client.get("/openapi.json").json()["paths"]
-    assert {"/", "/models/small", "/embed", "/score", "/health", "/metrics"} == paths.keys()
+    assert {
+        "/",
+        "/models/small",
+        "/embed",
+        "/v1/embeddings",
+        "/score",
+        "/health",
+        "/metrics",
+    } == paths.keys()
 
 
 def break_model(answerer: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -63,7 +63,7 @@ def post(url: str, body: object) -> bytes:
 
 def connect(url: str) -> socket.socket:
     host, port = url.removeprefix("http://").split(":")
-    return socket.create_connection((host, int(port)), timeout=10)
+    return socket.create_connection((host, int(port)), timeout=60)
 
 
 def test_the_body_of_an_answer_does_not_wait_for_the_head_to_be_acknowledged() -> None:
@@ -79,7 +79,7 @@ def test_the_client_of_hugging_face_works_unchanged(url: str) -> None:
     client = InferenceClient(base_url=url)
     found = client.fill_mask(TEXT, top_k=2)
     assert len(found) == 2
-    assert found[0].sequence.startswith("the small ")
+    assert found[0].sequence.startswith("The small ")
     assert found[0].score >= found[1].score
     [one] = client.fill_mask(TEXT, targets=["horse"])
     assert one.token_str == "horse"
@@ -196,27 +196,23 @@ def get_health(url: str) -> bytes:
 
 
 def test_health_answers_beside_more_idle_connections_than_there_may_be(workplace: Path) -> None:
-    def limit_files() -> None:  # as `ulimit -n 1024` does, the usual limit
-        resource.setrlimit(resource.RLIMIT_NOFILE, (1024, 1024))
+    def limit_files() -> None:  # as `ulimit -n 600` does
+        resource.setrlimit(resource.RLIMIT_NOFILE, (600, 600))
 
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if hard != resource.RLIM_INFINITY and hard < 1500:
-        pytest.skip("this process may not open so many files")
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, 1500), hard))
-    process, url = start(workplace, "--header_seconds", "60", prepare=limit_files)
+    process, url = start(workplace, "--header_seconds", "300", prepare=limit_files)
     with ExitStack() as idle:
-        for number in range(1200):
+        for number in range(700):
             idle.enter_context(connect(url))
-            if number % 200 == 0:
+            # Whoever was here before is accepted then, so that the queue never drops anybody.
+            if number % 100 == 0:
                 assert get_health(url).startswith(b"HTTP/1.1 200")
         assert get_health(url).startswith(b"HTTP/1.1 200")
         assert post(url, {"inputs": TEXT}).startswith(b"HTTP/1.1 200")
     process.kill()
-    resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     _, log = process.communicate()
     limited, *records = log.splitlines()
     assert "max_connections = 4,096" in limited
-    assert [json.loads(record)["status"] for record in records] == [200] * 8
+    assert [json.loads(record)["status"] for record in records] == [200] * 9
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
