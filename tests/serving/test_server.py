@@ -31,6 +31,7 @@ def start(
     command = [sys.executable, *program, "serve", str(workplace / "runs" / run)]
     process = subprocess.Popen(
         [*command, "--port", "0", "--device", "cpu", *flags],
+        stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -125,20 +126,67 @@ def test_whoever_sends_too_much_is_told_so(url: str) -> None:
         assert client.recv(1000).startswith(b"HTTP/1.1 413")
 
 
-def test_what_a_client_that_left_asked_is_not_answered(workplace: Path) -> None:
-    process, url = start(workplace, "--max_wait_ms", "3000")
-    body = json.dumps({"inputs": TEXT}).encode()
-    with connect(url) as client:
-        head = f"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n"
-        client.sendall(f"{head}Content-Type: application/json\r\n\r\n".encode() + body)
-        time.sleep(0.3)
-    assert process.stderr is not None
-    record = json.loads(process.stderr.readline())
-    assert record["status"] == 499
-    assert record["milliseconds"] < 2500
-    assert InferenceClient(base_url=url).fill_mask(TEXT)
+# A model that says when a pass has begun, and is told how it ends: ``go``, or else by an error.
+CONTROLLED = """
+import sys
+from maskwright.cli import main
+from maskwright.inference.fill_mask import FillMask
+attempt = FillMask.attempt
+def wait(*arguments):
+    print("begun", flush=True)
+    return attempt(*arguments) if sys.stdin.readline() == "go\\n" else 1 / 0
+FillMask.attempt = wait
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+@pytest.fixture(scope="module")
+def controlled(workplace: Path) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    process, url = start(workplace, program=("-c", CONTROLLED))
+    yield process, url
     process.kill()
     process.communicate()
+
+
+def control(process: subprocess.Popen[str], word: str) -> None:
+    assert process.stdin is not None
+    process.stdin.write(f"{word}\n")
+    process.stdin.flush()
+
+
+def begin(process: subprocess.Popen[str], url: str) -> socket.socket:
+    """A connection whose question is in the model."""
+    client = connect(url)
+    body = json.dumps({"inputs": TEXT}).encode()
+    head = f"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n"
+    client.sendall(f"{head}Content-Type: application/json\r\n\r\n".encode() + body)
+    assert process.stdout is not None
+    assert process.stdout.readline() == "begun\n"
+    return client
+
+
+def read_log(process: subprocess.Popen[str]) -> list[str]:
+    """The lines of one request, the last of which is its record."""
+    assert process.stderr is not None
+    lines = [process.stderr.readline()]
+    while not lines[-1].startswith("{"):
+        lines.append(process.stderr.readline())
+    return [line.rstrip() for line in lines]
+
+
+def test_what_a_client_that_left_asked_is_not_answered(
+    controlled: tuple[subprocess.Popen[str], str],
+) -> None:
+    process, url = controlled
+    begin(process, url).close()
+    [record] = read_log(process)  # before the pass ends
+    assert json.loads(record)["status"] == 499
+    control(process, "go")
+    with begin(process, url) as client:
+        control(process, "go")
+        assert client.recv(1000).startswith(b"HTTP/1.1 200")
+    [record] = read_log(process)
+    assert json.loads(record)["status"] == 200
 
 
 def test_an_endless_request_is_refused_before_it_is_read(url: str) -> None:
@@ -239,37 +287,33 @@ sys.exit(main(sys.argv[1:]))
     assert "Traceback" not in log
 
 
-def test_a_bug_is_on_standard_error_once(workplace: Path) -> None:
-    broken = """
-import sys
-from maskwright.cli import main
-from maskwright.inference.fill_mask import FillMask
-FillMask.attempt = lambda *arguments: 1 / 0
-sys.exit(main(sys.argv[1:]))
-"""
-    process, url = start(workplace, program=("-c", broken))
-    answer = post(url, {"inputs": TEXT})
-    process.send_signal(signal.SIGTERM)
-    _, log = process.communicate(timeout=20)
-    assert answer.startswith(b"HTTP/1.1 500")
-    assert json.loads(answer.split(b"\r\n\r\n")[1])["error"].startswith("something failed inside")
-    lines = log.splitlines()
-    assert lines[0] == "POST '/' failed"
-    assert lines[-2] == "ZeroDivisionError: division by zero"
-    assert json.loads(lines[-1])["status"] == 500
-    assert log.count("ZeroDivisionError") == 1
+def test_a_bug_is_on_standard_error_once(controlled: tuple[subprocess.Popen[str], str]) -> None:
+    process, url = controlled
+    for _ in range(2):  # what came after the record would come before the second
+        with begin(process, url) as client:
+            control(process, "fail")
+            answer = client.recv(65536)
+            while not answer.endswith(b"}"):  # head and body may come by themselves
+                answer += client.recv(65536)
+        lines = read_log(process)
+        assert answer.startswith(b"HTTP/1.1 500")
+        assert b"something failed inside" in answer.split(b"\r\n\r\n")[1]
+        assert lines[0] == "POST '/' failed"
+        assert lines[-2] == "ZeroDivisionError: division by zero"
+        assert json.loads(lines[-1])["status"] == 500
+        assert "".join(lines).count("ZeroDivisionError") == 1
 
 
 def test_what_has_begun_is_ended_before_the_server_is(workplace: Path) -> None:
-    process, url = start(workplace, "--max_wait_ms", "1500")
-    body = json.dumps({"inputs": TEXT}).encode()
-    with connect(url) as client:
-        head = f"POST / HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n"
-        client.sendall(f"{head}Content-Type: application/json\r\n\r\n".encode() + body)
-        time.sleep(0.5)  # it waits for others now
+    process, url = start(workplace, "--drain_seconds", "60", program=("-c", CONTROLLED))
+    with begin(process, url) as client:
         process.send_signal(signal.SIGTERM)
+        with suppress(ConnectionError):
+            while True:  # until it listens no more
+                connect(url).close()
+        control(process, "go")
         assert client.recv(1000).startswith(b"HTTP/1.1 200")
-    _, log = process.communicate(timeout=20)
+    _, log = process.communicate(timeout=60)
     assert process.returncode in (0, -signal.SIGTERM)
     assert json.loads(log.splitlines()[0])["status"] == 200
     assert "Traceback" not in log
