@@ -41,7 +41,7 @@ class Page:
         }
         raw = files("maskwright.serving").joinpath("playground.html").read_text(encoding="utf-8")
         self.html = raw.replace(_PLACE, html.escape(json.dumps(facts)))
-        sources = {name: " ".join(_hash_all(found, raw)) for name, found in _INLINE.items()}
+        sources = {name: " ".join(hash_inline(found, raw)) for name, found in _INLINE.items()}
         self.policy = "; ".join(
             (
                 "default-src 'none'",
@@ -83,6 +83,7 @@ def _choose_example(answerer: Answerer) -> list[str]:
     return texts if num_texts in (None, len(texts)) else []
 
 
-def _hash_all(pattern: re.Pattern[str], page: str) -> list[str]:
+def hash_inline(pattern: re.Pattern[str], page: str) -> list[str]:
+    """Return the sources of a Content-Security-Policy that allow what `pattern` finds in a page."""
     digests = (hashlib.sha256(text.encode()).digest() for text in pattern.findall(page))
     return [f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests]

@@ -1,13 +1,13 @@
 """The page /docs: Swagger UI, with its files from this server and a policy of its own."""
 
-import base64
-import hashlib
 import re
 from importlib.resources import files
 
 from fastapi import FastAPI
 from fastapi.openapi.docs import get_swagger_ui_html
 from fastapi.responses import HTMLResponse, Response
+
+from maskwright.serving.page import hash_inline
 
 PATHS = ("/docs", "/docs/swagger-ui-bundle.js", "/docs/swagger-ui.css", "/openapi.json")
 _PAGE, _SCRIPT, _STYLE, _DOCUMENT = PATHS
@@ -46,12 +46,10 @@ def add_reference(app: FastAPI) -> None:
 
 def _make_policy(page: str) -> str:
     """Return a Content-Security-Policy under which the page has its own script and this server."""
-    digests = (hashlib.sha256(text.encode()).digest() for text in _SCRIPTS.findall(page))
-    hashes = " ".join(f"'sha256-{base64.b64encode(digest).decode()}'" for digest in digests)
     return "; ".join(
         (
             "default-src 'none'",
-            f"script-src 'self' {hashes}",
+            " ".join(("script-src 'self'", *hash_inline(_SCRIPTS, page))),
             "style-src 'self'",
             "connect-src 'self'",
             "img-src data:",

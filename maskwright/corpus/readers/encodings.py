@@ -5,8 +5,6 @@ the languages that are written in it is likely. On German and French in cp1252 t
 charset-normalizer 3.5 says cp1250, which would turn è into č, and it needs no package.
 """
 
-# ruff: noqa: RUF001 - the alphabets are the matter here
-
 import re
 from functools import cache
 from itertools import pairwise
