@@ -208,8 +208,13 @@ def test_twice_the_same(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_what_is_refused(
-    run: Path, workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    run: Path,
+    workplace: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.delenv("MASKWRIGHT_DATA", raising=False)  # where BLiMP would be found
     data = next((workplace / "data").iterdir())
     other = Path(shutil.copytree(data, tmp_path / "other"))
     trained("wordpiece").save(other / "tokenizer")

@@ -267,10 +267,12 @@ def test_health_answers_beside_more_idle_connections_than_there_may_be(workplace
 def test_a_model_that_hangs_is_told_and_does_not_keep_the_process(
     workplace: Path, number: signal.Signals
 ) -> None:
+    # A shell that starts the tests in the background has them ignore SIGINT, and so their children.
     hanging = """
-import sys, threading
+import signal, sys, threading
 from maskwright.cli import main
 from maskwright.inference.fill_mask import FillMask
+signal.signal(signal.SIGINT, signal.default_int_handler)
 FillMask.attempt = lambda *arguments: threading.Event().wait()
 sys.exit(main(sys.argv[1:]))
 """
