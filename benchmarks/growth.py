@@ -101,8 +101,8 @@ def grow_text(rounds: int) -> dict[str, Any]:
         texts = {size: scratch / f"{size}.txt" for size in MEGABYTES}
         work = [write_text(path, size) for size, path in texts.items()]
         smallest = texts[MEGABYTES[0]].read_text(encoding="utf-8")
-        learnt = train_tokenizer([smallest], TokenizerConfig(vocab_size=_VOCAB_SIZE))
-        learnt.save(tokenizer)
+        trained = train_tokenizer([smallest], TokenizerConfig(vocab_size=_VOCAB_SIZE))
+        trained.save(tokenizer)
         prepare = [sys.executable, "-m", "maskwright", "prepare", "--out", str(out)]
         prepare += ["--tokenizer.path", str(tokenizer)]
         contenders = {

@@ -22,7 +22,7 @@ from benchmarks.common import RESULTS, Result, find_result
 from benchmarks.reproduce import SYSTEMS, Corpus
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"
-# Okabe and Ito's colours, which people of all kinds of sight tell apart; ours is the first.
+# Okabe and Ito's colors, which people of all kinds of sight tell apart; ours is the first.
 OURS, *COLORS = (
     "#D55E00", "#0072B2", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#7F7F7F", "#882255",
 )  # fmt: skip

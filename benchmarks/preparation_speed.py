@@ -54,8 +54,8 @@ def main() -> None:
         scratch = Path(name)
         text, tokenizer, out = scratch / "text.txt", scratch / "tokenizer", scratch / "out"
         size = write_text(text, arguments.megabytes)
-        learnt = train_tokenizer([text.read_text(encoding="utf-8")], TokenizerConfig())
-        learnt.save(tokenizer)
+        trained = train_tokenizer([text.read_text(encoding="utf-8")], TokenizerConfig())
+        trained.save(tokenizer)
         ours = [sys.executable, "-m", "maskwright", "prepare", str(text), "--out", str(out)]
         ours += ["--tokenizer.path", str(tokenizer), "--workers", str(PROCESSES)]
         theirs = [sys.executable, "-m", "benchmarks.run_mlm_peer", str(text), str(tokenizer)]

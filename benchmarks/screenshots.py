@@ -40,7 +40,7 @@ def open_browser() -> Iterator[Browser]:
 
 @contextmanager
 def open_page(browser: Browser, url: str, width: int, scheme: str) -> Iterator[Page]:
-    """A page of this width that prefers this colour scheme."""
+    """A page of this width that prefers this color scheme."""
     is_dark = scheme == "dark"
     page = browser.new_page(
         viewport={"width": width, "height": 900}, color_scheme="dark" if is_dark else "light"
