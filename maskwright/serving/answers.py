@@ -11,16 +11,16 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, Literal, TypeAlias
 
-from maskwright.artifact.card import read_example
-from maskwright.artifact.classifier_folder import is_classifier
-from maskwright.artifact.folder import CARD
 from maskwright.console import tell
 from maskwright.errors import InputError, ModelFolderError
-from maskwright.finetune.predict import Answer, Predictor
-from maskwright.finetune.spans import OUTSIDE, find_entities
-from maskwright.finetune.words import Word, split_words
+from maskwright.finetuning.predict import Answer, Predictor
+from maskwright.finetuning.spans import OUTSIDE, find_entities
+from maskwright.finetuning.words import Word, split_words
 from maskwright.inference.fill_mask import FillMask, FillResult, Prediction
 from maskwright.interop.folders import read_card
+from maskwright.model_folder.card import read_example
+from maskwright.model_folder.classifier_folder import is_classifier
+from maskwright.model_folder.folder import CARD
 
 TaskName = Literal["fill-mask", "text-classification", "token-classification"]
 Strategy = Literal["none", "simple", "first", "average", "max"]

@@ -8,16 +8,16 @@ import pytest
 from pydantic import TypeAdapter
 from starlette.testclient import TestClient
 
-from maskwright.artifact.classifier_folder import save_classifier
-from maskwright.finetune.config import FinetuneConfig
-from maskwright.finetune.network import build_classifier
-from maskwright.finetune.predict import Answer, Predictor
+from maskwright.finetuning.config import FinetuneConfig
+from maskwright.finetuning.network import build_classifier
+from maskwright.finetuning.predict import Answer, Predictor
+from maskwright.model_folder.classifier_folder import save_classifier
 from maskwright.serving.answers import open_answerer
 from maskwright.serving.app import build_app
 from maskwright.serving.config import ServeConfig
 from maskwright.serving.forms import ANSWERS
 from maskwright.serving.reading import open_reader
-from tests.finetune.helpers import TOKENIZER, make_loaded
+from tests.finetuning.helpers import TOKENIZER, make_loaded
 
 TAGS = {"Ada": "B-PER", "Lovelace": "I-PER", "Bob": "B-PER", "London": "B-LOC"}
 TEXT = "Ada  Lovelace met Bob in London ."

@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from maskwright.artifact.card import add_example
-from maskwright.artifact.classifier_folder import save_classifier
-from maskwright.artifact.folder import open_model, save_model
-from maskwright.finetune.config import FinetuneConfig
-from maskwright.finetune.network import build_classifier
-from maskwright.model.head_config import Level
+from maskwright.finetuning.config import FinetuneConfig
+from maskwright.finetuning.network import build_classifier
+from maskwright.model.config import Level
+from maskwright.model_folder.card import add_example
+from maskwright.model_folder.classifier_folder import save_classifier
+from maskwright.model_folder.folder import open_model, save_model
 from maskwright.serving.answers import open_answerer
 from maskwright.serving.page import Page
 from maskwright.serving.reading import open_reader
-from tests.finetune.helpers import TOKENIZER, make_loaded
+from tests.finetuning.helpers import TOKENIZER, make_loaded
 
 ENTITIES = ("B-PER", "B-LOC", "I-PER", "O")
 
