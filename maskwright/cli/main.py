@@ -7,11 +7,13 @@ import errno
 import importlib
 import io
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from typing import Any, cast
 
-from maskwright.errors import MaskwrightError, make_line
+from maskwright.console import tell
+from maskwright.errors import MaskwrightError, StoppedError, make_line
 
 COMMANDS = {
     "pretrain": "train an encoder from raw text or prepared data",
@@ -51,13 +53,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     name, *rest = arguments
     try:
         return _find_command(name)(rest)
+    except StoppedError as stop:
+        tell(str(stop))
+        return 128 + signal.SIGTERM
     except MaskwrightError as error:
         rank = os.environ.get("RANK", "0")
         print(f"rank {rank}: " * (rank != "0") + f"{_category(error)}: {error}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return 130
+    except KeyboardInterrupt as stop:
+        tell(str(stop) or "interrupted")
+        return 128 + signal.SIGINT
     except BrokenPipeError:  # the reader of our output, such as head, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
@@ -74,7 +79,7 @@ def _find_command(name: str):
 
     if name not in COMMANDS:
         raise suggest("command", name, list(COMMANDS), "maskwright --help lists them")
-    return importlib.import_module(f"maskwright.commands.{name}").main
+    return importlib.import_module(f"maskwright.cli.{name}").main
 
 
 def _category(error: MaskwrightError) -> str:
