@@ -105,7 +105,7 @@ def view_rows(
         rows, _ = source.planner(length).plan_rows(position, size)
         loaded = source.load(StepRequest(length, size, size, mask_rate), position)
         [batch] = loaded.micro_batches
-        columns = [batch.input_ids.numpy(), _place_labels(batch), batch.segment_ids.numpy()]
+        columns = [batch.input_ids.numpy(), _place_labels(batch), batch.context.segment_ids.numpy()]
         slots = zip(*(column.reshape(size, length).tolist() for column in columns), strict=True)
         types, pairs = _list_pairs(batch, size)
         for row, of_tokens, *of_pairs in zip(rows, slots, types, pairs, strict=True):
@@ -131,5 +131,5 @@ def _list_pairs(batch: Batch, num_rows: int) -> tuple[list[list[int]], list[dict
         return [[] for _ in range(num_rows)], pairs
     used = labels != IGNORED
     for place, label in zip(positions[used].tolist(), labels[used].tolist(), strict=True):
-        pairs[place // batch.row_length][int(batch.segment_ids[place])] = label
+        pairs[place // batch.context.row_length][int(batch.context.segment_ids[place])] = label
     return types.reshape(num_rows, -1).tolist(), pairs

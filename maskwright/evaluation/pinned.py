@@ -54,7 +54,7 @@ class PinnedText:
     ) -> Iterator[tuple[Batch, NDArray[np.int64]]]:
         """Masked batches and, for each of their [T] slots, the number of its word."""
         for batch, rows in self._load(masking, ALONE):
-            clean = lay_out(rows, batch.row_length, self.corpus, self.special)
+            clean = lay_out(rows, batch.context.row_length, self.corpus, self.special)
             yield batch, np.cumsum(clean.word_starts.reshape(-1), dtype=np.int64)
 
     def _load(self, masking: MaskingConfig, world: World) -> Iterator[tuple[Batch, Rows]]:

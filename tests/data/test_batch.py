@@ -65,8 +65,8 @@ def test_shapes_are_the_same_for_every_batch(
             shapes.add(
                 tuple((name, v.shape) for name, v in vars(batch).items() if torch.is_tensor(v))
             )
-            assert batch.cu_seqlens[-1] == len(batch.input_ids)
-            assert bool((batch.cu_seqlens.diff() >= 0).all())
+            assert batch.context.cu_seqlens[-1] == len(batch.input_ids)
+            assert bool((batch.context.cu_seqlens.diff() >= 0).all())
     assert len(shapes) == 1
 
 
@@ -116,8 +116,11 @@ def test_moving_keeps_everything() -> None:
     batch = load(row_source(random_corpus()), 2, 2)[0]
     moved = batch.to(torch.device("meta"))
     assert moved.input_ids.is_meta
-    assert moved.cu_seqlens.is_meta
-    assert (moved.row_length, moved.num_tokens) == (batch.row_length, batch.num_tokens)
+    assert moved.context.cu_seqlens.is_meta
+    assert (moved.context.row_length, moved.num_tokens) == (
+        batch.context.row_length,
+        batch.num_tokens,
+    )
 
 
 def test_ids_beyond_int16_survive() -> None:

@@ -41,7 +41,7 @@ def test_another_row_length_begins_a_new_epoch() -> None:
     loaded = source.load(longer, position)
     assert loaded.next_position.row_length == 32
     assert loaded.next_position.epoch == position.epoch + 1
-    assert loaded.micro_batches[0].row_length == 32
+    assert loaded.micro_batches[0].context.row_length == 32
 
 
 def test_the_prefetched_step_is_the_one_that_would_be_loaded() -> None:

@@ -94,7 +94,7 @@ def read_pairs(batch: Batch) -> Iterator[Found]:
     labels = dict(zip(*slots, strict=True))
     assert len(labels) == batch.num_pairs == int(judged.sum())
     assert not batch.pair_positions[~judged].any()
-    types, bounds = batch.token_type_ids.numpy(), batch.cu_seqlens.tolist()
+    types, bounds = batch.token_type_ids.numpy(), batch.context.cu_seqlens.tolist()
     for begin, end in pairwise(bounds):
         if begin == end or ids[begin] == PAD:
             assert not types[begin:end].any()

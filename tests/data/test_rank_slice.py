@@ -75,6 +75,6 @@ def test_an_empty_row_is_padding_without_predictions(rank: int) -> None:
     if rank == 3:
         assert batch.input_ids.tolist() == [PAD] * LENGTH
         assert batch.num_tokens == 0
-        assert set(batch.segment_ids.tolist()) == {0}
-        assert batch.cu_seqlens[:2].tolist() == [0, LENGTH]
+        assert set(batch.context.segment_ids.tolist()) == {0}
+        assert batch.context.cu_seqlens[:2].tolist() == [0, LENGTH]
         assert set(batch.masked_labels.tolist()) == {-100}
