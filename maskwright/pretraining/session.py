@@ -246,7 +246,7 @@ def consolidate(trainer: Trainer) -> Network | None:
         return trainer.model if world.is_first else None
     tensors: dict[str, torch.Tensor] = {}
     for name, parameter in trainer.model.named_parameters():
-        whole = sharding.whole(parameter.detach())
+        whole = sharding.gather(parameter.detach())
         if world.is_first:
             tensors[name] = whole.cpu()
     if not world.is_first:

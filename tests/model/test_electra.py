@@ -6,7 +6,7 @@ import torch
 
 from benchmarks.twins import PACKED, ROW, fill_rows, pack
 from maskwright.errors import ConfigError
-from maskwright.model.config import resolve_config, state_architecture
+from maskwright.model.config import resolve_config, to_model_config
 from maskwright.model.electra import (
     Discriminator,
     GeneratorAndDiscriminator,
@@ -37,7 +37,7 @@ def test_embeddings_of_another_width() -> None:
 
 def test_a_narrow_model_states_itself_and_learns_new_words() -> None:
     config = tiny_config(preset="electra", embedding_size=24)
-    stated = state_architecture(config)
+    stated = to_model_config(config)
     assert resolve_config(stated, vocab_size=64, max_seq_length=16) == config
     model = MaskedLanguageModel(config)
     initialise(model, 0)
@@ -62,7 +62,7 @@ def test_the_width_of_the_layers_is_no_other_width() -> None:
         ({"embedding_size": 1 << 20}, "embedding_size = 1048576 must be at most"),
         (
             {"embedding_size": 24, "head_transform": False},
-            "embedding_size = 24 is not model.hidden_size = 32, and no layer comes between",
+            "embedding_size = 24 is not model.hidden_size = 32, and no layer",
         ),
         (
             {"embedding_size": 23, "positions": "sinusoidal"},

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from maskwright.config import from_mapping, to_mapping
 from maskwright.errors import ConfigError
-from maskwright.model.config import EncoderConfig, ModelConfig, resolve_config, state_architecture
+from maskwright.model.config import EncoderConfig, ModelConfig, resolve_config, to_model_config
 from tests.models import small_config
 
 FULL, SLIDING = "full_attention", "sliding_attention"
@@ -17,7 +17,7 @@ FULL, SLIDING = "full_attention", "sliding_attention"
 
 def resolve_again(config: EncoderConfig) -> EncoderConfig:
     """Through the plain values of a configuration file."""
-    stated = from_mapping(ModelConfig, to_mapping(state_architecture(config)))
+    stated = from_mapping(ModelConfig, to_mapping(to_model_config(config)))
     ids = ("pad_token_id", "cls_token_id", "sep_token_id", "mask_token_id")
     return resolve_config(
         stated, vocab_size=60, max_seq_length=8, **{name: getattr(config, name) for name in ids}
@@ -37,19 +37,22 @@ OTHERS: list[dict[str, Any]] = [
 def test_what_is_stated_is_resolved(fields: dict[str, Any]) -> None:
     config = small_config(**fields)
     assert resolve_again(config) == config
-    assert state_architecture(config).preset == fields["preset"]
-    assert state_architecture(config).vocab_size == config.vocab_size == 64
+    assert to_model_config(config).preset == fields["preset"]
+    assert to_model_config(config).vocab_size == config.vocab_size == 64
 
 
 @given(st.lists(st.sampled_from([FULL, SLIDING]), min_size=2, max_size=2))
 def test_any_order_of_layers(types: list[Any]) -> None:
     config = dataclasses.replace(small_config(preset="modernbert"), layer_types=tuple(types))
     assert resolve_again(config) == config
-    assert bool(state_architecture(config).layer_types) == (types[0] == SLIDING)
+    assert bool(to_model_config(config).layer_types) == (types[0] == SLIDING)
 
 
 def test_layers_are_stated_once() -> None:
-    with pytest.raises(ConfigError, match=r"is given beside model.layer_types"):
+    with pytest.raises(
+        ConfigError,
+        match=r"global_attn_every_n_layers = 1 cannot be combined with model.layer_types",
+    ):
         ModelConfig(num_hidden_layers=1, layer_types=(FULL,), global_attn_every_n_layers=1)
 
 
