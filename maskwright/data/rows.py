@@ -124,8 +124,8 @@ class Rows:
         """Return the rows ``first:last``."""
         begin = int(self.counts[:first].sum())
         spans = self.spans[begin : begin + int(self.counts[first:last].sum())]
-        columns = (self.epochs, self.numbers, self.counts)
-        return Rows(*(column[first:last] for column in columns), spans)
+        epochs, numbers = self.epochs[first:last], self.numbers[first:last]
+        return Rows(epochs, numbers, self.counts[first:last], spans)
 
     @classmethod
     def concat(cls, parts: Sequence["Rows"]) -> "Rows":

@@ -440,5 +440,5 @@ def _choose_preset(config: EncoderConfig) -> Preset:
         chosen = PRESETS[preset].items()
         return sum(getattr(config, name, value) != value for name, value in chosen)
 
-    named = [preset for preset in PRESETS if preset == config.model_type]
+    named: list[Preset] = [preset for preset in PRESETS if preset == config.model_type]
     return named[0] if named else min(PRESETS, key=count_differences)

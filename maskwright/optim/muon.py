@@ -22,7 +22,7 @@ _A, _B, _C = 3.4445, -4.7750, 2.0315
 _WIDE, _MOST_ON_GRAM = 1.5, 5
 
 
-def orthogonalise(matrices: Tensor, num_steps: int, dtype: torch.dtype) -> Tensor:
+def orthogonalize(matrices: Tensor, num_steps: int, dtype: torch.dtype) -> Tensor:
     """Move all singular values towards 1 by Newton-Schulz iterations.
 
     Args:
@@ -124,7 +124,7 @@ class Muon(EagerOptimizer):
                     by_shape[tuple(matrices.shape[1:])].append((parameter, matrices, group))
         for (rows, columns), entries in by_shape.items():
             stacked = torch.cat([matrices for _, matrices, _ in entries])
-            updates = orthogonalise(stacked, self.num_steps, self.dtype)
+            updates = orthogonalize(stacked, self.num_steps, self.dtype)
             updates = updates.split([len(matrices) for _, matrices, _ in entries])
             scale = max(1.0, rows / columns) ** 0.5
             for (parameter, _, group), update in zip(entries, updates, strict=True):

@@ -85,7 +85,7 @@ def test_an_address_that_does_not_exist_is_one_line(monkeypatch: pytest.MonkeyPa
 
 def test_ranks_do_not_share_a_gpu() -> None:
     with (
-        pytest.raises(ConfigError, match="train.device = cuda:1 is a single GPU"),
+        pytest.raises(ConfigError, match=r"train\.device = cuda:1 is a single GPU"),
         joining(World(0, 2, 0), torch.device("cuda:1")),
     ):
         pass
