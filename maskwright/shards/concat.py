@@ -53,12 +53,12 @@ class JointStore(TokenStore):
         )
 
     def source_of(self, position: int) -> str:
-        """The name of the store that holds this token."""
+        """Return the name of the store that holds this token."""
         return [*self.stores][bisect_right(self._ends, position)]
 
 
 def join_manifests(manifests: Mapping[str, Manifest]) -> Manifest:
-    """What the manifest of all these folders as one would say; there is no such file.
+    """Return the manifest of these folders concatenated; no such file exists.
 
     Args:
         manifests: by name, of one tokenizer; the names are in ``source``.
@@ -83,7 +83,7 @@ def join_manifests(manifests: Mapping[str, Manifest]) -> Manifest:
 
 
 def fingerprint_folders(folders: Mapping[str, Path]) -> str:
-    """What their input was: of one folder its own fingerprint, else that of all as one.
+    """Return the fingerprint of the input of one folder, or of several concatenated.
 
     Raises:
         ShardError: a folder that is not there, or damaged.

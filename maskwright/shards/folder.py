@@ -57,7 +57,7 @@ def work_through(
     conclude: Callable[[list[Item]], None],
     num_threads: int,
 ) -> None:
-    """Begins to `do` all of `items` in their order; returns at once.
+    """Start to `do` all of `items` in their order in threads; return at once.
 
     The threads are daemons: nobody waits for them when the program ends before they do.
 
@@ -111,7 +111,7 @@ class PreparedFolder:
         self.manifest = read_manifest(path)
 
     def check(self, split: str, verify: Verify) -> None:
-        """Compares the files of a split, and the counts, with the manifest.
+        """Compare the files of a split, and the counts, with the manifest.
 
         Raises:
             ShardError: names the file that is missing or differs.
@@ -123,11 +123,11 @@ class PreparedFolder:
                 check_ids(self.path / split / f"{shard.name}.{TOKENS}", self.manifest)
 
     def place(self, name: str) -> Path:
-        """Where a file of the folder is; `name` has slashes."""
+        """Return the path of a file in the folder; `name` has slashes."""
         return self.path / name
 
     def describe(self, name: str) -> str:
-        """What messages call the file that `place` gives."""
+        """Return the name for messages of the file that `place` returns."""
         return str(self.path / name)
 
 
@@ -161,7 +161,7 @@ class Mirror(PreparedFolder):
                 yield f"{split}/{shard.name}.{kind}", info
 
     def check(self, split: str, verify: Verify) -> None:
-        """Removes what differs from the manifest; it comes again. Fetches counts and ends.
+        """Remove files that differ from the manifest, to be fetched again; fetch counts and ends.
 
         Raises:
             ShardError: these cannot be fetched, or do not fit the manifest.
@@ -196,7 +196,7 @@ class Mirror(PreparedFolder):
                 raise
 
     def place(self, name: str) -> Path:
-        """Where a file of the folder is, after it has been fetched if it was not there.
+        """Return the path of a file in the folder, fetched if it was missing.
 
         Of several threads and processes that ask for it, one fetches it.
 
@@ -219,7 +219,7 @@ class Mirror(PreparedFolder):
         return f"the copy here of {self.remote.url}/{name}"
 
     def claim_split(self, split: str) -> list[int]:
-        """Sets room aside for the files of a split that are not there.
+        """Reserve room for the missing files of a split.
 
         Returns:
             Their sizes in bytes.
@@ -245,7 +245,7 @@ class Mirror(PreparedFolder):
 
 
 def fetch_ahead(folders: Iterable[PreparedFolder], split: str, files: Iterable[File]) -> None:
-    """Begins to fetch what is not there of a split of `folders`, those of them that are mirrors.
+    """Start fetching the missing files of a split, for those of `folders` that are mirrors.
 
     What is asked for meanwhile comes at once. A file that cannot be fetched is tried again by
     whoever asks for it, who is told.
@@ -280,7 +280,7 @@ MIRRORS: dict[Path, Mirror] = {}  # of this process, which uses them to its end
 
 
 def open_folder(name: Path | str) -> PreparedFolder:
-    """The prepared folder that a path or a URL names.
+    """Open the prepared folder that a path or a URL names.
 
     Raises:
         ShardError: there is none, or its manifest is damaged.
@@ -298,7 +298,7 @@ def open_folder(name: Path | str) -> PreparedFolder:
 
 @cache
 def open_mirror(url: str) -> Mirror:
-    """The mirror of the prepared folder at `url`, as it was there when first asked for.
+    """Open the mirror of the prepared folder at `url`, as it was when first requested.
 
     Raises:
         ShardError: there is none, it cannot be reached, or its manifest is damaged.
@@ -344,7 +344,7 @@ def _enter(path: Path, fill: Callable[[], None]) -> Mirror:
 
 
 def name_path(path: Path) -> str:
-    """What to call a path in messages: of what lies in a mirror, where it comes from."""
+    """Return the name of a path for messages: a file in a mirror is named by its origin."""
     found = path.resolve()
     for root, mirror in MIRRORS.items():
         if found.is_relative_to(root.resolve()):
@@ -354,7 +354,7 @@ def name_path(path: Path) -> str:
 
 
 def check_json(path: Path) -> None:
-    """That a file is JSON, and so was not cut short.
+    """Raise unless a file is valid JSON, which a truncated file is not.
 
     Raises:
         ShardError: it is not.

@@ -49,7 +49,7 @@ class TokenizerConfig:
 
 
 def check_extension(config: TokenizerConfig) -> None:
-    """Where a tokenizer is extended, there must be one.
+    """Raise unless a tokenizer to extend is named where `extend_vocab` is set.
 
     Raises:
         ConfigError: there is none.

@@ -47,7 +47,7 @@ class NewTokens:
 def extend_tokenizer(
     base: Tokenizer, texts: Iterable[str], config: TokenizerConfig, seed: int = 0
 ) -> Tokenizer:
-    """`base` with ``config.extend_vocab`` more tokens, learnt on (a sample of) `texts`.
+    """Return `base` with ``config.extend_vocab`` more tokens, learned from (a sample of) `texts`.
 
     Their ids follow the largest of `base`. Reads `texts` once, as a stream.
 
@@ -77,7 +77,7 @@ def extend_tokenizer(
 
 
 def extends(tokenizer: Tokenizer, base: Tokenizer) -> bool:
-    """Whether all tokens of `base` are in `tokenizer` with the same ids, and the same rules.
+    """Return True if `tokenizer` has all tokens of `base` with the same ids, and the same rules.
 
     How a text is wrapped is no such rule: the configuration of a run says that.
     """
@@ -93,7 +93,7 @@ def extends(tokenizer: Tokenizer, base: Tokenizer) -> bool:
 
 
 def _learn_used(base: Tokenizer, words: Mapping[str, int], config: TokenizerConfig) -> NewTokens:
-    """The wanted number of new tokens that are used, or as many as there are."""
+    """Return the requested number of new tokens that are used, or as many as there are."""
     pieces = Pieces(base)
     cut = _cut_words(pieces, words, base.unk_token)
     num_tokens = sum(len(symbols) * count for symbols, count in cut.items())
@@ -117,7 +117,7 @@ def _learn_used(base: Tokenizer, words: Mapping[str, int], config: TokenizerConf
 def _settle(
     base: Tokenizer, learnt: NewTokens, words: Mapping[str, int], min_frequency: int
 ) -> NewTokens:
-    """Those of the new tokens that are used when there are no others."""
+    """Drop new tokens until each of those left is used without the dropped ones."""
     while True:
         used = _keep_used(base, learnt, words, min_frequency)
         if len(used.tokens) == len(learnt.tokens):
@@ -126,7 +126,7 @@ def _settle(
 
 
 def _cut_words(pieces: Pieces, words: Mapping[str, int], unknown: str) -> Counter[tuple[str, ...]]:
-    """Neighbouring tokens that may be joined, with their counts."""
+    """Count neighboring tokens that may be joined."""
     cut: Counter[tuple[str, ...]] = Counter()
     for word, count in words.items():
         if not pieces.has_letters(word):
@@ -147,7 +147,7 @@ def _cut_words(pieces: Pieces, words: Mapping[str, int], unknown: str) -> Counte
 def _keep_used(
     base: Tokenizer, learnt: NewTokens, words: Mapping[str, int], min_frequency: int
 ) -> NewTokens:
-    """Those of the new tokens that occur when the words are cut with all of them."""
+    """Return the new tokens that occur when the words are encoded with all of them."""
     if not learnt.tokens:
         return learnt
     before = Pieces(base)
@@ -170,7 +170,7 @@ def _keep_used(
 
 
 def _append(base: Tokenizer, learnt: NewTokens) -> dict[str, Any]:
-    """The ``tokenizer.json`` of `base` with the new tokens behind all that it has."""
+    """Return the ``tokenizer.json`` of `base` with the new tokens after its own."""
     description = _settle_added_tokens(base)
     model: dict[str, Any] = description["model"]
     first = base.vocab_size
@@ -190,7 +190,7 @@ def _append(base: Tokenizer, learnt: NewTokens) -> dict[str, Any]:
 
 
 def _settle_added_tokens(base: Tokenizer) -> dict[str, Any]:
-    """With the added tokens in the model's own vocabulary, so that their ids are written there.
+    """Move the added tokens into the model's own vocabulary, so that their ids are stored there.
 
     The library numbers added tokens that its model does not know from the size of the vocabulary
     on, whatever the file says: a vocabulary that grows would push them away.

@@ -29,7 +29,7 @@ _ROBERTA = {"pad": "<pad>", "unk": "<unk>", "cls": "<s>", "sep": "</s>", "mask":
 
 
 def find_roles(named: Mapping[str, Any], vocabulary: Container[str]) -> dict[str, str]:
-    """The token of each role; one that nobody names is BERT's or RoBERTa's, if it exists.
+    """Return the token of each role; an unnamed role is BERT's or RoBERTa's token, if it exists.
 
     Args:
         named: the files' ``pad_token`` and so on, as strings or as objects with their content.
@@ -54,7 +54,7 @@ def find_roles(named: Mapping[str, Any], vocabulary: Container[str]) -> dict[str
 
 
 def _content(token: Any) -> str | None:
-    """A token is written as a string or as an object with its content and its properties."""
+    """Return the text of a token that is stored as a string or as an object with properties."""
     if isinstance(token, dict):
         token = cast(dict[str, Any], token).get("content")
     return token if isinstance(token, str) else None
@@ -76,7 +76,7 @@ def write_tokenizer(
     max_length: int | None,
     with_types: bool,
 ) -> None:
-    """Writes both files; see `Tokenizer.save`."""
+    """Write both files; see `Tokenizer.save`."""
     inputs = ["input_ids", *["token_type_ids"] * with_types, "attention_mask"]
     config: dict[str, Any] = {
         # The class that takes tokenizer.json as it is; BertTokenizer would build its own.
@@ -94,7 +94,7 @@ def write_tokenizer(
 
 
 def read_tokenizer(path: Path) -> tuple[Path, dict[str, Any], dict[str, str]]:
-    """The ``tokenizer.json`` at `path` (a folder or the file), parsed, and the token of each role.
+    """Read the ``tokenizer.json`` at `path` (a folder or the file) and the token of each role.
 
     Raises:
         TokenizerError: nothing there, or no JSON object.
@@ -112,7 +112,7 @@ def read_tokenizer(path: Path) -> tuple[Path, dict[str, Any], dict[str, str]]:
 
 
 def read_max_length(folder: Path) -> float | None:
-    """The tokens that a model takes at most by ``tokenizer_config.json``; None: it does not say.
+    """Return the model's longest input by ``tokenizer_config.json``, in tokens, or None.
 
     It may say more than any model takes: transformers writes 1e30 where it knows no limit.
 

@@ -41,7 +41,7 @@ _UNIGRAM_WORDS = 1_000_000
 
 
 def train_tokenizer(texts: Iterable[str], config: TokenizerConfig, seed: int = 0) -> Tokenizer:
-    """Trains a tokenizer on (a sample of) `texts`, which are read once, as a stream.
+    """Train a tokenizer on (a sample of) `texts`, which are read once, as a stream.
 
     `seed` decides what is in the sample if the texts are more than it may hold.
     `config.path` is not looked at. Texts that are too little for `config.vocab_size` give as many
@@ -69,7 +69,7 @@ def train_tokenizer(texts: Iterable[str], config: TokenizerConfig, seed: int = 0
 
 
 def describe_shortage(tokenizer: Tokenizer, config: TokenizerConfig) -> str | None:
-    """One line if the text gave fewer tokens than were asked for; None if not."""
+    """Return one line if the text supports fewer tokens than configured, or None."""
     if config.kind == "character" or tokenizer.vocab_size >= config.vocab_size:
         return None
     return (
@@ -98,8 +98,9 @@ def _learn_bpe(words: Counter[str], size: int, config: TokenizerConfig, seed: in
 
 
 def _learn_unigram(words: Counter[str], size: int, config: TokenizerConfig, seed: int) -> Model:
-    """Kudo 2018 (arXiv:1804.10959), by the library's trainer; only counts matter to it, so the
-    words are repeated in proportion to theirs, a million in all."""
+    """Train a Unigram model (Kudo 2018, arXiv:1804.10959) with the library's trainer. The trainer
+    takes texts, so the words are repeated in proportion to their counts, a million in all.
+    """
     bag = keep_frequent(words, _UNIGRAM_CHARACTERS, seed)
     bag = drop_words_beyond(bag, choose_alphabet(bag, _COVERAGE, size // _UNIGRAM_ALPHABET_SHARE))
     learner = tokenizers.Tokenizer(models.Unigram())
@@ -120,7 +121,7 @@ def _learn_unigram(words: Counter[str], size: int, config: TokenizerConfig, seed
 
 
 def _settle_scores(scores: Mapping[str, float]) -> dict[str, float]:
-    """The library's scores without what varies from run to run.
+    """Return the library's scores without what varies from run to run.
 
     It adds in parallel, so the last digits vary; and characters that it must keep but has no use
     for get the lowest score plus 0.0001 for each one before, in the order of a hash table.
@@ -157,7 +158,7 @@ def _learn_characters(
 
 
 def _number_tokens(learnt: list[str]) -> dict[str, int]:
-    """Special tokens, what was learnt, and fillers up to a round size.
+    """Return the vocabulary: special tokens, learned tokens, and fillers up to a round size.
 
     Raises:
         TokenizerError: nothing was learnt.
