@@ -61,12 +61,12 @@ def main(argv: Sequence[str]) -> int:
     from maskwright.data.row_view import view_rows
     from maskwright.data.rows import DataPosition
     from maskwright.pretraining.prepared_data import build_row_source, describe_sources, open_data
-    from maskwright.shards.concat import JointStore
+    from maskwright.shards.concat import ConcatStore
 
     data = open_data(folders, config.mixture)
     source = build_row_source(config, data, split=arguments.split)
     position = DataPosition(row_length, arguments.epoch, arguments.first_row)
-    name_source = source.corpus.source_of if isinstance(source.corpus, JointStore) else None
+    name_source = source.corpus.source_of if isinstance(source.corpus, ConcatStore) else None
     rows = view_rows(source, position, arguments.rows, mask_rate, name_source)
     if arguments.json:
         for row in rows:

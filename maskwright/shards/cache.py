@@ -23,8 +23,8 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from maskwright.console import tell
 from maskwright.errors import ConfigError, ShardError
-from maskwright.shards.remote import say
 
 FOLDER, LIMIT = "MASKWRIGHT_CACHE", "MASKWRIGHT_CACHE_GB"
 ORIGIN_NAME = ".origin"
@@ -170,7 +170,7 @@ class Cache:
         for mirror, size in idle.items():
             if excess <= 0:
                 break
-            say(f"removing {mirror} ({size / _GB:,.3f} GB) to make room for {origin}")
+            tell(f"removing {mirror} ({size / _GB:,.3f} GB) to make room for {origin}")
             _remove(mirror)
             excess -= size
 

@@ -1,9 +1,7 @@
-"""Work that goes on while the program does something else, several things at a time.
+"""A prepared folder and its files: all there, or a mirror whose files are downloaded when needed.
 
-A prepared folder and its files: all there, or a mirror whose files come when they are asked for.
-
-A mirror lies in the cache under a name with a hash of its URL and its manifest, so data that has
-changed there is another mirror. What the manifest lists is checked as it comes.
+A mirror is stored in the cache under a name with a hash of its URL and its manifest, so data that
+changed at its origin gets another mirror. Each downloaded file is checked against the manifest.
 """
 
 import hashlib
@@ -17,6 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
+from maskwright.console import tell
 from maskwright.errors import ShardError
 from maskwright.files import read_json, replacing_file
 from maskwright.shards.cache import (
@@ -46,12 +45,12 @@ from maskwright.shards.manifest import (
     FileInfo,
     read_manifest,
 )
-from maskwright.shards.remote import RemoteFolder, is_remote, say
+from maskwright.shards.remote import RemoteFolder, is_remote
 
 Item = TypeVar("Item")
 
 
-def work_through(
+def run_in_threads(
     items: Iterable[Item],
     do: Callable[[Item], object],
     conclude: Callable[[list[Item]], None],
@@ -173,7 +172,7 @@ class Mirror(PreparedFolder):
                     check_file(path, self._infos[name], verify)
                 except ShardError as damage:
                     text = str(damage).replace(str(path), self.describe(name))
-                    say(f"{text.removesuffix(REMEDY)}It is fetched again.")
+                    tell(f"{text.removesuffix(REMEDY)}It is fetched again.")
                     path.unlink(missing_ok=True)
         shards = self.manifest.splits[split].shards
         ends = [f"{split}/{shard.name}.{ENDS}" for shard in shards]
@@ -263,7 +262,7 @@ def fetch_ahead(folders: Iterable[PreparedFolder], split: str, files: Iterable[F
     what: list[str] = []
     for mirror, sizes in missing.items():
         what.append(f"{sum(sizes) / 1e6:,.1f} MB of {mirror.remote.url}/{split}")
-        say(f"fetching {what[-1]} in {len(sizes):,} files to {mirror.path} while they are read")
+        tell(f"fetching {what[-1]} in {len(sizes):,} files to {mirror.path} while they are read")
     begun = time.monotonic()
 
     def conclude(failed: list[File]) -> None:
@@ -271,9 +270,9 @@ def fetch_ahead(folders: Iterable[PreparedFolder], split: str, files: Iterable[F
         retries = sum(mirror.remote.num_retries for mirror in missing)
         lost = f", {len(failed):,} files could not be fetched" if failed else ""
         all_of_it = " and ".join(what)
-        say(f"fetched {all_of_it} in {seconds:,.1f} seconds, {retries:,} repeated attempts{lost}")
+        tell(f"fetched {all_of_it} in {seconds:,.1f} seconds, {retries:,} repeated attempts{lost}")
 
-    work_through(files, lambda file: file[0].place(file[1]), conclude, _AT_ONCE)
+    run_in_threads(files, lambda file: file[0].place(file[1]), conclude, _AT_ONCE)
 
 
 MIRRORS: dict[Path, Mirror] = {}  # of this process, which uses them to its end

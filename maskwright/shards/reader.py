@@ -48,7 +48,7 @@ class TokenStore:
         """Use `open`, which checks the files.
 
         Args:
-            folders: whose shards follow one another; one, unless this is a `JointStore`.
+            folders: whose shards follow one another; one, unless this is a `ConcatStore`.
             manifest: of all of them as one.
         """
         self.folders = folders

@@ -1,12 +1,8 @@
-"""Whether an error of a backend is final: asked again, it would say the same.
+"""Remote prepared data: a file is downloaded whole, checked, and retried unless that is hopeless.
 
-Backends are imported by fsspec, late and only if they are needed. So what they raise is known here
-by the status of a server's answer, or by its name.
-
-Prepared data elsewhere: a file is fetched whole, checked, and fetched again if that may help.
-
-The transport is fsspec's (extra `remote`); whatever it has a name for can be read: ``s3://``,
-``gs://``, ``hf://``, ``https://`` and others. It finds credentials where it always does.
+The transport is fsspec (extra `remote`), so every scheme that it knows can be read: ``s3://``,
+``gs://``, ``hf://``, ``https://`` and others. It finds credentials in their usual places. fsspec
+imports its backends late, so an error is classified by its HTTP status or by its name.
 """
 
 import errno
@@ -21,7 +17,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from maskwright.console import tell
-from maskwright.errors import ShardError, make_line
+from maskwright.errors import ShardError
 
 _KINDS = (
     FileNotFoundError,
@@ -45,7 +41,7 @@ _FORBIDDEN = "Forbidden: "  # all that gcsfs says of the status 403
 _PASSING = (408, 425, 429)
 
 
-def is_final(error: BaseException) -> bool:
+def is_permanent(error: BaseException) -> bool:
     """Return True if a retry cannot succeed."""
     if isinstance(error, _KINDS) or _NAMES.intersection(c.__name__ for c in type(error).__mro__):
         return True
@@ -103,11 +99,6 @@ def is_remote(name: str) -> bool:
     return _URL.match(name) is not None
 
 
-def say(line: str) -> None:
-    """Print a line on standard error; standard output is for results."""
-    tell(make_line(line))
-
-
 class RemoteFolder:
     """The files below a URL.
 
@@ -156,7 +147,7 @@ class RemoteFolder:
         for attempt in range(ATTEMPTS):
             if attempt:
                 self.num_retries += 1
-                say(f"{self.url}/{name}: {complaint} (attempt {attempt} of {ATTEMPTS}, again)")
+                tell(f"{self.url}/{name}: {complaint} (attempt {attempt} of {ATTEMPTS}, again)")
                 time.sleep(FIRST_PAUSE_SECONDS * 2 ** (attempt - 1))
             # One that was given up may still come to life and write to its own file.
             temporary = path.with_name(f".{path.name}.{attempt}.tmp")
@@ -169,7 +160,7 @@ class RemoteFolder:
                 complaint = _describe(error).replace(str(temporary), "it")
                 if isinstance(error, OSError) and _is_local(error, temporary):
                     reason = f"cannot be written to {path}: {error.strerror}."
-                elif is_final(error):
+                elif is_permanent(error):
                     reason = (
                         f"cannot be read: {complaint.rstrip('.')}. {self._choose_remedy(error)}"
                     )

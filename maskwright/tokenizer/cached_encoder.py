@@ -125,7 +125,7 @@ def _is_per_character(normalizer: dict[str, Any] | None) -> bool:
     return normalizer["type"] in _PER_CHARACTER
 
 
-class ChunkEncoder:
+class CachedEncoder:
     """Text to packed tokens (uint32: word-start bit and id) through a dictionary of chunks."""
 
     def __init__(

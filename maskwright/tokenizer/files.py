@@ -1,15 +1,10 @@
-"""Which token plays which role: what files say, and what they leave to convention.
+"""A tokenizer on disk: ``tokenizer.json`` and ``tokenizer_config.json``, as Hugging Face has them.
 
-``tokenizer_config.json`` names the roles, but the oldest and most used folders (roberta-base,
-xlm-roberta-base) leave them to the class that loads them, and tokenizers of language models name
-``bos`` and ``eos`` where BERT has ``cls`` and ``sep``. A tokenizer that spells everything in bytes
-may have no unknown token.
-
-A tokenizer on disk: ``tokenizer.json`` and ``tokenizer_config.json``, as Hugging Face has them.
-
-``tokenizer.json`` is the `tokenizers` library's own format and says everything about encoding;
-``tokenizer_config.json`` says which token plays which role. Older folders keep the roles in
-``special_tokens_map.json``.
+``tokenizer.json`` is the `tokenizers` library's own format and defines the encoding;
+``tokenizer_config.json`` names the token of each role. Older folders keep the roles in
+``special_tokens_map.json``, and the oldest (roberta-base, xlm-roberta-base) leave them to the class
+that loads them. Tokenizers of language models name ``bos`` and ``eos`` where BERT has ``cls`` and
+``sep``. A tokenizer that spells everything in bytes may have no unknown token.
 """
 
 import json

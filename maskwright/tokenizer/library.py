@@ -39,7 +39,7 @@ def calling_library(what: str) -> Generator[None]:
 
 
 def make_valid(text: str) -> str:
-    """Return `text` as the library accepts it: invalid Unicode becomes U+FFFD, as in cleaned text."""
+    """Return `text` as the library accepts it: invalid Unicode becomes U+FFFD."""
     try:
         text.encode()
     except UnicodeEncodeError:

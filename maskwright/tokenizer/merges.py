@@ -1,6 +1,6 @@
-"""Byte-pair encoding learnt from word counts (Sennrich et al. 2016, arXiv:1508.07909).
+"""Byte-pair encoding learned from word counts (Sennrich et al. 2016, arXiv:1508.07909).
 
-WordPiece is learnt in the same way, as the `tokenizers` library does it, but with a prefix for
+WordPiece is learned in the same way, as the `tokenizers` library does it, but with a prefix for
 symbols inside a word. The library's own trainer numbers those symbols in the order of a randomly
 seeded hash table, so two runs give two vocabularies; here the same words give the same one, and
 from counts rather than text it takes a third of the time. Ties go to the pair with smaller ids.
@@ -18,7 +18,7 @@ _RIGHT = (1 << _SHIFT) - 1
 
 @dataclass(frozen=True)
 class Merges:
-    """A learnt vocabulary in the order of its ids, and the pairs whose merging made it.
+    """A learned vocabulary in the order of its ids, and the pairs whose merging made it.
 
     `counts` has for each pair how often it was merged.
     """

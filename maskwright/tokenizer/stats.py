@@ -1,4 +1,4 @@
-"""How well a tokenizer fits a text: what ``maskwright tokenizer inspect`` shows."""
+"""How well tokenizers fit a text: the figures of ``tokenizer inspect`` and ``compare``."""
 
 from collections import Counter
 from collections.abc import Iterable

@@ -1,9 +1,8 @@
-"""How tokens spell text, and how a vocabulary cuts a string into them.
+"""The text that tokens stand for, and how a vocabulary cuts a string into tokens.
 
-A token of a vocabulary is not yet text: byte-level tokens are bytes in disguise, WordPiece marks
-what continues a word, SentencePiece the blank before one.
-
-How much text a token stands for: the denominator of bits per character, in every suite.
+A token of a vocabulary is not yet text: byte-level tokens spell bytes as printable characters,
+WordPiece marks what continues a word, SentencePiece the blank before a word. The number of
+characters a token stands for is the denominator of bits per character in every suite.
 """
 
 import re
@@ -22,7 +21,7 @@ _METASPACE = "▁"
 _BYTE = re.compile("<0x([0-9A-F]{2})>")  # a byte of a character that SentencePiece has no token for
 
 
-class Pieces:
+class TokenText:
     """The tokens of one tokenizer.
 
     Attributes:
@@ -145,7 +144,7 @@ def count_characters(tokenizer: Tokenizer) -> NDArray[np.int64]:
 
     `BLANK` for blanks alone, and for special tokens such as [UNK], which stand for unknown ones.
     """
-    pieces = Pieces(tokenizer)
+    pieces = TokenText(tokenizer)
     counts = np.full(tokenizer.vocab_size, BLANK, np.int64)
     ordinary = tokenizer.ordinary_ids
     for token_id, token in zip(ordinary, tokenizer.tokens(ordinary.tolist()), strict=True):

@@ -16,7 +16,7 @@ from maskwright.errors import InputError, TokenizerError
 from maskwright.tokenizer.cached_encoder import (
     MAX_GROWN_CHARACTERS,
     WORD_START,
-    ChunkEncoder,
+    CachedEncoder,
     choose_cutting,
 )
 from maskwright.tokenizer.config import TokenizerKind
@@ -82,7 +82,7 @@ class Tokenizer:
             self._plain = tokenizers.Tokenizer.from_str(json.dumps(plain))
             self._plain.encode_special_tokens = True
         self._growth = measure_growth(self.description)
-        self._encoder = ChunkEncoder(self._plain, choose_cutting(self.description), self._growth)
+        self._encoder = CachedEncoder(self._plain, choose_cutting(self.description), self._growth)
         self.special_tokens = {
             role: make_valid(special_tokens[role])
             for role in (*ROLES, *OTHER_ROLES)
@@ -224,7 +224,7 @@ class Tokenizer:
         )
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Return the text of `ids`, special tokens included; what normalization dropped stays lost."""
+        """Return the text of `ids`, special tokens included. What normalization dropped is lost."""
         numbers = [int(token_id) for token_id in ids]
         with calling_library("the tokenizer fails on these tokens"):
             return self.backend.decode(numbers, skip_special_tokens=False)

@@ -82,8 +82,8 @@ def _learn_wordpiece(words: Counter[str], size: int, config: TokenizerConfig, se
     bag = keep_frequent(words, _MERGE_CHARACTERS, seed)
     alphabet = choose_alphabet(bag, _COVERAGE, size // _WORDPIECE_ALPHABET_SHARE)
     bag = drop_words_beyond(bag, alphabet)
-    num_learnt = size - len(_SPECIAL)
-    merges = learn_merges(bag, alphabet, num_learnt, config.min_frequency, WORDPIECE_PREFIX)
+    num_learned = size - len(_SPECIAL)
+    merges = learn_merges(bag, alphabet, num_learned, config.min_frequency, WORDPIECE_PREFIX)
     vocabulary = _number_tokens(merges.tokens)
     return models.WordPiece(
         vocabulary, unk_token=SPECIAL_TOKENS["unk"], max_input_chars_per_word=100
@@ -114,8 +114,8 @@ def _learn_unigram(words: Counter[str], size: int, config: TokenizerConfig, seed
     learner.train_from_iterator(_repeat_words(bag), trainer)
     pieces: list[tuple[str, float]] = json.loads(learner.to_str())["model"]["vocab"]
     scores = _settle_scores({piece: score for piece, score in pieces if piece not in _SPECIAL})
-    learnt = sorted(scores, key=lambda piece: (-scores[piece], piece))
-    vocabulary = _number_tokens(learnt)
+    learned = sorted(scores, key=lambda piece: (-scores[piece], piece))
+    vocabulary = _number_tokens(learned)
     scored = [(piece, scores.get(piece, min(scores.values()))) for piece in vocabulary]
     return models.Unigram(scored, vocabulary[SPECIAL_TOKENS["unk"]], False)
 
@@ -157,14 +157,14 @@ def _learn_characters(
     return models.WordLevel(vocabulary, unk_token=SPECIAL_TOKENS["unk"])
 
 
-def _number_tokens(learnt: list[str]) -> dict[str, int]:
+def _number_tokens(learned: list[str]) -> dict[str, int]:
     """Return the vocabulary: special tokens, learned tokens, and fillers up to a round size.
 
     Raises:
-        TokenizerError: nothing was learnt.
+        TokenizerError: nothing was learned.
     """
-    if not learnt:
+    if not learned:
         raise TokenizerError("the text holds no word to train a tokenizer on. Give more text.")
-    tokens = [*_SPECIAL, *learnt]
+    tokens = [*_SPECIAL, *learned]
     tokens += name_fillers(round_up(len(tokens)) - len(tokens))
     return {token: token_id for token_id, token in enumerate(tokens)}

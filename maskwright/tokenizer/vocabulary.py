@@ -1,8 +1,8 @@
-"""The parts of a vocabulary that are no text: special tokens, and fillers up to a round size.
+"""Tokens of a vocabulary that stand for no text: special tokens, and fillers up to a round size.
 
 Matrices whose sides are multiples of 64 multiply faster, so vocabularies have such sizes. When a
-text supports the size that was asked for but not the next multiple, tokens that no text contains
-fill the gap; BERT's own vocabulary has the same ``[unused0]``, ``[unused1]``, ...
+text supports the requested size but not the next multiple, tokens that occur in no text fill the
+gap; BERT's own vocabulary has the same ``[unused0]``, ``[unused1]``, ...
 """
 
 import re

@@ -1,9 +1,8 @@
-"""A bounded sample of a stream of texts, the same for the same seed, in bounded memory.
+"""The words that a tokenizer is trained on: a bounded sample of the text, and its word counts.
 
-The bag of words that a tokenizer is learnt from: each word of the sample with its count.
-
-Counting the text between blanks is fast; the library's normalizer and pre-tokenizer then see
-each different part once. Memory is bounded: rare words are left out beyond a number of characters.
+The sample is the same for the same seed. Counting the text between blanks is fast; the library's
+normalizer and pre-tokenizer then see each different part once. Memory is bounded: rare words
+beyond a number of characters are left out.
 """
 
 import heapq
