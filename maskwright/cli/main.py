@@ -36,7 +36,7 @@ COMMANDS = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one command; returns the exit code of the process."""
+    """Run one command; return the exit code of the process."""
     output: Any = sys.stdout
     if isinstance(output, io.TextIOWrapper):  # which may show file names of any bytes
         cast(Any, output).reconfigure(errors="backslashreplace")
@@ -82,7 +82,7 @@ def _find_command(name: str):
 
 
 def _category(error: MaskwrightError) -> str:
-    """The error's name in the tree of `maskwright.errors`, below its root."""
+    """Return the name of the error in the tree of `maskwright.errors`, below its root."""
     line = [kind for kind in type(error).__mro__ if issubclass(kind, MaskwrightError)]
     return line[max(len(line) - 2, 0)].__name__
 

@@ -33,7 +33,7 @@ examples:
 
 
 def build_parser() -> Parser:
-    """The command line of ``maskwright serve``."""
+    """Return the command line of ``maskwright serve``."""
     parser = Parser("serve", "Serve a model over HTTP.", _EPILOG)
     parser.add_argument("folder", help=HELP)
     parser.add_argument("--name", help="what the model is called [the folder's name]")
@@ -168,7 +168,7 @@ def _run(app: Any, config: ServeConfig, title: str, *, has_token: bool) -> None:
 
 
 def _log_requests(*, quiet: bool) -> None:
-    """A line for each request, unless quiet, and tracebacks of what failed."""
+    """Log a line for each request, unless quiet, and tracebacks of failures."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(message)s"))
     for name in ("maskwright.access", "maskwright.serving"):
