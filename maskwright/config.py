@@ -205,7 +205,7 @@ def _nearest(key: str, names: list[str], path: str) -> str | None:
 
 
 def describe_type(annotation: Any) -> str:
-    """Return a type as users read it: ``int``, ``gelu|relu``, ``list of str``, ``float or none``."""
+    """Return a type for users: ``int``, ``gelu|relu``, ``list of str``, ``float or none``."""
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is Literal:
         return "|".join(str(choice) for choice in arguments)
