@@ -4,8 +4,8 @@ import time
 from collections import Counter
 from random import Random
 
-from maskwright.corpus.prose import extract_prose
 from maskwright.corpus.readers.dump import Page, read_article
+from maskwright.corpus.readers.pydocs import extract_prose
 from maskwright.corpus.readers.wikitext import Links, SiteInfo, read_roughly
 
 # CPU time. The slowest reader takes some 20 microseconds a byte on usual pages.

@@ -17,7 +17,7 @@ PASS_ON = {
     "maskwright/__init__.py",
     "maskwright/cli/main.py",
     "maskwright/extras.py",
-    "maskwright/corpus/pydocs.py",
+    "maskwright/corpus/readers/pydocs.py",
     "maskwright/interop/libraries.py",
     "tests/interop/test_export.py",
     "tests/preparation/test_engines.py",
