@@ -12,6 +12,7 @@
     ├── CheckpointError        a checkpoint that cannot be written or resumed from
     ├── ExportError            a conversion that is not equal to the model, or cannot be made
     ├── InputError             a sentence or argument given to a finished model
+    ├── MissingPackageError    a package that an optional feature needs
     └── StoppedError           SIGTERM came before the end; exit code 143
 
 A message names the field or file, its value, the rule it breaks and the remedy, in one line.
@@ -133,6 +134,10 @@ class ExportError(MaskwrightError):
 
 class InputError(MaskwrightError):
     """An argument or a sentence that a finished model cannot work on."""
+
+
+class MissingPackageError(MaskwrightError):
+    """A package that an optional feature needs and that is not installed; names the extra."""
 
 
 class StoppedError(MaskwrightError):
