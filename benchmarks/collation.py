@@ -21,10 +21,10 @@ import torch
 from benchmarks.common import find_prepared, write_result
 from benchmarks.races import divide, race
 from benchmarks.trainer_peer import RowsOfIds, cut_blocks, wrap_tokenizer
-from maskwright.commands.assemble import PreparedData, build_row_source
-from maskwright.commands.config import resolve
 from maskwright.data.loader import StepRequest
 from maskwright.data.rows import DataPosition
+from maskwright.pretraining.prepared_data import PreparedData, build_row_source
+from maskwright.runs.config import resolve
 
 ROW, RATE = 128, 0.15
 BATCHES = (16, 256)

@@ -19,14 +19,14 @@ from typing import Any
 import torch
 
 from benchmarks.common import find_corpus, write_result
-from maskwright.artifact.folder import open_encoder
-from maskwright.commands.evaluation import hash_model
-from maskwright.commands.finetuning import add_control, summarise
-from maskwright.commands.model_folder import find_model_folder
-from maskwright.finetune.config import FinetuneConfig
-from maskwright.finetune.files import TaskFiles
-from maskwright.finetune.presets import GLUE, find_tasks
-from maskwright.finetune.task import read_task, run_task
+from maskwright.evaluation.run import hash_model
+from maskwright.finetuning.config import FinetuneConfig
+from maskwright.finetuning.files import TaskFiles
+from maskwright.finetuning.presets import GLUE, find_tasks
+from maskwright.finetuning.run import add_control, summarise
+from maskwright.finetuning.task import read_task, run_task
+from maskwright.model_folder.folder import open_encoder
+from maskwright.runs.find_model import find_model_folder
 
 
 def list_tasks(scratch: Path) -> dict[str, TaskFiles]:

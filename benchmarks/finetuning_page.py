@@ -13,8 +13,8 @@ from matplotlib.figure import Figure
 
 from benchmarks.common import RESULTS, Result, find_result, put_section
 from benchmarks.plots import COLORS, IMAGES, OURS, STYLE, save
-from maskwright.commands.finetuning import show_mean
-from maskwright.wording import count_noun
+from maskwright.finetuning.run import show_mean
+from maskwright.formatting import count_noun
 
 PAGE = Path(__file__).parents[1] / "docs" / "finetune.md"
 # What stands beside our model, and where its scores are in the result of a task.

@@ -22,14 +22,14 @@ import torch
 from benchmarks.common import find_corpus, write_result
 from benchmarks.races import divide, race
 from benchmarks.trainer_peer import build_model, wrap_tokenizer
-from maskwright.artifact.folder import Loaded, open_encoder
-from maskwright.finetune.config import FinetuneConfig
-from maskwright.finetune.examples import encode_rows
-from maskwright.finetune.fit import Fitting, Material
-from maskwright.finetune.labels import Labels
-from maskwright.finetune.network import build_classifier
-from maskwright.finetune.presets import GLUE
-from maskwright.finetune.tables import read_columns
+from maskwright.finetuning.config import FinetuneConfig
+from maskwright.finetuning.examples import encode_rows
+from maskwright.finetuning.fit import Fitting, Material
+from maskwright.finetuning.labels import Labels
+from maskwright.finetuning.network import build_classifier
+from maskwright.finetuning.presets import GLUE
+from maskwright.finetuning.tables import read_columns
+from maskwright.model_folder.folder import Loaded, open_encoder
 from maskwright.tokenizer.config import TokenizerConfig
 from maskwright.tokenizer.train import train_tokenizer
 

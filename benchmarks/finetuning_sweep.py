@@ -22,12 +22,12 @@ import torch
 from benchmarks.common import write_result
 from benchmarks.finetuning import list_tasks
 from benchmarks.sweep import list_points, name_point, read_lines
-from maskwright.artifact.folder import open_encoder
-from maskwright.commands.evaluation import hash_model
-from maskwright.commands.model_folder import find_model_folder
 from maskwright.config import from_mapping
-from maskwright.finetune.config import FinetuneConfig
-from maskwright.finetune.task import read_task, run_task
+from maskwright.evaluation.run import hash_model
+from maskwright.finetuning.config import FinetuneConfig
+from maskwright.finetuning.task import read_task, run_task
+from maskwright.model_folder.folder import open_encoder
+from maskwright.runs.find_model import find_model_folder
 
 
 def rank(lines: list[dict[str, Any]]) -> list[tuple[float, str, dict[str, float]]]:

@@ -33,9 +33,9 @@ from benchmarks.trainer_peer import (
     wrap_tokenizer,
 )
 from benchmarks.training_speed import TickingReporter, time_fit
-from maskwright.commands.assemble import PreparedData, resolve_model
-from maskwright.commands.config import PretrainConfig, resolve
-from maskwright.commands.learning import count_step_flops_per_token
+from maskwright.objectives.build import count_step_flops_per_token
+from maskwright.pretraining.prepared_data import PreparedData, resolve_model
+from maskwright.runs.config import PretrainConfig, resolve
 
 # Dense bf16 FLOP/s from the data sheets (SXM where there are several), by a part of the name.
 PEAKS = {

@@ -24,14 +24,14 @@ from benchmarks.common import write_result
 from benchmarks.preparation_speed import run, write_text
 from benchmarks.products import list_orthogonalisation
 from benchmarks.races import race
-from maskwright.commands.assemble import guess_model
-from maskwright.commands.config import PretrainConfig, resolve
-from maskwright.commands.learning import count_step_flops_per_token
-from maskwright.commands.speed import measure_step_seconds
 from maskwright.model.config import EncoderConfig
+from maskwright.objectives.build import count_step_flops_per_token
+from maskwright.pretraining.prepared_data import guess_model
+from maskwright.pretraining.step_speed import measure_step_seconds
+from maskwright.runs.config import PretrainConfig, resolve
 from maskwright.tokenizer.config import TokenizerConfig
 from maskwright.tokenizer.train import train_tokenizer
-from maskwright.train.memory import keep_freed_memory
+from maskwright.train.device import keep_freed_memory
 
 MODELS: dict[str, tuple[int, ...]] = {
     "hidden_size": (128, 256, 384, 512, 768),

@@ -25,7 +25,6 @@ import numpy as np
 import torch
 
 from benchmarks.common import find_corpus, write_result
-from maskwright.artifact.folder import save_model
 from maskwright.corpus.config import CorpusConfig
 from maskwright.corpus.stream import stream_corpus
 from maskwright.inference.embed import Embedder
@@ -34,6 +33,7 @@ from maskwright.model.attention_context import context_from_lengths
 from maskwright.model.config import ModelConfig, resolve_config
 from maskwright.model.init import initialise
 from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.model_folder.folder import save_model
 from maskwright.tokenizer.config import TokenizerConfig
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.tokenizer.train import train_tokenizer

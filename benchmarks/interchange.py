@@ -30,23 +30,23 @@ from benchmarks.twins import (
     list_twins,
     our_logits,
 )
-from maskwright.artifact.families import FAMILIES, NATIVE, native_family
-from maskwright.artifact.folder import load_model, save_model
-from maskwright.commands.assemble import PreparedData, build_planner, build_row_source
-from maskwright.commands.config import PretrainConfig
 from maskwright.config import from_mapping
 from maskwright.data.loader import RowSource
 from maskwright.data.rows import DataPosition
 from maskwright.distributed.parallel import Parallel
 from maskwright.interop.export import export_model
 from maskwright.model.config import ModelConfig, resolve_config
-from maskwright.model.matrices import count_fused_matrices
+from maskwright.model.init import count_fused_matrices
 from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.model_folder.families import FAMILIES, NATIVE, native_family
+from maskwright.model_folder.folder import load_model, save_model
 from maskwright.objectives.mlm import MaskedLM
 from maskwright.optim.build import build_optimizers
 from maskwright.optim.config import OptimConfig
 from maskwright.preparation.config import PrepareConfig
 from maskwright.preparation.pipeline import prepare
+from maskwright.pretraining.prepared_data import PreparedData, build_planner, build_row_source
+from maskwright.runs.config import PretrainConfig
 from maskwright.tokenizer.config import TokenizerConfig
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.train.plan import Planner

@@ -21,7 +21,6 @@ import torch
 from torch import Tensor
 
 from benchmarks.common import write_result
-from maskwright.artifact.folder import LoadedModel, open_model
 from maskwright.inference.fill_mask import FillMask
 from maskwright.interop.comparison import PaddedBatch, encode, pad_rows
 from maskwright.interop.export import export_model
@@ -31,6 +30,7 @@ from maskwright.interop.libraries import quiet_transformers
 from maskwright.interop.onnx_graph import GRAPH, OnnxModel
 from maskwright.interop.quantization import QUANTIZED
 from maskwright.interop.targets import TARGETS, Target
+from maskwright.model_folder.folder import LoadedModel, open_model
 from maskwright.shards.reader import TokenStore
 
 NUM_MASKS = 1_000

@@ -24,14 +24,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from maskwright.commands.assemble import PreparedData
 from maskwright.data.config import DataConfig
-from maskwright.data.masking.corruption import IGNORED
+from maskwright.data.masking import IGNORED
 from maskwright.evaluation.masked_lm import build_pinned_batches
 from maskwright.files import write_text
 from maskwright.logs import read_metrics
 from maskwright.optim.config import OptimConfig
 from maskwright.optim.schedules import learning_rate_scale
+from maskwright.pretraining.prepared_data import PreparedData
 
 LENGTH, ROWS, RATE = 128, 128, 0.15
 PEAK = 6e-4

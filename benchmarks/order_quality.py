@@ -18,8 +18,8 @@ import numpy as np
 
 from benchmarks.common import write_result
 from benchmarks.randomness import Ints, Order, compare, examine, take_sample
-from maskwright.data import order as order_module
-from maskwright.data.order import permute
+from maskwright.data import permutation as order_module
+from maskwright.data.permutation import permute
 
 _LENGTH = 4_000_000
 _KEYS = 3

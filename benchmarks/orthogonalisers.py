@@ -118,7 +118,7 @@ def train(variant: str, run: Path, data: Path, seed: int) -> dict[str, Any]:
             "import sys; from functools import partial; import maskwright.optim.muon as muon\n"
             "from benchmarks.orthogonalisers import orthogonalise\n"
             f"muon.orthogonalise = lambda m, steps, dtype: orthogonalise({variant!r}, m, dtype)\n"
-            "from maskwright.cli import main; sys.exit(main(sys.argv[1:]))"
+            "from maskwright.cli.main import main; sys.exit(main(sys.argv[1:]))"
         )
         flags = ["--recipe", "sprint", "--seed", str(seed), "--name", run.name]
         flags += ["--runs-dir", str(run.parent), "--train.max_steps", str(_STEPS)]

@@ -1,6 +1,6 @@
 """What a uniformly random order looks like, as statistics with p-values.
 
-`examine` and `compare` put the same questions to any order: `maskwright.data.order.permute`,
+`examine` and `compare` put the same questions to any order: `maskwright.data.permutation.permute`,
 numpy's, or one that is bad on purpose. A p-value is the probability that a uniformly random order
 looks at least as odd, to either side (too regular is odd, too); far below 1e-6 it is none.
 

@@ -89,7 +89,7 @@ def _promise_crashes() -> list[Promise]:
         ),
         Promise(
             "SIGTERM and SIGINT: checkpoint and exit within 10 s",
-            "tests/reliability/test_kills.py, tests/commands/test_process.py",
+            "tests/reliability/test_kills.py, tests/cli/test_process.py",
             "crash_test",
             "; ".join(
                 f"{name} {run[name]['stops']} times: at most {run[name]['longest_seconds']} s"
@@ -119,7 +119,7 @@ def _promise_order() -> Promise:
     smallest = min(trial["smallest_p_value"] for trial in trials)
     return Promise(
         "The computed order looks like a random one",
-        "tests/data/test_order_quality.py",
+        "tests/data/test_permutation_quality.py",
         "order_quality",
         f"{sum(trial['statistics'] for trial in trials)} statistics of up to "
         f"{max(trial['elements'] for trial in trials):.0e} elements: smallest p-value {smallest:g}",

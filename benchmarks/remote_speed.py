@@ -25,10 +25,10 @@ from benchmarks.common import find_prepared, write_result
 from benchmarks.races import divide, race
 from benchmarks.start_speed import time_until
 from benchmarks.training_speed import WARMUP, configure, time_ours
-from maskwright.commands.assemble import PreparedData, fetch_ahead
 from maskwright.data.rows import DataPosition
 from maskwright.preparation.locate import locate
-from maskwright.train.memory import keep_freed_memory
+from maskwright.pretraining.prepared_data import PreparedData, fetch_ahead
+from maskwright.train.device import keep_freed_memory
 
 BUCKET, FOLDER = "bucket", "data"
 URL = f"s3://{BUCKET}/{FOLDER}"

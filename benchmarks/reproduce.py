@@ -23,11 +23,11 @@ import torch
 from benchmarks.common import find_corpus, write_result
 from benchmarks.notebook_peer import Peer
 from benchmarks.sentence_scores import ComputeLogits, our_logits, read_sentences, score_sentences
-from maskwright.commands.assemble import PreparedData
-from maskwright.commands.config import resolve
-from maskwright.commands.prepared import prepare_for
 from maskwright.inference.text_model import TextModel
 from maskwright.logs import read_metrics
+from maskwright.pretraining.prepared_data import PreparedData
+from maskwright.runs.config import resolve
+from maskwright.runs.find_data import prepare_for
 
 Corpus = Literal["shakespeare", "sentences", "wiki", "wiki-cased"]
 NOTEBOOK = "the notebook's own model"  # instead of a recipe

@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from maskwright.data.draws import derive_keys
+from maskwright.data.counter_rng import derive_keys
 from maskwright.inference.text_model import TextBatch, TextModel
 from maskwright.tokenizer.tokenizer import Tokenizer
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from benchmarks.common import find_prepared, write_result
 from benchmarks.races import divide, race
 from benchmarks.trainer_peer import cut_blocks, wrap_tokenizer
-from maskwright.commands.assemble import PreparedData
+from maskwright.pretraining.prepared_data import PreparedData
 
 NUM_ROWS = 50_000
 

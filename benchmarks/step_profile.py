@@ -19,9 +19,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from benchmarks.common import find_prepared, write_result
 from benchmarks.training_speed import CONTENDERS, WARMUP, TickingReporter, configure, time_fit
-from maskwright.commands.assemble import PreparedData
 from maskwright.logs import Record
-from maskwright.train.memory import keep_freed_memory
+from maskwright.pretraining.prepared_data import PreparedData
+from maskwright.train.device import keep_freed_memory
 
 _KINDS = {
     "matrix products": ("mm", "addmm", "bmm", "baddbmm", "mv"),

@@ -38,12 +38,12 @@ from benchmarks.trainer_peer import (
     cut_blocks,
     wrap_tokenizer,
 )
-from maskwright.artifact.folder import load_model, with_ids_of
-from maskwright.commands.assemble import PreparedData
-from maskwright.commands.config import resolve
-from maskwright.commands.validation import Validation
 from maskwright.files import write_json
 from maskwright.logs import read_metrics
+from maskwright.model_folder.folder import load_model, with_ids_of
+from maskwright.pretraining.prepared_data import PreparedData
+from maskwright.pretraining.validation import Validation
+from maskwright.runs.config import resolve
 
 ROW, ROWS_A_STEP = 128, 16
 RATES: dict[Architecture, tuple[float, ...]] = {

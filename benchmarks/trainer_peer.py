@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from torch.utils.data import Dataset
 
-from maskwright.commands.assemble import PreparedData
+from maskwright.pretraining.prepared_data import PreparedData
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 Architecture = Literal["bert", "modernbert"]

@@ -36,12 +36,11 @@ from benchmarks.trainer_peer import (
     wrap_tokenizer,
 )
 from benchmarks.trainer_peer import build_trainer as build_peer
-from maskwright.commands.assemble import PreparedData, resolve_model
-from maskwright.commands.build import build_trainer
-from maskwright.commands.config import PretrainConfig, resolve
 from maskwright.logs import Record
-from maskwright.train.device import product_dtype
-from maskwright.train.memory import keep_freed_memory
+from maskwright.pretraining.build import build_trainer
+from maskwright.pretraining.prepared_data import PreparedData, resolve_model
+from maskwright.runs.config import PretrainConfig, resolve
+from maskwright.train.device import keep_freed_memory, product_dtype
 
 ROW, SLOTS = 128, 2048
 WARMUP = 3

@@ -40,16 +40,16 @@ from benchmarks.twins import (
     our_logits,
     randomise,
 )
-from maskwright.artifact.classifier_folder import save_classifier
-from maskwright.artifact.families import FAMILIES
-from maskwright.artifact.folder import load_model, save_model
-from maskwright.artifact.native.classifiers import FORMS
-from maskwright.finetune.config import FinetuneConfig
-from maskwright.finetune.network import build_classifier
+from maskwright.finetuning.config import FinetuneConfig
+from maskwright.finetuning.network import build_classifier
 from maskwright.model.attention_context import context_from_lengths
 from maskwright.model.classifier import Classifier
-from maskwright.model.head_config import Level
+from maskwright.model.config import Level
 from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.model_folder.classifier_folder import save_classifier
+from maskwright.model_folder.families import FAMILIES
+from maskwright.model_folder.folder import load_model, save_model
+from maskwright.model_folder.native.classifiers import FORMS
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 # The versions between which a family appeared or a file format changed, and both ends.

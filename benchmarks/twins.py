@@ -10,9 +10,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from maskwright.artifact.families import FAMILIES
 from maskwright.model.attention_context import AttentionContext
 from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.model_folder.families import FAMILIES
 
 VOCAB_SIZE = 64
 NUM_SPECIAL = 5

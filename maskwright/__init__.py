@@ -13,30 +13,27 @@ names do, and take the same words as their flags; the classes are for models in 
 """
 
 import importlib
-import sys
-import types
 from typing import TYPE_CHECKING, Any
 
 from maskwright.errors import MaskwrightError
 
 if TYPE_CHECKING:
-    from maskwright.artifact.folder import load_model, save_model
-    from maskwright.commands.compare import compare
-    from maskwright.commands.config import PretrainConfig
-    from maskwright.commands.evaluate import evaluate
-    from maskwright.commands.finetune import finetune
-    from maskwright.commands.prepare import prepare
-    from maskwright.commands.run import pretrain
-    from maskwright.commands.serve import serve
-    from maskwright.evaluation.minimal_pairs import evaluate_minimal_pairs
-    from maskwright.evaluation.pair_files import read_minimal_pairs
+    from maskwright.cli.compare import compare
+    from maskwright.cli.evaluate import evaluate
+    from maskwright.cli.finetune import finetune
+    from maskwright.cli.prepare import prepare
+    from maskwright.cli.serve import serve
+    from maskwright.evaluation.minimal_pairs import evaluate_minimal_pairs, read_minimal_pairs
     from maskwright.evaluation.pseudo_likelihood import score_pseudo_likelihood
     from maskwright.evaluation.pseudo_perplexity import evaluate_pseudo_likelihood
-    from maskwright.finetune.predict import Predictor
+    from maskwright.finetuning.predict import Predictor
     from maskwright.inference.embed import Embedder
     from maskwright.inference.fill_mask import FillMask
     from maskwright.interop.export import export_model
     from maskwright.interop.publish import publish_model
+    from maskwright.model_folder.folder import load_model, save_model
+    from maskwright.pretraining.runner import pretrain
+    from maskwright.runs.config import PretrainConfig
     from maskwright.shards.reader import TokenStore
     from maskwright.tokenizer.tokenizer import Tokenizer
     from maskwright.tokenizer.train import train_tokenizer
@@ -69,40 +66,26 @@ __all__ = [
 _HOMES = {
     "Embedder": "maskwright.inference.embed",
     "FillMask": "maskwright.inference.fill_mask",
-    "Predictor": "maskwright.finetune.predict",
-    "PretrainConfig": "maskwright.commands.config",
+    "Predictor": "maskwright.finetuning.predict",
+    "PretrainConfig": "maskwright.runs.config",
     "TokenStore": "maskwright.shards.reader",
     "Tokenizer": "maskwright.tokenizer.tokenizer",
-    "compare": "maskwright.commands.compare",
-    "evaluate": "maskwright.commands.evaluate",
+    "compare": "maskwright.cli.compare",
+    "evaluate": "maskwright.cli.evaluate",
     "evaluate_minimal_pairs": "maskwright.evaluation.minimal_pairs",
     "evaluate_pseudo_likelihood": "maskwright.evaluation.pseudo_perplexity",
     "export_model": "maskwright.interop.export",
-    "finetune": "maskwright.commands.finetune",
-    "load_model": "maskwright.artifact.folder",
-    "prepare": "maskwright.commands.prepare",
-    "pretrain": "maskwright.commands.run",
+    "finetune": "maskwright.cli.finetune",
+    "load_model": "maskwright.model_folder.folder",
+    "prepare": "maskwright.cli.prepare",
+    "pretrain": "maskwright.pretraining.runner",
     "publish_model": "maskwright.interop.publish",
-    "read_minimal_pairs": "maskwright.evaluation.pair_files",
-    "save_model": "maskwright.artifact.folder",
+    "read_minimal_pairs": "maskwright.evaluation.minimal_pairs",
+    "save_model": "maskwright.model_folder.folder",
     "score_pseudo_likelihood": "maskwright.evaluation.pseudo_likelihood",
-    "serve": "maskwright.commands.serve",
+    "serve": "maskwright.cli.serve",
     "train_tokenizer": "maskwright.tokenizer.train",
 }
-
-
-class _Package(types.ModuleType):
-    """The package, in which the room `maskwright.finetune` does not hide the function.
-
-    Importing a module of the room would bind the room to that name.
-    """
-
-    def __setattr__(self, name: str, value: object) -> None:
-        if not (name in _HOMES and isinstance(value, types.ModuleType)):
-            super().__setattr__(name, value)
-
-
-sys.modules[__name__].__class__ = _Package
 
 
 def __getattr__(name: str) -> Any:

@@ -11,7 +11,8 @@
     ├── TrainingError          a run that cannot go on
     ├── CheckpointError        a checkpoint that cannot be written or resumed from
     ├── ExportError            a conversion that is not equal to the model, or cannot be made
-    └── InputError             a sentence or argument given to a finished model
+    ├── InputError             a sentence or argument given to a finished model
+    └── StoppedError           SIGTERM came before the end; exit code 143
 
 A message names the field or file, its value, the rule it breaks and the remedy, in one line.
 Anything that is not in this tree is a bug in maskwright and keeps its traceback.
@@ -132,3 +133,10 @@ class ExportError(MaskwrightError):
 
 class InputError(MaskwrightError):
     """An argument or a sentence that a finished model cannot work on."""
+
+
+class StoppedError(MaskwrightError):
+    """SIGTERM ended the work before its end; what it left can be resumed.
+
+    Ctrl-C raises KeyboardInterrupt instead, as Python programs expect.
+    """

@@ -1,7 +1,9 @@
-"""What all tests share: one thread of torch, so that results and timings do not depend on cores."""
+"""Settings and fixtures of all tests. Torch has one thread: results do not depend on cores."""
 
 import torch
 from hypothesis import settings
+
+from tests.workplace import workplace as workplace
 
 torch.set_num_threads(1)
 

@@ -5,11 +5,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.data.config import DataConfig, PairKind
-from maskwright.data.layout import SpecialIds
+from maskwright.data.collate import SpecialIds
+from maskwright.data.config import DataConfig, MaskingConfig, PairKind
 from maskwright.data.loader import RowSource
-from maskwright.data.masking.config import MaskingConfig
-from maskwright.data.masking.corruption import Masker, Vocabulary
+from maskwright.data.masking import Masker, Vocabulary
 from maskwright.distributed.world import ALONE, World
 
 PAD, UNK, CLS, SEP, MASK = range(5)

@@ -77,7 +77,7 @@ def test_a_verb_is_documented_with_an_example(verb: str):
 
 
 def test_a_room_does_not_hide_a_function():
-    importlib.import_module("maskwright.finetune.config")
+    importlib.import_module("maskwright.finetuning.config")
     assert inspect.isfunction(maskwright.finetune)
 
 
@@ -95,6 +95,6 @@ def test_an_unknown_name_is_an_attribute_error():
 
 def test_importing_the_package_and_the_command_line_is_light():
     heavy = ("torch", "numpy", "tokenizers", "rich", "yaml")
-    code = f"import sys, maskwright.cli; print([m for m in {heavy} if m in sys.modules])"
+    code = f"import sys, maskwright.cli.main; print([m for m in {heavy} if m in sys.modules])"
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert result.stdout.strip() == "[]"

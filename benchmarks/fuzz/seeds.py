@@ -18,13 +18,13 @@ import torch
 import zstandard
 from safetensors.torch import save_file
 
-from maskwright.artifact.folder import save_model
-from maskwright.artifact.weights import INDEX, WEIGHTS
 from maskwright.config import from_mapping, write_yaml
 from maskwright.data.rows import DataPosition
 from maskwright.model.config import ModelConfig, resolve_config
 from maskwright.model.init import initialise
 from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.model_folder.folder import save_model
+from maskwright.model_folder.weights import INDEX, WEIGHTS
 from maskwright.preparation.config import PrepareConfig
 from maskwright.preparation.pipeline import prepare
 from maskwright.recipes import list_recipes

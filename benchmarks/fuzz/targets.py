@@ -26,14 +26,8 @@ from benchmarks.fuzz.mutations import (
     mutate_safetensors,
 )
 from benchmarks.fuzz.pages import mutate_page, read_page, usual_pages
-from maskwright.artifact.folder import open_model
-from maskwright.artifact.weights import INDEX, WEIGHTS
-from maskwright.commands.assemble import PreparedData
-from maskwright.commands.config import PretrainConfig, resolve
-from maskwright.commands.flags import config_values
-from maskwright.commands.prepared import adopt_preparation
-from maskwright.commands.pretrain import build_parser
-from maskwright.commands.run_folder import read_provenance
+from maskwright.cli.flags import config_values
+from maskwright.cli.pretrain import build_parser
 from maskwright.config import from_mapping, read_yaml, write_yaml
 from maskwright.corpus.clean import clean_text
 from maskwright.corpus.config import CorpusConfig
@@ -42,9 +36,15 @@ from maskwright.errors import MaskwrightError
 from maskwright.files import hash_file, write_json
 from maskwright.inference.fill_mask import FillMask
 from maskwright.logs import MetricsLog, read_metrics, read_training
+from maskwright.model_folder.folder import open_model
+from maskwright.model_folder.weights import INDEX, WEIGHTS
 from maskwright.preparation.chunks import Chunk
 from maskwright.preparation.encode import encode_chunk
 from maskwright.preparation.folder import STATE_NAME, claim_folder
+from maskwright.pretraining.prepared_data import PreparedData
+from maskwright.runs.config import PretrainConfig, resolve
+from maskwright.runs.find_data import adopt_preparation
+from maskwright.runs.run_directory import read_provenance
 from maskwright.shards.manifest import MANIFEST_NAME
 from maskwright.shards.reader import TokenStore
 from maskwright.tokenizer.tokenizer import Tokenizer

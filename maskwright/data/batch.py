@@ -8,9 +8,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from maskwright.data.draws import Purpose, derive_keys, draw_fractions
-from maskwright.data.layout import PlacedPairs, SpecialIds, TokenSource, lay_out
-from maskwright.data.masking.corruption import IGNORED, Masker
+from maskwright.data.collate import PlacedPairs, SpecialIds, TokenSource, lay_out
+from maskwright.data.counter_rng import Purpose, derive_keys, draw_fractions
+from maskwright.data.masking import IGNORED, Masker
 from maskwright.data.pairs import PairMaker
 from maskwright.data.rows import Rows
 

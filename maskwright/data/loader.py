@@ -1,4 +1,11 @@
-"""From a position in the data to the batches of one step, prepared while the last step computes.
+"""One rank's part of a step, and the micro-batches that it is cut into.
+
+All ranks plan the same rows of the same global batch; each takes every n-th one. What does not
+come out even is filled up with empty rows (padding alone, no predictions), so that every rank
+computes as many micro-batches of one shape: collectives stay in step, and one compiled graph is
+enough. The loss knows nothing of it, because it is a sum over predictions.
+
+From a position in the data to the batches of one step, prepared while the last step computes.
 
 Nothing here remembers anything that matters: a step's batches are a function of the request and
 the position, so a loader can be thrown away and built again at any step.
@@ -13,16 +20,31 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.data.batch import Batch, build_batch
+from maskwright.data.collate import SpecialIds, TokenSource
 from maskwright.data.config import DataConfig
-from maskwright.data.draws import Purpose, derive_keys, to_unit
-from maskwright.data.layout import SpecialIds, TokenSource
-from maskwright.data.masking.corruption import Masker
+from maskwright.data.counter_rng import Purpose, derive_keys, to_unit
+from maskwright.data.masking import Masker
 from maskwright.data.mixture import Mixture, MixturePlanner
 from maskwright.data.pairs import PairMaker
-from maskwright.data.rows import DataPosition, RowPlanner, WindowPlanner
-from maskwright.data.segments import SegmentTable
-from maskwright.data.share import cut_share
+from maskwright.data.rows import DataPosition, Row, RowPlanner, Rows, SegmentTable, WindowPlanner
 from maskwright.distributed.world import ALONE, World
+
+EMPTY_ROW = Row(epoch=0, number=0, segments=())
+
+
+def cut_share(rows: Rows, most_rows: int, world: World) -> list[Rows]:
+    """This rank's rows of a step, as micro-batches of one size, `most_rows` at most.
+
+    Number and size of the micro-batches depend on ``len(rows)`` alone, not on the rank.
+    """
+    num_rows = max(1, -(-len(rows) // world.size))
+    num_batches = -(-num_rows // most_rows)
+    size = -(-num_rows // num_batches)
+    own = rows if world.size == 1 else rows.take(np.arange(world.rank, len(rows), world.size))
+    missing = num_batches * size - len(own)
+    if missing:
+        own = Rows.join([own, Rows.of([EMPTY_ROW] * missing)])
+    return [own.cut(first, first + size) for first in range(0, len(own), size)]
 
 
 class Corpus(TokenSource, Protocol):

@@ -18,10 +18,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from maskwright.data.config import MixtureConfig, parse_amounts
-from maskwright.data.draws import Purpose, derive_keys, to_unit
-from maskwright.data.order import permute
-from maskwright.data.rows import WINDOW_SEGMENTS, Ints, Rows, WindowPlanner
-from maskwright.data.segments import SegmentTable
+from maskwright.data.counter_rng import Purpose, derive_keys, to_unit
+from maskwright.data.permutation import permute
+from maskwright.data.rows import WINDOW_SEGMENTS, Ints, Rows, SegmentTable, WindowPlanner
 from maskwright.errors import ConfigError
 
 MOST_SOURCES = 256  # a window must hold several times as many segments

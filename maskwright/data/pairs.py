@@ -26,8 +26,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.data.config import PairKind
-from maskwright.data.draws import Bits, Purpose, draw_bits, to_unit
-from maskwright.data.masking.corruption import IGNORED
+from maskwright.data.counter_rng import Bits, Purpose, draw_bits, to_unit
+from maskwright.data.masking import IGNORED
 from maskwright.data.rows import Ints, Rows
 from maskwright.errors import ShardError
 

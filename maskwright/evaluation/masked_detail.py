@@ -13,13 +13,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from maskwright.data.batch import Batch
-from maskwright.data.masking.corruption import IGNORED
-from maskwright.evaluation.characters import BLANK
+from maskwright.data.masking import IGNORED
 from maskwright.evaluation.pinned import MASK_ONLY, PINNED_MASKING, WORD_MASKING, PinnedText
 from maskwright.evaluation.sums import SumTable, SumTableBuilder
-from maskwright.inference.finite import check_finite
+from maskwright.inference.text_model import check_finite
 from maskwright.model.pretraining import MaskedLanguageModel
 from maskwright.objectives.mlm import context_of
+from maskwright.tokenizer.token_text import BLANK
 
 TOPS = (1, 5, 10)
 NUM_CONFIDENCE_BINS = 15

@@ -12,10 +12,10 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 
 from maskwright.data.batch import Batch
+from maskwright.data.collate import SpecialIds
 from maskwright.data.config import DataConfig
-from maskwright.data.layout import SpecialIds
 from maskwright.data.loader import Corpus
-from maskwright.data.masking.corruption import IGNORED, Vocabulary
+from maskwright.data.masking import IGNORED, Vocabulary
 from maskwright.distributed.world import ALONE, World
 from maskwright.evaluation.pinned import PinnedText
 from maskwright.model.pretraining import MaskedLanguageModel

@@ -12,11 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.data.batch import Batch
-from maskwright.data.config import DataConfig
-from maskwright.data.layout import SpecialIds, lay_out
+from maskwright.data.collate import SpecialIds, lay_out
+from maskwright.data.config import DataConfig, MaskingConfig
 from maskwright.data.loader import Corpus, RowSource, StepRequest
-from maskwright.data.masking.config import MaskingConfig
-from maskwright.data.masking.corruption import Masker, Vocabulary
+from maskwright.data.masking import Masker, Vocabulary
 from maskwright.data.rows import DataPosition, Rows
 from maskwright.distributed.world import ALONE, World
 

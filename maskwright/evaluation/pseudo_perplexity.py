@@ -10,13 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.errors import InputError
-from maskwright.evaluation.characters import BLANK, count_characters
 from maskwright.evaluation.intervals import NUM_RESAMPLES, RESAMPLING_SEED
-from maskwright.evaluation.pseudo_likelihood import scoring
-from maskwright.evaluation.questions import Metric
+from maskwright.evaluation.pseudo_likelihood import Metric, scoring
 from maskwright.evaluation.scores import SuiteResult
 from maskwright.evaluation.sums import Figure, SumTable, ratio
 from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.tokenizer.token_text import BLANK, count_characters
 from maskwright.tokenizer.tokenizer import EncodedText, Tokenizer
 
 # By text: log-likelihood and tokens; log-likelihood of what spells characters, and these; 1.

@@ -14,7 +14,7 @@ import torch.nn.functional as F
 
 from maskwright.data.batch import Batch
 from maskwright.distributed.world import ALONE, World
-from maskwright.model.discriminator import GeneratorAndDiscriminator
+from maskwright.model.electra import GeneratorAndDiscriminator
 from maskwright.objectives.rtd import predict_replaced
 
 

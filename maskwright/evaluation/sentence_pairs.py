@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from maskwright.data.batch import Batch
-from maskwright.data.masking.corruption import IGNORED
+from maskwright.data.masking import IGNORED
 from maskwright.distributed.world import ALONE, World
 from maskwright.errors import InputError
 from maskwright.model.pretraining import MaskedLanguageModel

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from maskwright.data.draws import derive_keys, to_unit
+from maskwright.data.counter_rng import derive_keys, to_unit
 from maskwright.errors import InputError
 from maskwright.evaluation.intervals import (
     NUM_RESAMPLES,

@@ -14,14 +14,12 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from maskwright.artifact.folder import Loaded, open_encoder
 from maskwright.errors import InputError
-from maskwright.inference.blocks import split_blocks
-from maskwright.inference.finite import check_finite
-from maskwright.inference.text_model import TextBatch, TextModel
+from maskwright.inference.text_model import TextBatch, TextModel, check_finite, split_blocks
 from maskwright.model.classifier import Classifier
-from maskwright.model.discriminator import Discriminator
+from maskwright.model.electra import Discriminator
 from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.model_folder.folder import Loaded, open_encoder
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 Pooling = Literal["mean", "cls"]

@@ -15,7 +15,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.data.draws import derive_keys
+from maskwright.data.counter_rng import derive_keys
 from maskwright.inference.fill_mask import FillMask, Prediction
 from maskwright.model.pretraining import MaskedLanguageModel
 from maskwright.tokenizer.sentence_ends import find_sentence_ends

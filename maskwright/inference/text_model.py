@@ -1,10 +1,14 @@
-"""A trained model with its tokenizer, ready for texts: what all of its uses share.
+"""The guard against models that give no numbers, which any ranking would take for good answers.
+
+A stream of texts in parts that fit into memory; within one, texts are sorted by length.
+
+A trained model with its tokenizer, ready for texts: what all of its uses share.
 
 Texts are sorted by length and run in batches of similar lengths, so that next to nothing is
 computed for padding. R rows of L tokens, T = R L tokens, W wanted tokens, D width.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, Self, TypeVar
@@ -12,13 +16,47 @@ from typing import Any, Generic, Self, TypeVar
 import torch
 from torch import Tensor
 
-from maskwright.artifact.folder import Loaded, open_model
-from maskwright.errors import InputError
+from maskwright.errors import InputError, ModelFolderError
 from maskwright.model.attention_context import context_from_lengths
 from maskwright.model.classifier import Classifier
-from maskwright.model.discriminator import Discriminator
+from maskwright.model.electra import Discriminator
 from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.model_folder.folder import Loaded, open_model
 from maskwright.tokenizer.tokenizer import Tokenizer
+
+
+def check_finite(values: Tensor, what: str = "probabilities") -> None:
+    """Lets pass values that are all finite.
+
+    Raises:
+        ModelFolderError: some are not.
+    """
+    if not values.isfinite().all():
+        raise ModelFolderError(
+            f"the model gives no finite {what}: its weights or its config.json are damaged."
+        )
+
+
+_MOST_TEXTS, _MOST_CHARACTERS = 4096, 4_000_000
+
+Item = TypeVar("Item")
+
+
+def split_blocks(
+    items: Iterable[Item], measure: Callable[[Item], int] = len
+) -> Iterator[list[Item]]:
+    """Consecutive items, as many as fit; `measure` gives the characters of one."""
+    block: list[Item] = []
+    characters = 0
+    for item in items:
+        block.append(item)
+        characters += measure(item)
+        if len(block) == _MOST_TEXTS or characters >= _MOST_CHARACTERS:
+            yield block
+            block, characters = [], 0
+    if block:
+        yield block
+
 
 Kind = TypeVar("Kind", bound=MaskedLanguageModel | Discriminator | Classifier)
 

@@ -7,11 +7,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from maskwright.artifact.card import describe_labels
-from maskwright.artifact.classifier_folder import LoadedClassifier, save_classifier
-from maskwright.artifact.families import classifier_form
-from maskwright.artifact.folder import CARD
-from maskwright.artifact.weights import WEIGHTS
 from maskwright.errors import ExportError, InputError
 from maskwright.files import write_text
 from maskwright.interop.comparison import Difference
@@ -29,6 +24,11 @@ from maskwright.interop.task_examples import (
     compare_classifier,
     iterate_plain,
 )
+from maskwright.model_folder.card import describe_labels
+from maskwright.model_folder.classifier_folder import LoadedClassifier, save_classifier
+from maskwright.model_folder.families import classifier_form
+from maskwright.model_folder.folder import CARD
+from maskwright.model_folder.weights import WEIGHTS
 
 _CLASSES = {
     "text": "AutoModelForSequenceClassification",

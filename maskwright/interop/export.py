@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from maskwright.artifact.classifier_folder import is_classifier, open_classifier
-from maskwright.artifact.folder import open_model
 from maskwright.errors import ExportError, InputError, MaskwrightError
 from maskwright.files import replacing_folder, write_json
 from maskwright.interop.classifier_folders import write_classifier
@@ -22,6 +20,8 @@ from maskwright.interop.sentence_transformers_folder import write_sentence_trans
 from maskwright.interop.sentences import choose_sentences
 from maskwright.interop.targets import TARGETS, Target
 from maskwright.interop.task_examples import ExampleFile, choose_examples
+from maskwright.model_folder.classifier_folder import is_classifier, open_classifier
+from maskwright.model_folder.folder import open_model
 from maskwright.provenance import describe_cpu
 
 # The library that computes the comparison, and others whose version decides about the result.

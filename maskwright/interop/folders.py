@@ -3,11 +3,11 @@
 from pathlib import Path
 from typing import Any
 
-from maskwright.artifact.card import change_card
-from maskwright.artifact.folder import CARD, LoadedModel, save_model
-from maskwright.artifact.weights import WEIGHTS
 from maskwright.errors import ExportError, ModelFolderError
 from maskwright.files import write_text
+from maskwright.model_folder.card import change_card
+from maskwright.model_folder.folder import CARD, LoadedModel, save_model
+from maskwright.model_folder.weights import WEIGHTS
 
 RECORD = "export.json"
 _MAX_CARD_BYTES = 4 << 20

@@ -12,19 +12,16 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from maskwright.artifact.folder import LoadedModel
-from maskwright.artifact.special_tokens import wrap_inputs, wraps_inputs
 from maskwright.data.batch import Batch
+from maskwright.data.collate import SpecialIds
 from maskwright.data.config import DataConfig
-from maskwright.data.layout import SpecialIds
-from maskwright.data.masking.corruption import IGNORED, Vocabulary
+from maskwright.data.masking import IGNORED, Vocabulary
 from maskwright.errors import ShardError
 from maskwright.evaluation.masked_lm import build_pinned_batches
 from maskwright.interop.comparison import Compute, batch_by_length, pad_rows
-from maskwright.shards.folder import name_path
-from maskwright.shards.manifest import TOKENIZER_NAME
+from maskwright.model_folder.folder import LoadedModel
+from maskwright.runs.find_data import check_made_for
 from maskwright.shards.reader import TokenStore
-from maskwright.tokenizer.tokenizer import Tokenizer
 
 NUM_SLOTS = 16_384  # about 2,400 masks
 _LONGEST_ROW = 512
@@ -48,22 +45,6 @@ def open_held_out(loaded: LoadedModel, data: Path) -> TokenStore:
     """
     check_made_for(loaded.tokenizer, data)
     return TokenStore.open(data, "valid", "sizes")
-
-
-def check_made_for(tokenizer: Tokenizer, data: Path) -> None:
-    """That a prepared folder holds tokens of a model's tokenizer.
-
-    Raises:
-        ShardError: it was made with another one.
-    """
-    made_with = Tokenizer.load(data / TOKENIZER_NAME)
-    # A model's own copy says whether the model wants [CLS] and [SEP], the data's need not.
-    if wrap_inputs(made_with, bool(wraps_inputs(tokenizer))).fingerprint != tokenizer.fingerprint:
-        raise ShardError(
-            f"{name_path(data)} was prepared with another tokenizer than the model's. Name "
-            "the data that the model was trained on, or "
-            "prepare some with tokenizer.path = the model folder."
-        )
 
 
 def read_masked_rows(

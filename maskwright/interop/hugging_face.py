@@ -6,9 +6,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from maskwright.artifact.families import native_family
-from maskwright.artifact.folder import CARD, LoadedModel
-from maskwright.artifact.native.family import Family
 from maskwright.errors import ExportError, InputError
 from maskwright.files import write_text
 from maskwright.interop.comparison import Difference, batch_rows, compare_logits
@@ -16,6 +13,9 @@ from maskwright.interop.folders import write_model_folder
 from maskwright.interop.libraries import import_library, quiet_transformers
 from maskwright.interop.sentences import Sentences
 from maskwright.model.config import EncoderConfig
+from maskwright.model_folder.families import native_family
+from maskwright.model_folder.folder import CARD, LoadedModel
+from maskwright.model_folder.native.family import Family
 
 NEEDS = "an export to transformers"
 

@@ -3,7 +3,6 @@
 import shutil
 from pathlib import Path
 
-from maskwright.artifact.folder import LoadedModel
 from maskwright.interop.comparison import Difference, batch_rows, compare_logits
 from maskwright.interop.folders import adapt_card, write_model_folder
 from maskwright.interop.held_out import MaskedRow, MaskJudge
@@ -11,6 +10,7 @@ from maskwright.interop.int8 import Int8Scores, search_recipe
 from maskwright.interop.onnx_graph import GRAPH, OnnxModel, write_graph
 from maskwright.interop.quantization import QUANTIZED
 from maskwright.interop.sentences import Sentences
+from maskwright.model_folder.folder import LoadedModel
 
 _CARD = """
 An ONNX graph with open sizes: `input_ids` and `attention_mask` [batch, length] in, `logits`

@@ -13,7 +13,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-from maskwright.artifact.card import (
+from maskwright.errors import InputError, ModelFolderError
+from maskwright.files import hash_file, read_json
+from maskwright.interop.folders import check_inside, read_card
+from maskwright.interop.libraries import import_library, quiet
+from maskwright.model_folder.card import (
     PLACE,
     change_card,
     describe_for_hub,
@@ -21,14 +25,10 @@ from maskwright.artifact.card import (
     split_card,
     write_card,
 )
-from maskwright.artifact.families import native_family
-from maskwright.artifact.folder import CARD, CONFIG, open_model
-from maskwright.artifact.native.own import OWN
-from maskwright.artifact.weights import INDEX, MAX_INDEX_BYTES, WEIGHTS
-from maskwright.errors import InputError, ModelFolderError
-from maskwright.files import hash_file, read_json
-from maskwright.interop.folders import check_inside, read_card
-from maskwright.interop.libraries import import_library, quiet
+from maskwright.model_folder.families import native_family
+from maskwright.model_folder.folder import CARD, CONFIG, open_model
+from maskwright.model_folder.native.own import OWN
+from maskwright.model_folder.weights import INDEX, MAX_INDEX_BYTES, WEIGHTS
 
 _FILES = (CONFIG, "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
 # What libraries look for in a model folder; any of it that is not uploaded is of an older model.

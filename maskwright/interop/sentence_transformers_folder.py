@@ -11,8 +11,6 @@ from typing import Any
 
 import torch
 
-from maskwright.artifact.folder import CONFIG, LoadedModel
-from maskwright.artifact.weights import WEIGHTS
 from maskwright.errors import ExportError
 from maskwright.files import write_json
 from maskwright.inference.embed import Embedder
@@ -21,6 +19,8 @@ from maskwright.interop.folders import adapt_card, write_model_folder
 from maskwright.interop.hugging_face import check_native, import_transformers, load_whole
 from maskwright.interop.libraries import import_library, quiet_transformers
 from maskwright.interop.sentences import Sentences
+from maskwright.model_folder.folder import CONFIG, LoadedModel
+from maskwright.model_folder.weights import WEIGHTS
 
 _NEEDS = "an export to sentence-transformers"
 _POOLING, _NORMALIZE = "1_Pooling", "2_Normalize"

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from maskwright.artifact.folder import Loaded, LoadedModel
 from maskwright.corpus.pydocs import read_pydocs
 from maskwright.interop.held_out import open_held_out
+from maskwright.model_folder.folder import Loaded, LoadedModel
 
 AWKWARD = (
     "The larvae are black and feed on snails.",

@@ -14,12 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from maskwright.artifact.classifier_folder import LoadedClassifier
 from maskwright.errors import InputError
-from maskwright.finetune.batches import collate, plan_scoring
-from maskwright.finetune.config import PROBLEMS, Task
-from maskwright.finetune.conll import read_conll
-from maskwright.finetune.examples import (
+from maskwright.finetuning.batches import collate, plan_scoring
+from maskwright.finetuning.config import PROBLEMS, Task
+from maskwright.finetuning.conll import read_conll
+from maskwright.finetuning.examples import (
     Examples,
     encode_rows,
     encode_sentences,
@@ -27,14 +26,15 @@ from maskwright.finetune.examples import (
     encode_words,
     read_texts,
 )
-from maskwright.finetune.labels import Labels
-from maskwright.finetune.metrics import TASK_METRICS
-from maskwright.finetune.scoring import compute_logits, decide, score_answers, score_tags
-from maskwright.finetune.spans import marks_entities
-from maskwright.finetune.tables import Column, read_columns
+from maskwright.finetuning.labels import Labels
+from maskwright.finetuning.metrics import TASK_METRICS
+from maskwright.finetuning.scoring import compute_logits, decide, score_answers, score_tags
+from maskwright.finetuning.spans import marks_entities
+from maskwright.finetuning.tables import Column, read_columns
 from maskwright.interop.comparison import RELATIVE_TOLERANCE, TOLERANCE, Compute, Difference
 from maskwright.interop.onnx_graph import OnnxModel
 from maskwright.interop.sentences import choose_texts
+from maskwright.model_folder.classifier_folder import LoadedClassifier
 
 NUM_EXAMPLES = 512  # from the beginning of the file
 _BATCH_TOKENS, _TIMED_ROWS = 2048, 8

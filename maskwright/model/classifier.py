@@ -10,11 +10,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from maskwright.model.attention_context import AttentionContext
-from maskwright.model.config import EncoderConfig
-from maskwright.model.dropout import Dropout
+from maskwright.model.config import EncoderConfig, HeadActivation, HeadConfig
 from maskwright.model.encoder import Encoder
-from maskwright.model.head_config import HeadActivation, HeadConfig
-from maskwright.model.norms import build_norm
+from maskwright.model.layers import Dropout, build_norm
 
 _ACTIVATIONS: dict[HeadActivation, Callable[[Tensor], Tensor]] = {
     "tanh": torch.tanh,

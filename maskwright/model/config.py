@@ -1,8 +1,15 @@
-"""What the user says about the model, and what that means.
+"""What stands on an encoder that labels texts or tokens.
+
+What the user says about the model, and what that means.
 
 `ModelConfig` is the section ``model`` of a recipe: a preset, sizes, and any number of structural
 fields of which ``None`` means "as the preset says". `resolve_config` turns it into an
 `EncoderConfig`, which leaves nothing open and is all that the modules read.
+
+The way back from an architecture to the section ``model`` of a configuration that states it.
+
+So a run that begins with a model that exists has a configuration as complete as any other: what
+is resolved from it is the architecture of that model.
 """
 
 import dataclasses
@@ -14,6 +21,37 @@ from typing import Any, Literal
 from maskwright.config import MAX_VOCAB_SIZE, setting
 from maskwright.errors import ConfigError
 from maskwright.model.presets import FOLLOWS, PRESETS, ModelType, Preset
+
+Level = Literal["text", "token"]
+Pooling = Literal["cls", "mean", "late"]
+HeadActivation = Literal["tanh", "gelu", "gelu_pytorch_tanh", "relu", "silu"]
+# In the words of transformers: one label of several, any number of them, or a number.
+Problem = Literal["single_label_classification", "multi_label_classification", "regression"]
+
+
+@dataclass(frozen=True)
+class HeadConfig:
+    """The head of a classifier; published families differ in what stands before its output.
+
+    Attributes:
+        level: whether texts or single tokens are labelled.
+        num_labels: K; 1 for a number.
+        pooling: what a text is labelled by: the vector of its first token, the mean of all, or
+            (late) the mean of the logits of all.
+        activation: of the dense layer before the output; None = there is no such layer.
+        bias: whether that layer has one.
+        norm: whether a norm follows it.
+        dropout: before the output.
+    """
+
+    level: Level
+    num_labels: int
+    pooling: Pooling = "cls"
+    activation: HeadActivation | None = None
+    bias: bool = True
+    norm: bool = False
+    dropout: float = 0.1
+
 
 Activation = Literal["gelu", "gelu_pytorch_tanh", "relu", "relu2", "silu"]
 NormKind = Literal["layernorm", "rmsnorm"]
@@ -383,3 +421,34 @@ def _nearest_divisors(width: int, heads: int) -> str:
         return "Choose an even hidden_size."
     *others, last = map(str, fits)
     return f"Choose {', '.join(others)} or {last}." if others else f"Choose {last}."
+
+
+def state_architecture(config: EncoderConfig) -> ModelConfig:
+    """A configuration that leaves nothing to its preset, and is resolved to `config`.
+
+    Ids of special tokens are the tokenizer's to say; fields that have no effect are left out.
+    """
+    names = {field.name for field in dataclasses.fields(ModelConfig)}
+    stated: dict[str, Any] = {name: v for name, v in vars(config).items() if name in names}
+    del stated["attention_backend"]  # how to compute is the run's business
+    if config.positions != "rotary":
+        del stated["rope_theta"], stated["local_rope_theta"]
+    if not config.head_transform and not config.prediction_head_size:
+        del stated["head_act"], stated["head_bias"]
+    for every in range(1, config.num_hidden_layers + 1):
+        if config.layer_types == alternate_layers(config.num_hidden_layers, every):
+            del stated["layer_types"]
+            stated["global_attn_every_n_layers"] = every
+            break
+    return ModelConfig(preset=_choose_preset(config), **stated)
+
+
+def _choose_preset(config: EncoderConfig) -> Preset:
+    """The one of the model's own name, or the nearest."""
+
+    def count_differences(preset: Preset) -> int:
+        chosen = PRESETS[preset].items()
+        return sum(getattr(config, name, value) != value for name, value in chosen)
+
+    named: list[Preset] = [preset for preset in PRESETS if preset == config.model_type]
+    return named[0] if named else min(PRESETS, key=count_differences)

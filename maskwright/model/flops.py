@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 
 from maskwright.model.config import EncoderConfig
-from maskwright.model.discriminator import Discriminator
+from maskwright.model.electra import Discriminator
 from maskwright.model.pretraining import MaskedLanguageModel
 
 _PARTS = {"final_norm": "blocks", "project": "embeddings"}

@@ -7,8 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from maskwright.model.config import EncoderConfig
-from maskwright.model.mlp import ACTIVATIONS
-from maskwright.model.norms import build_norm
+from maskwright.model.layers import ACTIVATIONS, build_norm
 
 
 class HeadTransform(nn.Module):

@@ -1,16 +1,70 @@
-"""Initial weights as a pure function of (architecture, seed), whatever the device."""
+"""Which weights are hidden matrices, and which of them hold several matrices in one.
+
+A vocabulary that grows: rows for new tokens, made of the rows of the tokens that spelled them.
+
+A new row is the mean of the old ones, so the model begins with what it knew of the pieces. Rows
+that only fill up a round size are the mean of all: Hewitt, "Initializing New Word Embeddings for
+Pretrained Language Models", 2021, shows that such a row can take at most a share of one in V from
+the others' probability, where a random one may take nearly all.
+
+Initial weights as a pure function of (architecture, seed), whatever the device.
+"""
 
 import math
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
 
 from maskwright.model.classifier import Classifier
 from maskwright.model.config import EncoderConfig
-from maskwright.model.discriminator import Discriminator, Network
+from maskwright.model.electra import Discriminator, Network
 from maskwright.model.embeddings import Embeddings
 from maskwright.model.heads import SentencePairHead
 from maskwright.model.pretraining import PAIR_HEAD
+
+
+def count_fused_matrices(model: Network) -> dict[str, int]:
+    """Hidden 2-D weights by parameter name, each with the number of matrices stacked in it.
+
+    Queries, keys and values share one weight, and so do the two inputs of a gated MLP; optimizers
+    that look at a matrix as a whole (Muon) must take them apart.
+    """
+    fused = {"attention.qkv.weight": 3, "mlp.input.weight": 2 if model.config.gated_mlp else 1}
+    return {
+        name: next((n for suffix, n in fused.items() if name.endswith(suffix)), 1)
+        for name, parameter in model.named_parameters()
+        if "encoder.blocks." in name and parameter.ndim == 2
+    }
+
+
+# [V, D] or [V]; a tied decoder is the word embeddings and has no name of its own.
+_TABLES = ("encoder.embeddings.word.weight", "head.decoder.weight", "head.decoder.bias")
+
+
+def grow_vocabulary(
+    tensors: Mapping[str, Tensor], vocab_size: int, pieces: Mapping[int, Sequence[int]]
+) -> dict[str, Tensor]:
+    """A model's tensors, by parameter name, for a vocabulary of `vocab_size`.
+
+    Args:
+        tensors: none of them is changed.
+        vocab_size: at least what it is.
+        pieces: for each new id, the old ids that spelled its token.
+    """
+    grown = dict(tensors)
+    for name in _TABLES:
+        if name in tensors:
+            grown[name] = _grow(tensors[name].detach(), vocab_size, pieces)
+    return grown
+
+
+def _grow(rows: Tensor, vocab_size: int, pieces: Mapping[int, Sequence[int]]) -> Tensor:
+    missing = vocab_size - len(rows)
+    grown = torch.cat([rows, rows.mean(0, keepdim=True).expand(missing, *rows.shape[1:])])
+    for token_id, old_ids in pieces.items():
+        grown[token_id] = rows[list(old_ids)].mean(0)
+    return grown
 
 
 @torch.no_grad()

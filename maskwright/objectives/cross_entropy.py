@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from maskwright.data.masking.corruption import IGNORED
+from maskwright.data.masking import IGNORED
 from maskwright.objectives.terms import TermSums
 
 

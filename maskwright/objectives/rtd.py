@@ -23,8 +23,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from maskwright.data.batch import Batch
-from maskwright.data.masking.corruption import IGNORED
-from maskwright.model.discriminator import GeneratorAndDiscriminator
+from maskwright.data.masking import IGNORED
+from maskwright.model.electra import GeneratorAndDiscriminator
 from maskwright.objectives.cross_entropy import sum_cross_entropy
 from maskwright.objectives.mlm import MLM, MLM_TERM
 from maskwright.objectives.terms import ObjectiveInputs, Term, TermSums, inputs_of

@@ -21,11 +21,11 @@ from maskwright.corpus.wikipedia.dump import DumpReader, Page, SiteInfo
 from maskwright.corpus.wikipedia.markup import Links
 from maskwright.corpus.wikipedia.streams import Stream, find_streams, unpack
 from maskwright.errors import CorpusError
+from maskwright.formatting import count_noun
 from maskwright.preparation.config import PrepareConfig
 from maskwright.preparation.engines import Engine
 from maskwright.preparation.folder import ARTICLES_NAME, Report
 from maskwright.preparation.parts import MOST_CHARACTERS, PartFolder
-from maskwright.wording import count_noun
 
 _PART_BYTES = 4 << 20  # of a dump, packed: some 5,000 pages
 _PART_CHARACTERS = 16 << 20  # of pages, where the dump cannot be read in parts

@@ -21,6 +21,7 @@ import numpy as np
 from maskwright.corpus.progress import ReadProgress
 from maskwright.errors import CorpusError
 from maskwright.files import naming_file
+from maskwright.formatting import count_noun
 from maskwright.preparation.chunks import gather_chunks
 from maskwright.preparation.cluster.engine import clear_spools
 from maskwright.preparation.config import PrepareConfig
@@ -54,7 +55,6 @@ from maskwright.shards.manifest import (
     write_manifest,
 )
 from maskwright.shards.writer import write_array
-from maskwright.wording import count_noun
 
 # 15 % of so many tokens are some 1,500 masks: an accuracy of 0.3 is known to within 0.025.
 _FEW_HELD_OUT = 10_000

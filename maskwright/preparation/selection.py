@@ -20,6 +20,7 @@ from maskwright.corpus.sources import find_sources
 from maskwright.corpus.stream import fingerprint_held_out
 from maskwright.errors import CorpusError
 from maskwright.files import naming_file, read_json, write_json
+from maskwright.formatting import count_noun
 from maskwright.preparation.config import PrepareConfig
 from maskwright.preparation.engines import Engine
 from maskwright.preparation.folder import SELECTED_NAME, SELECTION_NAME, Report
@@ -36,7 +37,6 @@ from maskwright.selection.selector import Kept, Selector
 from maskwright.selection.tally import Tally
 from maskwright.selection.units import Hashes
 from maskwright.shards.writer import write_array
-from maskwright.wording import count_noun
 
 _PART_CHARACTERS = 16 << 20
 _NEAR_DUPLICATE = "near duplicate"

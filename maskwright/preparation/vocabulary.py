@@ -12,7 +12,7 @@ from maskwright.files import read_json, replacing_folder, write_json
 from maskwright.preparation.config import PrepareConfig
 from maskwright.preparation.folder import Report
 from maskwright.preparation.splits import split_corpus
-from maskwright.pulse import Pulse
+from maskwright.progress import Pulse
 from maskwright.shards.manifest import TOKENIZER_NAME
 from maskwright.tokenizer.extension import extend_tokenizer
 from maskwright.tokenizer.stats import measure_tokenizer

@@ -12,7 +12,7 @@ from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, Res
 from fastapi.security import HTTPBearer
 
 from maskwright.errors import InputError
-from maskwright.finetune.spans import OUTSIDE
+from maskwright.finetuning.spans import OUTSIDE
 from maskwright.serving.batcher import Batcher, BatchLimits, DaemonThreads, ModelHealth
 from maskwright.serving.config import ServeConfig
 from maskwright.serving.connections import AcceptErrorHandler

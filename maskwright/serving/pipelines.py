@@ -11,18 +11,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
 
-from maskwright.artifact.card import read_example
-from maskwright.artifact.classifier_folder import is_classifier
-from maskwright.artifact.folder import CARD
 from maskwright.console import tell
 from maskwright.errors import InputError, ModelFolderError
 from maskwright.evaluation.pseudo_likelihood import PseudoLikelihoodScorer
-from maskwright.finetune.predict import Answer, Predictor
-from maskwright.finetune.spans import OUTSIDE, find_entities
-from maskwright.finetune.words import Word, split_words
+from maskwright.finetuning.predict import Answer, Predictor
+from maskwright.finetuning.spans import OUTSIDE, find_entities
+from maskwright.finetuning.words import Word, split_words
 from maskwright.inference.embed import Embedder
 from maskwright.inference.fill_mask import FillMask, FillResult, Prediction
 from maskwright.interop.folders import read_card
+from maskwright.model_folder.card import read_example
+from maskwright.model_folder.classifier_folder import is_classifier
+from maskwright.model_folder.folder import CARD
 from maskwright.serving.schemas import (
     AggregationStrategy,
     EntityGroup,

@@ -1,4 +1,6 @@
-"""A prepared folder and its files: all there, or a mirror whose files come when they are asked for.
+"""Work that goes on while the program does something else, several things at a time.
+
+A prepared folder and its files: all there, or a mirror whose files come when they are asked for.
 
 A mirror lies in the cache under a name with a hash of its URL and its manifest, so data that has
 changed there is another mirror. What the manifest lists is checked as it comes.
@@ -6,16 +8,17 @@ changed there is another mirror. What the manifest lists is checked as it comes.
 
 import hashlib
 import tempfile
+import threading
 import time
 import weakref
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from pathlib import Path
+from typing import TypeVar
 
 from maskwright.errors import ShardError
 from maskwright.files import read_json, replacing_file
-from maskwright.shards.background import work_through
 from maskwright.shards.cache import (
     ORIGIN_NAME,
     Cache,
@@ -44,6 +47,47 @@ from maskwright.shards.manifest import (
     read_manifest,
 )
 from maskwright.shards.remote import RemoteFolder, is_remote, say
+
+Item = TypeVar("Item")
+
+
+def work_through(
+    items: Iterable[Item],
+    do: Callable[[Item], object],
+    conclude: Callable[[list[Item]], None],
+    num_threads: int,
+) -> None:
+    """Begins to `do` all of `items` in their order; returns at once.
+
+    The threads are daemons: nobody waits for them when the program ends before they do.
+
+    Args:
+        conclude: told at the end for which items there was a ShardError.
+    """
+    waiting, turn = iter(items), threading.Lock()
+    failed: list[Item] = []
+
+    def work() -> None:
+        while True:
+            with turn:
+                item = next(waiting, None)
+            if item is None:
+                return
+            try:
+                do(item)
+            except ShardError:
+                failed.append(item)
+
+    threads = [threading.Thread(target=work, daemon=True) for _ in range(num_threads)]
+
+    def wait() -> None:
+        for thread in threads:
+            thread.join()
+        conclude(failed)
+
+    for thread in (*threads, threading.Thread(target=wait, daemon=True)):
+        thread.start()
+
 
 _AT_ONCE = 8  # files that a process fetches; a single connection to a store is slow
 _MAX_URL_BYTES = 10_000

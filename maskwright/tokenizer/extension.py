@@ -19,14 +19,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from maskwright.errors import TokenizerError
-from maskwright.tokenizer.bag import count_words, keep_frequent
-from maskwright.tokenizer.chunks import ROUGH_CUTTING, choose_cutting
+from maskwright.tokenizer.cached_encoder import ROUGH_CUTTING, choose_cutting
 from maskwright.tokenizer.config import TokenizerConfig
 from maskwright.tokenizer.library import calling_library
 from maskwright.tokenizer.merges import learn_joins
-from maskwright.tokenizer.pieces import Pieces, match_greedily
-from maskwright.tokenizer.sample import sample_texts
+from maskwright.tokenizer.token_text import Pieces, match_greedily
 from maskwright.tokenizer.tokenizer import Tokenizer
+from maskwright.tokenizer.word_counts import count_words, keep_frequent, sample_texts
 
 _CHARACTERS = 2_000_000  # of different words to learn from: bounds memory and time
 _STEPS = ("normalizer", "pre_tokenizer")

@@ -13,14 +13,14 @@ import tokenizers
 from numpy.typing import NDArray
 
 from maskwright.errors import InputError, TokenizerError
-from maskwright.tokenizer.chunks import (
+from maskwright.tokenizer.cached_encoder import (
     MAX_GROWN_CHARACTERS,
     WORD_START,
     ChunkEncoder,
     choose_cutting,
 )
 from maskwright.tokenizer.config import TokenizerKind
-from maskwright.tokenizer.files import read_tokenizer, write_tokenizer
+from maskwright.tokenizer.files import OTHER_ROLES, ROLES, read_tokenizer, write_tokenizer
 from maskwright.tokenizer.library import (
     calling_library,
     check_ids,
@@ -28,7 +28,6 @@ from maskwright.tokenizer.library import (
     make_valid,
     measure_growth,
 )
-from maskwright.tokenizer.roles import OTHER_ROLES, ROLES
 from maskwright.tokenizer.vocabulary import is_filler
 from maskwright.tokenizer.words import find_word_starts
 

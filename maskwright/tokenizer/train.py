@@ -12,19 +12,19 @@ import tokenizers
 from tokenizers import models, pre_tokenizers, trainers
 
 from maskwright.errors import TokenizerError
-from maskwright.tokenizer.bag import (
+from maskwright.tokenizer.backends import WORDPIECE_PREFIX, Model, build_backend, install_model
+from maskwright.tokenizer.cached_encoder import choose_cutting
+from maskwright.tokenizer.config import TokenizerConfig
+from maskwright.tokenizer.merges import learn_merges
+from maskwright.tokenizer.tokenizer import Tokenizer
+from maskwright.tokenizer.vocabulary import SPECIAL_TOKENS, name_fillers, round_up
+from maskwright.tokenizer.word_counts import (
     choose_alphabet,
     count_words,
     drop_words_beyond,
     keep_frequent,
+    sample_texts,
 )
-from maskwright.tokenizer.chunks import choose_cutting
-from maskwright.tokenizer.config import TokenizerConfig
-from maskwright.tokenizer.kinds import WORDPIECE_PREFIX, Model, build_backend, install_model
-from maskwright.tokenizer.merges import learn_merges
-from maskwright.tokenizer.sample import sample_texts
-from maskwright.tokenizer.tokenizer import Tokenizer
-from maskwright.tokenizer.vocabulary import SPECIAL_TOKENS, name_fillers, round_up
 
 _SPECIAL = list(SPECIAL_TOKENS.values())
 

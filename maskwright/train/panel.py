@@ -17,7 +17,7 @@ from rich.text import Text
 
 from maskwright.console import Console
 from maskwright.logs import Record
-from maskwright.pulse import Pulse
+from maskwright.progress import Pulse
 
 
 def describe_record(record: Record) -> str:

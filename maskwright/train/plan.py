@@ -2,9 +2,8 @@
 
 from dataclasses import dataclass
 
-from maskwright.data.config import DataConfig
+from maskwright.data.config import DataConfig, MaskingConfig
 from maskwright.data.loader import StepRequest
-from maskwright.data.masking.config import MaskingConfig
 from maskwright.errors import ConfigError
 from maskwright.optim.config import OptimConfig
 from maskwright.optim.schedules import learning_rate_scale

@@ -21,11 +21,10 @@ from maskwright.distributed.parallel import Parallel
 from maskwright.distributed.world import ALONE, World
 from maskwright.errors import TrainingError
 from maskwright.logs import Record
-from maskwright.model.discriminator import Network
+from maskwright.model.electra import Network
 from maskwright.objectives.terms import Term
 from maskwright.optim.build import Optimizers
-from maskwright.train.checkpoint import Checkpoint
-from maskwright.train.checkpoint_writer import CheckpointWriter
+from maskwright.train.checkpoint import Checkpoint, CheckpointWriter
 from maskwright.train.config import TrainConfig
 from maskwright.train.ema import WeightAverage
 from maskwright.train.plan import Planner, StepPlan

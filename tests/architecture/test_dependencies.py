@@ -15,7 +15,7 @@ HELPERS = {"find_spec", "import_extra", "import_library", "import_module", "impo
 # Files whose helper calls pass on a name that another call gave, or name no package of others.
 PASS_ON = {
     "maskwright/__init__.py",
-    "maskwright/cli.py",
+    "maskwright/cli/main.py",
     "maskwright/corpus/extras.py",
     "maskwright/corpus/pydocs.py",
     "maskwright/interop/libraries.py",

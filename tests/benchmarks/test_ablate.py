@@ -7,11 +7,11 @@ import pytest
 
 from benchmarks.ablate import BASELINE, BASELINE_OPTIONS, GROUPS, VARIANTS, expand, read_scores
 from benchmarks.trials import Bench
-from maskwright.commands.build import build_planner
-from maskwright.commands.config import resolve
-from maskwright.commands.flags import config_values
-from maskwright.commands.pretrain import build_parser
+from maskwright.cli.flags import config_values
+from maskwright.cli.pretrain import build_parser
 from maskwright.config import to_mapping
+from maskwright.pretraining.build import build_planner
+from maskwright.runs.config import resolve
 
 
 @pytest.mark.parametrize("name", sorted(set(VARIANTS) - {BASELINE}))

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.gpu_speed import TICK, Setting, compare, find_peak, main
-from maskwright.commands.assemble import PreparedData
+from maskwright.pretraining.prepared_data import PreparedData
 
 
 def test_both_train_and_are_compared(workplace: Path):

@@ -10,8 +10,8 @@ from benchmarks.products import Product, list_orthogonalisation, list_step
 from benchmarks.races import divide, race
 from benchmarks.time_to_quality import answer
 from benchmarks.trainer_peer import cut_blocks, list_documents
-from maskwright.commands.assemble import PreparedData
 from maskwright.model.config import EncoderConfig
+from maskwright.pretraining.prepared_data import PreparedData
 from tests.model.helpers import tiny_config
 
 CLS, SEP = 2, 3

@@ -9,10 +9,10 @@ import pytest
 from benchmarks.common import BEGIN, END
 from benchmarks.reproduce import NOTEBOOK, SYSTEMS
 from benchmarks.reproduce_page import PAGE, write_section
-from maskwright.commands.build import build_planner
-from maskwright.commands.config import resolve
-from maskwright.commands.flags import config_values
-from maskwright.commands.pretrain import build_parser
+from maskwright.cli.flags import config_values
+from maskwright.cli.pretrain import build_parser
+from maskwright.pretraining.build import build_planner
+from maskwright.runs.config import resolve
 
 FINAL = {
     "step": 1200, "tokens": 2_500_000, "seconds": 900.0, "loss": 5.4321, "masked_accuracy": 0.234,

@@ -12,7 +12,6 @@ from torch import Tensor
 from benchmarks import notebook_peer
 from benchmarks.notebook_peer import LENGTH, NotebookModel, Peer
 from benchmarks.sentence_scores import our_logits, score_sentences
-from maskwright.commands.assemble import PreparedData
 from maskwright.corpus.config import CorpusConfig
 from maskwright.inference.text_model import TextModel
 from maskwright.logs import read_metrics
@@ -20,6 +19,7 @@ from maskwright.model.init import initialise
 from maskwright.model.pretraining import MaskedLanguageModel
 from maskwright.preparation.config import PrepareConfig
 from maskwright.preparation.pipeline import prepare
+from maskwright.pretraining.prepared_data import PreparedData
 from maskwright.tokenizer.config import TokenizerConfig
 from maskwright.tokenizer.train import train_tokenizer
 from tests.models import small_config

@@ -9,9 +9,9 @@ from benchmarks import common, sweep
 from benchmarks.finetuning_sweep import rank
 from benchmarks.sweep import list_points, name_point
 from benchmarks.trials import Bench
-from maskwright.commands.config import resolve
-from maskwright.commands.flags import config_values
-from maskwright.commands.pretrain import build_parser
+from maskwright.cli.flags import config_values
+from maskwright.cli.pretrain import build_parser
+from maskwright.runs.config import resolve
 
 AXES = [["optim.muon_learning_rate", "0.01", "0.02"], ["masking.rate", "0.2", "0.3", "0.4"]]
 

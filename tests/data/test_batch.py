@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maskwright.data.batch import Batch
-from maskwright.data.layout import lay_out
+from maskwright.data.collate import lay_out
+from maskwright.data.config import MaskingConfig
 from maskwright.data.loader import RowSource, StepRequest
-from maskwright.data.masking.config import MaskingConfig
 from maskwright.data.rows import DataPosition, Row, Rows
 from tests.helpers import CLS, PAD, SEP, SyntheticCorpus, random_corpus, row_source, special_ids
 

@@ -19,14 +19,11 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from maskwright.data import rows as rows_module
-from maskwright.data.config import DataConfig
-from maskwright.data.draws import derive_keys
+from maskwright.data.config import DataConfig, MaskingConfig
+from maskwright.data.counter_rng import derive_keys
 from maskwright.data.loader import LoadedStep, RowSource, StepRequest
-from maskwright.data.masking.config import MaskingConfig
-from maskwright.data.masking.corruption import IGNORED, Masker, Vocabulary
-from maskwright.data.masking.strategies import draw_quotas
-from maskwright.data.rows import DataPosition, Row, RowPlanner
-from maskwright.data.segments import SegmentTable
+from maskwright.data.masking import IGNORED, Masker, Vocabulary, draw_quotas
+from maskwright.data.rows import DataPosition, Row, RowPlanner, SegmentTable
 from tests.helpers import CLS, MASK, NUM_SPECIAL, PAD, SEP, special_ids
 
 Ints = NDArray[np.int64]

@@ -11,16 +11,14 @@ from hypothesis import strategies as st
 
 from maskwright.data import mixture as mixture_module
 from maskwright.data import rows as rows_module
-from maskwright.data.config import DataConfig, MixtureConfig
+from maskwright.data.config import DataConfig, MaskingConfig, MixtureConfig
 from maskwright.data.loader import LoadedStep, RowSource, StepRequest
-from maskwright.data.masking.config import MaskingConfig
-from maskwright.data.masking.corruption import Masker
+from maskwright.data.masking import Masker
 from maskwright.data.mixture import Mixture, MixturePlanner, count_passes
-from maskwright.data.order import permute
-from maskwright.data.rows import DataPosition, Row, segments_per_row
-from maskwright.data.segments import SegmentTable
+from maskwright.data.permutation import permute
+from maskwright.data.rows import DataPosition, Row, SegmentTable, segments_per_row
 from maskwright.distributed.world import ALONE, World
-from tests.data.test_share import masked_rows
+from tests.data.test_rank_slice import masked_rows
 from tests.helpers import SyntheticCorpus, special_ids, vocabulary
 
 ROW, EXTRA, SEED = 16, 2, 7

@@ -17,12 +17,11 @@ from hypothesis import strategies as st
 
 from maskwright.data import pairs as pairs_module
 from maskwright.data.batch import Batch
-from maskwright.data.config import DataConfig, PairKind
-from maskwright.data.draws import derive_keys
-from maskwright.data.layout import lay_out
+from maskwright.data.collate import lay_out
+from maskwright.data.config import DataConfig, MaskingConfig, PairKind
+from maskwright.data.counter_rng import derive_keys
 from maskwright.data.loader import LoadedStep, RowSource, StepRequest
-from maskwright.data.masking.config import MaskingConfig
-from maskwright.data.masking.corruption import IGNORED, Masker, Vocabulary
+from maskwright.data.masking import IGNORED, Masker, Vocabulary
 from maskwright.data.pairs import MIN_TOKENS, PairMaker, SegmentPair, pairs_per_row, split_segment
 from maskwright.data.rows import DataPosition, Row, Rows
 from maskwright.distributed.world import ALONE, World

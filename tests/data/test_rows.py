@@ -6,8 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maskwright.data import rows as rows_module
-from maskwright.data.rows import DataPosition, Row, RowPlanner, segments_per_row
-from maskwright.data.segments import SegmentTable
+from maskwright.data.rows import DataPosition, Row, RowPlanner, SegmentTable, segments_per_row
 from maskwright.errors import ShardError
 
 ROW = 12

@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maskwright.data.segments import SegmentTable
+from maskwright.data.rows import SegmentTable
 
 lengths_of_documents = st.lists(st.integers(0, 40), max_size=30)
 

@@ -6,13 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from maskwright.commands.adoption import adopt_model
-from maskwright.commands.config import resolve
-from maskwright.commands.prepared import prepare_for
-from tests.commands.twins import write_twin
-from tests.commands.workplace import write_corpus
+from maskwright.pretraining.init_from import adopt_model
+from maskwright.runs.config import resolve
+from maskwright.runs.find_data import prepare_for
 from tests.distributed.work import continue_pretraining
 from tests.distributed.worlds import alone, run_world
+from tests.twins import write_twin
+from tests.workplace import write_corpus
 
 
 def test_two_ranks_give_the_losses_of_one(tmp_path: Path) -> None:

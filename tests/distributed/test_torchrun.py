@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from maskwright.logs import read_metrics
-from tests.commands.workplace import SMALL
 from tests.distributed.worlds import find_free_port
+from tests.workplace import SMALL
 
 PATIENCE_SECONDS = 180
 

@@ -5,11 +5,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from maskwright.commands.assemble import PreparedData
-from maskwright.commands.build import build_trainer
-from maskwright.commands.run_folder import load_run_config
 from maskwright.distributed.world import ALONE, World
 from maskwright.logs import Record
+from maskwright.pretraining.build import build_trainer
+from maskwright.pretraining.prepared_data import PreparedData
+from maskwright.runs.run_directory import load_run_config
 from tests.distributed.work import train_prepared
 from tests.distributed.worlds import run_world
 

@@ -17,12 +17,6 @@ from safetensors import safe_open
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 
-from maskwright.commands.assemble import PreparedData
-from maskwright.commands.build import build_trainer
-from maskwright.commands.config import PretrainConfig
-from maskwright.commands.initial import load_initial
-from maskwright.commands.run_folder import load_run_config
-from maskwright.commands.session import consolidate
 from maskwright.data.config import DataConfig
 from maskwright.data.loader import LoadedStep, StepRequest
 from maskwright.data.rows import DataPosition
@@ -35,13 +29,19 @@ from maskwright.evaluation.masked_lm import (
     evaluate_masked_lm,
 )
 from maskwright.objectives.terms import ObjectiveInputs, TermSums
+from maskwright.pretraining.build import build_trainer
+from maskwright.pretraining.init_from import load_initial
+from maskwright.pretraining.prepared_data import PreparedData
+from maskwright.pretraining.session import consolidate
+from maskwright.runs.config import PretrainConfig
+from maskwright.runs.run_directory import load_run_config
 from maskwright.train.checkpoint import (
+    ShardedWriter,
     checkpoint_path,
     find_newest,
     list_checkpoints,
     open_checkpoint,
 )
-from maskwright.train.checkpoint_writer import ShardedWriter
 from maskwright.train.trainer import Trainer
 from tests.helpers import random_corpus, special_ids, vocabulary
 from tests.models import small_model

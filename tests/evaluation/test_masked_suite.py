@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from maskwright.data.config import DataConfig
-from maskwright.data.masking.config import MaskingConfig
+from maskwright.data.config import DataConfig, MaskingConfig
 from maskwright.errors import InputError, ModelFolderError
 from maskwright.evaluation import masked_detail
 from maskwright.evaluation.masked_lm import evaluate_masked_lm

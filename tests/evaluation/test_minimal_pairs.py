@@ -7,15 +7,14 @@ from hypothesis import strategies as st
 from maskwright.errors import InputError
 from maskwright.evaluation.intervals import wilson_interval
 from maskwright.evaluation.minimal_pairs import (
+    MinimalPair,
     choose_pairs,
     evaluate_minimal_pairs,
     fingerprint_pairs,
     judge,
     summarise_credits,
 )
-from maskwright.evaluation.pair_files import MinimalPair
-from maskwright.evaluation.pseudo_likelihood import score_pseudo_likelihood
-from maskwright.evaluation.questions import Metric
+from maskwright.evaluation.pseudo_likelihood import Metric, score_pseudo_likelihood
 from maskwright.evaluation.scores import SuiteResult
 from tests.golden.pseudo_likelihood import METRICS, make_model, make_tokenizer
 

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 
 from maskwright.errors import InputError, ModelFolderError
 from maskwright.evaluation.pseudo_likelihood import (
+    Metric,
     PseudoLikelihood,
     PseudoLikelihoodScorer,
     compute_pseudo_perplexity,
     score_pseudo_likelihood,
 )
-from maskwright.evaluation.questions import Metric
 from maskwright.model.attention_context import context_from_lengths
 from maskwright.model.pretraining import MaskedLanguageModel
 from tests.golden.pseudo_likelihood import METRICS, MODELS, TEXTS, make_model, make_tokenizer

@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maskwright.evaluation.questions import Questions, find_ends
+from maskwright.evaluation.pseudo_likelihood import Questions, find_ends
 
 MASK = 4
 texts = st.lists(st.tuples(st.integers(5, 9), st.booleans()), max_size=12)

@@ -7,7 +7,7 @@ from torch import Tensor
 from maskwright.data.config import DataConfig
 from maskwright.evaluation.masked_lm import build_pinned_batches
 from maskwright.evaluation.replaced_tokens import evaluate_replaced_tokens
-from maskwright.model.discriminator import (
+from maskwright.model.electra import (
     GeneratorAndDiscriminator,
     ReplacedTokenHead,
     narrow_config,

@@ -17,10 +17,10 @@ from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from benchmarks.twins import randomise
-from maskwright.artifact.folder import open_model, save_model
 from maskwright.config import from_mapping
 from maskwright.model.config import ModelConfig, resolve_config
 from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.model_folder.folder import open_model, save_model
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 GOLDEN = Path(__file__).with_suffix(".json")

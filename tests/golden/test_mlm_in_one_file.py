@@ -14,15 +14,15 @@ import torch
 import torch.nn.functional as F
 
 from examples import mlm_in_one_file as twin
-from maskwright.commands.assemble import PreparedData, build_row_source, resolve_model
-from maskwright.commands.build import build_trainer
-from maskwright.commands.config import PretrainConfig, resolve
 from maskwright.data.batch import Batch
-from maskwright.data.draws import derive_keys
+from maskwright.data.counter_rng import derive_keys
 from maskwright.data.loader import StepRequest
 from maskwright.data.rows import WINDOW_SEGMENTS, DataPosition, segments_per_row
 from maskwright.logs import Record
 from maskwright.objectives.terms import inputs_of
+from maskwright.pretraining.build import build_trainer
+from maskwright.pretraining.prepared_data import PreparedData, build_row_source, resolve_model
+from maskwright.runs.config import PretrainConfig, resolve
 from maskwright.shards.manifest import Manifest, ShardInfo, SplitInfo, write_manifest
 from maskwright.shards.writer import ShardWriter, write_array
 from maskwright.tokenizer.tokenizer import Tokenizer

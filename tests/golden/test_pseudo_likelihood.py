@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 
-from maskwright.evaluation.pseudo_likelihood import score_pseudo_likelihood
-from maskwright.evaluation.questions import Metric
+from maskwright.evaluation.pseudo_likelihood import Metric, score_pseudo_likelihood
 from tests.golden.pseudo_likelihood import (
     GOLDEN,
     METRICS,

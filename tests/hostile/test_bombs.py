@@ -39,7 +39,7 @@ def test_ten_gigabytes_of_zeros_are_refused(tmp_path: Path, suffix: str) -> None
 def test_a_bomb_ends_prepare_with_one_line(tmp_path: Path) -> None:
     path = tmp_path / "bomb.txt.zst"
     path.write_bytes(zstandard.compress(_BLOCK) * 20)
-    code = "import sys; from maskwright.cli import main; sys.exit(main(sys.argv[1:]) != 2)"
+    code = "import sys; from maskwright.cli.main import main; sys.exit(main(sys.argv[1:]) != 2)"
     output = run_limited(code, "prepare", str(path), "--out", str(tmp_path / "out"))
     assert output.splitlines()[-1].startswith("CorpusError: ")
 

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from maskwright.commands.config import PretrainConfig, resolve
 from maskwright.config import MAX_YAML_BYTES, from_mapping, parse_yaml, read_yaml
 from maskwright.errors import ConfigError
+from maskwright.runs.config import PretrainConfig, resolve
 from tests.hostile.sandbox import run_limited
 
 _LAUGHS = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n" + "".join(
@@ -92,7 +92,7 @@ def test_keys_are_counted_in_time() -> None:
     text = "".join(f"key{n}: 1\n" for n in range(20_000))
     assert "unknown key key0" in run_limited(
         "import sys\nfrom maskwright.config import from_mapping, parse_yaml\n"
-        "from maskwright.commands.config import PretrainConfig\n"
+        "from maskwright.runs.config import PretrainConfig\n"
         "from maskwright.errors import ConfigError\n"
         f"text = ''.join(f'key{{n}}: 1\\n' for n in range({len(text.splitlines())}))\n"
         "try: from_mapping(PretrainConfig, parse_yaml(text, 'x'))\n"
@@ -102,7 +102,7 @@ def test_keys_are_counted_in_time() -> None:
 
 def test_a_model_that_nobody_has_takes_no_memory() -> None:
     code = (
-        "from maskwright.commands.config import resolve\n"
+        "from maskwright.runs.config import resolve\n"
         "from maskwright.errors import ConfigError\n"
         "for value in (10**9, 10**30):\n"
         "    try: resolve(overrides={'model': {'num_hidden_layers': value}})\n"

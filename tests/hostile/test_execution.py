@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from maskwright.cli import main
+from maskwright.cli.main import main
 from tests.architecture.sources import read_sources
-from tests.commands.workplace import SMALL, write_corpus
+from tests.workplace import SMALL, write_corpus
 
 _FORBIDDEN = {
     "eval", "exec", "compile", "__import__", "pickle.load", "pickle.loads", "torch.load",

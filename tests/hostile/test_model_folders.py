@@ -11,15 +11,15 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from benchmarks.fuzz import seeds
-from maskwright.artifact.folder import open_model
-from maskwright.artifact.stored import MAX_HEADER_BYTES
 from maskwright.errors import ModelFolderError
 from maskwright.inference.fill_mask import FillMask
+from maskwright.model_folder.folder import open_model
+from maskwright.model_folder.weights import MAX_HEADER_BYTES
 from tests.hostile.sandbox import run_limited
 
 _OPEN = """
 import sys
-from maskwright.artifact.folder import open_model
+from maskwright.model_folder.folder import open_model
 from maskwright.errors import ModelFolderError
 for folder in sys.argv[1:]:
     try: open_model(folder)

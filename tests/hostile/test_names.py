@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from maskwright.cli import main
+from maskwright.cli.main import main
 from maskwright.corpus.config import CorpusConfig
 from maskwright.corpus.hub import parse_hub_name, read_hub
 from maskwright.corpus.sources import find_sources

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from maskwright.cli import main
-from maskwright.commands.evaluation import FORMAT, Evaluation
+from maskwright.cli.main import main
+from maskwright.evaluation.run import FORMAT, Evaluation
 
 COUNTS = {"step": 10, "tokens": 100, "seconds": 1.0}
 TRAIN = {"split": "train", **COUNTS, "loss": 7.5, "tokens_per_second": 100.0}

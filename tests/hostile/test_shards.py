@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from benchmarks.fuzz import seeds
-from maskwright.cli import main
+from maskwright.cli.main import main
 from maskwright.config import MAX_VOCAB_SIZE
 from maskwright.errors import ShardError
 from maskwright.files import write_text

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from maskwright.cli import main
-from maskwright.commands.predict import _show_answers, _show_tags
-from maskwright.finetune.predict import Answer
+from maskwright.cli.main import main
+from maskwright.cli.predict import _show_answers, _show_tags
+from maskwright.finetuning.predict import Answer
 from maskwright.inference.fill_mask import FillMask, FillResult, Prediction
 
 EVIL = "\x1b]0;owned\x9b2J\x1b[31m"

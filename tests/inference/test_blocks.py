@@ -3,7 +3,7 @@ from itertools import count, islice
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maskwright.inference.blocks import split_blocks
+from maskwright.inference.text_model import split_blocks
 
 
 @given(st.lists(st.integers(0, 3_000_000), max_size=30))

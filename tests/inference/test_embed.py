@@ -8,14 +8,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from maskwright.artifact.folder import save_model
 from maskwright.errors import InputError, ModelFolderError
 from maskwright.inference.embed import Embedder, Pooling
 from maskwright.model.attention_context import context_from_lengths
 from maskwright.model.classifier import Classifier
+from maskwright.model_folder.folder import save_model
 from maskwright.tokenizer.tokenizer import Tokenizer
-from tests.artifact.helpers import WORDS, tiny_tokenizer
 from tests.model.helpers import tiny_model
+from tests.model_folder.helpers import WORDS, tiny_tokenizer
 
 TEXTS = ["the cat sat", "", "a bird flew under the tree", "zebra", "the cat sat"]
 LONGEST = 16  # of the model, [CLS] and [SEP] included
@@ -101,7 +101,7 @@ def test_a_text_without_tokens(tokenizer: Tokenizer) -> None:
 def test_a_stream_is_the_same_as_a_list(
     tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("maskwright.inference.blocks._MOST_TEXTS", 2)
+    monkeypatch.setattr("maskwright.inference.text_model._MOST_TEXTS", 2)
     embed = make(tokenizer)
     parts = list(embed.stream(iter(TEXTS)))
     assert [len(part) for part in parts] == [2, 2, 1]

@@ -6,12 +6,12 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from maskwright.artifact.folder import load_model, save_model
 from maskwright.errors import InputError, ModelFolderError
 from maskwright.inference.fill_mask import FillMask
 from maskwright.model.attention_context import context_from_lengths
-from tests.artifact.helpers import WORDS, tiny_tokenizer
+from maskwright.model_folder.folder import load_model, save_model
 from tests.model.helpers import tiny_model
+from tests.model_folder.helpers import WORDS, tiny_tokenizer
 
 TEXTS = [
     "the cat sat on the [MASK]",

@@ -1,4 +1,4 @@
-from maskwright.inference.hidden_word import HiddenWord, WordPlace, find_words
+from maskwright.inference.fill_mask import HiddenWord, WordPlace, find_words
 
 
 def test_a_word_is_all_its_tokens() -> None:

@@ -5,11 +5,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maskwright.artifact.folder import save_model
 from maskwright.errors import InputError
 from maskwright.inference.text_model import TextModel, plan_batches, show_text
-from tests.artifact.helpers import tiny_tokenizer
+from maskwright.model_folder.folder import save_model
 from tests.model.helpers import tiny_model
+from tests.model_folder.helpers import tiny_tokenizer
 
 
 @pytest.fixture(scope="module")

@@ -3,12 +3,12 @@
 from pathlib import Path
 from typing import Any
 
-from maskwright.artifact.folder import save_model
 from maskwright.config import from_mapping
 from maskwright.model.config import ModelConfig, resolve_config
 from maskwright.model.init import initialise
 from maskwright.model.pretraining import MaskedLanguageModel
-from tests.artifact.helpers import tiny_tokenizer
+from maskwright.model_folder.folder import save_model
+from tests.model_folder.helpers import tiny_tokenizer
 
 NATIVE: dict[str, dict[str, Any]] = {
     "bert": {"preset": "bert", "num_hidden_layers": 1},

@@ -9,18 +9,18 @@ import numpy as np
 import pytest
 import torch
 
-from maskwright.artifact.classifier_folder import open_classifier, save_classifier
-from maskwright.artifact.folder import open_model
 from maskwright.errors import CorpusError, ExportError, InputError
-from maskwright.finetune.config import FinetuneConfig
-from maskwright.finetune.network import build_classifier
+from maskwright.finetuning.config import FinetuneConfig
+from maskwright.finetuning.network import build_classifier
 from maskwright.interop import task_examples
 from maskwright.interop.export import ExportReport, export_model
 from maskwright.interop.int8 import Int8Scores
 from maskwright.interop.onnx_graph import GRAPH, OnnxModel
 from maskwright.interop.task_examples import ExampleFile, choose_examples
 from maskwright.model.classifier import Classifier
-from maskwright.model.head_config import Level, Pooling, Problem
+from maskwright.model.config import Level, Pooling, Problem
+from maskwright.model_folder.classifier_folder import open_classifier, save_classifier
+from maskwright.model_folder.folder import open_model
 from tests.interop.models import NATIVE, OWN, write_model
 
 pytest.importorskip("onnxscript")

@@ -8,13 +8,12 @@ from typing import Any
 import pytest
 from huggingface_hub import constants
 
-from maskwright.artifact.folder import load_model, save_model
-from maskwright.cli import main
-from maskwright.commands.model_folder import find_model_folder
+from maskwright.cli.main import main
 from maskwright.errors import InputError, ModelFolderError
-from maskwright.interop.download import download_model
-from tests.artifact.helpers import tiny_tokenizer
+from maskwright.model_folder.folder import load_model, save_model
+from maskwright.runs.find_model import download_model, find_model_folder
 from tests.interop.hub import Hub
+from tests.model_folder.helpers import tiny_tokenizer
 from tests.models import small_model
 
 

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 import torch
 
-from maskwright.artifact.folder import open_model
 from maskwright.errors import ExportError, InputError, ModelFolderError
 from maskwright.interop import folders, hugging_face
 from maskwright.interop import sentence_transformers_folder as st_folder
@@ -14,6 +13,7 @@ from maskwright.interop.comparison import Difference
 from maskwright.interop.export import export_model
 from maskwright.interop.targets import TARGETS, Target
 from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.model_folder.folder import open_model
 from tests.interop.models import LONGEST, NATIVE, OWN, write_model
 
 pytest.importorskip("transformers")

@@ -4,13 +4,11 @@ import numpy as np
 import pytest
 import torch
 
-from maskwright.artifact.folder import LoadedModel
-from maskwright.artifact.special_tokens import wrap_inputs
 from maskwright.corpus.config import CorpusConfig
 from maskwright.data.batch import Batch
+from maskwright.data.collate import SpecialIds
 from maskwright.data.config import DataConfig
-from maskwright.data.layout import SpecialIds
-from maskwright.data.masking.corruption import IGNORED, Vocabulary
+from maskwright.data.masking import IGNORED, Vocabulary
 from maskwright.errors import ShardError
 from maskwright.evaluation.masked_lm import build_pinned_batches
 from maskwright.interop.comparison import PaddedBatch, batch_by_length, batch_rows, encode
@@ -19,13 +17,15 @@ from maskwright.interop.sentences import choose_sentences
 from maskwright.model.config import ModelConfig, resolve_config
 from maskwright.model.init import initialise
 from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.model_folder.folder import LoadedModel
+from maskwright.model_folder.special_tokens import wrap_inputs
 from maskwright.objectives.mlm import predict_masked
 from maskwright.preparation.config import PrepareConfig
 from maskwright.preparation.pipeline import prepare
 from maskwright.shards.reader import TokenStore
 from maskwright.tokenizer.config import TokenizerConfig
 from maskwright.tokenizer.tokenizer import Tokenizer
-from tests.commands.workplace import write_corpus
+from tests.workplace import write_corpus
 
 LENGTH = 32
 

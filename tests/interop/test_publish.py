@@ -9,9 +9,9 @@ import pytest
 import yaml
 from safetensors.torch import load_file, save_file
 
-from maskwright.artifact.card import split_card
 from maskwright.errors import InputError, ModelFolderError
 from maskwright.interop.publish import Upload, plan_upload, publish_model, send_upload
+from maskwright.model_folder.card import split_card
 from tests.interop.models import NATIVE, OWN, write_model
 from tests.interop.receiving_hub import ReceivingHub
 

@@ -3,7 +3,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maskwright.model.dropout import Dropout, draw_factors, drop
+from maskwright.model.layers import Dropout, draw_factors, drop
 
 
 @given(st.floats(0.01, 0.99), st.integers(0, 100))

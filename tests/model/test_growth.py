@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from maskwright.model.growth import grow_vocabulary
+from maskwright.model.init import grow_vocabulary
 from tests.models import small_model
 
 WORDS, DECODER, BIAS = (

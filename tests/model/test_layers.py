@@ -3,9 +3,15 @@ import torch
 import torch.nn.functional as F
 
 from maskwright.model.config import Activation
-from maskwright.model.mlp import ACTIVATIONS, MLP, GatedMLP
-from maskwright.model.norms import RMSNorm, build_norm, normalise_plainly
-from maskwright.model.positions import rotary_angles, rotate, rotate_plainly, sinusoids
+from maskwright.model.embeddings import rotary_angles, rotate, rotate_plainly, sinusoids
+from maskwright.model.layers import (
+    ACTIVATIONS,
+    MLP,
+    GatedMLP,
+    RMSNorm,
+    build_norm,
+    normalise_plainly,
+)
 from tests.model.helpers import tiny_config
 
 

@@ -1,4 +1,4 @@
-from maskwright.model.matrices import count_fused_matrices
+from maskwright.model.init import count_fused_matrices
 from tests.models import small_model
 
 

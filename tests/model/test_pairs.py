@@ -10,8 +10,7 @@ from maskwright.errors import ConfigError
 from maskwright.model.attention_context import context_from_lengths
 from maskwright.model.config import ModelConfig, resolve_config
 from maskwright.model.flops import count_flops_per_token, count_parameters
-from maskwright.model.init import draw_pair_head, initialise
-from maskwright.model.matrices import count_fused_matrices
+from maskwright.model.init import count_fused_matrices, draw_pair_head, initialise
 from maskwright.model.pretraining import MaskedLanguageModel
 from tests.model.helpers import random_ids, tiny_config, tiny_model, with_pair_head
 

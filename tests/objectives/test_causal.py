@@ -8,20 +8,20 @@ import numpy as np
 import pytest
 import torch
 
-from maskwright.artifact.folder import open_model, save_model
 from maskwright.data.batch import Batch
+from maskwright.data.config import MaskingConfig
 from maskwright.data.loader import LoadedStep, StepRequest
-from maskwright.data.masking.config import MaskingConfig
 from maskwright.data.rows import DataPosition
 from maskwright.distributed.world import World
 from maskwright.inference.fill_mask import FillMask
 from maskwright.model.config import AttentionBackend
+from maskwright.model_folder.folder import open_model, save_model
 from maskwright.objectives.causal import MaskedAndCausalLM
 from maskwright.objectives.terms import context_of, inputs_of
 from maskwright.train.panel import describe_record
 from maskwright.train.window import LogWindow, TermFigures
-from tests.artifact.helpers import tiny_tokenizer
 from tests.helpers import NUM_SPECIAL, random_corpus, row_source
+from tests.model_folder.helpers import tiny_tokenizer
 from tests.models import small_model
 from tests.train.helpers import Recorder, make_trainer
 

@@ -7,8 +7,8 @@ import torch
 import torch.nn.functional as F
 
 from maskwright.data.batch import Batch, build_batch
-from maskwright.data.masking.config import MaskingConfig
-from maskwright.data.masking.corruption import Masker
+from maskwright.data.config import MaskingConfig
+from maskwright.data.masking import Masker
 from maskwright.data.rows import Row, Rows
 from maskwright.objectives.mlm import MaskedLM, predict_masked
 from maskwright.objectives.terms import context_of, inputs_of

@@ -11,12 +11,12 @@ from torch import Tensor
 from transformers import AutoModelForMaskedLM, AutoModelForPreTraining
 
 from benchmarks.twins import randomise
-from maskwright.artifact.folder import save_model
 from maskwright.data.batch import Batch, build_batch
-from maskwright.data.masking.config import MaskingConfig
-from maskwright.data.masking.corruption import IGNORED, Masker
+from maskwright.data.config import MaskingConfig
+from maskwright.data.masking import IGNORED, Masker
 from maskwright.data.rows import Row, Rows
-from maskwright.model.discriminator import GeneratorAndDiscriminator, narrow_config
+from maskwright.model.electra import GeneratorAndDiscriminator, narrow_config
+from maskwright.model_folder.folder import save_model
 from maskwright.objectives.rtd import (
     ReplacedTokenDetection,
     detect_replaced,
@@ -26,8 +26,8 @@ from maskwright.objectives.rtd import (
     sum_binary_cross_entropy,
 )
 from maskwright.objectives.terms import inputs_of
-from tests.artifact.helpers import tiny_tokenizer
 from tests.helpers import CLS, PAD, SEP, SyntheticCorpus, random_corpus, special_ids, vocabulary
+from tests.model_folder.helpers import tiny_tokenizer
 from tests.models import small_config
 
 ROW = 16

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from maskwright.errors import CheckpointError
-from maskwright.model.matrices import count_fused_matrices
+from maskwright.model.init import count_fused_matrices
 from maskwright.model.pretraining import MaskedLanguageModel
 from maskwright.optim.build import Optimizers, build_optimizers
 from maskwright.optim.config import OptimConfig

@@ -14,17 +14,16 @@ from transformers import (
     pipeline,
 )
 
-from maskwright.artifact.classifier_folder import open_classifier, save_classifier
-from maskwright.artifact.families import classifier_form
-from maskwright.artifact.native.classifiers import FORMS
 from maskwright.config import from_mapping
-from maskwright.finetune.config import FinetuneConfig
-from maskwright.finetune.network import build_classifier
-from maskwright.finetune.predict import Predictor
-from maskwright.model.config import ModelConfig, resolve_config
-from maskwright.model.head_config import Level, Pooling
+from maskwright.finetuning.config import FinetuneConfig
+from maskwright.finetuning.network import build_classifier
+from maskwright.finetuning.predict import Predictor
+from maskwright.model.config import Level, ModelConfig, Pooling, resolve_config
 from maskwright.model.init import initialise
 from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.model_folder.classifier_folder import open_classifier, save_classifier
+from maskwright.model_folder.families import classifier_form
+from maskwright.model_folder.native.classifiers import FORMS
 from tests.golden.pseudo_likelihood import make_tokenizer
 from tests.interop.models import OWN
 

@@ -19,11 +19,11 @@ from benchmarks.twins import (
     pack,
     randomise,
 )
-from maskwright.artifact.folder import open_encoder, open_model, save_model
 from maskwright.errors import ModelFolderError
-from maskwright.model.discriminator import Discriminator
-from tests.artifact.helpers import tiny_tokenizer, write_tokenizer
+from maskwright.model.electra import Discriminator
+from maskwright.model_folder.folder import open_encoder, open_model, save_model
 from tests.model.helpers import tiny_config
+from tests.model_folder.helpers import tiny_tokenizer, write_tokenizer
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "electra": {"preset": "electra"},

@@ -5,10 +5,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from maskwright.artifact.folder import save_model
 from maskwright.inference.embed import Embedder, Pooling
-from tests.artifact.helpers import tiny_tokenizer
+from maskwright.model_folder.folder import save_model
 from tests.model.helpers import tiny_model
+from tests.model_folder.helpers import tiny_tokenizer
 
 library = pytest.importorskip("sentence_transformers")
 

@@ -7,14 +7,14 @@ import pytest
 from transformers import pipeline
 
 from benchmarks.twins import randomise
-from maskwright.artifact.folder import save_model
 from maskwright.inference.fill_mask import FillMask
 from maskwright.model.config import ModelConfig, resolve_config
 from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.model_folder.folder import save_model
 from maskwright.tokenizer.config import TokenizerConfig, TokenizerKind
 from maskwright.tokenizer.train import train_tokenizer
-from tests.artifact.helpers import tiny_tokenizer
 from tests.model.helpers import tiny_model
+from tests.model_folder.helpers import tiny_tokenizer
 
 TEXTS = [
     "the cat sat on the [MASK]",

@@ -12,14 +12,14 @@ from transformers import AutoConfig, AutoModelForMaskedLM, AutoModelForPreTraini
 
 from benchmarks.twins import ROW, TOLERANCE, VOCAB_SIZE, largest_difference, randomise
 from benchmarks.twins import pack as pack_rows
-from maskwright.artifact.folder import load_model, save_model
-from maskwright.artifact.native.bert import BERT
-from maskwright.artifact.native.own import OWN
-from maskwright.artifact.weights import holds_pair_head
 from maskwright.errors import ModelFolderError
 from maskwright.model.pretraining import MaskedLanguageModel
-from tests.artifact.helpers import tiny_tokenizer, write_tokenizer
+from maskwright.model_folder.folder import load_model, save_model
+from maskwright.model_folder.native.bert import BERT
+from maskwright.model_folder.native.own import OWN
+from maskwright.model_folder.weights import holds_pair_head
 from tests.model.helpers import random_ids, tiny_model, with_pair_head
+from tests.model_folder.helpers import tiny_tokenizer, write_tokenizer
 
 CLASSES = {
     "bert": "BertForPreTraining",

@@ -17,12 +17,12 @@ from benchmarks.twins import (
     list_twins,
     our_logits,
 )
-from maskwright.artifact.families import FAMILIES, NATIVE, native_family
-from maskwright.artifact.folder import load_model, save_model
-from maskwright.artifact.native.own import OWN
 from maskwright.model.presets import PRESETS
-from tests.artifact.helpers import tiny_tokenizer, write_tokenizer
+from maskwright.model_folder.families import FAMILIES, NATIVE, native_family
+from maskwright.model_folder.folder import load_model, save_model
+from maskwright.model_folder.native.own import OWN
 from tests.model.helpers import tiny_model
+from tests.model_folder.helpers import tiny_tokenizer, write_tokenizer
 
 INSTALLED = list(list_twins())
 # What the presets alone would leave untried.

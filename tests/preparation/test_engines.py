@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from maskwright.cli import main
+from maskwright.cli.main import main
 from maskwright.errors import ConfigError
 from maskwright.preparation import engines
 from maskwright.preparation.cluster.config import ClusterConfig, EngineName

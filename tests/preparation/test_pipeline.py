@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from maskwright import pulse
+from maskwright import progress
 from maskwright.corpus.config import CorpusConfig
 from maskwright.errors import CorpusError, ShardError, TokenizerError
 from maskwright.preparation import pipeline
@@ -65,7 +65,7 @@ def test_text_comes_back_from_the_shards(tmp_path: Path) -> None:
 def test_reading_for_the_tokenizer_is_heard_of(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pulse, "EVERY_SECONDS", 0)
+    monkeypatch.setattr(progress, "EVERY_SECONDS", 0)
     path = write_corpus(tmp_path / "a.txt", 1.0)
     _, lines = prepare_quietly([path], tmp_path / "out", small_config())
     read = [line for line in lines if "1 million characters read for the tokenizer" in line]

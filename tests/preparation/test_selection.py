@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from maskwright.cli import main
+from maskwright.cli.main import main
 from maskwright.corpus.config import CorpusConfig
 from maskwright.corpus.readers import dispatch
 from maskwright.errors import ConfigError, CorpusError

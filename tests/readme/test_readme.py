@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from maskwright.cli import COMMANDS, main
-from tests.commands.workplace import SMALL, write_corpus
+from maskwright.cli.main import COMMANDS, main
+from tests.workplace import SMALL, write_corpus
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

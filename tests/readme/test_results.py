@@ -9,9 +9,9 @@ from benchmarks.common import BEGIN, END, require_result
 from benchmarks.readme_results import README, write_section
 from benchmarks.reliability_table import PAGE, list_promises, write_table
 from benchmarks.twins import TOLERANCE
-from maskwright.artifact.families import NATIVE
-from maskwright.artifact.folder import parse_config
 from maskwright.errors import ModelFolderError
+from maskwright.model_folder.families import NATIVE
+from maskwright.model_folder.folder import parse_config
 from maskwright.recipes import list_recipes
 
 

@@ -16,9 +16,9 @@ from collections.abc import Callable, Generator
 from pathlib import Path
 from typing import Any
 
-from maskwright.artifact import folder as artifact
-from maskwright.cli import main
+from maskwright.cli.main import main
 from maskwright.logs import MetricsLog, read_metrics
+from maskwright.model_folder import folder as artifact
 from tests.reliability.small import PREPARE, PRETRAIN, cut_back
 
 KILOBYTE = 1024

@@ -3,7 +3,7 @@
 import shutil
 from pathlib import Path
 
-from maskwright.cli import main
+from maskwright.cli.main import main
 from tests.preparation.helpers import write_corpus
 
 PREPARE = [

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from maskwright.cli import main
+from maskwright.cli.main import main
 from maskwright.train.reporting import RunReporter
 from tests.reliability.small import PRETRAIN
 

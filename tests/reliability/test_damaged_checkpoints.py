@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from maskwright.cli import main
+from maskwright.cli.main import main
 from tests.reliability.small import cut_back, flip_a_bit, weights_of
 
 NEWEST = "step_00000004"

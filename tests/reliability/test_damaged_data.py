@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from maskwright.cli import main
+from maskwright.cli.main import main
 from tests.preparation.helpers import write_corpus
 from tests.reliability.small import PREPARE, PRETRAIN, cut_back, flip_a_bit
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from maskwright.cli import main
+from maskwright.cli.main import main
 from tests.reliability.small import PREPARE, make_run, make_text
 
 ROOT = Path(__file__).parents[2]

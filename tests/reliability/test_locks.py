@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.crash.killing import MASKWRIGHT
-from maskwright.cli import main
+from maskwright.cli.main import main
 from maskwright.logs import read_metrics
 from tests.preparation.helpers import read_folder
 from tests.reliability.small import PREPARE, PRETRAIN, cut_back, make_text, weights_of

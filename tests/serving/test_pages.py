@@ -12,15 +12,15 @@ import pytest
 from playwright.sync_api import expect, sync_playwright
 from starlette.testclient import TestClient
 
-from maskwright.artifact.card import add_example
-from maskwright.artifact.classifier_folder import save_classifier
-from maskwright.artifact.folder import open_model, save_model
-from maskwright.finetune.config import FinetuneConfig
-from maskwright.finetune.network import build_classifier
-from maskwright.model.head_config import Level
+from maskwright.finetuning.config import FinetuneConfig
+from maskwright.finetuning.network import build_classifier
+from maskwright.model.config import Level
+from maskwright.model_folder.card import add_example
+from maskwright.model_folder.classifier_folder import save_classifier
+from maskwright.model_folder.folder import open_model, save_model
 from maskwright.serving.pages import Playground
 from maskwright.serving.pipelines import open_pipeline
-from tests.finetune.helpers import TOKENIZER, make_loaded
+from tests.finetuning.helpers import TOKENIZER, make_loaded
 from tests.serving.test_app import serve
 from tests.serving.test_playground import CHROMIUM
 from tests.serving.test_playground import pytestmark as needs_browser

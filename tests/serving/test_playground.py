@@ -18,12 +18,12 @@ import torch
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser, ConsoleMessage, expect, sync_playwright
 
-from maskwright.artifact.card import add_example
-from maskwright.artifact.classifier_folder import save_classifier
-from maskwright.artifact.folder import open_model
-from maskwright.finetune.config import FinetuneConfig
-from maskwright.finetune.network import build_classifier
-from maskwright.model.head_config import Level
+from maskwright.finetuning.config import FinetuneConfig
+from maskwright.finetuning.network import build_classifier
+from maskwright.model.config import Level
+from maskwright.model_folder.card import add_example
+from maskwright.model_folder.classifier_folder import save_classifier
+from maskwright.model_folder.folder import open_model
 from tests.serving.test_server import start
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")

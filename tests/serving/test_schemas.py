@@ -11,16 +11,16 @@ import pytest
 from pydantic import TypeAdapter
 from starlette.testclient import TestClient
 
-from maskwright.artifact.classifier_folder import save_classifier
-from maskwright.finetune.config import FinetuneConfig
-from maskwright.finetune.network import build_classifier
-from maskwright.finetune.predict import Answer, Predictor
+from maskwright.finetuning.config import FinetuneConfig
+from maskwright.finetuning.network import build_classifier
+from maskwright.finetuning.predict import Answer, Predictor
 from maskwright.inference.embed import Embedder
+from maskwright.model_folder.classifier_folder import save_classifier
 from maskwright.serving.app import build_app
 from maskwright.serving.config import ServeConfig
 from maskwright.serving.pipelines import open_pipeline
 from maskwright.serving.schemas import RESPONSES, OpenAIEmbeddingResponse, OpenAIErrorResponse
-from tests.finetune.helpers import TOKENIZER, make_loaded
+from tests.finetuning.helpers import TOKENIZER, make_loaded
 from tests.serving.test_app import SMALL, serve
 
 TAGS = {"Ada": "B-PER", "Lovelace": "I-PER", "Bob": "B-PER", "London": "B-LOC"}

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from huggingface_hub import InferenceClient
 
-from maskwright.cli import main
+from maskwright.cli.main import main
 from maskwright.serving.config import ServeConfig
 from maskwright.serving.connections import listen
 
@@ -129,7 +129,7 @@ def test_whoever_sends_too_much_is_told_so(url: str) -> None:
 # A model that says when a pass has begun, and is told how it ends: ``go``, or else by an error.
 CONTROLLED = """
 import sys
-from maskwright.cli import main
+from maskwright.cli.main import main
 from maskwright.inference.fill_mask import FillMask
 attempt = FillMask.attempt
 def wait(*arguments):
@@ -270,7 +270,7 @@ def test_a_model_that_hangs_is_told_and_does_not_keep_the_process(
     # A shell that starts the tests in the background has them ignore SIGINT, and so their children.
     hanging = """
 import signal, sys, threading
-from maskwright.cli import main
+from maskwright.cli.main import main
 from maskwright.inference.fill_mask import FillMask
 signal.signal(signal.SIGINT, signal.default_int_handler)
 FillMask.attempt = lambda *arguments: threading.Event().wait()

@@ -19,7 +19,7 @@ from s3fs.errors import translate_boto_error
 from yarl import URL
 
 from maskwright.errors import ShardError
-from maskwright.shards.finality import is_final
+from maskwright.shards.remote import is_final
 
 
 def s3(code: str, status: int) -> BaseException:

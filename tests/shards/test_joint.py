@@ -10,8 +10,8 @@ import pytest
 
 from maskwright.errors import ShardError
 from maskwright.shards.cache import Cache
+from maskwright.shards.concat import JointStore, fingerprint_folders
 from maskwright.shards.folder import MIRRORS
-from maskwright.shards.joint import JointStore, fingerprint_folders
 from maskwright.shards.manifest import write_manifest
 from maskwright.shards.reader import TokenStore
 from tests.shards.faults import break_memory, start_anew, upload, wait_until_said

@@ -12,8 +12,8 @@ from maskwright.errors import ConfigError, TokenizerError
 from maskwright.tokenizer.config import TokenizerConfig, check_extension
 from maskwright.tokenizer.extension import extend_tokenizer, extends
 from maskwright.tokenizer.merges import learn_joins
-from maskwright.tokenizer.pieces import Pieces, match_greedily
 from maskwright.tokenizer.stats import measure_tokenizer
+from maskwright.tokenizer.token_text import Pieces, match_greedily
 from maskwright.tokenizer.tokenizer import Tokenizer
 from tests.tokenizer.helpers import KOREAN, MIXED, english_texts, trained
 from tests.tokenizer.published import PUBLISHED

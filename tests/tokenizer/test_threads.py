@@ -7,7 +7,7 @@ import time
 import pytest
 
 from maskwright.tokenizer.tokenizer import Tokenizer
-from tests.finetune.helpers import TOKENIZER
+from tests.finetuning.helpers import TOKENIZER
 
 SLOW = ("a" * 17 + "!") * 24  # which takes about half a second to match
 

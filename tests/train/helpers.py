@@ -8,20 +8,18 @@ from typing import Any
 
 import torch
 
-from maskwright.commands.build import build_writer, distribute
-from maskwright.commands.learning import build_network, build_objective
 from maskwright.config import from_mapping
-from maskwright.data.config import PairKind
+from maskwright.data.config import MaskingConfig, PairKind
 from maskwright.data.loader import Prefetcher
-from maskwright.data.masking.config import MaskingConfig
 from maskwright.data.rows import DataPosition
 from maskwright.distributed.world import ALONE, World
 from maskwright.logs import Record
-from maskwright.model.init import initialise
-from maskwright.model.matrices import count_fused_matrices
+from maskwright.model.init import count_fused_matrices, initialise
+from maskwright.objectives.build import build_network, build_objective
 from maskwright.objectives.config import ObjectiveConfig
 from maskwright.optim.build import build_optimizers
 from maskwright.optim.config import OptimConfig
+from maskwright.pretraining.build import build_writer, distribute
 from maskwright.train.config import TrainConfig
 from maskwright.train.ema import WeightAverage
 from maskwright.train.plan import Planner

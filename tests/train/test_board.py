@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from maskwright.train.board import Board
+from maskwright.train.reporting import Board
 from tests.limits import limited_file_size
 
 pytest.importorskip("tensorboard")

@@ -11,9 +11,9 @@ from maskwright.train.checkpoint import (
     find_newest,
     list_checkpoints,
     open_checkpoint,
+    save_checkpoint,
     verify_checkpoint,
 )
-from maskwright.train.checkpoint_writer import save_checkpoint
 
 TENSORS = {
     "model/weight": torch.arange(6.0).reshape(2, 3),

@@ -6,11 +6,11 @@ import sys
 
 import pytest
 
-from maskwright.train.memory import keep_freed_memory
+from maskwright.train.device import keep_freed_memory
 
 _COUNT_FAULTS = """
 import resource, torch
-from maskwright.train.memory import keep_freed_memory
+from maskwright.train.device import keep_freed_memory
 if {keep}:
     assert keep_freed_memory()
 def count_faults():

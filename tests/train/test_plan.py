@@ -1,8 +1,7 @@
 import pytest
 
-from maskwright.data.config import DataConfig
+from maskwright.data.config import DataConfig, MaskingConfig
 from maskwright.data.loader import StepRequest
-from maskwright.data.masking.config import MaskingConfig
 from maskwright.errors import ConfigError
 from maskwright.optim.config import OptimConfig
 from maskwright.train.config import TrainConfig

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from maskwright import pulse
+from maskwright import progress
 from maskwright.console import Console
 from maskwright.logs import Record, read_metrics
 from maskwright.train import panel, reporting
@@ -98,7 +98,7 @@ def test_a_record_says_more_than_its_step(tmp_path: Path, monkeypatch: pytest.Mo
     with RunReporter(tmp_path, Console(file=stream, width=120)) as reporter:
         for record in (TRAIN, later):
             reporter.report(record, 0.25)
-        monkeypatch.setattr(pulse, "EVERY_SECONDS", 0)
+        monkeypatch.setattr(progress, "EVERY_SECONDS", 0)
         for step in (1221, 1222):
             reporter.advance({**TRAIN, "step": step}, 0.25)
     assert stream.getvalue().splitlines() == [
@@ -123,7 +123,7 @@ def test_steps_without_a_record_are_heard_of(
 
     assert run() == ""
     assert "1:06 left" in run(force_terminal=True, color_system=None)
-    monkeypatch.setattr(pulse, "EVERY_SECONDS", 0)
+    monkeypatch.setattr(progress, "EVERY_SECONDS", 0)
     assert run().splitlines() == [
         " 50%  step 3  6,000 tokens",
         " 60%  step 4  8,000 tokens  validating",

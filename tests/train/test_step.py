@@ -6,12 +6,12 @@ import pytest
 import torch
 from torch import nn
 
+from maskwright.data.config import MaskingConfig
 from maskwright.data.loader import LoadedStep, StepRequest
-from maskwright.data.masking.config import MaskingConfig
 from maskwright.data.rows import DataPosition
 from maskwright.distributed.parallel import Parallel
 from maskwright.distributed.world import ALONE
-from maskwright.model.matrices import count_fused_matrices
+from maskwright.model.init import count_fused_matrices
 from maskwright.model.pretraining import MaskedLanguageModel
 from maskwright.objectives.mlm import MaskedLM
 from maskwright.objectives.terms import ObjectiveInputs, TermSums

@@ -10,13 +10,13 @@ from typing import Any
 
 from maskwright.config import to_mapping
 from maskwright.files import write_json
+from maskwright.formatting import count_noun
 from maskwright.preparation.cluster.config import ClusterConfig, EngineName
 from maskwright.preparation.cluster.launch import CLUSTER_NAME
 from maskwright.preparation.cluster.share import JOB_NAME, Job
 from maskwright.preparation.cluster.spool import Spool, holding_lock, lock_path
 from maskwright.preparation.cluster.wave import Wave
 from maskwright.preparation.folder import Report
-from maskwright.wording import count_noun
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,69 @@
+"""What fill, score and embed share: a model, and texts from arguments, a file or standard input."""
+
+import argparse
+import sys
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from maskwright.cli.flags import Parser
+from maskwright.corpus.readers.undecodable import UTF_8, not_decodable
+from maskwright.errors import InputError
+from maskwright.runs.find_model import HELP
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """A text, and where it stands, as the beginning of an error: ``sentences.txt:7: ``."""
+
+    text: str
+    place: str = ""
+
+    def measure(self) -> int:
+        """How many characters it has."""
+        return len(self.text)
+
+
+def add_arguments(parser: Parser, what: str) -> None:
+    """Adds the model, the device, and where texts come from; `what` they are, for the help."""
+    parser.add_argument("folder", help=HELP)
+    parser.add_argument("text", nargs="*", help=f"{what}; none, or -: standard input, one a line")
+    parser.add_argument("--file", type=Path, help="read texts from a file, one a line")
+    parser.add_argument("--device", help="where to compute, such as cpu or cuda [a GPU if any]")
+
+
+def read_sentences(arguments: argparse.Namespace) -> Iterator[Sentence]:
+    """The texts that the arguments name; blank lines are texts too.
+
+    Raises:
+        InputError: texts and a file, or lines that cannot be read.
+        CorpusError: lines that are not UTF-8; names the encoding that they are likely in.
+    """
+    if arguments.file is not None and arguments.text:
+        raise InputError("give texts or --file, not both")
+    if arguments.file is not None:
+        name = str(arguments.file)
+        with _naming_source(name), arguments.file.open(encoding="utf-8-sig") as file:
+            yield from _read_lines(file, name)
+    elif arguments.text in ([], ["-"]):
+        with _naming_source("standard input"):
+            yield from _read_lines(sys.stdin, "standard input")
+    else:
+        yield from map(Sentence, arguments.text)
+
+
+def _read_lines(lines: Iterable[str], name: str) -> Iterator[Sentence]:
+    for number, line in enumerate(lines, start=1):
+        yield Sentence(line.rstrip("\n"), f"{name}:{number}: ")
+
+
+@contextmanager
+def _naming_source(name: str) -> Generator[None]:
+    try:
+        yield
+    except UnicodeDecodeError as error:
+        reason = f"byte {error.object[error.start]:#x} cannot be decoded"
+        raise not_decodable(error.object, name, UTF_8, reason) from None
+    except OSError as error:
+        raise InputError(f"{name} cannot be read: {error.strerror}.") from None

@@ -1,0 +1,105 @@
+"""``maskwright COMMAND …``: finds the command, and turns errors into one line and exit code 2.
+
+Nothing heavy is imported before the command is known: importing torch alone takes two seconds.
+"""
+
+import errno
+import importlib
+import io
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from typing import Any, cast
+
+from maskwright.console import tell
+from maskwright.errors import MaskwrightError, StoppedError, make_line
+
+COMMANDS = {
+    "pretrain": "train an encoder from raw text or prepared data",
+    "fill": "predict hidden words with a trained model",
+    "finetune": "teach a model to label texts, words or pairs",
+    "predict": "let a fine-tuned model answer",
+    "serve": "serve a model over HTTP, with a page to play with",
+    "score": "tell how likely a trained model finds texts",
+    "embed": "write the vectors of texts, from a trained model",
+    "evaluate": "score a model: masked words, sentences, minimal pairs",
+    "compare": "put runs side by side, with intervals of the differences, and plots",
+    "report": "show a run, or several, as a page",
+    "watch": "follow a run of another process in the terminal",
+    "export": "write a model for transformers, ONNX or sentence-transformers, and compare it there",
+    "publish": "upload a model to the Hugging Face hub",
+    "prepare": "train a tokenizer and write token shards, to reuse in many runs",
+    "tokenizer": "train, inspect or compare tokenizers alone",
+    "inspect": "show what a model will see of prepared data",
+    "recipes": "list the recipes that come with maskwright",
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command; returns the exit code of the process."""
+    output: Any = sys.stdout
+    if isinstance(output, io.TextIOWrapper):  # which may show file names of any bytes
+        cast(Any, output).reconfigure(errors="backslashreplace")
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    if not arguments or arguments[0] in ("-h", "--help", "help"):
+        print(_usage())
+        return 0 if arguments else 2
+    if arguments[0] == "--version":
+        from importlib.metadata import version
+
+        print(f"maskwright {version('maskwright')}")
+        return 0
+    name, *rest = arguments
+    try:
+        return _find_command(name)(rest)
+    except StoppedError as stop:
+        tell(str(stop))
+        return 128 + signal.SIGTERM
+    except MaskwrightError as error:
+        rank = os.environ.get("RANK", "0")
+        print(f"rank {rank}: " * (rank != "0") + f"{_category(error)}: {error}", file=sys.stderr)
+        return 2
+    except KeyboardInterrupt as stop:
+        tell(str(stop) or "interrupted")
+        return 128 + signal.SIGINT
+    except BrokenPipeError:  # the reader of our output, such as head, has seen enough
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
+    except OSError as error:
+        if error.filename is None and error.errno != errno.ENOSPC:
+            raise  # not about a file, so a bug
+        where = f"{error.filename}: " if error.filename is not None else ""
+        print(make_line(f"InputError: {where}{error.strerror}"), file=sys.stderr)
+        return 2
+
+
+def _find_command(name: str):
+    from maskwright.cli.flags import suggest
+
+    if name not in COMMANDS:
+        raise suggest("command", name, list(COMMANDS), "maskwright --help lists them")
+    return importlib.import_module(f"maskwright.cli.{name}").main
+
+
+def _category(error: MaskwrightError) -> str:
+    """The error's name in the tree of `maskwright.errors`, below its root."""
+    line = [kind for kind in type(error).__mro__ if issubclass(kind, MaskwrightError)]
+    return line[max(len(line) - 2, 0)].__name__
+
+
+def _usage() -> str:
+    lines = ["usage: maskwright COMMAND [options]", "", _package_line(), "", "commands:"]
+    lines += [f"  {name:<10} {text}" for name, text in COMMANDS.items()]
+    lines += ["", "maskwright COMMAND --help tells more; maskwright --version the version."]
+    return "\n".join(lines)
+
+
+def _package_line() -> str:
+    import maskwright
+
+    return (maskwright.__doc__ or "").partition("\n")[0]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,41 @@
+"""``maskwright report``: a run, or several, as one HTML page."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from maskwright.cli.flags import Parser
+from maskwright.console import say
+from maskwright.errors import InputError, make_line
+from maskwright.files import check_new_file
+from maskwright.formatting import shorten_names
+from maskwright.runs.run_directory import REPORT_NAME
+
+_EPILOG = """examples:
+  maskwright report runs/NAME                       writes runs/NAME/report.html
+  maskwright report runs/A runs/B --out both.html   side by side
+"""
+
+
+def build_parser() -> Parser:
+    """The command line of ``maskwright report``."""
+    parser = Parser("report", "Show a run as a page.", _EPILOG)
+    parser.add_argument("runs", nargs="+", type=Path, help="run directories")
+    parser.add_argument("--out", type=Path, help="where to [report.html in the run directory]")
+    return parser
+
+
+def main(argv: Sequence[str]) -> int:
+    from maskwright.report.gather import gather_facts, write_report
+
+    arguments = build_parser().parse(argv)
+    if arguments.out is None and len(arguments.runs) > 1:
+        raise InputError("several runs need --out FILE")
+    if arguments.out is not None:
+        check_new_file(arguments.out)
+    out = arguments.out or arguments.runs[0] / REPORT_NAME
+    names = [make_line(name) for name in shorten_names([str(run) for run in arguments.runs])]
+    write_report(
+        [gather_facts(run, name) for run, name in zip(arguments.runs, names, strict=True)], out
+    )
+    say(f"{out}: open it in a browser")
+    return 0

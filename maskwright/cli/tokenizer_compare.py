@@ -1,0 +1,155 @@
+"""``maskwright tokenizer compare``: which of several tokenizers fits a text, or each of several."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rich.markup import escape
+from rich.table import Table
+
+from maskwright.cli.flags import Parser
+from maskwright.console import Console, say_json
+from maskwright.corpus.config import CorpusConfig
+from maskwright.errors import InputError
+from maskwright.formatting import shorten_names
+from maskwright.runs.run_directory import suggest_run
+
+if TYPE_CHECKING:
+    from maskwright.tokenizer.stats import TokenizerStats
+    from maskwright.tokenizer.tokenizer import Tokenizer
+
+_EPILOG = """A tokenizer is a folder with tokenizer.json: of `tokenizer train`, of a model, or
+the one in a run or in prepared data. Each --on is measured by itself: name one for each language.
+
+examples:
+  maskwright tokenizer compare tokenizers/small tokenizers/large --on corpus/sample.txt
+  maskwright tokenizer compare runs/A data/B --on english.txt korean.txt --json
+"""
+_FILE = "tokenizer.json"
+_INSIDE = ("", "tokenizer", "model")  # of what is named, where the file may be
+_NUM_WORDS = 12
+_MUCH_UNKNOWN = 0.01  # of the tokens
+# What is shown of a text: title, name, how.
+_ROWS = (
+    ("tokens", "num_tokens", "{:,}"),
+    ("tokens a word", "fertility", "{:.3f}"),
+    ("bytes a token", "bytes_per_token", "{:.2f}"),
+    ("unknown tokens", "unknown_share", "{:.3%}"),
+    ("words of several tokens", "split_share", "{:.1%}"),
+    ("vocabulary used", "used_share", "{:.1%}"),
+)
+
+
+def compare(argv: Sequence[str]) -> int:
+    """Measures every tokenizer on every text, and shows words that they take apart differently."""
+    parser = Parser("tokenizer compare", "Put tokenizers side by side.", _EPILOG)
+    parser.add_argument("folders", nargs="+", type=Path, help="two tokenizers or more")
+    parser.add_argument("--on", nargs="+", required=True, help="texts to measure on, one by one")
+    parser.add_argument("--json", action="store_true", help="print JSON and no table")
+    arguments = parser.parse(argv)
+    if len(arguments.folders) < 2:
+        raise InputError("compare needs at least two tokenizers")
+    if "-" in arguments.on:
+        raise InputError("--on - can be read only once, and there are several tokenizers")
+    from maskwright.tokenizer.tokenizer import Tokenizer
+
+    names = shorten_names([str(folder) for folder in arguments.folders])
+    tokenizers = dict(zip(names, map(Tokenizer.load, map(find, arguments.folders)), strict=True))
+    measured = {text: measure(tokenizers, text) for text in arguments.on}
+    if arguments.json:
+        plain = {text: {n: asdict(s) for n, s in each.items()} for text, each in measured.items()}
+        say_json(plain, indent=2)
+        return 0
+    console = Console(highlight=False, soft_wrap=True)
+    for text, found in measured.items():
+        _show(console, text, found, tokenizers)
+    return 0
+
+
+def find(folder: Path) -> Path:
+    """Return the folder of the tokenizer in a tokenizer's, model's, run's or prepared folder.
+
+    Raises:
+        InputError: there is none.
+    """
+    for name in _INSIDE:
+        if (folder / name / _FILE).is_file():
+            return folder / name
+    hint = suggest_run(folder) or ". Name a tokenizer, a model, a run or prepared data."
+    raise InputError(f"{folder} holds no {_FILE}{hint}")
+
+
+def measure(tokenizers: "dict[str, Tokenizer]", text: str) -> "dict[str, TokenizerStats]":
+    """The statistics of each tokenizer on a text, which is read once for each."""
+    from maskwright.tokenizer.stats import measure_tokenizer
+
+    return {
+        name: measure_tokenizer(tokenizer, _read(text)) for name, tokenizer in tokenizers.items()
+    }
+
+
+def _read(text: str) -> Iterator[str]:
+    from maskwright.corpus.stream import stream_corpus
+
+    corpus = CorpusConfig(valid_fraction=0.0)
+    return (document.text for _, document in stream_corpus([text], corpus, Counter()))
+
+
+def _show(
+    console: Console,
+    text: str,
+    found: "dict[str, TokenizerStats]",
+    tokenizers: "dict[str, Tokenizer]",
+) -> None:
+    first = next(iter(found.values()))
+    console.print(f"[bold]{escape(text)}[/bold]: {first.num_words:,} words")
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column()
+    for name in found:
+        table.add_column(escape(name), justify="right")
+    table.add_row("vocabulary", *(f"{one.vocab_size:,}" for one in tokenizers.values()))
+    for title, field, how in _ROWS:
+        table.add_row(title, *(how.format(getattr(stats, field)) for stats in found.values()))
+    console.print(table)
+    for name, stats in found.items():
+        if stats.unknown_share > _MUCH_UNKNOWN:
+            console.print(
+                f"{name} does not know {stats.unknown_share:.0%} of this text: that it needs few "
+                "tokens is no advantage.",
+                markup=False,
+            )
+    lines = list_differences(text, tokenizers)
+    if lines:
+        console.print("\nFrequent words that they take apart differently:")
+    for line in lines:
+        console.print(f"  {line}", markup=False)
+    console.print()
+
+
+def list_differences(text: str, tokenizers: "dict[str, Tokenizer]") -> list[str]:
+    """Return a line for each frequent word of which one tokenizer makes more tokens."""
+    counts: Counter[str] = Counter()
+    for document in _read(text):
+        counts.update(document.split())
+    lines: list[str] = []
+    for word, count in counts.most_common():
+        pieces = [split_word(one, word) for one in tokenizers.values()]
+        if len({len(each) for each in pieces}) > 1:
+            shown = "  |  ".join(" ".join(each) for each in pieces)
+            lines.append(f"{word} ({count:,})   {shown}")
+        if len(lines) == _NUM_WORDS:
+            break
+    return lines
+
+
+def split_word(tokenizer: "Tokenizer", word: str) -> list[str]:
+    """Return the tokens of `word` as it occurs in running text: after a blank.
+
+    Byte-level BPE has a token for "Ġthe", the word with its blank, and may have none for "the". A
+    token of the blank alone is left out: it is no piece of the word.
+    """
+    encoded = tokenizer.encode_with_offsets(f"{word} {word}")
+    of_second = encoded.offsets[:, 1] > len(word) + 1
+    return tokenizer.tokens(encoded.ids[of_second].tolist())

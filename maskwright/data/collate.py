@@ -1,0 +1,197 @@
+"""From planned rows to slots: where every token of a batch stands, for all rows at once.
+
+R rows of L slots, S segments of n texts each: one, or the two of a pair. What arrays say here,
+loops over rows and segments say in `examples/mlm_in_one_file.py`.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.data.masking import IGNORED
+from maskwright.data.pairs import SegmentPair, pairs_per_row
+from maskwright.data.rows import Ints, Rows, count_up, segments_per_row
+
+
+class TokenSource(Protocol):
+    """Tokens of a corpus by position, as `maskwright.shards` reads them."""
+
+    def tokens(self, start: int, stop: int) -> NDArray[np.unsignedinteger]: ...
+
+    def word_starts(self, start: int, stop: int) -> NDArray[np.bool_]: ...
+
+
+@dataclass(frozen=True)
+class SpecialIds:
+    """The ids that rows are built with; `wrap` puts [CLS] and [SEP] around every segment."""
+
+    pad: int
+    cls: int
+    sep: int
+    wrap: bool
+
+
+@dataclass(frozen=True)
+class PlacedPairs:
+    """The pairs of R rows of L slots, at most K in each.
+
+    Attributes:
+        token_type_ids: [R, L].
+        positions: [R, K] where in the row its [CLS] is, 0 in unused slots.
+        labels: [R, K], -100 in unused slots.
+    """
+
+    token_type_ids: NDArray[np.int64]
+    positions: NDArray[np.int64]
+    labels: NDArray[np.int64]
+
+    @classmethod
+    def empty(cls, num_rows: int, row_length: int) -> "PlacedPairs":
+        """Rows without a pair, to be filled."""
+        slots = (num_rows, pairs_per_row(row_length))
+        types = np.zeros((num_rows, row_length), np.int64)
+        return cls(types, np.zeros(slots, np.int64), np.full(slots, IGNORED, np.int64))
+
+
+@dataclass(frozen=True)
+class CleanRows:
+    """R rows of L slots before masking; arrays are [R, L] except `cu_seqlens` [N + 1]."""
+
+    ids: NDArray[np.int64]
+    word_starts: NDArray[np.bool_]
+    positions: NDArray[np.int64]
+    segment_ids: NDArray[np.int32]
+    cu_seqlens: NDArray[np.int32]
+    num_tokens: int
+    pairs: PlacedPairs | None = None
+
+
+@dataclass(frozen=True)
+class Segments:
+    """Where the segments of all rows stand in their R * L slots.
+
+    Attributes:
+        rows: [S] the row of each.
+        numbers: [S] which of its row it is.
+        begins: [S] its first slot.
+        slots: [S] how many it takes, [CLS] and [SEP] included.
+        counts: [R] how many each row has.
+        used: [R] slots that they take of each row.
+    """
+
+    rows: Ints
+    numbers: Ints
+    begins: Ints
+    slots: Ints
+    counts: Ints
+    used: Ints
+
+    @classmethod
+    def place(cls, slots: Ints, counts: Ints, row_length: int) -> "Segments":
+        """One after the other, from the beginning of each row on."""
+        rows = np.repeat(np.arange(len(counts)), counts)
+        numbers = np.arange(len(rows)) - (np.cumsum(counts) - counts)[rows]
+        used = np.bincount(rows, slots, len(counts)).astype(np.int64)
+        tails = np.cumsum(row_length - used) - (row_length - used)  # before each row
+        begins = np.cumsum(slots) - slots + tails[rows]
+        return cls(rows, numbers, begins, slots, counts, used)
+
+    def with_tails(self, row_length: int) -> tuple[Ints, Ints]:
+        """[S + R] lengths and numbers of segments and unfilled tails, in their order.
+
+        The tail of a row has the number after its last segment.
+        """
+        lengths = np.empty(len(self.rows) + len(self.counts), np.int64)
+        numbers = np.empty_like(lengths)
+        segments = np.arange(len(self.rows)) + self.rows
+        tails = np.cumsum(self.counts) + np.arange(len(self.counts))
+        lengths[segments], lengths[tails] = self.slots, row_length - self.used
+        numbers[segments], numbers[tails] = self.numbers, self.counts
+        return lengths, numbers
+
+
+def lay_out(
+    rows: Rows,
+    row_length: int,
+    source: TokenSource,
+    special: SpecialIds,
+    pairs: Sequence[Sequence[SegmentPair]] | None = None,
+    with_words: bool = True,
+) -> CleanRows:
+    """Writes the segments of each row into its slots.
+
+    Args:
+        pairs: for each row, its segments as pairs of texts; None: each is one text.
+        with_words: whether to read where words begin; if not, every token counts as a word.
+    """
+    shape, edge = (len(rows), row_length), int(special.wrap)
+    spans = _list_spans(rows, pairs)
+    lengths = spans[..., 1]
+    slots = edge + (lengths + edge).sum(axis=1)
+    segments = Segments.place(slots, rows.counts, row_length)
+    ends = segments.begins[:, None] + np.cumsum(lengths + edge, axis=1)  # of texts, without [SEP]
+    begins = ends - lengths
+
+    ids, word_starts = np.full(shape, special.pad, np.int64), np.ones(shape, bool)
+    texts = count_up(begins.reshape(-1), lengths.reshape(-1))
+    places = spans.reshape(-1, 2).tolist()
+    if len(texts):
+        found = [source.tokens(start, start + length) for start, length in places]
+        ids.reshape(-1)[texts] = np.concatenate(found)
+    if len(texts) and with_words:
+        known = [source.word_starts(start, start + length) for start, length in places]
+        word_starts.reshape(-1)[texts] = np.concatenate(known)
+        word_starts.reshape(-1)[begins[lengths > 0]] = (
+            True  # a word that a segment cuts begins anew
+        )
+    if special.wrap:
+        ids.reshape(-1)[segments.begins] = special.cls
+        ids.reshape(-1)[ends] = special.sep
+
+    block_lengths, numbers = segments.with_tails(row_length)
+    block_ends = np.cumsum(block_lengths)[block_lengths > 0]
+    bounds = np.full(len(rows) * (segments_per_row(row_length) + 1) + 1, ids.size, np.int32)
+    bounds[0], bounds[1 : 1 + len(block_ends)] = 0, block_ends
+    return CleanRows(
+        ids,
+        word_starts,
+        positions=count_up(np.zeros_like(block_lengths), block_lengths).reshape(shape),
+        segment_ids=np.repeat(numbers.astype(np.int32), block_lengths).reshape(shape),
+        cu_seqlens=bounds,
+        num_tokens=int(segments.used.sum()),
+        pairs=None if pairs is None else _place_pairs(pairs, segments, begins, lengths, shape),
+    )
+
+
+def _list_spans(rows: Rows, pairs: Sequence[Sequence[SegmentPair]] | None) -> Ints:
+    """Start and length of every text in the corpus: [S, n, 2]."""
+    if pairs is None:
+        return rows.spans[:, None]
+    both = [pair.texts for row in pairs for pair in row]
+    return np.asarray(both, np.int64).reshape(-1, 2, 2)
+
+
+def _place_pairs(
+    pairs: Sequence[Sequence[SegmentPair]],
+    segments: Segments,
+    begins: Ints,
+    lengths: Ints,
+    shape: tuple[int, int],
+) -> PlacedPairs:
+    """Types of tokens, and the [CLS] of each pair that has a label; others need no slot.
+
+    Args:
+        begins, lengths: [S, 2] slots of the two texts.
+    """
+    placed = PlacedPairs.empty(*shape)
+    second = count_up(begins[:, 1], lengths[:, 1] + 1)  # and its [SEP]
+    placed.token_type_ids.reshape(-1)[second] = 1
+    labels = np.asarray([pair.label for row in pairs for pair in row], np.int64)
+    judged = labels != IGNORED
+    rows, numbers = segments.rows[judged], segments.numbers[judged]
+    placed.positions[rows, numbers] = segments.begins[judged] - rows * shape[1]
+    placed.labels[rows, numbers] = labels[judged]
+    return placed

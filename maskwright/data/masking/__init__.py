@@ -1,1 +1,0 @@
-"""Which tokens are hidden, and what stands in their place. One strategy a file."""

@@ -1,0 +1,53 @@
+"""A shuffled order of any size, computed instead of stored.
+
+`permute` is a keyed bijection of ``range(size)``: a Feistel network over a grid of ``a x b``
+cells, where ``a * b`` exceeds `size` by less than ``a``. Each half round adds a hash of one
+coordinate to the other, which any inverse could subtract again, hence one to one (Black and
+Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002). The few results outside the range
+walk on until they fall inside it, which keeps the bijection.
+"""
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.data.counter_rng import Purpose, derive_keys, mix
+
+# With 5, no statistic tells an order of a thousand elements from a random one; with 16, orders of
+# a handful are about equally frequent, too (docs/decisions/0007-order-of-16-half-rounds.md).
+_HALF_ROUNDS = 16
+
+
+def permute(indices: NDArray[np.int64], size: int, *key: int) -> NDArray[np.int64]:
+    """Where each of `indices` stands in the shuffled order of ``range(size)``.
+
+    Args:
+        indices: [n], each in ``range(size)``.
+        key: integers that name the order, such as ``seed, epoch``.
+
+    Returns:
+        [n]; over all indices, every number of ``range(size)`` exactly once.
+    """
+    a = math.isqrt(size - 1) + 1
+    a += a % 2  # of two odd sides only even permutations would come
+    b = -(-size // a)
+    round_keys = derive_keys(*key, Purpose.ORDER, np.arange(_HALF_ROUNDS))
+    result = _walk_once(indices, a, b, round_keys)
+    outside = np.flatnonzero(result >= size)
+    while len(outside):
+        result[outside] = _walk_once(result[outside], a, b, round_keys)
+        outside = outside[result[outside] >= size]
+    return result
+
+
+def _walk_once(
+    indices: NDArray[np.int64], a: int, b: int, round_keys: NDArray[np.uint64]
+) -> NDArray[np.int64]:
+    column, line = np.divmod(indices.astype(np.uint64), np.uint64(b))
+    for half_round, key in enumerate(round_keys):
+        if half_round % 2 == 0:
+            column = (column + mix(line ^ key) % np.uint64(a)) % np.uint64(a)
+        else:
+            line = (line + mix(column ^ key) % np.uint64(b)) % np.uint64(b)
+    return (column * np.uint64(b) + line).astype(np.int64)

@@ -1,0 +1,135 @@
+"""Rows exactly as training sees them, one at a time: in colour for people, as JSON for programs."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from rich.text import Text
+
+from maskwright.data.batch import Batch
+from maskwright.data.loader import RowSource, StepRequest
+from maskwright.data.masking import IGNORED
+from maskwright.data.rows import DataPosition
+from maskwright.tokenizer.tokenizer import Tokenizer
+
+_ROWS_AT_ONCE = 64
+
+
+@dataclass(frozen=True)
+class RowView:
+    """One row of L slots.
+
+    Attributes:
+        epoch: its epoch.
+        number: its number; numbers have gaps at the ends of windows (see `maskwright.data.rows`).
+        ids: L token ids, masked.
+        labels: L ids of what was there where a token is hidden, elsewhere -100.
+        segments: L numbers of the segments; what is left empty is one of its own.
+        types: L token types where segments are pairs of texts, else none.
+        pairs: label of each segment that has one as a pair: 0 = next, 1 = not.
+        source: which of several sources it is of.
+    """
+
+    epoch: int
+    number: int
+    ids: list[int]
+    labels: list[int]
+    segments: list[int]
+    types: list[int]
+    pairs: dict[int, int]
+    source: str | None = None
+
+    def to_json(self, tokenizer: Tokenizer) -> dict[str, Any]:
+        row = {
+            "epoch": self.epoch,
+            "row": self.number,
+            "tokens": tokenizer.tokens(self.ids),
+            "ids": self.ids,
+            "labels": self.labels,
+            "segments": self.segments,
+        }
+        if self.source is not None:
+            row["source"] = self.source
+        return {**row, "token_types": self.types, "pairs": self.pairs} if self.types else row
+
+    def to_text(self, tokenizer: Tokenizer) -> Text:
+        """A heading and the tokens, with what the hidden ones were."""
+        of_source = "" if self.source is None else f", {self.source}"
+        text = Text(f"\nepoch {self.epoch}, row {self.number}{of_source}\n", style="bold")
+        return text.append_text(self._paint(tokenizer))
+
+    def _paint(self, tokenizer: Tokenizer) -> Text:
+        line = Text(style="not bold")
+        previous = self.segments[0]
+        line.append(self._describe_pair(previous), style="cyan")
+        for token_id, label, segment in zip(self.ids, self.labels, self.segments, strict=True):
+            if token_id == tokenizer.pad_id:
+                continue
+            if segment != previous:
+                line.append("\n│ ", style="dim")
+                line.append(self._describe_pair(segment), style="cyan")
+                previous = segment
+            token = tokenizer.token(token_id)
+            if label == IGNORED:
+                line.append(token + " ")
+                continue
+            kinds = {tokenizer.mask_id: "black on yellow", label: "black on green"}
+            line.append(token, style=kinds.get(token_id, "black on red"))
+            line.append(f"⟨{tokenizer.token(label)}⟩ ", style="dim")
+        padding = self.ids.count(tokenizer.pad_id)
+        if padding:
+            line.append(f"[{padding} empty]", style="dim")
+        return line
+
+    def _describe_pair(self, segment: int) -> str:
+        label = self.pairs.get(segment)
+        return "" if label is None else "(not next) " if label else "(next) "
+
+
+def view_rows(
+    source: RowSource,
+    position: DataPosition,
+    count: int,
+    mask_rate: float,
+    name_source: Callable[[int], str] | None = None,
+) -> Iterator[RowView]:
+    """The next `count` rows from `position` on; the rows of the next epoch follow without a gap.
+
+    Args:
+        name_source: of the token at a position of the corpus, if that is of several sources.
+    """
+    length = position.row_length
+    while count > 0:
+        size = min(count, _ROWS_AT_ONCE)
+        rows, _ = source.planner(length).plan_rows(position, size)
+        loaded = source.load(StepRequest(length, size, size, mask_rate), position)
+        [batch] = loaded.micro_batches
+        columns = [batch.input_ids.numpy(), _place_labels(batch), batch.segment_ids.numpy()]
+        slots = zip(*(column.reshape(size, length).tolist() for column in columns), strict=True)
+        types, pairs = _list_pairs(batch, size)
+        for row, of_tokens, *of_pairs in zip(rows, slots, types, pairs, strict=True):
+            name = name_source(row.segments[0][0]) if name_source else None
+            yield RowView(row.epoch, row.number, *of_tokens, *of_pairs, source=name)
+        position = loaded.next_position
+        count -= size
+
+
+def _place_labels(batch: Batch) -> np.ndarray:
+    """[T] the labels in the places that they are for."""
+    labels = np.full(len(batch.input_ids), IGNORED)
+    used = batch.masked_labels.numpy() != IGNORED
+    labels[batch.masked_positions.numpy()[used]] = batch.masked_labels.numpy()[used]
+    return labels
+
+
+def _list_pairs(batch: Batch, num_rows: int) -> tuple[list[list[int]], list[dict[int, int]]]:
+    """For each row its token types, and the labels of those of its segments that have one."""
+    types, positions, labels = batch.token_type_ids, batch.pair_positions, batch.pair_labels
+    pairs: list[dict[int, int]] = [{} for _ in range(num_rows)]
+    if types is None or positions is None or labels is None:
+        return [[] for _ in range(num_rows)], pairs
+    used = labels != IGNORED
+    for place, label in zip(positions[used].tolist(), labels[used].tolist(), strict=True):
+        pairs[place // batch.row_length][int(batch.segment_ids[place])] = label
+    return types.reshape(num_rows, -1).tolist(), pairs

@@ -1,0 +1,216 @@
+"""What a model is evaluated on: held-out prepared data, or text files tokenized in memory."""
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.corpus.config import CorpusConfig
+from maskwright.corpus.stream import stream_corpus
+from maskwright.data.counter_rng import derive_keys
+from maskwright.data.loader import Corpus
+from maskwright.data.permutation import permute
+from maskwright.errors import InputError, ShardError
+from maskwright.evaluation.pinned import PINNED_SEED
+from maskwright.runs.find_data import check_made_for, locate_prepared
+from maskwright.shards.concat import JointStore
+from maskwright.shards.folder import name_path
+from maskwright.shards.reader import TokenStore
+from maskwright.tokenizer.sentence_ends import find_sentence_ends
+from maskwright.tokenizer.tokenizer import EncodedText, Tokenizer
+
+_MAX_CHARACTERS = 20_000_000  # of text files; a few times what any suite looks at
+_MAX_SENTENCE_TOKENS_READ = 4_000_000  # of prepared data, to choose sentences from
+_SHORTEST = 5  # tokens of a sentence of prepared data; shorter ones are headings and list marks
+_LONGEST = 510
+
+Ids = NDArray[np.int64]
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True)
+class EvaluationText:
+    """A text in a model's tokens.
+
+    Attributes:
+        data: its name, its fingerprint, and whose token frequencies are the baseline.
+        corpus: its documents.
+        counts: [V] how often each token occurs in training, 0 for what is never a label.
+        lines: the lines of text files; None for prepared data, where no lines are left.
+    """
+
+    data: dict[str, Any]
+    corpus: Corpus
+    counts: Ids
+    tokenizer: Tokenizer
+    lines: list[str] | None = None
+    _encoded: dict[int, list[EncodedText]] = field(default_factory=dict, repr=False, compare=False)
+
+    def encoded(self, count: int) -> list[EncodedText]:
+        """Up to `count` sentences, chosen by nothing but their numbers; read and cut once."""
+        if count not in self._encoded:
+            self._encoded[count] = self._encode(count)
+        return self._encoded[count]
+
+    def _encode(self, count: int) -> list[EncodedText]:
+        if self.lines is not None:
+            return self.tokenizer.encode_batch(_choose(self.lines, count))
+        return _choose(list(_cut_sentences(self.corpus, self.tokenizer)), count)
+
+    def sentences(self, count: int) -> list[list[int]]:
+        """The ids of the same sentences."""
+        return [text.ids.tolist() for text in self.encoded(count)]
+
+
+def open_text(
+    sources: Sequence[str], tokenizer: Tokenizer, training_data: Sequence[Path]
+) -> EvaluationText:
+    """The held-out text of prepared folders, or all of some text files.
+
+    Args:
+        training_data: the prepared folders that the model was trained on, if they are known: their
+            token frequencies are the baseline for text files.
+
+    Raises:
+        InputError: prepared data and other text together, or text without a token.
+        CorpusError: text that cannot be read, or nothing in it.
+        ShardError: prepared data made with another tokenizer, or without held-out text.
+    """
+    prepared = locate_prepared(sources)
+    if not prepared:
+        return _read_texts(sources, tokenizer, training_data)
+    stores = [_open_prepared(folder, tokenizer) for folder in prepared]
+    store = stores[0] if len(stores) == 1 else JointStore(dict(zip(sources, stores, strict=True)))
+    return describe_held_out(store, tokenizer)
+
+
+def _open_prepared(folder: Path, tokenizer: Tokenizer) -> TokenStore:
+    check_made_for(tokenizer, folder)
+    store = TokenStore.open(folder, "valid")
+    if not store.num_tokens:
+        raise ShardError(
+            f"{name_path(folder)} holds no validation text. Prepare it again with a larger "
+            "corpus.valid_fraction."
+        )
+    return store
+
+
+def describe_held_out(store: TokenStore, tokenizer: Tokenizer) -> EvaluationText:
+    """The held-out text of prepared data that is open already."""
+    digest = hashlib.sha256(store.tokenizer_fingerprint.encode())
+    for shard in store.info.shards:
+        digest.update(shard.files["tokens"].sha256.encode())
+    return EvaluationText(
+        data={
+            "name": f"{store.name}, held out",
+            "fingerprint": digest.hexdigest(),
+            "unigram_counts": "training text",
+        },
+        corpus=store,
+        counts=_count_labels(store.unigram_counts, tokenizer),
+        tokenizer=tokenizer,
+    )
+
+
+def _read_texts(
+    sources: Sequence[str], tokenizer: Tokenizer, training_data: Sequence[Path]
+) -> EvaluationText:
+    documents, is_cut = _read_documents(sources)
+    corpus = TokensInMemory(documents, tokenizer)
+    names = ", ".join(Path(source).name for source in sources)
+    if not len(corpus.ids):
+        raise InputError(f"{names} holds no token to score a model on. Give more text.")
+    digest = hashlib.sha256()
+    for document in documents:
+        digest.update(hashlib.sha256(document.encode("utf-8", "replace")).digest())
+    whose, counts = "this text", np.bincount(corpus.ids, minlength=tokenizer.vocab_size)
+    if training_data:
+        whose, counts = "training text", np.zeros_like(counts)
+    for folder in training_data:
+        check_made_for(tokenizer, folder)
+        counts += TokenStore.open(folder, "train", "sizes").unigram_counts
+    data = {"name": names, "fingerprint": digest.hexdigest(), "unigram_counts": whose}
+    return EvaluationText(
+        data={**data, "num_characters": sum(map(len, documents)), "is_cut": is_cut},
+        corpus=corpus,
+        counts=_count_labels(counts, tokenizer),
+        tokenizer=tokenizer,
+        lines=[line for document in documents for line in document.splitlines() if line.strip()],
+    )
+
+
+def describe_cut(data: dict[str, Any]) -> str | None:
+    """One line if there was more text than is read; None if not."""
+    if not data.get("is_cut"):
+        return None
+    return f"{data['name']} is long: only its first {data['num_characters']:,} characters are used"
+
+
+def _read_documents(sources: Sequence[str]) -> tuple[list[str], bool]:
+    """The documents of all sources, as far as they fit into memory; whether there are more."""
+    everything = CorpusConfig(deduplicate=False, valid_fraction=0.0)
+    documents: list[str] = []
+    num_characters = 0
+    for _, document in stream_corpus(sources, everything, Counter()):
+        num_characters += len(document.text)
+        if num_characters > _MAX_CHARACTERS and documents:
+            return documents, True
+        documents.append(document.text)
+    return documents, False
+
+
+class TokensInMemory:
+    """Documents as tokens, addressed as in prepared data."""
+
+    def __init__(self, documents: Sequence[str], tokenizer: Tokenizer) -> None:
+        encoded = tokenizer.encode_batch(documents)
+        self.document_lengths = np.array([len(text.ids) for text in encoded], np.int64)
+        self.ids = np.concatenate([text.ids for text in encoded])
+        self._word_starts = np.concatenate([text.word_starts for text in encoded])
+
+    def tokens(self, start: int, stop: int) -> NDArray[np.unsignedinteger]:
+        return self.ids[start:stop]
+
+    def word_starts(self, start: int, stop: int) -> NDArray[np.bool_]:
+        return self._word_starts[start:stop]
+
+
+def _count_labels(counts: Ids, tokenizer: Tokenizer) -> Ids:
+    """Counts of what can be a label: [UNK] is often frequent and never one."""
+    labels = np.zeros(tokenizer.vocab_size, np.int64)
+    labels[tokenizer.ordinary_ids] = counts[tokenizer.ordinary_ids]
+    return labels
+
+
+def _choose(items: list[Item], count: int) -> list[Item]:
+    """Up to `count` items, in a shuffled order that depends on their number alone."""
+    if len(items) <= count:
+        return items
+    return [items[i] for i in permute(np.arange(count), len(items), PINNED_SEED).tolist()]
+
+
+def _cut_sentences(corpus: Corpus, tokenizer: Tokenizer) -> Iterator[EncodedText]:
+    """Documents cut after the tokens that end sentences; some of a corpus that is very large."""
+    ends = sorted(find_sentence_ends(tokenizer))
+    lengths = corpus.document_lengths
+    starts = np.cumsum(lengths) - lengths
+    num_read = 0
+    for document in np.argsort(derive_keys(PINNED_SEED, np.arange(len(lengths)))).tolist():
+        start, length = int(starts[document]), int(lengths[document])
+        ids = corpus.tokens(start, start + length).astype(np.uint32)
+        word_starts = corpus.word_starts(start, start + length)
+        begin = 0
+        for end in [*(np.flatnonzero(np.isin(ids, ends)) + 1).tolist(), length]:
+            for first in range(begin, end, _LONGEST):
+                part = slice(first, min(first + _LONGEST, end))
+                if part.stop - first >= _SHORTEST:
+                    yield EncodedText(ids[part], word_starts[part])
+            begin = end
+        num_read += length
+        if num_read >= _MAX_SENTENCE_TOKENS_READ:
+            return

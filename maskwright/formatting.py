@@ -1,0 +1,72 @@
+"""Text for people: counts with their nouns, short names, escaped Markdown.
+
+Numbers and names in sentences for people.
+
+Markdown that shows text from elsewhere as it is.
+
+A model card repeats names that anybody may have chosen, such as those of files in the manifest of
+prepared data. None of them may become a link, an image, HTML or the end of a table.
+"""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from maskwright.errors import make_line
+
+
+def count_noun(number: int, noun: str) -> str:
+    """The number with its noun: ``1 document``, ``8,731 documents``."""
+    return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
+def describe_cut(num_cut: int, num_texts: int, longest: int) -> str:
+    """Return one line on texts that are longer than the model reads: how many, and the limit."""
+    return (
+        f"{num_cut:,} of {count_noun(num_texts, 'text')} ({num_cut / num_texts:.1%}) cut: only the "
+        f"first {longest:,} tokens are read"
+    )
+
+
+def shorten_names(names: Sequence[str]) -> list[str]:
+    """The last parts of paths, as many as it takes to tell them apart."""
+    parts = [Path(name).resolve().parts for name in names]
+    for count in range(1, max(map(len, parts))):
+        short = ["/".join(own[-count:]) for own in parts]
+        if len(set(short)) == len(short):
+            return short
+    return list(names)
+
+
+# Between letters _ is no emphasis; :// and www. become links by themselves on GitHub.
+_SPECIAL = re.compile(
+    r"^[#>+-]|[\\`*\[\]|~$]|(?<![0-9A-Za-z])_|_(?![0-9A-Za-z])|:(?=//)|(?<=www)\.", re.IGNORECASE
+)
+_ENTITIES = {"&": "&amp;", "<": "&lt;"}
+_BACKTICKS = re.compile(r"`+")
+
+
+def escape_markdown(text: str) -> str:
+    """Return one line of Markdown that renders as `text`, also in a cell of a table."""
+    escaped = _SPECIAL.sub(lambda found: f"\\{found[0]}", make_line(text))
+    return "".join(_ENTITIES.get(character, character) for character in escaped)
+
+
+def write_code(text: str) -> str:
+    """Return `text` as a code span; not for tables, where a ``|`` ends it."""
+    line = make_line(text) or " "
+    fence = _fence(line, 1)
+    blank = " " if "`" in (line[0], line[-1]) else ""
+    return f"{fence}{blank}{line}{blank}{fence}"
+
+
+def write_code_block(text: str, language: str) -> str:
+    """Return `text` as a fenced block of code."""
+    fence = _fence(text, 3)
+    return f"{fence}{language}\n{text.rstrip()}\n{fence}\n"
+
+
+def _fence(text: str, least: int) -> str:
+    """Return more backticks than stand in a row anywhere in `text`, so that it cannot close it."""
+    longest = max(map(len, _BACKTICKS.findall(text)), default=0)
+    return "`" * max(least, longest + 1)

@@ -1,0 +1,207 @@
+"""README.md of a model folder: the model card, Markdown below the hub's YAML front matter."""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import yaml
+
+from maskwright.config import parse_yaml
+from maskwright.errors import ConfigError
+from maskwright.formatting import write_code
+from maskwright.model.config import EncoderConfig
+from maskwright.model.electra import Discriminator
+from maskwright.model.flops import count_parameters
+from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.model_folder.families import DISCRIMINATORS
+from maskwright.model_folder.native.family import Family
+
+_FENCE = "---\n"
+# A placeholder in the code of a card, which publishing replaces by the name on the hub.
+PLACE = "path/to/this/folder"
+_EXAMPLE_KEYS = ("text", "text_pair")
+# Cards that maskwright wrote before had the same section as "Format", behind all others.
+_USE = re.compile(r"\n## (?:Use|Format)\n.*?(?=\n## |\Z)", re.DOTALL)
+_SECTION = re.compile(r"^## ", re.MULTILINE)
+_NATIVE = """
+The weights are in the names of `{architecture}`. transformers {since} or newer loads the folder as
+it is:
+
+```python
+from transformers import AutoModelForMaskedLM, AutoTokenizer
+
+model = AutoModelForMaskedLM.from_pretrained("path/to/this/folder")
+tokenizer = AutoTokenizer.from_pretrained("path/to/this/folder")
+```
+"""
+_PAIRS = """
+`AutoModelForMaskedLM` says that it leaves out four tensors. They are the head that judges whether
+the second of two texts follows the first; `AutoModelForPreTraining` loads it as well.
+"""
+_OWN = """
+The weights are in maskwright's own names (`from maskwright import load_model`), because no class
+of transformers computes this architecture: {reason}.
+"""
+
+
+_NATIVE_DISCRIMINATOR = """
+The weights are in the names of `{architecture}`. transformers {since} or newer loads the folder as
+it is:
+
+```python
+from transformers import AutoModelForPreTraining, AutoTokenizer
+
+model = AutoModelForPreTraining.from_pretrained("path/to/this/folder")
+tokenizer = AutoTokenizer.from_pretrained("path/to/this/folder")
+```
+
+Its logits say for every token whether it was replaced; the encoder, which is there to be fine-tuned
+or to give vectors (`maskwright embed`), loads with `AutoModel`.
+"""
+_OWN_DISCRIMINATOR = """
+The weights are in maskwright's own names (`maskwright embed`, `from maskwright import Embedder`),
+because no class of transformers computes this architecture: {reason}.
+"""
+
+_NATIVE_CLASSIFIER = """
+The weights are in the names of `{architecture}`. transformers {since} or newer loads the folder as
+it is:
+
+```python
+from transformers import pipeline
+
+pipeline("{task}", "path/to/this/folder")("a text")
+```
+"""
+_OWN_CLASSIFIER = """
+The weights are in maskwright's own names (`maskwright predict`), because no class of transformers
+computes this architecture: {reason}.
+"""
+
+
+def write_card(text: str | None, config: EncoderConfig, family: Family, reason: str) -> str:
+    """The card: `text` (or a heading), with its use and the architecture before other sections."""
+    native, detects = not reason, family in DISCRIMINATORS.values()
+    title = "# A discriminator of replaced tokens" if detects else "# A masked language model"
+    size = count_parameters(config, Discriminator if detects else MaskedLanguageModel).total
+    body = (text or title).rstrip() + "\n"
+    facts = (
+        "\n## Architecture\n\n"
+        f"{config.num_hidden_layers} layers of width {config.hidden_size} with "
+        f"{config.num_attention_heads} heads, {size:,} parameters, "
+        f"vocabulary of {config.vocab_size:,}, at most {config.max_position_embeddings} tokens.\n"
+    )
+    forms = (_OWN_DISCRIMINATOR, _NATIVE_DISCRIMINATOR) if detects else (_OWN, _NATIVE)
+    ending = forms[native].format(
+        architecture=family.name_class(config), since=family.since(config), reason=reason
+    )
+    ending += _PAIRS * (native and config.sentence_pair_head)
+    return change_card(_insert_section(body, facts), describe_for_hub(native, detects), ending)
+
+
+def write_classifier_card(
+    text: str | None,
+    config: EncoderConfig,
+    labels: Sequence[str],
+    family: Family,
+    reason: str,
+) -> str:
+    """The card of a classifier: `text` (or a heading), its labels, and how to load it."""
+    of_tokens = "Token" in family.architecture
+    title = "# A classifier of tokens" if of_tokens else "# A classifier of texts"
+    body = (text or title).rstrip() + "\n"
+    body += f"\n## Labels\n\n{', '.join(map(write_code, labels))}\n"
+    metadata = describe_labels(of_tokens, "maskwright" if reason else "transformers")
+    task = metadata["pipeline_tag"]
+    form = _OWN_CLASSIFIER if reason else _NATIVE_CLASSIFIER
+    ending = form.format(
+        architecture=family.architecture, since=family.since(config), reason=reason, task=task
+    )
+    return change_card(body, metadata, ending)
+
+
+def describe_labels(of_tokens: bool, library: str) -> dict[str, Any]:
+    """Return a classifier's metadata for the hub; `library` is what loads the folder."""
+    task = "token-classification" if of_tokens else "text-classification"
+    return {"library_name": library, "pipeline_tag": task, "tags": ["maskwright", task]}
+
+
+def describe_for_hub(native: bool, detects: bool = False) -> dict[str, Any]:
+    """The metadata by which the hub knows how a model is loaded and what it does."""
+    task = "replaced-token-detection" if detects else "masked-language-model"
+    return {
+        "library_name": "transformers" if native else "maskwright",
+        "pipeline_tag": "feature-extraction" if detects else "fill-mask",
+        "tags": ["maskwright", task],
+    }
+
+
+def add_example(card: str, texts: Sequence[str]) -> str:
+    """Return the card with an example as the hub's metadata have it: ``widget``, for its page.
+
+    Args:
+        card: Markdown, with or without front matter.
+        texts: one text, or the two of a pair.
+
+    Raises:
+        ValueError: the front matter is no YAML mapping.
+    """
+    return change_card(card, {"widget": [dict(zip(_EXAMPLE_KEYS, texts, strict=False))]})
+
+
+def read_example(card: str) -> tuple[str, ...]:
+    """Return the text or the two texts of the first example of a card; none if there is none.
+
+    Anybody may have written the card, for any task of the hub: what is not of text is no example.
+
+    Raises:
+        ValueError: the front matter is no YAML mapping.
+    """
+    widget = split_card(card)[0].get("widget")
+    first = widget[0] if isinstance(widget, list) and widget else None
+    found = [first.get(key) for key in _EXAMPLE_KEYS] if isinstance(first, dict) else []
+    texts = tuple(text for text in found if isinstance(text, str) and text.strip())
+    return texts if texts[:1] == tuple(found[:1]) else ()
+
+
+def change_card(card: str, metadata: dict[str, Any], ending: str | None = None) -> str:
+    """The card with other metadata, and another section on its use, which is the first one.
+
+    Args:
+        metadata: put over what the front matter says.
+        ending: Markdown for the section; None leaves it as it is.
+
+    Raises:
+        ValueError: the front matter is no YAML mapping.
+    """
+    old, body = split_card(card)
+    if ending is not None:
+        body = _insert_section(_USE.sub("", body, count=1), f"\n## Use\n{ending}")
+    front = yaml.safe_dump({**old, **metadata}, sort_keys=False, allow_unicode=True)
+    return f"{_FENCE}{front}{_FENCE}\n{body.lstrip()}"
+
+
+def _insert_section(body: str, section: str) -> str:
+    """Return Markdown with `section` before its first section, behind title and introduction."""
+    first = _SECTION.search(body)
+    place = first.start() if first else len(body)
+    introduction, rest = body[:place].rstrip(), body[place:]
+    return f"{introduction}\n{section}" + (f"\n{rest}" if rest else "")
+
+
+def split_card(card: str) -> tuple[dict[str, Any], str]:
+    """Metadata and Markdown of a card; a card without front matter has no metadata.
+
+    Raises:
+        ValueError: the front matter is no YAML mapping.
+    """
+    card = card.replace("\r\n", "\n")
+    if not card.startswith(_FENCE):
+        return {}, card
+    front, fence, body = card.removeprefix(_FENCE).partition(f"\n{_FENCE}")
+    if not fence:
+        raise ValueError("its front matter does not end")
+    try:
+        return parse_yaml(front, "front matter"), body
+    except ConfigError as error:
+        raise ValueError(f"its front matter {error.rule}") from None

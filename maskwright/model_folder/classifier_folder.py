@@ -1,0 +1,193 @@
+"""Model folders of classifiers: as those of masked language models, with the names of the labels.
+
+What is labelled and how follows from the class that ``config.json`` names; ``problem_type`` is the
+word of transformers for what labels are.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast, get_args
+
+from maskwright.errors import ModelFolderError, show_value
+from maskwright.model.classifier import Classifier
+from maskwright.model.config import EncoderConfig, HeadConfig, Level, Pooling, Problem
+from maskwright.model.electra import Discriminator
+from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.model_folder.card import write_classifier_card
+from maskwright.model_folder.families import classifier_form
+from maskwright.model_folder.folder import (
+    EXTRA_KEY,
+    NUM_TEXTS_KEY,
+    Loaded,
+    check_replaceable,
+    check_tokenizer,
+    check_wrapping,
+    find_model,
+    list_classes,
+    open_encoder,
+    read_architecture,
+    read_config_file,
+    with_ids_of,
+    write_folder,
+)
+from maskwright.model_folder.native.classifiers import ARCHITECTURES, Form
+from maskwright.model_folder.special_tokens import wrap_inputs
+from maskwright.model_folder.weights import read_classifier
+from maskwright.tokenizer.files import read_max_length
+from maskwright.tokenizer.tokenizer import Tokenizer
+
+
+@dataclass(frozen=True)
+class LoadedClassifier(Loaded[Classifier]):
+    """All that a classifier's folder holds.
+
+    Attributes:
+        labels: their names, in the order of the logits.
+        problem: one label of several, any number of them, or a number.
+        max_length: tokens of an input: what it was trained on, or all that the model takes.
+        num_texts: of an input: 1, or 2 if it was trained on pairs; None where the folder does not
+            say it, or tokens are labelled.
+    """
+
+    labels: tuple[str, ...]
+    problem: Problem
+    max_length: int
+    num_texts: int | None = None
+
+
+def save_classifier(
+    folder: Path | str,
+    model: Classifier,
+    tokenizer: Tokenizer,
+    labels: tuple[str, ...],
+    problem: Problem,
+    card: str | None = None,
+    *,
+    add_special_tokens: bool = True,
+    max_length: int | None = None,
+    num_texts: int | None = None,
+) -> None:
+    """Writes a classifier's folder; arguments and errors as those of `save_model`.
+
+    Args:
+        labels: names of the K labels; for a number one name of what it says.
+        max_length: tokens of an input, if it was trained on fewer than the model takes.
+        num_texts: of an input, if texts are labelled: 1, or 2 for pairs.
+    """
+    folder = Path(folder)
+    check_replaceable(folder)
+    tokenizer = wrap_inputs(tokenizer, add_special_tokens)
+    config = with_ids_of(model.config, tokenizer)
+    form, reason = classifier_form(config, model.head_config.level)
+    fields = {
+        **form.family.write_config(config),
+        **form.write_head(model.head_config),
+        "id2label": {str(number): label for number, label in enumerate(labels)},
+        "label2id": {label: number for number, label in enumerate(labels)},
+        "problem_type": problem,
+    }
+    card = write_classifier_card(card, config, labels, form.family, reason)
+    write_folder(folder, model, config, tokenizer, form.family, fields, card, max_length, num_texts)
+
+
+def open_classifier(folder: Path | str) -> LoadedClassifier:
+    """Reads a classifier's folder of ours, or one that transformers wrote for a class we know.
+
+    Raises:
+        ModelFolderError: as `open_model` does; labels without names; a masked language model.
+        TokenizerError: a ``model_max_length`` that is none.
+    """
+    folder = find_model(folder)
+    raw = read_config_file(folder)
+    found = next((name for name in list_classes(raw) if name in ARCHITECTURES), None)
+    if found is None:
+        raise ModelFolderError(
+            f"{folder} is no model that labels anything: it names {show_value(list_classes(raw))}. "
+            "maskwright finetune makes one of it."
+        )
+    level, form = ARCHITECTURES[found]
+    extra = raw.get(EXTRA_KEY) or {}
+    config = read_architecture(raw, extra, form.family, folder)
+    tokenizer = Tokenizer.load(folder)
+    check_tokenizer(tokenizer, config, extra, folder)
+    labels = _read_labels(raw, folder)
+    head = _read_head(raw, config, form, level, len(labels), folder)
+    model = read_classifier(folder, config, head, form.family).eval()
+    wraps = check_wrapping(tokenizer, folder)
+    longest = config.max_position_embeddings
+    max_length = int(min(read_max_length(folder) or longest, longest))
+    problem = _read_problem(raw, len(labels))
+    num_texts = _read_num_texts(extra, folder)
+    return LoadedClassifier(model, tokenizer, wraps, labels, problem, max_length, num_texts)
+
+
+def open_pretrained(
+    folder: Path | str,
+) -> Loaded[MaskedLanguageModel | Discriminator | Classifier]:
+    """What fine-tuning begins with: any model, another task's too; raises as `open_model` does."""
+    folder = find_model(folder)
+    return open_classifier(folder) if is_classifier(folder) else open_encoder(folder)
+
+
+def is_classifier(folder: Path) -> bool:
+    """Whether a model folder labels texts or tokens.
+
+    Raises:
+        ModelFolderError: it is no model folder.
+    """
+    return any(name in ARCHITECTURES for name in list_classes(read_config_file(folder)))
+
+
+def _read_labels(raw: dict[str, Any], folder: Path) -> tuple[str, ...]:
+    names = raw.get("id2label", {"0": "LABEL_0", "1": "LABEL_1"})  # as transformers has it
+    numbers = range(len(names)) if isinstance(names, dict) else ()
+    if not numbers or any(not isinstance(names.get(str(n)), str) for n in numbers):
+        raise ModelFolderError(
+            f"{folder}: id2label = {show_value(names)} must name the labels from 0 on."
+        )
+    return tuple(names[str(number)] for number in numbers)
+
+
+def _read_problem(raw: dict[str, Any], num_labels: int) -> Problem:
+    """What transformers takes where a file says nothing: a number if there is one label."""
+    problem = raw.get("problem_type")
+    if problem in get_args(Problem):
+        return cast(Problem, problem)
+    return "regression" if num_labels == 1 else "single_label_classification"
+
+
+def _read_num_texts(extra: dict[str, Any], folder: Path) -> int | None:
+    num_texts = extra.get(NUM_TEXTS_KEY)
+    if num_texts not in (None, 1, 2) or isinstance(num_texts, bool | float):
+        raise ModelFolderError(
+            f"{folder}: {EXTRA_KEY}.{NUM_TEXTS_KEY} = {show_value(num_texts)} must be 1, or 2 for "
+            "pairs."
+        )
+    return num_texts
+
+
+def _read_head(
+    raw: dict[str, Any],
+    config: EncoderConfig,
+    form: Form,
+    level: Level,
+    num_labels: int,
+    folder: Path,
+) -> HeadConfig:
+    pooling: Pooling = "cls"
+    if form.poolings:
+        words: dict[str, Pooling] = {word: known for known, word in form.poolings.items()}
+        word = raw.get("classifier_pooling", next(iter(words)))
+        if word not in words:
+            raise ModelFolderError(
+                f"{folder}: classifier_pooling = {show_value(word)} is not supported. "
+                f"Supported are {' and '.join(words)}."
+            )
+        pooling = words[word]
+    return form.head(config, level, num_labels, pooling, _read_dropout(raw, form))
+
+
+def _read_dropout(raw: dict[str, Any], form: Form) -> float:
+    """Only further training reads it; no number means that of the hidden layers there, usually."""
+    dropout = raw.get(form.dropout_field)
+    return float(dropout) if isinstance(dropout, int | float) and 0 <= dropout < 1 else 0.1

@@ -1,0 +1,332 @@
+"""The model folder: what every later use of a model reads, here and in transformers.
+
+``config.json``, ``model.safetensors``, ``tokenizer.json``, ``tokenizer_config.json`` and
+``README.md``. An architecture that transformers knows is written in its names; any other one in
+ours, and the card says why.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from maskwright.errors import ConfigError, ModelFolderError, show_value
+from maskwright.files import read_json, replacing_folder, write_json, write_text
+from maskwright.model.classifier import Classifier
+from maskwright.model.config import EncoderConfig
+from maskwright.model.electra import Discriminator
+from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.model_folder.card import write_card
+from maskwright.model_folder.families import (
+    DISCRIMINATORS,
+    FAMILIES,
+    TRAINING_FIELDS,
+    discriminator_family,
+    native_family,
+    training_fields,
+)
+from maskwright.model_folder.native.classifiers import ARCHITECTURES
+from maskwright.model_folder.native.family import Family, read_value
+from maskwright.model_folder.native.own import OWN
+from maskwright.model_folder.special_tokens import list_added_ids, wrap_inputs, wraps_inputs
+from maskwright.model_folder.weights import WEIGHTS, read_discriminator, read_model, write_weights
+from maskwright.tokenizer.tokenizer import Tokenizer
+
+CONFIG, CARD, EXTRA_KEY = "config.json", "README.md", "maskwright"
+NUM_TEXTS_KEY = "num_texts"  # in maskwright's section of config.json: 1, or 2 for pairs
+MODEL = "model"  # the folder of a run that holds its model
+GENERATOR = "generator"  # the folder beside a discriminator's that holds its generator
+MAX_CONFIG_BYTES = 4 << 20
+WRITTEN = {CONFIG, CARD, WEIGHTS, "tokenizer.json", "tokenizer_config.json"}
+
+
+Kind = TypeVar("Kind", bound=MaskedLanguageModel | Discriminator | Classifier, covariant=True)
+
+
+@dataclass(frozen=True)
+class Loaded(Generic[Kind]):
+    """All that a model folder holds; `add_special_tokens`: its inputs are [CLS] … [SEP]."""
+
+    model: Kind
+    tokenizer: Tokenizer
+    add_special_tokens: bool
+
+    def wrap(self, ids: list[int]) -> list[int]:
+        """The ids as the model reads them: with [CLS] and [SEP] around them, if it wants these."""
+        tokenizer = self.tokenizer
+        return [tokenizer.cls_id, *ids, tokenizer.sep_id] if self.add_special_tokens else ids
+
+
+LoadedModel = Loaded[MaskedLanguageModel]
+LoadedEncoder = Loaded[MaskedLanguageModel | Discriminator]
+
+
+@dataclass(frozen=True)
+class FolderDescription:
+    """What a model folder says before its weights are read."""
+
+    config: EncoderConfig
+    family: Family
+    tokenizer: Tokenizer
+
+    @property
+    def is_discriminator(self) -> bool:
+        """Whether its head tells replaced tokens, and guesses none."""
+        return self.family in DISCRIMINATORS.values()
+
+
+def save_model(
+    folder: Path | str,
+    model: MaskedLanguageModel | Discriminator,
+    tokenizer: Tokenizer,
+    card: str | None = None,
+    *,
+    add_special_tokens: bool = True,
+) -> None:
+    """Writes a model folder; it appears whole, and takes the place of an older one.
+
+    Args:
+        folder: where to; if it exists, it must be empty or a model folder.
+        model: on any device; of a discriminator the folder holds no head that guesses words.
+        tokenizer: the one that the model was trained with.
+        card: Markdown about data, recipe and results, for the card.
+        add_special_tokens: whether the model was trained on [CLS] … [SEP] around every segment.
+
+    Raises:
+        ModelFolderError: `folder` holds something else.
+    """
+    folder = Path(folder)
+    check_replaceable(folder)
+    tokenizer = wrap_inputs(tokenizer, add_special_tokens)
+    config = with_ids_of(model.config, tokenizer)
+    if isinstance(model, Discriminator):
+        family, reason = discriminator_family(config)
+    else:
+        family, reason = native_family(config)
+        family = family or OWN
+    fields = family.write_config(config)
+    write_folder(
+        folder, model, config, tokenizer, family, fields, write_card(card, config, family, reason)
+    )
+
+
+def write_folder(
+    folder: Path,
+    model: MaskedLanguageModel | Discriminator | Classifier,
+    config: EncoderConfig,
+    tokenizer: Tokenizer,
+    family: Family,
+    fields: Mapping[str, Any],
+    card: str,
+    max_length: int | None = None,
+    num_texts: int | None = None,
+) -> None:
+    """Writes the files of a model folder, all or none.
+
+    Args:
+        config: that of the model, with the ids of its tokenizer.
+        fields: the family's ``config.json``.
+        max_length: tokens of an input, if fewer than the model takes.
+        num_texts: of an input of a classifier of texts, if that is known.
+    """
+    longest = min(max_length or config.max_position_embeddings, config.max_position_embeddings)
+    extra = {
+        "tokenizer_fingerprint": tokenizer.fingerprint,
+        "training": training_fields(config, family),
+        **({NUM_TEXTS_KEY: num_texts} if num_texts else {}),
+    }
+    with replacing_folder(folder) as temporary:
+        with_types = config.type_vocab_size > 1
+        tokenizer.save(temporary, longest, with_types=with_types)
+        write_json(temporary / CONFIG, {**fields, "dtype": "float32", EXTRA_KEY: extra})
+        write_weights(temporary / WEIGHTS, model, family)
+        write_text(temporary / CARD, card)
+
+
+def with_ids_of(config: EncoderConfig, tokenizer: Tokenizer) -> EncoderConfig:
+    """The architecture with the special tokens of its tokenizer."""
+    return dataclasses.replace(
+        config,
+        cls_token_id=tokenizer.cls_id,
+        sep_token_id=tokenizer.sep_id,
+        mask_token_id=tokenizer.mask_id,
+    )
+
+
+def find_model(folder: Path | str) -> Path:
+    """Return the model folder of a run directory; any other folder as it is."""
+    folder = Path(folder)
+    inner = folder / MODEL
+    return inner if inner.is_dir() and not (folder / CONFIG).exists() else folder
+
+
+def load_model(folder: Path | str) -> tuple[MaskedLanguageModel, Tokenizer]:
+    """Return the model (in evaluation mode, on the CPU) and its tokenizer; see `open_model`."""
+    loaded = open_model(folder)
+    return loaded.model, loaded.tokenizer
+
+
+def open_model(folder: Path | str) -> LoadedModel:
+    """Read a model folder of ours, or one that transformers wrote for a class that we know.
+
+    Args:
+        folder: the model folder, or a run directory, whose model it holds.
+
+    Raises:
+        ModelFolderError: no such folder; a discriminator, which guesses no words (`open_encoder`
+            takes it); a field of ``config.json`` that is missing, wrong or not supported; a tensor
+            that is missing, unknown, of another shape or not finite; weights in a pickle; a
+            tokenizer that the model was not trained with, or that makes of a text neither
+            [CLS] … [SEP] nor the text alone.
+    """
+    folder = find_model(folder)
+    described = describe_folder(folder)
+    wraps = check_wrapping(described.tokenizer, folder)
+    model = read_model(folder, described.config, described.family)
+    return LoadedModel(model.eval(), described.tokenizer, wraps)
+
+
+def open_encoder(folder: Path | str) -> LoadedEncoder:
+    """Reads a model folder for its encoder, whatever head it has; raises as `open_model` does."""
+    folder = find_model(folder)
+    described = _describe_any(folder)
+    if not described.is_discriminator:
+        return open_model(folder)
+    wraps = check_wrapping(described.tokenizer, folder)
+    model = read_discriminator(folder, described.config, described.family)
+    return LoadedEncoder(model.eval(), described.tokenizer, wraps)
+
+
+def check_wrapping(tokenizer: Tokenizer, folder: Path) -> bool:
+    """Whether inputs are [CLS] … [SEP]; raises ModelFolderError where they are something else."""
+    wraps = wraps_inputs(tokenizer)
+    if wraps is None:
+        added = " ".join(tokenizer.tokens(list_added_ids(tokenizer)))
+        raise ModelFolderError(
+            f"{folder}: its tokenizer adds {added} to a text, where {tokenizer.cls_token} and "
+            f"{tokenizer.sep_token} around it, or nothing, are supported. Change the "
+            "post_processor in tokenizer.json, if you know what the model was trained on."
+        )
+    return wraps
+
+
+def describe_folder(folder: Path) -> FolderDescription:
+    """Reads all but the weights; raises as `open_model` does."""
+    described = _describe_any(folder)
+    if described.is_discriminator:
+        generator = folder.absolute().parent / GENERATOR
+        place = f"is in {generator}" if generator.is_dir() else "is not beside it"
+        raise ModelFolderError(
+            f"{folder} is a discriminator ({described.family.architecture}): it tells replaced "
+            "words and fills in none. maskwright embed takes it; its generator, which fills in "
+            f"words, {place}."
+        )
+    return described
+
+
+def _describe_any(folder: Path) -> FolderDescription:
+    raw = read_config_file(folder)
+    extra = raw.get(EXTRA_KEY) or {}
+    config, family = parse_config(raw, extra, folder)
+    tokenizer = Tokenizer.load(folder)
+    check_tokenizer(tokenizer, config, extra, folder)
+    return FolderDescription(config, family, tokenizer)
+
+
+def parse_config(
+    raw: dict[str, Any], extra: dict[str, Any], folder: Path
+) -> tuple[EncoderConfig, Family]:
+    """The architecture in a ``config.json``, and the family in whose words it is."""
+    model_type = show_value(raw.get("model_type"))
+    family, classes = FAMILIES.get(model_type), list_classes(raw)
+    discriminator = DISCRIMINATORS.get(model_type)
+    if discriminator and discriminator.architecture in classes:
+        family = discriminator
+    labels = next((name for name in classes if name in ARCHITECTURES), None)
+    if labels:
+        raise ModelFolderError(
+            f"{folder} labels {ARCHITECTURES[labels][0]}s ({labels}) and has no head that guesses "
+            "words. maskwright predict takes it."
+        )
+    if family is None:
+        raise ModelFolderError(
+            f"{folder / CONFIG}: model_type = {model_type} is not supported. "
+            f"Supported are {', '.join(sorted(FAMILIES))}."
+        )
+    return read_architecture(raw, extra, family, folder), family
+
+
+def list_classes(raw: Mapping[str, Any]) -> list[str]:
+    """The classes of transformers that a ``config.json`` names."""
+    classes = raw.get("architectures")
+    return [str(name) for name in classes] if isinstance(classes, list) else []
+
+
+def read_architecture(
+    raw: dict[str, Any], extra: dict[str, Any], family: Family, folder: Path
+) -> EncoderConfig:
+    """The architecture in a family's ``config.json``, with what only training reads.
+
+    Raises:
+        ModelFolderError: a field that is missing, wrong or not supported.
+    """
+    try:
+        config = family.read_config(raw)
+        kept = extra.get("training") or {}
+        if not isinstance(kept, dict):
+            raise ConfigError(f"{EXTRA_KEY}.training", kept, "must hold fields and values")
+        training = {
+            name: read_value(kept[name], name, name) for name in TRAINING_FIELDS if name in kept
+        }
+        return dataclasses.replace(config, **training)
+    except ConfigError as error:
+        message = str(error).replace("model.", "")
+        raise ModelFolderError(f"{folder / CONFIG}: {message}") from None
+
+
+def read_config_file(folder: Path) -> dict[str, Any]:
+    """The ``config.json`` of a folder; raises ModelFolderError if there is none that is one."""
+    if not folder.is_dir():
+        raise ModelFolderError(f"{folder} is not a folder.")
+    path = folder / CONFIG
+    if not path.is_file():
+        raise ModelFolderError(f"{folder} is not a model folder: it holds no {CONFIG}.")
+    try:
+        raw = read_json(path, MAX_CONFIG_BYTES)
+    except (OSError, ValueError) as error:
+        raise ModelFolderError(f"{path} cannot be read: {error}.") from None
+    if not isinstance(raw, dict) or not isinstance(raw.get(EXTRA_KEY) or {}, dict):
+        raise ModelFolderError(f"{path} does not hold a model's configuration.")
+    return raw
+
+
+def check_tokenizer(
+    tokenizer: Tokenizer, config: EncoderConfig, extra: dict[str, Any], folder: Path
+) -> None:
+    """Raises ModelFolderError if this is not the tokenizer that the model was trained with."""
+    trained_with = show_value(extra.get("tokenizer_fingerprint", tokenizer.fingerprint))
+    if tokenizer.fingerprint != trained_with:
+        raise ModelFolderError(
+            f"{folder}: tokenizer fingerprint {tokenizer.fingerprint[:4]}… is not the one this "
+            f"model was trained with ({trained_with[:4]}…)."
+        )
+    if tokenizer.vocab_size > config.vocab_size:
+        raise ModelFolderError(
+            f"{folder}: the tokenizer has {tokenizer.vocab_size} tokens, but the model only "
+            f"vocab_size = {config.vocab_size} word embeddings."
+        )
+
+
+def check_replaceable(folder: Path) -> None:
+    """Raises ModelFolderError if `folder` holds anything else than a model of ours."""
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise ModelFolderError(f"{folder} is a file. Choose another folder for the model.")
+    strange = sorted(path.name for path in folder.iterdir() if path.name not in WRITTEN)
+    if strange:
+        raise ModelFolderError(
+            f"{folder} holds {strange[0]}, which no model folder of ours does. Choose another "
+            "folder, or empty this one."
+        )

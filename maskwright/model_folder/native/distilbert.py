@@ -1,0 +1,51 @@
+"""DistilBertForMaskedLM: BERT without token types. Sanh et al., "DistilBERT", 2019.
+
+Whether its positions began as sinusoids (``sinusoidal_pos_embds``) says nothing about the table in
+the file. In training its class drops nothing of what attention gives back, ours ``hidden_dropout``.
+"""
+
+from maskwright.model_folder.native.family import Family, Field, same
+from maskwright.model_folder.native.tables import ENCODER_ONLY, GAMMA_BETA
+
+LAYER = "distilbert.transformer.layer.*"
+DISTILBERT = Family(
+    model_type="distilbert",
+    architecture="DistilBertForMaskedLM",
+    preset="distilbert",
+    since=lambda config: "4.44",
+    fields=(
+        same("vocab_size", 30_522),
+        same("max_position_embeddings", 512),
+        same("initializer_range", 0.02),
+        same("tie_word_embeddings", True),
+        same("pad_token_id", 0),
+        same("attention_dropout", 0.1),
+        Field("n_layers", ("num_hidden_layers",), 6),
+        Field("n_heads", ("num_attention_heads",), 12),
+        Field("dim", ("hidden_size",), 768),
+        Field("hidden_dim", ("intermediate_size",), 3072),
+        Field("activation", ("hidden_act", "head_act"), "gelu"),
+        Field("dropout", ("hidden_dropout", "embedding_dropout"), 0.1),
+    ),
+    tensors={
+        "encoder.embeddings.word": "distilbert.embeddings.word_embeddings",
+        "encoder.embeddings.position": "distilbert.embeddings.position_embeddings",
+        "encoder.embeddings.norm": "distilbert.embeddings.LayerNorm",
+        "encoder.blocks.*.attention.qkv": (
+            f"{LAYER}.attention.q_lin",
+            f"{LAYER}.attention.k_lin",
+            f"{LAYER}.attention.v_lin",
+        ),
+        "encoder.blocks.*.attention.output": f"{LAYER}.attention.out_lin",
+        "encoder.blocks.*.attention_norm": f"{LAYER}.sa_layer_norm",
+        "encoder.blocks.*.mlp.input": f"{LAYER}.ffn.lin1",
+        "encoder.blocks.*.mlp.output": f"{LAYER}.ffn.lin2",
+        "encoder.blocks.*.mlp_norm": f"{LAYER}.output_layer_norm",
+        "head.transform.dense": "vocab_transform",
+        "head.transform.norm": "vocab_layer_norm",
+        "head.decoder": "vocab_projector",
+    },
+    accepts=ENCODER_ONLY,
+    renamed=GAMMA_BETA,
+    ignored=("distilbert.embeddings.position_ids",),
+)

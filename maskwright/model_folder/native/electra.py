@@ -1,0 +1,78 @@
+"""ElectraForMaskedLM, a generator, and ElectraForPreTraining, a discriminator.
+
+Clark et al., "ELECTRA: Pre-training Text Encoders as Discriminators Rather Than Generators", 2020.
+It is BERT but for the embeddings, which may have another width than the layers, and the head of the
+generator, whose activation is always GELU.
+"""
+
+import dataclasses
+from typing import Any
+
+from maskwright.model.config import EncoderConfig
+from maskwright.model_folder.native.family import Family, RawConfig, read_value, same
+from maskwright.model_folder.native.tables import (
+    ABSOLUTE,
+    GAMMA_BETA,
+    NEEDS_TYPES,
+    bert_blocks,
+    bert_embeddings,
+    bert_fields,
+)
+
+_EMBEDDING_SIZE = 128
+
+
+def _write_width(config: EncoderConfig) -> dict[str, Any]:
+    return {"embedding_size": config.embedding_width}
+
+
+def _read_width(raw: RawConfig, values: dict[str, Any]) -> dict[str, Any]:
+    width = raw.get("embedding_size")
+    width = read_value(_EMBEDDING_SIZE if width is None else width, *2 * ("embedding_size",))
+    return {"embedding_size": None if width == values["hidden_size"] else width}
+
+
+_ENCODER = {
+    **bert_embeddings("electra"),
+    "encoder.project": "electra.embeddings_project",
+    **bert_blocks(
+        "electra.encoder.layer.*",
+        attention_norm="attention.output.LayerNorm",
+        mlp_norm="output.LayerNorm",
+    ),
+}
+_OLDER = "electra.embeddings.position_ids"
+
+ELECTRA = Family(
+    model_type="electra",
+    architecture="ElectraForMaskedLM",
+    preset="electra",
+    since=lambda config: "4.44",
+    fields=(
+        *bert_fields(hidden_size=256, num_attention_heads=4, intermediate_size=1024),
+        same("type_vocab_size", 2),
+        same("hidden_act", "gelu"),
+    ),
+    tensors={
+        **_ENCODER,
+        "head.transform.dense": "generator_predictions.dense",
+        "head.transform.norm": "generator_predictions.LayerNorm",
+        "head.decoder": "generator_lm_head",
+    },
+    accepts=ABSOLUTE,
+    at_least=NEEDS_TYPES,
+    renamed=GAMMA_BETA,
+    ignored=("discriminator_predictions.*", _OLDER),
+    write_more=_write_width,
+    read_more=_read_width,
+)
+ELECTRA_DISCRIMINATOR = dataclasses.replace(
+    ELECTRA,
+    architecture="ElectraForPreTraining",
+    tensors={
+        **_ENCODER,
+        "head.dense": "discriminator_predictions.dense",
+        "head.output": "discriminator_predictions.dense_prediction",
+    },
+    ignored=("generator_predictions.*", "generator_lm_head.*", _OLDER),
+)

@@ -1,0 +1,70 @@
+"""EuroBertForMaskedLM. Boizard et al., "EuroBERT: Scaling Multilingual Encoders", 2025."""
+
+from typing import Any
+
+from maskwright.model.config import EncoderConfig
+from maskwright.model_folder.native.family import Family, Field, RawConfig, same
+from maskwright.model_folder.native.tables import (
+    llama_blocks,
+    read_one_rope,
+    size_fields,
+    write_one_rope,
+)
+
+PRE_NORM_TENSORS = {
+    "encoder.embeddings.word": "model.embed_tokens",
+    **llama_blocks(
+        "model.layers.*", attention_norm="input_layernorm", mlp_norm="post_attention_layernorm"
+    ),
+    "encoder.final_norm": "model.norm",
+}
+
+
+def write_heads(config: EncoderConfig) -> dict[str, Any]:
+    """What `check_heads` reads, and the end of a text, which may be a list there."""
+    return {
+        "num_key_value_heads": config.num_attention_heads,
+        "head_dim": config.head_size,
+        "eos_token_id": config.sep_token_id,
+    }
+
+
+def read_eos(raw: RawConfig, default: int) -> dict[str, Any]:
+    """The end of a text, if it is one token."""
+    sep = raw.get("eos_token_id", default)
+    return {"sep_token_id": sep if isinstance(sep, int) else None}
+
+
+def _write_more(config: EncoderConfig) -> dict[str, Any]:
+    return {**write_one_rope(config), **write_heads(config)}
+
+
+def _read_more(raw: RawConfig, values: dict[str, Any]) -> dict[str, Any]:
+    return {**read_one_rope(10_000.0)(raw, values), **read_eos(raw, 128_001)}
+
+
+EUROBERT = Family(
+    model_type="eurobert",
+    architecture="EuroBertForMaskedLM",
+    preset="eurobert",
+    since=lambda config: "5.5",
+    fields=(
+        *size_fields(
+            vocab_size=128_256,
+            max_position_embeddings=8192,
+            tie_word_embeddings=False,
+            pad_token_id=128_001,
+        ),
+        same("hidden_act", "silu"),
+        same("attention_bias", False),
+        same("attention_dropout", 0.0),
+        same("mask_token_id", 128_002),
+        Field("rms_norm_eps", ("norm_eps",), 1e-5),
+        Field("mlp_bias", ("mlp_bias", "mlp_output_bias", "decoder_bias"), False),
+        Field("bos_token_id", ("cls_token_id",), 128_000),
+    ),
+    tensors={**PRE_NORM_TENSORS, "head.decoder": "lm_head"},
+    accepts={"rope_scaling": (None,), "is_decoder": (False,)},
+    write_more=_write_more,
+    read_more=_read_more,
+)

@@ -1,0 +1,62 @@
+"""JinaEmbeddingsV3ForMaskedLM: XLM-RoBERTa with rotary positions. Sturua et al., 2024."""
+
+from maskwright.model_folder.native.family import Family, Field, same
+from maskwright.model_folder.native.tables import (
+    GAMMA_BETA,
+    NEEDS_TYPES,
+    bert_embeddings,
+    bert_fields,
+    llama_blocks,
+    read_one_rope,
+    roberta_head,
+    write_one_rope,
+)
+
+JINA_EMBEDDINGS_V3 = Family(
+    model_type="jina_embeddings_v3",
+    architecture="JinaEmbeddingsV3ForMaskedLM",
+    preset="jina_embeddings_v3",
+    since=lambda config: "5.4",
+    fields=(
+        *bert_fields(
+            norm_eps=1e-5,
+            vocab_size=250_002,
+            hidden_size=1024,
+            num_hidden_layers=24,
+            num_attention_heads=16,
+            intermediate_size=4096,
+            max_position_embeddings=8194,
+            pad_token_id=1,
+        ),
+        same("type_vocab_size", 1),
+        same("hidden_act", "gelu"),
+        Field("bos_token_id", ("cls_token_id",), 0),
+        Field("eos_token_id", ("sep_token_id",), 2),
+    ),
+    tensors={
+        **bert_embeddings("roberta"),
+        **llama_blocks(
+            "roberta.layers.*",
+            attention_norm="post_attention_layernorm",
+            mlp_norm="post_mlp_layernorm",
+            mlp_input=("fc1",),
+            mlp_output="fc2",
+        ),
+        **roberta_head(),
+    },
+    accepts={"rope_scaling": (None,)},
+    at_least=NEEDS_TYPES,
+    tied_bias="lm_head.bias",
+    renamed={
+        **GAMMA_BETA,
+        r"roberta\.emb_ln": "roberta.embeddings.LayerNorm",
+        r"encoder\.layers": "layers",
+        r"mixer\.out_proj": "self_attn.o_proj",
+        r"norm1\b": "post_attention_layernorm",
+        r"norm2\b": "post_mlp_layernorm",
+    },
+    fused={"mixer.Wqkv": ("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj")},
+    ignored=("roberta.pooler.*", "*.inv_freq"),
+    write_more=write_one_rope,
+    read_more=read_one_rope(20_000.0),
+)

@@ -1,0 +1,69 @@
+"""RobertaForMaskedLM and the classes that compute the same under other names.
+
+Liu et al., "RoBERTa: A Robustly Optimized BERT Pretraining Approach", 2019; XLM-RoBERTa, Conneau et
+al., 2020; CamemBERT, Martin et al., 2020. It is BERT but for the head, whose activation is always
+GELU, and the position table, which begins with rows that no token has (`count_padding_rows`).
+"""
+
+import dataclasses
+
+from maskwright.model_folder.native.family import Family, Field, same
+from maskwright.model_folder.native.tables import (
+    ABSOLUTE,
+    GAMMA_BETA,
+    NEEDS_TYPES,
+    bert_blocks,
+    bert_embeddings,
+    bert_fields,
+    count_padding_rows,
+    read_padding_rows,
+    roberta_head,
+    write_padding_rows,
+)
+
+
+def roberta_fields(vocab_size: int) -> tuple[Field, ...]:
+    """All have these; XLM-RoBERTa's and CamemBERT's classes took another default from BERT."""
+    return (
+        *bert_fields(vocab_size=vocab_size, pad_token_id=1),
+        same("type_vocab_size", 2),
+        same("hidden_act", "gelu"),
+        Field("bos_token_id", ("cls_token_id",), 0),
+        Field("eos_token_id", ("sep_token_id",), 2),
+    )
+
+
+ROBERTA = Family(
+    model_type="roberta",
+    architecture="RobertaForMaskedLM",
+    preset="roberta",
+    since=lambda config: "4.44",
+    fields=roberta_fields(vocab_size=50_265),
+    tensors={
+        **bert_embeddings("roberta"),
+        **bert_blocks(
+            "roberta.encoder.layer.*",
+            attention_norm="attention.output.LayerNorm",
+            mlp_norm="output.LayerNorm",
+        ),
+        **roberta_head(),
+    },
+    accepts=ABSOLUTE,
+    at_least=NEEDS_TYPES,
+    tied_bias="lm_head.bias",
+    repeats_bias=True,
+    row_offset=count_padding_rows,
+    renamed=GAMMA_BETA,
+    ignored=("roberta.pooler.*", "roberta.embeddings.position_ids"),
+    write_more=write_padding_rows,
+    read_more=read_padding_rows,
+)
+XLM_ROBERTA = dataclasses.replace(
+    ROBERTA,
+    model_type="xlm-roberta",
+    architecture="XLMRobertaForMaskedLM",
+    fields=roberta_fields(vocab_size=30_522),
+)
+CAMEMBERT = dataclasses.replace(
+    XLM_ROBERTA, model_type="camembert", architecture="CamembertForMaskedLM"
+)

@@ -1,0 +1,226 @@
+"""What the tables of several families have in common.
+
+BERT's names have outlived BERT: most later encoders call their fields, their embeddings and their
+heads as it does, and their blocks either as it does or as Llama does.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from maskwright.errors import ConfigError
+from maskwright.model.config import EncoderConfig
+from maskwright.model_folder.native.family import Field, Names, RawConfig, read_value, same
+
+ENCODER_ONLY = {"is_decoder": (False,), "add_cross_attention": (False,)}
+ABSOLUTE = {**ENCODER_ONLY, "position_embedding_type": ("absolute",)}
+# As the first BERT of 2018 called them; transformers reads both for every class.
+GAMMA_BETA = {r"LayerNorm\.gamma$": "LayerNorm.weight", r"LayerNorm\.beta$": "LayerNorm.bias"}
+NEEDS_TYPES = {"type_vocab_size": 1}
+_BERT_BASE = {
+    "vocab_size": 30_522,
+    "hidden_size": 768,
+    "num_hidden_layers": 12,
+    "num_attention_heads": 12,
+    "intermediate_size": 3072,
+    "max_position_embeddings": 512,
+    "initializer_range": 0.02,
+    "tie_word_embeddings": True,
+    "pad_token_id": 0,
+}
+
+
+def size_fields(**defaults: Any) -> tuple[Field, ...]:
+    """The fields that all have; `defaults` are those of their class where they are not BERT's."""
+    return tuple(same(name, value) for name, value in {**_BERT_BASE, **defaults}.items())
+
+
+def bert_fields(
+    *,
+    dropped: tuple[str, ...] = ("hidden_dropout", "embedding_dropout"),
+    dropout: tuple[float, float] = (0.1, 0.1),
+    norm_eps: float = 1e-12,
+    **defaults: Any,
+) -> tuple[Field, ...]:
+    """`size_fields` and BERT's names for norms and dropouts.
+
+    Args:
+        dropped: our fields for ``hidden_dropout_prob``.
+        dropout: default of that, and of ``attention_probs_dropout_prob``.
+        norm_eps: default of ``layer_norm_eps``.
+    """
+    return (
+        *size_fields(**defaults),
+        Field("layer_norm_eps", ("norm_eps",), norm_eps),
+        Field("hidden_dropout_prob", dropped, dropout[0]),
+        Field("attention_probs_dropout_prob", ("attention_dropout",), dropout[1]),
+    )
+
+
+def bert_embeddings(prefix: str) -> Names:
+    """Embeddings as BERT names them; a class without one of them is never asked for it."""
+    return {
+        "encoder.embeddings.word": f"{prefix}.embeddings.word_embeddings",
+        "encoder.embeddings.position": f"{prefix}.embeddings.position_embeddings",
+        "encoder.embeddings.token_type": f"{prefix}.embeddings.token_type_embeddings",
+        "encoder.embeddings.norm": f"{prefix}.embeddings.LayerNorm",
+    }
+
+
+def bert_blocks(layer: str, *, attention_norm: str, mlp_norm: str) -> Names:
+    """Blocks as BERT names them."""
+    attention = f"{layer}.attention.self"
+    return {
+        "encoder.blocks.*.attention.qkv": (
+            f"{attention}.query",
+            f"{attention}.key",
+            f"{attention}.value",
+        ),
+        "encoder.blocks.*.attention.output": f"{layer}.attention.output.dense",
+        "encoder.blocks.*.attention_norm": f"{layer}.{attention_norm}",
+        "encoder.blocks.*.mlp.input": f"{layer}.intermediate.dense",
+        "encoder.blocks.*.mlp.output": f"{layer}.output.dense",
+        "encoder.blocks.*.mlp_norm": f"{layer}.{mlp_norm}",
+    }
+
+
+def llama_blocks(
+    layer: str,
+    *,
+    attention_norm: str,
+    mlp_norm: str,
+    mlp_input: tuple[str, ...] = ("gate_proj", "up_proj"),
+    mlp_output: str = "down_proj",
+) -> Names:
+    """Blocks as Llama names them, but for the norms, which say where they stand."""
+    attention = f"{layer}.self_attn"
+    return {
+        "encoder.blocks.*.attention.qkv": (
+            f"{attention}.q_proj",
+            f"{attention}.k_proj",
+            f"{attention}.v_proj",
+        ),
+        "encoder.blocks.*.attention.output": f"{attention}.o_proj",
+        "encoder.blocks.*.attention_norm": f"{layer}.{attention_norm}",
+        "encoder.blocks.*.mlp.input": tuple(f"{layer}.mlp.{name}" for name in mlp_input),
+        "encoder.blocks.*.mlp.output": f"{layer}.mlp.{mlp_output}",
+        "encoder.blocks.*.mlp_norm": f"{layer}.{mlp_norm}",
+    }
+
+
+def bert_head(norm: str = "LayerNorm") -> Names:
+    """``cls.predictions``; the bias of a tied decoder is ``cls.predictions.bias``."""
+    return {
+        "head.transform.dense": "cls.predictions.transform.dense",
+        "head.transform.norm": f"cls.predictions.transform.{norm}",
+        "head.decoder": "cls.predictions.decoder",
+    }
+
+
+def bert_pair_head() -> Names:
+    """The pooler and ``cls.seq_relationship``; a class without them is never asked for them."""
+    return {
+        "pair_head.pooler": "bert.pooler.dense",
+        "pair_head.classifier": "cls.seq_relationship",
+    }
+
+
+def roberta_head() -> Names:
+    """``lm_head``; the bias of a tied decoder is ``lm_head.bias``."""
+    return {
+        "head.transform.dense": "lm_head.dense",
+        "head.transform.norm": "lm_head.layer_norm",
+        "head.decoder": "lm_head.decoder",
+    }
+
+
+# fairseq counts positions from the padding token's id + 1, and its table has these rows, too.
+
+
+def count_padding_rows(ours: str, config: EncoderConfig) -> int:
+    return config.pad_token_id + 1 if ours == "encoder.embeddings.position.weight" else 0
+
+
+def write_padding_rows(config: EncoderConfig) -> dict[str, Any]:
+    return {"max_position_embeddings": config.max_position_embeddings + config.pad_token_id + 1}
+
+
+def read_padding_rows(raw: RawConfig, values: dict[str, Any]) -> dict[str, Any]:
+    rows, before = values["max_position_embeddings"], values["pad_token_id"] + 1
+    if rows <= before:
+        rule = f"must be more than the {before} rows before position 0 (pad_token_id + 1)"
+        raise ConfigError("max_position_embeddings", rows, rule)
+    return {"max_position_embeddings": rows - before}
+
+
+def write_rope(theta: float) -> dict[str, Any]:
+    """An entry of ``rope_parameters``."""
+    return {"rope_type": "default", "rope_theta": theta}
+
+
+def write_one_rope(config: EncoderConfig) -> dict[str, Any]:
+    """``rope_parameters`` of a class whose layers are all alike."""
+    return {"rope_parameters": write_rope(config.rope_theta)}
+
+
+def read_one_rope(default: float) -> Callable[[RawConfig, dict[str, Any]], dict[str, Any]]:
+    """Reads what `write_one_rope` writes; `default` is the base where a file says nothing."""
+
+    def read(raw: RawConfig, values: dict[str, Any]) -> dict[str, Any]:
+        check_heads(raw, values)
+        older = raw.get("rope_theta") or default
+        return {"rope_theta": read_rope_theta(raw.get("rope_parameters"), "rope_parameters", older)}
+
+    return read
+
+
+def read_rope_theta(parameters: Any, name: str, default: Any) -> float:
+    """The base of the frequencies in an entry of ``rope_parameters``; only plain rotary ones.
+
+    Raises:
+        ConfigError: a scaled or partial variant of rotary positions.
+    """
+    entries = {} if parameters is None else parameters
+    if not isinstance(entries, Mapping):
+        raise ConfigError(name, entries, "must hold rope_type and rope_theta")
+    for key, value in entries.items():
+        if key != "rope_theta" and (key, value) != ("rope_type", "default"):
+            raise ConfigError(f"{name}.{key}", value, "is not supported")
+    return read_value(entries.get("rope_theta") or default, "rope_theta", f"{name}.rope_theta")
+
+
+def read_two_ropes(raw: RawConfig, full: Any, sliding: Any) -> dict[str, Any]:
+    """Bases of global and local layers: ``rope_parameters``, or `full` and `sliding`."""
+    rope = raw.get("rope_parameters") or {}
+    if not isinstance(rope, Mapping) or set(rope) - {"full_attention", "sliding_attention"}:
+        raise ConfigError("rope_parameters", rope, "must hold full_attention and sliding_attention")
+
+    def read(kind: str, default: Any) -> float:
+        return read_rope_theta(rope.get(kind), f"rope_parameters.{kind}", default)
+
+    return {
+        "rope_theta": read("full_attention", full),
+        "local_rope_theta": read("sliding_attention", sliding),
+    }
+
+
+def write_two_ropes(config: EncoderConfig) -> dict[str, Any]:
+    """``layer_types`` and the rotary positions of each type."""
+    return {
+        "layer_types": list(config.layer_types),
+        "rope_parameters": {
+            "full_attention": write_rope(config.rope_theta),
+            "sliding_attention": write_rope(config.local_rope_theta),
+        },
+    }
+
+
+def check_heads(raw: RawConfig, values: dict[str, Any]) -> None:
+    """Lets pass heads that are equal parts of the width, each with its own keys and values.
+
+    Raises:
+        ConfigError: others, which some classes could have.
+    """
+    heads, size = values["num_attention_heads"], values["hidden_size"]
+    for name, expected in (("num_key_value_heads", heads), ("head_dim", size // max(heads, 1))):
+        if raw.get(name) not in (None, expected):
+            raise ConfigError(name, raw[name], "is not supported", f"Only {expected} is.")

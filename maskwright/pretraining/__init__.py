@@ -1,0 +1,1 @@
+"""The job that ``maskwright pretrain`` starts."""

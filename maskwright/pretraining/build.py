@@ -1,0 +1,129 @@
+"""Builds the trainer of a run, on one process or several."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from maskwright.data.loader import Prefetcher
+from maskwright.data.rows import DataPosition
+from maskwright.distributed.parallel import Parallel, checkpoint_activations, replicate, shard
+from maskwright.distributed.sharding import UNSHARDED, Sharding
+from maskwright.distributed.world import ALONE, World
+from maskwright.model.electra import Network
+from maskwright.model.encoder import EncoderBlock
+from maskwright.model.init import count_fused_matrices, initialise
+from maskwright.objectives.build import build_network, build_objective
+from maskwright.optim.build import build_optimizers
+from maskwright.pretraining.init_from import InitialModel
+from maskwright.pretraining.prepared_data import (
+    PreparedData,
+    build_planner,
+    build_row_source,
+    resolve_model,
+)
+from maskwright.pretraining.validation import Validation
+from maskwright.runs.config import PretrainConfig
+from maskwright.train.checkpoint import CheckpointWriter, ShardedWriter, WholeWriter
+from maskwright.train.config import TrainConfig
+from maskwright.train.device import choose_device, product_dtype, should_compile
+from maskwright.train.ema import WeightAverage
+from maskwright.train.reporting import SilentReporter
+from maskwright.train.state import TrainState
+from maskwright.train.trainer import Trainer
+
+
+def distribute(
+    config: TrainConfig,
+    objective: nn.Module,
+    model: nn.Module,
+    world: World,
+    device: torch.device,
+    compiles: bool,
+) -> Parallel:
+    """An objective over a model on the CPU, taken to its devices: the one place for the order."""
+    blocks = [module for module in model.modules() if isinstance(module, EncoderBlock)]
+    if config.activation_checkpointing:
+        checkpoint_activations(blocks)
+    if world.size > 1 and config.parallel == "fsdp":
+        for block in blocks if compiles else ():
+            block.compile(dynamic=False)
+        bf16 = product_dtype(config.precision, device) is torch.bfloat16
+        return Parallel(objective, sharding=shard(model, blocks, world, device, bf16))
+    model.to(device)
+    if compiles:
+        objective.compile(dynamic=False)
+    return replicate(objective, world, device) if world.size > 1 else Parallel(objective)
+
+
+def build_writer(
+    config: TrainConfig, folder: Path, world: World, sharding: Sharding
+) -> CheckpointWriter:
+    """What writes the checkpoints of a run."""
+    writer = WholeWriter if sharding is UNSHARDED else ShardedWriter
+    return writer(folder, config.keep_checkpoints, world)
+
+
+def build_model(
+    config: PretrainConfig, data: PreparedData, initial: InitialModel | None = None
+) -> Network:
+    """The model of a run before its first step, on the CPU."""
+    architecture = resolve_model(config, data.tokenizer)
+    if initial is not None:
+        return initial.adapt(architecture, data.tokenizer, config.seed)
+    model = build_network(config.objective, architecture)
+    initialise(model, config.seed)
+    return model
+
+
+def build_trainer(
+    config: PretrainConfig,
+    data: PreparedData,
+    checkpoints: Path,
+    world: World = ALONE,
+    initial: InitialModel | None = None,
+) -> tuple[Trainer, str]:
+    """A trainer at step 0, and a sentence on whether it compiles and why.
+
+    Args:
+        initial: what training begins with; not needed for weights that a checkpoint replaces.
+    """
+    config = replace(config, train=config.train.count_epochs(data.epoch_tokens))
+    device = choose_device(config.train.device, world.local_rank)
+    model = build_model(config, data, initial)
+    fused = count_fused_matrices(model)
+    compiles, reason = should_compile(config.train, device)
+    objective = build_objective(config.objective, config.masking, model)
+    parallel = distribute(config.train, objective, model, world, device, compiles)
+    decay = config.train.ema_decay
+    first_length = config.train.seq_length_at(0.0, config.data.max_seq_length)
+    validation = Validation(config, data, model, world)
+    trainer = Trainer(
+        config=config.train,
+        planner=build_planner(config),
+        seed=config.seed,
+        model=model,
+        parallel=parallel,
+        terms=objective.terms,
+        optimizers=build_optimizers(
+            config.optim,
+            model.named_parameters(),
+            fused,
+            parallel.sharding,
+            product_dtype(config.train.precision, device),
+        ),
+        prefetcher=Prefetcher(
+            build_row_source(config, data, world).load, pins=device.type == "cuda"
+        ),
+        device=device,
+        reporter=SilentReporter(),
+        validate=validation,
+        checkpoints=build_writer(config.train, checkpoints, world, parallel.sharding),
+        state=TrainState(DataPosition(first_length)),
+        average=WeightAverage(model, decay) if decay else None,
+        world=world,
+        scores_beginning=config.init_from is not None,
+    )
+    validation.number = lambda: trainer.state.validations_due(config.train)
+    return trainer, f"{'compiling' if compiles else 'not compiling'}: {reason}"

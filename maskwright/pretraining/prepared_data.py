@@ -1,0 +1,290 @@
+"""Prepared data and a configuration, put together and checked against one another.
+
+Several prepared folders of one tokenizer, to be trained on together.
+"""
+
+import shlex
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+import numpy as np
+import torch
+
+from maskwright.data.collate import SpecialIds
+from maskwright.data.config import MixtureConfig
+from maskwright.data.loader import RowSource
+from maskwright.data.masking import Masker, Vocabulary
+from maskwright.data.mixture import MOST_SOURCES, Mixture, count_passes
+from maskwright.data.rows import DataPosition
+from maskwright.distributed.world import ALONE, World
+from maskwright.errors import ConfigError, InputError, ShardError
+from maskwright.model.config import EncoderConfig, resolve_config
+from maskwright.model.init import count_fused_matrices
+from maskwright.objectives.build import build_network
+from maskwright.optim.build import build_optimizers
+from maskwright.runs.config import PretrainConfig
+from maskwright.shards.checks import Verify
+from maskwright.shards.concat import JointStore
+from maskwright.shards.folder import name_path
+from maskwright.shards.manifest import TOKENIZER_NAME
+from maskwright.shards.reader import TokenStore
+from maskwright.tokenizer.tokenizer import Tokenizer
+from maskwright.tokenizer.vocabulary import round_up
+from maskwright.train.device import choose_device
+from maskwright.train.plan import Planner
+
+
+class PreparedData:
+    """A prepared folder: both splits and the tokenizer they were made with.
+
+    Args:
+        verify: whether to hash the files; of several ranks one is enough.
+
+    Attributes:
+        sources: by name what this is put together from; empty where it is one folder.
+        mixture: how training mixes them.
+    """
+
+    sources: Mapping[str, "PreparedData"] = MappingProxyType({})
+    mixture: Mixture | None = None
+
+    def __init__(self, folder: Path, verify: Verify = "full") -> None:
+        self.folder = folder
+        self.train = TokenStore.open(folder, "train", verify)
+        self.valid = TokenStore.open(folder, "valid", verify)
+        if self.valid.num_tokens == 0:
+            raise ShardError(
+                f"{name_path(folder)} holds no validation text. Prepare it again with a larger "
+                "corpus.valid_fraction."
+            )
+        self.tokenizer = Tokenizer.load(folder / "tokenizer")
+        expected, found = self.train.tokenizer_fingerprint, self.tokenizer.fingerprint
+        if found != expected:
+            raise ShardError(
+                f"{name_path(folder / 'tokenizer')} has the fingerprint {found}, but the tokens "
+                f"were made with {expected}. Bring that tokenizer back, or prepare the data again."
+            )
+
+    @property
+    def name(self) -> str:
+        """What to call it in messages."""
+        return name_path(self.folder)
+
+    @property
+    def epoch_tokens(self) -> float:
+        """Tokens of text that training sees in an epoch."""
+        return self.train.num_tokens
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """What masking must know of the tokenizer."""
+        return Vocabulary(
+            size=self.tokenizer.vocab_size,
+            mask_id=self.tokenizer.mask_id,
+            ordinary_ids=np.asarray(self.tokenizer.ordinary_ids, dtype=np.int64),
+            unigram_counts=self.train.unigram_counts,
+        )
+
+    def special_ids(self, wrap: bool) -> SpecialIds:
+        """The ids that rows are built with."""
+        tokenizer = self.tokenizer
+        return SpecialIds(tokenizer.pad_id, tokenizer.cls_id, tokenizer.sep_id, wrap)
+
+
+def resolve_model(config: PretrainConfig, tokenizer: Tokenizer) -> EncoderConfig:
+    """The architecture for a tokenizer's vocabulary."""
+    model = resolve_config(
+        config.model,
+        vocab_size=tokenizer.vocab_size,
+        max_seq_length=config.data.max_seq_length,
+        pad_token_id=tokenizer.pad_id,
+        cls_token_id=tokenizer.cls_id,
+        sep_token_id=tokenizer.sep_id,
+        mask_token_id=tokenizer.mask_id,
+        sentence_pair_head=config.data.pairs is not None,
+    )
+    _check_objectives(config, model)
+    return model
+
+
+def guess_model(config: PretrainConfig) -> EncoderConfig:
+    """The architecture before there is a tokenizer, with the vocabulary that was asked for."""
+    tokenizer = config.tokenizer
+    size = round_up(tokenizer.vocab_size)
+    if tokenizer.path is not None:
+        size = Tokenizer.load(tokenizer.path).vocab_size + tokenizer.extend_vocab
+    model = resolve_config(
+        config.model,
+        vocab_size=size,
+        max_seq_length=config.data.max_seq_length,
+        sentence_pair_head=config.data.pairs is not None,
+    )
+    _check_objectives(config, model)
+    return model
+
+
+def _check_objectives(config: PretrainConfig, model: EncoderConfig) -> None:
+    """What is learned at once must go together.
+
+    Raises:
+        ConfigError: it does not; or causal steps lack the token before.
+    """
+    share = config.masking.causal_share
+    if share and not model.next_token_prediction:
+        rule = "needs model.next_token_prediction = True"
+        raise ConfigError("masking.causal_share", share, rule, "Set that, or this to 0.")
+    if share and config.data.pairs is not None:
+        rule = "is impossible with data.pairs: in causal steps [CLS] sees neither of the texts"
+        raise ConfigError("masking.causal_share", share, rule, "Leave out one of the two.")
+    if model.next_token_prediction and not config.data.special_tokens:
+        rule = "needs data.special_tokens = True: [CLS] stands before the first token"
+        raise ConfigError("model.next_token_prediction", True, rule, "Leave data.special_tokens.")
+
+
+def build_planner(config: PretrainConfig) -> Planner:
+    """The schedules of the run."""
+    return Planner(config.train, config.data, config.masking, config.optim)
+
+
+def check_config(config: PretrainConfig) -> None:
+    """Finds what can be wrong without looking at the text, before hours go into preparing it.
+
+    Raises:
+        ConfigError: sections that do not fit one another or this machine.
+        TokenizerError: no tokenizer in ``tokenizer.path``.
+    """
+    build_planner(config)
+    if config.evaluate.blimp is not None and not Path(config.evaluate.blimp).exists():
+        raise ConfigError("evaluate.blimp", config.evaluate.blimp, "is not there")
+    choose_device(config.train.device)
+    model = guess_model(config)
+    with torch.device("meta"):
+        network = build_network(config.objective, model)
+    build_optimizers(config.optim, network.named_parameters(), count_fused_matrices(network))
+
+
+def build_row_source(
+    config: PretrainConfig, data: PreparedData, world: World = ALONE, split: str = "train"
+) -> RowSource:
+    """The rows of a split, masked as configured; each rank loads its own.
+
+    Training mixes the sources of `data`, if there are several; held out, each is there once.
+
+    Raises:
+        ConfigError: a protected token that the tokenizer does not know.
+        ShardError: pairs of two documents are wanted, and there is one.
+    """
+    protected: list[int] = []
+    for token in config.masking.no_mask_tokens:
+        token_id = data.tokenizer.token_id(token)
+        if token_id is None:
+            raise ConfigError("masking.no_mask_tokens", token, "is not in the vocabulary")
+        protected.append(token_id)
+    masker = Masker(config.masking, data.vocabulary, tuple(protected))
+    special = data.special_ids(config.data.special_tokens)
+    corpus, mixture = (data.train, data.mixture) if split == "train" else (data.valid, None)
+    return RowSource(corpus, config.data, special, masker, config.seed, world, mixture)
+
+
+def fetch_ahead(
+    config: PretrainConfig, data: PreparedData, position: DataPosition, world: World = ALONE
+) -> None:
+    """Begins to fetch what is not here yet of remote data, in the order in which it is read.
+
+    One rank of a machine does so for all of them.
+
+    Raises:
+        ShardError: there is no room for all of it.
+    """
+    if world.local_rank == 0 and data.train.is_remote:
+        planner = build_row_source(config, data).planner(position.row_length)
+        data.train.fetch_ahead(planner.read_ahead(position))
+        data.valid.fetch_ahead([])
+
+
+class PreparedMixture(PreparedData):
+    """Several prepared folders as one.
+
+    Args:
+        folders: by name, of remote data the mirror; at least one.
+        config: how much of each training sees.
+        verify: whether to hash the files.
+
+    Attributes:
+        folder: that of the first, whose tokenizer all have.
+
+    Raises:
+        ShardError: a folder is damaged, holds no text, or was made with another tokenizer.
+        ConfigError: `config` names other folders than these.
+    """
+
+    def __init__(
+        self, folders: Mapping[str, Path], config: MixtureConfig, verify: Verify = "full"
+    ) -> None:
+        if len(folders) > MOST_SOURCES:
+            raise InputError(f"{len(folders)} sources are too many: {MOST_SOURCES} at most")
+        self.sources = {name: PreparedData(folder, verify) for name, folder in folders.items()}
+        first = next(iter(self.sources.values()))
+        self.folder, self.tokenizer = first.folder, first.tokenizer
+        for source in self.sources.values():
+            _check_source(source, first)
+        sizes = {name: source.train.num_tokens for name, source in self.sources.items()}
+        self.passes = count_passes(config, sizes)
+        passes = tuple(self.passes.values())
+        train = JointStore({name: s.train for name, s in self.sources.items()}, passes)
+        self.train = train
+        self.valid = JointStore({name: s.valid for name, s in self.sources.items()}, passes)
+        self.mixture = Mixture(train.num_documents_each, passes)
+
+    @property
+    def name(self) -> str:
+        return " + ".join(source.name for source in self.sources.values())
+
+    @property
+    def epoch_tokens(self) -> float:
+        return sum(self.passes[name] * s.train.num_tokens for name, s in self.sources.items())
+
+    def describe(self) -> Iterator[str]:
+        """A line for each source: its share of the training, and how often it is passed over."""
+        width = max(map(len, self.sources))
+        for name, source in self.sources.items():
+            num_tokens = source.train.num_tokens
+            share = self.passes[name] * num_tokens / self.epoch_tokens
+            yield (
+                f"{name:<{width}}  {share:6.1%} of the tokens: {num_tokens:,} of its own, "
+                f"{self.passes[name]:.3g} times an epoch"
+            )
+
+
+def open_data(
+    folders: Mapping[str, Path], config: MixtureConfig, verify: Verify = "full"
+) -> PreparedData:
+    """The prepared data of a run: one folder, or several as one.
+
+    Raises:
+        ShardError, ConfigError: as `PreparedMixture`.
+    """
+    if len(folders) == 1:
+        [folder] = folders.values()
+        return PreparedData(folder, verify)
+    return PreparedMixture(folders, config, verify)
+
+
+def describe_sources(data: PreparedData) -> list[str]:
+    """What there is of each source, if there are several."""
+    return [*data.describe()] if isinstance(data, PreparedMixture) else []
+
+
+def _check_source(source: PreparedData, first: PreparedData) -> None:
+    if not source.train.num_tokens:
+        raise ShardError(f"{source.name} holds no text to train on. Leave it out.")
+    if source.tokenizer.fingerprint != first.tokenizer.fingerprint:
+        paths = map(str, source.train.manifest.source.get("paths", []))
+        folder = Path("data", source.train.name) if source.train.is_remote else source.folder
+        path, out = f"{first.folder / TOKENIZER_NAME}", f"{folder}-again"
+        command = shlex.join(["prepare", *paths, "--tokenizer.path", path, "--out", out])
+        raise ShardError(
+            f"{source.name} was prepared with another tokenizer than {first.name}. Prepare its "
+            f"text again: maskwright {command} (and its other flags)"
+        )

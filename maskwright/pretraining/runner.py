@@ -1,0 +1,327 @@
+"""Pretraining runs: begun, resumed, or gone on with after a failure."""
+
+import json
+import signal
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from maskwright.config import write_yaml
+from maskwright.corpus.texts import keep_texts
+from maskwright.distributed.world import World, joining, read_world
+from maskwright.errors import CheckpointError, ConfigError, MaskwrightError, ShardError
+from maskwright.objectives.build import count_parameters_of
+from maskwright.preparation.locate import locate
+from maskwright.pretraining.build import build_trainer
+from maskwright.pretraining.init_from import adopt_model, load_initial
+from maskwright.pretraining.prepared_data import PreparedData, check_config, fetch_ahead, open_data
+from maskwright.pretraining.session import Session, open_console
+from maskwright.runs.config import BUDGETS, PretrainConfig, choose_recipe, resolve
+from maskwright.runs.find_data import (
+    adopt_preparation,
+    is_elsewhere,
+    is_prepared,
+    locate_data,
+    named_folder,
+)
+from maskwright.runs.run_directory import (
+    CHECKPOINTS_NAME,
+    INIT_FROM,
+    MODEL_NAME,
+    begin_run,
+    check_changes,
+    check_new,
+    find_begun,
+    has_checkpoint,
+    list_changes,
+    load_run_config,
+    locking_run,
+    name_prepared,
+    read_provenance,
+    record_resumption,
+)
+from maskwright.shards.concat import fingerprint_folders
+from maskwright.shards.remote import is_remote
+from maskwright.train.checkpoint import Checkpoint, find_newest, open_checkpoint
+from maskwright.train.device import choose_device, keep_freed_memory
+from maskwright.train.trainer import Trainer
+
+
+def pretrain(
+    text: str | Path | Sequence[str | Path] = (),
+    *,
+    texts: Iterable[str] | None = None,
+    init_from: str | Path | None = None,
+    recipe: str | None = None,
+    config: PretrainConfig | None = None,
+    out: str | Path = "runs/run",
+    data_dir: str | Path = "data",
+    auto_resume: bool = False,
+    **sections: Any,
+) -> Path:
+    """Pretrain an encoder; the Python twin of ``maskwright pretrain``::
+
+        folder = pretrain("corpus/*.txt", recipe="tiny", out="runs/mine", train={"max_minutes": 10})
+        folder = pretrain(texts=dataset["train"]["text"], out="runs/mine")
+
+    Args:
+        text: files, folders, globs, ``pydocs``, ``hf:NAME``, or prepared folders or their URLs,
+            which ``mixture={"weights": ["wiki=0.7", "books=0.3"]}`` mixes.
+        texts: the documents themselves, instead of `text`: a list, or an iterator, which is read
+            once. They are kept in ``data_dir/texts-HASH.jsonl``, so that the run can be resumed.
+        init_from: a model to continue pretraining: a folder, a run, or ``hf:NAME``. It brings
+            tokenizer and architecture.
+        recipe: the recipe to start from: ``sprint``, or ``continue`` with `init_from`.
+        config: a whole configuration, instead of a recipe and `sections`.
+        out: the run directory; must not exist yet, unless `auto_resume`.
+        data_dir: where prepared data is kept and found again.
+        auto_resume: continues from the newest checkpoint in `out`, if there is one.
+        sections: values over the recipe, by section: ``train={"max_minutes": 5}``; not beside
+            `config`.
+
+    Returns:
+        The model folder, ``out/model``.
+
+    Raises:
+        MaskwrightError: anything wrong with the input, as one line; or SIGTERM came before the
+            end.
+        KeyboardInterrupt: Ctrl-C came before the end; as after SIGTERM, the run can be resumed.
+        TypeError: `config` with a recipe, a model or sections beside it, or a model in it; `text`
+            and `texts`, or `texts` that holds anything but strings.
+    """
+    if config is not None:
+        _check_whole(config, is_alone=recipe is None and init_from is None and not sections)
+    given = sections if init_from is None else {"init_from": str(init_from), **sections}
+    name = None if config is not None else choose_recipe(recipe, None, given)
+    config = config or resolve(recipe, overrides=given)
+    if texts is not None:
+        text = keep_texts(text, texts, Path(data_dir), config.corpus.text_field)
+    paths = tuple(map(str, (text,) if isinstance(text, str | Path) else text))
+    config = adopt_preparation(replace(config, text=paths or config.text), given)
+    config = adopt_model(config, given, begun=find_begun(Path(out)) if auto_resume else None)
+    begin = go_on if auto_resume else start_run
+    stopped_by = begin(Path(out), config, Path(data_dir), name)
+    if stopped_by is not None:
+        message = f"stopped by {stopped_by.name}; go on with maskwright pretrain --resume {out}"
+        raise (KeyboardInterrupt if stopped_by == signal.SIGINT else MaskwrightError)(message)
+    return Path(out) / MODEL_NAME
+
+
+def _check_whole(config: PretrainConfig, *, is_alone: bool) -> None:
+    if not is_alone:
+        raise TypeError("give a whole config, or a recipe and sections over it; not both")
+    if config.init_from is not None:
+        raise TypeError(
+            "a whole config cannot name init_from; give it as an argument, and sections"
+        )
+
+
+@contextmanager
+def _joined(config: PretrainConfig) -> Generator[World]:
+    world = read_world()
+    device = choose_device(config.train.device, world.local_rank)
+    if device.type == "cpu":
+        keep_freed_memory()
+    with joining(world, device):
+        yield world
+
+
+def start_run(
+    run: Path, config: PretrainConfig, data_dir: Path, recipe: str | None = None
+) -> signal.Signals | None:
+    """Prepares the data if need be, then trains in the new directory `run`.
+
+    Nothing is written there before all has been checked.
+
+    Args:
+        recipe: the name of the recipe that `config` began with, for the report.
+
+    Returns:
+        The signal that stopped the run before its end, if one did.
+    """
+    with _joined(config) as world:
+        console = open_console(world)
+        if world.is_first:
+            check_new(run)
+        initial = load_initial(config)
+        if named_folder(config) is None:
+            check_config(config)
+        data = _open_data(world, config, lambda: locate_data(config, data_dir, console.print))
+        trainer, note = build_trainer(config, data, run / CHECKPOINTS_NAME, world, initial)
+        fetch_ahead(config, data, trainer.state.position, world)
+        origin = initial.describe() if initial is not None else None
+        del initial  # its weights are in the trainer now, or copied and grown
+        run.mkdir(parents=True, exist_ok=True)
+        with _owning(run, world):
+            if world.is_first:
+                size = count_parameters_of(trainer.model)
+                facts = {"recipe": recipe, "num_parameters": size, **_describe_data(data)}
+                facts |= {INIT_FROM: origin} if origin else {}
+                begin_run(run, write_yaml(config), facts, console.print)
+            tokenizer = data.tokenizer
+            console.print(
+                f"tokenizer: {tokenizer.kind}, {tokenizer.vocab_size:,} tokens, {tokenizer.case}"
+            )
+            return Session(run, config, data, trainer, note, console, origin).train()
+
+
+def resume_run(
+    run: Path, config: PretrainConfig, data_dir: Path, changes: Mapping[str, Any]
+) -> signal.Signals | None:
+    """Goes on from the newest whole checkpoint of `run`; returns as `start_run` does.
+
+    Args:
+        changes: what of `config` is new, nested.
+
+    Raises:
+        ConfigError: a new budget is spent already.
+    """
+    begun = load_run_config(run, {})
+    with _joined(config) as world, _owning(run, world):
+        console = open_console(world)
+        found = world.text_from_first(lambda: str(_find_checkpoint(run, console.print).path))
+        checkpoint = open_checkpoint(Path(found))
+        data = _open_data(world, config, lambda: _find_data(run, config, data_dir, console.print))
+        trainer, note = build_trainer(config, data, run / CHECKPOINTS_NAME, world)
+        trainer.restore(checkpoint)
+        _check_budget(begun, config, trainer)
+        fetch_ahead(config, data, trainer.state.position, world)
+        step = trainer.state.step
+        if world.is_first:
+            record_resumption(run, write_yaml(config), step, changes)
+        ended = " (it had ended; its last weights are scored again)" * (trainer.progress >= 1)
+        console.print(f"resuming {run} at step {step:,}{ended}")
+        origin = read_provenance(run).get(INIT_FROM) if config.init_from else None
+        return Session(run, config, data, trainer, note, console, origin).train(last_step=step)
+
+
+def _check_budget(begun: PretrainConfig, config: PretrainConfig, trainer: Trainer) -> None:
+    """Raise if a new budget is spent already, so that no learning rate can fall to its end.
+
+    A run that ended by its own budget may be resumed with it, for its scores and its model.
+
+    Raises:
+        ConfigError: names the budget.
+    """
+    state, spent = trainer.state, trainer.state.find_spent(trainer.config)
+    is_new = any(getattr(begun.train, name) != getattr(config.train, name) for name in BUDGETS)
+    if spent is None or not is_new:
+        return
+    used = {
+        "max_steps": f"{state.step:,} steps",
+        "max_tokens": f"{state.tokens:,} tokens",
+        "max_minutes": f"{state.seconds / 60:.1f} minutes",
+    }[spent]
+    if getattr(trainer.config, spent) != getattr(config.train, spent):
+        spent = "max_epochs"  # which the trainer counts in tokens
+    raise ConfigError(
+        f"train.{spent}",
+        getattr(config.train, spent),
+        f"is already spent: the run has taken {used}",
+        "Raise it, or leave it out to resume with the budget that the run had.",
+    )
+
+
+def go_on(
+    run: Path, config: PretrainConfig, data_dir: Path, recipe: str | None = None
+) -> signal.Signals | None:
+    """Resumes `run` if it has a checkpoint, else starts it: what a restarted job wants.
+
+    Raises:
+        ConfigError: the run was begun with another configuration.
+    """
+    if not has_checkpoint(run):
+        return start_run(run, config, data_dir, recipe)
+    changes = list_changes(load_run_config(run, {}), config)
+    check_changes(changes)
+    return resume_run(run, config, data_dir, changes)
+
+
+@contextmanager
+def _owning(run: Path, world: World) -> Generator[None]:
+    """Keeps other runs out of the run directory; all ranks of this one are in it together."""
+    if not world.is_first:
+        yield
+        return
+    with locking_run(run, open_console(world).print):
+        yield
+
+
+def _open_data(
+    world: World, config: PretrainConfig, find: Callable[[], Mapping[str, Path]]
+) -> PreparedData:
+    """Opens on all ranks what the first one finds, and has verified.
+
+    Of remote data every machine has a mirror, which the first rank there verifies.
+    """
+
+    def find_whole() -> str:
+        folders = find()
+        open_data(folders, config.mixture, verify="full")
+        return json.dumps({name: str(folder) for name, folder in folders.items()})
+
+    found = json.loads(world.text_from_first(find_whole))
+    folders = {name: Path(folder) for name, folder in found.items()}
+    if world.size > 1 and is_elsewhere(config):
+        firsts, folders = folders, find()
+        for text, first, folder in zip(config.text, firsts.values(), folders.values(), strict=True):
+            if folder.name != first.name:
+                raise ShardError(f"{text} changed while the ranks began. Start them again.")
+            if is_remote(text) and world.local_rank == 0 and not world.is_first:
+                PreparedData(folder, verify="full")
+        world.wait()
+    return open_data(folders, config.mixture, verify="sizes")
+
+
+def _describe_data(data: PreparedData) -> dict[str, Any]:
+    manifest = data.train.manifest
+    folders = {name: str(source.folder.resolve()) for name, source in data.sources.items()}
+    return {
+        "corpus": {"fingerprint": manifest.fingerprint, **manifest.source},
+        "prepared_data": folders or str(data.folder.resolve()),
+        "tokenizer_fingerprint": data.tokenizer.fingerprint,
+    }
+
+
+def _find_checkpoint(run: Path, report: Callable[[str], None]) -> Checkpoint:
+    checkpoint, complaints = find_newest(run / CHECKPOINTS_NAME)
+    if checkpoint is None and complaints:
+        raise CheckpointError(
+            f"{run} has no whole checkpoint ({'; '.join(complaints)}): remove {run}, or give "
+            "another --name, and start it again"
+        )
+    if checkpoint is None:
+        raise CheckpointError(f"{run} has no checkpoint to resume from; start it again")
+    for complaint in complaints:
+        report(f"warning: {complaint}; the checkpoint before it is used")
+    return checkpoint
+
+
+def _find_data(
+    run: Path, config: PretrainConfig, data_dir: Path, report: Callable[[str], None]
+) -> dict[str, Path]:
+    """The prepared data that the run began with; one folder is made again if it is gone.
+
+    Raises:
+        CheckpointError: what is there now is other data, or the run does not say what it was.
+    """
+    provenance = read_provenance(run)
+    folders = name_prepared(provenance)
+    if is_elsewhere(config):  # whatever has become of the mirrors
+        texts = zip(config.text, folders.items(), strict=False)  # if not one each, other data
+        folders = {
+            name: locate(text) if is_remote(text) else folder for text, (name, folder) in texts
+        }
+    gone = [folder for folder in folders.values() if not is_prepared(folder)]
+    if gone and len(folders) > 1:
+        raise CheckpointError(f"{gone[0]}, a source of {run}, is gone. Bring it back.")
+    if gone:
+        folders = locate_data(config, data_dir, report)
+    if fingerprint_folders(folders) != provenance["corpus"]["fingerprint"]:
+        raise CheckpointError(
+            f"{' + '.join(map(str, folders.values()))} is not the data that {run} began with: the "
+            "text has changed. Start a new run, or bring the old text back."
+        )
+    return folders

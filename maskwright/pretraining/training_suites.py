@@ -1,0 +1,87 @@
+"""Suites scored while a model trains: `evaluate.suites`, at validations, in their fast form.
+
+Every rank works all of it out and comes to the same scores. So weights that are spread over ranks
+are at hand wherever they are needed, and no rank runs ahead into the next step and waits there for
+the first one longer than collectives are given.
+"""
+
+from collections.abc import Callable
+
+from maskwright.errors import InputError
+from maskwright.evaluation.held_out_text import describe_held_out
+from maskwright.evaluation.scores import SuiteResult
+from maskwright.evaluation.suites import (
+    NEED_TEXT,
+    SUITES,
+    Request,
+    before_each_pass,
+    check_request,
+    read_pairs,
+)
+from maskwright.inference.text_model import TextModel
+from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.pretraining.prepared_data import PreparedData
+from maskwright.runs.config import PretrainConfig
+
+# Of each suite the score to show where there is room for one.
+HEADLINES = (
+    "mlm/bits_per_character",
+    "fill/accuracy",
+    "pll/pseudo_perplexity",
+    "blimp/mean_over_paradigms",
+)
+
+
+class Probes:
+    """The suites that a run wants scored.
+
+    Raises:
+        CorpusError: the minimal pairs of `evaluate.blimp` cannot be read.
+        InputError: a suite cannot be scored: too little text, or pairs longer than the model.
+    """
+
+    def __init__(
+        self, config: PretrainConfig, data: PreparedData, model: MaskedLanguageModel
+    ) -> None:
+        self.config, self.model = config, model
+        self.suites = tuple(dict.fromkeys(config.evaluate.suites))
+        needs_text = bool(set(self.suites) & set(NEED_TEXT))
+        blimp = config.evaluate.blimp
+        self._tokenizer = data.tokenizer
+        self._text = describe_held_out(data.valid, data.tokenizer) if needs_text else None
+        self._pairs = None if blimp is None else read_pairs(blimp)
+        was_training = model.training
+        for suite in self.suites:
+            try:
+                check_request([suite], self._request())
+            except InputError as error:
+                raise InputError(f"evaluate.suites: {suite} cannot be scored: {error}") from None
+        model.train(was_training)
+
+    def score(self, check: Callable[[], None]) -> dict[str, float]:
+        """The scores by name, each below the name of its suite.
+
+        Args:
+            check: called before each pass through the model, to stop by raising.
+        """
+        request = self._request()
+        scores: dict[str, float] = {}
+        with before_each_pass(self.model, check):
+            for suite in self.suites:
+                scores |= name_scores(SUITES[suite](request))
+        return scores
+
+    def _request(self) -> Request:
+        """With the model in evaluation mode."""
+        model = TextModel.from_parts(self.model, self._tokenizer, self.config.data.special_tokens)
+        return Request(model, self.config.valid_rows, self._text, self._pairs, is_fast=True)
+
+
+def name_scores(result: SuiteResult) -> dict[str, float]:
+    """``fill/accuracy`` or ``mlm/perplexity``; of minimal pairs phenomena, but no paradigms."""
+    prefix = f"{result.suite}/"
+    return {
+        prefix + score.name.removeprefix(prefix): score.value
+        for score in result.scores
+        if score.name.count("/") <= 1
+    }

@@ -1,0 +1,195 @@
+"""What a user can choose about the suites that are scored while a model trains.
+
+The whole configuration of a pretraining run, and where it comes from.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from maskwright.config import Plain, from_mapping, merge, read_yaml, section, setting
+from maskwright.corpus.config import CorpusConfig
+from maskwright.data.config import DataConfig, MaskingConfig, MixtureConfig
+from maskwright.errors import ConfigError
+from maskwright.model.config import ModelConfig
+from maskwright.objectives.config import ObjectiveConfig
+from maskwright.optim.config import OptimConfig
+from maskwright.recipes import load_recipe
+from maskwright.selection.config import SelectionConfig
+from maskwright.tokenizer.config import TokenizerConfig, check_extension
+from maskwright.train.config import TrainConfig
+
+SuiteName = Literal["mlm", "fill", "pll", "blimp"]
+
+
+@dataclass(frozen=True)
+class EvaluateConfig:
+    """Suites at validations, in their fast form; see docs/evaluation.md."""
+
+    suites: tuple[SuiteName, ...] = setting(
+        (), "suites to score at validations: mlm, fill, pll, blimp"
+    )
+    every_validations: int = setting(1, "validations from one scoring of the suites to the next")
+    blimp: str | None = setting(
+        None, "folder of minimal pairs (JSON lines) for the suite blimp", is_path=True
+    )
+
+    def __post_init__(self) -> None:
+        if self.every_validations < 1:
+            raise ConfigError("every_validations", self.every_validations, "must be at least 1")
+        if ("blimp" in self.suites) != (self.blimp is not None):
+            rule = "and evaluate.suites belong together: the suite blimp needs its folder"
+            raise ConfigError("blimp", self.blimp, rule, "Give both, or neither.")
+
+
+DEFAULT_RECIPE = "sprint"  # ten minutes, and what the ablations of docs/reproduce.md chose
+CONTINUE_RECIPE = "continue"  # the default where a run begins with a model that exists
+
+
+@dataclass(frozen=True)
+class PretrainConfig:
+    """A pretraining run from raw text (or prepared data) to a model folder."""
+
+    text: tuple[str, ...] = setting(
+        (), "files, folders, globs, pydocs, hf:NAME, or prepared data", is_path=True
+    )
+    init_from: str | None = setting(
+        None,
+        "continue pretraining this model: a folder, a run, or hf:NAME[@REVISION]",
+        is_path=True,
+    )
+    seed: int = setting(0, "names the initial weights, the order of the data and the masks")
+    corpus: CorpusConfig = section(CorpusConfig)
+    select: SelectionConfig = section(SelectionConfig)
+    tokenizer: TokenizerConfig = section(TokenizerConfig)
+    data: DataConfig = section(DataConfig)
+    mixture: MixtureConfig = section(MixtureConfig)
+    masking: MaskingConfig = section(MaskingConfig)
+    model: ModelConfig = section(ModelConfig)
+    objective: ObjectiveConfig = section(ObjectiveConfig)
+    optim: OptimConfig = section(OptimConfig)
+    train: TrainConfig = section(TrainConfig)
+    evaluate: EvaluateConfig = section(EvaluateConfig)
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.seed < 2**63:
+            raise ConfigError("seed", self.seed, "must lie between 0 and 2^63 - 1")
+        if not any(getattr(self.train, budget) for budget in BUDGETS):
+            raise ConfigError(
+                "train.max_minutes", None, "and no other budget is set", "Set it to 10, say."
+            )
+        if self.init_from is None:
+            check_extension(self.tokenizer)
+        if self.objective.name == "rtd":
+            self._check_detection()
+
+    def _check_detection(self) -> None:
+        if self.init_from is not None:
+            rule = "begins with two models of its own, so init_from has no place in it"
+            raise ConfigError("objective.name", "rtd", rule, "Leave one of the two out.")
+        share, pairs = self.masking.causal_share, self.data.pairs
+        if share:
+            rule = "has no place with objective.name = rtd, whose discriminator sees both sides"
+            raise ConfigError("masking.causal_share", share, rule, "Set it to 0.")
+        if pairs is not None:
+            rule = "has no place with objective.name = rtd, which judges tokens"
+            raise ConfigError("data.pairs", pairs, rule, "Leave it out.")
+        if self.train.parallel == "fsdp":
+            rule = "cannot spread the embeddings that the two models of objective.name = rtd share"
+            raise ConfigError("train.parallel", "fsdp", rule, "Set it to ddp.")
+
+    @property
+    def valid_row_length(self) -> int:
+        """Row length of validations, in tokens."""
+        return self.train.valid_seq_length or self.data.max_seq_length
+
+    @property
+    def valid_rows(self) -> DataConfig:
+        """Rows of single segments, as validations have them."""
+        return replace(self.data, max_seq_length=self.valid_row_length, pairs=None)
+
+
+def resolve(
+    recipe: str | None = None,
+    config_file: Path | None = None,
+    overrides: Mapping[str, Any] | None = None,
+) -> PretrainConfig:
+    """A recipe (see `default_recipe`), a YAML file over it, and single values over both.
+
+    Raises:
+        ConfigError: an unknown key, or a value that breaks a rule.
+    """
+    overrides = overrides or {}
+    from_file = read_yaml(config_file) if config_file is not None else {}
+    from_file.pop("recipe", None)
+    name = choose_recipe(recipe, config_file, overrides)
+    values = load_recipe(name).values if name is not None else {}
+    values = put_over(put_over(values, from_file), overrides)
+    if name == CONTINUE_RECIPE and not values.get("init_from"):
+        rule = f"is needed by the recipe {name}, which continues a model that exists"
+        raise ConfigError("init_from", None, rule, "Give --init-from MODEL.")
+    return from_mapping(PretrainConfig, values)
+
+
+def choose_recipe(
+    recipe: str | None, config_file: Path | None, overrides: Mapping[str, Any]
+) -> str | None:
+    """Return the recipe: as named, as in the file, or the default; None: the file needs none."""
+    if recipe is not None or config_file is None:
+        return default_recipe(overrides) if recipe is None else recipe
+    base = read_yaml(config_file).get("recipe")
+    return None if base is None else str(base)
+
+
+def default_recipe(overrides: Mapping[str, Any]) -> str:
+    """The recipe where none is named, and no file; another one with ``init_from``."""
+    return CONTINUE_RECIPE if overrides.get("init_from") else DEFAULT_RECIPE
+
+
+def read_given(config_file: Path | None, overrides: Mapping[str, Any]) -> Plain:
+    """What the user asked for over any recipe, in a file or by single values, nested."""
+    from_file = read_yaml(config_file) if config_file is not None else {}
+    return put_over(from_file, overrides)
+
+
+BUDGETS = ("max_minutes", "max_steps", "max_tokens", "max_epochs")
+
+
+def put_over(values: Mapping[str, Any], layer: Mapping[str, Any]) -> Plain:
+    """`values` with a higher layer over them: a file over a recipe, flags over a file.
+
+    What says the same thing in another way is replaced, too: a budget replaces all budgets, batch
+    tokens replace their schedule and the other way round, and a row length replaces a schedule of
+    row lengths.
+
+    Raises:
+        ConfigError: the layer gives both batch tokens and a schedule of them.
+    """
+    train, data = (_mapping(layer.get(name)) for name in ("train", "data"))
+    replaced: set[str] = set()
+    if any(train.get(name) is not None for name in BUDGETS):
+        replaced.update(BUDGETS)
+    if "batch_tokens" in train or "batch_tokens_schedule" in train:
+        _check_batch_tokens(train)
+        replaced.update(("batch_tokens", "batch_tokens_schedule"))
+    if "max_seq_length" in data:
+        replaced.add("seq_length_schedule")
+    below = dict(values)
+    if isinstance(below.get("train"), Mapping):
+        kept = below["train"].items()
+        below["train"] = {name: value for name, value in kept if name not in replaced}
+    return merge(below, layer)
+
+
+def _mapping(section_values: Any) -> Mapping[str, Any]:
+    """A section's values; none where it is missing, or no section, an error found later."""
+    return section_values if isinstance(section_values, Mapping) else {}
+
+
+def _check_batch_tokens(train: Mapping[str, Any]) -> None:
+    """A run's config.yaml holds every field; there the default is not a choice."""
+    given = train.get("batch_tokens", TrainConfig.batch_tokens)
+    if train.get("batch_tokens_schedule") and str(given) != str(TrainConfig.batch_tokens):
+        rule = "is given beside train.batch_tokens_schedule"
+        raise ConfigError("train.batch_tokens", given, rule, "Leave one of the two out.")

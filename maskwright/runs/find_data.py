@@ -1,0 +1,197 @@
+"""Finds or makes the prepared data of a run."""
+
+import shlex
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from maskwright.config import from_mapping, to_mapping
+from maskwright.corpus.config import CorpusConfig
+from maskwright.errors import ConfigError, InputError, ShardError
+from maskwright.model_folder.special_tokens import wrap_inputs, wraps_inputs
+from maskwright.preparation.config import PrepareConfig
+from maskwright.preparation.fingerprint import fingerprint_input
+from maskwright.preparation.locate import locate
+from maskwright.preparation.pipeline import prepare
+from maskwright.runs.config import PretrainConfig
+from maskwright.selection.config import SelectionConfig
+from maskwright.shards.folder import name_path
+from maskwright.shards.manifest import MANIFEST_NAME, TOKENIZER_NAME, read_manifest
+from maskwright.shards.remote import is_remote
+from maskwright.tokenizer.config import TokenizerConfig
+from maskwright.tokenizer.tokenizer import Tokenizer
+
+
+def is_prepared(folder: Path) -> bool:
+    """Whether `folder` is one that ``maskwright prepare`` wrote."""
+    return (folder / MANIFEST_NAME).is_file()
+
+
+def is_elsewhere(config: PretrainConfig) -> bool:
+    """Whether the run names a URL as its data: each machine then has a mirror of its own."""
+    return any(map(is_remote, config.text))
+
+
+def locate_prepared(names: Sequence[str]) -> list[Path]:
+    """The prepared folders that all of `names` mean, of a URL its mirror; none if they are text.
+
+    Raises:
+        InputError: prepared data and other text together.
+        ShardError: a URL where no prepared data is, or that cannot be read.
+    """
+    prepared = [name for name in names if is_remote(name) or is_prepared(Path(name))]
+    folders = [locate(name) for name in prepared]
+    other = [name for name in names if name not in prepared]
+    if prepared and other:
+        raise InputError(
+            f"{prepared[0]} is prepared data; it cannot be mixed with other text. Prepare that, "
+            f"too: maskwright prepare {shlex.quote(other[0])} --out data/NAME --tokenizer.path "
+            f"{shlex.quote(str(folders[0] / TOKENIZER_NAME))}"
+        )
+    return folders
+
+
+def named_sources(config: PretrainConfig) -> dict[str, Path]:
+    """The prepared folders that the run names as its text, by their last names; or none.
+
+    Raises:
+        InputError: other text beside them, or two of one name.
+        ShardError: a URL where no prepared data is, or that cannot be read.
+    """
+    folders = locate_prepared(config.text)
+    names = [Path(text).absolute().name for text in config.text]  # that of a URL, too
+    for number, name in enumerate(names if folders else []):
+        if (first := names.index(name)) < number:
+            raise InputError(
+                f"{config.text[first]} and {config.text[number]} are both called {name}, and a "
+                "mixture knows folders by their names. Rename one of the two."
+            )
+    return dict(zip(names, folders, strict=False))  # no folders if it is text
+
+
+def named_folder(config: PretrainConfig) -> Path | None:
+    """The first prepared folder that the run names as its text, if it does.
+
+    Raises:
+        InputError, ShardError: as `named_sources`.
+    """
+    return next(iter(named_sources(config).values()), None)
+
+
+def adopt_preparation(config: PretrainConfig, given: Mapping[str, Any]) -> PretrainConfig:
+    """`config`, saying how its data was prepared if it names a prepared folder.
+
+    Of several folders it says what the first one says, whose tokenizer all have.
+
+    Args:
+        given: what the user asked for over recipe and file, nested.
+
+    Raises:
+        ConfigError: `given` asks for another preparation, which would have no effect; or a mixture
+            is asked for of one folder, or of text.
+    """
+    folders = named_sources(config)
+    _check_mixture(config, len(folders))
+    adopted = [_adopt_folder(config, folder, given) for folder in folders.values()]
+    return adopted[0] if adopted else config
+
+
+def _check_mixture(config: PretrainConfig, num_folders: int) -> None:
+    for field in config.mixture.given if num_folders < 2 else ():
+        rule = f"needs two prepared folders or more, and there are {num_folders}"
+        remedy = "Name them: maskwright pretrain data/wiki data/books."
+        raise ConfigError(f"mixture.{field}", config.mixture.show(field), rule, remedy)
+    if num_folders > 1 and config.data.pairs == "next":
+        rule = "is not to be had of several prepared folders: texts would be told by their source"
+        raise ConfigError("data.pairs", "next", rule, "Take order, or prepare all text as one.")
+
+
+def _adopt_folder(config: PretrainConfig, folder: Path, given: Mapping[str, Any]) -> PretrainConfig:
+    source = read_manifest(folder).source
+    corpus = from_mapping(CorpusConfig, source.get("corpus", {}), "corpus.")
+    select = from_mapping(SelectionConfig, source.get("select", {}), "select.")
+    tokenizer = from_mapping(TokenizerConfig, source.get("tokenizer", {}), "tokenizer.")
+    adopted = replace(config, corpus=corpus, select=select, tokenizer=tokenizer)
+    for section in ("corpus", "select", "tokenizer"):
+        asked, found = to_mapping(getattr(config, section)), to_mapping(getattr(adopted, section))
+        for name in given.get(section, {}):
+            if asked[name] != found[name]:
+                rule = f"has no effect: {name_path(folder)} is prepared already, with {found[name]}"
+                remedy = "Leave it out, or name the text itself."
+                raise ConfigError(f"{section}.{name}", asked[name], rule, remedy)
+    return adopted
+
+
+def prepare_for(config: PretrainConfig, data_dir: Path, report: Callable[[str], None]) -> Path:
+    """The prepared folder for a run: the one that it names, or one made from its text."""
+    named = named_folder(config)
+    if named is not None:
+        return named
+    fingerprint = _fingerprint(config)
+    folder = data_dir / _folder_name(config, fingerprint)
+    is_new = not is_prepared(folder)
+    prepare(config.text, folder, _prepare_config(config), report=report, fingerprint=fingerprint)
+    if is_new:
+        report(f"prepared data is in {folder}; for more runs on it: maskwright pretrain {folder}")
+    return folder
+
+
+def locate_data(
+    config: PretrainConfig, data_dir: Path, report: Callable[[str], None]
+) -> dict[str, Path]:
+    """The prepared folders for a run by name: those that it names, or one made from its text."""
+    named = named_sources(config)
+    if named:
+        return named
+    folder = prepare_for(config, data_dir, report)
+    return {folder.name: folder}
+
+
+def find_prepared(config: PretrainConfig, data_dir: Path) -> dict[str, Path]:
+    """The prepared folders for a run by name if they are there already, else none."""
+    named = named_sources(config)
+    if named:
+        return named
+    folder = data_dir / _folder_name(config, _fingerprint(config))
+    return {folder.name: folder} if is_prepared(folder) else {}
+
+
+def _prepare_config(config: PretrainConfig) -> PrepareConfig:
+    return PrepareConfig(corpus=config.corpus, select=config.select, tokenizer=config.tokenizer)
+
+
+def _fingerprint(config: PretrainConfig) -> str | None:
+    """Covers the text itself and all of the configuration that shapes shards.
+
+    None for text from standard input, which cannot be hashed before it is read.
+    """
+    if "-" in config.text:
+        return None
+    return fingerprint_input(config.text, _prepare_config(config), seed=0)
+
+
+def _folder_name(config: PretrainConfig, fingerprint: str | None) -> str:
+    """NAME-HASH; standard input is prepared anew each time."""
+    if fingerprint is None:
+        return f"stdin-{time.strftime('%Y%m%d-%H%M%S')}"
+    stem = Path(config.text[0]).name.partition(".")[0] or "text"
+    name = "".join(c if c.isalnum() or c in "-_" else "-" for c in stem)
+    return f"{name}-{fingerprint[:8]}"
+
+
+def check_made_for(tokenizer: Tokenizer, data: Path) -> None:
+    """Raise unless a prepared folder holds tokens of the model's tokenizer.
+
+    Raises:
+        ShardError: it was prepared with another tokenizer.
+    """
+    made_with = Tokenizer.load(data / TOKENIZER_NAME)
+    # A model's own copy says whether the model wants [CLS] and [SEP], the data's need not.
+    if wrap_inputs(made_with, bool(wraps_inputs(tokenizer))).fingerprint != tokenizer.fingerprint:
+        raise ShardError(
+            f"{name_path(data)} was prepared with another tokenizer than the model's. Name "
+            "the data that the model was trained on, or "
+            "prepare some with tokenizer.path = the model folder."
+        )

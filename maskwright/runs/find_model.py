@@ -1,0 +1,146 @@
+"""Models from the Hugging Face hub (extra `hub`): ``hf:FacebookAI/roberta-base@main``.
+
+What comes is the configuration, the tokenizer and weights in safetensors, into the hub's own
+cache: never a pickle, never code. Without a network the cache serves what it has.
+
+The argument of commands that take a model: a folder, a run, or a name on the hub.
+"""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from maskwright.errors import InputError, ModelFolderError
+from maskwright.runs.run_directory import (
+    CONFIG_NAME,
+    MODEL_NAME,
+    is_fine_tuning,
+    load_run_config,
+    suggest_run,
+)
+
+PREFIX = "hf:"
+_WANTED = (
+    "config.json",
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "added_tokens.json",
+    "*.safetensors",
+    "model.safetensors.index.json",
+)
+_BELOW = "*/*"  # folders hold other formats, and parts of larger models
+
+
+def is_hub_name(name: str) -> bool:
+    """Whether this names a model on the hub and not a folder."""
+    return name.startswith(PREFIX)
+
+
+def download_model(name: str) -> Path:
+    """The folder in the hub's cache that holds the model ``hf:NAME[@REVISION]``.
+
+    Raises:
+        InputError: no such name or revision, no right to it, no network, or `huggingface_hub` is
+            not installed.
+        ModelFolderError: its weights are not in safetensors.
+    """
+    hub = _import_hub(name)
+    repository, _, revision = name.removeprefix(PREFIX).partition("@")
+    try:
+        folder = hub.snapshot_download(
+            repository,
+            revision=revision or None,
+            allow_patterns=list(_WANTED),
+            ignore_patterns=[_BELOW],
+        )
+    except Exception as error:  # of several libraries, and in each release of others
+        raise InputError(f"{name}: {_explain(hub, error, repository, revision)}") from None
+    if not any(Path(folder).glob("*.safetensors")):
+        raise ModelFolderError(
+            f"{name} holds no weights in safetensors; pickles (pytorch_model.bin) are never loaded,"
+            f" for reading one can run code. Try {PREFIX}{repository}@refs/pr/1, where the hub's"
+            " converter often puts them, or convert it: load it with transformers where you trust"
+            " it, and call save_pretrained."
+        )
+    return Path(folder)
+
+
+def _import_hub(name: str) -> Any:
+    try:
+        import huggingface_hub
+    except ModuleNotFoundError:
+        raise InputError(
+            f"{name} needs the package huggingface_hub, which is not installed. Run: pip install"
+            " 'maskwright[hub]'"
+        ) from None
+    return huggingface_hub
+
+
+def _explain(hub: Any, error: Exception, repository: str, revision: str) -> str:
+    """What went wrong, and what helps."""
+    kinds = hub.errors
+    login = "log in (hf auth login)"
+    if isinstance(error, kinds.GatedRepoError):
+        page = f"https://huggingface.co/{repository}"
+        return f"access to this model is restricted: accept its terms on {page} and {login}"
+    if isinstance(error, kinds.RepositoryNotFoundError):
+        return f"there is no such model on the hub; if it is private, {login}"
+    if isinstance(error, kinds.RevisionNotFoundError):
+        return f"the model has no revision {revision}"
+    if isinstance(error, kinds.HFValidationError):
+        return f"{repository!r} is not a model's name; write {PREFIX}OWNER/NAME"
+    if isinstance(error, kinds.LocalEntryNotFoundError):
+        return (
+            "the hub gives no answer, and the model is not, or not whole, in the cache; download it"
+            " where there is a network, and name its folder"
+        )
+    reason = " ".join(str(error).split()) or type(error).__name__
+    return f"the model cannot be downloaded: {reason}"
+
+
+HELP = "a run directory, a model folder, or hf:NAME[@REVISION]"
+
+
+def find_model_folder(argument: Path | str) -> Path:
+    """The model folder itself, the one in a run directory, or a downloaded one.
+
+    Raises:
+        InputError: a model on the hub that cannot be had.
+        ModelFolderError: no such folder, where a run is named nearly so; or a run that has no
+            model yet.
+    """
+    if is_hub_name(str(argument)):
+        return download_model(str(argument))
+    folder = Path(argument)
+    if (folder / MODEL_NAME).is_dir():
+        return folder / MODEL_NAME
+    if hint := suggest_run(folder):
+        raise ModelFolderError(f"{folder} is not a folder{hint}")
+    if is_fine_tuning(folder):
+        raise ModelFolderError(
+            f"{folder} is a run of fine-tuning that is not finished: it has no model yet. "
+            f"Go on with maskwright finetune --resume {folder}"
+        )
+    if (folder / CONFIG_NAME).is_file():
+        raise ModelFolderError(
+            f"{folder} is a run that is not finished: it has no model yet. "
+            f"Go on with maskwright pretrain --resume {folder}"
+        )
+    return folder
+
+
+def find_masked_model(argument: Path | str, report: Callable[[str], None]) -> Path:
+    """The folder of what guesses words: of replaced-token detection the generator, and says so.
+
+    Raises:
+        MaskwrightError: as `find_model_folder`.
+    """
+    folder, run = find_model_folder(argument), Path(argument)
+    is_run = (run / CONFIG_NAME).is_file() and not is_fine_tuning(run)
+    if not is_run or load_run_config(run, {}).objective.name != "rtd":
+        return folder
+    from maskwright.model_folder.folder import GENERATOR  # with torch
+
+    report(f"{run} has learned to detect replaced tokens: its generator is scored, {GENERATOR}/")
+    return run / GENERATOR

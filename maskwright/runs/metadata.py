@@ -1,0 +1,104 @@
+"""What is published about a run's circumstances, and what is not: folders and credentials."""
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import PurePath
+from typing import Any
+from urllib.parse import urlsplit
+
+import torch
+
+from maskwright.config import Plain, fields_of, merge, nested
+from maskwright.errors import show_value
+from maskwright.provenance import describe_cpu, describe_environment
+from maskwright.runs.config import PretrainConfig
+from maskwright.shards.remote import is_remote
+
+_HUB = "hf:"
+_LOCAL_SCHEMES = ("file", "local", "memory")
+_LOCAL = re.compile(r"[/.~]")
+_MOST_DEPTH = 8
+
+
+def describe_circumstances() -> str:
+    """The hardware and the versions of now, as the end of a sentence."""
+    packages = describe_environment()["packages"]
+    versions = ", ".join(f"{name} {version}" for name, version in packages.items() if version)
+    return f"{_describe_hardware()}, with {versions}"
+
+
+def shorten_path(path: str) -> str:
+    """Return a path as it is published: its name, for the folders around it are private.
+
+    Names on the hub stay whole; a URL loses whatever may be a credential (user and query).
+    """
+    if is_remote(path):
+        return _shorten_url(path)
+    if path.startswith(_HUB):
+        name, mark, field = path.removeprefix(_HUB).partition("#")
+        return f"{_HUB}{PurePath(name).name if _LOCAL.match(name) else name}{mark}{field}"
+    return PurePath(path).name or path
+
+
+def shorten_paths(values: Mapping[str, Any]) -> Plain:
+    """Return the plain values of a configuration with all of its paths as they are published."""
+    shortened: Plain = dict(values)
+    if values.get("init_from"):  # whose tokenizer it is; a path is where the download is cached
+        shortened = merge(shortened, nested("tokenizer.path", None))
+    for info in fields_of(PretrainConfig):
+        if info.is_path and (found := _find(shortened, info.name)):
+            shortened = merge(shortened, nested(info.name, _shorten_all(found)))
+    return shortened
+
+
+def shorten_provenance(value: Any, depth: int = 0) -> Any:
+    """Return what provenance.json says with its paths as they are published, without the diff."""
+    if isinstance(value, Mapping) and depth < _MOST_DEPTH:
+        return {
+            show_value(name): _count_lines(item)
+            if name == "diff"
+            else shorten_provenance(item, depth + 1)
+            for name, item in value.items()
+        }
+    if isinstance(value, list) and depth < _MOST_DEPTH:
+        return [shorten_provenance(item, depth + 1) for item in value]
+    if not isinstance(value, str):
+        return show_value(value) if isinstance(value, Mapping | list) else value
+    flag, mark, given = value.partition("=") if value.startswith("--") else ("", "", value)
+    is_path = _LOCAL.match(given) or ("/" in given and " " not in given)
+    return f"{flag}{mark}{shorten_path(given)}" if is_path else value
+
+
+def _count_lines(diff: Any) -> str:
+    return f"{len(diff.splitlines()):,} lines" if isinstance(diff, str) else ""
+
+
+def _find(values: Mapping[str, Any], dotted: str) -> Any:
+    found: Any = values
+    for name in dotted.split("."):
+        found = found.get(name) if isinstance(found, Mapping) else None
+    return found
+
+
+def _shorten_all(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_shorten_all(item) for item in value]
+    return shorten_path(value) if isinstance(value, str) else value
+
+
+def _shorten_url(url: str) -> str:
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # such as brackets that do not close
+        return PurePath(url).name
+    if parts.scheme in _LOCAL_SCHEMES:
+        return PurePath(parts.path).name
+    host = parts.netloc.rpartition("@")[2]
+    return parts._replace(netloc=host, query="", fragment="").geturl()
+
+
+def _describe_hardware() -> str:
+    if torch.cuda.is_available():
+        return torch.cuda.get_device_name()
+    return f"{describe_cpu()} ({os.cpu_count()} cores)"

@@ -1,0 +1,254 @@
+"""A run directory: who may train in it, and what it says about the run."""
+
+import difflib
+import os
+import shutil
+from collections.abc import Callable, Generator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NoReturn
+
+from maskwright.config import from_mapping, read_yaml, to_mapping
+from maskwright.errors import CheckpointError, ConfigError, InputError
+from maskwright.files import (
+    find_link,
+    locking_folder,
+    read_json,
+    temporary_path,
+    write_json,
+    write_text,
+)
+from maskwright.provenance import describe_environment
+from maskwright.runs.config import PretrainConfig, put_over
+
+CONFIG_NAME = "config.yaml"
+REPORT_NAME = "report.html"
+METRICS_NAME = "metrics.jsonl"
+CHECKPOINTS_NAME = "checkpoints"
+MODEL_NAME = "model"
+PROVENANCE_NAME = "provenance.json"
+INIT_FROM = "init_from"  # in provenance.json: the model that the run began with
+RUNS_NAME = "runs"  # where runs go unless --runs-dir says otherwise
+# Sections of the configuration that may change when a run goes on.
+_CHANGEABLE = ("train", "optim", "evaluate")
+_MAX_PROVENANCE_BYTES = 64 << 20
+_TENSORBOARD_NAME = "tensorboard"
+
+
+def check_new(run: Path) -> None:
+    """Refuses a run directory that holds anything but a run that ended before its first checkpoint.
+
+    Raises:
+        InputError: it does, or it is a file, or it cannot be made.
+    """
+    existing = next(path for path in (run, *run.absolute().parents) if path.exists())
+    if not existing.is_dir() or not os.access(existing, os.W_OK):
+        raise InputError(f"{run} cannot be made: {existing} is not a folder to write to")
+    if run.exists() and any(run.iterdir()) and not _is_dead(run):
+        raise InputError(
+            f"{run} exists already: choose another --name, or continue it with --resume {run} (a "
+            "job that may be restarted: --auto-resume)"
+        )
+
+
+def suggest_run(path: Path) -> str:
+    """Return ``; did you mean runs/mine?`` for a `path` that does not exist, if a run is near."""
+    if path.exists():
+        return ""
+    if (Path(RUNS_NAME) / path).exists():
+        return f"; did you mean {Path(RUNS_NAME) / path}?"
+    folder = path.parent if path.parent != Path() else Path(RUNS_NAME)
+    names = [run.name for run in folder.iterdir() if run.is_dir()] if folder.is_dir() else []
+    close = difflib.get_close_matches(path.name, names, n=1)
+    return f"; did you mean {folder / close[0]}?" if close else ""
+
+
+def is_fine_tuning(run: Path) -> bool:
+    """Whether a run directory is one of ``maskwright finetune``."""
+    return "finetune" in read_asked(run)
+
+
+def read_example_files(run: Path) -> Mapping[str, Any]:
+    """The files of a run of fine-tuning and how they lie: ``columns``, ``has_header``, ….
+
+    Empty for anything else.
+    """
+    return read_asked(run).get("files", {})
+
+
+def read_asked(run: Path) -> Mapping[str, Any]:
+    """What ``maskwright finetune`` was asked for in a run directory; empty for anything else."""
+    try:
+        asked = read_json(run / PROVENANCE_NAME, _MAX_PROVENANCE_BYTES)["asked"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+    return asked if isinstance(asked, dict) else {}
+
+
+def check_pretraining(run: Path) -> None:
+    """Lets pass a run directory of pretraining.
+
+    Raises:
+        InputError: it is none, or one of fine-tuning.
+    """
+    if not (run / CONFIG_NAME).is_file():
+        raise InputError(
+            f"{run} is not a run directory: it holds no {CONFIG_NAME}{suggest_run(run) or '.'}"
+        )
+    if is_fine_tuning(run):
+        raise InputError(f"{run} is a run of fine-tuning: see its results.json and report.html.")
+
+
+def has_checkpoint(run: Path) -> bool:
+    """Whether there is anything to resume from."""
+    folder = run / CHECKPOINTS_NAME
+    # The second is one that was to be replaced when the process died.
+    return any(folder.glob("step_*")) or any(folder.glob(".step_*.old"))
+
+
+def _is_dead(run: Path) -> bool:
+    """Whether a run ended so early that there is nothing to go on from."""
+    config, has_model = run / CONFIG_NAME, (run / MODEL_NAME).exists()
+    # The second is all there is of a run that was killed while it wrote its first file.
+    is_run = config.is_file() or temporary_path(config).is_file()
+    return is_run and not has_checkpoint(run) and not has_model
+
+
+@contextmanager
+def locking_run(run: Path, report: Callable[[str], None]) -> Generator[None]:
+    """Keeps other processes from training in `run`; the lock goes away with its process.
+
+    Raises:
+        InputError: another process trains there, or `run` leads elsewhere.
+    """
+
+    def refuse() -> NoReturn:
+        raise InputError(f"{run} is being trained by another process")
+
+    with locking_folder(run, refuse, report):
+        if link := find_link(run):
+            raise InputError(
+                f"{link} is a symbolic link, so the run would be written elsewhere; link {run} as a"
+                " whole"
+            )
+        yield
+
+
+def begin_run(run: Path, config: str, facts: dict[str, Any], report: Callable[[str], None]) -> None:
+    """Writes config.yaml and provenance.json; what a run that ended early has left goes.
+
+    Raises:
+        InputError: `run` is not new any more.
+    """
+    check_new(run)
+    if (run / CONFIG_NAME).exists():
+        report(f"{run} holds a run that ended before its first checkpoint; this one replaces it")
+        (run / METRICS_NAME).unlink(missing_ok=True)
+        shutil.rmtree(run / _TENSORBOARD_NAME, ignore_errors=True)
+    write_text(run / CONFIG_NAME, config)
+    write_json(run / PROVENANCE_NAME, {**describe_environment(), **facts})
+
+
+def read_provenance(run: Path) -> dict[str, Any]:
+    """What `begin_run` wrote.
+
+    Raises:
+        CheckpointError: it is missing or damaged.
+    """
+    path = run / PROVENANCE_NAME
+    try:
+        values = read_json(path, _MAX_PROVENANCE_BYTES)
+        name_prepared(values)
+        if not isinstance(values.get("resumptions", []), list):
+            raise TypeError("resumptions is no list")
+        if not isinstance(values["corpus"]["fingerprint"], str):
+            raise TypeError("corpus.fingerprint is no text")
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
+        raise CheckpointError(
+            f"{path} cannot be read ({reason}), so the data of the run is not known; start it again"
+        ) from None
+    return values
+
+
+def name_prepared(provenance: Mapping[str, Any]) -> dict[str, Path]:
+    """The prepared folders of a run by name, as its provenance.json says: one, or several.
+
+    Raises:
+        TypeError, KeyError: it does not say.
+    """
+    found: Any = provenance["prepared_data"]
+    if isinstance(found, str):
+        return {Path(found).name: Path(found)}
+    if not isinstance(found, dict) or not all(isinstance(path, str) for path in found.values()):
+        raise TypeError("prepared_data is no path")
+    if not found:
+        raise TypeError("prepared_data is empty")
+    return {name: Path(path) for name, path in found.items()}
+
+
+def load_run_config(run: Path, overrides: Mapping[str, Any]) -> PretrainConfig:
+    """The configuration of a run with other values over it.
+
+    Raises:
+        CheckpointError: no such run.
+        ConfigError: a value that cannot change.
+    """
+    path = run / CONFIG_NAME
+    if not path.is_file():
+        raise CheckpointError(
+            f"{run} is not a run directory: it holds no {CONFIG_NAME}{suggest_run(run)}"
+        )
+    check_changes(overrides)
+    return from_mapping(PretrainConfig, put_over(read_yaml(path), overrides))
+
+
+def find_begun(run: Path) -> PretrainConfig | None:
+    """The configuration of a run that can be gone on with; None where there is none."""
+    return load_run_config(run, {}) if has_checkpoint(run) else None
+
+
+def list_changes(begun: PretrainConfig, asked: PretrainConfig) -> dict[str, Any]:
+    """What of `asked` differs from what a run was begun with, nested."""
+    old, new = to_mapping(begun), to_mapping(asked)
+    changes: dict[str, Any] = {}
+    for section, values in new.items():
+        if isinstance(values, Mapping):
+            different = {name: v for name, v in values.items() if v != old[section][name]}
+            if different:
+                changes[section] = different
+        elif values != old[section]:
+            changes[section] = values
+    return changes
+
+
+def check_changes(changes: Mapping[str, Any]) -> None:
+    """Lets pass what may change when a run goes on: budgets, precision, learning rates.
+
+    Raises:
+        ConfigError: anything else, which would make it another run.
+    """
+    for section, values in changes.items():
+        names = list(values) if isinstance(values, Mapping) else []
+        fixed = names if section not in _CHANGEABLE else [n for n in names if n == "name"]
+        if fixed or not names:
+            field = ".".join([section, *fixed[:1]])
+            raise ConfigError(
+                field,
+                values[fixed[0]] if fixed else values,
+                "cannot change when a run goes on",
+                "Only train.*, optim.* and evaluate.* values can, but not optim.name.",
+            )
+
+
+def record_resumption(run: Path, config: str, step: int, changes: Mapping[str, Any]) -> None:
+    """Keeps the configuration of now, and adds when and with what changes the run goes on.
+
+    Of the environment it keeps what is not as it was when the run began.
+    """
+    provenance = read_provenance(run)
+    new = {name: v for name, v in describe_environment().items() if v != provenance.get(name)}
+    resumption = {**new, "step": step, "changes": changes}
+    earlier = provenance.get("resumptions", [])
+    write_json(run / PROVENANCE_NAME, {**provenance, "resumptions": [*earlier, resumption]})
+    write_text(run / CONFIG_NAME, config)

@@ -1,0 +1,149 @@
+"""How tokens spell text, and how a vocabulary cuts a string into them.
+
+A token of a vocabulary is not yet text: byte-level tokens are bytes in disguise, WordPiece marks
+what continues a word, SentencePiece the blank before one.
+
+How much text a token stands for: the denominator of bits per character, in every suite.
+"""
+
+import re
+from collections.abc import Container
+from functools import cache
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.tokenizer.library import calling_library
+from maskwright.tokenizer.tokenizer import Tokenizer
+from maskwright.tokenizer.words import is_punctuation
+
+_METASPACE = "▁"
+_BYTE = re.compile("<0x([0-9A-F]{2})>")  # a byte of a character that SentencePiece has no token for
+
+
+class Pieces:
+    """The tokens of one tokenizer.
+
+    Attributes:
+        prefix: put before symbols that continue a word (``##`` for WordPiece).
+        vocabulary: all tokens of its model, with their ids.
+    """
+
+    def __init__(self, tokenizer: Tokenizer) -> None:
+        model = tokenizer.description["model"]
+        self._tokenizer = tokenizer
+        self._model: Any = tokenizer.backend.model
+        self._is_greedy = model["type"] == "WordPiece"
+        self._is_bytes = _mentions_bytes(tokenizer.description["pre_tokenizer"])
+        self._has_bytes = bool(model.get("byte_fallback"))
+        self._suffix: str = model.get("end_of_word_suffix") or ""
+        self.prefix: str = model.get("continuing_subword_prefix") or ""
+        self.vocabulary = tokenizer.backend.get_vocab(with_added_tokens=False)
+
+    def cut(self, word: str) -> list[str]:
+        """The tokens of a word as a pre-tokenizer gives it; the unknown one among them, if need be.
+
+        Unigram spells what it does not know as it stands there, which is no token.
+        """
+        with calling_library("the tokenizer fails on this text"):
+            return [token.value for token in self._model.tokenize(word)]
+
+    def cut_token(self, token: str) -> list[int]:
+        """The ids of the tokens that spell a string which is no token, but could be one."""
+        if self._is_greedy and token.startswith(self.prefix):
+            found, _ = match_greedily(token, self.vocabulary, self.prefix)
+        else:
+            found = self.cut(token)
+        ids = [self.vocabulary.get(piece, self._tokenizer.unk_id) for piece in found]
+        return ids or [self._tokenizer.unk_id]
+
+    def may_join(self, token: str) -> bool:
+        """Whether a token may be part of a longer one: letters and digits, and one blank before.
+
+        Punctuation is a word of its own to masking, so a token may not hold it and more.
+        """
+        text = self._spell(token).removeprefix(" ")
+        return not any(is_punctuation(c) or c.isspace() for c in text)
+
+    def has_letters(self, word: str) -> bool:
+        """Whether a word as a pre-tokenizer gives it is one, and not blanks or punctuation."""
+        return any(character.isalnum() for character in self._spell(word))
+
+    def count_characters(self, token: str) -> int:
+        """The characters of text that a token stands for, blanks left out.
+
+        A character of several tokens, each some of its bytes, counts with the first of them.
+        """
+        if self._is_bytes:
+            alphabet = _byte_alphabet()
+            return sum(map(_begins_character, (alphabet[c] for c in token if c in alphabet)))
+        byte = _BYTE.fullmatch(token) if self._has_bytes else None
+        if byte is not None:
+            return int(_begins_character(int(byte[1], 16)))
+        return sum(not character.isspace() for character in self._spell(token))
+
+    def is_blank(self, token: str) -> bool:
+        """Whether a token stands for blanks and line ends alone."""
+        if self._has_bytes and (byte := _BYTE.fullmatch(token)):
+            return int(byte[1], 16) < 0x80 and chr(int(byte[1], 16)).isspace()
+        return self._spell(token).isspace()
+
+    def _spell(self, token: str) -> str:
+        if self._is_bytes:
+            alphabet = _byte_alphabet()
+            values = bytes(alphabet[c] for c in token if c in alphabet)
+            return values.decode("utf-8", "ignore")  # of a part of a character nothing is known
+        token = token.removeprefix(self.prefix).removesuffix(self._suffix)
+        return token.replace(_METASPACE, " ")
+
+
+def _begins_character(byte: int) -> bool:
+    """Whether a byte of UTF-8 is the first one of a character that is no blank."""
+    return byte & 0xC0 != 0x80 and not chr(byte).isspace()
+
+
+def match_greedily(token: str, vocabulary: Container[str], prefix: str) -> tuple[list[str], str]:
+    """WordPiece's longest match first, and what of the string could not be matched."""
+    found: list[str] = []
+    rest = token
+    while rest and rest != prefix:
+        longest = next((n for n in range(len(rest), 0, -1) if rest[:n] in vocabulary), 0)
+        if longest == 0 or rest[:longest] == prefix:
+            return found, rest
+        found.append(rest[:longest])
+        rest = prefix + rest[longest:]
+    return found, ""
+
+
+def _mentions_bytes(step: dict[str, Any] | None) -> bool:
+    if step is None:
+        return False
+    inner = cast(list[dict[str, Any]], step.get("pretokenizers", []))
+    return step["type"] == "ByteLevel" or any(map(_mentions_bytes, inner))
+
+
+@cache
+def _byte_alphabet() -> dict[str, int]:
+    """GPT-2's disguise: printable bytes are themselves, the others characters from U+0100 on."""
+    printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in printable]
+    disguised = {chr(0x100 + place): byte for place, byte in enumerate(others)}
+    return {chr(byte): byte for byte in printable} | disguised
+
+
+BLANK = -1  # in the place of a token's number of characters: it spells none
+
+
+def count_characters(tokenizer: Tokenizer) -> NDArray[np.int64]:
+    """How many characters of text each token stands for: [V].
+
+    `BLANK` for blanks alone, and for special tokens such as [UNK], which stand for unknown ones.
+    """
+    pieces = Pieces(tokenizer)
+    counts = np.full(tokenizer.vocab_size, BLANK, np.int64)
+    ordinary = tokenizer.ordinary_ids
+    for token_id, token in zip(ordinary, tokenizer.tokens(ordinary.tolist()), strict=True):
+        if not pieces.is_blank(token):
+            counts[token_id] = pieces.count_characters(token)
+    return counts

@@ -1,0 +1,112 @@
+"""A bounded sample of a stream of texts, the same for the same seed, in bounded memory.
+
+The bag of words that a tokenizer is learnt from: each word of the sample with its count.
+
+Counting the text between blanks is fast; the library's normalizer and pre-tokenizer then see
+each different part once. Memory is bounded: rare words are left out beyond a number of characters.
+"""
+
+import heapq
+import random
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+import tokenizers
+
+from maskwright.tokenizer.cached_encoder import MAX_CHUNK_CHARACTERS, Cutting
+
+_PIECE_CHARACTERS = 16_384
+
+
+def sample_texts(texts: Iterable[str], max_bytes: int, seed: int) -> list[str]:
+    """At most `max_bytes` (UTF-8) of the texts, in their order; all of them if they are fewer.
+
+    Every piece of text (up to 16,384 characters, cut at a blank) gets a random key, and those
+    with the smallest keys stay: each piece is as likely as any other, wherever it stands.
+    """
+    generator = random.Random(seed)
+    kept: list[tuple[float, int, bytes]] = []  # a heap whose first has the largest key
+    num_bytes = 0
+    for index, piece in enumerate(_cut_pieces(texts)):
+        encoded = piece.encode("utf-8", "replace")
+        heapq.heappush(kept, (-generator.random(), index, encoded))
+        num_bytes += len(encoded)
+        while num_bytes > max_bytes:
+            num_bytes -= len(heapq.heappop(kept)[2])
+    kept.sort(key=lambda entry: entry[1])
+    return [encoded.decode("utf-8") for _, _, encoded in kept]
+
+
+def _cut_pieces(texts: Iterable[str]) -> Iterator[str]:
+    for text in texts:
+        start = 0
+        while start < len(text):
+            stop = start + _PIECE_CHARACTERS
+            if stop < len(text):
+                stop = max(text.rfind(" ", start, stop), text.rfind("\n", start, stop), start)
+                stop = stop if stop > start else start + _PIECE_CHARACTERS
+            yield text[start:stop]
+            start = stop
+
+
+# A longer word is counted as pieces of this length: learning merges looks through a whole word for
+# each of them, so text without any blank would take hours.
+MAX_WORD_CHARACTERS = 256
+
+
+def count_words(
+    texts: Iterable[str], backend: tokenizers.Tokenizer, cutting: Cutting
+) -> Counter[str]:
+    """The pre-tokens of `texts`, as the trainer's model will see them, with their counts."""
+    chunks: Counter[str] = Counter()
+    for text in texts:
+        chunks.update(cutting.split(text))
+    normalizer, pre_tokenizer = backend.normalizer, backend.pre_tokenizer
+    assert pre_tokenizer is not None
+    parts: Counter[str] = Counter()
+    for chunk, count in chunks.items():
+        for part in cutting.divide(chunk):
+            parts[part] += count
+    words: Counter[str] = Counter()
+    for part, count in parts.items():
+        part = part[:MAX_CHUNK_CHARACTERS]
+        normal = normalizer.normalize_str(part) if normalizer is not None else part
+        for word, _ in pre_tokenizer.pre_tokenize_str(normal):
+            for start in range(0, len(word), MAX_WORD_CHARACTERS):
+                words[word[start : start + MAX_WORD_CHARACTERS]] += count
+    return words
+
+
+def keep_frequent(words: Counter[str], max_characters: int, seed: int) -> dict[str, int]:
+    """The most frequent words, up to `max_characters` together; equals in an order by `seed`."""
+    generator = random.Random(seed)
+    kept: dict[str, int] = {}
+    order = sorted(words.items(), key=lambda item: (-item[1], generator.random()))
+    for word, count in order:
+        max_characters -= len(word)
+        if max_characters < 0:
+            break
+        kept[word] = count
+    return kept
+
+
+def choose_alphabet(words: dict[str, int], coverage: float, max_size: int) -> list[str]:
+    """The most frequent characters, sorted: `coverage` of all in `words`, at most `max_size`."""
+    counts: Counter[str] = Counter()
+    for word, count in words.items():
+        for character in word:
+            counts[character] += count
+    wanted = coverage * sum(counts.values())
+    alphabet: list[str] = []
+    for character, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
+        if wanted <= 0 or len(alphabet) == max_size:
+            break
+        wanted -= count
+        alphabet.append(character)
+    return sorted(alphabet)
+
+
+def drop_words_beyond(words: dict[str, int], alphabet: Iterable[str]) -> dict[str, int]:
+    """The words that `alphabet` can spell."""
+    known = frozenset(alphabet)
+    return {word: count for word, count in words.items() if known.issuperset(word)}

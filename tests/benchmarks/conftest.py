@@ -1,3 +1,0 @@
-"""Fixtures of the folder."""
-
-from tests.commands.workplace import workplace as workplace

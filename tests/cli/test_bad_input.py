@@ -1,0 +1,254 @@
+"""Every mistake a user can make gives one clear line and exit code 2."""
+
+import errno
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from maskwright.cli.main import main
+from tests.workplace import SMALL
+
+
+def fails_with(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> str:
+    """Runs a command that must fail; its only line on standard error."""
+    capsys.readouterr()
+    assert main(arguments) == 2
+    lines = capsys.readouterr().err.strip().splitlines()
+    assert len(lines) == 1, lines
+    assert "Traceback" not in lines[0]
+    return lines[0]
+
+
+@pytest.fixture
+def pretrain(tmp_path: Path) -> list[str]:
+    folders = ["--runs-dir", str(tmp_path / "runs"), "--data-dir", str(tmp_path / "data")]
+    return ["pretrain", *folders, *SMALL, "--train.max_steps", "2"]
+
+
+def test_empty_file(tmp_path: Path, pretrain: list[str], capsys: pytest.CaptureFixture[str]):
+    (tmp_path / "notes.txt").touch()
+    message = fails_with(capsys, [*pretrain, str(tmp_path / "notes.txt")])
+    assert message.startswith("CorpusError")
+    assert "notes.txt is empty: nothing to train on" in message
+
+
+def test_binary_file(tmp_path: Path, pretrain: list[str], capsys: pytest.CaptureFixture[str]):
+    (tmp_path / "image.txt").write_bytes(os.urandom(20_000))
+    message = fails_with(capsys, [*pretrain, str(tmp_path / "image.txt")])
+    assert message.startswith("CorpusError")
+    assert "image.txt" in message
+    assert "binary" in message
+
+
+def test_missing_path(tmp_path: Path, pretrain: list[str], capsys: pytest.CaptureFixture[str]):
+    message = fails_with(capsys, [*pretrain, str(tmp_path / "nowhere.txt")])
+    assert message.startswith("CorpusError")
+    assert "nowhere.txt" in message
+
+
+def test_no_text(pretrain: list[str], capsys: pytest.CaptureFixture[str]):
+    assert "no text given" in fails_with(capsys, pretrain)
+
+
+def test_typo_in_a_flag(pretrain: list[str], capsys: pytest.CaptureFixture[str]):
+    message = fails_with(capsys, [*pretrain, "pydocs", "--train.grad_clp", "1"])
+    assert "unknown flag --train.grad_clp; did you mean --train.grad_clip?" in message
+
+
+def test_typo_in_a_file(tmp_path: Path, pretrain: list[str], capsys: pytest.CaptureFixture[str]):
+    (tmp_path / "my.yaml").write_text("train:\n  grad_clp: 1\n", encoding="utf-8")
+    message = fails_with(capsys, [*pretrain, "pydocs", "--config", str(tmp_path / "my.yaml")])
+    assert message == "ConfigError: unknown key train.grad_clp; did you mean train.grad_clip?"
+
+
+def test_value_of_the_wrong_kind(pretrain: list[str], capsys: pytest.CaptureFixture[str]):
+    message = fails_with(capsys, [*pretrain, "pydocs", "--model.hidden_act", "gleu"])
+    assert "model.hidden_act = gleu must be" in message
+    assert "Did you mean gelu?" in message
+
+
+def test_heads_that_do_not_divide(pretrain: list[str], capsys: pytest.CaptureFixture[str]):
+    flags = ["--model.hidden_size", "768", "--model.num_attention_heads", "10"]
+    message = fails_with(capsys, [*pretrain, "pydocs", *flags])
+    assert "num_attention_heads = 10 does not divide" in message
+    assert "8" in message
+    assert "12" in message
+
+
+def test_run_directory_that_exists(
+    workplace: Path, pretrain: list[str], capsys: pytest.CaptureFixture[str]
+):
+    arguments = [str(workplace / "animals.txt"), "--name", "small"]
+    message = fails_with(capsys, [*pretrain, *arguments, "--runs-dir", str(workplace / "runs")])
+    assert "exists already" in message
+
+
+def test_resume_of_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    message = fails_with(capsys, ["pretrain", "--resume", str(tmp_path)])
+    assert message.startswith("CheckpointError")
+
+
+def test_resume_with_another_model(workplace: Path, capsys: pytest.CaptureFixture[str]):
+    run = str(workplace / "runs" / "small")
+    for flag, value in (("model.hidden_size", "64"), ("optim.name", "adamw"), ("seed", "1")):
+        message = fails_with(capsys, ["pretrain", "--resume", run, f"--{flag}", value])
+        assert f"{flag} = {value} cannot change when a run goes on" in message
+
+
+def nothing_is_prepared(tmp_path: Path) -> bool:
+    return not (tmp_path / "data").exists() and not (tmp_path / "runs").exists()
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        (["--train.seq_length_schedule", "0:32,0.5:64"], "train.seq_length_schedule"),
+        (["--train.device", "gpu"], "train.device = gpu is not a device here"),
+        (["--model.max_position_embeddings", "16"], "model.max_position_embeddings = 16"),
+        (["--tokenizer.path", "nowhere"], "nowhere"),
+    ],
+)
+def test_configuration_is_checked_before_the_text_is_prepared(
+    workplace: Path,
+    tmp_path: Path,
+    pretrain: list[str],
+    capsys: pytest.CaptureFixture[str],
+    flags: list[str],
+    message: str,
+):
+    arguments = [*pretrain, str(workplace / "animals.txt"), *flags]
+    assert message in fails_with(capsys, arguments)
+    assert message in fails_with(capsys, [*arguments, "--dry-run"])
+    assert nothing_is_prepared(tmp_path)
+
+
+def test_an_error_in_assembly_leaves_no_run_directory(
+    workplace: Path, tmp_path: Path, pretrain: list[str], capsys: pytest.CaptureFixture[str]
+):
+    data = str(next((workplace / "data").iterdir()))
+    message = fails_with(capsys, [*pretrain, data, "--masking.no_mask_tokens", "xylophone"])
+    assert "masking.no_mask_tokens = xylophone" in message
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_name_that_is_a_file(
+    tmp_path: Path, pretrain: list[str], capsys: pytest.CaptureFixture[str]
+):
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "taken").touch()
+    message = fails_with(capsys, [*pretrain, "pydocs", "--name", "taken"])
+    assert message.startswith("InputError")
+    assert "taken is not a folder to write to" in message
+    assert not (tmp_path / "data").exists()
+
+
+def test_an_out_that_is_a_file(workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    (tmp_path / "taken").touch()
+    arguments = [str(workplace / "animals.txt"), "--out", str(tmp_path / "taken")]
+    message = fails_with(capsys, ["tokenizer", "train", *arguments])
+    assert message.startswith(f"InputError: --out = {tmp_path / 'taken'} exists already.")
+    assert (tmp_path / "taken").is_file()
+
+
+def fail_with_error(monkeypatch: pytest.MonkeyPatch, error: OSError) -> None:
+    def fail(argv: list[str]) -> int:
+        raise error
+
+    monkeypatch.setattr("maskwright.cli._find_command", lambda name: fail)
+
+
+def test_errors_of_the_file_system(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    fail_with_error(monkeypatch, PermissionError(errno.EACCES, "Permission denied", "runs/x"))
+    assert fails_with(capsys, ["pretrain"]) == "InputError: runs/x: Permission denied"
+    fail_with_error(monkeypatch, OSError(errno.ENOSPC, "No space left on device"))
+    assert fails_with(capsys, ["pretrain"]) == "InputError: No space left on device"
+
+
+def test_an_error_that_is_about_no_file_keeps_its_traceback(monkeypatch: pytest.MonkeyPatch):
+    fail_with_error(monkeypatch, OSError(errno.EBADF, "Bad file descriptor"))
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        main(["pretrain"])
+
+
+def test_preparation_flags_for_prepared_data(
+    workplace: Path, pretrain: list[str], capsys: pytest.CaptureFixture[str]
+):
+    data = str(next((workplace / "data").iterdir()))
+    message = fails_with(capsys, [*pretrain, data, "--tokenizer.vocab_size", "16384"])
+    assert message.startswith("ConfigError: tokenizer.vocab_size = 16384 has no effect")
+    assert "with 96" in message
+
+
+def test_resume_of_a_run_without_provenance(
+    workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    run = tmp_path / "small"
+    shutil.copytree(workplace / "runs" / "small", run)
+    for content in (None, "{", "[]", '{"prepared_data": "data"}'):
+        (run / "provenance.json").unlink()
+        if content is not None:
+            (run / "provenance.json").write_text(content, encoding="utf-8")
+        message = fails_with(capsys, ["pretrain", "--resume", str(run)])
+        assert message.startswith("CheckpointError")
+        assert "provenance.json" in message
+        (run / "provenance.json").touch()
+
+
+def test_fill_with_a_run_that_is_not_finished(
+    workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    shutil.copy(workplace / "runs" / "small" / "config.yaml", tmp_path)
+    message = fails_with(capsys, ["fill", str(tmp_path), "a [MASK]"])
+    assert message.startswith("ModelFolderError")
+    assert f"--resume {tmp_path}" in message
+
+
+@pytest.mark.parametrize("flags", [["--json"], ["--top-k", "3"], ["--targets", "cat"]])
+def test_fill_random_with_what_it_cannot_do(
+    workplace: Path, capsys: pytest.CaptureFixture[str], flags: list[str]
+):
+    run = str(workplace / "runs" / "small")
+    assert "--random" in fails_with(capsys, ["fill", run, "The cat.", "--random", *flags])
+
+
+def test_sentence_without_a_mask(workplace: Path, capsys: pytest.CaptureFixture[str]):
+    run = str(workplace / "runs" / "small")
+    message = fails_with(capsys, ["fill", run, "The cat eats fish."])
+    assert message.startswith("InputError")
+    assert "[MASK]" in message
+
+
+def test_sentence_longer_than_the_model(workplace: Path, capsys: pytest.CaptureFixture[str]):
+    run = str(workplace / "runs" / "small")
+    message = fails_with(capsys, ["fill", run, "the cat " * 40 + "[MASK]"])
+    assert message.startswith("InputError")
+    assert "32" in message
+
+
+def test_folder_that_is_no_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    message = fails_with(capsys, ["fill", str(tmp_path), "a [MASK]"])
+    assert message.startswith("ModelFolderError")
+
+
+def test_target_that_is_no_token(workplace: Path, capsys: pytest.CaptureFixture[str]):
+    run = str(workplace / "runs" / "small")
+    message = fails_with(capsys, ["fill", run, "a [MASK]", "--targets", "xylophone"])
+    assert message.startswith("InputError")
+    assert "xylophone" in message
+
+
+def test_unknown_command(capsys: pytest.CaptureFixture[str]):
+    assert "did you mean fill?" in fails_with(capsys, ["fil"])
+
+
+def test_unknown_recipe(capsys: pytest.CaptureFixture[str]):
+    message = fails_with(capsys, ["pretrain", "pydocs", "--recipe", "tinny"])
+    assert "Did you mean tiny?" in message
+
+
+def test_inspect_of_no_data(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    assert fails_with(capsys, ["inspect", str(tmp_path)]).startswith("ShardError")

@@ -1,0 +1,147 @@
+"""`maskwright compare`: which differences it finds, between whom."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+from weakref import WeakSet
+
+import pytest
+import torch
+
+from maskwright.cli.main import main
+from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.model_folder import folder
+from maskwright.model_folder.folder import open_model, save_model
+from maskwright.tokenizer.config import TokenizerConfig
+from maskwright.tokenizer.train import train_tokenizer
+from tests.golden.pseudo_likelihood import make_model
+from tests.workplace import SMALL
+
+
+@pytest.fixture(scope="module")
+def small(workplace: Path) -> Path:
+    return workplace / "runs" / "small"
+
+
+@pytest.fixture(scope="module")
+def worse(small: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same run with a model that has forgotten much."""
+    run = Path(shutil.copytree(small, tmp_path_factory.mktemp("runs") / "worse"))
+    loaded = open_model(run / "model")
+    with torch.no_grad():
+        for parameter in loaded.model.encoder.blocks.parameters():
+            parameter.mul_(0.3)
+    save_model(run / "model", loaded.model, loaded.tokenizer)
+    return run
+
+
+def compare(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
+    capsys.readouterr()
+    code = main(["compare", *map(str, arguments), "--device", "cpu"])
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def test_two_runs_of_one_tokenizer(
+    small: Path, worse: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, _ = compare(capsys, small, worse, "--fast", "--out", tmp_path / "out")
+    assert code == 0
+    assert "paired by row" in out
+    result = json.loads((tmp_path / "out" / "comparison.json").read_text())
+    one, two = result["models"]
+    assert one["mlm"]["settings"]["masks_sha256"] == two["mlm"]["settings"]["masks_sha256"]
+    assert one["last_validation"]["step"] == 150
+    [difference] = result["differences_from_first"]
+    assert difference["is_paired"]
+    scores = {score["name"]: score for score in difference["scores"]}
+    assert scores["loss"]["low"] > 0 > scores["masked_accuracy"]["high"]
+    values = [
+        {score["name"]: score["value"] for score in model["mlm"]["scores"]} for model in (one, two)
+    ]
+    assert scores["loss"]["value"] == pytest.approx(values[1]["loss"] - values[0]["loss"])
+    for name in ("curves.png", "curves.svg"):
+        assert (tmp_path / "out" / name).stat().st_size > 10_000
+
+
+def test_tokenizers_that_differ_are_compared_by_characters(
+    small: Path, workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = workplace / "animals.txt"
+    tokenizer = train_tokenizer([text.read_text()], TokenizerConfig(kind="character"))
+    save_model(tmp_path / "letters", make_model("bert", tokenizer), tokenizer)
+    arguments = (small, tmp_path / "letters", "--data", text, "--fast", "--seq-length", 24)
+    code, out, _ = compare(capsys, *arguments, "--out", tmp_path / "out")
+    assert code == 0
+    assert "tokenizers differ, so only bits per character can be compared" in out
+    row = next(line for line in out.splitlines() if line.startswith(str(tmp_path / "letters")))
+    assert len(row.split()) == 3  # name, parameters, bits per character
+    result = json.loads((tmp_path / "out" / "comparison.json").read_text())
+    [difference] = result["differences_from_first"]
+    assert not difference["is_paired"]
+    [score] = difference["scores"]
+    assert score["name"] == "bits_per_character"
+    assert 0 < score["low"] < score["value"]  # the letters were never trained
+
+
+def test_other_tokenizers_need_a_text_that_all_are_scored_on(
+    small: Path, workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folders = ["--runs-dir", str(tmp_path), "--data-dir", str(tmp_path / "data")]
+    options = [*SMALL, "--tokenizer.kind", "character", "--train.max_steps", "2"]
+    text = str(workplace / "animals.txt")
+    assert main(["pretrain", text, *folders, "--name", "letters", *options]) == 0
+    code, out, err = compare(capsys, small, tmp_path / "letters", "--fast")
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "letters has another tokenizer than " in err
+    assert "Give --data: text files" in err
+
+
+def test_one_model_is_in_memory_at_a_time(
+    small: Path, worse: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alive: WeakSet[torch.nn.Module] = WeakSet()
+    most = 0
+    read = folder.read_model
+
+    def watch(*arguments: Any) -> MaskedLanguageModel:
+        nonlocal most
+        model = read(*arguments)
+        alive.add(model)
+        most = max(most, len(alive))
+        return model
+
+    monkeypatch.setattr(folder, "read_model", watch)
+    assert compare(capsys, small, worse, small / "model", "--fast")[0] == 0
+    assert most == 1
+
+
+def test_rows_are_not_packed_if_one_run_does_not_pack(
+    small: Path, worse: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = Path(shutil.copytree(worse, tmp_path / "unpacked"))
+    config = run / "config.yaml"
+    config.write_text(config.read_text().replace("packed: true", "packed: false"))
+    assert compare(capsys, small, run, "--fast", "--out", tmp_path / "out")[0] == 0
+    result = json.loads((tmp_path / "out" / "comparison.json").read_text())
+    assert [one["mlm"]["settings"]["packed"] for one in result["models"]] == [False, False]
+    assert result["differences_from_first"][0]["is_paired"]
+
+
+def test_what_is_refused(small: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").touch()
+    for arguments, message in {
+        (small,): "at least two runs",
+        (small, small): "named twice",
+        (small, tmp_path / "none"): "is not a folder",
+        (small, small / "model", "--seq-length", 2): "must be at least 8",
+        (small, small / "model", "--out", tmp_path / "file"): "file exists already",
+        (small, small / "model", "--out", tmp_path): f"--out = {tmp_path} exists already",
+        (small, small / "model", "--data", "-"): "can be read only once",
+        (small, small / "model", "--seq-length", 4096): "positions of",
+    }.items():
+        code, _, err = compare(capsys, *arguments)
+        assert code == 2, arguments
+        assert message in err, arguments
+        assert err.count("\n") == 1, arguments

@@ -1,0 +1,292 @@
+"""`maskwright evaluate`: what it finds, writes and shows, and what it refuses."""
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from maskwright import progress
+from maskwright.cli.main import main
+from maskwright.cli.tables import show_number
+from maskwright.evaluation import held_out_text
+from maskwright.evaluation.run import hash_model, to_plain
+from maskwright.logs import read_metrics
+from tests.tokenizer.helpers import trained
+
+PAIRS = [
+    {"sentence_good": "The big cat eats fish.", "sentence_bad": "The big cat eats grass."},
+    {"sentence_good": "The old fox eats berries.", "sentence_bad": "The old fox eats seeds."},
+]
+
+
+@pytest.fixture
+def run(workplace: Path, tmp_path: Path) -> Path:
+    """A copy of the finished run, to be written to."""
+    return Path(shutil.copytree(workplace / "runs" / "small", tmp_path / "small"))
+
+
+@pytest.fixture
+def pairs(tmp_path: Path) -> Path:
+    path = tmp_path / "pairs.jsonl"
+    path.write_text("".join(json.dumps(pair) + "\n" for pair in PAIRS))
+    return path
+
+
+def evaluate(capsys: pytest.CaptureFixture[str], *arguments: object) -> tuple[int, str, str]:
+    """The exit code, and the two outputs."""
+    capsys.readouterr()
+    code = main(["evaluate", *map(str, arguments), "--device", "cpu"])
+    out, err = capsys.readouterr()
+    return code, out, err
+
+
+def scores_of(results: dict[str, Any], suite: str) -> dict[str, dict[str, Any]]:
+    [found] = [each for each in results["suites"] if each["suite"] == suite]
+    return {score["name"]: score for score in found["scores"]}
+
+
+def test_a_run_is_scored_on_its_own_data(
+    run: Path, pairs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    suites = "mlm,fill,pll,blimp"
+    arguments = (run, "--suite", suites, "--blimp", pairs, "--fast", "--details")
+    code, out, err = evaluate(capsys, *arguments)
+    assert (code, err) == (0, "")
+    results = json.loads((run / "evaluation.json").read_text())
+    assert results["format"] == 1
+    assert results["model"]["sha256"] == hash_model(run / "model")
+    assert results["model"]["num_parameters"] > 1000
+    assert len(results["model"]["tokenizer_fingerprint"]) == 64
+    assert [suite["suite"] for suite in results["suites"]] == suites.split(",")
+    for suite in results["suites"]:
+        assert len(suite["data"]["fingerprint"]) == 64
+        assert {"date", "environment"} <= suite.keys()
+        for score in suite["scores"]:
+            assert score.keys() == {
+                *("name", "value", "low", "high", "num_samples", "baseline"),
+            }
+            assert score["name"] in out
+    mlm = scores_of(results, "mlm")
+    assert mlm["masked_accuracy"]["value"] > mlm["masked_accuracy"]["baseline"] + 0.1
+    assert scores_of(results, "fill")["fill/accuracy"]["value"] > 0.3
+    assert scores_of(results, "blimp")["blimp/mean_over_pairs"]["num_samples"] == 2
+
+
+def test_what_a_model_is_known_by_is_one_short_table(
+    run: Path, pairs: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, _ = evaluate(
+        *(capsys, run, "--suite", "mlm,fill,pll,blimp", "--blimp", pairs, "--fast")
+    )
+    assert code == 0
+    _, _, titles, *rows = out.splitlines()
+    assert titles.split()[:2] == ["score", "value"]
+    assert [row.split()[0] for row in rows[:7]] == [
+        *("mlm/loss", "mlm/masked_accuracy", "mlm/masked_accuracy_top5", "mlm/bits_per_character"),
+        *("fill/accuracy", "pll/pseudo_perplexity", "blimp/mean_over_paradigms"),
+    ]
+    written = run / "evaluation.json"
+    results = json.loads(written.read_text())
+    fill = scores_of(results, "fill")["fill/accuracy"]
+    assert rows[4].split()[1] == show_number(fill["value"])
+    num_more = sum(len(suite["scores"]) for suite in results["suites"]) - 7
+    assert f"--details shows {num_more} more" in rows
+    assert rows[-1] == f"all scores are in {written}"
+
+
+def test_a_suite_that_takes_its_time_says_so(
+    run: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(progress, "EVERY_SECONDS", 0)
+    code, _, err = evaluate(capsys, run, "--suite", "fill", "--fast")
+    assert code == 0
+    assert set(err.splitlines()) == {"fill: 0.0 minutes so far"}
+
+
+def test_the_last_validation_of_a_run_is_found_again(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Training and evaluating look at the same masks, if at as many of them."""
+    evaluate(capsys, run, "--suite", "mlm")
+    mlm = scores_of(json.loads((run / "evaluation.json").read_text()), "mlm")
+    last = [r for r in read_metrics(run / "metrics.jsonl") if r.get("final")][-1]
+    if mlm["loss"]["num_samples"] == last["num_predictions"]:
+        assert mlm["loss"]["value"] == pytest.approx(last["loss"], rel=1e-5)
+    assert mlm["loss"]["low"] - 0.2 < last["loss"] < mlm["loss"]["high"] + 0.2
+
+
+def test_suites_of_an_earlier_evaluation_stay_and_are_replaced(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = run / "evaluation.json"
+    evaluate(capsys, run, "--suite", "fill", "--fast")
+    first = json.loads(path.read_text())
+    evaluate(capsys, run, "--suite", "mlm", "--fast")
+    both = json.loads(path.read_text())
+    assert [suite["suite"] for suite in both["suites"]] == ["fill", "mlm"]
+    assert both["suites"][0] == first["suites"][0]
+    evaluate(capsys, run, "--suite", "fill", "--fast")
+    assert len(json.loads(path.read_text())["suites"]) == 2
+    # Of another model, or damaged, nothing stays.
+    path.write_text(json.dumps({**both, "model": {"sha256": "another"}}))
+    evaluate(capsys, run, "--suite", "fill", "--fast")
+    assert len(json.loads(path.read_text())["suites"]) == 1
+    path.write_text("{")
+    assert evaluate(capsys, run, "--suite", "fill", "--fast")[0] == 0
+
+
+def test_results_on_other_data_and_of_other_sizes_stay(
+    run: Path, workplace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = workplace / "animals.txt"
+    for arguments in (("--fast",), ("--fast", "--data", text), (), ("--fast",)):
+        assert evaluate(capsys, run, "--suite", "fill", *arguments)[0] == 0
+    suites = json.loads((run / "evaluation.json").read_text())["suites"]
+    names = [(suite["data"]["name"], suite["settings"]["fast"]) for suite in suites]
+    held_out = f"{next((workplace / 'data').iterdir()).name}, held out"
+    assert names == [("animals.txt", True), (held_out, False), (held_out, True)]
+
+
+def test_text_that_is_cut_is_told(
+    run: Path, workplace: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    arguments = ("--data", workplace / "animals.txt", "--suite", "fill", "--fast", "--json")
+    code, out, err = evaluate(capsys, run, *arguments)
+    [whole] = json.loads(out)["suites"]
+    assert (code, err, whole["data"]["is_cut"]) == (0, "", False)
+    monkeypatch.setattr(held_out_text, "_MAX_CHARACTERS", 1000)
+    code, out, err = evaluate(capsys, run, *arguments)
+    [part] = json.loads(out)["suites"]
+    assert (code, part["data"]["is_cut"]) == (0, True)
+    assert 500 < part["data"]["num_characters"] <= 1000
+    count = part["data"]["num_characters"]
+    assert err == f"animals.txt is long: only its first {count:,} characters are used\n"
+
+
+def test_rows_are_packed_as_in_training(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = run / "config.yaml"
+    for packed in (True, False):
+        path.write_text(path.read_text().replace("packed: true", f"packed: {str(packed).lower()}"))
+        _, out, _ = evaluate(capsys, run, "--suite", "mlm", "--fast", "--json")
+        assert json.loads(out)["suites"][0]["settings"]["packed"] is packed
+
+
+def test_text_files_and_a_model_folder(
+    run: Path, workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text, out = workplace / "animals.txt", tmp_path / "results.json"
+    arguments = ("--data", text, "--suite", "mlm,fill,pll", "--fast", "--json", "--out", out)
+    code, printed, _ = evaluate(capsys, run / "model", *arguments, "--seq-length", 24)
+    assert code == 0
+    printed, written = json.loads(printed), json.loads(out.read_text())
+    assert written["suites"] == printed["suites"]
+    assert not (run / "evaluation.json").exists()
+    mlm, fill, _ = written["suites"]
+    assert mlm["settings"]["max_seq_length"] == 24
+    assert mlm["data"]["unigram_counts"] == fill["data"]["unigram_counts"] == "this text"
+    assert fill["data"]["name"] == "animals.txt"
+    # With the run comes its training data, and with that the baseline.
+    again = (run, "--data", text, "--suite", "fill", "--fast", "--out", out)
+    code, _, error = evaluate(capsys, *again)
+    assert (code, json.loads(out.read_text())) == (2, written)
+    assert (
+        error == f"InputError: --out = {out} exists already. Choose another file, or remove it.\n"
+    )
+    out.unlink()
+    assert evaluate(capsys, *again)[0] == 0
+    assert json.loads(out.read_text())["suites"][0]["data"]["unigram_counts"] == "training text"
+
+
+def test_twice_the_same(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    printed = [evaluate(capsys, run, "--fast", "--json")[1] for _ in range(2)]
+    one, two = (json.loads(text)["suites"] for text in printed)
+    for suite in (*one, *two):
+        del suite["date"], suite["environment"]
+    assert one == two
+
+
+def test_what_is_refused(
+    run: Path,
+    workplace: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("MASKWRIGHT_DATA", raising=False)  # where BLiMP would be found
+    data = next((workplace / "data").iterdir())
+    other = Path(shutil.copytree(data, tmp_path / "other"))
+    trained("wordpiece").save(other / "tokenizer")
+    empty = tmp_path / "empty.txt"
+    empty.touch()
+    for arguments, message in {
+        (run, "--suite", "mlm,fil"): "unknown suite fil; did you mean fill?",
+        (run, "--suite", ","): "no suite given",
+        (run, "--suite", "blimp"): "needs --blimp",
+        (run, "--blimp", tmp_path): "--blimp needs --suite blimp",
+        (run, "--data", data, workplace / "animals.txt"): "cannot be mixed with other text",
+        (run, "--data", other): "was prepared with another tokenizer",
+        (run, "--data", tmp_path / "none.txt"): "none.txt",
+        (run, "--data", empty): "empty.txt",
+        (run, "--seq-length", 4): "--seq-length = 4 must be at least 8",
+        (run, "--seq-length", 100_000): "positions of the model",
+        (run, "--out", tmp_path / "no" / "where"): "no folder to write it to",
+        (run / "model",): "Give --data",
+        (tmp_path / "nothing",): "is not a folder",
+        (run, "--devise", "cpu"): "did you mean --device?",
+    }.items():
+        code, out, err = evaluate(capsys, *arguments)
+        assert (code, out) == (2, ""), arguments
+        assert message in err, arguments
+        assert err.count("\n") == 1, arguments
+    assert not (run / "evaluation.json").exists()
+
+
+def test_numbers_that_json_does_not_have() -> None:
+    assert to_plain({"a": (1.0, float("inf")), "b": float("nan")}) == {"a": [1.0, None], "b": None}
+
+
+def test_pairs_are_found_where_the_environment_says(
+    run: Path, pairs: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (pairs.parent / "blimp").mkdir()
+    pairs.rename(pairs.parent / "blimp" / "some.jsonl")
+    monkeypatch.setenv("MASKWRIGHT_DATA", str(pairs.parent))
+    code, out, _ = evaluate(capsys, run, "--suite", "blimp", "--json")
+    assert (code, json.loads(out)["suites"][0]["data"]["name"]) == (0, "blimp")
+    monkeypatch.delenv("MASKWRIGHT_DATA")
+    code, _, err = evaluate(capsys, run, "--suite", "blimp")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "needs --blimp" in err
+
+
+def test_sentences_longer_than_the_model_are_counted(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = tmp_path / "text.txt"
+    text.write_text("The big cat eats fish.\n" + "cat " * 500 + "\n")
+    code, out, _ = evaluate(capsys, run, "--suite", "pll", "--data", text)
+    assert code == 0
+    assert "1 sentence is longer than the model and left out" in out
+
+
+def test_glue_stands_alone(run: Path, pairs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments, message in {
+        ("--suite", "mlm,glue"): "stands alone",
+        ("--suite", "glue", "--seq-length", "16"): "--seq-length is nothing to",
+        ("--suite", "glue", "--blimp", str(pairs)): "--blimp is nothing to",
+        ("--suite", "glue", "--details"): "--details is nothing to",
+    }.items():
+        code, _, err = evaluate(capsys, run, *arguments)
+        assert (code, err.count("\n")) == (2, 1)
+        assert message in err
+
+
+def test_the_folder_of_results_is_refused_before_anything_is_scored(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    code, out, err = evaluate(capsys, run, "--suite", "mlm", "--fast", "--out", tmp_path)
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "is a folder" in err
+    assert not (run / "evaluation.json").exists()

@@ -1,0 +1,172 @@
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from maskwright.cli.export import find_data
+from maskwright.cli.main import main
+from maskwright.interop import int8, onnx_folder
+from maskwright.interop.comparison import pad_rows
+from maskwright.interop.onnx_graph import OnnxModel
+from maskwright.interop.quantization import RECIPES
+from maskwright.model_folder.folder import open_model
+
+pytest.importorskip("onnxscript")
+pytest.importorskip("onnxruntime")
+
+
+@pytest.fixture(scope="module")
+def graph(workplace: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The graph of the run's model in fp32, which takes seconds."""
+    path = tmp_path_factory.mktemp("graph") / "model.onnx"
+    model = open_model(workplace / "runs/small/model").model
+    onnx_folder.write_graph(path, model)
+    return path
+
+
+@pytest.fixture
+def export(
+    workplace: Path, tmp_path: Path, graph: Path, monkeypatch: pytest.MonkeyPatch
+) -> list[str]:
+    """The command to export the run to int8, with a graph that has been made already."""
+    monkeypatch.setattr(onnx_folder, "write_graph", lambda path, model: shutil.copy(graph, path))
+    run = str(workplace / "runs/small")
+    return ["export", run, "--to", "onnx-int8", "--out", str(tmp_path / "out")]
+
+
+def test_a_run_finds_its_own_held_out_text_and_int8_is_scored_on_it(
+    export: list[str], workplace: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    capfd.readouterr()
+    assert main(export) == 0
+    said, complaints = capfd.readouterr()
+    assert complaints == ""
+    assert len(said.splitlines()) in (4, 5)  # the fifth: whether int8 is slower on this machine
+    record = json.loads((tmp_path / "out/export.json").read_text())
+    scores: dict[str, Any] = record["int8"]
+    assert record["compared"]["largest"] <= 1e-4
+    number, _, unit = scores["questions"].partition(" ")
+    assert int(number.replace(",", "")) > 200
+    assert unit == "masks of held-out text"
+    assert 0.9 <= scores["same"] <= 1
+    assert scores["score_fp32"] > 0.4
+    assert abs(scores["score_fp32"] - scores["score_int8"]) < 0.05
+    assert scores["bytes_int8"] < scores["bytes_fp32"]
+    assert f"{scores['same']:.1%}" in said
+    assert scores["questions"] in said
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {*record["files"], "export.json"}
+    quantized = OnnxModel(tmp_path / "out/model_quantized.onnx")
+    loaded = open_model(workplace / "runs/small/model")
+    batch = pad_rows([[2, 10, 11, 12, 4, 3], [2, 4, 3]], loaded.tokenizer.pad_id)
+    assert quantized(batch.input_ids, batch.attention_mask).shape == (2, 6, 128)
+
+
+def test_too_much_lost_in_int8_fails_and_leaves_nothing(
+    export: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tried: list[object] = []
+
+    def quantize_badly(source: Path, target: Path, recipe: object) -> None:
+        onnx: Any = pytest.importorskip("onnx")
+        tried.append(recipe)
+        graph = onnx.load(source)
+        for weight in graph.graph.initializer:
+            if weight.name.endswith("mlp.input.weight"):
+                values = 30 * onnx.numpy_helper.to_array(weight)
+                weight.CopyFrom(onnx.numpy_helper.from_array(values, weight.name))
+        onnx.save(graph, target)
+
+    monkeypatch.setattr(int8, "quantize", quantize_badly)
+    capsys.readouterr()
+    assert main(export) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith("ExportError: int8 changes too many answers to ")
+    assert tried == list(RECIPES)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_best_recipe_is_taken_where_none_is_good_enough(
+    export: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    written: list[object] = []
+    real = int8.quantize
+
+    def remember(source: Path, target: Path, recipe: Any) -> None:
+        written.append(recipe)
+        real(source, target, recipe)
+
+    monkeypatch.setattr(int8, "quantize", remember)
+    monkeypatch.setattr(int8, "AIM", 1.1)
+    assert main(export) == 0
+    assert tuple(written[:3]) == RECIPES
+    scores = json.loads((tmp_path / "out/export.json").read_text())["int8"]
+    last: Any = written[-1]
+    assert scores["recipe"] == last.describe()
+
+
+@pytest.mark.parametrize("to", ["hf", "sentence-transformers"])
+def test_other_targets(
+    workplace: Path, tmp_path: Path, to: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("sentence_transformers")
+    run, out = workplace / "runs/small", tmp_path / "out"
+    assert main(["export", str(run), "--to", to, "--out", str(out)]) == 0
+    said = capsys.readouterr().out
+    [data] = (workplace / "data").iterdir()
+    assert f"({data.name})" in said
+    assert "largest difference of" in said
+    assert (out / "export.json").is_file()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--to", "onnx-int8"], "judged on held-out text"),
+        (["--to", "tflite"], "invalid choice: 'tflite'"),
+        (["--to", "hf", "--data", "nowhere"], "--data = nowhere is not a folder that maskwright"),
+        ([], "the following arguments are required: --to"),
+    ],
+)
+def test_what_cannot_be_done_is_one_line(
+    workplace: Path,
+    tmp_path: Path,
+    arguments: list[str],
+    said: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    model = str(workplace / "runs/small/model")  # not the run, so its data is not known
+    capsys.readouterr()
+    assert main(["export", model, "--out", str(tmp_path / "out"), *arguments]) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert said in line
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_current_folder_is_not_written_over(
+    workplace: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    model = str((workplace / "runs/small/model").resolve())
+    assert main(["export", model, "--to", "hf", "--out", "."]) == 2
+    assert "--out = . must be a folder of its own" in capsys.readouterr().err
+
+
+def test_data_that_is_gone_is_not_found(workplace: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    run.mkdir()
+    assert find_data(run) is None
+    (run / "config.yaml").write_text("{}")
+    assert find_data(run) is None
+    provenance = json.loads((workplace / "runs/small/provenance.json").read_text())
+    (run / "provenance.json").write_text(json.dumps(provenance))
+    assert find_data(run) == Path(provenance["prepared_data"])
+    (run / "provenance.json").write_text(json.dumps({**provenance, "prepared_data": "nowhere"}))
+    assert find_data(run) is None

@@ -1,0 +1,122 @@
+"""`maskwright fill` beyond a good sentence: bad lines, places, masks in the way."""
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from maskwright.cli.main import main
+
+GOOD = "The small horse in the river eats [MASK] every day."
+
+
+@pytest.fixture
+def run(workplace: Path) -> str:
+    return str(workplace / "runs" / "small")
+
+
+def fill(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, list[str], list[str]]:
+    """The exit code and the lines of the two outputs."""
+    capsys.readouterr()
+    code = main(["fill", *arguments])
+    out, err = capsys.readouterr()
+    return code, out.splitlines(), err.splitlines()
+
+
+def write(path: Path, *lines: str) -> str:
+    path.write_text("\n".join(lines), encoding="utf-8")
+    return str(path)
+
+
+def test_bad_lines_are_named_and_the_others_filled(
+    run: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    file = write(tmp_path / "s.txt", GOOD, "no mask", "", "the cat " * 40 + "[MASK]", GOOD)
+    code, out, err = fill(capsys, run, "--file", file, "--json")
+    assert code == 2
+    assert [json.loads(line)["text"] for line in out] == [GOOD, GOOD]
+    assert [line.partition('"')[0] for line in err] == [
+        f"InputError: {file}:2: ",
+        f"InputError: {file}:4: ",
+    ]
+    assert "has no [MASK]" in err[0]
+    assert "tokens, more than the model's max_position_embeddings = 32" in err[1]
+
+
+def test_bad_lines_of_standard_input_are_numbered(
+    run: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr("sys.stdin", io.StringIO(f"{GOOD}\nno mask\n"))
+    code, out, err = fill(capsys, run, "--json")
+    assert (code, len(out)) == (2, 1)
+    assert err[0].startswith('InputError: standard input:2: "no mask" has no [MASK]')
+
+
+def test_a_random_word_is_not_hidden_beside_a_mask(run: str, capsys: pytest.CaptureFixture[str]):
+    code, out, err = fill(capsys, run, GOOD, "The old bird eats seeds.", "--random")
+    assert code == 2
+    assert [line.split(":")[0] for line in out] == ["masked", "ACTUAL", "MASKED", "MODEL"]
+    assert err == [
+        f'InputError: "{GOOD}" has a [MASK] already, and a random word is hidden in text without.'
+        " Fill it as it is, or write a word there."
+    ]
+
+
+def test_all_bad_targets_are_named(run: str, capsys: pytest.CaptureFixture[str]):
+    code, out, err = fill(capsys, run, GOOD, "--targets", "xylophone", "grass", "quartz")
+    assert (code, out, len(err)) == (2, [], 1)
+    assert '"xylophone"' in err[0]
+    assert '"quartz"' in err[0]
+    assert '"grass"' not in err[0]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--file", "nowhere.txt"], "nowhere.txt cannot be read: No such file or directory."),
+        (["--file", "."], ". cannot be read: Is a directory."),
+        (["a [MASK]", "--file", "x"], "give texts or --file, not both"),
+        (["a [MASK]", "--device", "gpu"], "device = gpu is not a device here"),
+        ([" "], "there is no sentence to fill"),
+    ],
+)
+def test_what_cannot_be_filled_at_all(
+    run: str, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+):
+    code, out, err = fill(capsys, run, *arguments)
+    assert (code, out, len(err)) == (2, [], 1)
+    assert message in err[0]
+
+
+def test_a_file_that_is_no_text(run: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    (tmp_path / "s.txt").write_bytes(b"caf\xe9 [MASK]\n")
+    code, out, err = fill(capsys, run, "--file", str(tmp_path / "s.txt"))
+    assert (code, out, len(err)) == (2, [], 1)
+    assert f"{tmp_path / 's.txt'} is not UTF-8" in err[0]
+
+
+def test_marks_and_line_ends_of_windows_are_no_text(
+    run: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    (tmp_path / "s.txt").write_bytes(f"{GOOD}\r\n{GOOD}\r\n".encode("utf-8-sig"))
+    code, out, _ = fill(capsys, run, "--file", str(tmp_path / "s.txt"), "--json")
+    assert code == 0
+    assert [json.loads(line)["text"] for line in out] == [GOOD, GOOD]
+
+
+@pytest.mark.parametrize("named", ["small", "smal", "runs/smal"])
+def test_a_run_that_is_named_without_its_folder_is_suggested(
+    named: str,
+    workplace: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+):
+    monkeypatch.chdir(workplace)
+    for command in (["fill", named, GOOD], ["watch", named], ["tokenizer", "inspect", named]):
+        assert main(command) == 2
+        assert "did you mean runs/small?" in capsys.readouterr().err
+    assert main(["pretrain", "--resume", named]) == 2
+    assert "did you mean runs/small?" in capsys.readouterr().err
+    assert main(["fill", "nothing-like-it", GOOD]) == 2
+    assert "did you mean" not in capsys.readouterr().err

@@ -1,0 +1,396 @@
+"""``maskwright finetune`` and ``maskwright predict`` on a run of pretraining."""
+
+import csv
+import json
+from itertools import product
+from pathlib import Path
+
+import pytest
+
+from maskwright import progress
+from maskwright.cli.main import main
+from maskwright.logs import read_metrics
+from maskwright.model_folder.card import read_example
+
+FAST = ["--epochs", "2", "--learning_rate", "0.003", "--device", "cpu"]
+
+
+def write_table(path: Path, count: int = 120) -> Path:
+    """Who eats what, and whether that is so."""
+    food = {"horse": "grass", "cat": "fish", "bird": "seeds", "fox": "berries"}
+    lines = ["text\tright\tcount"]
+    for number in range(count):
+        animal, eaten = sorted(food)[number % 4], sorted(food.values())[number // 4 % 4]
+        size = ("small", "big", "old", "young")[number // 16 % 4]
+        is_so = "yes" if food[animal] == eaten else "no"
+        lines.append(f"The {size} {animal} {number} eats {eaten}.\t{is_so}\t{number}")
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def answers(workplace: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A fine-tuned run."""
+    folder = tmp_path_factory.mktemp("answers")
+    table = write_table(folder / "train.tsv")
+    arguments = ["finetune", str(workplace / "runs" / "small"), "--task", "classification"]
+    arguments += ["--train", str(table), "--columns", "sentence1=text", "label=right", *FAST]
+    assert main([*arguments, "--out", str(folder / "run"), "--seeds", "2", "--control"]) == 0
+    return folder / "run"
+
+
+def read_num_texts(run: Path) -> int | None:
+    return json.loads((run / "model" / "config.json").read_text())["maskwright"].get("num_texts")
+
+
+def test_a_run_says_all_about_itself(answers: Path):
+    results = json.loads((answers / "results.json").read_text())
+    assert results["labels"].keys() == {"no", "yes"}
+    assert results["deciding_metric"] == "accuracy"
+    assert {"majority", "bag of words"} == results["baselines"].keys()
+    for scores in (results["scores"], results["random_encoder"]):
+        assert scores["accuracy"].keys() == {"mean", "deviation"}
+    assert [run["seed"] for run in results["runs"]] == [0, 1]
+    best = results["runs"][results["saved_seed"]]["scores"]
+    assert best["accuracy"] == max(run["scores"]["accuracy"] for run in results["runs"])
+    matrix = results["confusion_matrix"]
+    right = sum(counts.get(label, 0) for label, counts in matrix.items())
+    assert right / results["valid_examples"] == pytest.approx(best["accuracy"])
+    assert [found["examples"] for found in results["classes"].values()] == [
+        sum(matrix.get(label, {}).values()) for label in results["labels"]
+    ]
+    with (answers / "predictions.csv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file))
+    assert sum(row["label"] == row["prediction"] for row in rows) == right
+    assert "Confusion matrix" in (answers / "report.html").read_text()
+    records = read_metrics(answers / "metrics.jsonl")
+    assert {record["seed"] for record in records} == {0, 1}
+    assert [record.get("run") for record in records].count("control") == len(records) // 2
+    assert json.loads((answers / "provenance.json").read_text())["asked"]["files"]["task"]
+    card = (answers / "model" / "README.md").read_text()
+    assert "Fine-tuned by maskwright from" in card
+    assert read_example(card) in {(row["sentence1"],) for row in rows}
+    assert read_num_texts(answers) == 1
+
+
+def test_what_takes_its_time_is_heard_of(
+    workplace: Path,
+    answers: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+):
+    monkeypatch.setattr(progress, "EVERY_SECONDS", 0)
+    table = write_table(tmp_path / "train.tsv", count=60)
+    arguments = ["finetune", str(workplace / "runs" / "small"), "--task", "classification"]
+    arguments += ["--train", str(table), "--columns", "sentence1=text", "label=right"]
+    arguments += [*FAST, "--epochs", "1", "--batch_size", "8", "--valid", str(table)]
+    assert main([*arguments, "--out", str(tmp_path / "run")]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == f"reading {table}, scoring the baselines"
+    rough = (
+        "so few examples judge the model that scores will be rough: give 100 or more with --valid"
+    )
+    assert rough in lines
+    assert [line.partition("  loss")[0] for line in lines if " of 8  loss" in line] == [
+        f"  seed 0  step {step} of 8" for step in range(1, 9)
+    ]
+    assert "  60 of 60 examples scored" in lines
+    assert main(["predict", str(answers), str(table)]) == 0
+    assert capsys.readouterr().err == "60 texts answered\n"
+
+
+def test_it_answers_texts_files_and_tables(
+    answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    assert main(["predict", str(answers), "The cat eats fish.", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["label"] in ("yes", "no")
+    assert sum(found["probabilities"].values()) == pytest.approx(1)
+    assert found["score"] == max(found["probabilities"].values())
+    lines = tmp_path / "lines.txt"
+    lines.write_text("The cat eats fish.\n\nThe cat eats grass.\n")
+    assert main(["predict", str(answers), "--file", str(lines)]) == 0
+    first, blank, second = capsys.readouterr().out.splitlines()
+    assert blank == ""  # its row stays, so that answers lie beside texts
+    assert first == f"{found['label']}\t{found['score']:.4f}\tThe cat eats fish."
+    table = tmp_path / "table.csv"
+    table.write_text("The cat eats grass.,1\n")
+    arguments = ["predict", str(answers), "--table", str(table), "--columns", "sentence1=0"]
+    assert main(arguments) == 0
+    assert capsys.readouterr().out.splitlines() == [second]
+
+
+def test_words_are_tagged(workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    sentences = ["The O\ncat I-ANIMAL\neats O\nfish I-FOOD\n", "A O\nbird I-ANIMAL\n"]
+    (tmp_path / "train.conll").write_text("\n".join(sentences * 10))
+    (tmp_path / "valid.conll").write_text(sentences[0])
+    arguments = ["finetune", str(workplace / "runs" / "small" / "model"), "--task", "tokens"]
+    arguments += ["--train", str(tmp_path / "train.conll"), "--epochs", "20", *FAST[2:]]
+    arguments += ["--valid", str(tmp_path / "valid.conll"), "--out", str(tmp_path / "run")]
+    assert main(arguments) == 0
+    assert "span_f1" in capsys.readouterr().out
+    assert "Class by class" in (tmp_path / "run" / "report.html").read_text()
+    tagged = (tmp_path / "run" / "predictions.conll").read_text().splitlines()
+    assert [line.split("\t")[1] for line in tagged if line] == ["O", "I-ANIMAL", "O", "I-FOOD"]
+    card = (tmp_path / "run" / "model" / "README.md").read_text()
+    assert read_example(card) == ("The cat eats fish",)
+    assert read_num_texts(tmp_path / "run") is None
+    assert main(["predict", str(tmp_path / "run"), "A cat eats."]) == 0
+    words = [line.split("\t") for line in capsys.readouterr().out.split("\n") if line]
+    assert [word for word, _ in words] == ["A", "cat", "eats", "."]
+    assert {tag for _, tag in words} <= {"O", "I-ANIMAL", "I-FOOD"}
+    check_tagging(tmp_path, capsys)
+
+
+def check_tagging(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What it learned from is answered word by word, and nothing of it is taken for a text."""
+    conll, run = folder / "valid.conll", str(folder / "run")
+    assert main(["predict", run, str(conll)]) == 0
+    answers = capsys.readouterr().out
+    words = [line.partition("\t")[0] for line in answers.splitlines()]
+    assert words == ["The", "cat", "eats", "fish", ""]
+    other = folder / "eng.testa"
+    other.write_text("1 The O\n2 cat I-ANIMAL\n3 eats O\n4 fish I-FOOD\n")
+    assert main(["predict", run, str(other), "--columns", "word=1"]) == 0
+    assert capsys.readouterr().out == answers
+    lines = folder / "lines.txt"
+    lines.write_text("The cat\n\neats\n")
+    assert main(["predict", run, str(lines), "--json"]) == 0
+    sentences = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [[one["word"] for one in each] for each in sentences] == [["The", "cat"], [], ["eats"]]
+    for arguments, message in (
+        ([str(conll), "--no-header"], "is read as CoNLL: of --columns it takes word=N alone"),
+        (["The cat", "--columns", "word=0"], "--columns word=0 is of a CoNLL file: give one"),
+        ([str(folder / "none.conll")], "none.conll does not exist"),
+    ):
+        assert main(["predict", run, *arguments]) == 2
+        assert message in capsys.readouterr().err
+
+
+def test_pairs_teach_vectors(workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    sizes, places = ("small", "big", "old", "young"), ("river", "forest", "garden", "village")
+    rows = [
+        f"The {size} {animal} eats in the {place}.\t{place}, {size}, every {animal}"
+        for size, animal, place in product(sizes, ("horse", "cat", "bird", "fox"), places)
+    ]
+    (tmp_path / "pairs.tsv").write_text("\n".join(rows) + "\n")
+    arguments = ["finetune", str(workplace / "runs" / "small"), "--task", "embedding", *FAST]
+    arguments += ["--train", str(tmp_path / "pairs.tsv"), "--out", str(tmp_path / "run")]
+    assert main([*arguments, "--columns", "sentence1=0", "sentence2=1"]) == 0
+    results = json.loads((tmp_path / "run" / "results.json").read_text())
+    assert results["candidates"] + results["train_pairs"] == 64
+    assert results["found"] >= results["before"]["found"]
+    assert results["before"]["step"] == 0 < results["step"]
+    shown = capsys.readouterr().out
+    assert f"before training  found among {results['candidates']}: " in shown
+    assert "it is saved as it was" not in shown
+    [*rest, out] = arguments
+    still = ["--learning_rate", "1e-30", "--columns", "sentence1=0", "sentence2=1"]
+    assert main([*rest, f"{out}-still", *still]) == 0
+    assert "it is saved as it was. Try a lower --learning_rate" in capsys.readouterr().out
+    for flag, value in (("--seeds", "2"), ("--metric", "f1"), ("--pooling", "cls")):
+        assert main([*arguments[:-1], str(tmp_path / "no"), flag, value]) == 2
+        assert f"{flag} is nothing to --task embedding" in capsys.readouterr().err
+    out = str(tmp_path / "vectors.npy")
+    assert main(["embed", str(tmp_path / "run"), "The cat", "--out", out]) == 0
+    assert main(["fill", str(tmp_path / "run"), "The [MASK] eats."]) == 0  # its head is still there
+    text = str(workplace / "animals.txt")
+    scoring = ["evaluate", str(tmp_path / "run"), "--suite", "fill", "--fast", "--device", "cpu"]
+    assert main([*scoring, "--data", text]) == 0
+
+
+def test_held_out_pairs_are_of_other_texts(
+    workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    table = tmp_path / "pairs.tsv"
+    arguments = ["finetune", str(workplace / "runs" / "small"), "--task", "embedding", *FAST]
+    arguments += ["--train", str(table), "--columns", "sentence1=0", "sentence2=1"]
+    animals, places = ("horse", "cat", "bird", "fox"), ("river", "forest", "garden", "village")
+    texts = [f"{a} {size} {b}" for size in ("big", "old") for a in animals for b in places]
+    anchored = [f"{text}\t{place} eats {text}" for text in texts for place in places]
+    table.write_text("\n".join(anchored) + "\n")
+    assert main([*arguments, "--out", str(tmp_path / "a")]) == 0
+    assert "share a text" not in capsys.readouterr().out
+    assert json.loads((tmp_path / "a" / "results.json").read_text())["candidates"] == 12
+    table.write_text("\n".join(f"{texts[0]}\t{text}" for text in texts) + "\n")
+    assert main([*arguments, "--out", str(tmp_path / "b")]) == 2
+    assert "or all share a text as the tokenizer reads them" in capsys.readouterr().err
+    chain = [f"{a}\t{b}" for a, b in zip(texts, [*texts[1:], texts[0]], strict=True)]
+    table.write_text("\n".join(chain) + "\n")
+    assert main([*arguments, "--out", str(tmp_path / "c")]) == 0
+    assert "3 of those to score on share a text with some to train on" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "give --task or --preset, one of them"),
+        (["--task", "classification", "--preset", "sst2"], "give --task or --preset, one of them"),
+        (["--task", "classification", "--epochs", "0"], "epochs = 0.0 must be above 0"),
+        (["--task", "classification", "--valid-share", "1"], "--valid-share = 1.0 must lie"),
+        (["--task", "classification", "--columns", "text"], "--columns text is not ROLE=COLUMN"),
+        (["--task", "classification", "--columns", "word=0"], "roles are sentence1, sentence2"),
+        (["--task", "tokens", "--columns", "label=1"], "roles are word, tag"),
+        (["--task", "tokens", "--columns", "tag=ner"], "must be a position"),
+        (
+            [
+                *["--task", "regression", "--metric", "accuracy", "--columns"],
+                "sentence1=text",
+                "label=count",
+            ],
+            "metric = accuracy is no measure of regression",
+        ),
+        (
+            ["--task", "regression", "--class_weights", "true"],
+            "--class_weights is nothing to a number: leave it out",
+        ),
+        (
+            ["--preset", "stsb", "--class_weights", "true"],
+            "--class_weights is nothing to a number: leave it out",
+        ),
+        (
+            ["--task", "tokens", "--pooling", "cls"],
+            "pooling = cls is none that EuroBertForTokenClassification has. It labels each word",
+        ),
+        (
+            ["--task", "classification", "--columns", "sentence1=count", "sentence1=text"],
+            "--columns sentence1=text: sentence1 = count already. Say it once",
+        ),
+        (
+            ["--task", "tokens", "--max_length", "100000"],
+            "max_length = 100000 is more than the 32 tokens that the model takes. Leave it out",
+        ),
+        (
+            ["--task", "embedding", "--max_length", "100000"],
+            "max_length = 100000 is more than the 32 tokens that the model takes. Leave it out",
+        ),
+        (
+            ["--task", "tokens", "--device", "none"],
+            "device = none is not a device here",
+        ),
+        (
+            ["--preset", "sst2", "--train", "mails.csv"],
+            "is no file of SST-2: they are train.tsv, dev.tsv, train_full.tsv. Say --task classif",
+        ),
+        (["--task", "classification"], "has no column for label: it has text, right, count. Say"),
+        (["--preset", "sst2"], "has no column sentence for sentence1"),
+        (
+            ["--task", "regression", "--columns", "sentence1=text", "label=right"],
+            "label = no is not a number",
+        ),
+    ],
+)
+def test_bad_input_is_one_line(
+    workplace: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    arguments: list[str],
+    message: str,
+):
+    table = write_table(tmp_path / "train.tsv")
+    command = ["finetune", str(workplace / "runs" / "small"), "--train", str(table), *arguments]
+    assert main([*command, "--out", str(tmp_path / "run")]) == 2
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
+    assert "train.device" not in error
+    assert not (tmp_path / "run").exists()
+
+
+def test_nothing_is_overwritten(
+    workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    (tmp_path / "thesis.txt").write_text("years of work")
+    table = write_table(tmp_path / "train.tsv")
+    arguments = ["finetune", str(workplace / "runs" / "small"), "--task", "classification"]
+    arguments += ["--train", str(table), "--columns", "sentence1=text", "label=right"]
+    for out in (tmp_path, workplace / "runs" / "small", tmp_path / "thesis.txt"):
+        assert main([*arguments, "--out", str(out)]) == 2
+        assert "exists already. Choose another folder" in capsys.readouterr().err
+    assert (tmp_path / "thesis.txt").read_text() == "years of work"
+
+
+def test_a_run_that_did_not_end_has_no_model(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    (tmp_path / "provenance.json").write_text('{"asked": {"finetune": {}}}')
+    assert main(["predict", str(tmp_path), "text"]) == 2
+    assert f"maskwright finetune --resume {tmp_path}" in capsys.readouterr().err
+
+
+def test_models_are_told_apart(workplace: Path, answers: Path, capsys: pytest.CaptureFixture[str]):
+    assert main(["predict", str(workplace / "runs" / "small"), "text"]) == 2
+    assert "is no model that labels anything" in capsys.readouterr().err
+    assert main(["fill", str(answers), "The [MASK]."]) == 2
+    assert "has no head that guesses words. maskwright predict takes it" in capsys.readouterr().err
+
+
+def test_a_second_sentence_is_learned_if_there_is_one(
+    workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    lines = ["sentence1\tsentence2\tlabel"]
+    lines += [f"The cat {n}\teats {n}.\t{'ab'[n % 2]}" for n in range(60)]
+    (tmp_path / "pairs.tsv").write_text("\n".join(lines) + "\n")
+    arguments = ["finetune", str(workplace / "runs" / "small"), "--task", "classification", *FAST]
+    arguments += ["--train", str(tmp_path / "pairs.tsv"), "--out", str(tmp_path / "run")]
+    assert main([*arguments, "--max_length", "12"]) == 0
+    tokenizer = json.loads((tmp_path / "run" / "model" / "tokenizer_config.json").read_text())
+    assert tokenizer["model_max_length"] == 12  # for predict, serve and transformers
+    out = capsys.readouterr().out
+    assert "columns: sentence1 = sentence1, sentence2 = sentence2, label = label" in out
+    assert main(["predict", str(tmp_path / "run"), str(tmp_path / "pairs.tsv")]) == 0
+    answers = capsys.readouterr().out.splitlines()
+    assert len(answers) == 60
+    assert answers[0].endswith("\tThe cat 0\teats 0.")
+    assert len(read_example((tmp_path / "run" / "model" / "README.md").read_text())) == 2
+    assert read_num_texts(tmp_path / "run") == 2
+
+
+def test_a_file_is_read_and_not_answered(
+    answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    (tmp_path / "lines.txt").write_text("The cat eats fish.\nThe cat eats grass.\n")
+    assert main(["predict", str(answers), str(tmp_path / "lines.txt")]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == 2
+    table = write_table(tmp_path / "like-train.tsv", count=8)  # its columns are known by now
+    assert main(["predict", str(answers), str(table)]) == 0
+    [first, *others] = capsys.readouterr().out.splitlines()
+    assert first.endswith("\tThe small bird 0 eats berries.")
+    assert len(others) == 7
+    assert main(["predict", str(answers), "lines.txt"]) == 2
+    assert "lines.txt does not exist" in capsys.readouterr().err
+    assert main(["predict", str(answers), "text", "--columns", "sentence1=0"]) == 2
+    assert "are of tables" in capsys.readouterr().err
+    (tmp_path / "a.conll").write_text("The O\n")
+    assert main(["predict", str(answers), str(tmp_path / "a.conll")]) == 2
+    assert "a.conll holds words, but this model labels texts" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("content", ["", "\n \n"])
+def test_nothing_to_answer_is_an_error(
+    answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str
+):
+    (tmp_path / "lines.txt").write_text(content)
+    for text in (content, str(tmp_path / "lines.txt")):
+        assert main(["predict", str(answers), text]) == 2
+        captured = capsys.readouterr()
+        assert (captured.out, captured.err.count("\n")) == ("", 1)
+        assert "holds no text, so there is nothing to answer" in captured.err
+
+
+def test_a_classifier_is_exported_on_the_examples_that_it_was_scored_on(
+    workplace: Path, answers: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    pytest.importorskip("onnxscript")
+    pytest.importorskip("onnxruntime")
+    capsys.readouterr()
+    for source, name in ((answers, "run"), (answers / "model", "model")):
+        command = ["export", str(source), "--to", "onnx-int8", "--out", str(tmp_path / name)]
+        assert main(command) == 0
+        said = capsys.readouterr().out
+        assert "120 examples of train.tsv: accuracy" in said
+    (tmp_path / "alone").symlink_to(answers / "model")
+    command = ["export", str(tmp_path / "alone"), "--out", str(tmp_path / "out"), "--to"]
+    assert main([*command, "onnx-int8"]) == 2
+    assert "--data" in capsys.readouterr().err
+    assert main([*command, "onnx", "--data", str(tmp_path / "nowhere.tsv")]) == 2
+    assert "nowhere.tsv is not a file" in capsys.readouterr().err

@@ -1,0 +1,60 @@
+"""Flags: the usual ones in --help, all in --help-all, and choices as they are accepted."""
+
+import re
+
+import pytest
+
+from maskwright.cli import prepare, pretrain
+from maskwright.cli.flags import Parser, add_config_flags, config_values
+from maskwright.cli.main import main
+from maskwright.config import fields_of
+from maskwright.preparation.config import PrepareConfig
+from maskwright.runs.config import PretrainConfig
+
+
+def read_help(capsys: pytest.CaptureFixture[str], command: str, flag: str = "--help") -> str:
+    with pytest.raises(SystemExit, match="0"):
+        main([*command.split(), flag])
+    return capsys.readouterr().out
+
+
+def list_flags(text: str) -> list[str]:
+    return re.findall(r"^  (--[\w.-]+)", text, flags=re.MULTILINE)
+
+
+def test_help_of_pretrain_shows_the_usual_flags(capsys: pytest.CaptureFixture[str]):
+    shown = read_help(capsys, "pretrain")
+    flags = list_flags(shown)
+    assert {"--recipe", "--resume", "--train.max_minutes", "--help-all"} <= set(flags)
+    assert "--masking.max_span_length" not in shown
+    assert len(flags) <= 25
+    assert len(shown.splitlines()) < 90
+    assert shown.startswith("usage: maskwright pretrain [text ...] [options]\n")
+
+
+def test_help_all_shows_every_flag(capsys: pytest.CaptureFixture[str]):
+    flags = list_flags(read_help(capsys, "pretrain", "--help-all"))
+    fields = [f"--{info.name}" for info in fields_of(PretrainConfig)]
+    assert set(fields) - set(flags) == {"--text", "--init_from"}  # these have a flag of their own
+
+
+def test_usual_flags_exist():
+    assert set(pretrain._USUAL) <= {info.name for info in fields_of(PretrainConfig)}
+    assert set(prepare._USUAL) <= {info.name for info in fields_of(PrepareConfig)}
+
+
+def test_a_hidden_flag_works():
+    parser = Parser("pretrain", "")
+    add_config_flags(parser, PretrainConfig, usual=("seed",))
+    assert config_values(parser.parse(["--masking.rate", "0.2"])) == {"masking": {"rate": "0.2"}}
+
+
+@pytest.mark.parametrize("command", ["pretrain", "prepare", "tokenizer train", "inspect"])
+def test_choices_are_spelled_as_they_are_accepted(capsys: pytest.CaptureFixture[str], command: str):
+    flag = "--help" if command == "tokenizer train" else "--help-all"
+    values = re.findall(r"^  --[\w.]+\.\w+ (\S+)", read_help(capsys, command, flag), re.MULTILINE)
+    assert values
+    for value in values:
+        kinds = {"INT", "FLOAT", "BOOL", "STR"}
+        parts = set(value.removesuffix(",...").split("|"))
+        assert parts <= kinds or parts == {part.lower() for part in parts}, value

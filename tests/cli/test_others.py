@@ -1,0 +1,205 @@
+"""fill, inspect, prepare, tokenizer and recipes through the command line."""
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from maskwright.cli.main import COMMANDS, main
+from maskwright.cli.prepare import parse
+from maskwright.config import from_mapping
+from maskwright.errors import UnknownKeyError
+from maskwright.recipes import list_recipes
+from maskwright.runs.config import PretrainConfig
+
+SENTENCE = "The small horse in the river eats [MASK] every day."
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    capsys.readouterr()
+    assert main(list(arguments)) == 0
+    return capsys.readouterr().out
+
+
+def test_fill_json_has_one_object_for_each_input(
+    workplace: Path, capsys: pytest.CaptureFixture[str]
+):
+    two = "The [MASK] cat in the forest eats [MASK] every day."
+    folder = str(workplace / "runs" / "small")
+    lines = run(capsys, "fill", folder, SENTENCE, two, "--json", "--top-k", "3").splitlines()
+    first, second = (json.loads(line) for line in lines)
+    assert first["text"] == SENTENCE
+    assert [len(masks) for masks in (first["masks"], second["masks"])] == [1, 2]
+    for prediction in first["masks"][0]:
+        assert prediction.keys() == {"token", "token_id", "score"}
+    assert len(first["masks"][0]) == 3
+
+
+def test_fill_learned_what_a_horse_eats(workplace: Path, capsys: pytest.CaptureFixture[str]):
+    folder = str(workplace / "runs" / "small" / "model")
+    foods = ["grass", "fish", "seeds", "berries"]
+    output = run(capsys, "fill", folder, SENTENCE, "--json", "--targets", *foods)
+    masks = json.loads(output)["masks"][0]
+    assert {prediction["token"] for prediction in masks} == set(foods)
+
+
+def test_fill_reads_a_file_and_standard_input(
+    workplace: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+):
+    folder = str(workplace / "runs" / "small")
+    (tmp_path / "sentences.txt").write_text(f"{SENTENCE}\n\n{SENTENCE}\n", encoding="utf-8")
+    from_file = run(capsys, "fill", folder, "--file", str(tmp_path / "sentences.txt"), "--json")
+    monkeypatch.setattr("sys.stdin", io.StringIO(f"{SENTENCE}\n{SENTENCE}\n"))
+    assert run(capsys, "fill", folder, "--json") == from_file
+    assert len(from_file.splitlines()) == 2
+
+
+def test_fill_random_prints_the_four_lines(workplace: Path, capsys: pytest.CaptureFixture[str]):
+    folder = str(workplace / "runs" / "small")
+    text = "The old bird in the garden eats seeds every day."
+    lines = run(capsys, "fill", folder, text, "--random").splitlines()
+    assert [line.split(":")[0] for line in lines] == ["masked", "ACTUAL", "MASKED", "MODEL"]
+    assert "predicted:" in lines[0]
+    assert text in lines[1]
+    assert "[MASK]" in lines[2]
+
+
+def test_inspect_shows_counts_and_masked_rows(workplace: Path, capsys: pytest.CaptureFixture[str]):
+    data = str(next((workplace / "data").iterdir()))
+    report = run(capsys, "inspect", data, "--data.max_seq_length", "32", "--rows", "3")
+    for word in ("documents", "fertility", "fill rate", "hidden", "[MASK]⟨", "row 2", "[CLS]"):
+        assert word in report, word
+
+
+def test_prepare_then_pretrain_its_folder(
+    workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    text, out = str(workplace / "animals.txt"), str(tmp_path / "data")
+    flags = ["--tokenizer.vocab_size", "96", "--tokenizer.min_frequency", "1"]
+    said = run(capsys, "prepare", text, "--out", out, "--recipe", "tiny", *flags)
+    assert said.endswith(f"      maskwright pretrain {out} --recipe tiny\n")
+    assert "parameters" in run(capsys, "pretrain", out, "--dry-run", "--train.max_steps", "3")
+
+
+def test_prepare_takes_the_file_of_a_run(tmp_path: Path):
+    (tmp_path / "run.yaml").write_text(
+        "recipe: small\ntext: [pydocs]\nseed: 3\ncorpus:\n  valid_fraction: 0.1\n"
+        "train:\n  max_steps: 5\n",
+        encoding="utf-8",
+    )
+    arguments = ["corpus", "--out", "data", "--config", str(tmp_path / "run.yaml")]
+    parsed = parse([*arguments, "--workers", "2", "--seed", "7"])
+    assert parsed.config.tokenizer.vocab_size == 16384  # of the recipe
+    assert parsed.config.corpus.valid_fraction == 0.1
+    assert (parsed.config.workers, parsed.seed) == (2, 7)
+
+
+def test_prepare_takes_tokenizer_and_selection_of_a_recipe(tmp_path: Path):
+    (tmp_path / "run.yaml").write_text("recipe: small\ncorpus: {valid_fraction: 0.1}\n")
+    arguments = ["corpus", "--out", "data", "--config", str(tmp_path / "run.yaml")]
+    config = parse([*arguments, "--recipe", "base", "--select.quality", "false"]).config
+    assert config.tokenizer.vocab_size == 32768  # of the recipe that the command line names
+    assert config.corpus.valid_fraction == 0.1
+    assert (config.select.near_duplicates, config.select.quality) == (0.8, False)
+
+
+def test_prepare_finds_a_typo_in_the_file_of_a_run(tmp_path: Path):
+    (tmp_path / "run.yaml").write_text("corpsu: {}\n", encoding="utf-8")
+    with pytest.raises(UnknownKeyError, match=r"did you mean corpus\?"):
+        parse(["corpus", "--out", "data", "--config", str(tmp_path / "run.yaml")])
+
+
+def test_inspect_takes_the_seed_of_the_run(
+    workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    data = str(next((workplace / "data").iterdir()))
+    config = tmp_path / "run.yaml"
+    config.write_text(
+        "seed: 5\ndata:\n  max_seq_length: 32\nmasking:\n  rate: 0.3\n"
+        "train:\n  max_steps: 5\n  seq_length_schedule: ['0:16', '0.5:32']\n",
+        encoding="utf-8",
+    )
+    report = run(capsys, "inspect", data, "--config", str(config))
+    assert "row length 16, mask rate 0.3, seed 5" in report
+    assert run(capsys, "inspect", data, "--config", str(config), "--seed", "5") == report
+    assert run(capsys, "inspect", data, "--config", str(config), "--seed", "6") != report
+
+
+def test_tokenizer_train_and_inspect(
+    workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    text, out = str(workplace / "animals.txt"), str(tmp_path / "tokenizer")
+    flags = ["--tokenizer.kind", "bpe", "--tokenizer.vocab_size", "300"]
+    assert "320 tokens" in run(capsys, "tokenizer", "train", text, "--out", out, *flags)
+    assert main(["tokenizer", "train", text, "--out", out]) == 2
+    assert "exists already. Choose another folder" in capsys.readouterr().err
+    report = run(capsys, "tokenizer", "inspect", out, "The cat eats fish.", "--on", text)
+    assert "fertility" in report.lower()
+
+
+def test_tokenizers_are_compared_text_by_text(
+    workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    text, letters = str(workplace / "animals.txt"), str(tmp_path / "letters")
+    run(capsys, "tokenizer", "train", text, "--out", letters, "--tokenizer.kind", "character")
+    other = tmp_path / "other.txt"
+    other.write_text("The cat eats zebras.\n")
+    arguments = [str(workplace / "runs" / "small"), letters, "--on", text, str(other)]
+    report = run(capsys, "tokenizer", "compare", *arguments)
+    assert "animals.txt" in report
+    assert "other.txt: 4 words" in report
+    assert "  |  e v e r y" in report
+    (tmp_path / "strange.txt").write_text("漢字 かな 漢字\n")
+    report = run(capsys, "tokenizer", "compare", *arguments[:3], str(tmp_path / "strange.txt"))
+    assert "of this text: that it needs few tokens is no advantage" in report
+    found = json.loads(run(capsys, "tokenizer", "compare", *arguments, "--json"))
+    [words, characters] = found[text].values()
+    assert words["num_words"] == characters["num_words"]
+    assert words["fertility"] < 2 < characters["fertility"]
+    for wrong, message in (
+        ([letters, "--on", text], "at least two tokenizers"),
+        ([letters, str(tmp_path), "--on", text], "holds no tokenizer.json"),
+        ([letters, letters, "--on", "-"], "can be read only once"),
+    ):
+        assert main(["tokenizer", "compare", *wrong]) == 2
+        assert message in capsys.readouterr().err
+
+
+def test_words_are_compared_as_they_occur_in_running_text(
+    workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    text, folders = str(workplace / "animals.txt"), []
+    for kind in ("bpe", "wordpiece"):
+        folders.append(str(tmp_path / kind))
+        options = ["--tokenizer.kind", kind, "--tokenizer.vocab_size", "512"]
+        run(capsys, "tokenizer", "train", text, "--out", folders[-1], *options)
+    # Both have room for all words of the text, which byte-level BPE spells with their blanks.
+    report = run(capsys, "tokenizer", "compare", *folders, "--on", text)
+    assert "take apart differently" not in report
+
+
+def test_a_run_s_tokenizer_is_inspected(workplace: Path, capsys: pytest.CaptureFixture[str]):
+    run_folder = workplace / "runs" / "small"
+    shown = run(capsys, "tokenizer", "inspect", str(run_folder), "The small horse")
+    assert shown == run(
+        capsys, "tokenizer", "inspect", str(run_folder / "model"), "The small horse"
+    )
+
+
+@pytest.mark.parametrize("recipe", list_recipes(), ids=lambda recipe: recipe.name)
+def test_recipes_are_valid_and_say_what_they_need(recipe, capsys: pytest.CaptureFixture[str]):
+    assert from_mapping(PretrainConfig, recipe.values)
+    assert recipe.facts.keys() >= {"hardware", "time", "result", "command"}
+    assert recipe.name in run(capsys, "recipes")
+
+
+@pytest.mark.parametrize("command", [name for name in COMMANDS if name != "tokenizer"])
+def test_every_command_explains_itself(command: str, capsys: pytest.CaptureFixture[str]):
+    with pytest.raises(SystemExit) as stop:
+        main([command, "--help"])
+    assert stop.value.code == 0
+    assert "usage: maskwright" in capsys.readouterr().out

@@ -1,0 +1,185 @@
+"""The main job through the command line."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import yaml
+
+from maskwright.cli.main import main
+from maskwright.logs import read_metrics
+from maskwright.pretraining.prepared_data import PreparedData
+from maskwright.runs.run_directory import load_run_config
+from tests.workplace import SMALL
+
+VALID_KEYS = {"split", "step", "tokens", "seconds", "loss", "masked_accuracy", "unigram_accuracy"}
+TRAIN_KEYS = {"split", "loss", "learning_rate", "tokens_per_second"}
+
+
+def test_a_run_learns_and_leaves_everything_behind(workplace: Path):
+    run = workplace / "runs" / "small"
+    assert {path.name for path in (run / "model").iterdir()} == {
+        "README.md", "config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json",
+    }  # fmt: skip
+    records = read_metrics(run / "metrics.jsonl")
+    valid = [record for record in records if record["split"] == "valid"]
+    train = [record for record in records if record["split"] == "train"]
+    assert all(record.keys() >= VALID_KEYS for record in valid)
+    assert all(record.keys() >= TRAIN_KEYS for record in train)
+    assert valid[-1]["step"] == 150
+    assert valid[-1]["masked_accuracy"] > valid[-1]["unigram_accuracy"] + 0.1
+    assert valid[-1]["loss"] < valid[0]["loss"]
+    provenance = json.loads((run / "provenance.json").read_text(encoding="utf-8"))
+    assert provenance["packages"]["torch"]
+    config = yaml.safe_load((run / "config.yaml").read_text(encoding="utf-8"))
+    assert config["train"]["max_steps"] == 150
+    card = (run / "model" / "README.md").read_text(encoding="utf-8")
+    assert "unigram baseline" in card
+    assert "animals.txt" in card
+
+
+def test_the_same_text_is_prepared_once(workplace: Path, capsys: pytest.CaptureFixture[str]):
+    folders = ["--runs-dir", str(workplace / "runs"), "--data-dir", str(workplace / "data")]
+    text = str(workplace / "animals.txt")
+    steps = ["--train.max_steps", "1"]
+    assert main(["pretrain", text, *folders, "--name", "again", *SMALL, *steps]) == 0
+    assert len(list((workplace / "data").iterdir())) == 1
+    said = capsys.readouterr().out
+    assert "reused" in said
+    assert "prepared data is in" not in said
+
+
+def test_changed_text_is_prepared_anew_and_a_line_says_where(
+    workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    text = tmp_path / "animals.txt"
+    folders = ["--runs-dir", str(tmp_path / "runs"), "--data-dir", str(tmp_path / "data")]
+    for number in range(2):
+        text.write_text((workplace / "animals.txt").read_text() + "One more cat.\n" * number)
+        name = ["--name", str(number), "--train.max_steps", "1"]
+        capsys.readouterr()
+        assert main(["pretrain", str(text), *folders, *SMALL, *name]) == 0
+    newest = max((tmp_path / "data").iterdir(), key=lambda folder: folder.stat().st_mtime)
+    assert len(list((tmp_path / "data").iterdir())) == 2
+    line = f"prepared data is in {newest}; for more runs on it: maskwright pretrain {newest}"
+    assert capsys.readouterr().out.splitlines().count(line) == 1
+
+
+def test_resume_gives_the_same_weights_bit_for_bit(workplace: Path, tmp_path: Path):
+    data = next((workplace / "data").iterdir())
+    whole, broken = tmp_path / "whole", tmp_path / "broken"
+    flags = [*SMALL, "--train.max_steps", "8", "--train.checkpoint_every_minutes", "1e-9"]
+    flags += ["--train.keep_checkpoints", "20", "--runs-dir", str(tmp_path)]
+    flags += ["--model.hidden_dropout", "0.1", "--train.ema_decay", "0.9"]
+    flags += ["--train.log_every_steps", "1"]
+    assert main(["pretrain", str(data), "--name", "whole", *flags]) == 0
+    shutil.copytree(whole, broken)
+    shutil.rmtree(broken / "model")
+    for checkpoint in (broken / "checkpoints").iterdir():
+        if int(checkpoint.name.removeprefix("step_")) > 3:
+            shutil.rmtree(checkpoint)
+    assert main(["pretrain", "--resume", str(broken)]) == 0
+    weights = [path / "model" / "model.safetensors" for path in (whole, broken)]
+    assert weights[0].read_bytes() == weights[1].read_bytes()
+    losses = [
+        [(r["step"], r["loss"]) for r in read_metrics(path / "metrics.jsonl")]
+        for path in (whole, broken)
+    ]
+    assert losses[0] == losses[1]
+
+
+def test_a_budget_can_be_raised_on_resume(workplace: Path, tmp_path: Path):
+    run = tmp_path / "small"
+    shutil.copytree(workplace / "runs" / "small", run)
+    assert main(["pretrain", "--resume", str(run), "--train.max_steps", "152"]) == 0
+    assert read_metrics(run / "metrics.jsonl")[-1]["step"] == 152
+    assert load_run_config(run, {}).train.max_steps == 152  # it is kept
+    provenance = json.loads((run / "provenance.json").read_text(encoding="utf-8"))
+    [resumption] = provenance["resumptions"]
+    assert resumption["step"] == 150
+    assert resumption["changes"] == {"train": {"max_steps": "152"}}
+    assert resumption["started"] >= provenance["started"]
+    assert "packages" not in resumption  # they are as they were
+
+
+def test_a_budget_of_another_kind_replaces_the_old_one_on_resume(workplace: Path):
+    run = workplace / "runs" / "small"
+    train = load_run_config(run, {"train": {"max_minutes": 5}}).train
+    assert (train.max_minutes, train.max_steps) == (5, None)
+
+
+def test_a_budget_of_epochs_ends_after_so_many_passes(workplace: Path, tmp_path: Path):
+    [data] = (workplace / "data").iterdir()
+    arguments = ["pretrain", str(data), *SMALL, "--runs-dir", str(tmp_path), "--name", "passes"]
+    assert main([*arguments, "--train.max_epochs", "1.5"]) == 0
+    last = read_metrics(tmp_path / "passes" / "metrics.jsonl")[-1]
+    wanted = 1.5 * PreparedData(data).train.num_tokens
+    assert wanted <= last["tokens"] < wanted + 512
+    assert load_run_config(tmp_path / "passes", {}).train.max_epochs == 1.5  # as it was given
+
+
+def test_a_finished_run_can_be_resumed_for_its_model_alone(workplace: Path, tmp_path: Path):
+    run = tmp_path / "small"
+    shutil.copytree(workplace / "runs" / "small", run)
+    shutil.rmtree(run / "model")
+    assert main(["pretrain", "--resume", str(run)]) == 0
+    model = Path("model", "README.md")
+    assert (run / model).read_text() == (workplace / "runs" / "small" / model).read_text()
+
+
+def test_print_config_resolves_recipe_file_and_flags(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+):
+    (tmp_path / "my.yaml").write_text(
+        "model:\n  num_hidden_layers: 5\n  hidden_size: 64\n", encoding="utf-8"
+    )
+    flags = ["--recipe", "tiny", "--config", str(tmp_path / "my.yaml"), "--model.hidden_size", "96"]
+    assert main(["pretrain", *flags, "--train.max_steps", "7", "--print-config"]) == 0
+    config = yaml.safe_load(capsys.readouterr().out)
+    assert config["model"]["num_hidden_layers"] == 5
+    assert config["model"]["hidden_size"] == 96
+    assert config["tokenizer"]["vocab_size"] == 8192
+    # a budget on the command line replaces the recipe's budget of another kind
+    assert config["train"]["max_steps"] == 7
+    assert config["train"]["max_minutes"] is None
+
+
+def test_dry_run_writes_nothing(workplace: Path, capsys: pytest.CaptureFixture[str]):
+    before = sorted(workplace.rglob("*"))
+    folders = ["--runs-dir", str(workplace / "runs"), "--data-dir", str(workplace / "data")]
+    text = str(workplace / "animals.txt")
+    assert main(["pretrain", text, *folders, *SMALL, "--train.max_steps", "5", "--dry-run"]) == 0
+    report = capsys.readouterr().out
+    assert all(word in report for word in ("parameters", "MB", "tokens/s", "minutes"))
+    assert sorted(workplace.rglob("*")) == before
+
+
+def test_dry_run_before_preparation(workplace: Path, capsys: pytest.CaptureFixture[str]):
+    arguments = ["pretrain", str(workplace / "animals.txt"), *SMALL, "--train.max_steps", "5"]
+    elsewhere = workplace / "elsewhere"
+    assert main([*arguments, "--dry-run", "--data-dir", str(elsewhere)]) == 0
+    report = capsys.readouterr().out
+    guess = (workplace / "animals.txt").stat().st_size / 4.2
+    assert f"not prepared yet; about {guess:,.0f} tokens" in report
+    assert all(word in report for word in ("tokens/s", "minutes", "epochs"))
+    assert not elsewhere.exists()
+
+
+@pytest.mark.parametrize(
+    ("recipe", "minutes", "advised"),
+    [("tiny", "60", "hour"), ("hour", "60", None), ("hour", "10", "sprint"), ("sprint", "9", None)],
+)
+def test_dry_run_names_the_recipe_that_learns_most(
+    recipe: str,
+    minutes: str,
+    advised: str | None,
+    workplace: Path,
+    capsys: pytest.CaptureFixture[str],
+):
+    text = str(workplace / "animals.txt")
+    budget = ["--train.max_minutes", minutes, "--train.device", "cpu"]
+    assert main(["pretrain", text, "--recipe", recipe, *budget, "--dry-run"]) == 0
+    advice = [line for line in capsys.readouterr().out.splitlines() if line.startswith("advice")]
+    assert len(advice) == (advised is not None)
+    assert advised is None or f"--recipe {advised} " in advice[0]

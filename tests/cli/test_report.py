@@ -1,0 +1,85 @@
+"""``maskwright report`` and ``maskwright watch`` on a finished run."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from maskwright.cli.main import main
+from maskwright.cli.watch import find_progress, follow
+from maskwright.logs import read_metrics
+from maskwright.train.config import TrainConfig
+from tests.workplace import SMALL
+
+
+def test_a_run_becomes_a_page(workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    run, out = workplace / "runs" / "small", tmp_path / "page.html"
+    assert main(["report", str(run), "--out", str(out)]) == 0
+    assert capsys.readouterr().out == f"{out}: open it in a browser\n"
+    page = out.read_text(encoding="utf-8")
+    last = read_metrics(run / "metrics.jsonl")[-1]
+    assert f"{last['loss']:.3f} (token frequencies" in page
+    assert "Text and tokenizer" in page
+    assert main(["report", str(run), "--out", str(out)]) == 2
+    assert "page.html exists already. Choose another file" in capsys.readouterr().err
+    assert main(["report", str(run), str(run)]) == 2
+    assert "several runs need --out FILE" in capsys.readouterr().err
+    assert main(["report", str(tmp_path)]) == 2
+    assert "is not a run directory" in capsys.readouterr().err
+
+
+def test_a_run_is_followed_to_its_end(workplace: Path, capsys: pytest.CaptureFixture[str]):
+    run = workplace / "runs" / "small"
+    assert main(["watch", str(run)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("  7%  step 10  ")
+    assert any("validation loss" in line for line in lines)
+    records = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    final = next(record for record in records if record.get("final"))
+    assert f"validation loss {final['loss']:.3f}" in "\n".join(lines[-7:])
+    assert main(["watch", str(run / "model"), "--once"]) == 2
+
+
+def test_lines_that_a_resumed_run_writes_again_are_shown_again(tmp_path: Path):
+    log = tmp_path / "metrics.jsonl"
+    lines = [f'{{"split": "train", "step": {n}, "tokens": {n}, "seconds": {n}}}\n' for n in (1, 2)]
+    log.write_text("".join([*lines, '{"split": "tra']))
+    records = follow(tmp_path)
+    assert [next(records)["step"], next(records)["step"]] == [1, 2]
+    log.write_text(lines[0])
+    (tmp_path / "model").mkdir()
+    assert list(records) == []
+
+
+def test_progress_is_of_the_budget_that_ends_first():
+    record = {"step": 5, "tokens": 900, "seconds": 6.0}
+    assert find_progress(record, TrainConfig(max_steps=10, max_tokens=1000)) == 0.9
+    assert find_progress(record, TrainConfig(max_minutes=1.0)) == 0.1
+    assert find_progress(record, TrainConfig(max_minutes=0.05)) == 1.0
+
+
+def test_a_run_of_fine_tuning_is_told_apart(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    (tmp_path / "config.yaml").write_text("epochs: 1\n")
+    (tmp_path / "provenance.json").write_text('{"asked": {"finetune": {}}}')
+    for command in ("report", "watch"):
+        assert main([command, str(tmp_path)]) == 2
+        assert "is a run of fine-tuning: see its results.json" in capsys.readouterr().err
+    assert main(["predict", str(tmp_path), "text"]) == 2
+    assert "fine-tuning that is not finished" in capsys.readouterr().err
+
+
+def test_a_run_ends_with_its_report(workplace: Path, tmp_path: Path):
+    options = [*SMALL, "--train.max_steps", "2", "--train.report", "true"]
+    folders = ["--runs-dir", str(tmp_path), "--data-dir", str(workplace / "data")]
+    text = str(workplace / "animals.txt")
+    assert main(["pretrain", text, *folders, "--name", "short", *options]) == 0
+    assert "What it learned" in (tmp_path / "short" / "report.html").read_text(encoding="utf-8")
+    assert not (workplace / "runs" / "small" / "report.html").exists()
+
+
+def test_what_was_shown_last_stays_on_a_terminal(
+    workplace: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    assert main(["watch", str(workplace / "runs" / "small"), "--once"]) == 0
+    assert "validation loss" in capsys.readouterr().out.rpartition("\x1b[?25h")[2]

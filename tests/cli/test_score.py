@@ -1,0 +1,101 @@
+"""`maskwright score`: what it shows, and what it says of bad lines."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from maskwright.cli.main import main
+from maskwright.evaluation.pseudo_likelihood import PseudoLikelihoodScorer
+from maskwright.model_folder.folder import save_model
+from tests.golden.pseudo_likelihood import METRICS, make_model, make_tokenizer
+
+GOOD, LONG = "The cats sleep.", "sleep " * 70
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> str:
+    folder = tmp_path_factory.mktemp("models") / "model"
+    tokenizer = make_tokenizer()
+    save_model(folder, make_model("bert", tokenizer), tokenizer)
+    return str(folder)
+
+
+def score(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, list[str], list[str]]:
+    """The exit code and the lines of the two outputs."""
+    capsys.readouterr()
+    code = main(["score", *arguments])
+    out, err = capsys.readouterr()
+    return code, out.splitlines(), err.splitlines()
+
+
+@pytest.mark.parametrize("metric", METRICS)
+def test_json_holds_the_scores_of_the_library(
+    model: str, metric: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    texts = [GOOD, "The dogs see trees."]
+    code, out, err = score(capsys, model, *texts, "--json", "--tokens", "--metric", metric)
+    assert (code, err) == (0, [])
+    *sentences, corpus = map(json.loads, out)
+    expected = PseudoLikelihoodScorer(model)(texts, metric)
+    assert [found["text"] for found in sentences] == texts
+    for found, result in zip(sentences, expected, strict=True):
+        assert found["score"] == pytest.approx(result.total, abs=1e-5)
+        assert found["num_tokens"] == result.num_tokens == len(found["tokens"])
+        scores = [token["score"] for token in found["tokens"]]
+        assert scores == pytest.approx(result.scores, abs=1e-5)
+    tokens = [token["token"] for token in sentences[0]["tokens"]]
+    assert tokens == ["the", "cat", "##s", "sleep", "."]
+    num_tokens = sum(result.num_tokens for result in expected)
+    total = sum(result.total for result in expected)
+    assert corpus["pseudo_perplexity"] == pytest.approx(math.exp(-total / num_tokens))
+    del corpus["pseudo_perplexity"]
+    assert corpus == {"metric": metric, "num_texts": 2, "num_tokens": num_tokens}
+
+
+def test_people_see_a_line_a_sentence(model: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = score(capsys, model, "the [bold] cat")
+    assert code == 0
+    assert out[0].endswith("the [bold] cat  8 tokens")
+    assert out[1].startswith("pseudo-perplexity ")
+    assert out[1].endswith(" · 1 text · 8 tokens · within_word_l2r")
+    code, out, _ = score(capsys, model, "cats", "--tokens")
+    assert [line.split()[-1] for line in out[1:3]] == ["cat", "##s"]
+
+
+def test_bad_lines_are_named_and_the_others_scored(
+    model: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "s.txt"
+    file.write_text(f"{GOOD}\n{LONG}\n\n{GOOD}\n")
+    code, out, err = score(capsys, model, "--file", str(file), "--json")
+    assert code == 2
+    assert [json.loads(line).get("text") for line in out] == [GOOD, GOOD, None]
+    assert json.loads(out[-1])["num_texts"] == 2
+    assert len(err) == 1
+    assert err[0].startswith(f'InputError: {file}:2: "sleep sleep')
+    assert "has 72 tokens, more than the model's max_position_embeddings = 64" in err[0]
+
+
+def test_no_text_could_be_scored(model: str, capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = score(capsys, model, LONG)
+    assert (code, out, len(err)) == (2, [], 1)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([" "], "there is no sentence to score"),
+        (["a", "--metric", "salazar"], "invalid choice: 'salazar'"),
+        (["a", "--file", "x"], "give texts or --file, not both"),
+        (["a", "--device", "gpu"], "device = gpu is not a device here"),
+    ],
+)
+def test_what_cannot_be_scored_at_all(
+    model: str, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    code, out, err = score(capsys, model, *arguments)
+    assert (code, out, len(err)) == (2, [], 1)
+    assert message in err[0]

@@ -1,3 +1,0 @@
-"""The finished run that these tests look at."""
-
-from tests.commands.workplace import workplace as workplace

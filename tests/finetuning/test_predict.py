@@ -1,0 +1,123 @@
+"""What a model says of words that it never sees, and how much of a text it reads."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+from transformers import AutoTokenizer
+
+from maskwright.errors import InputError, ModelFolderError, TokenizerError
+from maskwright.finetuning.config import FinetuneConfig
+from maskwright.finetuning.network import build_classifier
+from maskwright.finetuning.predict import Answer, Predictor
+from maskwright.model_folder.classifier_folder import save_classifier
+from maskwright.serving.pipelines import (
+    Query,
+    TextClassificationPipeline,
+    TokenClassificationPipeline,
+)
+from tests.finetuning.helpers import TOKENIZER, make_loaded
+
+WORDS = ["the", "\u200b", "cat", "\ufe0f"]
+
+
+def save_tagger(folder: Path, labels: tuple[str, ...], max_length: int | None = None) -> None:
+    model = build_classifier(make_loaded().model, FinetuneConfig(), "token", len(labels), seed=0)
+    problem = "single_label_classification"
+    save_classifier(folder, model, TOKENIZER, labels, problem, max_length=max_length)
+
+
+@pytest.mark.parametrize(
+    ("labels", "expected"), [(("B-LOC", "O"), "O"), (("O", "B-LOC"), "O"), (("DET", "NOUN"), "")]
+)
+def test_words_that_the_tokenizer_drops_have_no_probability(
+    labels: tuple[str, ...], expected: str, tmp_path: Path
+) -> None:
+    save_tagger(tmp_path / "model", labels)
+    predict = Predictor(tmp_path / "model", "cpu")
+    [first, dropped, second, last] = predict.tag([WORDS])[0]
+    assert dropped == last == Answer(expected, None, {})
+    assert [answer.label for answer in predict.tag([["the", "cat"]])[0]] == [
+        first.label,
+        second.label,
+    ]
+    assert sum(first.probabilities.values()) == pytest.approx(1)
+    [found] = TokenClassificationPipeline(predict)([Query(" ".join(WORDS))])
+    assert {one["word"] for one in found} <= {"the", "cat"}
+    assert len(found) == sum(answer.label != "O" for answer in (first, second))
+
+
+def save_texts(
+    folder: Path, max_length: int | None = None, num_texts: int | None = None
+) -> Predictor:
+    model = build_classifier(make_loaded().model, FinetuneConfig(), "text", 2, seed=0)
+    names, problem = ("a", "b"), "single_label_classification"
+    save_classifier(
+        folder, model, TOKENIZER, names, problem, max_length=max_length, num_texts=num_texts
+    )
+    return Predictor(folder, "cpu")
+
+
+def test_what_it_was_trained_to_read_is_read(tmp_path: Path) -> None:
+    short, long = "the cat " * 3 + "sees", "the cat " * 3 + "sees the log"
+    predict = save_texts(tmp_path / "short", 10)
+    assert AutoTokenizer.from_pretrained(tmp_path / "short").model_max_length == 10
+    one, same = predict([short, long])
+    assert (one, predict.num_cut, predict.longest) == (same, 1, 10)
+    one, other = save_texts(tmp_path / "long", None)([short, long])
+    assert one != other
+    assert save_texts(tmp_path / "more", 1000).longest == 64
+    save_tagger(tmp_path / "tags", ("O", "B"), max_length=10)
+    tagger = Predictor(tmp_path / "tags", "cpu")
+    first, _ = (tagger.tag([words.split()])[0] for words in (short, long))
+    assert tagger.tag([long.split()])[0][: len(first)] == first  # cut between words
+
+
+def test_nothing_is_answered_with_nothing(tmp_path: Path) -> None:
+    assert save_texts(tmp_path / "texts", None)([]) == []
+    save_tagger(tmp_path / "tags", ("O", "B"))
+    assert Predictor(tmp_path / "tags", "cpu").tag([[], []]) == [[], []]
+
+
+@pytest.mark.parametrize(("said", "longest"), [(1e30, 64), (None, 64), (8, 8), (12.0, 12)])
+def test_other_limits_are_understood(said: float | None, longest: int, tmp_path: Path) -> None:
+    save_texts(tmp_path / "model", None)
+    change_limit(tmp_path / "model", said)
+    assert Predictor(tmp_path / "model", "cpu").longest == longest
+
+
+@pytest.mark.parametrize("said", [7, -1, math.nan, "512", True, [8]])
+def test_a_limit_that_is_none_is_one_line(said: object, tmp_path: Path) -> None:
+    save_texts(tmp_path / "model", None)
+    change_limit(tmp_path / "model", said)
+    with pytest.raises(TokenizerError, match=r"model_max_length = .* must be a number of tokens"):
+        Predictor(tmp_path / "model", "cpu")
+
+
+def change_limit(folder: Path, said: object) -> None:
+    path = folder / "tokenizer_config.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "model_max_length": said}))
+
+
+@pytest.mark.parametrize("num_texts", [1, 2])
+def test_texts_and_pairs_are_not_taken_for_each_other(num_texts: int, tmp_path: Path) -> None:
+    predict = save_texts(tmp_path / "model", num_texts=num_texts)
+    asked = ["the cat", ("the cat", "sees")]
+    assert len(predict([asked[num_texts - 1]])) == 1
+    with pytest.raises(InputError, match="sentence1"):
+        predict([asked[2 - num_texts]])
+    queries = [Query("the cat"), Query("the cat", "sees")]
+    answers = TextClassificationPipeline(predict)(queries)
+    assert [isinstance(one, InputError) for one in answers] == [num_texts == 2, num_texts == 1]
+
+
+@pytest.mark.parametrize("said", [3, "2", True, 1.0])
+def test_a_number_of_texts_that_is_none_is_one_line(said: object, tmp_path: Path) -> None:
+    save_texts(tmp_path / "model")
+    path = tmp_path / "model" / "config.json"
+    raw = json.loads(path.read_text())
+    raw["maskwright"]["num_texts"] = said
+    path.write_text(json.dumps(raw))
+    with pytest.raises(ModelFolderError, match="num_texts"):
+        Predictor(tmp_path / "model", "cpu")

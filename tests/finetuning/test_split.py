@@ -1,0 +1,112 @@
+"""Who is held out is a function of the texts, and no text is on both sides if that can be."""
+
+from itertools import product
+from random import Random
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from maskwright.finetuning.split import (
+    count_shared,
+    find_connected,
+    hold_out,
+    split_examples,
+    split_pairs,
+)
+from maskwright.finetuning.tables import LabelledRow
+
+TEXT_PAIRS = st.lists(st.tuples(*[st.text("ABCDEFGH", min_size=1, max_size=2)] * 2), max_size=30)
+
+
+def make_rows(pairs: list[tuple[str, str]], label: str = "one") -> list[LabelledRow]:
+    return [
+        LabelledRow("", {"sentence1": first, "sentence2": second, "label": label})
+        for first, second in pairs
+    ]
+
+
+def connect_slowly(pairs: list[tuple[str, str]]) -> list[str]:
+    """Every pair takes the least text of all that it shares one with, until nothing changes."""
+    found = [min(pair) for pair in pairs]
+    for _ in pairs:
+        found = [
+            min(other for other, theirs in zip(found, pairs, strict=True) if {*pair} & {*theirs})
+            for pair in pairs
+        ]
+    return found
+
+
+@given(TEXT_PAIRS)
+def test_groups_are_what_shared_texts_connect(pairs: list[tuple[str, str]]) -> None:
+    assert find_connected(pairs) == connect_slowly(pairs)
+
+
+@given(TEXT_PAIRS, st.floats(0.05, 0.5), st.randoms())
+def test_who_is_held_out_depends_on_no_order_and_no_side(
+    pairs: list[tuple[str, str]], share: float, random: Random
+) -> None:
+    groups, held_out = hold_out(pairs, share)
+    order = random.sample(range(len(pairs)), len(pairs))
+    again, same = hold_out([pairs[number] for number in order], share)
+    assert same == held_out
+    assert again == [groups[number] for number in order]
+    assert find_connected([(b, a) for a, b in pairs]) == find_connected(pairs)
+
+
+@given(st.integers(1, 6), st.integers(8, 40), st.floats(0.1, 0.4))
+def test_partners_and_mirrored_copies_stay_with_their_anchor(
+    num_partners: int, num_anchors: int, share: float
+) -> None:
+    pairs = [(f"a{a}", f"{a} {n}") for a, n in product(range(num_anchors), range(num_partners))]
+    rows = make_rows([*pairs, *((b, a) for a, b in pairs)])
+    train, valid = split_pairs(rows, share)
+    assert count_shared(train, valid) == 0
+    assert abs(len(valid) - share * len(rows)) <= num_partners  # half of a group
+    train, valid = split_examples(rows, "classification", share)
+    assert count_shared(train, valid) == 0
+
+
+def test_where_shared_texts_connect_everything_the_first_text_decides() -> None:
+    """As hypotheses that stand beside many premises do."""
+    pairs = [(f"premise {n}", hypothesis) for n in range(100) for hypothesis in ("yes", str(n))]
+    train, valid = split_pairs(make_rows(pairs), 0.1)
+    assert len(valid) == 20
+    known = {row.values["sentence1"] for row in train}
+    assert not known & {row.values["sentence1"] for row in valid}
+    assert count_shared(train, valid) == 10
+
+
+def test_where_all_have_one_first_text_both_texts_decide() -> None:
+    pairs = [("the same", str(n // 2)) for n in range(100)]
+    train, valid = split_pairs(make_rows(pairs), 0.1)
+    assert len(valid) == count_shared(train, valid) == 10
+    known = {row.values["sentence2"] for row in train}
+    assert not known & {row.values["sentence2"] for row in valid}
+
+
+def test_a_share_of_single_texts_is_about_that_share() -> None:
+    texts = [[str(n)] for n in range(2000)]
+    groups, held_out = hold_out(texts, 0.1)
+    assert 140 < len(held_out) < 260
+    assert hold_out(texts[:50], 0.1)[1] == held_out & set(groups[:50])  # others change nothing
+
+
+def test_a_label_of_one_example_takes_its_group_to_be_learned() -> None:
+    pairs = [(f"anchor {n // 2}", str(n)) for n in range(100)]
+    rows = make_rows(pairs[::2], "common") + [
+        row for n, pair in enumerate(pairs[1::2]) for row in make_rows([pair], f"rare {n % 25}")
+    ]
+    train, valid = split_examples(rows, "classification", 0.3)
+    assert valid
+    assert count_shared(train, valid) == 0
+    known = {row.values["label"] for row in train}
+    assert known >= {row.values["label"] for row in valid}
+
+
+def test_a_label_of_one_example_is_learned_and_not_held_out() -> None:
+    rows = [LabelledRow("", {"sentence1": str(n), "label": str(n % 2)}) for n in range(100)]
+    rare = [LabelledRow("", {"sentence1": f"rare {n}", "label": f"rare {n}"}) for n in range(30)]
+    train, valid = split_examples([*rows, *rare], "classification", 0.3)
+    assert valid
+    assert {"0", "1"} >= {row.values["label"] for row in valid}
+    assert len(train) + len(valid) == 130

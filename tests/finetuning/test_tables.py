@@ -1,0 +1,137 @@
+import gzip
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from maskwright.errors import CorpusError
+from maskwright.finetuning.tables import list_names, parse_columns, read_columns
+
+
+def write(folder: Path, name: str, content: str) -> Path:
+    path = folder / name
+    if name.endswith(".gz"):
+        path.write_bytes(gzip.compress(content.encode()))
+    else:
+        path.write_text(content, encoding="utf-8")
+    return path
+
+
+def read(path: Path, header: bool | None = None, **columns: str) -> list[dict[str, object]]:
+    return [dict(row.values) for row in read_columns(path, parse_columns(columns), header)]
+
+
+ROWS = [{"text": 'He said "no".', "label": "1"}, {"text": "a, b", "label": "0"}]
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("a.tsv", 'label\ttext\n1\tHe said "no".\n\n0\ta, b\n'),
+        ("a.tsv.gz", 'label\ttext\r\n1\tHe said "no".\r\n0\ta, b\r\n'),
+        ("a.csv", 'id,text,label\n7,"He said ""no"".",1\n8,"a, b",0\n'),
+        ("a.jsonl", "\n".join(json.dumps({**row, "more": 1}) for row in ROWS)),
+    ],
+)
+def test_columns_by_name(name: str, content: str, tmp_path: Path) -> None:
+    assert read(write(tmp_path, name, content), text="text", label="label") == ROWS
+
+
+def test_columns_by_position_have_no_header(tmp_path: Path) -> None:
+    path = write(tmp_path, "a.tsv", "gj04\t1\t\tIt is.\ngj04\t0\t*\tIs it is.\n")
+    rows = [{"text": "It is.", "label": "1"}, {"text": "Is it is.", "label": "0"}]
+    assert read(path, text="3", label="1") == rows
+    assert read(path, header=True, text="3", label="1") == rows[1:]
+
+
+def test_parquet(tmp_path: Path) -> None:
+    arrow = pytest.importorskip("pyarrow")
+    parquet = pytest.importorskip("pyarrow.parquet")
+    table = arrow.table({"s": ["x", "y"], "score": [0.5, 2.0]})
+    parquet.write_table(table, tmp_path / "a.parquet")
+    expected = [{"text": "x", "label": 0.5}, {"text": "y", "label": 2.0}]
+    assert read(tmp_path / "a.parquet", text="s", label="score") == expected
+    assert read(tmp_path / "a.parquet", text="0", label="1") == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "columns", "message"),
+    [
+        ("a.tsv", "x\ty\n1\t2\n", {"text": "z"}, r"a\.tsv has no column z for text: it has x, y"),
+        ("a.tsv", "x\ty\n1\n", {"text": "y"}, r"a\.tsv:2 has 1 columns, too few for text = y"),
+        ("a.tsv", "1\t2\n", {"text": "2"}, r"a\.tsv has 2 columns, but text = 2"),
+        ("a.csv", 'x\n"open\n', {"text": "x"}, r"a\.csv:2 cannot be read"),
+        ("a.jsonl", '{"x": 1}\n[]\n', {"text": "x"}, r"a\.jsonl:2 is not a JSON object"),
+        ("a.jsonl", '{"x": 1}\n', {"text": "y"}, r"a\.jsonl:1 has no y for text: it has x"),
+        ("a.txt", "x", {"text": "y"}, r"a\.txt is no table"),
+        ("a.tsv", "", {"text": "y"}, "empty"),
+    ],
+)
+def test_what_is_wrong_is_named(
+    name: str, content: str, columns: dict[str, str], message: str, tmp_path: Path
+) -> None:
+    path = write(tmp_path, name, content)
+    with pytest.raises(CorpusError, match=message):
+        list(read_columns(path, parse_columns(columns)))
+
+
+def test_rows_with_too_few_columns_are_counted_where_that_is_asked_for(tmp_path: Path) -> None:
+    lines = ["id\ttext\tlabel", "1\tbroken", "off\t0", "2\twhole\t1", "3\twhole\t0\tmore"]
+    path = write(tmp_path, "a.tsv", "\n".join(lines))
+    columns, skipped = parse_columns({"text": "text", "label": "label"}), Counter[str]()
+    rows = [dict(row.values) for row in read_columns(path, columns, skipped=skipped)]
+    assert rows == [{"text": "whole", "label": "1"}, {"text": "whole", "label": "0"}]
+    assert skipped == {str(path): 2}
+
+
+def test_without_a_header_a_name_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(CorpusError, match="must be a position"):
+        read(write(tmp_path, "a.tsv", "1\t2\n"), header=False, text="x")
+
+
+@pytest.mark.parametrize("num_plain", [1, 5_000])  # one line of few, and one of many
+def test_text_in_another_encoding_is_named_with_its_line(num_plain: int, tmp_path: Path) -> None:
+    path = tmp_path / "a.tsv"
+    path.write_bytes(("text\n" + "plain\n" * num_plain + "schön\n").encode("cp1252"))
+    with pytest.raises(CorpusError) as caught:
+        read(path, text="text")
+    message = str(caught.value)
+    assert message.startswith(f"{path}:{num_plain + 2} ")
+    assert f"iconv -f cp1252 -t UTF-8 {path} > utf8-a.tsv" in message
+    assert "--corpus" not in message  # finetune and predict have no such flag
+
+
+def test_one_damaged_letter_is_an_error_too(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes("text\nschön\nGrüße\n".encode() + b"br\xfc\n")
+    with pytest.raises(CorpusError, match=r"a\.csv:4 is mostly UTF-8.*iconv -c"):
+        read(tmp_path / "a.csv", text="text")
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "kind"),
+    [
+        ("mails.csv", b"PK\x03\x04" + bytes(26) + b"xl/workbook.xml", "xlsx"),
+        ("mails.xlsx", b"PK\x03\x04" + bytes(26) + b"xl/workbook.xml", "xlsx"),
+        ("mails.tsv", b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(99), "xls"),
+        (
+            "mails.jsonl",
+            b"PK\x03\x04" + bytes(26) + b"mimetypeapplication/vnd.oasis.opendocument.spreadsheet",
+            "ods",
+        ),
+    ],
+)
+def test_a_spreadsheet_is_refused_by_name(
+    name: str, content: bytes, kind: str, tmp_path: Path
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    for attempt in (list_names, lambda path: read(path, text="text")):
+        with pytest.raises(CorpusError, match=rf"{name} is .*{kind}.* CSV"):
+            attempt(tmp_path / name)
+
+
+def test_a_damaged_parquet_file_is_one_sentence(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow.parquet")
+    (tmp_path / "a.parquet").write_bytes(b"this is no parquet file")
+    with pytest.raises(CorpusError, match=r"a\.parquet cannot be read: [^\n]*[^.]\.$"):
+        read(tmp_path / "a.parquet", text="s", label="score")

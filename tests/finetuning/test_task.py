@@ -1,0 +1,276 @@
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from maskwright.errors import ConfigError, CorpusError, ModelFolderError, TrainingError
+from maskwright.finetuning import fit
+from maskwright.finetuning.config import PROBLEMS, FinetuneConfig, Task
+from maskwright.finetuning.files import TaskFiles
+from maskwright.finetuning.loop import Patience
+from maskwright.finetuning.metrics import Metric, check_metric
+from maskwright.finetuning.network import build_classifier
+from maskwright.finetuning.predict import Predictor
+from maskwright.finetuning.scoring import is_better, score_tags
+from maskwright.finetuning.spans import find_entities
+from maskwright.finetuning.task import Problem, read_task, run_task
+from maskwright.model_folder.classifier_folder import open_classifier, save_classifier
+from maskwright.model_folder.folder import open_model, save_model
+from tests.finetuning.helpers import TOKENIZER, make_loaded, write_nouns, write_tags
+
+CONFIG = FinetuneConfig(
+    epochs=30, batch_size=16, learning_rate=3e-3, layer_decay=1.0, dropout=0.0, patience=0
+)
+CPU = torch.device("cpu")
+LABELS = {"sentence1": "sentence1", "label": "label"}
+
+
+def silent(record: dict) -> None:
+    pass
+
+
+@pytest.fixture(scope="module")
+def nouns(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_nouns(tmp_path_factory.mktemp("nouns") / "train.tsv")
+
+
+@pytest.mark.parametrize(
+    ("task", "columns", "metric", "least"),
+    [
+        ("classification", LABELS, "accuracy", 0.95),
+        ("classification", {**LABELS, "sentence2": "sentence2"}, "accuracy", 0.95),
+        ("multilabel", LABELS, "micro_f1", 0.95),
+        ("regression", {"sentence1": "sentence1", "label": "value"}, "pearson", 0.8),
+    ],
+)
+def test_a_task_is_learned_saved_and_answered(
+    task: Task, columns: dict, metric: str, least: float, nouns: Path, tmp_path: Path
+) -> None:
+    loaded = make_loaded()
+    problem = read_task(TaskFiles(task=task, train=nouns, columns=columns), loaded, CONFIG)
+    outcome = run_task(problem, loaded.model, CONFIG, CPU, silent)
+    assert outcome.summarise()[metric].mean >= least
+    assert problem.baselines["majority"][metric] < least
+    names = problem.material.labels.names
+    save_classifier(tmp_path / "model", outcome.model, TOKENIZER, names, PROBLEMS[task])
+    predict = Predictor(tmp_path / "model", "cpu")
+    assert predict.loaded.problem == PROBLEMS[task]
+    pairs = "sentence2" in columns
+    texts = [("the cat sees", "the") if pairs else "the cat sees"]
+    [answer] = predict(texts)
+    expected = {"multilabel": ["animal"], "regression": pytest.approx(1, abs=0.5)}
+    assert answer.label == expected.get(task, "animal")
+
+
+def test_tags_are_learned_saved_and_answered(tmp_path: Path) -> None:
+    loaded = make_loaded()
+    files = TaskFiles(task="tokens", train=write_tags(tmp_path / "train.conll"))
+    problem = read_task(files, loaded, CONFIG)
+    outcome = run_task(problem, loaded.model, CONFIG, CPU, silent)
+    assert outcome.summarise()["span_f1"].mean > 0.95
+    assert problem.baselines["majority"]["span_f1"] == 0
+    assert problem.baselines["bag of words"]["span_f1"] > 0.95
+    names = problem.material.labels.names
+    save_classifier(tmp_path / "model", outcome.model, TOKENIZER, names, PROBLEMS["tokens"])
+    predict = Predictor(tmp_path / "model", "cpu")
+    [tags] = predict.tag([["the", "cat", "sees", "x-ray"]])
+    assert [answer.label for answer in tags] == ["O", "I-animal", "O", "I-thing"]
+
+
+def test_seeds_are_runs_of_their_own_and_give_the_same_again(nouns: Path) -> None:
+    loaded = make_loaded()
+    config = FinetuneConfig(epochs=1, seeds=2, device="cpu")
+    problem = read_task(
+        TaskFiles(task="classification", train=nouns, columns=LABELS), loaded, config
+    )
+    first, second = (run_task(problem, loaded.model, config, CPU, silent) for _ in range(2))
+    losses = [[run.history[-1]["loss"] for run in outcome.runs] for outcome in (first, second)]
+    assert losses[0] == losses[1]
+    assert losses[0][0] != losses[0][1]
+    assert first.summarise()["accuracy"].deviation is not None
+
+
+def test_the_weights_that_scored_best_are_kept(nouns: Path) -> None:
+    loaded = make_loaded()
+    config = FinetuneConfig(epochs=4, learning_rate=3e-3, device="cpu")
+    problem = read_task(
+        TaskFiles(task="classification", train=nouns, columns=LABELS), loaded, config
+    )
+    [run] = run_task(problem, loaded.model, config, CPU, silent).runs
+    best = max(run.history, key=lambda record: (record["accuracy"], -record["valid_loss"]))
+    assert (run.best_step, run.scores["accuracy"]) == (best["step"], best["accuracy"])
+
+
+def test_a_test_is_scored_once_with_the_weights_that_were_chosen(
+    nouns: Path, tmp_path: Path
+) -> None:
+    loaded = make_loaded()
+    text = nouns.read_text().splitlines()
+    flipped = [line.replace("animal", "?").replace("thing", "animal") for line in text]
+    test = tmp_path / "test.tsv"
+    test.write_text("\n".join(line.replace("?", "thing") for line in flipped) + "\n")
+    files = TaskFiles(task="classification", train=nouns, test=test, columns=LABELS)
+    problem = read_task(files, loaded, CONFIG)
+    outcome = run_task(problem, loaded.model, CONFIG, CPU, silent)
+    assert problem.material.test is not None
+    assert len(problem.material.test) == len(text) - 1
+    assert outcome.summarise()["accuracy"].mean > 0.9
+    assert outcome.summarise_test()["accuracy"].mean < 0.1  # every label there is the other one
+    assert problem.test_baselines["bag of words"]["accuracy"] < 0.1
+    without = replace(files, test=None)
+    problem = read_task(without, loaded, CONFIG)
+    again = run_task(problem, loaded.model, CONFIG, CPU, silent)
+    assert again.summarise_test() == {}
+    assert again.summarise() == outcome.summarise()
+
+
+@pytest.mark.parametrize(("accuracy", "num_scores"), [(0.5, 12), (1.0, 4)])
+def test_a_lower_loss_is_no_reason_to_go_on_where_all_is_right(
+    accuracy: float, num_scores: int, nouns: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of one answer to everything it is; the weights are those of the lowest loss either way."""
+    losses = iter(range(99, 0, -1))
+
+    def score(*arguments: object) -> dict[str, float]:
+        return {"accuracy": accuracy, "valid_loss": float(next(losses))}
+
+    monkeypatch.setattr(fit, "score_model", score)
+    loaded = make_loaded()
+    files = TaskFiles(task="classification", train=nouns, columns=LABELS)
+    config = replace(CONFIG, epochs=6, patience=3, warmup_share=0.0)
+    [run] = run_task(read_task(files, loaded, config), loaded.model, config, CPU, silent).runs
+    assert len(run.history) == num_scores
+    assert run.best_step == run.num_steps
+
+
+def test_patience_ends_a_run_but_not_its_warmup() -> None:
+    patience = Patience(FinetuneConfig(patience=2, warmup_share=0.5), num_steps=10)
+    assert not any(patience.is_over(step, improved=False) for step in (1, 2, 3, 4))
+    found = [patience.is_over(*score) for score in ((5, False), (6, True), (7, False), (8, False))]
+    assert found == [False, False, False, True]
+    assert not Patience(FinetuneConfig(patience=0), 1).is_over(9, improved=False)
+
+
+def test_of_equal_scores_the_one_with_the_smaller_loss_is_better() -> None:
+    flat = {"matthews": 0.0, "valid_loss": 0.7}
+    assert is_better("matthews", {"matthews": 0.0, "valid_loss": 0.6}, flat)
+    assert not is_better("matthews", flat, flat)
+    assert not is_better("matthews", {"matthews": -0.1, "valid_loss": 0.1}, flat)
+
+
+@pytest.mark.parametrize(
+    ("task", "metric", "num_labels", "message"),
+    [
+        ("classification", "f1", 3, "is no measure of classification of 3 labels"),
+        ("classification", "spearman", 2, "is no measure"),
+        ("multilabel", "matthews", 2, "is no measure of multilabel"),
+        ("regression", "accuracy", 1, "Choose from spearman, pearson, mean_squared_error"),
+        ("tokens", "macro_f1", 5, "Choose from accuracy"),
+    ],
+)
+def test_metrics_without_a_meaning_are_refused(
+    task: str, metric: Metric, num_labels: int, message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        check_metric(metric, task, num_labels)
+    check_metric("f1", "classification", 2)
+
+
+def test_parts_of_speech_are_scored_by_accuracy(tmp_path: Path) -> None:
+    lines = ["the DET\ncat NOUN\nsees VERB\n", "dogs NOUN\nsee VERB\ntrees NOUN\n"] * 20
+    (tmp_path / "pos.conll").write_text("\n".join(lines))
+    (tmp_path / "valid.conll").write_text(lines[0])
+    files = TaskFiles(task="tokens", train=tmp_path / "pos.conll", valid=tmp_path / "valid.conll")
+    assert read_task(files, make_loaded(), CONFIG).material.deciding == "accuracy"
+
+
+def test_long_sentences_are_scored_as_wholes(tmp_path: Path) -> None:
+    """An entity that is cut in two pieces is one entity."""
+    (tmp_path / "long.conll").write_text("\n".join(["cat I-animal"] * 40 + ["", "dogs O"]))
+    files = TaskFiles(task="tokens", train=tmp_path / "long.conll", valid=tmp_path / "long.conll")
+    loaded = make_loaded()
+    material = read_task(files, loaded, replace(CONFIG, max_length=16)).material
+    assert len(material.valid) > 2
+    assert material.valid.sentences is not None
+    answers = [[1] * len(words) for _, words in material.valid.sentences.owners]
+    answers[-1] = [0]
+    joined = material.valid.sentences.join(answers)
+    scores = score_tags(material.labels, material.valid.sentences.targets, joined)
+    assert scores["span_f1"] == 1
+    spans = find_entities([material.labels.names[n] for n in joined[0]])
+    assert len(spans) == 1
+
+
+def test_a_loss_that_is_not_finite_ends_the_run(nouns: Path) -> None:
+    loaded = make_loaded()
+    config = FinetuneConfig(learning_rate=1e30, grad_clip=0, device="cpu")
+    problem = read_task(
+        TaskFiles(task="classification", train=nouns, columns=LABELS), loaded, config
+    )
+    with pytest.raises(TrainingError, match=r"step \d+ is not finite. Try a lower learning_rate"):
+        run_task(problem, loaded.model, config, CPU, silent)
+
+
+def read_nouns(nouns: Path, share: float) -> Problem:
+    files = TaskFiles(task="classification", train=nouns, columns=LABELS, valid_share=share)
+    return read_task(files, make_loaded(), CONFIG)
+
+
+def test_examples_are_held_out_by_their_text(nouns: Path) -> None:
+    material = read_nouns(nouns, 0.3).material
+    assert len(material.train) + len(material.valid) == 200
+    trained = {tuple(one.ids) for one in material.train.inputs}
+    assert not trained & {tuple(one.ids) for one in material.valid.inputs}
+
+
+def test_too_few_examples_are_an_error(nouns: Path) -> None:
+    with pytest.raises(CorpusError, match="too few examples to train and to score on"):
+        read_nouns(nouns, 1e-9)
+
+
+@pytest.mark.parametrize(
+    ("task", "content", "message"),
+    [
+        ("classification", "sentence1\tlabel\n", r"a\.tsv holds no examples"),
+        (
+            "classification",
+            "sentence1\tlabel\n" + "".join(f"the cat {n}\t{n}\n" for n in range(30)),
+            "each of its 30 examples has a label of its own. Is --columns label=",
+        ),
+        (
+            "tokens",
+            "sentence1\tlabel\n" + "the cat\tanimal\n" * 30,
+            "holds one sentence, of 31 words: sentences are separated by blank lines",
+        ),
+    ],
+)
+def test_why_nothing_can_be_learned_is_said(
+    task: Task, content: str, message: str, tmp_path: Path
+) -> None:
+    (tmp_path / "a.tsv").write_text(content)
+    columns = LABELS if task == "classification" else {}
+    files = TaskFiles(task=task, train=tmp_path / "a.tsv", columns=columns)
+    with pytest.raises(CorpusError, match=message):
+        read_task(files, make_loaded(), CONFIG)
+
+
+def test_files_of_no_examples_are_named(nouns: Path, tmp_path: Path) -> None:
+    (tmp_path / "none.tsv").write_text("sentence1\tlabel\n")
+    files = TaskFiles(task="classification", train=nouns, columns=LABELS)
+    for name in ("valid", "test"):
+        with pytest.raises(CorpusError, match=r"none\.tsv holds no examples"):
+            read_task(replace(files, **{name: tmp_path / "none.tsv"}), make_loaded(), CONFIG)
+
+
+def test_other_folders_are_refused(tmp_path: Path) -> None:
+    loaded = make_loaded()
+    save_model(tmp_path / "mlm", loaded.model, TOKENIZER)
+    with pytest.raises(ModelFolderError, match=r"is no model that labels anything.*finetune"):
+        open_classifier(tmp_path / "mlm")
+    model = build_classifier(loaded.model, CONFIG, "text", 2, seed=0)
+    save_classifier(
+        tmp_path / "labels", model, TOKENIZER, ("a", "b"), "single_label_classification"
+    )
+    with pytest.raises(ModelFolderError, match=r"labels texts .*maskwright predict takes it"):
+        open_model(tmp_path / "labels")

@@ -1,0 +1,132 @@
+import dataclasses
+import math
+
+import pytest
+import torch
+
+from benchmarks.twins import PACKED, ROW, fill_rows, pack
+from maskwright.errors import ConfigError
+from maskwright.model.config import resolve_config, state_architecture
+from maskwright.model.electra import (
+    Discriminator,
+    GeneratorAndDiscriminator,
+    narrow_config,
+)
+from maskwright.model.flops import (
+    count_detection_flops_per_token,
+    count_flops_per_token,
+    count_parameters,
+)
+from maskwright.model.init import count_fused_matrices, grow_vocabulary, initialise
+from maskwright.model.pretraining import MaskedLanguageModel
+from tests.model.helpers import tiny_config
+
+
+def test_embeddings_of_another_width() -> None:
+    config = tiny_config(preset="electra", embedding_size=24)
+    model = MaskedLanguageModel(config)
+    shapes = {name: tuple(p.shape) for name, p in model.named_parameters()}
+    assert shapes["encoder.embeddings.word.weight"] == (64, 24)
+    assert shapes["encoder.embeddings.norm.weight"] == (24,)
+    assert shapes["encoder.project.weight"] == (32, 24)
+    assert shapes["head.transform.dense.weight"] == (24, 32)
+    count = count_parameters(config)
+    assert count.total == sum(p.numel() for p in model.parameters())
+    assert count.embeddings == 64 * 24 + 16 * 24 + 2 * 24 + 2 * 24 + 32 * 24 + 32
+
+
+def test_a_narrow_model_states_itself_and_learns_new_words() -> None:
+    config = tiny_config(preset="electra", embedding_size=24)
+    stated = state_architecture(config)
+    assert resolve_config(stated, vocab_size=64, max_seq_length=16) == config
+    model = MaskedLanguageModel(config)
+    initialise(model, 0)
+    tensors = {name: p.detach() for name, p in model.named_parameters()}
+    larger = dataclasses.replace(config, vocab_size=72)
+    grown = MaskedLanguageModel.around(larger, grow_vocabulary(tensors, 72, {64: [5, 6]}))
+    words, old = grown.encoder.embeddings.word.weight, tensors["encoder.embeddings.word.weight"]
+    assert torch.equal(words[:64], old)
+    assert torch.equal(words[64], old[5:7].mean(0))
+    assert grown.head.decoder.bias.shape == (72,)
+
+
+def test_the_width_of_the_layers_is_no_other_width() -> None:
+    assert tiny_config(embedding_size=32) == tiny_config()
+    assert tiny_config().embedding_width == 32
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"embedding_size": 0}, "embedding_size = 0 must be at least 1"),
+        ({"embedding_size": 1 << 20}, "embedding_size = 1048576 must be at most"),
+        (
+            {"embedding_size": 24, "head_transform": False},
+            "embedding_size = 24 is not model.hidden_size = 32, and no layer comes between",
+        ),
+        (
+            {"embedding_size": 23, "positions": "sinusoidal"},
+            "embedding_size = 23 is odd; sinusoidal positions need it even",
+        ),
+    ],
+)
+def test_widths_that_are_impossible(fields: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        tiny_config(**fields)
+    assert message in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("share", "expected"),
+    [(0.25, (1, 8, 12)), (0.5, (2, 16, 24)), (1.0, (4, 32, 48)), (0.01, (1, 2, 1))],
+)
+def test_the_generator_is_narrower(share: float, expected: tuple[int, int, int]) -> None:
+    config = tiny_config(preset="electra", embedding_size=16)
+    narrow = narrow_config(config, share)
+    sizes = (narrow.num_attention_heads, narrow.hidden_size, narrow.intermediate_size)
+    assert sizes == expected
+    assert narrow.embedding_width == 16
+    assert (narrow.embedding_size is None) == (narrow.hidden_size == 16)
+    assert narrow.num_hidden_layers == config.num_hidden_layers
+
+
+def test_what_is_shared_is_drawn_and_counted_once() -> None:
+    config = tiny_config(preset="electra", embedding_size=16)
+    model = GeneratorAndDiscriminator(config, narrow_config(config, 0.25))
+    initialise(model, 3)
+    names = dict(model.named_parameters())
+    assert not any(name.startswith("generator.encoder.embeddings") for name in names)
+    assert "generator.head.decoder.weight" not in names
+    words = model.discriminator.encoder.embeddings.word.weight
+    assert torch.equal(words[0], torch.zeros(16))
+    assert words[1:].std().item() == pytest.approx(0.02, rel=0.1)
+    assert names["generator.head.transform.norm.weight"].eq(1).all()
+    assert names["discriminator.head.output.bias"].eq(0).all()
+    fused = count_fused_matrices(model)
+    assert fused["generator.encoder.blocks.0.attention.qkv.weight"] == 3
+    assert sum(name.startswith("discriminator.") for name in fused) == 3 * 4
+    assert len(fused) == 2 * 3 * 4
+
+
+def test_an_untrained_discriminator_has_no_opinion() -> None:
+    model = Discriminator(tiny_config(preset="electra"))
+    initialise(model, 0)
+    ids, _ = fill_rows(PACKED, 0)
+    tails = [(*row, ROW - sum(row)) if sum(row) < ROW else row for row in PACKED]
+    scores = model.eval()(ids.flatten(), pack(tails))
+    assert scores.shape == (ids.numel(),)
+    losses = torch.nn.functional.softplus(scores)
+    assert losses.mean().item() == pytest.approx(math.log(2), abs=0.05)
+
+
+def test_work_counts_every_product() -> None:
+    """2 forward and 4 backward a weight and token; all but norms, biases and tables multiply."""
+    config = tiny_config(preset="electra", embedding_size=24)
+    model = Discriminator(config)
+    weights = sum(
+        p.numel() for n, p in model.named_parameters() if p.ndim == 2 and ".embeddings." not in n
+    )
+    attention = 12 * 32 * 10 * 3
+    assert count_detection_flops_per_token(config, 10) == 6 * weights + attention
+    head = 32 * 24 + 24 * 64
+    assert count_flops_per_token(config, 10, 1.0) == 6 * (weights - 32 * 33 + head) + attention

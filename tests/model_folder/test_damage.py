@@ -1,0 +1,255 @@
+"""Folders of every family with one thing wrong: an error that names the tensor, never a guess."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from maskwright.errors import ModelFolderError
+from maskwright.model.presets import PRESETS
+from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.model_folder.families import FAMILIES
+from maskwright.model_folder.folder import save_model
+from maskwright.model_folder.weights import find_places, read_model
+from tests.model.helpers import tiny_model
+from tests.model_folder.helpers import tiny_tokenizer
+
+Tensors = dict[str, Tensor]
+# Their names for the decoder's weight and bias, and for the same where the decoder is tied.
+DECODER = {
+    "bert": ("cls.predictions.decoder.weight", "bert.embeddings.word_embeddings.weight"),
+    "modernbert": ("decoder.weight", "model.embeddings.tok_embeddings.weight"),
+    "eurobert": ("lm_head.weight", "model.embed_tokens.weight"),
+    "roberta": ("lm_head.decoder.weight", "roberta.embeddings.word_embeddings.weight"),
+    "distilbert": ("vocab_projector.weight", "distilbert.embeddings.word_embeddings.weight"),
+    "megatron-bert": ("cls.predictions.decoder.weight", "bert.embeddings.word_embeddings.weight"),
+    "roberta-prelayernorm": (
+        "lm_head.decoder.weight",
+        "roberta_prelayernorm.embeddings.word_embeddings.weight",
+    ),
+    "esm": ("lm_head.decoder.weight", "esm.embeddings.word_embeddings.weight"),
+    "jina_embeddings_v3": ("lm_head.decoder.weight", "roberta.embeddings.word_embeddings.weight"),
+    "nomic_bert": (
+        "cls.predictions.decoder.weight",
+        "nomic_bert.embeddings.word_embeddings.weight",
+    ),
+    "gte": ("lm_head.decoder.weight", "gte.embeddings.word_embeddings.weight"),
+    "ultrabert": ("head.decoder.weight", "model.embed_tokens.weight"),
+    "electra": ("generator_lm_head.weight", "electra.embeddings.word_embeddings.weight"),
+}
+TWO_BIASES = [preset for preset in PRESETS if FAMILIES[preset].tied_bias]
+UNLEARNED = ("inv_freq", "contact_head")
+
+
+class Folder:
+    """A good folder, and copies of it that are not."""
+
+    def __init__(self, path: Path, preset: str, tied: bool) -> None:
+        self.model = tiny_model(preset=preset, num_hidden_layers=1, tie_word_embeddings=tied)
+        save_model(path / "good", self.model, tiny_tokenizer(path / "tokenizer"))
+        self.path = path / "copy"
+        shutil.copytree(path / "good", self.path)
+        self.tensors: Tensors = load_file(path / "good" / "model.safetensors")
+
+    @property
+    def learned(self) -> list[str]:
+        tied = self.model.config.tie_word_embeddings
+        unlearned = (*UNLEARNED, *["lm_head.decoder.bias"] * tied)  # which repeats lm_head.bias
+        return [name for name in self.tensors if not any(word in name for word in unlearned)]
+
+    def without(self, *names: str) -> Tensors:
+        return {name: tensor for name, tensor in self.tensors.items() if name not in names}
+
+    def load(self, tensors: Tensors) -> MaskedLanguageModel:
+        save_file(tensors, self.path / "model.safetensors")
+        raw = json.loads((self.path / "config.json").read_text(encoding="utf-8"))
+        family = FAMILIES[raw["model_type"]]
+        return read_model(self.path, family.read_config(raw), family)
+
+    def error(self, tensors: Tensors) -> str:
+        with pytest.raises(ModelFolderError) as caught:
+            self.load(tensors)
+        assert str(caught.value).isprintable()
+        return str(caught.value).removeprefix(f"{self.path}: ")
+
+    def is_intact(self, tensors: Tensors) -> bool:
+        state = self.load(tensors).state_dict()
+        return all(torch.equal(state[name], t) for name, t in self.model.state_dict().items())
+
+
+@pytest.fixture(params=PRESETS)
+def tied(request: pytest.FixtureRequest, tmp_path: Path) -> Folder:
+    return Folder(tmp_path, request.param, tied=True)
+
+
+def test_any_tensor_that_is_missing_is_named(tied: Folder) -> None:
+    assert tied.is_intact(tied.tensors)
+    repeated = {"lm_head.bias": "lm_head.decoder.bias"}
+    for name in tied.learned:
+        rest = tied.without(name, repeated.get(name, name))
+        assert tied.error(rest) == f"tensor {name} is missing from the weights."
+    for name in (*repeated, *repeated.values()):  # either is enough
+        if tied.tensors.keys() >= {*repeated, *repeated.values()}:
+            assert tied.is_intact(tied.without(name))
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_decoder_of_its_own_must_be_there(preset: str, tmp_path: Path) -> None:
+    folder, family = Folder(tmp_path, preset, tied=False), FAMILIES[preset]
+    assert folder.is_intact(folder.tensors)
+    parts = [name for name in folder.tensors if name.startswith(DECODER[preset][0][:-6])]
+    assert len(parts) == 1 + folder.model.config.decoder_bias - (preset == "esm")
+    for name in parts:
+        rest = {other: t for other, t in folder.tensors.items() if other != name}
+        assert folder.error(rest) == f"tensor {name} is missing from the weights."
+    if family.tied_bias:  # which their class wants to find and does not use
+        del folder.tensors[family.tied_bias]
+        assert folder.is_intact(folder.tensors)
+
+
+def test_any_tensor_of_another_shape_is_named(tied: Folder) -> None:
+    for name in tied.learned:
+        shape, wrong = tuple(tied.tensors[name].shape), tied.tensors[name][:-1].clone()
+        message = tied.error({**tied.tensors, name: wrong})
+        assert message == (
+            f"tensor {name} has shape {tuple(wrong.shape)}, but config.json says {shape}."
+        )
+
+
+def test_any_tensor_with_a_nan_is_named(tied: Folder) -> None:
+    for name in tied.learned:
+        broken = tied.tensors[name].clone()
+        broken.view(-1)[0] = float("nan")  # in RoBERTa's positions, a row that no token has
+        message = tied.error({**tied.tensors, name: broken})
+        assert message == f"tensor {name} holds NaN or infinity."
+
+
+def test_tensors_of_nobody_are_named(tied: Folder) -> None:
+    some = tied.learned[0]
+    for name in ("extra", some + "_scale", some.replace("embed", "lora_embed") + ".A", "*.inv"):
+        message = tied.error({**tied.tensors, name: torch.zeros(2)})
+        assert message.startswith(f"tensor {name} has no place in model_type ")
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_tied_decoder_must_be_the_embeddings(preset: str, tmp_path: Path) -> None:
+    decoder, words = DECODER[preset]
+    folder = Folder(tmp_path, preset, tied=True)
+    assert decoder not in folder.tensors
+    twice = {**folder.tensors, decoder: folder.tensors[words].clone()}
+    assert folder.is_intact(twice)
+    # transformers, too, takes the one that is there.
+    assert folder.is_intact({name: t for name, t in twice.items() if name != words})
+    twice[decoder][3, 3] += 1e-3
+    assert folder.error(twice) == (
+        f"tensor {decoder} differs from {words}, but config.json says "
+        "tie_word_embeddings = True; set it to False if both are meant."
+    )
+    twice[decoder] = torch.zeros(63, 32)
+    assert f"tensor {decoder} has shape (63, 32), but" in folder.error(twice)
+    del twice[decoder], twice[words]
+    assert folder.error(twice) == f"tensor {words} is missing from the weights."
+
+
+@pytest.mark.parametrize("preset", TWO_BIASES)
+def test_a_tied_bias_must_be_one(preset: str, tmp_path: Path) -> None:
+    first = FAMILIES[preset].tied_bias
+    second = DECODER[preset][0].replace("weight", "bias")
+    folder = Folder(tmp_path, preset, tied=True)
+    twice = {**folder.tensors, second: folder.tensors[first].clone()}
+    assert folder.is_intact(twice)
+    assert folder.is_intact({name: t for name, t in twice.items() if name != first})
+    twice[second][0] += 1
+    assert folder.error(twice).startswith(f"tensor {second} differs from {first}, but")
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_configuration_that_ties_otherwise_is_noticed(preset: str, tmp_path: Path) -> None:
+    decoder, words = DECODER[preset]
+    for tied, expected in (
+        (True, f"tensor {decoder} is missing from the weights."),
+        (False, f"tensor {decoder} differs from {words}, but config.json says"),
+    ):
+        folder = Folder(tmp_path / str(tied), preset, tied)
+        path = folder.path / "config.json"
+        raw = json.loads(path.read_text(encoding="utf-8"))
+        path.write_text(json.dumps({**raw, "tie_word_embeddings": not tied}), encoding="utf-8")
+        assert folder.error(folder.tensors).startswith(expected)
+
+
+def test_frequencies_in_a_file_must_be_those_of_the_configuration(tmp_path: Path) -> None:
+    folder, name = Folder(tmp_path, "esm", tied=True), "esm.rotary_embeddings.inv_freq"
+    layer = "esm.encoder.layer.0.attention.self.rotary_embeddings.inv_freq"
+    half = {**folder.tensors, name: folder.tensors[name].bfloat16()}
+    assert folder.is_intact(half)
+    older: Tensors = {**folder.tensors, layer: folder.tensors[name].clone()}
+    del older[name]
+    assert folder.is_intact(older)
+    for spoil in (lambda t: t * 2, lambda t: t[:-1].clone(), lambda t: t * float("nan")):
+        message = folder.error({**older, layer: spoil(folder.tensors[name])})
+        assert message.startswith(f"tensor {layer} ")
+
+
+def respell(tensors: Tensors, old: str, *new: str) -> None:
+    """Puts the rows of `new` below each other under an older name, for weights and biases."""
+    for kind in ("weight", "bias"):
+        if f"{new[0]}.{kind}" in tensors:
+            tensors[f"{old}.{kind}"] = torch.cat([tensors.pop(f"{n}.{kind}") for n in new])
+
+
+FUSED = {
+    "jina_embeddings_v3": (
+        "roberta.encoder.layers.0.mixer.Wqkv",
+        "roberta.layers.0.self_attn.q_proj",
+        "roberta.layers.0.self_attn.k_proj",
+        "roberta.layers.0.self_attn.v_proj",
+    ),
+    "nomic_bert": (
+        "nomic_bert.encoder.layers.0.attn.Wqkv",
+        "nomic_bert.layers.0.self_attn.q_proj",
+        "nomic_bert.layers.0.self_attn.k_proj",
+        "nomic_bert.layers.0.self_attn.v_proj",
+    ),
+    "gte": (
+        "gte.encoder.layer.0.mlp.up_gate_proj",
+        "gte.layers.0.mlp.up_proj",
+        "gte.layers.0.mlp.gate_proj",
+    ),
+}
+
+
+@pytest.mark.parametrize("preset", FUSED)
+def test_older_spellings_are_checked_as_well(preset: str, tmp_path: Path) -> None:
+    folder, (old, *new) = Folder(tmp_path, preset, tied=True), FUSED[preset]
+    older = dict(folder.tensors)
+    respell(older, old, *new)
+    assert folder.is_intact(older)
+    name = f"{old}.weight"
+    assert f"tensor {name} has shape" in folder.error({**older, name: older[name][:-3].clone()})
+    broken = {**older, name: older[name].clone()}
+    broken[name][-1, -1] = float("inf")
+    assert folder.error(broken) == f"tensor {name} holds NaN or infinity."
+    both = {**older, f"{new[1]}.weight": folder.tensors[f"{new[1]}.weight"]}
+    assert f"tensor {name} is there a second time, as {new[1]}.weight" in folder.error(both)
+
+
+def test_two_spellings_of_one_tensor_are_an_error(tmp_path: Path) -> None:
+    folder = Folder(tmp_path, "bert", tied=True)
+    new = "bert.embeddings.LayerNorm.weight"
+    old = "bert.embeddings.LayerNorm.gamma"
+    message = folder.error({**folder.tensors, old: torch.ones(32)})
+    assert message == f"tensor {old} is there a second time, as {new}."
+
+
+def test_every_name_has_one_place() -> None:
+    family = FAMILIES["gte"]
+    places = find_places(["gte.encoder.layer.3.mlp.up_gate_proj.weight", "x"], family)
+    assert places["gte.layers.3.mlp.up_proj.weight"] == [
+        ("gte.encoder.layer.3.mlp.up_gate_proj.weight", 0, 2)
+    ]
+    assert places["gte.layers.3.mlp.gate_proj.weight"][0].block == 1
+    assert places["x"] == [("x", 0, 1)]

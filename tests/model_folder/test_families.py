@@ -1,0 +1,198 @@
+import dataclasses
+from typing import get_args
+
+import pytest
+
+from maskwright.errors import ConfigError
+from maskwright.model.presets import PRESETS, Preset
+from maskwright.model_folder.families import FAMILIES, native_family, training_fields
+from maskwright.model_folder.native.own import OWN
+from tests.model.helpers import tiny_config
+
+ESM = {"vocab_size": 33, "pad_token_id": 1, "position_embedding_type": "rotary"}
+
+OTHERS = {
+    "a norm before the first attention": (
+        {"first_attention_norm": True},
+        "ModernBertForMaskedLM, the nearest class of transformers, has no "
+        "first_attention_norm = True",
+    ),
+    "two fields": (
+        {"first_attention_norm": True, "qk_norm": True},
+        "ModernBertForMaskedLM, the nearest class of transformers, has no "
+        "first_attention_norm = True; no qk_norm = True",
+    ),
+    "roberta without token types": (
+        {"preset": "roberta", "type_vocab_size": 0, "hidden_act": "relu"},
+        "RobertaForMaskedLM, the nearest class of transformers, has no type_vocab_size = 0",
+    ),
+    "ultrabert without its head": (
+        {"preset": "ultrabert", "prediction_head_size": 0},
+        "UltrabertForMaskedLM, the nearest class of transformers, has no prediction_head_size = 0",
+    ),
+    "gte without any bias in its MLPs": (
+        {"preset": "gte", "mlp_output_bias": False},
+        "GteForMaskedLM, the nearest class of transformers, has no mlp_output_bias = False",
+    ),
+    "eurobert with a window": (
+        {"preset": "eurobert", "global_attn_every_n_layers": 2},
+        "EuroBertForMaskedLM, the nearest class of transformers, has no sliding_attention in "
+        "layer_types",
+    ),
+    "eurobert with another bias": (
+        {"preset": "eurobert", "decoder_bias": True},
+        "EuroBertForMaskedLM, the nearest class of transformers, has no decoder_bias = True",
+    ),
+    "bert with another head activation": (
+        {"preset": "bert", "head_act": "relu"},
+        "BertForMaskedLM, the nearest class of transformers, has no head_act = relu",
+    ),
+}
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_presets_are_native(preset: str) -> None:
+    family, reason = native_family(tiny_config(preset=preset))
+    assert family is FAMILIES[preset]
+    assert reason == ""
+
+
+def test_every_family_but_ours_has_a_preset() -> None:
+    assert {family.preset for family in FAMILIES.values()} == {*PRESETS, None}
+    assert {*get_args(Preset)} == {*PRESETS}
+
+
+def test_of_several_families_the_one_that_is_asked_for_is_taken() -> None:
+    """Without types and with GELU, BERT is DistilBERT; with any, and GELU in the head, RoBERTa."""
+    both = tiny_config(preset="roberta", norm_eps=1e-12)
+    assert native_family(both)[0] is FAMILIES["roberta"]
+    for model_type in ("bert", "xlm-roberta", "camembert"):
+        asked = dataclasses.replace(both, model_type=model_type)
+        assert native_family(asked)[0] is FAMILIES[model_type]
+    for model_type in (None, "t5", "modernbert"):
+        asked = dataclasses.replace(both, model_type=model_type)
+        assert native_family(asked)[0] is FAMILIES["bert"]
+    assert native_family(tiny_config(preset="bert", type_vocab_size=0))[0] is FAMILIES["distilbert"]
+
+
+@pytest.mark.parametrize("case", OTHERS)
+def test_others_are_not_and_the_reason_names_the_field(case: str) -> None:
+    fields, expected = OTHERS[case]
+    assert native_family(tiny_config(**fields)) == (None, expected)
+
+
+def test_what_has_no_effect_costs_no_native_home() -> None:
+    for fields in (
+        {"preset": "bert", "local_attention": 7},
+        {"preset": "eurobert", "local_attention": 7, "local_rope_theta": 3.0},
+        {"preset": "modernbert", "attention_backend": "reference"},
+        {"preset": "modernbert", "hidden_dropout": 0.3, "init_output": "zero"},
+    ):
+        assert native_family(tiny_config(**fields))[0] is not None
+
+
+def test_training_fields_without_a_word_are_kept_aside() -> None:
+    config = tiny_config(hidden_dropout=0.3, mlp_dropout=0.2, init_output="zero")
+    assert training_fields(config, FAMILIES["modernbert"]) == {
+        "hidden_dropout": 0.3,
+        "init_output": "zero",
+    }
+    assert training_fields(tiny_config(preset="bert"), FAMILIES["bert"]) == {}
+
+
+@pytest.mark.parametrize("case", OTHERS)
+def test_our_own_words_hold_everything(case: str) -> None:
+    config = tiny_config(**OTHERS[case][0])
+    config = dataclasses.replace(config, model_type=None)
+    assert OWN.read_config(OWN.write_config(config)) == config
+    with_id = dataclasses.replace(config, mask_token_id=4)
+    assert OWN.read_config(OWN.write_config(with_id)) == with_id
+
+
+def test_older_words_of_ours_are_understood() -> None:
+    config = tiny_config(qk_norm=True, mlp_bias=True)
+    raw = OWN.write_config(config)
+    for name in ("prediction_head_size", "mlp_output_bias"):
+        del raw[name]
+    assert OWN.read_config(raw) == dataclasses.replace(config, model_type=None)
+
+
+@pytest.mark.parametrize(
+    ("family", "fields", "message"),
+    [
+        ("bert", {"is_decoder": True}, "is_decoder = True is not supported for model_type bert"),
+        ("bert", {"position_embedding_type": "relative_key"}, "position_embedding_type = relative"),
+        ("bert", {"hidden_act": "mish"}, "hidden_act = mish must be gelu|"),
+        ("bert", {"num_hidden_layers": 10**12}, "num_hidden_layers = 1000000000000 must be at"),
+        ("bert", {"hidden_size": "wide"}, "hidden_size = wide must be int"),
+        ("modernbert", {"rope_parameters": {"rope_theta": 1.0}}, "rope_parameters = "),
+        (
+            "modernbert",
+            {"rope_parameters": {"full_attention": {"rope_type": "yarn"}}},
+            "rope_parameters.full_attention.rope_type = yarn is not supported",
+        ),
+        ("modernbert", {"layer_types": ["full_attention"]}, "layer_types = 1 must name one type"),
+        ("modernbert", {"layer_types": ["linear"]}, "layer_types[0] = linear must be"),
+        ("modernbert", {"global_attn_every_n_layers": "x"}, "global_attn_every_n_layers = x must"),
+        (
+            "eurobert",
+            {"num_key_value_heads": 2},
+            "num_key_value_heads = 2 is not supported. Only 12",
+        ),
+        ("eurobert", {"head_dim": 7}, "head_dim = 7 is not supported"),
+        ("eurobert", {"rope_scaling": {"type": "linear"}}, "rope_scaling = "),
+        ("eurobert", {"rope_parameters": 3}, "rope_parameters = 3 must hold rope_type"),
+        ("maskwright", {}, "vocab_size = None must be int"),
+        ("bert", {"type_vocab_size": 0}, "type_vocab_size = 0 must be at least 1 in bert"),
+        (
+            "roberta",
+            {"max_position_embeddings": 2},
+            "max_position_embeddings = 2 must be more than",
+        ),
+        ("roberta", {"position_embedding_type": "relative_key"}, "position_embedding_type = relat"),
+        ("distilbert", {"dim": 7}, "num_attention_heads = 12 does not divide"),
+        ("esm", {}, "vocab_size = None must be int"),
+        (
+            "esm",
+            {"vocab_size": 33, "pad_token_id": 1},
+            "position_embedding_type = absolute is not supported for model_type esm. Only rotary",
+        ),
+        ("esm", {**ESM, "token_dropout": True}, "token_dropout = True is not supported for model"),
+        ("esm", {**ESM, "is_folding_model": True}, "is_folding_model = True is not supported"),
+        ("nomic_bert", {"head_dim": 7}, "head_dim = 7 is not supported. Only 64 is."),
+        ("gte", {"rope_scaling": {"type": "ntk", "factor": 2.0}}, "rope_scaling = "),
+        (
+            "jina_embeddings_v3",
+            {"rope_parameters": {"partial_rotary_factor": 0.5}},
+            "rope_parameters.partial_rotary_factor = 0.5 is not supported",
+        ),
+        ("ultrabert", {"sliding_window": 0}, "sliding_window = 0 must be at least 1"),
+        ("ultrabert", {"prediction_head_size": 0}, "prediction_head_size = 0 must be at least 1"),
+        ("ultrabert", {"num_key_value_heads": 8}, "num_key_value_heads = 8 is not supported"),
+        ("ultrabert", {"attention_windows": [4, 8]}, "attention_windows = (4, 8) must be equal in"),
+        ("ultrabert", {"rope_theta": [1.0]}, "rope_theta = 1 must say one for each of 32 layers"),
+    ],
+)
+def test_what_we_cannot_compute_is_refused_by_field(
+    family: str, fields: dict[str, object], message: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        FAMILIES[family].read_config(fields)
+    assert str(caught.value).startswith(message)
+
+
+def test_absent_fields_have_the_defaults_of_transformers() -> None:
+    bert = FAMILIES["bert"].read_config({})
+    assert (bert.hidden_size, bert.type_vocab_size, bert.embedding_dropout) == (768, 2, 0.1)
+    modern = FAMILIES["modernbert"].read_config({"num_hidden_layers": 5})
+    assert [modern.window(kind) for kind in modern.layer_types] == [None, 64, 64, None, 64]
+    older = {"global_attn_every_n_layers": 2, "global_rope_theta": 5.0, "local_rope_theta": 6.0}
+    modern = FAMILIES["modernbert"].read_config({**older, "num_hidden_layers": 2})
+    assert [modern.theta(kind) for kind in modern.layer_types] == [5.0, 6.0]
+    ultra = FAMILIES["ultrabert"].read_config(
+        {"num_hidden_layers": 3, "attention_windows": [5, 0, 5], "rope_theta": [7.0, 9.0, 7.0]}
+    )
+    assert [ultra.window(kind) for kind in ultra.layer_types] == [5, None, 5]
+    assert [ultra.theta(kind) for kind in ultra.layer_types] == [7.0, 9.0, 7.0]
+    euro = FAMILIES["eurobert"].read_config({"rope_theta": 250_000})
+    assert (euro.rope_theta, euro.tie_word_embeddings, euro.hidden_act) == (250_000, False, "silu")

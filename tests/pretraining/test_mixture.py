@@ -1,0 +1,288 @@
+"""Several prepared folders in one run: trained on by their shares, resumed exactly, each scored."""
+
+import json
+import shutil
+from collections import Counter
+from dataclasses import replace
+from pathlib import Path
+
+import fsspec
+import pytest
+
+from maskwright.cli.main import main
+from maskwright.data.config import MixtureConfig
+from maskwright.data.rows import DataPosition
+from maskwright.errors import ShardError
+from maskwright.logs import read_metrics
+from maskwright.pretraining.build import build_trainer
+from maskwright.pretraining.prepared_data import PreparedMixture, build_row_source
+from maskwright.pretraining.validation import Validation
+from maskwright.runs.run_directory import load_run_config
+from tests.cli.test_bad_input import fails_with
+from tests.cli.test_others import run
+from tests.shards.faults import start_anew, upload
+from tests.workplace import write_corpus
+
+FLAGS = [
+    "--data.max_seq_length", "32", "--model.hidden_size", "32", "--model.num_hidden_layers", "2",
+    "--model.num_attention_heads", "2", "--model.intermediate_size", "48",
+    "--train.batch_tokens", "512", "--train.compile", "off", "--train.log_every_steps", "1",
+    "--train.valid_tokens", "1024", "--train.final_valid_tokens", "2048", "--train.report", "true",
+    "--train.checkpoint_every_minutes", "1e-9", "--train.keep_checkpoints", "20",
+    "--train.max_steps", "8",
+]  # fmt: skip
+
+
+def prepare(text: Path, out: Path, *flags: str) -> None:
+    common = ["--corpus.valid_fraction", "0.1", "--corpus.deduplicate", "false"]
+    assert main(["prepare", str(text), "--out", str(out), *common, *flags]) == 0
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two prepared folders of one tokenizer, one of another, and a finished run of the two."""
+    root = tmp_path_factory.mktemp("mixture")
+    rare = ["--tokenizer.min_frequency", "1"]
+    animals = write_corpus(root / "animals.txt")
+    days = root / "days.txt"
+    line = "every day eats every old forest in the big river . "
+    days.write_text("\n\n".join(line * (n % 3 + 1) for n in range(150)), encoding="utf-8")
+    prepare(animals, root / "data" / "animals", "--tokenizer.vocab_size", "96", *rare)
+    shared = str(root / "data" / "animals" / "tokenizer")
+    prepare(days, root / "data" / "days", "--tokenizer.path", shared)
+    prepare(days, root / "data" / "alien", "--tokenizer.vocab_size", "48", *rare)
+    assert main(["pretrain", "--data", "days=1,animals=3", "--name", "both", *flags(root)]) == 0
+    return root
+
+
+def flags(root: Path) -> list[str]:
+    return ["--runs-dir", str(root / "runs"), "--data-dir", str(root / "data"), *FLAGS]
+
+
+def folders(place: Path) -> dict[str, Path]:
+    return {name: place / "data" / name for name in ("animals", "days")}
+
+
+def test_a_run_of_two_folders_is_scored_on_each(place: Path) -> None:
+    records = read_metrics(place / "runs" / "both" / "metrics.jsonl")
+    last = [record for record in records if record["split"] == "valid"][-1]
+    each = [(last[f"loss/{n}"], last[f"num_predictions/{n}"]) for n in ("animals", "days")]
+    assert all(count > 50 for _, count in each)
+    assert sum(count for _, count in each) == last["num_predictions"]
+    mean = sum(loss * count for loss, count in each) / last["num_predictions"]
+    assert last["loss"] == pytest.approx(mean, rel=1e-6)
+    assert each[0][0] != each[1][0]
+    card = (place / "runs" / "both" / "model" / "README.md").read_text(encoding="utf-8")
+    assert "75.0% of the tokens" in card
+    assert "| loss (nats), days |" in card
+    assert "Source by source" in (place / "runs" / "both" / "report.html").read_text()
+
+
+def test_training_takes_tokens_by_their_shares(place: Path) -> None:
+    config = load_run_config(place / "runs" / "both", {})
+    data = PreparedMixture(folders(place), config.mixture)
+    source = build_row_source(config, data)
+    rows, _ = source.planner(32).plan_rows(DataPosition(32), 2000)
+    tokens = Counter[str]()
+    for row in rows:
+        for start, length in row.segments:
+            tokens[data.train.source_of(start)] += length
+    assert tokens["animals"] / tokens.total() == pytest.approx(0.75, abs=0.01)
+    assert data.epoch_tokens == pytest.approx(data.train.num_tokens)
+
+
+def test_tokens_are_those_of_their_folder(place: Path) -> None:
+    data = PreparedMixture(folders(place), MixtureConfig())
+    first, second = (source.train for source in data.sources.values())
+    assert (
+        data.train.document_lengths == [*first.document_lengths, *second.document_lengths]
+    ).all()
+    shift, length = first.num_tokens, int(second.document_lengths[0])
+    assert (data.train.tokens(shift, shift + length) == second.tokens(0, length)).all()
+    assert (data.train.word_starts(shift, shift + length) == second.word_starts(0, length)).all()
+    assert (data.train.unigram_counts == first.unigram_counts + second.unigram_counts).all()
+    assert data.train.source_of(shift - 1) == "animals"
+    assert data.train.source_of(shift) == "days"
+
+
+def test_resume_gives_the_same_weights_bit_for_bit(place: Path, tmp_path: Path) -> None:
+    whole, broken = place / "runs" / "both", tmp_path / "both"
+    shutil.copytree(whole, broken)
+    shutil.rmtree(broken / "model")
+    for checkpoint in (broken / "checkpoints").iterdir():
+        if int(checkpoint.name.removeprefix("step_")) > 3:
+            shutil.rmtree(checkpoint)
+    assert main(["pretrain", "--resume", str(broken)]) == 0
+    weights = [path / "model" / "model.safetensors" for path in (whole, broken)]
+    assert weights[0].read_bytes() == weights[1].read_bytes()
+
+
+@pytest.fixture
+def elsewhere(place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The URL of the folder `animals`; the cache is empty."""
+    monkeypatch.setenv("MASKWRIGHT_CACHE", str(tmp_path / "cache"))
+    start_anew()
+    fsspec.filesystem("memory").store.clear()
+    upload(place / "data" / "animals", "memory://bucket/animals")
+    return "memory://bucket/animals"
+
+
+def test_a_source_elsewhere_is_mixed_in_as_if_it_lay_here(
+    place: Path, tmp_path: Path, elsewhere: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shutil.copytree(place / "data" / "days", tmp_path / "data" / "days")
+    asked = ["--data", f"days=1,{elsewhere}=3", "--name", "far", *flags(tmp_path)]
+    near, far = place / "runs" / "both", tmp_path / "runs" / "far"
+    assert main(["pretrain", *asked]) == 0
+    mirrored = {path.name for path in (tmp_path / "cache").rglob("0*.*")}
+    assert mirrored == {"00000.tokens", "00000.ends", "00000.starts"}
+    rows = [run(capsys, "inspect", str(f), "--rows", "40", "--json") for f in (near, far)]
+    assert rows[0] == rows[1]
+    scores = [
+        [{key: value for key, value in record.items() if "loss" in key} for record in records]
+        for records in (read_metrics(folder / "metrics.jsonl") for folder in (near, far))
+    ]
+    assert scores[0] == scores[1]
+    assert sum("loss/animals" in record for record in scores[1]) > 0
+    weights = [folder / "model" / "model.safetensors" for folder in (near, far)]
+    assert weights[0].read_bytes() == weights[1].read_bytes()
+
+
+def test_a_resumed_mixture_finds_each_source_where_it_is_now(
+    place: Path, tmp_path: Path, elsewhere: str
+) -> None:
+    shutil.copytree(place / "data" / "days", tmp_path / "data" / "days")
+    asked = ["--data", f"days=1,{elsewhere}=3", "--name", "far", *flags(tmp_path)]
+    far = tmp_path / "runs" / "far"
+    assert main(["pretrain", *asked, "--train.max_steps", "3"]) == 0
+    shutil.rmtree(tmp_path / "cache")
+    start_anew()
+    (tmp_path / "data" / "days").rename(tmp_path / "moved")
+    provenance = json.loads((far / "provenance.json").read_text())
+    provenance["prepared_data"]["days"] = str(tmp_path / "moved")
+    (far / "provenance.json").write_text(json.dumps(provenance))
+    assert main(["pretrain", "--resume", str(far), "--train.max_steps", "4"]) == 0
+    records = read_metrics(far / "metrics.jsonl")
+    steps = [record["step"] for record in records if record["split"] == "train"]
+    assert steps == [1, 2, 3, 4]
+
+
+def test_a_source_that_is_gone_or_changed_stops_a_resumption(
+    place: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    broken = tmp_path / "both"
+    shutil.copytree(place / "runs" / "both", broken)
+    provenance = json.loads((broken / "provenance.json").read_text())
+    for folder, message in (("nowhere", "nowhere, a source of"), ("alien", "text has changed")):
+        provenance["prepared_data"]["days"] = str(place / "data" / folder)
+        (broken / "provenance.json").write_text(json.dumps(provenance))
+        shown = fails_with(capsys, ["pretrain", "--resume", str(broken)])
+        assert shown.startswith("CheckpointError")
+        assert message in shown
+
+
+def test_validation_does_not_depend_on_the_shares(place: Path, tmp_path: Path) -> None:
+    """Runs with other shares hide the same tokens, so that their scores can be compared."""
+    config = load_run_config(place / "runs" / "both", {})
+    pinned: list[list[list[int]]] = []
+    for weights in (("animals=3", "days=1"), ("animals=1", "days=9")):
+        config = replace(config, mixture=MixtureConfig(weights))
+        data = PreparedMixture(folders(place), config.mixture)
+        trainer, _ = build_trainer(config, data, tmp_path)
+        assert isinstance(trainer.validate, Validation)
+        batches = trainer.validate._batches(False, trainer.world)
+        pinned.append([batch.input_ids.tolist() for batch in batches])
+    assert pinned[0] == pinned[1]
+
+
+def test_inspect_shows_which_source_a_row_is_of(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = str(place / "runs" / "both")
+    lines = run(capsys, "inspect", folder, "--rows", "40", "--json").splitlines()
+    shown = [json.loads(line) for line in lines]
+    sources = Counter(row["source"] for row in shown)
+    assert sources["animals"] > sources["days"] > 5
+    assert {row["source"] for row in shown if "fish" in row["tokens"]} == {"animals"}
+    page = run(capsys, "inspect", folder)
+    assert "75.0% of the tokens" in page
+    assert "epoch 0, row 0, " in page
+    valid = run(capsys, "inspect", folder, "--split", "valid", "--rows", "1", "--json")
+    assert json.loads(valid)["source"] in sources
+
+
+def test_a_run_is_evaluated_on_all_of_its_folders(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = str(place / "runs" / "both")
+    printed = run(capsys, "evaluate", folder, "--suite", "mlm", "--json")
+    assert json.loads(printed)["suites"][0]["data"]["name"] == "days + animals, held out"
+
+
+def test_without_shares_each_folder_is_seen_once(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shown = run(capsys, "pretrain", "--data", "animals,days", *flags(place), "--dry-run")
+    assert shown.count(", 1 times an epoch") == 2
+    paths = [str(path) for path in folders(place).values()]
+    assert run(capsys, "pretrain", *paths, *flags(place), "--dry-run").count(", 1 times an") == 2
+    asked = ["--mixture.epochs", "days=2.5", *flags(place), "--dry-run"]
+    assert ", 2.5 times an epoch" in run(capsys, "pretrain", *paths, *asked)
+    asked = ["--mixture.temperature", "1e6", *flags(place), "--dry-run"]
+    assert run(capsys, "pretrain", *paths, *asked).count(" 50.0% of the tokens") == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--data", "animals=1,number=1"], "data/number is no prepared data"),
+        (["--data", "animals=0,days=1"], "mixture.weights = animals=0 is not a name and a num"),
+        (["--data", "animals=,days=1"], "mixture.weights = animals= is not a name and a number"),
+        (["--data", "animals=1,days"], "mixture.weights = animals=1 says nothing of days"),
+        (["--data", "animals=1"], "mixture.weights = animals=1 needs two prepared folders"),
+        (["--data", "animals,animals"], "are both called animals"),
+        (["--data", "animals=1,memory://nowhere/x=1"], "memory://nowhere/x/manifest.json cannot"),
+        (["--data", "animals,days", "pydocs"], "give no other text beside it"),
+        (["--data", "animals,days", "--mixture.weights", "animal=1,days=1"],
+         "mixture.weights = animal is none of the sources, which are animals, days. Did you me"),
+        (["--data", "animals=1,days=1", "--mixture.temperature", "2"], "leave out --mixture"),
+        (["--data", "animals,days", "--mixture.temperature", "0"], "temperature = 0.0 must"),
+        (["--data", "animals,days", "--mixture.temperature", "2", "--mixture.epochs", "days=2"],
+         "is given beside epochs"),
+        (["--data", "animals,days", "--data.pairs", "next"], "data.pairs = next is not to be"),
+        (["--data", "animals,alien"], "with another tokenizer than"),
+        (["--data", "animals,days", "--tokenizer.vocab_size", "500"], "has no effect"),
+        (["pydocs", "--mixture.weights", "a=1"], "needs two prepared folders or more"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_mixed(
+    place: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    assert message in fails_with(capsys, ["pretrain", *arguments, *flags(place)])
+
+
+def test_the_remedy_for_another_tokenizer_can_be_run(place: Path) -> None:
+    names = ("animals", "alien")
+    with pytest.raises(ShardError) as caught:
+        PreparedMixture({name: place / "data" / name for name in names}, MixtureConfig())
+    command = str(caught.value).partition("maskwright ")[2].partition(" (and")[0].split()
+    assert main([*command, "--corpus.valid_fraction", "0.1"]) == 0
+    mended = {"animals": place / "data" / "animals", "alien-again": place / "data" / "alien-again"}
+    assert PreparedMixture(mended, MixtureConfig()).epoch_tokens > 0
+
+
+def test_prepared_data_beside_text_says_how_to_prepare_that_too(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = [str(place / "data" / "animals"), str(place / "days.txt")]
+    message = fails_with(capsys, ["pretrain", *given, *flags(place)])
+    assert f"maskwright prepare {given[1]} --out data/NAME --tokenizer.path {given[0]}" in message
+
+
+def test_shares_cannot_change_when_a_run_goes_on(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked = ["--data", "days=1,animals=1", "--name", "both", "--auto-resume", *flags(place)]
+    message = fails_with(capsys, ["pretrain", *asked])
+    assert "mixture.weights" in message
+    assert "cannot change when a run goes on" in message

@@ -1,0 +1,284 @@
+"""Training, and looking at data, from an S3 server of our own on this machine."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Generator
+from dataclasses import replace
+from pathlib import Path
+
+import boto3
+import numpy as np
+import pytest
+import s3fs
+from moto.server import ThreadedMotoServer
+
+from maskwright.cli.main import main
+from maskwright.logs import read_metrics
+from maskwright.runs.run_directory import read_provenance
+from maskwright.shards.manifest import ShardInfo, read_manifest, write_manifest
+from maskwright.shards.reader import TokenStore
+from maskwright.shards.writer import ShardWriter
+from tests.distributed.worlds import find_free_port
+from tests.shards.faults import FAULTS, Plan, faulty_proxy, hurry, start_anew
+from tests.workplace import SMALL
+
+URL = "s3://bucket/some/data"
+NUM_SHARDS = 6
+STEPS = ["--train.max_steps", "4", "--train.log_every_steps", "1", "--masking.strategy", "words"]
+CREDENTIALS = {
+    "AWS_ACCESS_KEY_ID": "me",
+    "AWS_SECRET_ACCESS_KEY": "secret",
+    "AWS_DEFAULT_REGION": "us-east-1",
+    "AWS_EC2_METADATA_DISABLED": "true",
+}
+
+
+def cut_into_shards(source: Path, out: Path) -> None:
+    """The same data in `NUM_SHARDS` shards a split."""
+    manifest, splits = read_manifest(source), {}
+    for split, info in manifest.splits.items():
+        store = TokenStore.open(source, split)
+        ends = np.cumsum(store.document_lengths)
+        shards: list[ShardInfo] = []
+        for name, documents in enumerate(np.array_split(np.arange(len(ends)), NUM_SHARDS)):
+            writer = ShardWriter(out / split, f"{name:05d}", manifest.dtype)
+            for document in documents:
+                stop = int(ends[document])
+                begin = stop - int(store.document_lengths[document])
+                writer.add(store.tokens(begin, stop), store.word_starts(begin, stop))
+            shards.append(writer.close())
+        splits[split] = replace(info, shards=tuple(shards))
+    for name in ("unigram.counts", "tokenizer/tokenizer.json", "tokenizer/tokenizer_config.json"):
+        (out / name).parent.mkdir(exist_ok=True)
+        (out / name).write_bytes((source / name).read_bytes())
+    write_manifest(out, replace(manifest, splits=splits))
+
+
+@pytest.fixture(scope="module")
+def data(workplace: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("data") / "data"
+    cut_into_shards(next((workplace / "data").iterdir()), out)
+    return out
+
+
+@pytest.fixture(scope="module")
+def port(data: Path) -> Generator[int]:
+    """Of an S3 server that holds `data` at `URL`."""
+    server = ThreadedMotoServer("127.0.0.1", 0, verbose=False)
+    server.start()
+    _, port = server.get_host_and_port()
+    client = boto3.client(
+        "s3",
+        endpoint_url=f"http://127.0.0.1:{port}",
+        region_name="us-east-1",
+        aws_access_key_id="me",
+        aws_secret_access_key="secret",
+    )
+    client.create_bucket(Bucket="bucket")
+    for file in data.rglob("*"):
+        if file.is_file():
+            key = f"some/data/{file.relative_to(data).as_posix()}"
+            client.put_object(Bucket="bucket", Key=key, Body=file.read_bytes())
+    client.close()
+    yield port
+    server.stop()
+
+
+@pytest.fixture
+def plan(port: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Generator[Plan]:
+    """The faults of that server; the cache is empty."""
+    plan = Plan()
+    with faulty_proxy(port, plan) as endpoint:
+        for name, value in CREDENTIALS.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+        monkeypatch.setenv("MASKWRIGHT_CACHE", str(tmp_path / "cache"))
+        hurry(monkeypatch, patience_seconds=30)
+        s3fs.S3FileSystem.clear_instance_cache()
+        start_anew()
+        yield plan
+
+
+def pretrain(data: str, runs: Path, name: str, *flags: str) -> int:
+    folders = ["--runs-dir", str(runs), "--name", name]
+    return main(["pretrain", data, *SMALL, *STEPS, *folders, *flags])
+
+
+def files_asked(plan: Plan) -> dict[str, int]:
+    return {path.partition("/data/")[2]: n for path, n in plan.asked.items() if "/data/" in path}
+
+
+def test_training_from_s3_with_faults_is_training_from_here(
+    data: Path, plan: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hurry(monkeypatch, patience_seconds=2)  # the first connection may take half a second
+    files = sorted(file.relative_to(data).as_posix() for file in data.rglob("*.*"))
+    files.remove("tokenizer/tokenizer_config.json")  # whose last byte nothing depends on
+    for number, name in enumerate(files):
+        plan.add(f"/data/{name}", FAULTS[number % len(FAULTS)])
+    assert pretrain(URL, tmp_path, "there") == 0
+    assert pretrain(str(data), tmp_path, "here") == 0
+    met = [name for name, faults in plan.faults.items() if not faults]
+    assert len(met) == len(files)
+    weights, losses = zip(
+        *[
+            (
+                (tmp_path / name / "model" / "model.safetensors").read_bytes(),
+                [record["loss"] for record in read_metrics(tmp_path / name / "metrics.jsonl")],
+            )
+            for name in ("here", "there")
+        ],
+        strict=True,
+    )
+    assert losses[0] == losses[1]
+    assert weights[0] == weights[1]
+    config = (tmp_path / "there" / "config.yaml").read_text(encoding="utf-8")
+    assert f"- {URL}" in config
+
+
+def test_rows_and_masks_are_those_of_the_local_folder(
+    data: Path, plan: Plan, capsys: pytest.CaptureFixture[str]
+) -> None:
+    shown: list[str] = []
+    for place in (str(data), URL):
+        flags = ["--json", "--rows", "40", "--epoch", "1", "--masking.strategy", "words"]
+        assert main(["inspect", place, *flags]) == 0
+        shown.append(capsys.readouterr().out)
+    assert shown[0].count("\n") == 40
+    assert shown[0] == shown[1]
+
+
+def test_a_warm_cache_needs_the_manifest_alone_and_a_lost_one_comes_again(
+    plan: Plan, tmp_path: Path
+) -> None:
+    assert pretrain(URL, tmp_path, "run") == 0
+    assert set(files_asked(plan).values()) == {1}
+    start_anew()
+    plan.asked.clear()
+    resume = ["pretrain", "--resume", str(tmp_path / "run"), "--train.max_steps"]
+    assert main([*resume, "6"]) == 0
+    assert files_asked(plan) == {"manifest.json": 1}
+    mirror = Path(read_provenance(tmp_path / "run")["prepared_data"])
+    mirror.rename(tmp_path / "away")
+    start_anew()
+    assert main([*resume, "7"]) == 0
+    assert mirror.is_dir()
+
+
+def test_other_commands_take_urls_and_fetch_what_they_read(
+    plan: Plan, workplace: Path, data: Path, tmp_path: Path
+) -> None:
+    run = str(workplace / "runs" / "small")
+    said: list[list[object]] = []
+    for name, place in (("here", str(data)), ("there", URL)):
+        out = tmp_path / f"{name}.json"
+        assert main(["evaluate", run, "--data", place, "--fast", "--out", str(out)]) == 0
+        suites = json.loads(out.read_text(encoding="utf-8"))["suites"]
+        said.append([suite["scores"] for suite in suites])
+    assert said[0] == said[1]
+    assert not [name for name in files_asked(plan) if name.startswith("train/")]
+    assert main(["pretrain", URL, *SMALL, "--train.max_steps", "3", "--dry-run"]) == 0
+    asked = files_asked(plan)
+    assert {name for name in asked if name.startswith("train/")} == {
+        f"train/{number:05d}.ends" for number in range(NUM_SHARDS)
+    }
+
+
+def test_a_shard_that_is_always_corrupt_is_one_line(
+    plan: Plan, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan.add("train/00003.tokens", "corrupt", 100)
+    assert pretrain(URL, tmp_path, "run") == 2
+    errors = [line for line in capsys.readouterr().err.splitlines() if "ShardError" in line]
+    assert len(errors) == 1
+    start = f"ShardError: {URL}/train/00003.tokens could not be fetched in 5 attempts; the last: "
+    assert errors[0].startswith(start)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["pretrain", "s3://bucket/nothing"], "s3://bucket/nothing/manifest.json cannot be read"),
+        (["inspect", "s3://nowhere/x"], "s3://nowhere/x/manifest.json cannot be read"),
+        (["pretrain", URL, "more.txt"], f"{URL} is prepared data; it cannot be mixed"),
+        (["pretrain", URL, "--corpus.deduplicate", "true"], f"has no effect: {URL} is prepared"),
+    ],
+)
+def test_bad_urls(
+    arguments: list[str], message: str, plan: Plan, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(arguments) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert message in line
+
+
+def test_what_stays_forbidden_is_asked_for_once(
+    plan: Plan, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plan.add("/data/manifest.json", "forbid", 100)
+    assert main(["inspect", URL]) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"ShardError: {URL}/manifest.json cannot be read: PermissionError: ")
+    assert line.endswith("Check the URL and the credentials " + line.partition("credentials ")[2])
+    assert len(plan.faults["/data/manifest.json"]) == 99
+
+
+def test_without_credentials_nothing_is_asked_for(
+    plan: Plan, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        monkeypatch.delenv(name)
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        monkeypatch.setenv(name, "/nowhere")
+    assert main(["inspect", URL]) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"ShardError: {URL}/manifest.json cannot be read: NoCredentialsError: ")
+    assert "AWS_PROFILE" in line
+    assert not plan.asked
+
+
+def test_a_cache_too_small_is_said_before_the_run_begins(
+    plan: Plan, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MASKWRIGHT_CACHE_GB", "0.00003")
+    assert pretrain(URL, tmp_path, "run") == 2
+    assert "raise MASKWRIGHT_CACHE_GB" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("num_machines", [1, 2])
+def test_each_file_is_fetched_once_a_machine(
+    num_machines: int, plan: Plan, data: Path, tmp_path: Path
+) -> None:
+    """By two ranks, of a mixture with data that lies here."""
+    near = str(shutil.copytree(data, tmp_path / "near"))
+    command = [sys.executable, "-m", "maskwright", "pretrain", near, URL, *SMALL, *STEPS]
+    command += ["--runs-dir", str(tmp_path), "--name", "run"]
+    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(find_free_port()), "WORLD_SIZE": "2"}
+    homes = [
+        {
+            "RANK": str(rank),
+            "LOCAL_RANK": str(rank % (2 // num_machines)),
+            "MASKWRIGHT_CACHE": str(tmp_path / f"cache-{rank % num_machines}"),
+        }
+        for rank in range(2)
+    ]
+    ranks = [
+        subprocess.Popen(
+            command,
+            env={**os.environ, **meeting, **home, "OMP_NUM_THREADS": "1"},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for home in homes
+    ]
+    said = [rank.communicate(timeout=180)[0] for rank in ranks]
+    assert [rank.returncode for rank in ranks] == [0, 0], said
+    asked = files_asked(plan)
+    assert asked.pop("manifest.json") == 2
+    assert set(asked.values()) == {num_machines}
+    assert len(asked) == 3 + 2 * 3 * NUM_SHARDS

@@ -1,0 +1,129 @@
+"""Replaced-token detection through the command line."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from transformers import AutoModelForMaskedLM, AutoModelForPreTraining
+
+from maskwright.cli.main import main
+from maskwright.evaluation.run import hash_model
+from maskwright.logs import read_metrics
+from maskwright.model.electra import Discriminator
+from maskwright.model_folder.folder import open_encoder, open_model
+from tests.workplace import SMALL
+
+VALID_KEYS = {"rtd_loss", "rtd_accuracy", "rtd_base_loss", "rtd_base_accuracy", "rtd_recall"}
+
+
+def pretrain(workplace: Path, name: str, *options: str) -> int:
+    folders = ["--runs-dir", str(workplace / "runs"), "--data-dir", str(workplace / "data")]
+    electra = ["--recipe", "electra", "--name", name, *SMALL, "--model.embedding_size", "24"]
+    text = str(workplace / "animals.txt")
+    return main(["pretrain", text, *folders, *electra, "--optim.learning_rate", "0.01", *options])
+
+
+@pytest.fixture(scope="module")
+def run(workplace: Path) -> Path:
+    """A finished run."""
+    options = ("--train.max_steps", "120", "--train.num_validations", "3")
+    assert pretrain(workplace, "electra", *options) == 0
+    return workplace / "runs" / "electra"
+
+
+def test_both_models_learn(run: Path) -> None:
+    records = read_metrics(run / "metrics.jsonl")
+    valid = [record for record in records if record["split"] == "valid"]
+    train = [record for record in records if record["split"] == "train"]
+    assert all(record.keys() >= VALID_KEYS for record in valid)
+    assert train[-1]["loss"] < train[0]["loss"]
+    assert train[-1]["rtd_loss"] < train[0]["rtd_loss"]
+    assert valid[-1]["masked_accuracy"] > valid[-1]["unigram_accuracy"]
+    assert valid[-1]["rtd_accuracy"] > valid[-1]["rtd_base_accuracy"]
+    assert valid[-1]["rtd_loss"] < valid[-1]["rtd_base_loss"]
+
+
+def test_two_folders_are_left_and_transformers_loads_both(run: Path) -> None:
+    theirs = AutoModelForPreTraining.from_pretrained(run / "model")
+    assert type(theirs).__name__ == "ElectraForPreTraining"
+    assert type(AutoModelForMaskedLM.from_pretrained(run / "generator")).__name__ == (
+        "ElectraForMaskedLM"
+    )
+    discriminator, generator = (
+        open_encoder(run / "model").model,
+        open_model(run / "generator").model,
+    )
+    assert isinstance(discriminator, Discriminator)
+    assert (discriminator.config.hidden_size, generator.config.hidden_size) == (32, 8)
+    words = discriminator.encoder.embeddings.word.weight
+    assert torch.equal(words, generator.encoder.embeddings.word.weight)
+    card = (run / "model/README.md").read_text(encoding="utf-8")
+    for part in ("A discriminator of replaced tokens", "replaced-token accuracy", "animals.txt"):
+        assert part in card
+    assert "A masked language model" in (run / "generator/README.md").read_text(encoding="utf-8")
+
+
+def test_vectors_are_the_discriminators(run: Path, tmp_path: Path) -> None:
+    out = tmp_path / "vectors.npy"
+    assert main(["embed", str(run), "The old cat.", "A bird.", "--out", str(out)]) == 0
+    assert np.load(out).shape == (2, 32)
+
+
+def test_words_are_filled_in_by_the_generator_alone(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sentence = "The small [MASK] eats fish every day."
+    assert main(["fill", str(run / "generator"), sentence]) == 0
+    capsys.readouterr()
+    assert main(["fill", str(run), sentence]) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert f"{run / 'model'} is a discriminator" in line
+    assert line.endswith(f"is in {run / 'generator'}.")
+
+
+def test_the_suites_score_the_generator_on_the_data_of_the_run(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    capsys.readouterr()
+    assert main(["evaluate", str(run), "--suite", "mlm,fill", "--fast", "--json"]) == 0
+    out, err = capsys.readouterr()
+    assert err.count("\n") == 1
+    assert "its generator is scored" in err
+    result = json.loads(out)
+    assert result["model"]["sha256"] == hash_model(run / "generator")
+    mlm = {score["name"]: score for score in result["suites"][0]["scores"]}
+    assert mlm["masked_accuracy"]["value"] > mlm["masked_accuracy"]["baseline"]
+    assert (run / "evaluation.json").is_file()
+
+
+def test_a_dry_run_counts_both(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert pretrain(workplace, "none", "--train.max_steps", "8", "--dry-run") == 0
+    report = capsys.readouterr().out
+    assert "parameters: discriminator " in report
+    assert "which share their embeddings" in report
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--train.parallel", "fsdp"], "train.parallel = fsdp cannot spread the embeddings"),
+        (["--objective.generator_share", "0"], "objective.generator_share = 0.0 must be above 0"),
+        (["--objective.discriminator_weight", "-1"], "objective.discriminator_weight = -1.0 must"),
+    ],
+)
+def test_what_cannot_be_is_one_line(
+    workplace: Path, capsys: pytest.CaptureFixture[str], options: list[str], message: str
+) -> None:
+    assert pretrain(workplace, "never", *options) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert message in line
+    assert not (workplace / "runs/never").exists()
+
+
+def test_it_begins_with_no_other_model(workplace: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = workplace / "runs/small"
+    assert pretrain(workplace, "never", "--init-from", str(model)) == 2
+    [line] = capsys.readouterr().err.splitlines()
+    assert "objective.name = rtd begins with two models of its own" in line

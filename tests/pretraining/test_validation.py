@@ -1,0 +1,207 @@
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from maskwright.data.batch import Batch
+from maskwright.distributed.world import ALONE, World
+from maskwright.errors import ConfigError, InputError
+from maskwright.evaluation import held_out_text
+from maskwright.evaluation.held_out_text import EvaluationText
+from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.objectives.build import build_network
+from maskwright.pretraining import training_suites
+from maskwright.pretraining.build import build_trainer
+from maskwright.pretraining.prepared_data import PreparedData, check_config, resolve_model
+from maskwright.pretraining.training_suites import Probes
+from maskwright.pretraining.validation import Validation
+from maskwright.runs.run_directory import load_run_config
+from maskwright.tokenizer.tokenizer import EncodedText
+from maskwright.train.signals import AbandonedError
+
+
+def test_suites_are_scored_at_validations(workplace: Path, tmp_path: Path) -> None:
+    pairs = tmp_path / "pairs.jsonl"
+    pairs.write_text('{"sentence_good": "The cat eats fish.", "sentence_bad": "The cat eat."}\n')
+    suites = {"suites": ["blimp", "fill", "mlm", "pll"], "blimp": str(pairs)}
+    evaluate = {**suites, "every_validations": 2}
+    config = load_run_config(workplace / "runs" / "small", {"evaluate": evaluate})
+    data = PreparedData(next((workplace / "data").iterdir()), verify="sizes")
+    trainer, _ = build_trainer(config, data, tmp_path, ALONE)
+    due = [0] * 4
+    for number in range(4):  # of 5 in 150 steps
+        trainer.state = replace(trainer.state, step=30 * number)
+        due[number] = len([name for name in trainer.scores(final=False) if "/" in name])
+    assert due[0] == due[2] > 20
+    assert due[1] == due[3] == 0
+    scores = trainer.scores(final=True)
+    assert {"blimp/mean_over_pairs", "fill/accuracy", "pll/pseudo_perplexity"} < scores.keys()
+    assert scores["mlm/loss"] > 0
+    assert scores == trainer.scores(final=True)
+
+
+def test_a_suite_stops_between_passes_through_the_model(workplace: Path, tmp_path: Path) -> None:
+    evaluate = {"suites": ["fill", "pll"]}
+    config = load_run_config(workplace / "runs" / "small", {"evaluate": evaluate})
+    data = PreparedData(next((workplace / "data").iterdir()), verify="sizes")
+    trainer, _ = build_trainer(config, data, tmp_path, ALONE)
+    num_asked = 0
+
+    def is_asked_to_stop() -> bool:
+        nonlocal num_asked
+        num_asked += 1
+        return False
+
+    trainer.scores(final=True, is_asked_to_stop=is_asked_to_stop)
+    num_in_all, num_asked = num_asked, 0
+    assert num_in_all > 10
+
+    def is_asked_in_the_middle() -> bool:
+        is_asked_to_stop()
+        return num_asked >= num_in_all - 2
+
+    with pytest.raises(AbandonedError):
+        trainer.scores(final=True, is_asked_to_stop=is_asked_in_the_middle)
+    assert num_asked == num_in_all - 2
+    trainer.scores(final=True)  # nobody asks any more
+    assert num_asked == num_in_all - 2
+
+
+def test_suites_leave_no_trace_in_the_weights(workplace: Path, tmp_path: Path) -> None:
+    data = PreparedData(next((workplace / "data").iterdir()), verify="sizes")
+    train = {"max_steps": 6, "num_validations": 3}
+    weights: list[dict[str, Tensor]] = []
+    for suites in ([], ["fill", "mlm"]):
+        values = {"train": train, "evaluate": {"suites": suites}}
+        config = load_run_config(workplace / "runs" / "small", values)
+        trainer, _ = build_trainer(config, data, tmp_path / str(len(suites)), ALONE)
+        trainer.fit()
+        assert trainer.last_scores is not None
+        assert ("fill/accuracy" in trainer.last_scores) == bool(suites)
+        weights.append(trainer.model.state_dict())
+    assert all(torch.equal(tensor, weights[1][name]) for name, tensor in weights[0].items())
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"suites": ["fil"]}, "evaluate.suites"),
+        ({"suites": ["blimp"]}, "the suite blimp needs its folder"),
+        ({"blimp": "somewhere"}, "the suite blimp needs its folder"),
+        ({"every_validations": 0}, "evaluate.every_validations = 0 must be at least 1"),
+    ],
+)
+def test_suites_that_cannot_be(workplace: Path, values: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        load_run_config(workplace / "runs" / "small", {"evaluate": values})
+
+
+@pytest.mark.parametrize("suite", ["blimp", "mlm", "fill", "pll"])
+def test_what_a_suite_cannot_score_is_found_before_training(
+    workplace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, suite: str
+) -> None:
+    pairs = tmp_path / "pairs.jsonl"
+    long = json.dumps("The cat eats fish. " * 40)
+    pairs.write_text(f'{{"sentence_good": {long}, "sentence_bad": {long}}}\n')
+    evaluate = {"suites": [suite], "blimp": str(pairs) if suite == "blimp" else None}
+    config = load_run_config(workplace / "runs" / "small", {"evaluate": evaluate})
+    data = PreparedData(next((workplace / "data").iterdir()), verify="sizes")
+    model = build_network(config.objective, resolve_model(config, data.tokenizer))
+    assert isinstance(model, MaskedLanguageModel)
+    if suite != "blimp":
+        counts = np.zeros(data.tokenizer.vocab_size, np.int64)
+        corpus = UnknownTokens(data.tokenizer.unk_id)
+        only_unknown = EvaluationText({"name": "short"}, corpus, counts, data.tokenizer)
+        monkeypatch.setattr(training_suites, "describe_held_out", lambda *_: only_unknown)
+        message = f"evaluate.suites: {suite} cannot be scored: short is too short"
+    else:
+        message = "evaluate.suites: blimp cannot be scored: .* tokens, more than the model's"
+    with pytest.raises(InputError, match=message):
+        Probes(config, data, model)
+
+
+class UnknownTokens:
+    """A document of two [UNK]: nothing to hide, and no sentence."""
+
+    document_lengths = np.array([2])
+
+    def __init__(self, unk_id: int) -> None:
+        self.ids = np.array([unk_id] * 2, np.uint32)
+
+    def tokens(self, start: int, stop: int) -> NDArray[np.uint32]:
+        return self.ids[start:stop]
+
+    def word_starts(self, start: int, stop: int) -> NDArray[np.bool_]:
+        return self.ids[start:stop] >= 0
+
+
+def test_the_text_of_suites_is_cut_once(
+    workplace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    num_cut = 0
+    cut = held_out_text._cut_sentences
+
+    def watch(*arguments: Any) -> Iterator[EncodedText]:
+        nonlocal num_cut
+        num_cut += 1
+        return cut(*arguments)
+
+    monkeypatch.setattr(held_out_text, "_cut_sentences", watch)
+    config = load_run_config(workplace / "runs" / "small", {"evaluate": {"suites": ["fill"]}})
+    data = PreparedData(next((workplace / "data").iterdir()), verify="sizes")
+    trainer, _ = build_trainer(config, data, tmp_path, ALONE)
+    assert trainer.model.training
+    for _ in range(2):
+        assert "fill/accuracy" in trainer.scores(final=True)
+    assert num_cut == 1
+
+
+def test_missing_minimal_pairs_are_noticed_before_anything_is_prepared(workplace: Path) -> None:
+    evaluate = {"suites": ["blimp"], "blimp": "nowhere"}
+    config = load_run_config(workplace / "runs" / "small", {"evaluate": evaluate})
+    with pytest.raises(ConfigError, match=r"evaluate\.blimp = nowhere is not there"):
+        check_config(config)
+
+
+def test_a_validation_stops_between_batches(workplace: Path, tmp_path: Path) -> None:
+    config = load_run_config(workplace / "runs" / "small", {})
+    data = PreparedData(next((workplace / "data").iterdir()), verify="sizes")
+    trainer, _ = build_trainer(config, data, tmp_path, ALONE)
+    num_asked = 0
+
+    def is_asked_to_stop() -> bool:
+        nonlocal num_asked
+        num_asked += 1
+        return num_asked >= 2
+
+    with pytest.raises(AbandonedError):
+        trainer.scores(final=True, is_asked_to_stop=is_asked_to_stop)
+    assert num_asked == 2
+    assert trainer.scores(final=True)["num_predictions"] > 0
+
+
+def test_rows_of_a_validation_have_their_own_length(
+    workplace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    config = load_run_config(workplace / "runs" / "small", {})
+    config = replace(config, train=replace(config.train, valid_seq_length=16))
+    data = PreparedData(next((workplace / "data").iterdir()), verify="sizes")
+    trainer, _ = build_trainer(config, data, tmp_path, ALONE)
+    seen: set[int] = set()
+    build = Validation._batches
+
+    def watch(validation: Validation, final: bool, world: World) -> Iterator[Batch]:
+        for batch in build(validation, final, world):
+            seen.add(batch.row_length)
+            yield batch
+
+    monkeypatch.setattr(Validation, "_batches", watch)
+    assert trainer.scores(final=True)["num_predictions"] > 0
+    assert seen == {16}

@@ -1,0 +1,22 @@
+from maskwright.formatting import count_noun, describe_cut, shorten_names
+
+
+def test_count_noun() -> None:
+    assert [count_noun(number, "document") for number in (0, 1, 2, 8731)] == [
+        "0 documents",
+        "1 document",
+        "2 documents",
+        "8,731 documents",
+    ]
+
+
+def test_names_are_as_long_as_it_takes_to_tell_them_apart() -> None:
+    assert shorten_names(["runs/a", "runs/b"]) == ["a", "b"]
+    assert shorten_names(["x/a", "y/a"]) == ["x/a", "y/a"]
+    assert shorten_names([".", "../b"])[1] == "b"
+    assert all(shorten_names(["."]))
+
+
+def test_cut_texts_are_a_number_a_share_and_a_limit() -> None:
+    line = describe_cut(1_250, 5_000, 128)
+    assert [part in line for part in ("1,250 of 5,000 texts", "25.0%", "128 tokens")] == [True] * 3

@@ -1,0 +1,57 @@
+import pytest
+
+from maskwright.tokenizer.config import TokenizerKind
+from maskwright.tokenizer.token_text import Pieces
+from maskwright.tokenizer.tokenizer import Tokenizer
+from tests.tokenizer.helpers import CHINESE, KINDS, KOREAN, MIXED, english_texts, trained
+
+
+def count(tokenizer: Tokenizer, text: str) -> int:
+    pieces = Pieces(tokenizer)
+    ids = tokenizer.encode(text).ids.tolist()
+    assert tokenizer.unk_id not in ids
+    return sum(map(pieces.count_characters, tokenizer.tokens(ids)))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("text", [english_texts()[0][:2000], KOREAN, CHINESE])
+def test_tokens_have_the_characters_of_their_text(kind: TokenizerKind, text: str) -> None:
+    """Whatever cuts it, so that bits per character compare."""
+    assert count(trained(kind), text) == sum(not character.isspace() for character in text)
+
+
+def test_the_bytes_of_a_character_count_once() -> None:
+    tokenizer = trained("bpe")
+    assert len(tokenizer.encode("\N{SNOWMAN}").ids) > 1
+    assert count(tokenizer, "\N{SNOWMAN} \N{SNOWMAN}\n") == 2
+    assert count(tokenizer, MIXED) == sum(not character.isspace() for character in MIXED)
+
+
+def test_marks_are_no_characters() -> None:
+    wordpiece, unigram = Pieces(trained("wordpiece")), Pieces(trained("unigram"))
+    assert [wordpiece.count_characters(token) for token in ("ing", "##ing", "#")] == [3, 3, 1]
+    assert [unigram.count_characters(token) for token in ("\u2581the", "\u2581", "e")] == [3, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("kind", "blanks"),
+    [("bpe", ["\u0120", "\u010a"]), ("unigram", ["\u2581"]), ("character", [" ", "\n"])],
+)
+def test_blanks_alone(kind: TokenizerKind, blanks: list[str]) -> None:
+    tokenizer = trained(kind)
+    assert all(tokenizer.token_id(blank) is not None for blank in blanks if kind != "unigram")
+    pieces = Pieces(tokenizer)
+    assert all(map(pieces.is_blank, blanks))
+    assert not any(map(pieces.is_blank, ["a", f"{blanks[0]}a"]))
+
+
+def test_bytes_that_stand_in_for_characters() -> None:
+    unigram = trained("unigram")
+    model = {**unigram.description["model"], "byte_fallback": True}
+    pieces = Pieces(Tokenizer({**unigram.description, "model": model}, unigram.special_tokens))
+    snowman = [f"<0x{byte:02X}>" for byte in "\N{SNOWMAN}".encode()]
+    assert [pieces.count_characters(token) for token in snowman] == [1, 0, 0]
+    assert pieces.count_characters("<0x0A>") == 0
+    assert pieces.is_blank("<0x0A>")
+    assert not any(map(pieces.is_blank, [*snowman, "e", "\u2581the"]))
+    assert pieces.count_characters("<0x41>") == 1
