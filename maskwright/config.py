@@ -12,7 +12,7 @@ import math
 import types
 import typing
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -225,10 +225,20 @@ def convert(value: Any, annotation: Any, name: str) -> Any:
     try:
         return _convert(value, annotation, name)
     except (TypeError, ValueError, OverflowError):
-        is_word = isinstance(value, str)
-        close = difflib.get_close_matches(value, _choices(annotation), n=1) if is_word else None
-        remedy = f"Did you mean {close[0]}?" if close else ""
-        raise ConfigError(name, value, f"must be {describe_type(annotation)}", remedy) from None
+        rule = f"must be {describe_type(annotation)}"
+        raise ConfigError(name, value, rule, _did_you_mean(value, _choices(annotation))) from None
+
+
+def check_choice(name: str, value: str, choices: Iterable[str]) -> None:
+    """Raise ConfigError unless `value` is one of `choices`, which a registry may extend."""
+    words = list(choices)
+    if value not in words:
+        raise ConfigError(name, value, f"must be {'|'.join(words)}", _did_you_mean(value, words))
+
+
+def _did_you_mean(value: Any, choices: list[str]) -> str:
+    close = difflib.get_close_matches(value, choices, n=1) if isinstance(value, str) else None
+    return f"Did you mean {close[0]}?" if close else ""
 
 
 def _choices(annotation: Any) -> list[str]:

@@ -17,7 +17,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("corpus", "recipes", "tokenizer", "shards"),
     ("selection",),
     ("preparation",),
-    ("distributed",),
+    ("attention_context", "distributed"),
     ("data", "model", "optim"),
     ("objectives", "model_folder"),
     ("train",),
