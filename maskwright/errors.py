@@ -11,6 +11,7 @@
     ├── TrainingError          a run that cannot go on
     ├── CheckpointError        a checkpoint that cannot be written or resumed from
     ├── ExportError            a conversion that is not equal to the model, or cannot be made
+    ├── MissingPackageError    a package that an optional feature needs
     ├── InputError             a sentence or argument given to a finished model
     └── StoppedError           SIGTERM came before the end; exit code 143
 
@@ -133,6 +134,10 @@ class ExportError(MaskwrightError):
 
 class InputError(MaskwrightError):
     """An argument or a sentence that a finished model cannot work on."""
+
+
+class MissingPackageError(MaskwrightError):
+    """A package that an optional feature needs and that is not installed; names the extra."""
 
 
 class StoppedError(MaskwrightError):

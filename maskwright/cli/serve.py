@@ -11,8 +11,8 @@ from typing import Any, cast
 from maskwright.cli.flags import Arguments, Parser, add_config_flags, config_values
 from maskwright.config import from_mapping
 from maskwright.console import say, tell
-from maskwright.corpus.extras import import_extra
 from maskwright.errors import InputError
+from maskwright.extras import import_extra
 from maskwright.runs.find_model import HELP, find_model_folder
 from maskwright.serving.config import ServeConfig
 

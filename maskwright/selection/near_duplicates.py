@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.corpus.extras import import_extra
+from maskwright.extras import import_extra
 from maskwright.selection.units import Hashes, join_hashes
 
 NUM_HASHES = 128  # of a signature: similarities are known to within 0.03
@@ -29,7 +29,7 @@ class Signer:
     """Signatures of documents.
 
     Raises:
-        CorpusError: rensa is not installed.
+        MissingPackageError: rensa is not installed.
     """
 
     def __init__(self) -> None:

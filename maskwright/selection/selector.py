@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from maskwright.corpus.clean import clean_text
 from maskwright.corpus.dedup import FingerprintSet, fingerprint_text
-from maskwright.corpus.extras import import_extra
+from maskwright.extras import import_extra
 from maskwright.selection.config import SelectionConfig
 from maskwright.selection.contamination import EvaluationTexts
 from maskwright.selection.language import LanguageIdentifier
@@ -31,7 +31,7 @@ class Selector:
             splits the text knows them, and finds near duplicates of them; None: nothing is mended.
 
     Raises:
-        CorpusError: a package that a step needs is not installed.
+        MissingPackageError: a package that a step needs is not installed.
     """
 
     def __init__(

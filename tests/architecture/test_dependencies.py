@@ -16,7 +16,7 @@ HELPERS = {"find_spec", "import_extra", "import_library", "import_module", "impo
 PASS_ON = {
     "maskwright/__init__.py",
     "maskwright/cli/main.py",
-    "maskwright/corpus/extras.py",
+    "maskwright/extras.py",
     "maskwright/corpus/pydocs.py",
     "maskwright/interop/libraries.py",
     "tests/interop/test_export.py",

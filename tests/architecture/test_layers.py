@@ -11,7 +11,7 @@ from tests.architecture.sources import ROOT, Source, imported_names, read_source
 # From the bottom to the top. Packages on one layer do not import each other.
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors",),
-    ("files",),
+    ("extras", "files"),
     ("config", "console", "formatting", "logs", "progress", "provenance"),
     ("corpus", "recipes", "tokenizer", "shards"),
     ("selection",),

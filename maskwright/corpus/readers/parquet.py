@@ -13,7 +13,6 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from maskwright.corpus.extras import import_extra
 from maskwright.corpus.formats import Compression
 from maskwright.corpus.readers.blocks import read_blocks
 from maskwright.corpus.readers.expansion import Expansion
@@ -22,6 +21,7 @@ from maskwright.corpus.readers.pages import PageError, largest_page, read_footer
 from maskwright.corpus.readers.signatures import check_signature
 from maskwright.corpus.readers.unreadable import UnreadableError
 from maskwright.errors import CorpusError
+from maskwright.extras import import_extra
 
 MAX_PAGE_BYTES = 256 << 20
 

@@ -9,7 +9,6 @@ import unicodedata
 from collections.abc import Iterable
 from typing import Any
 
-from maskwright.corpus.extras import import_extra
 from maskwright.corpus.wikipedia.markup import (
     BLOCK_TAGS,
     DROPPED_TAGS,
@@ -23,13 +22,14 @@ from maskwright.corpus.wikipedia.markup import (
     shows_arguments,
     tidy,
 )
+from maskwright.extras import import_extra
 
 
 def read_wikitext(text: str, links: Links) -> str:
     """The text of a page.
 
     Raises:
-        CorpusError: mwparserfromhell is not installed.
+        MissingPackageError: mwparserfromhell is not installed.
     """
     parser: Any = import_extra("mwparserfromhell", "wikipedia", "a Wikipedia dump")
     pieces: list[str] = []

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from maskwright.errors import CorpusError
+from maskwright.errors import CorpusError, MissingPackageError
 from tests.corpus.helpers import read_all, write
 
 arrow: Any = pytest.importorskip("pyarrow")
@@ -69,5 +69,5 @@ def test_without_pyarrow_the_remedy_is_named(
 
     path = make(tmp_path / "x.parquet", text=["words"])
     monkeypatch.setattr(importlib, "import_module", import_module)
-    with pytest.raises(CorpusError, match=r"Run: pip install 'maskwright\[parquet\]'"):
+    with pytest.raises(MissingPackageError, match=r"Run: pip install 'maskwright\[parquet\]'"):
         read_all(path)
