@@ -204,6 +204,7 @@ def test_dropout_follows_seed_step_and_rank() -> None:
 def test_a_compiled_objective_is_one_graph_for_any_number_of_predictions(name: str) -> None:
     """A batch holds counts that differ from step to step; they must not become constants of it."""
     objective = make_trainer(objective={"name": name}).parallel.objective
+    assert isinstance(objective, torch.nn.Module)
     torch.compiler.reset()
     counter = CompileCounter()
     objective.compile(dynamic=False, backend=counter)
