@@ -124,8 +124,8 @@ class Rows:
         """Return the rows ``first:last``."""
         begin = int(self.counts[:first].sum())
         spans = self.spans[begin : begin + int(self.counts[first:last].sum())]
-        epochs, numbers = self.epochs[first:last], self.numbers[first:last]
-        return Rows(epochs, numbers, self.counts[first:last], spans)
+        kept = slice(first, last)
+        return Rows(self.epochs[kept], self.numbers[kept], self.counts[kept], spans)
 
     @classmethod
     def concat(cls, parts: Sequence["Rows"]) -> "Rows":

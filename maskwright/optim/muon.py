@@ -21,6 +21,9 @@ _A, _B, _C = 3.4445, -4.7750, 2.0315
 # them have a rounding error of 1e-4 of the update in fp32, each further one twelve times as much.
 _WIDE, _MOST_ON_GRAM = 1.5, 5
 
+# A weight, the directions of its matrices, and its group.
+_Entry = tuple[Tensor, Tensor, dict[str, Any]]
+
 
 def orthogonalize(matrices: Tensor, num_steps: int, dtype: torch.dtype) -> Tensor:
     """Move all singular values towards 1 by Newton-Schulz iterations.
@@ -114,7 +117,7 @@ class Muon(EagerOptimizer):
         """Update all parameters that have a gradient; a `closure` is not called."""
         # A tensor if the device decides whether there is a step.
         share = 1.0 if self.found_inf is None else 1.0 - self.found_inf
-        by_shape: dict[tuple[int, ...], list[tuple[Tensor, Tensor, dict]]] = defaultdict(list)
+        by_shape: dict[tuple[int, ...], list[_Entry]] = defaultdict(list)
         for group in self.param_groups:
             for parameter in group["params"]:
                 if parameter.grad is not None:
