@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from maskwright.attention_context import AttentionContext
-from maskwright.data.collate import PlacedPairs, SpecialIds, TokenSource, lay_out
+from maskwright.data.collate import CollatedPairs, SpecialIds, TokenSource, collate
 from maskwright.data.counter_rng import Purpose, derive_keys, draw_fractions
 from maskwright.data.masking import IGNORED, Masker
 from maskwright.data.pairs import PairMaker
@@ -82,7 +82,7 @@ def build_batch(
     keys = derive_keys(seed, rows.epochs, rows.numbers)
     pairs = pair_maker.make_pairs(rows, row_length, keys, source) if pair_maker else None
     with_words = masker.strategy.needs_words and not is_causal
-    clean = lay_out(rows, row_length, source, special, pairs, with_words)
+    clean = collate(rows, row_length, source, special, pairs, with_words)
     if is_causal:
         masked = masker.predict_all(clean.ids)
     else:
@@ -109,7 +109,7 @@ def build_batch(
     return batch if clean.pairs is None else _add_pairs(batch, clean.pairs)
 
 
-def _add_pairs(batch: Batch, pairs: PlacedPairs) -> Batch:
+def _add_pairs(batch: Batch, pairs: CollatedPairs) -> Batch:
     used = pairs.labels != IGNORED
     pair_positions = _count_through(pairs.positions, used, batch.context.row_length)
     return replace(
