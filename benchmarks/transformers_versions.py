@@ -102,8 +102,8 @@ def _write_classifier(
 def _classify(model: Classifier, level: Level) -> Tensor:
     ids, real = fill_rows(PADDED, model.config.pad_token_id)
     context = context_from_lengths([sum(row) for row in PADDED], ROW)
-    wanted = real.flatten().nonzero()[:, 0] if level == "token" else None
-    return model(ids.flatten(), context, wanted=wanted)
+    positions = real.flatten().nonzero()[:, 0] if level == "token" else None
+    return model(ids.flatten(), context, output_positions=positions)
 
 
 def _write_expected(folder: Path, tokenizer: Tokenizer, logits: Tensor, pad_id: int) -> None:

@@ -146,7 +146,9 @@ class TextModel(Generic[Kind]):
         """The vectors [T, D] of a batch, or only those [W, D] of the `wanted` places in [T]."""
         context = context_from_lengths(batch.lengths, device=self.device)
         wanted = None if wanted is None else wanted.to(self.device)
-        return self.model.encoder(batch.ids.flatten().to(self.device), context, wanted=wanted)
+        return self.model.encoder(
+            batch.ids.flatten().to(self.device), context, output_positions=wanted
+        )
 
     @property
     def device(self) -> torch.device:

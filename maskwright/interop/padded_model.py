@@ -20,11 +20,11 @@ class PaddedContext(AttentionContext):
 
     def attention_mask(self, window: int | None) -> Tensor:
         """As in `AttentionContext`; a window as wide as the row is applied like any other."""
-        visible = super().attention_mask(None)
+        attention_mask = super().attention_mask(None)
         if window is None:
-            return visible
-        place = torch.arange(self.row_length, device=visible.device)
-        return visible & ((place[:, None] - place[None, :]).abs() <= window)
+            return attention_mask
+        index = torch.arange(self.row_length, device=attention_mask.device)
+        return attention_mask & ((index[:, None] - index[None, :]).abs() <= window)
 
 
 class PaddedModel(nn.Module):

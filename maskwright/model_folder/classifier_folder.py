@@ -10,7 +10,7 @@ from typing import Any, cast, get_args
 
 from maskwright.errors import ModelFolderError, show_value
 from maskwright.model.classifier import Classifier
-from maskwright.model.config import EncoderConfig, HeadConfig, Level, Pooling, Problem
+from maskwright.model.config import EncoderConfig, HeadConfig, Level, Pooling, ProblemType
 from maskwright.model.electra import Discriminator
 from maskwright.model.pretraining import MaskedLanguageModel
 from maskwright.model_folder.card import write_classifier_card
@@ -50,7 +50,7 @@ class LoadedClassifier(Loaded[Classifier]):
     """
 
     labels: tuple[str, ...]
-    problem: Problem
+    problem: ProblemType
     max_length: int
     num_texts: int | None = None
 
@@ -60,7 +60,7 @@ def save_classifier(
     model: Classifier,
     tokenizer: Tokenizer,
     labels: tuple[str, ...],
-    problem: Problem,
+    problem: ProblemType,
     card: str | None = None,
     *,
     add_special_tokens: bool = True,
@@ -148,11 +148,11 @@ def _read_labels(raw: dict[str, Any], folder: Path) -> tuple[str, ...]:
     return tuple(names[str(number)] for number in numbers)
 
 
-def _read_problem(raw: dict[str, Any], num_labels: int) -> Problem:
+def _read_problem(raw: dict[str, Any], num_labels: int) -> ProblemType:
     """What transformers takes where a file says nothing: a number if there is one label."""
     problem = raw.get("problem_type")
-    if problem in get_args(Problem):
-        return cast(Problem, problem)
+    if problem in get_args(ProblemType):
+        return cast(ProblemType, problem)
     return "regression" if num_labels == 1 else "single_label_classification"
 
 

@@ -64,7 +64,7 @@ class InitialModel:
             old = TokenText(self.tokenizer)
             pieces = {i: old.cut_token(tokenizer.token(i)) for i in new_ids}
             tensors = grow_vocabulary(tensors, config.vocab_size, pieces)
-        return MaskedLanguageModel.around(config, tensors)
+        return MaskedLanguageModel.from_tensors(config, tensors)
 
     def describe(self) -> dict[str, Any]:
         """What identifies it, for provenance.json."""
@@ -161,7 +161,7 @@ def adopt_model(
 def read_statement(source: str, config: PretrainConfig) -> Statement:
     """What the folder that `source` names says; its weights are not read."""
     # torch is imported here, for the few runs that begin with a model.
-    from maskwright.model.config import state_architecture
+    from maskwright.model.config import to_model_config
     from maskwright.model_folder.folder import describe_folder
     from maskwright.model_folder.special_tokens import wraps_inputs
     from maskwright.tokenizer.extension import extends
@@ -186,7 +186,7 @@ def read_statement(source: str, config: PretrainConfig) -> Statement:
                 f"{name_path(prepared)} was prepared with another tokenizer than that of {source}. "
                 f"Name the text itself, or prepare it with --tokenizer.path {folder}."
             )
-    model = state_architecture(described.config)
+    model = to_model_config(described.config)
     if num_tokens > described.config.vocab_size:
         model = replace(model, vocab_size=round_up(num_tokens))
     return Statement(source, model, stated, wraps_inputs(tokenizer))

@@ -15,7 +15,7 @@ from maskwright.interop.comparison import PaddedBatch, batch_by_length, batch_ro
 from maskwright.interop.held_out import all_labels, predict, read_masked_rows, take_apart
 from maskwright.interop.sentences import choose_sentences
 from maskwright.model.config import ModelConfig, resolve_config
-from maskwright.model.init import initialise
+from maskwright.model.init import initialize
 from maskwright.model.pretraining import MaskedLanguageModel
 from maskwright.model_folder.folder import LoadedModel
 from maskwright.model_folder.special_tokens import wrap_inputs
@@ -51,7 +51,7 @@ def loaded(data: Path) -> LoadedModel:
         pad_token_id=tokenizer.pad_id,
     )
     model = MaskedLanguageModel(config)
-    initialise(model, seed=0)
+    initialize(model, seed=0)
     return LoadedModel(model.eval(), tokenizer, True)
 
 
