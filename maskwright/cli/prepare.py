@@ -9,7 +9,7 @@ from maskwright.cli.flags import Arguments, Parser, add_config_flags, config_val
 from maskwright.config import Plain, from_mapping, merge, read_yaml
 from maskwright.console import Console
 from maskwright.corpus.config import CorpusConfig
-from maskwright.corpus.texts import keep_texts
+from maskwright.corpus.sources import keep_texts
 from maskwright.errors import InputError
 from maskwright.files import write_text
 from maskwright.preparation.config import PrepareConfig

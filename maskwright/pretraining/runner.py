@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from maskwright.config import write_yaml
-from maskwright.corpus.texts import keep_texts
+from maskwright.corpus.sources import keep_texts
 from maskwright.distributed.world import World, joining, read_world
 from maskwright.errors import CheckpointError, ConfigError, MaskwrightError, ShardError
 from maskwright.objectives.build import count_parameters_of
