@@ -7,11 +7,12 @@ import errno
 import importlib
 import io
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from typing import Any, cast
 
-from maskwright.errors import MaskwrightError, make_line
+from maskwright.errors import MaskwrightError, StoppedError, make_line
 
 COMMANDS = {
     "pretrain": "train an encoder from raw text or prepared data",
@@ -35,7 +36,7 @@ COMMANDS = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one command; returns the exit code of the process."""
+    """Run one command; return the exit code of the process."""
     output: Any = sys.stdout
     if isinstance(output, io.TextIOWrapper):  # which may show file names of any bytes
         cast(Any, output).reconfigure(errors="backslashreplace")
@@ -51,13 +52,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     name, *rest = arguments
     try:
         return _find_command(name)(rest)
+    except StoppedError as stop:
+        print(make_line(str(stop)), file=sys.stderr)
+        return 128 + signal.SIGTERM
     except MaskwrightError as error:
         rank = os.environ.get("RANK", "0")
         print(f"rank {rank}: " * (rank != "0") + f"{_category(error)}: {error}", file=sys.stderr)
         return 2
-    except KeyboardInterrupt:
-        print("interrupted", file=sys.stderr)
-        return 130
+    except KeyboardInterrupt as stop:
+        print(make_line(str(stop) or "interrupted"), file=sys.stderr)
+        return 128 + signal.SIGINT
     except BrokenPipeError:  # the reader of our output, such as head, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
@@ -74,11 +78,11 @@ def _find_command(name: str):
 
     if name not in COMMANDS:
         raise suggest("command", name, list(COMMANDS), "maskwright --help lists them")
-    return importlib.import_module(f"maskwright.commands.{name}").main
+    return importlib.import_module(f"maskwright.cli.{name}").main
 
 
 def _category(error: MaskwrightError) -> str:
-    """The error's name in the tree of `maskwright.errors`, below its root."""
+    """Return the name of the error in the tree of `maskwright.errors`, below its root."""
     line = [kind for kind in type(error).__mro__ if issubclass(kind, MaskwrightError)]
     return line[max(len(line) - 2, 0)].__name__
 

@@ -33,7 +33,7 @@ examples:
 
 
 def build_parser() -> Parser:
-    """The command line of ``maskwright serve``."""
+    """Return the command line of ``maskwright serve``."""
     parser = Parser("serve", "Serve a model over HTTP.", _EPILOG)
     parser.add_argument("folder", help=HELP)
     parser.add_argument("--name", help="what the model is called [the folder's name]")
@@ -107,19 +107,17 @@ def main(argv: Arguments) -> int:
     import_extra("uvicorn", "serve", "maskwright serve")
     import_extra("fastapi", "serve", "maskwright serve")
     import_extra("fastapi_swagger", "serve", "maskwright serve")
-    from maskwright.serving.answers import open_answerer
     from maskwright.serving.app import build_app
-    from maskwright.serving.reading import open_reader
+    from maskwright.serving.pipelines import open_pipeline
 
-    answerer = open_answerer(folder, arguments.device)
-    reader = open_reader(answerer)
+    pipeline = open_pipeline(folder, arguments.device)
     given = Path(arguments.folder).resolve()
     name = arguments.name or (given.parent.name if given.name == "model" else given.name)
     if not name or set(name) & set("{}/"):
         raise InputError(f"--name = {name!r} must be a name without {{, }} and /")
-    app = build_app(name, answerer, reader, config, token, arguments.allowed_host)
+    app = build_app(name, pipeline, config, token, arguments.allowed_host)
     _log_requests(quiet=arguments.quiet)
-    _run(app, config, f"{name} ({answerer.task})", has_token=token is not None)
+    _run(app, config, f"{name} ({pipeline.task})", has_token=token is not None)
     return 0
 
 
@@ -128,7 +126,7 @@ def _run(app: Any, config: ServeConfig, title: str, *, has_token: bool) -> None:
     import uvicorn
 
     from maskwright.serving.connections import BACKLOG, Connections, allow_connections, listen
-    from maskwright.serving.hosts import is_loopback
+    from maskwright.serving.guard import is_loopback
 
     if not has_token and not is_loopback(config.host):
         tell(
@@ -148,7 +146,7 @@ def _run(app: Any, config: ServeConfig, title: str, *, has_token: bool) -> None:
         connections = Connections(limit, config.header_seconds, config.read_seconds)
         settings = uvicorn.Config(
             app,
-            loop="asyncio",  # whose failures to accept `AcceptFailures` knows
+            loop="asyncio",  # whose failures to accept `AcceptErrorHandler` knows
             access_log=False,
             log_level="warning",
             server_header=False,
@@ -168,7 +166,7 @@ def _run(app: Any, config: ServeConfig, title: str, *, has_token: bool) -> None:
 
 
 def _log_requests(*, quiet: bool) -> None:
-    """A line for each request, unless quiet, and tracebacks of what failed."""
+    """Log a line for each request, unless quiet, and tracebacks of failures."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(message)s"))
     for name in ("maskwright.access", "maskwright.serving"):

@@ -17,7 +17,7 @@ from maskwright.serving.connections import (
     BACKLOG,
     OTHER_FILES,
     STATE_KEY,
-    AcceptFailures,
+    AcceptErrorHandler,
     Connection,
     Connections,
     allow_connections,
@@ -220,7 +220,7 @@ def test_a_lack_of_files_is_one_line(caplog: pytest.LogCaptureFixture) -> None:
 
     async def serve() -> None:
         loop = asyncio.get_running_loop()
-        loop.set_exception_handler(AcceptFailures())
+        loop.set_exception_handler(AcceptErrorHandler())
         with Scarce() as listening, socket.socket() as client:
             listening.bind(("127.0.0.1", 0))
             client.setblocking(False)
@@ -241,7 +241,7 @@ def test_a_lack_of_files_is_one_line(caplog: pytest.LogCaptureFixture) -> None:
 def test_other_failures_of_the_loop_are_still_told(caplog: pytest.LogCaptureFixture) -> None:
     async def fail() -> None:
         loop = asyncio.get_running_loop()
-        loop.set_exception_handler(AcceptFailures())
+        loop.set_exception_handler(AcceptErrorHandler())
         loop.call_soon(lambda: 1 / 0)
         await asyncio.sleep(0)
 

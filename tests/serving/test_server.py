@@ -299,7 +299,7 @@ def test_a_bug_is_on_standard_error_once(controlled: tuple[subprocess.Popen[str]
                 answer += client.recv(65536)
         lines = read_log(process)
         assert answer.startswith(b"HTTP/1.1 500")
-        assert b"something failed inside" in answer.split(b"\r\n\r\n")[1]
+        assert b"internal error" in answer.split(b"\r\n\r\n")[1]
         assert lines[0] == "POST '/' failed"
         assert lines[-2] == "ZeroDivisionError: division by zero"
         assert json.loads(lines[-1])["status"] == 500
@@ -346,4 +346,4 @@ def test_a_name_without_an_address_is_one_line(
 
     monkeypatch.setattr(socket, "create_server", find_nothing)
     assert main(["serve", str(workplace / "runs" / "small"), "--host", "no.such.host"]) == 2
-    assert "host = no.such.host is no address here" in capsys.readouterr().err
+    assert "host = no.such.host" in capsys.readouterr().err
