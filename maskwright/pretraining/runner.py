@@ -10,7 +10,7 @@ from typing import Any
 
 from maskwright.config import write_yaml
 from maskwright.console import say
-from maskwright.corpus.texts import keep_texts
+from maskwright.corpus.sources import keep_texts
 from maskwright.distributed.world import World, joining, read_world
 from maskwright.errors import CheckpointError, ConfigError, InputError, ShardError, StoppedError
 from maskwright.objectives.build import count_parameters_of

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from maskwright.corpus.hub import HubName, parse_hub_name
+from maskwright.corpus.readers.hub import HubName, expand_home, parse_hub_name
 from maskwright.errors import CorpusError
 from tests.corpus.helpers import read_all, write
 
@@ -71,3 +71,11 @@ def test_a_missing_folder_is_an_error(tmp_path: Path) -> None:
     pytest.importorskip("datasets")
     with pytest.raises(CorpusError, match="cannot be read: there is no folder"):
         read_all(f"hf:{tmp_path}/nowhere#text")
+
+
+def test_home_is_expanded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", "/home/me")
+    assert expand_home("~/x") == Path("/home/me/x")
+    assert expand_home("a~b") == Path("a~b")
+    with pytest.raises(CorpusError, match="~nobody-of-this-name/x: "):
+        expand_home("~nobody-of-this-name/x")

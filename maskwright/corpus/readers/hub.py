@@ -1,17 +1,16 @@
 """Hugging Face datasets, streamed (extra `hub`): ``hf:wikimedia/wikipedia:20231101.en#text``.
 
-A local folder works as well, ``hf:/data/my_set#body``: one that `datasets` can load, or one that
-its `save_to_disk` wrote.
+A local folder works, too, ``hf:/data/my_set#body``: one that `datasets` can load, or that its
+`save_to_disk` has written.
 """
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from maskwright.corpus.paths import expand_home
-from maskwright.corpus.readers.fields import TextField
+from maskwright.corpus.documents import Reading
+from maskwright.corpus.readers.records import TextField
 from maskwright.errors import CorpusError
 from maskwright.extras import import_extra
 
@@ -28,13 +27,25 @@ class HubName:
 
     @property
     def folder(self) -> Path | None:
-        """The local folder that the name means, if there is one."""
+        """The local folder of this name; None if there is none."""
         folder = expand_home(self.path)
         return folder if folder.is_dir() else None
 
 
+def expand_home(given: str) -> Path:
+    """Return a path with its ``~`` or ``~user`` replaced.
+
+    Raises:
+        CorpusError: there is no such user.
+    """
+    try:
+        return Path(given).expanduser()
+    except RuntimeError as error:
+        raise CorpusError(f"{given}: {error} Check the path.") from None
+
+
 def parse_hub_name(name: str) -> HubName:
-    """Parses ``hf:NAME[:CONFIG][#FIELD]``.
+    """Parse ``hf:NAME[:CONFIG][#FIELD]``.
 
     Raises:
         CorpusError: the name is empty.
@@ -47,16 +58,17 @@ def parse_hub_name(name: str) -> HubName:
     return HubName(path, config, field)
 
 
-def read_hub(name: str, default_field: str, counts: Counter[str]) -> Iterator[str]:
-    """The texts of the dataset's train split, in its order.
+def read_hub(reading: Reading) -> Iterator[str]:
+    """Yield the texts of a dataset's train split in its order.
 
     Raises:
-        CorpusError: `datasets` is missing, the dataset cannot be found or read, or does not have
-            the field.
+        CorpusError: the dataset cannot be found or read, or lacks the field.
+        MissingPackageError: `datasets` is not installed.
     """
+    name = reading.source.name
     parsed = parse_hub_name(name)
     datasets: Any = import_extra("datasets", "hub", name)
-    field = TextField(parsed.field or default_field, name, counts)
+    field = TextField(parsed.field or reading.config.text_field, name, reading.counts)
     try:
         rows = _load(datasets, parsed)
         columns: list[str] | None = getattr(rows, "column_names", None)
@@ -66,7 +78,7 @@ def read_hub(name: str, default_field: str, counts: Counter[str]) -> Iterator[st
         yield from _pick(rows, field)
     except CorpusError:
         raise
-    except Exception as error:  # a damaged dataset may raise anything in there
+    except Exception as error:  # damaged datasets raise anything
         reason = " ".join(str(error).split()) or type(error).__name__
         raise CorpusError(f"{name} cannot be read: {reason}") from None
     field.check_found()
