@@ -17,7 +17,7 @@ from maskwright.model.classifier import Classifier
 from maskwright.model.config import EncoderConfig
 from maskwright.model.electra import Discriminator
 from maskwright.model.pretraining import MaskedLanguageModel
-from maskwright.model_folder.card import write_card
+from maskwright.model_folder.card import HubMetadata, change_card, write_card
 from maskwright.model_folder.families import (
     DISCRIMINATORS,
     FAMILIES,
@@ -38,6 +38,7 @@ NUM_TEXTS_KEY = "num_texts"  # in maskwright's section of config.json: 1, or 2 f
 MODEL = "model"  # the folder of a run that holds its model
 GENERATOR = "generator"  # the folder beside a discriminator's that holds its generator
 MAX_CONFIG_BYTES = 4 << 20
+MAX_CARD_BYTES = 4 << 20
 WRITTEN = {CONFIG, CARD, WEIGHTS, "tokenizer.json", "tokenizer_config.json"}
 
 
@@ -329,4 +330,55 @@ def check_replaceable(folder: Path) -> None:
         raise ModelFolderError(
             f"{folder} holds {strange[0]}, which no model folder of ours does. Choose another "
             "folder, or empty this one."
+        )
+
+
+def read_card(folder: Path) -> str | None:
+    """Return the model card in a folder that anybody may have written; None if there is none.
+
+    Raises:
+        ModelFolderError: it is no text, or too large, or a link that leads out of the folder.
+    """
+    path = folder / CARD
+    check_inside(folder, path)
+    if not path.is_file():
+        return None
+    with path.open("rb") as file:
+        content = file.read(MAX_CARD_BYTES + 1)
+    try:
+        if len(content) > MAX_CARD_BYTES:
+            raise ValueError(f"it has more than {MAX_CARD_BYTES:,} bytes")
+        return content.decode()
+    except ValueError as error:
+        raise ModelFolderError(f"{path} cannot be read: {error}.") from None
+
+
+def adapt_card(folder: Path, metadata: HubMetadata, ending: str) -> None:
+    """Change the metadata and the section on the use of the card in `folder`.
+
+    Raises:
+        ModelFolderError: the card is damaged.
+    """
+    path = folder / CARD
+    try:
+        write_text(path, change_card(path.read_text(encoding="utf-8"), metadata, ending))
+    except ValueError as error:
+        raise ModelFolderError(f"the model card {CARD} is damaged: {error}.") from None
+
+
+def check_inside(folder: Path, path: Path) -> None:
+    """Raise unless a file is in `folder` also after links are followed.
+
+    Whatever a folder holds is published or exported: a link in a folder from elsewhere may lead to
+    any file of this machine. Links of the hub's own cache lead to the blobs beside it.
+
+    Raises:
+        ModelFolderError: the file is elsewhere.
+    """
+    root, found = folder.resolve(), path.resolve()
+    roots = [root, root.parents[1] / "blobs"] if root.parent.name == "snapshots" else [root]
+    if not any(found.is_relative_to(one) for one in roots):
+        raise ModelFolderError(
+            f"{path} is a link to {found}, which is not in the model folder, so it may be private. "
+            "Put the file itself there."
         )

@@ -17,10 +17,9 @@ from maskwright.finetuning.predict import Answer, Predictor
 from maskwright.finetuning.spans import OUTSIDE, find_entities
 from maskwright.finetuning.words import Word, split_words
 from maskwright.inference.fill_mask import FillMask, FillResult, Prediction
-from maskwright.interop.folders import read_card
 from maskwright.model_folder.card import read_example
 from maskwright.model_folder.classifier_folder import is_classifier
-from maskwright.model_folder.folder import CARD
+from maskwright.model_folder.folder import CARD, read_card
 
 TaskName = Literal["fill-mask", "text-classification", "token-classification"]
 Strategy = Literal["none", "simple", "first", "average", "max"]
