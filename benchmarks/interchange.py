@@ -38,7 +38,7 @@ from maskwright.distributed.parallel import Parallel
 from maskwright.model.config import ModelConfig, resolve_config
 from maskwright.model.init import count_fused_matrices
 from maskwright.model.pretraining import MaskedLanguageModel
-from maskwright.model_folder.families import FAMILIES, NATIVE, native_family
+from maskwright.model_folder.families import FAMILIES, list_native, native_family
 from maskwright.model_folder.folder import load_model, save_model
 from maskwright.objectives.mlm import MaskedLM
 from maskwright.optim.build import build_optimizers
@@ -156,7 +156,7 @@ def measure_all(names: list[str]) -> list[dict[str, Any]]:
             twins[name][ONNX] = report.comparison.largest
             print(name, {way: f"{value:.1e}" for way, value in twins[name].items()})
     families: list[dict[str, Any]] = []
-    for family in NATIVE:
+    for family in list_native():
         own = {n: found for n, found in twins.items() if TWINS[n].model_type == family.model_type}
         if own:
             worst = {way: max(found[way] for found in own.values()) for way in (*WAYS, ONNX)}

@@ -48,7 +48,7 @@ from maskwright.model_folder.classifier_folder import (
     open_classifier,
     save_classifier,
 )
-from maskwright.model_folder.families import classifier_form
+from maskwright.model_folder.families import native_classifier
 from maskwright.model_folder.folder import CARD, read_card
 from maskwright.model_folder.native.family import Family
 from maskwright.runs.run_directory import read_example_files
@@ -189,8 +189,8 @@ class ClassifierSource:
             write_text(folder / CARD, self.card)
 
     def find_family(self) -> tuple[Family | None, str]:
-        form, reason = classifier_form(self.model.config, self.model.head_config.level)
-        return (None if reason else form.family), reason
+        native, reason = native_classifier(self.model.config, self.model.head_config.level)
+        return (None if reason else native.family), reason
 
     def check_ids(self, tokenizer: Any) -> None:
         for index in self.examples.list_plain([*self.loaded.tokenizer.special_tokens.values()]):

@@ -23,14 +23,14 @@ from maskwright.model_folder.families import (
     FAMILIES,
     TRAINING_FIELDS,
     discriminator_family,
+    find_classifier,
     native_family,
     training_fields,
 )
-from maskwright.model_folder.native.classifiers import ARCHITECTURES
 from maskwright.model_folder.native.family import Family, read_value
 from maskwright.model_folder.native.own import OWN
-from maskwright.model_folder.special_tokens import list_added_ids, wrap_inputs, wraps_inputs
 from maskwright.model_folder.weights import WEIGHTS, read_discriminator, read_model, write_weights
+from maskwright.tokenizer.template import list_added_ids, wrap_inputs, wraps_inputs
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 CONFIG, CARD, EXTRA_KEY = "config.json", "README.md", "maskwright"
@@ -244,11 +244,11 @@ def parse_config(
     discriminator = DISCRIMINATORS.get(model_type)
     if discriminator and discriminator.architecture in classes:
         family = discriminator
-    labels = next((name for name in classes if name in ARCHITECTURES), None)
-    if labels:
+    if labels := find_classifier(classes):
+        level, native = labels
         raise ModelFolderError(
-            f"{folder} labels {ARCHITECTURES[labels][0]}s ({labels}) and has no head that guesses "
-            "words. maskwright predict takes it."
+            f"{folder} labels {level}s ({native.head.architecture}) and has no head that predicts "
+            "masked tokens. maskwright predict takes it."
         )
     if family is None:
         raise ModelFolderError(

@@ -23,12 +23,12 @@ from maskwright.model.config import ModelConfig, resolve_config
 from maskwright.model.init import initialise
 from maskwright.model.pretraining import MaskedLanguageModel
 from maskwright.model_folder.folder import LoadedModel
-from maskwright.model_folder.special_tokens import wrap_inputs
 from maskwright.objectives.mlm import predict_masked
 from maskwright.preparation.config import PrepareConfig
 from maskwright.preparation.pipeline import prepare
 from maskwright.shards.reader import TokenStore
 from maskwright.tokenizer.config import TokenizerConfig
+from maskwright.tokenizer.template import wrap_inputs
 from maskwright.tokenizer.tokenizer import Tokenizer
 from tests.workplace import write_corpus
 
