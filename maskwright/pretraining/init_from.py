@@ -163,8 +163,8 @@ def read_statement(source: str, config: PretrainConfig) -> Statement:
     # torch is imported here, for the few runs that begin with a model.
     from maskwright.model.config import to_model_config
     from maskwright.model_folder.folder import describe_folder
-    from maskwright.model_folder.special_tokens import wraps_inputs
     from maskwright.tokenizer.extension import extends
+    from maskwright.tokenizer.template import wraps_inputs
     from maskwright.tokenizer.tokenizer import Tokenizer
 
     folder = find_model_folder(source)

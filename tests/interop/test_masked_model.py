@@ -12,18 +12,23 @@ from maskwright.data.masking import IGNORED, Vocabulary
 from maskwright.errors import ShardError
 from maskwright.evaluation.pinned import PinnedText
 from maskwright.interop.comparison import PaddedBatch, batch_by_length, batch_rows, encode
-from maskwright.interop.held_out import all_labels, predict, read_masked_rows, take_apart
-from maskwright.interop.sentences import choose_sentences
+from maskwright.interop.masked_model import (
+    all_labels,
+    choose_sentences,
+    predict_masks,
+    read_masked_rows,
+    split_rows,
+)
 from maskwright.model.config import ModelConfig, resolve_config
 from maskwright.model.init import initialize
 from maskwright.model.pretraining import MaskedLanguageModel
 from maskwright.model_folder.folder import LoadedModel
-from maskwright.model_folder.special_tokens import wrap_inputs
 from maskwright.objectives.mlm import predict_masked
 from maskwright.preparation.config import PrepareConfig
 from maskwright.preparation.pipeline import prepare
 from maskwright.shards.reader import TokenStore
 from maskwright.tokenizer.config import TokenizerConfig
+from maskwright.tokenizer.template import wrap_inputs
 from maskwright.tokenizer.tokenizer import Tokenizer
 from tests.workplace import write_corpus
 
@@ -84,7 +89,7 @@ def test_the_masks_are_those_of_every_validation(loaded: LoadedModel, data: Path
         batch = PaddedBatch(input_ids, attention_mask.sum(1).tolist())
         return loaded.model.head(encode(loaded, batch))
 
-    words = predict(rows, compute, loaded.tokenizer.vocab_size, loaded.tokenizer.pad_id)
+    words = predict_masks(rows, compute, loaded.tokenizer.vocab_size, loaded.tokenizer.pad_id)
     found = zip(all_labels(rows).tolist(), words.tolist(), strict=True)
     assert len(expected) > 100
     assert sorted(expected) == sorted(found)
@@ -92,14 +97,14 @@ def test_the_masks_are_those_of_every_validation(loaded: LoadedModel, data: Path
 
 def test_segments_are_taken_apart_with_their_masks(loaded: LoadedModel, data: Path) -> None:
     for batch in pinned_batches(loaded, data, 1024):
-        rows = list(take_apart(batch))
-        assert sum(len(row.places) for row in rows) == batch.num_predictions
+        rows = list(split_rows(batch))
+        assert sum(len(row.positions) for row in rows) == batch.num_predictions
         for row in rows:
             assert row.ids[0] == loaded.tokenizer.cls_id
             assert row.ids[-1] == loaded.tokenizer.sep_id
             assert row.ids.count(loaded.tokenizer.cls_id) == 1
             assert loaded.tokenizer.pad_id not in row.ids
-            assert all(0 < place < len(row.ids) - 1 for place in row.places)
+            assert all(0 < position < len(row.ids) - 1 for position in row.positions)
 
 
 def test_data_of_another_tokenizer_is_refused(loaded: LoadedModel, data: Path) -> None:
@@ -110,7 +115,7 @@ def test_data_of_another_tokenizer_is_refused(loaded: LoadedModel, data: Path) -
 
 
 def test_sentences_come_from_held_out_text(loaded: LoadedModel, data: Path) -> None:
-    sentences = choose_sentences(loaded, data, hide_words=True)
+    sentences = choose_sentences(loaded, data, mask_words=True)
     assert sentences.source == data.name
     animals = [text for text in sentences.texts if " in the " in text]
     assert len(animals) > 10
@@ -123,7 +128,7 @@ def test_sentences_come_from_held_out_text(loaded: LoadedModel, data: Path) -> N
 
 
 def test_sentences_without_data_come_from_the_environment(loaded: LoadedModel) -> None:
-    sentences = choose_sentences(loaded, None, hide_words=False)
+    sentences = choose_sentences(loaded, None, mask_words=False)
     assert sentences.source == "pydocs"
     assert len(sentences.texts) > 20
     assert not any("[MASK]" in text for text in sentences.texts)

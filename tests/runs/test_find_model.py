@@ -12,9 +12,9 @@ from maskwright.cli.main import main
 from maskwright.errors import InputError, ModelFolderError
 from maskwright.model_folder.folder import load_model, save_model
 from maskwright.runs.find_model import download_model, find_model_folder
-from tests.interop.hub import Hub
 from tests.model_folder.helpers import tiny_tokenizer
 from tests.models import small_model
+from tests.runs.hub import Hub
 
 
 @pytest.fixture

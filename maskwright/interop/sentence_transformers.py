@@ -1,7 +1,7 @@
-"""A folder for sentence-transformers: the encoder without its head, then mean pooling.
+"""Export to sentence-transformers: the encoder without its head, then mean pooling.
 
-The JSON files are in the form that all versions of the library since 2 read; what version 6 would
-write, older ones cannot.
+The JSON files are in the form that all versions of the library since 2 read; older versions cannot
+read the form that version 6 writes.
 """
 
 import inspect
@@ -14,15 +14,16 @@ import torch
 from maskwright.errors import ExportError
 from maskwright.files import write_json
 from maskwright.inference.embed import Embedder
-from maskwright.interop.comparison import Difference, compare_vectors
-from maskwright.interop.folders import adapt_card, write_model_folder
-from maskwright.interop.hugging_face import check_native, import_transformers, load_whole
+from maskwright.interop.comparison import compare_vectors
+from maskwright.interop.hugging_face import check_family, import_transformers, load_whole
 from maskwright.interop.libraries import import_library, quiet_transformers
-from maskwright.interop.sentences import Sentences
-from maskwright.model_folder.folder import CONFIG, LoadedModel
+from maskwright.interop.masked_model import MaskedModelSource, choose_sentences
+from maskwright.interop.targets import Source, Target, Written
+from maskwright.model_folder.card import HubMetadata
+from maskwright.model_folder.folder import CONFIG, adapt_card
 from maskwright.model_folder.weights import WEIGHTS
 
-_NEEDS = "an export to sentence-transformers"
+_NEEDED_BY = "an export to sentence-transformers"
 _POOLING, _NORMALIZE = "1_Pooling", "2_Normalize"
 _CARD = """
 The encoder with mean pooling over all tokens, as vectors of length 1:
@@ -34,49 +35,56 @@ model = SentenceTransformer("path/to/this/folder")
 vectors = model.encode(["A sentence.", "Another one."])
 ```
 
-Texts are cut at {longest} tokens. It has learned to guess hidden words, not yet which sentences
-mean the same: fine-tune it for that.
+Texts are cut at {longest} tokens. It has learned to predict masked words, not yet which
+sentences mean the same: fine-tune it for that.
 """
-_METADATA = {
+_METADATA: HubMetadata = {
     "library_name": "sentence-transformers",
     "pipeline_tag": "sentence-similarity",
     "tags": ["maskwright", "sentence-transformers", "feature-extraction", "sentence-similarity"],
 }
 
 
-def write_sentence_transformers(
-    folder: Path, loaded: LoadedModel, sentences: Sentences, card: str | None
-) -> Difference:
-    """Writes the folder, loads it with sentence-transformers, and compares vectors.
+def write(folder: Path, source: Source) -> Written:
+    """Write the folder, load it with sentence-transformers, and compare vectors.
 
     Raises:
-        ExportError: no class of transformers computes this architecture, or the vectors differ.
+        ExportError: no class of transformers computes this architecture, the model is a
+            classifier, or the library cuts texts elsewhere.
+        InputError: the installed transformers is too old.
     """
-    library = import_library("sentence_transformers", "sentence-transformers", _NEEDS)
+    if not isinstance(source, MaskedModelSource):
+        raise ExportError(
+            "this model labels its inputs and has no sentence vectors. Export it to hf: if it "
+            "labels texts, CrossEncoder of sentence-transformers loads that folder."
+        )
+    library = import_library("sentence_transformers", "sentence-transformers", _NEEDED_BY)
     transformers = import_transformers()
-    check_native(loaded.model.config)
+    check_family(source)
+    longest = source.max_length
     with quiet_transformers(transformers):
-        _write_encoder(folder, loaded, transformers)
-    longest = loaded.model.config.max_position_embeddings
-    adapt_card(folder, card, _METADATA, _CARD.format(longest=longest))
-    with quiet_transformers(transformers):
+        _write_encoder(folder, source, transformers)
+        adapt_card(folder, _METADATA, _CARD.format(longest=longest))
         model = library.SentenceTransformer(str(folder), device="cpu", local_files_only=True)
         if model.max_seq_length != longest:
             raise ExportError(
                 f"sentence-transformers reads max_seq_length = {model.max_seq_length}, but the "
                 f"model takes {longest} tokens. Nothing was written."
             )
+        sentences = choose_sentences(source.loaded, source.data, mask_words=False)
         theirs = torch.from_numpy(model.encode(sentences.texts, show_progress_bar=False))
-    num_tokens = sum(map(len, sentences.rows))
+    loaded = source.loaded
     embed = Embedder.from_parts(loaded.model, loaded.tokenizer, loaded.add_special_tokens)
     ours = torch.from_numpy(embed(sentences.texts))
-    return compare_vectors(ours, theirs, num_tokens)
+    comparison = compare_vectors(ours, theirs, sum(map(len, sentences.rows)))
+    note = f"encode() cuts texts at {longest} tokens (max_seq_length)"
+    return Written(comparison, notes=(note,))
 
 
-def _write_encoder(folder: Path, loaded: LoadedModel, transformers: Any) -> None:
-    """What AutoModel takes of the model, and the modules around it."""
+def _write_encoder(folder: Path, source: MaskedModelSource, transformers: Any) -> None:
+    """Write what AutoModel loads of the model, and the modules around it."""
     whole = folder / "whole"
-    write_model_folder(whole, loaded)
+    source.save(whole)
     config = transformers.AutoConfig.from_pretrained(whole, local_files_only=True)
     model_class = transformers.MODEL_MAPPING[type(config)]
     # BERT's class would add a layer of random weights that nothing here uses.
@@ -88,13 +96,12 @@ def _write_encoder(folder: Path, loaded: LoadedModel, transformers: Any) -> None
             path.rename(folder / path.name)
     model.save_pretrained(folder)
     shutil.rmtree(whole)
-    longest, width = loaded.model.config.max_position_embeddings, loaded.model.config.hidden_size
-    settings: dict[str, Any] = {"max_seq_length": longest, "do_lower_case": False}
+    settings: dict[str, Any] = {"max_seq_length": source.max_length, "do_lower_case": False}
     write_json(
         folder / "sentence_bert_config.json",
         {**settings, "model_args": options} if options else settings,
     )
-    _write_modules(folder, width)
+    _write_modules(folder, source.model.config.hidden_size)
 
 
 def _write_modules(folder: Path, width: int) -> None:
@@ -117,3 +124,6 @@ def _write_modules(folder: Path, width: int) -> None:
             **{f"pooling_mode_{mode}": mode == "mean_tokens" for mode in modes},
         },
     )
+
+
+TARGET = Target(("sentence-transformers", "transformers", "torch"), write)

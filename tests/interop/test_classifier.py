@@ -12,11 +12,11 @@ import torch
 from maskwright.errors import CorpusError, ExportError, InputError
 from maskwright.finetuning.config import FinetuneConfig
 from maskwright.finetuning.network import build_classifier
-from maskwright.interop import task_examples
-from maskwright.interop.export import ExportReport, export_model
-from maskwright.interop.int8 import Int8Scores
-from maskwright.interop.onnx_graph import GRAPH, OnnxModel
-from maskwright.interop.task_examples import ExampleFile, choose_examples
+from maskwright.interop import classifier
+from maskwright.interop.classifier import ExampleFile, choose_examples
+from maskwright.interop.export import ExportResult, export
+from maskwright.interop.onnx import GRAPH, OnnxModel
+from maskwright.interop.onnx_int8 import Int8Scores
 from maskwright.model.classifier import Classifier
 from maskwright.model.config import Level, Pooling, ProblemType
 from maskwright.model_folder.classifier_folder import open_classifier, save_classifier
@@ -81,10 +81,10 @@ def test_texts_have_the_same_logits_in_both_libraries(
 ) -> None:
     model = write_classifier(tmp_path / "model", NATIVE[preset], pooling=pooling)
     file = write_table(tmp_path / "examples.tsv", pairs=pairs)
-    reports = {to: export_model(model, to, tmp_path / to, examples=file) for to in ("hf", "onnx")}
+    reports = {to: export(model, to, tmp_path / to, data=file) for to in ("hf", "onnx")}
     for report in reports.values():
-        assert report.difference.largest <= 1e-4
-        assert report.difference.num_texts == 60
+        assert report.comparison.largest <= 1e-4
+        assert report.comparison.num_texts == 60
         assert report.source == "examples.tsv"
     assert open_classifier(tmp_path / "hf").labels == LABELS
     graph = OnnxModel(tmp_path / "onnx" / GRAPH)
@@ -99,19 +99,19 @@ def test_texts_have_the_same_logits_in_both_libraries(
 def test_an_architecture_of_our_own_goes_to_onnx_alone(tmp_path: Path) -> None:
     model = write_classifier(tmp_path / "model", OWN, pooling="mean")
     with pytest.raises(ExportError, match=r"no class of transformers .* to onnx"):
-        export_model(model, "hf", tmp_path / "hf")
-    report = export_model(model, "onnx", tmp_path / "onnx")
+        export(model, "hf", tmp_path / "hf")
+    report = export(model, "onnx", tmp_path / "onnx")
     assert report.source == "pydocs"
-    assert report.difference.num_texts > 20
-    assert report.difference.largest <= 1e-4
+    assert report.comparison.num_texts > 20
+    assert report.comparison.largest <= 1e-4
 
 
 def test_tags_are_the_same_and_int8_is_scored_on_them(tmp_path: Path) -> None:
     labels = ("O", "B-LIVING", "B-THING")
     model = write_classifier(tmp_path / "model", NATIVE["eurobert"], level="token", labels=labels)
     file = write_tags(tmp_path / "tags.conll")
-    assert export_model(model, "hf", tmp_path / "hf", examples=file).difference.largest <= 1e-4
-    report = export_model(model, "onnx-int8", tmp_path / "int8", examples=file)
+    assert export(model, "hf", tmp_path / "hf", data=file).comparison.largest <= 1e-4
+    report = export(model, "onnx-int8", tmp_path / "int8", data=file)
     check_int8(report, "20 examples of tags.conll", "span_f1")
     assert "pipeline_tag: token-classification" in (tmp_path / "int8/README.md").read_text()
 
@@ -131,26 +131,26 @@ def test_int8_is_scored_on_the_examples(
         tmp_path / "model", NATIVE["eurobert"], labels=names, problem=problem, pooling="mean"
     )
     file = write_table(tmp_path / "examples.tsv", labels, pairs=problem == "regression")
-    report = export_model(model, "onnx-int8", tmp_path / "int8", examples=file)
+    report = export(model, "onnx-int8", tmp_path / "int8", data=file)
     check_int8(report, "60 examples of examples.tsv", metric)
 
 
-def check_int8(report: ExportReport, questions: str, metric: str) -> None:
+def check_int8(report: ExportResult, questions: str, metric: str) -> None:
     assert report.int8 is not None
     assert (report.int8.questions, report.int8.metric) == (questions, metric)
     assert 0.9 <= report.int8.same <= 1
     assert np.isfinite([report.int8.score_fp32, report.int8.score_int8]).all()
     assert report.int8.bytes_int8 < report.int8.bytes_fp32
-    assert "model_quantized.onnx" in report.sizes
+    assert "model_quantized.onnx" in report.files
     assert questions in "\n".join(report.describe())
 
 
 def test_int8_without_examples_and_vectors_are_refused(tmp_path: Path) -> None:
     model = write_classifier(tmp_path / "model", NATIVE["bert"])
     with pytest.raises(InputError, match=r"labeled examples: .* --data"):
-        export_model(model, "onnx-int8", tmp_path / "out")
+        export(model, "onnx-int8", tmp_path / "out")
     with pytest.raises(ExportError, match=r"no sentence vectors\. Export it to hf"):
-        export_model(model, "sentence-transformers", tmp_path / "out")
+        export(model, "sentence-transformers", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
@@ -158,23 +158,23 @@ def test_examples_that_do_not_fit_are_refused(tmp_path: Path) -> None:
     model = write_classifier(tmp_path / "model", NATIVE["bert"])
     file = write_table(tmp_path / "other.tsv", ("good", "unheard"))
     with pytest.raises(CorpusError, match=r"other\.tsv:3 has the label unheard"):
-        export_model(model, "onnx", tmp_path / "out", examples=file)
+        export(model, "onnx", tmp_path / "out", data=file)
     with pytest.raises(InputError, match=r"other\.tsv has no column label"):
         choose_examples(open_classifier(model), replace(file, columns={"sentence1": "sentence1"}))
 
 
 def test_another_function_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = write_classifier(tmp_path / "model", NATIVE["bert"])
-    real = task_examples.compute_logits
+    real = classifier.compute_logits
 
-    def compute_another(classifier: Classifier, *arguments: Any) -> Any:
+    def compute_another(network: Classifier, *arguments: Any) -> Any:
         with torch.no_grad():
-            classifier.head.output.bias[0] += 1
-        return real(classifier, *arguments)
+            network.head.output.bias[0] += 1
+        return real(network, *arguments)
 
-    monkeypatch.setattr(task_examples, "compute_logits", compute_another)
+    monkeypatch.setattr(classifier, "compute_logits", compute_another)
     with pytest.raises(ExportError, match="logits differ by up to 1"):
-        export_model(model, "hf", tmp_path / "out")
+        export(model, "hf", tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
@@ -183,15 +183,15 @@ def test_cross_encoder_loads_the_folder(tmp_path: Path) -> None:
     model = write_classifier(
         tmp_path / "model", NATIVE["bert"], labels=("score",), problem="regression"
     )
-    export_model(model, "hf", tmp_path / "out")
+    export(model, "hf", tmp_path / "out")
     encoder = library.CrossEncoder(
         str(tmp_path / "out"), device="cpu", activation_fn=torch.nn.Identity()
     )
     pairs = [("the cat sat", "a dog"), ("the tree", "a bird flew")]
     loaded = open_classifier(model)
-    inputs, _ = task_examples.encode_texts(pairs, loaded.tokenizer, loaded.max_length)
-    examples = task_examples.Examples(inputs, np.zeros(2))
-    expected = task_examples.compute_logits(loaded.model, examples, 0, "fp32")
+    inputs, _ = classifier.encode_texts(pairs, loaded.tokenizer, loaded.max_length)
+    examples = classifier.Examples(inputs, np.zeros(2))
+    expected = classifier.compute_logits(loaded.model, examples, 0, "fp32")
     assert encoder.predict(pairs) == pytest.approx(np.ravel(expected), abs=1e-4)
 
 
