@@ -105,11 +105,11 @@ def pretrain(
     run, data_dir = Path(out if resume is None else resume), Path(data_dir)
     name = None
     if resume is not None:
-        if text or texts is not None or recipe or config or auto_resume or init_from:
+        if text or texts is not None or recipe or config or auto_resume:
             raise InputError(
-                "--resume resumes a run as it is. Remove text, recipe, config, name and init_from."
+                "--resume resumes a run as it is. Remove text, recipe, config and name."
             )
-        resolved = load_run_config(run, sections)
+        resolved = load_run_config(run, given)
     else:
         name, resolved = _resolve(recipe, config, given)
         if texts is not None:
@@ -129,7 +129,7 @@ def pretrain(
             say(line, flush=True)
         return run / MODEL_NAME
     if resume is not None:
-        return _resume(run, resolved, data_dir, sections)
+        return _resume(run, resolved, data_dir, given)
     if auto_resume and has_checkpoint(run):
         changes = list_changes(load_run_config(run, {}), resolved)
         check_changes(changes)
