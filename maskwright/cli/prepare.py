@@ -14,7 +14,7 @@ from maskwright.errors import InputError
 from maskwright.files import write_text
 from maskwright.preparation.config import PrepareConfig
 from maskwright.recipes import load_recipe
-from maskwright.report.plots import check_matplotlib
+from maskwright.report.charts import check_matplotlib
 from maskwright.runs.config import PretrainConfig
 from maskwright.runs.find_model import find_model_folder
 from maskwright.runs.run_directory import REPORT_NAME

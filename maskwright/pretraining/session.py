@@ -26,7 +26,8 @@ from maskwright.objectives.build import count_parameters_of
 from maskwright.pretraining.card import DISCRIMINATOR, MODEL, describe_training
 from maskwright.pretraining.prepared_data import PreparedData, describe_sources
 from maskwright.pretraining.training_suites import HEADLINES
-from maskwright.report.gather import gather_facts, write_report
+from maskwright.report.facts import gather_facts
+from maskwright.report.run_page import write_report
 from maskwright.runs.config import PretrainConfig
 from maskwright.runs.run_directory import METRICS_NAME, MODEL_NAME, REPORT_NAME
 from maskwright.train.panel import color_sample, of_sources
