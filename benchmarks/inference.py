@@ -25,11 +25,11 @@ import numpy as np
 import torch
 
 from benchmarks.common import find_corpus, write_result
+from maskwright.attention_context import context_from_lengths
 from maskwright.corpus.config import CorpusConfig
 from maskwright.corpus.stream import stream_corpus
 from maskwright.inference.embed import Embedder
 from maskwright.inference.fill_mask import FillMask
-from maskwright.model.attention_context import context_from_lengths
 from maskwright.model.config import ModelConfig, resolve_config
 from maskwright.model.init import initialise
 from maskwright.model.pretraining import MaskedLanguageModel

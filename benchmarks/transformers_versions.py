@@ -40,9 +40,9 @@ from benchmarks.twins import (
     our_logits,
     randomise,
 )
+from maskwright.attention_context import context_from_lengths
 from maskwright.finetuning.config import FinetuneConfig
 from maskwright.finetuning.network import build_classifier
-from maskwright.model.attention_context import context_from_lengths
 from maskwright.model.classifier import Classifier
 from maskwright.model.config import Level
 from maskwright.model.pretraining import MaskedLanguageModel

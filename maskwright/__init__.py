@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from maskwright.cli.compare import compare
     from maskwright.cli.evaluate import evaluate
     from maskwright.cli.finetune import finetune
-    from maskwright.cli.prepare import prepare
     from maskwright.cli.serve import serve
     from maskwright.evaluation.minimal_pairs import evaluate_minimal_pairs, read_minimal_pairs
     from maskwright.evaluation.pseudo_likelihood import score_pseudo_likelihood
@@ -32,6 +31,7 @@ if TYPE_CHECKING:
     from maskwright.interop.export import export_model
     from maskwright.interop.publish import publish_model
     from maskwright.model_folder.folder import load_model, save_model
+    from maskwright.pretraining.prepare import prepare
     from maskwright.pretraining.runner import pretrain
     from maskwright.runs.config import PretrainConfig
     from maskwright.shards.reader import TokenStore
@@ -77,7 +77,7 @@ _HOMES = {
     "export_model": "maskwright.interop.export",
     "finetune": "maskwright.cli.finetune",
     "load_model": "maskwright.model_folder.folder",
-    "prepare": "maskwright.cli.prepare",
+    "prepare": "maskwright.pretraining.prepare",
     "pretrain": "maskwright.pretraining.runner",
     "publish_model": "maskwright.interop.publish",
     "read_minimal_pairs": "maskwright.evaluation.minimal_pairs",

@@ -56,8 +56,7 @@ ONLY_HERE = {"sections", "settings", "texts"}
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_verb_takes_the_words_of_its_flags(verb: str):
-    module = inspect.getmodule(getattr(maskwright, verb))
-    assert module is not None
+    module = importlib.import_module(f"maskwright.cli.{verb}")
     actions = module.build_parser()._actions
     flags = {action.dest for action in actions if action.default is not argparse.SUPPRESS}
     parameters = set(inspect.signature(getattr(maskwright, verb)).parameters)

@@ -17,7 +17,7 @@ _EPILOG = """examples:
 
 
 def build_parser() -> Parser:
-    """The command line of ``maskwright report``."""
+    """Return the command line of ``maskwright report``."""
     parser = Parser("report", "Show a run as a page.", _EPILOG)
     parser.add_argument("runs", nargs="+", type=Path, help="run directories")
     parser.add_argument("--out", type=Path, help="where to [report.html in the run directory]")

@@ -11,8 +11,8 @@ from typing import Any, cast
 from maskwright.cli.flags import Arguments, Parser, add_config_flags, config_values
 from maskwright.config import from_mapping
 from maskwright.console import say, tell
-from maskwright.corpus.extras import import_extra
 from maskwright.errors import InputError
+from maskwright.extras import import_extra
 from maskwright.runs.find_model import HELP, find_model_folder
 from maskwright.serving.config import ServeConfig
 
@@ -33,7 +33,7 @@ examples:
 
 
 def build_parser() -> Parser:
-    """The command line of ``maskwright serve``."""
+    """Return the command line of ``maskwright serve``."""
     parser = Parser("serve", "Serve a model over HTTP.", _EPILOG)
     parser.add_argument("folder", help=HELP)
     parser.add_argument("--name", help="what the model is called [the folder's name]")
@@ -166,7 +166,7 @@ def _run(app: Any, config: ServeConfig, title: str, *, has_token: bool) -> None:
 
 
 def _log_requests(*, quiet: bool) -> None:
-    """A line for each request, unless quiet, and tracebacks of what failed."""
+    """Log a line for each request, unless quiet, and tracebacks of failures."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(message)s"))
     for name in ("maskwright.access", "maskwright.serving"):

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from maskwright.corpus.extras import import_extra
 from maskwright.corpus.paths import expand_home
 from maskwright.corpus.readers.fields import TextField
 from maskwright.errors import CorpusError
+from maskwright.extras import import_extra
 
 _SPLIT = "train"
 

@@ -17,7 +17,6 @@ from maskwright.data.masking import IGNORED
 from maskwright.distributed.world import ALONE, World
 from maskwright.errors import InputError
 from maskwright.model.pretraining import MaskedLanguageModel
-from maskwright.objectives.mlm import context_of
 
 
 @dataclass(frozen=True)
@@ -49,7 +48,7 @@ def predict_pairs(model: MaskedLanguageModel, batch: Batch) -> Tensor:
         with torch.no_grad():
             logits = model(
                 batch.input_ids,
-                context_of(batch),
+                batch.context,
                 batch.masked_positions[:0],  # no words are to be predicted
                 batch.token_type_ids,
                 batch.pair_positions,

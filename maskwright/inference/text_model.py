@@ -16,8 +16,8 @@ from typing import Any, Generic, Self, TypeVar
 import torch
 from torch import Tensor
 
+from maskwright.attention_context import context_from_lengths
 from maskwright.errors import InputError, ModelFolderError
-from maskwright.model.attention_context import context_from_lengths
 from maskwright.model.classifier import Classifier
 from maskwright.model.electra import Discriminator
 from maskwright.model.pretraining import MaskedLanguageModel

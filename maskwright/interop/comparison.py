@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from maskwright.attention_context import context_from_lengths
 from maskwright.errors import ExportError
-from maskwright.model.attention_context import context_from_lengths
 from maskwright.model_folder.folder import LoadedModel
 
 # fp32 gives about seven digits, of which a deep model loses two: for logits of up to 10 an

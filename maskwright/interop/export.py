@@ -109,8 +109,8 @@ def export_model(
         ModelFolderError: `folder` is not a model folder.
         ExportError: the outputs differ, no class of transformers computes this architecture, too
             little is left of the model in int8, or `out` exists already.
-        InputError: an unknown target, a package that is not installed, ``onnx-int8`` without
-            `data`.
+        InputError: an unknown target, ``onnx-int8`` without `data`.
+        MissingPackageError: a package that the target needs is not installed.
         ShardError: `data` is damaged, or was prepared with another tokenizer.
     """
     folder, out = Path(folder), Path(out)

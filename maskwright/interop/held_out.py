@@ -81,7 +81,7 @@ def take_apart(batch: Batch) -> Iterator[MaskedRow]:
     places, labels = batch.masked_positions[used], batch.masked_labels[used]
     order = places.argsort()
     places, labels = places[order], labels[order]
-    bounds = batch.cu_seqlens.unique().tolist()
+    bounds = batch.context.cu_seqlens.unique().tolist()
     for start, stop in pairwise(bounds):
         inside = (places >= start) & (places < stop)
         if inside.any():

@@ -24,7 +24,7 @@ def import_transformers() -> Any:
     """The library, of which an extra brings a version that knows all our families.
 
     Raises:
-        InputError: it is not installed.
+        MissingPackageError: it is not installed.
     """
     return import_library("transformers", "sentence-transformers", NEEDS)
 

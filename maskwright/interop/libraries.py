@@ -7,21 +7,17 @@ from contextlib import contextmanager, suppress
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-from maskwright.corpus import extras
-from maskwright.errors import CorpusError, InputError
+from maskwright.extras import import_extra
 
 
 def import_library(module: str, extra: str, needed_by: str) -> Any:
-    """Imports `module`, or says which extra of maskwright brings it.
+    """Import `module` without its warnings (see `import_extra`).
 
     Raises:
-        InputError: the package is not installed.
+        MissingPackageError: the package is not installed.
     """
-    try:
-        with quiet():
-            return extras.import_extra(module, extra, needed_by)
-    except CorpusError as error:
-        raise InputError(str(error)) from None
+    with quiet():
+        return import_extra(module, extra, needed_by)
 
 
 def list_versions(*packages: str) -> dict[str, str]:

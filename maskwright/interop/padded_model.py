@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from maskwright.model.attention_context import AttentionContext
+from maskwright.attention_context import AttentionContext
 from maskwright.model.classifier import Classifier
 from maskwright.model.pretraining import MaskedLanguageModel
 
@@ -18,9 +18,9 @@ from maskwright.model.pretraining import MaskedLanguageModel
 class PaddedContext(AttentionContext):
     """A context that asks nothing about its sizes, so that a traced graph leaves them open."""
 
-    def see(self, window: int | None) -> Tensor:
+    def attention_mask(self, window: int | None) -> Tensor:
         """As in `AttentionContext`; a window as wide as the row is applied like any other."""
-        visible = super().see(None)
+        visible = super().attention_mask(None)
         if window is None:
             return visible
         place = torch.arange(self.row_length, device=visible.device)

@@ -175,6 +175,7 @@ def send_upload(
     Raises:
         InputError: no token, no right to write there, no network, or whatever else the hub
             refuses; the hub takes the commit as a whole or not at all.
+        MissingPackageError: huggingface_hub is not installed.
     """
     hub = import_library("huggingface_hub", "hub", "publishing")
     token = hub.get_token()

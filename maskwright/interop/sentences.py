@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from maskwright.corpus.pydocs import read_pydocs
+from maskwright.corpus.readers.pydocs import read_pydocs
 from maskwright.interop.held_out import open_held_out
 from maskwright.model_folder.folder import Loaded, LoadedModel
 

@@ -6,13 +6,14 @@ reference is the one to read.
 Multi-head self-attention. T tokens, D width, H heads, K head size (D = H K).
 """
 
+from dataclasses import dataclass
 from typing import cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from maskwright.model.attention_context import AttentionContext, LayerContext
+from maskwright.attention_context import AttentionContext
 from maskwright.model.config import AttentionBackend, EncoderConfig
 from maskwright.model.embeddings import rotate
 from maskwright.model.layers import RMSNorm, drop
@@ -20,6 +21,26 @@ from maskwright.model.layers import RMSNorm, drop
 # Gradients of fused attention in bf16 take a CPU 4.5 times as long as plain products do in rows of
 # 64, 3 times in rows of 128, 1.5 times in rows of this length (two cores with AMX, torch 2.13).
 _LONGEST_ROW_FOR_PRODUCTS = 256
+
+
+@dataclass(frozen=True)
+class LayerContext:
+    """What all layers of one type (global or local) share in one forward pass.
+
+    Attributes:
+        context: the segments.
+        window: how many tokens to each side a token sees, inclusive; None = the whole segment.
+        backend: how to compute attention, already chosen.
+        visible: [R, 1, L, L], `AttentionContext.attention_mask` of that window, where the backend
+            needs it.
+        angles: cosines and sines [T, 1, K / 2] of the rotary positions, if there are any.
+    """
+
+    context: AttentionContext
+    window: int | None
+    backend: AttentionBackend
+    visible: Tensor | None
+    angles: tuple[Tensor, Tensor] | None
 
 
 def attend(
@@ -42,7 +63,7 @@ def attend(
         backend: ``reference`` (dense, slow, obvious), ``products`` (of matrices, row by row),
             ``sdpa`` (torch's fused kernels), ``varlen`` (CUDA in half precision, no padding, no
             dropout) or ``auto``.
-        visible: ``context.see(window)``, if it has been computed for all layers together.
+        visible: ``context.attention_mask(window)``, if it is computed once for all layers.
     """
     if backend == "auto":
         backend = choose_backend(q.device, q.dtype, dropout, context.row_length)
@@ -50,7 +71,7 @@ def attend(
         return attend_reference(q, k, v, context, window, dropout)
     if backend == "varlen":
         return attend_varlen(q, k, v, context, window)
-    visible = context.see(window) if visible is None else visible
+    visible = context.attention_mask(window) if visible is None else visible
     over_rows = attend_products if backend == "products" else attend_sdpa
     return over_rows(q, k, v, visible, dropout)
 

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from maskwright.model.attention_context import AttentionContext
+from maskwright.attention_context import AttentionContext
 from maskwright.model.config import EncoderConfig, HeadActivation, HeadConfig
 from maskwright.model.encoder import Encoder
 from maskwright.model.layers import Dropout, build_norm

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor, nn
 
-from maskwright.model.attention_context import AttentionContext
+from maskwright.attention_context import AttentionContext
 from maskwright.model.config import EncoderConfig
 from maskwright.model.encoder import Encoder
 from maskwright.model.layers import ACTIVATIONS

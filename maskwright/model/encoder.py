@@ -8,8 +8,8 @@ T tokens, W wanted tokens, D width.
 import torch
 from torch import Tensor, nn
 
-from maskwright.model.attention import SelfAttention, choose_backend
-from maskwright.model.attention_context import AttentionContext, LayerContext
+from maskwright.attention_context import AttentionContext
+from maskwright.model.attention import LayerContext, SelfAttention, choose_backend
 from maskwright.model.config import AttentionBackend, EncoderConfig, LayerType
 from maskwright.model.embeddings import Embeddings, rotary_angles
 from maskwright.model.layers import MLP, Dropout, GatedMLP, build_norm
@@ -101,5 +101,5 @@ class Encoder(nn.Module):
         config, window, angles = self.config, self.config.window(kind), None
         if config.positions == "rotary":
             angles = rotary_angles(context.positions, config.head_size, config.theta(kind))
-        visible = context.see(window) if backend in ("products", "sdpa") else None
+        visible = context.attention_mask(window) if backend in ("products", "sdpa") else None
         return LayerContext(context, window, backend, visible, angles)

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from maskwright.model.attention_context import AttentionContext
+from maskwright.attention_context import AttentionContext
 from maskwright.model.config import EncoderConfig
 from maskwright.model.encoder import Encoder
 from maskwright.model.heads import MLMHead, SentencePairHead

@@ -11,17 +11,17 @@ import torch
 from maskwright.data.batch import Batch
 from maskwright.model.pretraining import MaskedLanguageModel
 from maskwright.objectives.mlm import MLM, MLM_TERM, MaskedLM
-from maskwright.objectives.terms import ObjectiveInputs, Term, TermSums
+from maskwright.objectives.terms import Term, TermSums
 
 CLM = "clm"
 
 
 def _count_causal(batch: Batch) -> int:
-    return batch.num_predictions if batch.is_causal else 0
+    return batch.num_predictions if batch.context.is_causal else 0
 
 
 def _count_masked(batch: Batch) -> int:
-    return 0 if batch.is_causal else batch.num_predictions
+    return 0 if batch.context.is_causal else batch.num_predictions
 
 
 class MaskedAndCausalLM(MaskedLM):
@@ -34,9 +34,9 @@ class MaskedAndCausalLM(MaskedLM):
             CLM: Term(1.0, "causal_loss", "causal_accuracy", _count_causal),
         }
 
-    def forward(self, inputs: ObjectiveInputs) -> dict[str, TermSums]:
+    def forward(self, batch: Batch) -> dict[str, TermSums]:
         """Sums over the slots whose label is not -100."""
-        [sums] = super().forward(inputs).values()
+        [sums] = super().forward(batch).values()
         nothing = TermSums(torch.zeros_like(sums.loss), torch.zeros_like(sums.num_correct))
-        kind = CLM if inputs.context.is_causal else MLM
+        kind = CLM if batch.context.is_causal else MLM
         return {name: sums if name == kind else nothing for name in self.terms}

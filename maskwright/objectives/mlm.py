@@ -8,7 +8,7 @@ from torch import Tensor, nn
 from maskwright.data.batch import Batch
 from maskwright.model.pretraining import MaskedLanguageModel
 from maskwright.objectives.cross_entropy import sum_cross_entropy
-from maskwright.objectives.terms import ObjectiveInputs, Term, TermSums, context_of
+from maskwright.objectives.terms import Term, TermSums
 
 MLM = "mlm"
 MLM_TERM = Term(1.0, "loss", "masked_accuracy", attrgetter("num_predictions"))
@@ -22,16 +22,16 @@ class MaskedLM(nn.Module):
         self.model = model
         self.terms = {MLM: MLM_TERM}
 
-    def forward(self, inputs: ObjectiveInputs) -> dict[str, TermSums]:
+    def forward(self, batch: Batch) -> dict[str, TermSums]:
         """Sums over the slots whose label is not -100."""
         logits = self.model(
-            inputs.input_ids, inputs.context, inputs.masked_positions, inputs.token_type_ids
+            batch.input_ids, batch.context, batch.masked_positions, batch.token_type_ids
         )
-        return {MLM: sum_cross_entropy(logits, inputs.masked_labels)}
+        return {MLM: sum_cross_entropy(logits, batch.masked_labels)}
 
 
 @torch.no_grad()
 def predict_masked(model: MaskedLanguageModel, batch: Batch) -> Tensor:
     """Logits [M, V] in fp32 for the prediction slots of a batch, unused slots included."""
-    logits = model(batch.input_ids, context_of(batch), batch.masked_positions, batch.token_type_ids)
+    logits = model(batch.input_ids, batch.context, batch.masked_positions, batch.token_type_ids)
     return logits.float()

@@ -27,7 +27,7 @@ from maskwright.data.masking import IGNORED
 from maskwright.model.electra import GeneratorAndDiscriminator
 from maskwright.objectives.cross_entropy import sum_cross_entropy
 from maskwright.objectives.mlm import MLM, MLM_TERM
-from maskwright.objectives.terms import ObjectiveInputs, Term, TermSums, inputs_of
+from maskwright.objectives.terms import Term, TermSums
 
 RTD = "rtd"
 
@@ -69,21 +69,21 @@ class ReplacedTokenDetection(nn.Module):
             RTD: Term(discriminator_weight, "rtd_loss", "rtd_accuracy", attrgetter("num_tokens")),
         }
 
-    def forward(self, inputs: ObjectiveInputs) -> dict[str, TermSums]:
+    def forward(self, batch: Batch) -> dict[str, TermSums]:
         """Sums over the hidden tokens, and over all tokens."""
-        found = detect_replaced(self.model, inputs)
+        found = detect_replaced(self.model, batch)
         return {
-            MLM: sum_cross_entropy(found.generator_logits, inputs.masked_labels),
+            MLM: sum_cross_entropy(found.generator_logits, batch.masked_labels),
             RTD: sum_binary_cross_entropy(found.scores, found.tokens),
         }
 
 
-def detect_replaced(model: GeneratorAndDiscriminator, inputs: ObjectiveInputs) -> Detection:
+def detect_replaced(model: GeneratorAndDiscriminator, batch: Batch) -> Detection:
     """Lets the generator replace the hidden tokens, and the discriminator judge all."""
-    logits = model.generator(inputs.input_ids, inputs.context, inputs.masked_positions)
-    drawn = draw_tokens(logits, inputs.masked_draws)
-    tokens = replace_tokens(inputs, drawn, model.config.pad_token_id)
-    scores = model.discriminator(tokens.input_ids, inputs.context)
+    logits = model.generator(batch.input_ids, batch.context, batch.masked_positions)
+    drawn = draw_tokens(logits, batch.masked_draws)
+    tokens = replace_tokens(batch, drawn, model.config.pad_token_id)
+    scores = model.discriminator(tokens.input_ids, batch.context)
     return Detection(logits, tokens, scores)
 
 
@@ -97,12 +97,12 @@ def draw_tokens(logits: Tensor, draws: Tensor) -> Tensor:
     return (cumulative <= reached).sum(-1).clamp(max=logits.shape[-1] - 1)
 
 
-def replace_tokens(inputs: ObjectiveInputs, drawn: Tensor, pad_token_id: int) -> ReplacedTokens:
+def replace_tokens(batch: Batch, drawn: Tensor, pad_token_id: int) -> ReplacedTokens:
     """Puts the `drawn` tokens [M] into the hidden places, all others being as in the text."""
-    ids, labels = inputs.input_ids, inputs.masked_labels
+    ids, labels = batch.input_ids, batch.masked_labels
     used = labels != IGNORED
     # Unused slots write behind the end, where nothing is read.
-    places = torch.where(used, inputs.masked_positions, len(ids))
+    places = torch.where(used, batch.masked_positions, len(ids))
     replaced = torch.cat([ids, ids.new_zeros(1)]).index_copy(0, places, drawn)[:-1]
     is_replaced = torch.zeros(len(ids) + 1, dtype=torch.bool, device=ids.device)
     is_replaced = is_replaced.index_copy(0, places, drawn != labels)[:-1]
@@ -122,6 +122,6 @@ def sum_binary_cross_entropy(scores: Tensor, tokens: ReplacedTokens) -> TermSums
 @torch.no_grad()
 def predict_replaced(model: GeneratorAndDiscriminator, batch: Batch) -> tuple[Tensor, Tensor]:
     """Log odds of each real token of having been replaced, and whether it was."""
-    found = detect_replaced(model, inputs_of(batch))
+    found = detect_replaced(model, batch)
     real = found.tokens.is_real
     return found.scores[real].float(), found.tokens.is_replaced[real]

@@ -4,10 +4,11 @@
 
 from operator import attrgetter
 
+from maskwright.data.batch import Batch
 from maskwright.model.pretraining import MaskedLanguageModel
 from maskwright.objectives.cross_entropy import sum_cross_entropy
 from maskwright.objectives.mlm import MLM, MLM_TERM, MaskedLM
-from maskwright.objectives.terms import ObjectiveInputs, Term, TermSums
+from maskwright.objectives.terms import Term, TermSums
 
 PAIRS = "pairs"
 PAIR_TERM = Term(1.0, "pair_loss", "pair_accuracy", attrgetter("num_pairs"))
@@ -20,17 +21,17 @@ class MaskedLMWithPairs(MaskedLM):
         super().__init__(model)
         self.terms = {MLM: MLM_TERM, PAIRS: PAIR_TERM}
 
-    def forward(self, inputs: ObjectiveInputs) -> dict[str, TermSums]:
+    def forward(self, batch: Batch) -> dict[str, TermSums]:
         """Sums over the slots of each kind whose label is not -100."""
-        assert inputs.pair_labels is not None, "rows without pairs"
+        assert batch.pair_labels is not None, "rows without pairs"
         logits = self.model(
-            inputs.input_ids,
-            inputs.context,
-            inputs.masked_positions,
-            inputs.token_type_ids,
-            inputs.pair_positions,
+            batch.input_ids,
+            batch.context,
+            batch.masked_positions,
+            batch.token_type_ids,
+            batch.pair_positions,
         )
         return {
-            MLM: sum_cross_entropy(logits.masked, inputs.masked_labels),
-            PAIRS: sum_cross_entropy(logits.pairs, inputs.pair_labels),
+            MLM: sum_cross_entropy(logits.masked, batch.masked_labels),
+            PAIRS: sum_cross_entropy(logits.pairs, batch.pair_labels),
         }

@@ -13,7 +13,6 @@ from typing import NamedTuple, Protocol
 from torch import Tensor
 
 from maskwright.data.batch import Batch
-from maskwright.model.attention_context import AttentionContext
 
 
 class TermSums(NamedTuple):
@@ -44,49 +43,9 @@ class Term:
     count: Callable[[Batch], int]
 
 
-@dataclass(frozen=True)
-class ObjectiveInputs:
-    """The tensors of a batch that objectives read; see `Batch`."""
-
-    input_ids: Tensor
-    context: AttentionContext
-    masked_positions: Tensor
-    masked_labels: Tensor
-    masked_draws: Tensor
-    token_type_ids: Tensor | None = None
-    pair_positions: Tensor | None = None
-    pair_labels: Tensor | None = None
-
-
 class Objective(Protocol):
     """A module over what is trained. It returns the sums of each term, by the term's name."""
 
     terms: Mapping[str, Term]
 
-    def __call__(self, inputs: ObjectiveInputs) -> Mapping[str, TermSums]: ...
-
-
-def inputs_of(batch: Batch) -> ObjectiveInputs:
-    """The batch as objectives read it."""
-    return ObjectiveInputs(
-        input_ids=batch.input_ids,
-        context=context_of(batch),
-        masked_positions=batch.masked_positions,
-        masked_labels=batch.masked_labels,
-        masked_draws=batch.masked_draws,
-        token_type_ids=batch.token_type_ids,
-        pair_positions=batch.pair_positions,
-        pair_labels=batch.pair_labels,
-    )
-
-
-def context_of(batch: Batch) -> AttentionContext:
-    """The batch's segment boundaries as the model wants them."""
-    return AttentionContext(
-        positions=batch.positions,
-        segment_ids=batch.segment_ids,
-        cu_seqlens=batch.cu_seqlens,
-        max_seqlen=batch.row_length,
-        row_length=batch.row_length,
-        is_causal=batch.is_causal,
-    )
+    def __call__(self, batch: Batch) -> Mapping[str, TermSums]: ...

@@ -15,11 +15,16 @@ from maskwright.corpus.documents import cut_text
 from maskwright.corpus.formats import recognise_name
 from maskwright.corpus.progress import ReadProgress
 from maskwright.corpus.readers.blocks import read_blocks
+from maskwright.corpus.readers.dump import (
+    DumpReader,
+    Page,
+    Stream,
+    find_streams,
+    read_article,
+    unpack,
+)
+from maskwright.corpus.readers.wikitext import Links, SiteInfo
 from maskwright.corpus.sources import list_matches
-from maskwright.corpus.wikipedia.articles import read_article
-from maskwright.corpus.wikipedia.dump import DumpReader, Page, SiteInfo
-from maskwright.corpus.wikipedia.markup import Links
-from maskwright.corpus.wikipedia.streams import Stream, find_streams, unpack
 from maskwright.errors import CorpusError
 from maskwright.formatting import count_noun
 from maskwright.preparation.config import PrepareConfig
@@ -54,7 +59,8 @@ def write_down_dumps(
     twice is read once.
 
     Raises:
-        CorpusError: a dump is damaged, or mwparserfromhell is needed and not installed.
+        CorpusError: a dump is damaged.
+        MissingPackageError: mwparserfromhell is not installed.
     """
     folders: dict[Path, str] = {}
     held_out = config.corpus.valid_text

@@ -63,7 +63,7 @@ def check_steps(config: SelectionConfig) -> None:
     """That the steps of selection can be taken, before hours are spent on reading.
 
     Raises:
-        CorpusError: a package that a step needs is not installed.
+        MissingPackageError: a package that a step needs is not installed.
         ConfigError: a language that is not known.
     """
     if config.does_anything:

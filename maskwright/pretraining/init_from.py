@@ -28,7 +28,7 @@ from maskwright.runs.find_model import find_model_folder
 from maskwright.shards.folder import name_path
 from maskwright.shards.manifest import TOKENIZER_NAME
 from maskwright.tokenizer.config import TokenizerConfig
-from maskwright.tokenizer.token_text import Pieces
+from maskwright.tokenizer.token_text import TokenText
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.tokenizer.vocabulary import round_up
 from maskwright.train.config import parse_schedule
@@ -61,7 +61,7 @@ class InitialModel:
             tensors = {n: t for n, t in tensors.items() if not n.startswith(PAIR_HEAD)}
         new_ids = range(self.tokenizer.vocab_size, tokenizer.vocab_size)
         if new_ids or config.vocab_size > self.model.config.vocab_size:
-            old = Pieces(self.tokenizer)
+            old = TokenText(self.tokenizer)
             pieces = {i: old.cut_token(tokenizer.token(i)) for i in new_ids}
             tensors = grow_vocabulary(tensors, config.vocab_size, pieces)
         return MaskedLanguageModel.around(config, tensors)

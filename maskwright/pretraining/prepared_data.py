@@ -25,7 +25,7 @@ from maskwright.objectives.build import build_network
 from maskwright.optim.build import build_optimizers
 from maskwright.runs.config import PretrainConfig
 from maskwright.shards.checks import Verify
-from maskwright.shards.concat import JointStore
+from maskwright.shards.concat import ConcatStore
 from maskwright.shards.folder import name_path
 from maskwright.shards.manifest import TOKENIZER_NAME
 from maskwright.shards.reader import TokenStore
@@ -232,9 +232,9 @@ class PreparedMixture(PreparedData):
         sizes = {name: source.train.num_tokens for name, source in self.sources.items()}
         self.passes = count_passes(config, sizes)
         passes = tuple(self.passes.values())
-        train = JointStore({name: s.train for name, s in self.sources.items()}, passes)
+        train = ConcatStore({name: s.train for name, s in self.sources.items()}, passes)
         self.train = train
-        self.valid = JointStore({name: s.valid for name, s in self.sources.items()}, passes)
+        self.valid = ConcatStore({name: s.valid for name, s in self.sources.items()}, passes)
         self.mixture = Mixture(train.num_documents_each, passes)
 
     @property

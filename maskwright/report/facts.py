@@ -19,7 +19,7 @@ from maskwright.runs.run_directory import (
     check_pretraining,
     name_prepared,
 )
-from maskwright.shards.concat import JointStore
+from maskwright.shards.concat import ConcatStore
 from maskwright.shards.manifest import Manifest
 from maskwright.shards.reader import TokenStore
 
@@ -167,4 +167,4 @@ def _open_data(provenance: Mapping[str, Any]) -> TokenStore | None:
     if not all(map(is_prepared, folders.values())):
         return None
     stores = {name: TokenStore.open(path, "train", "sizes") for name, path in folders.items()}
-    return next(iter(stores.values())) if len(stores) == 1 else JointStore(stores)
+    return next(iter(stores.values())) if len(stores) == 1 else ConcatStore(stores)

@@ -115,7 +115,8 @@ def resolve(
     config_file: Path | None = None,
     overrides: Mapping[str, Any] | None = None,
 ) -> PretrainConfig:
-    """A recipe (see `default_recipe`), a YAML file over it, and single values over both.
+    """Return the configuration of a recipe (see `default_recipe`), over it a YAML file, over both
+    single values.
 
     Raises:
         ConfigError: an unknown key, or a value that breaks a rule.
@@ -143,12 +144,14 @@ def choose_recipe(
 
 
 def default_recipe(overrides: Mapping[str, Any]) -> str:
-    """The recipe where none is named, and no file; another one with ``init_from``."""
+    """Return the recipe to use when neither a recipe nor a file is named; it differs with
+    ``init_from``.
+    """
     return CONTINUE_RECIPE if overrides.get("init_from") else DEFAULT_RECIPE
 
 
 def read_given(config_file: Path | None, overrides: Mapping[str, Any]) -> Plain:
-    """What the user asked for over any recipe, in a file or by single values, nested."""
+    """Return what the user set over any recipe, in a file or as single values, nested."""
     from_file = read_yaml(config_file) if config_file is not None else {}
     return put_over(from_file, overrides)
 
@@ -157,7 +160,7 @@ BUDGETS = ("max_minutes", "max_steps", "max_tokens", "max_epochs")
 
 
 def put_over(values: Mapping[str, Any], layer: Mapping[str, Any]) -> Plain:
-    """`values` with a higher layer over them: a file over a recipe, flags over a file.
+    """Merge a higher layer into `values`: a file over a recipe, flags over a file.
 
     What says the same thing in another way is replaced, too: a budget replaces all budgets, batch
     tokens replace their schedule and the other way round, and a row length replaces a schedule of
@@ -183,12 +186,12 @@ def put_over(values: Mapping[str, Any], layer: Mapping[str, Any]) -> Plain:
 
 
 def _mapping(section_values: Any) -> Mapping[str, Any]:
-    """A section's values; none where it is missing, or no section, an error found later."""
+    """Return a section's values; empty if it is missing or invalid, which is reported later."""
     return section_values if isinstance(section_values, Mapping) else {}
 
 
 def _check_batch_tokens(train: Mapping[str, Any]) -> None:
-    """A run's config.yaml holds every field; there the default is not a choice."""
+    """Raise if both are given; config.yaml holds every field, so there a default is no choice."""
     given = train.get("batch_tokens", TrainConfig.batch_tokens)
     if train.get("batch_tokens_schedule") and str(given) != str(TrainConfig.batch_tokens):
         rule = "is given beside train.batch_tokens_schedule"

@@ -16,7 +16,7 @@ from maskwright.data.counter_rng import derive_keys
 from maskwright.data.loader import LoadedStep
 from maskwright.distributed.parallel import Parallel
 from maskwright.distributed.world import World
-from maskwright.objectives.terms import Term, TermSums, inputs_of
+from maskwright.objectives.terms import Term, TermSums
 from maskwright.optim.build import Optimizers
 from maskwright.train.config import Precision
 from maskwright.train.device import autocast
@@ -53,7 +53,7 @@ def compute_gradients(
         batch = batch.to(device)
         with parallel.accumulating() if number < last else nullcontext():
             with autocast(precision, device):
-                sums: Mapping[str, TermSums] = parallel.objective(inputs_of(batch))
+                sums: Mapping[str, TermSums] = parallel.objective(batch)
             weighted = [sums[name].loss * (terms[name].weight / totals[name]) for name in terms]
             (torch.stack(weighted).sum() * parallel.loss_factor).backward()
         shares = {

@@ -17,6 +17,7 @@ from safetensors import safe_open
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 
+from maskwright.data.batch import Batch
 from maskwright.data.config import DataConfig
 from maskwright.data.loader import LoadedStep, StepRequest
 from maskwright.data.rows import DataPosition
@@ -28,7 +29,7 @@ from maskwright.evaluation.masked_lm import (
     build_pinned_batches,
     evaluate_masked_lm,
 )
-from maskwright.objectives.terms import ObjectiveInputs, TermSums
+from maskwright.objectives.terms import TermSums
 from maskwright.pretraining.build import build_trainer
 from maskwright.pretraining.init_from import load_initial
 from maskwright.pretraining.prepared_data import PreparedData
@@ -126,8 +127,8 @@ def train_spoiled(world: World, options: dict[str, Any]) -> Outcome:
     trainer = make_trainer(None, recorder, world=world, **options)
     objective = trainer.parallel.objective
 
-    def spoiled(inputs: ObjectiveInputs) -> dict[str, TermSums]:
-        sums = objective(inputs)["mlm"]
+    def spoiled(batch: Batch) -> dict[str, TermSums]:
+        sums = objective(batch)["mlm"]
         is_bad = trainer.state.step == 5 and world.rank == world.size - 1
         return {"mlm": TermSums(sums.loss * (math.nan if is_bad else 1.0), sums.num_correct)}
 

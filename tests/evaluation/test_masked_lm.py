@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from maskwright.attention_context import AttentionContext
 from maskwright.data.batch import Batch
 from maskwright.data.config import DataConfig
 from maskwright.evaluation.masked_lm import (
@@ -14,7 +15,6 @@ from maskwright.evaluation.masked_lm import (
     build_pinned_batches,
     evaluate_masked_lm,
 )
-from maskwright.model.attention_context import AttentionContext
 from maskwright.model.pretraining import MaskedLanguageModel
 from tests.helpers import (
     MASK,

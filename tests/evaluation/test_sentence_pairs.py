@@ -7,12 +7,12 @@ import pytest
 import torch
 from torch import Tensor
 
+from maskwright.attention_context import AttentionContext
 from maskwright.data.batch import Batch
 from maskwright.data.config import DataConfig, PairKind
 from maskwright.errors import InputError
 from maskwright.evaluation.masked_lm import build_pinned_batches
 from maskwright.evaluation.sentence_pairs import evaluate_sentence_pairs, predict_pairs
-from maskwright.model.attention_context import AttentionContext
 from maskwright.model.init import initialise
 from maskwright.model.pretraining import MaskedLanguageModel, PretrainingLogits
 from tests.helpers import SyntheticCorpus, random_corpus, special_ids, vocabulary

@@ -3,6 +3,7 @@ from dataclasses import replace
 import pytest
 import torch
 
+from maskwright.attention_context import context_from_lengths
 from maskwright.errors import ConfigError
 from maskwright.finetuning.config import FinetuneConfig
 from maskwright.finetuning.network import (
@@ -11,7 +12,6 @@ from maskwright.finetuning.network import (
     group_parameters,
     rescaled_output,
 )
-from maskwright.model.attention_context import context_from_lengths
 from maskwright.model.electra import Discriminator
 from maskwright.model.heads import HeadTransform
 from maskwright.model.init import initialise

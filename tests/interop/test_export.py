@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from maskwright.errors import ExportError, InputError, ModelFolderError
+from maskwright.errors import ExportError, InputError, MissingPackageError, ModelFolderError
 from maskwright.interop import folders, hugging_face
 from maskwright.interop import sentence_transformers_folder as st_folder
 from maskwright.interop.comparison import Difference
@@ -168,7 +168,7 @@ def test_a_missing_package_names_its_extra(
     monkeypatch.setitem(sys.modules, package, None)
     monkeypatch.setattr("maskwright.interop.libraries.version", find_version)
     message = rf"needs the package {package}.*pip install 'maskwright\[{extra}\]'"
-    with pytest.raises(InputError, match=message):
+    with pytest.raises(MissingPackageError, match=message):
         export_model(bert, to, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 import torch
 
+from maskwright.attention_context import context_from_lengths
 from maskwright.errors import ExportError, InputError
 from maskwright.interop import int8, onnx_folder, onnx_graph
 from maskwright.interop.comparison import encode, pad_rows
@@ -14,7 +15,6 @@ from maskwright.interop.export import ExportReport, export_model
 from maskwright.interop.onnx_graph import GRAPH, OnnxModel
 from maskwright.interop.padded_model import PaddedModel
 from maskwright.interop.quantization import RECIPES, quantize, rewrite_products
-from maskwright.model.attention_context import context_from_lengths
 from maskwright.model_folder.folder import open_model
 from tests.interop.models import LONGEST, PRESETS, write_model
 from tests.models import small_model

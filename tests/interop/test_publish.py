@@ -9,7 +9,7 @@ import pytest
 import yaml
 from safetensors.torch import load_file, save_file
 
-from maskwright.errors import InputError, ModelFolderError
+from maskwright.errors import InputError, MissingPackageError, ModelFolderError
 from maskwright.interop.publish import Upload, plan_upload, publish_model, send_upload
 from maskwright.model_folder.card import split_card
 from tests.interop.models import NATIVE, OWN, write_model
@@ -179,7 +179,9 @@ def test_without_a_token_or_the_package_there_is_a_remedy(
     with pytest.raises(InputError, match=r"who publishes me/larvae: .*hf auth login; or set HF"):
         send_upload(upload)
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
-    with pytest.raises(InputError, match=r"huggingface_hub, .*pip install 'maskwright\[hub\]'"):
+    with pytest.raises(
+        MissingPackageError, match=r"huggingface_hub, .*pip install 'maskwright\[hub\]'"
+    ):
         send_upload(upload)
     assert hub.tokens == set()
 

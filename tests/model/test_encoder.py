@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from maskwright.model.attention_context import context_from_lengths
+from maskwright.attention_context import context_from_lengths
 from maskwright.model.pretraining import MaskedLanguageModel
 from tests.model.helpers import RAGGED_ROWS, pack, random_ids, tiny_config, tiny_model
 

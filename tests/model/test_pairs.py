@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
+from maskwright.attention_context import context_from_lengths
 from maskwright.errors import ConfigError
-from maskwright.model.attention_context import context_from_lengths
 from maskwright.model.config import ModelConfig, resolve_config
 from maskwright.model.flops import count_flops_per_token, count_parameters
 from maskwright.model.init import count_fused_matrices, draw_pair_head, initialise

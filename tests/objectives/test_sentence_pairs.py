@@ -14,7 +14,6 @@ from maskwright.model.init import initialise
 from maskwright.model.pretraining import MaskedLanguageModel
 from maskwright.objectives.mlm import MaskedLM, predict_masked
 from maskwright.objectives.sentence_pairs import MaskedLMWithPairs
-from maskwright.objectives.terms import inputs_of
 from tests.helpers import SyntheticCorpus, random_corpus, row_source
 from tests.models import small_config
 from tests.train.helpers import Recorder, make_trainer
@@ -33,7 +32,7 @@ def make_batch(corpus: SyntheticCorpus | None = None) -> Batch:
 
 def test_the_sums_are_those_of_a_plain_computation() -> None:
     model, batch = make_model(), make_batch()
-    sums = MaskedLMWithPairs(model)(inputs_of(batch))
+    sums = MaskedLMWithPairs(model)(batch)
     assert batch.pair_labels is not None
     for name, logits, labels, count in (
         ("mlm", predict_masked(model, batch), batch.masked_labels, batch.num_predictions),
@@ -58,9 +57,9 @@ def test_hidden_words_are_predicted_with_the_types_of_their_texts() -> None:
     model, batch = make_model(), make_batch()
     with torch.no_grad():
         model.get_parameter("encoder.embeddings.token_type.weight").normal_()
-        alone = MaskedLM(model)(inputs_of(batch))["mlm"].loss
-        together = MaskedLMWithPairs(model)(inputs_of(batch))["mlm"].loss
-        untyped = MaskedLM(model)(inputs_of(replace(batch, token_type_ids=None)))["mlm"].loss
+        alone = MaskedLM(model)(batch)["mlm"].loss
+        together = MaskedLMWithPairs(model)(batch)["mlm"].loss
+        untyped = MaskedLM(model)(replace(batch, token_type_ids=None))["mlm"].loss
     torch.testing.assert_close(alone, together)
     assert abs(alone - untyped) > 1e-3
 
@@ -68,7 +67,7 @@ def test_hidden_words_are_predicted_with_the_types_of_their_texts() -> None:
 def test_a_batch_without_a_pair_gives_zero_and_no_nan() -> None:
     model, batch = make_model(), make_batch(SyntheticCorpus([2, 3, 2]))
     assert batch.num_pairs == 0
-    loss = MaskedLMWithPairs(model)(inputs_of(batch))["pairs"].loss
+    loss = MaskedLMWithPairs(model)(batch)["pairs"].loss
     loss.backward()
     assert loss.item() == 0
     gradient = dict(model.named_parameters())["pair_head.classifier.weight"].grad

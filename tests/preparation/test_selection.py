@@ -20,7 +20,7 @@ from maskwright.preparation.pipeline import prepare
 from maskwright.selection.config import SelectionConfig
 from maskwright.shards.manifest import SPLITS
 from maskwright.tokenizer.config import TokenizerConfig
-from tests.corpus.wikipedia.dumps import write_dump
+from tests.corpus.dumps import write_dump
 from tests.limits import limited_file_size
 from tests.preparation.helpers import interrupt_at, read_folder
 

@@ -199,7 +199,7 @@ def test_rows_of_a_validation_have_their_own_length(
 
     def watch(validation: Validation, final: bool, world: World) -> Iterator[Batch]:
         for batch in build(validation, final, world):
-            seen.add(batch.row_length)
+            seen.add(batch.context.row_length)
             yield batch
 
     monkeypatch.setattr(Validation, "_batches", watch)

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 import torch
 
+from maskwright.data.batch import Batch
 from maskwright.data.loader import LoadedStep, StepRequest
 from maskwright.data.rows import DataPosition
 from maskwright.distributed.parallel import Parallel
 from maskwright.errors import TrainingError
-from maskwright.objectives.terms import ObjectiveInputs, TermSums
+from maskwright.objectives.terms import TermSums
 from maskwright.train.checkpoint import find_newest, list_checkpoints, open_checkpoint
 from maskwright.train.signals import AbandonedError
 from maskwright.train.step import update_weights
@@ -205,8 +206,8 @@ def spoil(trainer: Trainer, steps: Container[int], factor: float = math.nan) -> 
     """Multiplies the loss of these steps, counted from 0."""
     objective = trainer.parallel.objective
 
-    def spoiled(inputs: ObjectiveInputs) -> dict[str, TermSums]:
-        sums = objective(inputs)["mlm"]
+    def spoiled(batch: Batch) -> dict[str, TermSums]:
+        sums = objective(batch)["mlm"]
         bad = factor if trainer.state.step in steps else 1.0
         return {"mlm": TermSums(sums.loss * bad, sums.num_correct)}
 

@@ -7,17 +7,17 @@ from maskwright.corpus.config import CorpusConfig
 from maskwright.corpus.documents import Document, cut_text
 from maskwright.corpus.hub import read_hub
 from maskwright.corpus.progress import ReadProgress
-from maskwright.corpus.pydocs import read_pydocs
 from maskwright.corpus.readers.blocks import read_blocks
+from maskwright.corpus.readers.dump import read_dump
 from maskwright.corpus.readers.fields import MAX_RECORD_CHARACTERS, TextField
 from maskwright.corpus.readers.jsonl import read_jsonl
 from maskwright.corpus.readers.parquet import read_parquet
 from maskwright.corpus.readers.plain import read_plain
+from maskwright.corpus.readers.pydocs import read_pydocs
 from maskwright.corpus.readers.tables import read_table
 from maskwright.corpus.readers.text import decode_text, read_lines
 from maskwright.corpus.readers.unreadable import UnreadableError
 from maskwright.corpus.sources import Source
-from maskwright.corpus.wikipedia.articles import read_dump
 
 
 def read_source(

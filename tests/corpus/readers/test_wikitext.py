@@ -7,11 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maskwright.corpus.wikipedia.articles import read_article
-from maskwright.corpus.wikipedia.dump import Page, SiteInfo
-from maskwright.corpus.wikipedia.markup import Links
-from maskwright.corpus.wikipedia.shortcut import is_tame, read_roughly, read_simply
-from maskwright.corpus.wikipedia.wikitext import read_wikitext
+from maskwright.corpus.readers.dump import Page, read_article
+from maskwright.corpus.readers.wikitext import (
+    Links,
+    SiteInfo,
+    is_tame,
+    read_exactly,
+    read_roughly,
+    read_simply,
+)
 
 LINKS = Links.of(SiteInfo("de", {6: "Datei", 14: "Kategorie", -2: "Medium"}))
 
@@ -39,6 +43,7 @@ LINKS = Links.of(SiteInfo("de", {6: "Datei", 14: "Kategorie", -2: "Medium"}))
             "see the page and  and  now",
         ),
         ("H<sub>2</sub>O<br>next <small>x</small>", "H2O\nnext x"),
+        ("[[35&nbsp;mm film]]", "35\xa0mm film"),
         ("a&nbsp;b &amp; c &mdash; d", "a\xa0b & c — d"),
         ("x __NOTOC__ -{zh-hans:a;zh-hant:b}- y", "x  a y"),
         ("<nowiki>[[no]]</nowiki> <math>x<y</math> <gallery>\nFile:a.jpg|b\n</gallery>z", "no  z"),
@@ -62,7 +67,7 @@ LINKS = Links.of(SiteInfo("de", {6: "Datei", 14: "Kategorie", -2: "Medium"}))
     ],
 )
 def test_what_stays_and_what_goes(wikitext: str, text: str | None) -> None:
-    found = read_wikitext(wikitext, LINKS)
+    found = read_exactly(wikitext, LINKS)
     found.encode()  # there is no half of a character in it
     assert text is None or found == text
     assert read_simply(wikitext, LINKS) in (found, None)
@@ -76,7 +81,7 @@ def test_what_stays_and_what_goes(wikitext: str, text: str | None) -> None:
     ],
 )
 def test_plain_pages_take_the_fast_way(wikitext: str) -> None:
-    assert read_simply(wikitext, LINKS) == read_wikitext(wikitext, LINKS)
+    assert read_simply(wikitext, LINKS) == read_exactly(wikitext, LINKS)
 
 
 PIECES = st.sampled_from(
@@ -96,7 +101,7 @@ PIECES = st.sampled_from(
 def test_the_fast_reader_says_the_same_or_nothing(pieces: list[str]) -> None:
     wikitext = "".join(pieces)
     simple = read_simply(wikitext, LINKS)
-    assert simple is None or simple == read_wikitext(wikitext, LINKS)
+    assert simple is None or simple == read_exactly(wikitext, LINKS)
 
 
 UNITS = (
@@ -132,7 +137,7 @@ def test_what_is_never_closed_is_read_roughly(unit: str) -> None:
 def test_templates_with_named_arguments_are_read_roughly_too() -> None:
     long = "{{convert|10|km|mi|\n abbr = on}}"
     page = f"{{{{Infobox bridge|name=Foo|length={long}|image=X.jpg}}}}\nThe bridge is {long} long."
-    assert read_roughly(page, LINKS) == read_wikitext(page, LINKS) == "The bridge is 10 km long."
+    assert read_roughly(page, LINKS) == read_exactly(page, LINKS) == "The bridge is 10 km long."
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,10 @@ import pytest
 
 from maskwright.corpus.config import CorpusConfig
 from maskwright.corpus.readers.dispatch import read_source
+from maskwright.corpus.readers.dump import DumpReader, Stream, find_index, find_streams, unpack
 from maskwright.corpus.sources import find_sources
-from maskwright.corpus.wikipedia.dump import DumpReader
-from maskwright.corpus.wikipedia.streams import Stream, find_index, find_streams, unpack
 from maskwright.errors import CorpusError
-from tests.corpus.wikipedia.dumps import head, page, write_dump, write_multistream
+from tests.corpus.dumps import head, page, write_dump, write_multistream
 
 PAGES = [
     (f"Title {n}", f"Text of {n}, with [[link|links]] & <ref>notes</ref>signs.") for n in range(10)
@@ -94,7 +93,7 @@ def test_an_index_of_another_dump_is_refused(tmp_path: Path) -> None:
     write_multistream(dump, PAGES)
     elsewhere = ("5", "-5", "9" * 30)
     contents = [(f"{place}:1:x\n".encode(), "is not the index of") for place in elsewhere]
-    for content, message in (*contents, (b"no\n", "is no index")):
+    for content, message in (*contents, (b"no\n", "is not the index")):
         (tmp_path / "a-index.txt.bz2").write_bytes(bz2.compress(content))
         with pytest.raises(CorpusError, match=message):
             find_streams(dump)
@@ -118,12 +117,12 @@ ENTITIES = '<!DOCTYPE mediawiki [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]>' + hea
     ("text", "message"),
     [
         (ENTITIES, "declares a document type or entities"),
-        ('<?xml version="1.0" encoding="foo"?><mediawiki/>', "declares an encoding"),
-        ('<?xml version="1.0" encoding="euc-kr"?><mediawiki/>', "declares an encoding"),
-        ("<html><body/></html>", "is XML, but no dump of MediaWiki: it begins with <html>"),
+        ('<?xml version="1.0" encoding="foo"?><mediawiki/>', "declares an unsupported encoding"),
+        ('<?xml version="1.0" encoding="euc-kr"?><mediawiki/>', "declares an unsupported encoding"),
+        ("<html><body/></html>", "begins with <html>"),
         (head() + "<page><title>a", "the dump is damaged or cut"),
-        (head().replace('key="14"', 'key="x"'), "the namespace x is no number"),
-        (head() + "<page></wrong>", "line 6 is no XML"),
+        (head().replace('key="14"', 'key="x"'), "the namespace x is not a number"),
+        (head() + "<page></wrong>", "line 6 is not XML"),
     ],
 )
 def test_what_is_no_dump_is_refused_in_one_line(text: str, message: str, tmp_path: Path) -> None:
@@ -150,7 +149,7 @@ def test_memory_does_not_grow_with_the_dump() -> None:
     assert peak < 500_000
 
 
-def test_xml_in_a_folder_is_some_program_s(tmp_path: Path) -> None:
+def test_xml_in_a_folder_is_ignored(tmp_path: Path) -> None:
     write_dump(tmp_path / "a.xml", PAGES)
     (tmp_path / "b.txt").write_text("text")
     assert [source.label for source in find_sources([str(tmp_path)])] == ["b.txt"]

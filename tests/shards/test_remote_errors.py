@@ -19,7 +19,7 @@ from s3fs.errors import translate_boto_error
 from yarl import URL
 
 from maskwright.errors import ShardError
-from maskwright.shards.remote import is_final
+from maskwright.shards.remote import is_permanent
 
 
 def s3(code: str, status: int) -> BaseException:
@@ -76,7 +76,7 @@ class HubError(OSError):
     ids=lambda error: type(error).__name__,
 )
 def test_what_would_be_the_same_again(error: BaseException) -> None:
-    assert is_final(error)
+    assert is_permanent(error)
 
 
 @pytest.mark.parametrize(
@@ -105,4 +105,4 @@ def test_what_would_be_the_same_again(error: BaseException) -> None:
     ids=lambda error: type(error).__name__,
 )
 def test_what_may_pass(error: BaseException) -> None:
-    assert not is_final(error)
+    assert not is_permanent(error)

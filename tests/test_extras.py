@@ -2,13 +2,13 @@ from pathlib import Path
 
 import pytest
 
-from maskwright.corpus.extras import import_extra
-from maskwright.errors import CorpusError
+from maskwright.errors import MissingPackageError
+from maskwright.extras import import_extra
 from tests.corpus.helpers import write
 
 
 def test_a_missing_package_names_the_extra() -> None:
-    with pytest.raises(CorpusError, match=r"^x needs .* nowhere.*'maskwright\[hub\]'$"):
+    with pytest.raises(MissingPackageError, match=r"^x needs .* nowhere.*'maskwright\[hub\]'$"):
         import_extra("nowhere.to.be.found", "hub", "x")
 
 

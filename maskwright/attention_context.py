@@ -1,15 +1,13 @@
-"""Where the segments of a packed batch begin and end: all that attention needs to know.
+"""The segment boundaries of a packed batch: all that attention needs to know.
 
 T tokens packed in R rows of L, N segments. No segment crosses the end of a row.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
-
-from maskwright.model.config import AttentionBackend
 
 
 @dataclass(frozen=True)
@@ -23,7 +21,7 @@ class AttentionContext:
         cu_seqlens: [N + 1] int32, where segments begin in [T], and T at the end.
         max_seqlen: no segment is longer than this.
         row_length: L; T is a multiple of it.
-        is_causal: whether tokens see no token after them.
+        is_causal: whether tokens attend to no token after them.
     """
 
     positions: Tensor
@@ -33,50 +31,35 @@ class AttentionContext:
     row_length: int
     is_causal: bool = False
 
-    def see(self, window: int | None) -> Tensor:
-        """[R, 1, L, L] booleans: same segment, at most `window` tokens apart, and not later."""
+    def attention_mask(self, window: int | None) -> Tensor:
+        """Return [R, 1, L, L] booleans: same segment, at most `window` tokens apart, not later."""
         rows = self.segment_ids.view(-1, self.row_length)
-        visible = rows[:, :, None] == rows[:, None, :]
+        mask = rows[:, :, None] == rows[:, None, :]
         if window is not None and window < self.row_length - 1:
-            place = torch.arange(self.row_length, device=rows.device)
-            visible = visible & ((place[:, None] - place[None, :]).abs() <= window)
+            position = torch.arange(self.row_length, device=rows.device)
+            mask = mask & ((position[:, None] - position[None, :]).abs() <= window)
         if self.is_causal:
-            visible = visible.tril()
-        return visible.unsqueeze(1)
+            mask = mask.tril()
+        return mask.unsqueeze(1)
 
     def to(self, device: torch.device | str) -> "AttentionContext":
-        """The same context with its tensors on `device`."""
+        """Return the same context with its tensors on `device`."""
+        return self.map_tensors(lambda tensor: tensor.to(device))
+
+    def map_tensors(self, change: Callable[[Tensor], Tensor]) -> "AttentionContext":
+        """Return the same context with `change` applied to each tensor."""
         return replace(
             self,
-            positions=self.positions.to(device),
-            segment_ids=self.segment_ids.to(device),
-            cu_seqlens=self.cu_seqlens.to(device),
+            positions=change(self.positions),
+            segment_ids=change(self.segment_ids),
+            cu_seqlens=change(self.cu_seqlens),
         )
-
-
-@dataclass(frozen=True)
-class LayerContext:
-    """What all layers of one type (global or local) share in one forward pass.
-
-    Attributes:
-        context: the segments.
-        window: how many tokens to each side a token sees, inclusive; None = the whole segment.
-        backend: how to compute attention, already chosen.
-        visible: [R, 1, L, L], `AttentionContext.see` of that window, where the backend wants it.
-        angles: cosines and sines [T, 1, K / 2] of the rotary positions, if there are any.
-    """
-
-    context: AttentionContext
-    window: int | None
-    backend: AttentionBackend
-    visible: Tensor | None
-    angles: tuple[Tensor, Tensor] | None
 
 
 def context_from_lengths(
     lengths: Sequence[int], row_length: int | None = None, device: torch.device | str = "cpu"
 ) -> AttentionContext:
-    """The context of plain padded rows: one segment a row, then the row's padding.
+    """Return the context of plain padded rows: one segment a row, then the row's padding.
 
     Args:
         lengths: the real tokens of each row, at least 1.
@@ -84,14 +67,14 @@ def context_from_lengths(
     """
     row_length = row_length or max(lengths)
     real = torch.tensor(lengths)[:, None]
-    place = torch.arange(row_length)[None, :].expand(len(lengths), -1)
-    padding = place >= real
+    position = torch.arange(row_length)[None, :].expand(len(lengths), -1)
+    padding = position >= real
     starts = torch.arange(len(lengths)) * row_length
-    # A full row has an empty padding segment, which kernels and counts pass over.
+    # A full row has an empty padding segment, which kernels and counts skip.
     bounds = torch.stack((starts, starts + real[:, 0]), dim=1).flatten()
     total = torch.tensor([len(lengths) * row_length])
     return AttentionContext(
-        positions=torch.where(padding, place - real, place).flatten(),
+        positions=torch.where(padding, position - real, position).flatten(),
         segment_ids=padding.int().flatten(),
         cu_seqlens=torch.cat((bounds, total)).int(),
         max_seqlen=row_length,

@@ -2,7 +2,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maskwright.model.attention_context import context_from_lengths
+from maskwright.attention_context import context_from_lengths
 from tests.model.helpers import pack
 
 
@@ -26,7 +26,7 @@ def test_a_wider_row_is_padding() -> None:
     st.one_of(st.none(), st.integers(0, 12)),
 )
 def test_tokens_see_their_segment_within_the_window(lengths: list[int], window: int | None) -> None:
-    visible = pack((tuple(lengths),)).see(window)[0, 0]
+    visible = pack((tuple(lengths),)).attention_mask(window)[0, 0]
     owner = [number for number, length in enumerate(lengths) for _ in range(length)]
     for query, own in enumerate(owner):
         for key, other in enumerate(owner):

@@ -10,7 +10,7 @@ import pytest
 
 from maskwright.errors import ShardError
 from maskwright.shards.cache import Cache
-from maskwright.shards.concat import JointStore, fingerprint_folders
+from maskwright.shards.concat import ConcatStore, fingerprint_folders
 from maskwright.shards.folder import MIRRORS
 from maskwright.shards.manifest import write_manifest
 from maskwright.shards.reader import TokenStore
@@ -26,9 +26,9 @@ def folders(tmp_path: Path) -> dict[str, Path]:
     return {name: tmp_path / name for name in ("a", "b")}
 
 
-def join(folders: dict[str, Path], *passes: float) -> JointStore:
+def join(folders: dict[str, Path], *passes: float) -> ConcatStore:
     stores = {name: TokenStore.open(path, "train") for name, path in folders.items()}
-    return JointStore(stores, passes)
+    return ConcatStore(stores, passes)
 
 
 def test_documents_follow_one_another(folders: dict[str, Path]) -> None:
@@ -84,7 +84,7 @@ def test_what_lies_elsewhere_is_fetched_in_the_order_of_all(
         upload(folder, f"memory://bucket/{name}")
     plan = break_memory(monkeypatch)
     places = {"there": "memory://bucket/a", "here": folders["a"], "too": "memory://bucket/b"}
-    joint = JointStore({name: TokenStore.open(place, "train") for name, place in places.items()})
+    joint = ConcatStore({name: TokenStore.open(place, "train") for name, place in places.items()})
     assert joint.is_remote
     assert joint.name == "a + a + b"
     assert not join(folders).is_remote
@@ -109,7 +109,7 @@ def test_there_must_be_room_for_all_that_lies_elsewhere(
     fsspec.filesystem("memory").store.clear()
     for name, folder in folders.items():
         upload(folder, f"memory://bucket/{name}")
-    joint = JointStore({n: TokenStore.open(f"memory://bucket/{n}", "train") for n in folders})
+    joint = ConcatStore({n: TokenStore.open(f"memory://bucket/{n}", "train") for n in folders})
     files = [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
     one = sum(path.stat().st_size for path in folders["a"].rglob("train/*.[ts]*"))
     present = sum(path.stat().st_size for path in files)
