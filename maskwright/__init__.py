@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from maskwright.model_folder.folder import load_model, save_model
     from maskwright.pretraining.prepare import prepare
     from maskwright.pretraining.runner import pretrain
+    from maskwright.pretraining.watch import watch
     from maskwright.runs.config import PretrainConfig
     from maskwright.serving.server import serve
     from maskwright.shards.reader import TokenStore
@@ -61,6 +62,7 @@ __all__ = [
     "score_pseudo_likelihood",
     "serve",
     "train_tokenizer",
+    "watch",
 ]
 
 _HOMES = {
@@ -85,6 +87,7 @@ _HOMES = {
     "score_pseudo_likelihood": "maskwright.evaluation.pseudo_likelihood",
     "serve": "maskwright.serving.server",
     "train_tokenizer": "maskwright.tokenizer.train",
+    "watch": "maskwright.pretraining.watch",
 }
 
 

@@ -1,6 +1,6 @@
 """Held-out text with pinned masks in it, as padded rows: what a quantized model is judged by.
 
-The masks are those of every validation (`maskwright.evaluation.masked_lm`), on rows as long as the
+The masks are those of every validation (`maskwright.objectives.mlm`), on rows as long as the
 model's longest input; packed rows are taken apart, because other programs know no packing.
 """
 
@@ -17,7 +17,7 @@ from maskwright.data.collate import SpecialIds
 from maskwright.data.config import DataConfig
 from maskwright.data.masking import IGNORED, Vocabulary
 from maskwright.errors import ShardError
-from maskwright.evaluation.masked_lm import build_pinned_batches
+from maskwright.evaluation.pinned import PinnedText
 from maskwright.interop.comparison import Compute, batch_by_length, pad_rows
 from maskwright.model_folder.folder import LoadedModel
 from maskwright.runs.find_data import check_made_for
@@ -57,7 +57,7 @@ def read_masked_rows(
     """
     tokenizer, valid = loaded.tokenizer, open_held_out(loaded, data)
     longest = min(loaded.model.config.max_position_embeddings, _LONGEST_ROW)
-    batches = build_pinned_batches(
+    batches = PinnedText(
         valid,
         DataConfig(max_seq_length=longest, special_tokens=loaded.add_special_tokens),
         SpecialIds(tokenizer.pad_id, tokenizer.cls_id, tokenizer.sep_id, loaded.add_special_tokens),
@@ -65,7 +65,7 @@ def read_masked_rows(
             tokenizer.vocab_size, tokenizer.mask_id, tokenizer.ordinary_ids, valid.unigram_counts
         ),
         num_slots,
-    )
+    ).batches()
     rows = [row for batch in batches for row in take_apart(batch)]
     if not rows:
         raise ShardError(

@@ -13,6 +13,7 @@ from maskwright.attention_context import AttentionContext
 from maskwright.model.config import EncoderConfig, HeadActivation, HeadConfig
 from maskwright.model.encoder import Encoder
 from maskwright.model.layers import Dropout, build_norm
+from maskwright.model.pretraining import Network
 
 _ACTIVATIONS: dict[HeadActivation, Callable[[Tensor], Tensor]] = {
     "tanh": torch.tanh,
@@ -42,7 +43,7 @@ class ClassifierHead(nn.Module):
         return self.output(self.dropout(self.norm(x)))
 
 
-class Classifier(nn.Module):
+class Classifier(Network):
     """An encoder and a head for labels."""
 
     def __init__(self, config: EncoderConfig, head: HeadConfig) -> None:

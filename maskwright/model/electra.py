@@ -14,7 +14,9 @@ from maskwright.attention_context import AttentionContext
 from maskwright.model.config import EncoderConfig
 from maskwright.model.encoder import Encoder
 from maskwright.model.layers import ACTIVATIONS
-from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.model.pretraining import MaskedLanguageModel, Network
+
+GENERATOR = "generator"  # the folder of a run beside the discriminator's that holds its generator
 
 
 class ReplacedTokenHead(nn.Module):
@@ -30,7 +32,7 @@ class ReplacedTokenHead(nn.Module):
         return self.output(self.activate(self.dense(hidden))).squeeze(-1)
 
 
-class Discriminator(nn.Module):
+class Discriminator(Network):
     """An encoder and a head that tells replaced tokens from original ones."""
 
     def __init__(self, config: EncoderConfig) -> None:
@@ -63,7 +65,7 @@ class Discriminator(nn.Module):
         return self.head(self.encoder(input_ids, context, token_type_ids))
 
 
-class GeneratorAndDiscriminator(nn.Module):
+class GeneratorAndDiscriminator(Network):
     """What ELECTRA trains: both models, with one and the same embeddings.
 
     Words, positions, token types and the norm over their sum are shared, as in the authors' code;
@@ -80,9 +82,6 @@ class GeneratorAndDiscriminator(nn.Module):
         self.generator.encoder.embeddings = embeddings
         if generator_config.tie_word_embeddings:
             self.generator.head.decoder.weight = embeddings.word.weight
-
-
-Network = MaskedLanguageModel | GeneratorAndDiscriminator  # what a run trains
 
 
 def narrow_config(config: EncoderConfig, share: float) -> EncoderConfig:

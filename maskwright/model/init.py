@@ -16,12 +16,10 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
-from maskwright.model.classifier import Classifier
 from maskwright.model.config import EncoderConfig
-from maskwright.model.electra import Discriminator, Network
 from maskwright.model.embeddings import Embeddings
 from maskwright.model.heads import SentencePairHead
-from maskwright.model.pretraining import PAIR_HEAD
+from maskwright.model.pretraining import PAIR_HEAD, Network
 
 
 def count_fused_matrices(model: Network) -> dict[str, int]:
@@ -68,7 +66,7 @@ def _grow(rows: Tensor, vocab_size: int, pieces: Mapping[int, Sequence[int]]) ->
 
 
 @torch.no_grad()
-def initialise(model: Network | Discriminator | Classifier, seed: int) -> None:
+def initialise(model: Network, seed: int) -> None:
     """Draws all weights anew, in the order of ``named_parameters``, from one generator on the CPU.
 
     Matrices and embeddings are normal with deviation ``initializer_range`` (truncated if

@@ -22,7 +22,13 @@ class PretrainingLogits(NamedTuple):
     pairs: Tensor
 
 
-class MaskedLanguageModel(nn.Module):
+class Network(nn.Module):
+    """A module that knows its architecture."""
+
+    config: EncoderConfig
+
+
+class MaskedLanguageModel(Network):
     """An encoder and a head that guesses hidden words; a second one judges pairs, if configured.
 
     Only masked positions reach the head, and the end of the last block: at 15 % masks and a

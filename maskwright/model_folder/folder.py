@@ -15,8 +15,8 @@ from maskwright.errors import ConfigError, ModelFolderError, show_value
 from maskwright.files import read_json, replacing_folder, write_json, write_text
 from maskwright.model.classifier import Classifier
 from maskwright.model.config import EncoderConfig
-from maskwright.model.electra import Discriminator
-from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.model.electra import GENERATOR, Discriminator
+from maskwright.model.pretraining import MaskedLanguageModel, Network
 from maskwright.model_folder.card import write_card
 from maskwright.model_folder.families import (
     DISCRIMINATORS,
@@ -36,7 +36,6 @@ from maskwright.tokenizer.tokenizer import Tokenizer
 CONFIG, CARD, EXTRA_KEY = "config.json", "README.md", "maskwright"
 NUM_TEXTS_KEY = "num_texts"  # in maskwright's section of config.json: 1, or 2 for pairs
 MODEL = "model"  # the folder of a run that holds its model
-GENERATOR = "generator"  # the folder beside a discriminator's that holds its generator
 MAX_CONFIG_BYTES = 4 << 20
 WRITTEN = {CONFIG, CARD, WEIGHTS, "tokenizer.json", "tokenizer_config.json"}
 
@@ -78,7 +77,7 @@ class FolderDescription:
 
 def save_model(
     folder: Path | str,
-    model: MaskedLanguageModel | Discriminator,
+    model: Network,
     tokenizer: Tokenizer,
     card: str | None = None,
     *,
@@ -113,7 +112,7 @@ def save_model(
 
 def write_folder(
     folder: Path,
-    model: MaskedLanguageModel | Discriminator | Classifier,
+    model: Network,
     config: EncoderConfig,
     tokenizer: Tokenizer,
     family: Family,

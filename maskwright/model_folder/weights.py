@@ -29,7 +29,7 @@ from maskwright.model.classifier import Classifier
 from maskwright.model.config import EncoderConfig, HeadConfig
 from maskwright.model.electra import Discriminator
 from maskwright.model.heads import SentencePairHead
-from maskwright.model.pretraining import PAIR_HEAD, TIED, MaskedLanguageModel
+from maskwright.model.pretraining import PAIR_HEAD, TIED, MaskedLanguageModel, Network
 from maskwright.model_folder.native.family import DECODER_BIAS, Family
 
 MAX_HEADER_BYTES = 16 << 20  # a hundred thousand tensors
@@ -244,9 +244,7 @@ MAX_INDEX_BYTES = 16 << 20
 _PART = re.compile(r"\w[\w.-]*\.safetensors")  # no path, so nothing outside the folder
 
 
-def write_weights(
-    path: Path, model: MaskedLanguageModel | Discriminator | Classifier, family: Family
-) -> None:
+def write_weights(path: Path, model: Network, family: Family) -> None:
     """Writes the model's weights in fp32 under the family's names.
 
     Of a model in fp32 on the CPU no second copy is made.

@@ -10,7 +10,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from maskwright.data.masking import IGNORED
-from maskwright.objectives.terms import TermSums
+from maskwright.objectives.objective import TermSums
 
 
 def sum_cross_entropy(logits: Tensor, labels: Tensor) -> TermSums:

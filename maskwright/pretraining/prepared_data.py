@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,7 +22,8 @@ from maskwright.distributed.world import ALONE, World
 from maskwright.errors import ConfigError, InputError, ShardError
 from maskwright.model.config import EncoderConfig, resolve_config
 from maskwright.model.init import count_fused_matrices
-from maskwright.objectives.build import build_network
+from maskwright.objectives.build import build_objective
+from maskwright.objectives.objective import Objective
 from maskwright.optim.build import build_optimizers
 from maskwright.runs.config import PretrainConfig
 from maskwright.shards.checks import Verify
@@ -104,7 +106,7 @@ def resolve_model(config: PretrainConfig, tokenizer: Tokenizer) -> EncoderConfig
         mask_token_id=tokenizer.mask_id,
         sentence_pair_head=config.data.pairs is not None,
     )
-    _check_objectives(config, model)
+    _check_wrapping(config, model)
     return model
 
 
@@ -120,26 +122,19 @@ def guess_model(config: PretrainConfig) -> EncoderConfig:
         max_seq_length=config.data.max_seq_length,
         sentence_pair_head=config.data.pairs is not None,
     )
-    _check_objectives(config, model)
+    _check_wrapping(config, model)
     return model
 
 
-def _check_objectives(config: PretrainConfig, model: EncoderConfig) -> None:
-    """What is learned at once must go together.
-
-    Raises:
-        ConfigError: it does not; or causal steps lack the token before.
-    """
-    share = config.masking.causal_share
-    if share and not model.next_token_prediction:
-        rule = "needs model.next_token_prediction = True"
-        raise ConfigError("masking.causal_share", share, rule, "Set that, or this to 0.")
-    if share and config.data.pairs is not None:
-        rule = "is impossible with data.pairs: in causal steps [CLS] sees neither of the texts"
-        raise ConfigError("masking.causal_share", share, rule, "Leave out one of the two.")
+def _check_wrapping(config: PretrainConfig, model: EncoderConfig) -> None:
     if model.next_token_prediction and not config.data.special_tokens:
-        rule = "needs data.special_tokens = True: [CLS] stands before the first token"
+        rule = "needs data.special_tokens = True: [CLS] predicts the first token"
         raise ConfigError("model.next_token_prediction", True, rule, "Leave data.special_tokens.")
+
+
+def objective_of(config: PretrainConfig) -> Objective[Any]:
+    """Return the objective that a run's configuration chooses."""
+    return build_objective(config.objective, config.data, config.masking)
 
 
 def build_planner(config: PretrainConfig) -> Planner:
@@ -160,7 +155,7 @@ def check_config(config: PretrainConfig) -> None:
     choose_device(config.train.device)
     model = guess_model(config)
     with torch.device("meta"):
-        network = build_network(config.objective, model)
+        network = objective_of(config).build_network(model)
     build_optimizers(config.optim, network.named_parameters(), count_fused_matrices(network))
 
 

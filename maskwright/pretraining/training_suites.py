@@ -23,16 +23,8 @@ from maskwright.model.pretraining import MaskedLanguageModel
 from maskwright.pretraining.prepared_data import PreparedData
 from maskwright.runs.config import PretrainConfig
 
-# Of each suite the score to show where there is room for one.
-HEADLINES = (
-    "mlm/bits_per_character",
-    "fill/accuracy",
-    "pll/pseudo_perplexity",
-    "blimp/mean_over_paradigms",
-)
 
-
-class Probes:
+class TrainingSuites:
     """The suites that a run wants scored.
 
     Raises:

@@ -141,7 +141,7 @@ def find_masked_model(argument: Path | str, report: Callable[[str], None]) -> Pa
     is_run = (run / CONFIG_NAME).is_file() and not is_fine_tuning(run)
     if not is_run or load_run_config(run, {}).objective.name != "rtd":
         return folder
-    from maskwright.model_folder.folder import GENERATOR  # with torch
+    from maskwright.model.electra import GENERATOR  # with torch
 
     report(f"{run} has learned to detect replaced tokens: its generator is scored, {GENERATOR}/")
     return run / GENERATOR

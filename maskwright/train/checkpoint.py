@@ -58,6 +58,10 @@ class Checkpoint:
     state: dict[str, Any]
     shapes: dict[str, torch.Size]
 
+    @property
+    def step(self) -> int:
+        return int(self.path.name.removeprefix("step_"))
+
     def read_into(self, tensors: Mapping[str, Tensor], sharding: Sharding = UNSHARDED) -> None:
         """Fills tensors in place, each by its name; a rank reads no more than its own parts.
 

@@ -70,12 +70,9 @@ def should_compile(config: TrainConfig, device: torch.device) -> tuple[bool, str
         return config.compile == "on", f"train.compile is {config.compile}"
     if device.type == "cpu" and not (shutil.which("g++") or shutil.which("clang++")):
         return False, "no C++ compiler found"
-    minutes = config.max_minutes or float("inf")
-    steps = config.max_steps or float("inf")
-    tokens = min(config.max_tokens or float("inf"), steps * config.mean_batch_tokens)
     kind = (device.type, product_dtype(config.precision, device))
     least_minutes, least_tokens = _WORTH_COMPILING.get(kind, (float("inf"), 0))
-    if minutes < least_minutes or tokens < least_tokens:
+    if config.most_minutes < least_minutes or config.most_tokens < least_tokens:
         return False, "the run is too short to pay for it"
     return True, "the run is long enough to pay for it"
 

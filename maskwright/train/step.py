@@ -16,7 +16,7 @@ from maskwright.data.counter_rng import derive_keys
 from maskwright.data.loader import LoadedStep
 from maskwright.distributed.parallel import Parallel
 from maskwright.distributed.world import World
-from maskwright.objectives.terms import Term, TermSums
+from maskwright.objectives.objective import Term, TermSums
 from maskwright.optim.build import Optimizers
 from maskwright.train.config import Precision
 from maskwright.train.device import autocast

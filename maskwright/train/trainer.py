@@ -21,8 +21,8 @@ from maskwright.distributed.parallel import Parallel
 from maskwright.distributed.world import ALONE, World
 from maskwright.errors import TrainingError
 from maskwright.logs import Record
-from maskwright.model.electra import Network
-from maskwright.objectives.terms import Term
+from maskwright.model.pretraining import Network
+from maskwright.objectives.objective import Term
 from maskwright.optim.build import Optimizers
 from maskwright.train.checkpoint import Checkpoint, CheckpointWriter
 from maskwright.train.config import TrainConfig
@@ -44,10 +44,30 @@ from maskwright.train.window import LogWindow, TermFigures
 class Reporter(Protocol):
     """Where the loop's records go."""
 
-    def report(self, record: Record, progress: float) -> None: ...
+    def report(self, record: Record, progress: float) -> None:
+        """Take a training or validation record."""
 
     def advance(self, counts: Record, progress: float) -> None:
-        """Called after every step and before every pass of a validation, with `counts` alone."""
+        """Take `counts` alone, after every step and before every pass of a validation."""
+
+
+class Validate(Protocol):
+    """Scores the weights as they are."""
+
+    def __call__(
+        self, number: int, final: bool, is_asked_to_stop: Callable[[], bool]
+    ) -> dict[str, Any]:
+        """Return the scores for a validation record.
+
+        Args:
+            number: which validation of the run this is, from 1 on; 0 before the first step.
+            final: whether the run is over.
+            is_asked_to_stop: asked again and again.
+
+        Raises:
+            AbandonedError: it was asked to stop.
+        """
+        ...
 
 
 @dataclass(frozen=True)
@@ -65,10 +85,8 @@ class Trainer:
     """A run in progress.
 
     Attributes:
-        parallel: the objective over `model`, compiled or not, on one rank or several.
-        terms: of the objective.
-        validate: gives the scores of the current weights. Its arguments say whether the run is over
-            and, asked again and again, whether to stop; then it raises `AbandonedError`.
+        parallel: the loss of `model`, compiled or not, on one rank or several.
+        terms: of that loss.
         checkpoints: where checkpoints go; None saves none.
         last_scores: the record of the last validation of this process, None before it.
         scores_beginning: whether the weights before the first step are worth scoring, because
@@ -89,7 +107,7 @@ class Trainer:
     prefetcher: Prefetcher
     device: torch.device
     reporter: Reporter
-    validate: Callable[[bool, Callable[[], bool]], dict[str, Any]]
+    validate: Validate
     checkpoints: CheckpointWriter | None
     state: TrainState
     average: WeightAverage | None = None
@@ -108,7 +126,7 @@ class Trainer:
         self._window = LogWindow(self.terms)
 
     def fit(self) -> signal.Signals | None:
-        """Trains until the budget is used up; returns the signal that stopped it before, if any."""
+        """Train until the budget is used up; return the signal that stopped it before, if any."""
         self._window.restart_clock()
         resumed_at, clock = self.state.seconds, time.perf_counter()
         saved_at = resumed_at
@@ -281,18 +299,19 @@ class Trainer:
         self.reporter.report({**self._counts("valid"), **scores, "final": False}, self.progress)
 
     def _hear(self, stop: StopRequest) -> bool:
-        """Whether to stop; a validation asks that before each of its passes."""
+        """Return True if the run is to stop; a validation asks that before each of its passes."""
         self.reporter.advance(self._counts("valid"), self.progress)
         return stop.signal is not None
 
     def scores(
         self, final: bool, is_asked_to_stop: Callable[[], bool] = lambda: False
     ) -> dict[str, Any]:
-        """What `validate` says of the weights that would be saved."""
+        """Return what `validate` returns for the weights that would be saved."""
         self.model.eval()
         with self.averaged_weights():
             try:
-                return self.validate(final, is_asked_to_stop)
+                number = self.state.validations_due(self.config)
+                return self.validate(number, final, is_asked_to_stop)
             finally:
                 self.parallel.sharding.release(self.model)
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from maskwright.errors import CheckpointError, show_value
-from maskwright.objectives.terms import Term
+from maskwright.objectives.objective import Term
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from maskwright.data.collate import SpecialIds
 from maskwright.data.config import DataConfig
 from maskwright.data.masking import IGNORED, Vocabulary
 from maskwright.errors import ShardError
-from maskwright.evaluation.masked_lm import build_pinned_batches
+from maskwright.evaluation.pinned import PinnedText
 from maskwright.interop.comparison import PaddedBatch, batch_by_length, batch_rows, encode
 from maskwright.interop.held_out import all_labels, predict, read_masked_rows, take_apart
 from maskwright.interop.sentences import choose_sentences
@@ -61,7 +61,7 @@ def pinned_batches(loaded: LoadedModel, data: Path, num_slots: int) -> list[Batc
         tokenizer.vocab_size, tokenizer.mask_id, tokenizer.ordinary_ids, valid.unigram_counts
     )
     special = SpecialIds(tokenizer.pad_id, tokenizer.cls_id, tokenizer.sep_id, True)
-    batches = build_pinned_batches(valid, DataConfig(LENGTH), special, vocabulary, num_slots)
+    batches = PinnedText(valid, DataConfig(LENGTH), special, vocabulary, num_slots).batches()
     return list(batches)
 
 

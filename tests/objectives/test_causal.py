@@ -16,7 +16,7 @@ from maskwright.distributed.world import World
 from maskwright.inference.fill_mask import FillMask
 from maskwright.model.config import AttentionBackend
 from maskwright.model_folder.folder import open_model, save_model
-from maskwright.objectives.causal import MaskedAndCausalLM
+from maskwright.objectives.causal import CausalSteps, MaskedAndCausalLM
 from maskwright.train.panel import describe_record
 from maskwright.train.window import LogWindow, TermFigures
 from tests.helpers import NUM_SPECIAL, random_corpus, row_source
@@ -109,8 +109,8 @@ def test_means_are_over_the_steps_that_predicted_something() -> None:
     assert math.isnan(means["causal_loss"])
     assert math.isnan(means["causal_accuracy"])
     record = {"split": "train", "step": 2, "tokens": 99, **means}
-    assert "  loss 3.000  masked accuracy 0.250  " in describe_record(record)
-    assert "causal" not in describe_record(record)
+    assert "  loss 3.000  masked accuracy 0.250  " in describe_record(record, CausalSteps.scores)
+    assert "causal" not in describe_record(record, CausalSteps.scores)
 
 
 def test_both_are_learned() -> None:

@@ -4,6 +4,7 @@ import json
 import shutil
 from collections import Counter
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 import fsspec
@@ -190,7 +191,8 @@ def test_validation_does_not_depend_on_the_shares(place: Path, tmp_path: Path) -
         data = PreparedMixture(folders(place), config.mixture)
         trainer, _ = build_trainer(config, data, tmp_path)
         assert isinstance(trainer.validate, Validation)
-        batches = trainer.validate._batches(False, trainer.world)
+        sources = trainer.validate.hold_out(final=False).read_sources()
+        batches = chain.from_iterable(sources.values())
         pinned.append([batch.input_ids.tolist() for batch in batches])
     assert pinned[0] == pinned[1]
 

@@ -5,14 +5,13 @@ import torch
 from torch import Tensor
 
 from maskwright.data.config import DataConfig
-from maskwright.evaluation.masked_lm import build_pinned_batches
-from maskwright.evaluation.replaced_tokens import evaluate_replaced_tokens
+from maskwright.evaluation.pinned import PinnedText
 from maskwright.model.electra import (
     GeneratorAndDiscriminator,
     ReplacedTokenHead,
     narrow_config,
 )
-from maskwright.objectives.rtd import predict_replaced
+from maskwright.objectives.rtd import evaluate_replaced_tokens, predict_replaced
 from tests.helpers import random_corpus, special_ids, vocabulary
 from tests.models import small_config
 
@@ -36,9 +35,9 @@ def test_a_constant_discriminator_scores_what_it_must() -> None:
 
     def batches():
         corpus = random_corpus()
-        return build_pinned_batches(
+        return PinnedText(
             corpus, DataConfig(max_seq_length=16), special_ids(), vocabulary(), 2000
-        )
+        ).batches()
 
     truth = torch.cat([predict_replaced(model, batch)[1] for batch in batches()])
     share = truth.double().mean().item()

@@ -11,10 +11,10 @@ from maskwright.attention_context import AttentionContext
 from maskwright.data.batch import Batch
 from maskwright.data.config import DataConfig, PairKind
 from maskwright.errors import InputError
-from maskwright.evaluation.masked_lm import build_pinned_batches
-from maskwright.evaluation.sentence_pairs import evaluate_sentence_pairs, predict_pairs
+from maskwright.evaluation.pinned import PinnedText
 from maskwright.model.init import initialise
 from maskwright.model.pretraining import MaskedLanguageModel, PretrainingLogits
+from maskwright.objectives.pairs import evaluate_sentence_pairs, predict_pairs
 from tests.helpers import SyntheticCorpus, random_corpus, special_ids, vocabulary
 from tests.models import small_config, small_model
 
@@ -48,7 +48,7 @@ def batches_of(
 ) -> list[Batch]:
     config = DataConfig(max_seq_length=32, pairs=kind)
     corpus = corpus or random_corpus(300, 60)
-    return list(build_pinned_batches(corpus, config, special_ids(), vocabulary(), num_tokens))
+    return list(PinnedText(corpus, config, special_ids(), vocabulary(), num_tokens).batches())
 
 
 def labels_of(batches: list[Batch]) -> Tensor:

@@ -9,11 +9,10 @@ import torch.nn.functional as F
 from maskwright.data.batch import Batch
 from maskwright.data.loader import StepRequest
 from maskwright.data.rows import DataPosition
-from maskwright.evaluation.sentence_pairs import predict_pairs
 from maskwright.model.init import initialise
 from maskwright.model.pretraining import MaskedLanguageModel
 from maskwright.objectives.mlm import MaskedLM, predict_masked
-from maskwright.objectives.sentence_pairs import MaskedLMWithPairs
+from maskwright.objectives.pairs import MaskedLMWithPairs, predict_pairs
 from tests.helpers import SyntheticCorpus, random_corpus, row_source
 from tests.models import small_config
 from tests.train.helpers import Recorder, make_trainer

@@ -10,12 +10,9 @@ from torch import Tensor
 from maskwright.attention_context import AttentionContext
 from maskwright.data.batch import Batch
 from maskwright.data.config import DataConfig
-from maskwright.evaluation.masked_lm import (
-    MaskedLMScores,
-    build_pinned_batches,
-    evaluate_masked_lm,
-)
+from maskwright.evaluation.pinned import PinnedText
 from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.objectives.mlm import MaskedLMScores, evaluate_masked_lm
 from tests.helpers import (
     MASK,
     NUM_SPECIAL,
@@ -50,7 +47,7 @@ class ConstantModel(MaskedLanguageModel):
 
 
 def batches_of(corpus: SyntheticCorpus, num_tokens: int = 10**6) -> list[Batch]:
-    return list(build_pinned_batches(corpus, CONFIG, special_ids(), vocabulary(), num_tokens))
+    return list(PinnedText(corpus, CONFIG, special_ids(), vocabulary(), num_tokens).batches())
 
 
 def evaluate(
