@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from maskwright.cli.compare import compare
     from maskwright.cli.evaluate import evaluate
     from maskwright.cli.finetune import finetune
-    from maskwright.cli.serve import serve
     from maskwright.evaluation.minimal_pairs import evaluate_minimal_pairs, read_minimal_pairs
     from maskwright.evaluation.pseudo_likelihood import score_pseudo_likelihood
     from maskwright.evaluation.pseudo_perplexity import evaluate_pseudo_likelihood
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from maskwright.pretraining.runner import pretrain
     from maskwright.pretraining.watch import watch
     from maskwright.runs.config import PretrainConfig
+    from maskwright.serving.server import serve
     from maskwright.shards.reader import TokenStore
     from maskwright.tokenizer.tokenizer import Tokenizer
     from maskwright.tokenizer.train import train_tokenizer
@@ -86,7 +86,7 @@ _HOMES = {
     "read_minimal_pairs": "maskwright.evaluation.minimal_pairs",
     "save_model": "maskwright.model_folder.folder",
     "score_pseudo_likelihood": "maskwright.evaluation.pseudo_likelihood",
-    "serve": "maskwright.cli.serve",
+    "serve": "maskwright.serving.server",
     "train_tokenizer": "maskwright.tokenizer.train",
     "watch": "maskwright.pretraining.watch",
 }

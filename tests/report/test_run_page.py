@@ -9,8 +9,8 @@ import pytest
 from maskwright.errors import InputError
 from maskwright.evaluation.scores import Score, SuiteResult
 from maskwright.report.facts import RunFacts
-from maskwright.report.page import render_page
-from maskwright.report.samples import tabulate_samples
+from maskwright.report.run_page import render_page, tabulate_samples
+from maskwright.shards.manifest import FileInfo, Manifest, SplitInfo
 from maskwright.train.panel import split_sample
 
 EVIL = "<script>alert(1)</script>"
@@ -37,6 +37,11 @@ def make_run(name: str = "mine", steps: int = 400, **changes: Any) -> RunFacts:
         **changes,
     }
     return RunFacts(name, records, **facts)
+
+
+def make_manifest(dropped: dict[str, int]) -> Manifest:
+    train = SplitInfo(1200, 10, 6000, 6000, 900, ())
+    return Manifest(8192, "uint16", "", "a", {}, {"train": train}, FileInfo(0, ""), dropped)
 
 
 def test_a_page_holds_scores_baselines_samples_and_configuration() -> None:
@@ -84,9 +89,7 @@ def test_evaluations_and_text_are_shown_where_there_are_some() -> None:
         SuiteResult("mlm", {"name": "held out"}, {"fast": True}, scores),
         SuiteResult("blimp", {"name": "pairs"}, {}, pairs),
     ]
-    split = {"num_documents": 10, "num_words": 900, "num_tokens": 1200, "num_characters": 6000}
-    dropped = {"duplicate": 1234}
-    manifest = {"splits": {"train": split}, "vocab_size": 8192, "dropped": dropped}
+    manifest = make_manifest(dropped={"duplicate": 1234})
     page = render_page(
         [make_run(evaluation=evaluation, manifest=manifest, document_lengths=[3, 50, 700])]
     )
@@ -117,7 +120,7 @@ def test_several_runs_stand_side_by_side() -> None:
 def test_what_curves_do_not_say_is_said() -> None:
     ours, theirs = (make_run(provenance={"corpus": {"fingerprint": letter}}) for letter in "ab")
     assert "do not compare" in render_page([ours, theirs])  # though the data of both are gone
-    kept = replace(ours, manifest={"fingerprint": "a"})
+    kept = replace(ours, manifest=make_manifest({}))
     assert "do not compare" not in render_page([ours, kept])
     assert "do not compare" not in render_page([ours, replace(ours, provenance={})])
     *records, last = ours.records
@@ -182,14 +185,14 @@ def test_samples_of_several_hidden_tokens_stay_lines() -> None:
 
 def test_a_sample_that_appears_late_or_twice_keeps_its_column() -> None:
     early, late = "✓ a [MASK]  →  x 1%  (was: x)", "✗ b <mask> c  →  y 1%  (was: z)"
-    found = tabulate_samples([("1", [early]), ("2", [late, late]), ("3", [early])])
-    assert found is not None
-    assert [(row.before, row.word, row.after) for row in found[1]] == [
+    rows = tabulate_samples([[early], [late, late], [early]])
+    assert rows is not None
+    assert [(row.before, row.word, row.after) for row in rows] == [
         ("a ", "x", ""),
         ("b ", "z", " c"),
     ]
-    assert [[kind for kind, _ in row.guesses] for row in found[1]] == [
+    assert [[kind for kind, _ in row.guesses] for row in rows] == [
         ["right", "", "right"],
         ["", "wrong", ""],
     ]
-    assert tabulate_samples([("1", [early, "a⟨r⟩b"])]) is None
+    assert tabulate_samples([[early, "a⟨r⟩b"]]) is None

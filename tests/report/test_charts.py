@@ -3,8 +3,8 @@ from pathlib import Path
 import pytest
 
 from maskwright.errors import InputError
-from maskwright.report import plots
-from maskwright.report.plots import Curve, plot_curves
+from maskwright.report import charts
+from maskwright.report.charts import Curve, plot_curves
 
 RECORDS = [
     {
@@ -43,6 +43,6 @@ def test_records_without_a_number_are_passed_over(tmp_path: Path) -> None:
 def test_without_matplotlib_the_extra_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(plots.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(charts.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(InputError, match=r"maskwright\[plots\]"):
         plot_curves([], tmp_path)
