@@ -1,4 +1,4 @@
-"""Builds the trainer of a run, on one process or several."""
+"""Build the trainer of a run, on one process or several."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -60,7 +60,7 @@ def distribute(
 def build_writer(
     config: TrainConfig, folder: Path, world: World, sharding: Sharding
 ) -> CheckpointWriter:
-    """What writes the checkpoints of a run."""
+    """Return the writer of a run's checkpoints."""
     writer = WholeWriter if sharding is UNSHARDED else ShardedWriter
     return writer(folder, config.keep_checkpoints, world)
 

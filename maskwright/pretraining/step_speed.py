@@ -52,7 +52,7 @@ def measure_step_seconds(
     device: torch.device,
     timed_flops: float | None = None,
 ) -> float:
-    """Seconds of a mean step, uncompiled, from a few rows as they are at half of the run.
+    """Return the seconds of a mean step, uncompiled, from a few rows as at half of the run.
 
     Args:
         timed_flops: floating-point operations that the few rows take; none: what suits the device.

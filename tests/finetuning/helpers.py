@@ -8,7 +8,7 @@ from maskwright.model.config import ModelConfig, resolve_config
 from maskwright.model.init import initialize
 from maskwright.model.pretraining import MaskedLanguageModel
 from maskwright.model_folder.folder import Loaded
-from maskwright.model_folder.special_tokens import wrap_inputs
+from maskwright.tokenizer.template import wrap_inputs
 from tests.golden.pseudo_likelihood import make_tokenizer
 
 TOKENIZER = wrap_inputs(make_tokenizer(), wrap=True)

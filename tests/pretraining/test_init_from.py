@@ -305,7 +305,7 @@ def test_wrapping_that_is_no_pair_must_be_said(
     description["post_processor"]["single"].pop()
     (twin / "tokenizer.json").write_text(json.dumps(description), encoding="utf-8")
     assert main(command(text, twin, tmp_path)) == 2
-    assert "data.special_tokens = None cannot be told from" in capsys.readouterr().err
+    assert "data.special_tokens = None cannot be inferred" in capsys.readouterr().err
     assert main(command(text, twin, tmp_path, "--data.special_tokens", "true")) == 0
     assert load_run_config(tmp_path / "run", {}).data.special_tokens
 
