@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from maskwright.evaluation.scores import Score, SuiteResult
 from maskwright.logs import Record
+from maskwright.runs.evaluation_file import Score, SuiteResult, choose_result
 
 _STAGES = (0.01, 0.1, 0.5, 1.0)
 
@@ -83,15 +83,11 @@ class RunFacts:
         return [*shares, ("everything else", rest)]
 
     def describe_extent(self, suite: str) -> str:
-        """``, with --fast`` if the suite looked at a part of its text, else nothing."""
-        found = self._find_result(suite)
+        """Return ``, with --fast`` if the suite scored a part of its text, else nothing."""
+        found = choose_result(self.evaluation, suite)
         return ", with --fast" if found and found.settings.get("fast") else ""
 
     def find_scores(self, suite: str) -> Sequence[Score]:
-        """The scores of a suite in evaluation.json; none if it was not run."""
-        found = self._find_result(suite)
+        """Return the scores of a suite in evaluation.json; none if it was not run."""
+        found = choose_result(self.evaluation, suite)
         return found.scores if found else ()
-
-    def _find_result(self, suite: str) -> SuiteResult | None:
-        found = [result for result in self.evaluation if result.suite == suite]
-        return found[-1] if found else None

@@ -7,11 +7,11 @@ from typing import Any
 
 from maskwright.config import read_yaml
 from maskwright.errors import InputError
-from maskwright.evaluation.scores import SuiteResult, parse_results
 from maskwright.files import read_json, write_text
 from maskwright.logs import read_training
 from maskwright.report.facts import RunFacts
 from maskwright.report.page import render_page
+from maskwright.runs.evaluation_file import RESULTS_NAME, SuiteResult, parse_results
 from maskwright.runs.find_data import is_prepared
 from maskwright.runs.metadata import shorten_paths, shorten_provenance
 from maskwright.runs.run_directory import (
@@ -55,7 +55,7 @@ def gather_facts(run: Path, name: str) -> RunFacts:
         records=read_training(run / METRICS_NAME),
         config=shorten_paths(read_yaml(run / CONFIG_NAME)),
         provenance=shorten_provenance(provenance),
-        evaluation=_read_evaluation(run / "evaluation.json"),
+        evaluation=_read_evaluation(run / RESULTS_NAME),
         manifest=asdict(data.manifest) if data else None,
         document_lengths=data.document_lengths.tolist() if data else (),
         is_finished=(run / MODEL_NAME).is_dir(),

@@ -5,12 +5,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from maskwright.errors import InputError, show_value
-from maskwright.evaluation.scores import Score, SuiteResult
 from maskwright.report.charts import draw_bars, draw_learning, draw_lengths, draw_training
 from maskwright.report.facts import RunFacts
 from maskwright.report.plots import check_matplotlib
 from maskwright.report.samples import mark_lines, tabulate_samples
 from maskwright.report.templates import fill_template
+from maskwright.runs.evaluation_file import Score, SuiteResult
 from maskwright.train.panel import of_sources
 
 _DECADE = re.compile(r"frequency_1e(\d{1,2})/(.*)")

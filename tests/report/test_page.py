@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from maskwright.errors import InputError
-from maskwright.evaluation.scores import Score, SuiteResult
 from maskwright.report.facts import RunFacts
 from maskwright.report.page import render_page
 from maskwright.report.samples import tabulate_samples
+from maskwright.runs.evaluation_file import Score, SuiteResult
 from maskwright.train.panel import split_sample
 
 EVIL = "<script>alert(1)</script>"
