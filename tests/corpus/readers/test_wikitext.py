@@ -10,14 +10,13 @@ from hypothesis import strategies as st
 from maskwright.corpus.readers.dump import Page, read_article
 from maskwright.corpus.readers.wikitext import (
     Links,
-    SiteInfo,
     is_tame,
     read_exactly,
     read_roughly,
     read_simply,
 )
 
-LINKS = Links.of(SiteInfo("de", {6: "Datei", 14: "Kategorie", -2: "Medium"}))
+LINKS = Links.of({6: "Datei", 14: "Kategorie", -2: "Medium"})
 
 
 @pytest.mark.parametrize(
