@@ -1,7 +1,7 @@
 """The masked and causal hybrid of GPT-BERT (Charpentier and Samuel, "GPT or BERT: why not both?",
 2024): one model, one head, and two kinds of steps.
 
-In masked steps hidden tokens are predicted from both sides, in causal ones every token from those
+In masked steps masked tokens are predicted from both sides, in causal ones every token from those
 before it. In both the vector before a token predicts it (``next_token_prediction``), so that they
 train the same function.
 """
@@ -9,9 +9,11 @@ train the same function.
 import torch
 
 from maskwright.data.batch import Batch
+from maskwright.errors import ConfigError
+from maskwright.model.config import EncoderConfig
 from maskwright.model.pretraining import MaskedLanguageModel
-from maskwright.objectives.mlm import MLM, MLM_TERM, MaskedLM
-from maskwright.objectives.terms import Term, TermSums
+from maskwright.objectives.mlm import MLM, MLM_TERM, MaskedLM, MaskedTokens
+from maskwright.objectives.objective import Loss, ScoreLine, Term, TermSums
 
 CLM = "clm"
 
@@ -25,7 +27,7 @@ def _count_masked(batch: Batch) -> int:
 
 
 class MaskedAndCausalLM(MaskedLM):
-    """Both over one model; a batch is of one kind, and has no prediction of the other."""
+    """Both losses of one model; a batch is of one kind, and has no prediction of the other."""
 
     def __init__(self, model: MaskedLanguageModel) -> None:
         super().__init__(model)
@@ -35,8 +37,26 @@ class MaskedAndCausalLM(MaskedLM):
         }
 
     def forward(self, batch: Batch) -> dict[str, TermSums]:
-        """Sums over the slots whose label is not -100."""
+        """Return sums over the slots whose label is not -100."""
         [sums] = super().forward(batch).values()
         nothing = TermSums(torch.zeros_like(sums.loss), torch.zeros_like(sums.num_correct))
         kind = CLM if batch.context.is_causal else MLM
         return {name: sums if name == kind else nothing for name in self.terms}
+
+
+class CausalSteps(MaskedTokens):
+    """Predict masked tokens in some steps, the next token in the others; scored on masked ones."""
+
+    scores = (
+        *MaskedTokens.scores,
+        ScoreLine("causal_loss", "causal loss (nats)", headline="causal loss"),
+    )
+
+    def build_network(self, architecture: EncoderConfig) -> MaskedLanguageModel:
+        if not architecture.next_token_prediction:
+            share, rule = self.masking.causal_share, "needs model.next_token_prediction = True"
+            raise ConfigError("masking.causal_share", share, rule, "Set that, or this to 0.")
+        return super().build_network(architecture)
+
+    def build_loss(self, network: MaskedLanguageModel) -> Loss:
+        return MaskedAndCausalLM(network)

@@ -15,7 +15,7 @@ from maskwright.preparation import pipeline
 from maskwright.preparation.config import PrepareConfig
 from maskwright.preparation.selection import read_tally
 from maskwright.recipes import load_recipe
-from maskwright.report.plots import check_matplotlib
+from maskwright.report.charts import check_matplotlib
 from maskwright.report.selection_page import render_selection
 from maskwright.runs.config import PretrainConfig
 from maskwright.runs.find_model import find_model_folder

@@ -1,3 +1,4 @@
+from operator import attrgetter
 from typing import Literal
 
 import numpy as np
@@ -75,10 +76,11 @@ def test_a_batch_does_not_depend_on_how_it_is_cut(num_rows: int, micro: int) -> 
     corpus = random_corpus()
     whole = load(row_source(corpus), num_rows, num_rows)[0]
     parts = load(row_source(corpus), num_rows, micro)
-    for name in ("input_ids", "positions", "segment_ids", "masked_labels"):
-        expected = getattr(whole, name)
+    for name in ("input_ids", "context.positions", "context.segment_ids", "masked_labels"):
+        read = attrgetter(name)
+        expected = read(whole)
         # The last part is filled up with empty rows.
-        joined = torch.cat([getattr(part, name) for part in parts])[: len(expected)]
+        joined = torch.cat([read(part) for part in parts])[: len(expected)]
         assert torch.equal(joined, expected)
     assert sum(part.num_tokens for part in parts) == whole.num_tokens
     assert sum(part.num_predictions for part in parts) == whole.num_predictions

@@ -126,7 +126,7 @@ class Recorder:
 def test_losses_equal_the_library_s_and_the_golden_ones(folder: Path) -> None:
     recorder = Recorder()
     trainer, _ = build_trainer(small_config(), PreparedData(folder), folder / "checkpoints")
-    trainer.validate = lambda final, is_asked_to_stop: {}
+    trainer.validate = lambda number, final, is_asked_to_stop: {}
     trainer.reporter = recorder
     trainer.fit()
     losses = list(twin.train(twin.Corpus(folder, SMALL.row_length), SMALL, STEPS))

@@ -16,7 +16,7 @@ from maskwright.distributed.world import World
 from maskwright.inference.fill_mask import FillMask
 from maskwright.model.config import AttentionBackend
 from maskwright.model_folder.folder import open_model, save_model
-from maskwright.objectives.causal import MaskedAndCausalLM
+from maskwright.objectives.causal import CausalSteps, MaskedAndCausalLM
 from maskwright.train.panel import describe_record
 from maskwright.train.window import LogWindow, TermFigures
 from tests.helpers import NUM_SPECIAL, random_corpus, row_source
@@ -109,8 +109,8 @@ def test_means_are_over_the_steps_that_predicted_something() -> None:
     assert math.isnan(means["causal_loss"])
     assert math.isnan(means["causal_accuracy"])
     record = {"split": "train", "step": 2, "tokens": 99, **means}
-    assert "  loss 3.000  masked accuracy 0.250  " in describe_record(record)
-    assert "causal" not in describe_record(record)
+    assert "  loss 3.000  masked accuracy 0.250  " in describe_record(record, CausalSteps.scores)
+    assert "causal" not in describe_record(record, CausalSteps.scores)
 
 
 def test_both_are_learned() -> None:
@@ -141,7 +141,7 @@ def test_the_folder_says_so_and_fills_masks(tmp_path: Path) -> None:
     ids = [2, 10, tokenizer.mask_id, 12, 3]
     best = FillMask(tmp_path / "model").predict_ids([ids], top_k=1)[0][0][0]
     shifted = replace(model.config, next_token_prediction=False)
-    plain = type(model).around(shifted, {n: p.detach() for n, p in model.named_parameters()})
+    plain = type(model).from_tensors(shifted, {n: p.detach() for n, p in model.named_parameters()})
     fill = FillMask.from_parts(plain, tokenizer)
     [batch] = fill.make_batches([ids])
     with torch.inference_mode():
