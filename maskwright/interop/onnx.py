@@ -137,7 +137,7 @@ class PaddedContext(AttentionContext):
     """A context that asks nothing about its sizes, so that a traced graph leaves them open."""
 
     def see(self, window: int | None) -> Tensor:
-        """As in `AttentionContext`; a window as wide as the row is applied like any other."""
+        """Return the mask of `AttentionContext`, also where a window is as wide as the row."""
         visible = super().see(None)
         if window is None:
             return visible

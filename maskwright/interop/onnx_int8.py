@@ -65,7 +65,7 @@ class Recipe:
     in_fp32: tuple[str, ...]
 
     def describe(self) -> str:
-        """The same in words."""
+        """Return the recipe in words."""
         bits = 7 if self.reduce_range else 8
         return f"{self.weight_type} weights of {bits} bits; in fp32: {', '.join(self.in_fp32)}"
 
@@ -80,14 +80,14 @@ RECIPES = (
 
 @dataclass(frozen=True)
 class Int8Scores:
-    """What quantization changed, on held-out text or a task's examples, and on this machine.
+    """Scores, speed and size in fp32 and in int8, as measured on this machine.
 
     Attributes:
-        recipe: how it was done.
-        questions: how many of what were answered.
-        metric: what the scores are.
+        recipe: how it was quantized.
+        questions: the number of questions with a noun.
+        metric: the name of the scores.
         score_fp32, score_int8: before and after.
-        agreement: what `same` is.
+        agreement: the name of `same`, as part of a sentence.
         same: 1 if all answers are the same before and after.
         milliseconds_fp32, milliseconds_int8: of one batch, median of interleaved repetitions.
         batch_rows, batch_slots: of that batch.
@@ -123,7 +123,7 @@ class Int8Scores:
         if failures:
             lines.append(
                 f"int8 is no {' and no '.join(failures)} than fp32 for this model. Export it to "
-                "onnx instead, or measure it where it is to run."
+                "onnx instead, or measure it on the machine where it will run."
             )
         return lines
 
@@ -174,8 +174,8 @@ def search_recipe(source: Path, target: Path, judge: Judge) -> Int8Scores:
     if not best.same >= FLOOR:
         raise ExportError(
             f"int8 changes too many answers to {judge.questions}: {judge.agreement} "
-            f"{best.same:.1%}, and {FLOOR:.0%} is the least that passes. Nothing was written; "
-            "export it to onnx."
+            f"{best.same:.1%}, and at least {FLOOR:.0%} is required. Nothing was written. "
+            "Export it to onnx."
         )
     if best is not tried[-1]:
         quantize(source, target, best.recipe)
@@ -200,9 +200,9 @@ def search_recipe(source: Path, target: Path, judge: Judge) -> Int8Scores:
 
 
 def time_interleaved(programs: list[Callable[[], object]]) -> list[float]:
-    """Return the median time in seconds of each, measured in turns after one that does not count.
+    """Return the median time of each in seconds, measured in turns after one warm-up.
 
-    Whatever slows the machine for a while slows all of them.
+    So whatever slows the machine for a while slows all of them.
     """
     seconds: list[list[float]] = [[] for _ in programs]
     for repetition in range(_REPETITIONS + 1):
@@ -215,7 +215,7 @@ def time_interleaved(programs: list[Callable[[], object]]) -> list[float]:
 
 
 def _size_of(graph: Path) -> int:
-    """Bytes of a graph and of the weights beside it."""
+    """Return the bytes of a graph and of the weights beside it."""
     return sum(path.stat().st_size for path in graph.parent.glob(f"{graph.name}*"))
 
 
@@ -223,7 +223,7 @@ def quantize(source: Path, target: Path, recipe: Recipe) -> None:
     """Write the graph `source` with most of its matrix products, and all matrices, in int8.
 
     Raises:
-        ExportError: the graph has no such products, as of another exporter.
+        ExportError: the graph has no such products.
     """
     onnx: Any = import_library("onnx", "onnx", _NEEDED_BY)
     with quiet():
@@ -257,13 +257,13 @@ def _remove(*paths: Path) -> None:
 
 
 def rewrite_products(onnx: Any, graph: Any, in_fp32: Sequence[str]) -> list[str]:
-    """Makes of every ``Gemm`` with weights a ``MatMul``, with its rows scaled; returns their names.
+    """Replace every ``Gemm`` with weights by a ``MatMul`` on scaled rows, and return their names.
 
-    onnxruntime could do without scales, but turns a matrix around for all of its users, and the
-    decoder's may be the word embeddings.
+    onnxruntime does this without scales as well, but it transposes a matrix for all of its users,
+    and the decoder's may be the word embeddings.
 
     Args:
-        in_fp32: layers whose products are not scaled, and not among the names.
+        in_fp32: layers whose products are not scaled, and not returned.
     """
     weights = {weight.name: weight for weight in graph.initializer}
     endings = tuple(f"{layer}.weight" for layer in in_fp32)
@@ -405,7 +405,7 @@ class _Int8Store:
 
 
 def _write_product(onnx: Any, gemm: Any, scaled: bool) -> Iterator[Any]:
-    """The nodes for ``(x / s) W s + b`` with s the largest number of each row, or ``x W + b``."""
+    """Yield the nodes for ``(x / s) W s + b``, s the largest number of each row, or ``x W + b``."""
 
     def write(operator: str, inputs: Sequence[str], what: str, **attributes: Any) -> Any:
         output = gemm.output[0] if what == last else f"{gemm.name} {what}"

@@ -52,10 +52,10 @@ class Classifier(nn.Module):
         self.head = ClassifierHead(config, head)
 
     @classmethod
-    def around(
+    def from_tensors(
         cls, config: EncoderConfig, head: HeadConfig, tensors: Mapping[str, Tensor]
     ) -> "Classifier":
-        """A classifier of tensors that exist already, by parameter name; none is copied."""
+        """Build a classifier around existing tensors, by parameter name, without copying them."""
         with torch.device("meta"):
             model = cls(config, head)
         model.load_state_dict(tensors, assign=True)

@@ -40,8 +40,8 @@ class Discriminator(nn.Module):
         self.head = ReplacedTokenHead(config)
 
     @classmethod
-    def around(cls, config: EncoderConfig, tensors: Mapping[str, Tensor]) -> "Discriminator":
-        """A discriminator of tensors that exist already, by parameter name; none is copied."""
+    def from_tensors(cls, config: EncoderConfig, tensors: Mapping[str, Tensor]) -> "Discriminator":
+        """Build a discriminator around existing tensors, by parameter name, without copies."""
         with torch.device("meta"):
             model = cls(config)
         model.load_state_dict(tensors, assign=True)

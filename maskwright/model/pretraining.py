@@ -38,8 +38,10 @@ class MaskedLanguageModel(nn.Module):
         self.pair_head = SentencePairHead(config) if config.sentence_pair_head else None
 
     @classmethod
-    def around(cls, config: EncoderConfig, tensors: Mapping[str, Tensor]) -> "MaskedLanguageModel":
-        """A model of tensors that exist already, by parameter name; none of them is copied."""
+    def from_tensors(
+        cls, config: EncoderConfig, tensors: Mapping[str, Tensor]
+    ) -> "MaskedLanguageModel":
+        """Build a model around existing tensors, by parameter name, without copying them."""
         with torch.device("meta"):
             model = cls(config)
         embeddings = model.encoder.embeddings

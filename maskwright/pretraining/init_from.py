@@ -64,7 +64,7 @@ class InitialModel:
             old = Pieces(self.tokenizer)
             pieces = {i: old.cut_token(tokenizer.token(i)) for i in new_ids}
             tensors = grow_vocabulary(tensors, config.vocab_size, pieces)
-        return MaskedLanguageModel.around(config, tensors)
+        return MaskedLanguageModel.from_tensors(config, tensors)
 
     def describe(self) -> dict[str, Any]:
         """What identifies it, for provenance.json."""

@@ -251,4 +251,4 @@ def consolidate(trainer: Trainer) -> Network | None:
             tensors[name] = whole.cpu()
     if not world.is_first:
         return None
-    return MaskedLanguageModel.around(trainer.model.config, tensors)
+    return MaskedLanguageModel.from_tensors(trainer.model.config, tensors)

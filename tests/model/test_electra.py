@@ -43,7 +43,7 @@ def test_a_narrow_model_states_itself_and_learns_new_words() -> None:
     initialise(model, 0)
     tensors = {name: p.detach() for name, p in model.named_parameters()}
     larger = dataclasses.replace(config, vocab_size=72)
-    grown = MaskedLanguageModel.around(larger, grow_vocabulary(tensors, 72, {64: [5, 6]}))
+    grown = MaskedLanguageModel.from_tensors(larger, grow_vocabulary(tensors, 72, {64: [5, 6]}))
     words, old = grown.encoder.embeddings.word.weight, tensors["encoder.embeddings.word.weight"]
     assert torch.equal(words[:64], old)
     assert torch.equal(words[64], old[5:7].mean(0))

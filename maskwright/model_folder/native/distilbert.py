@@ -4,7 +4,7 @@ Whether its positions began as sinusoids (``sinusoidal_pos_embds``) says nothing
 the file. In training its class drops nothing of what attention gives back, ours ``hidden_dropout``.
 """
 
-from maskwright.model_folder.native.family import ClassifierHead, Family, Field, same
+from maskwright.model_folder.native.family import Family, Field, NativeHead, same
 from maskwright.model_folder.native.tables import (
     DENSE,
     ENCODER_ONLY,
@@ -55,7 +55,7 @@ DISTILBERT = Family(
     renamed=GAMMA_BETA,
     ignored=("distilbert.embeddings.position_ids",),
     classifiers={
-        "text": ClassifierHead(
+        "text": NativeHead(
             "DistilBertForSequenceClassification",
             {DENSE: "pre_classifier", OUTPUT: "classifier"},
             "relu",

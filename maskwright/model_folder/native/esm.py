@@ -24,7 +24,7 @@ from maskwright.model_folder.native.tables import (
 
 
 def _constants(config: EncoderConfig) -> dict[str, Tensor]:
-    """Buffers and the head for contacts in proteins, which its class has with every head."""
+    """Return buffers and the head for contacts in proteins, which its class always has."""
     maps = config.num_hidden_layers * config.num_attention_heads
     return {
         "esm.rotary_embeddings.inv_freq": rotary_frequencies(config.head_size, config.rope_theta),

@@ -3,7 +3,7 @@
 from typing import Any
 
 from maskwright.model.config import EncoderConfig
-from maskwright.model_folder.native.family import ClassifierHead, Family, Field, RawConfig, same
+from maskwright.model_folder.native.family import Family, Field, NativeHead, RawConfig, same
 from maskwright.model_folder.native.tables import (
     DENSE,
     OUTPUT,
@@ -24,7 +24,7 @@ PRE_NORM_TENSORS = {
 
 
 def write_heads(config: EncoderConfig) -> dict[str, Any]:
-    """What `check_heads` reads, and the end of a text, which may be a list there."""
+    """Return what `check_heads` reads, and the end of a text, which may be a list there."""
     return {
         "num_key_value_heads": config.num_attention_heads,
         "head_dim": config.head_size,
@@ -33,7 +33,7 @@ def write_heads(config: EncoderConfig) -> dict[str, Any]:
 
 
 def read_eos(raw: RawConfig, default: int) -> dict[str, Any]:
-    """The end of a text, if it is one token."""
+    """Return the end of a text, if it is one token."""
     sep = raw.get("eos_token_id", default)
     return {"sep_token_id": sep if isinstance(sep, int) else None}
 
@@ -71,7 +71,7 @@ EUROBERT = Family(
     write_more=_write_more,
     read_more=_read_more,
     classifiers={
-        "text": ClassifierHead(
+        "text": NativeHead(
             "EuroBertForSequenceClassification",
             {DENSE: "dense", OUTPUT: "classifier"},
             "gelu",

@@ -10,9 +10,9 @@ from typing import Any, cast
 from maskwright.config import convert
 from maskwright.model.config import EncoderConfig, HeadActivation, Pooling
 from maskwright.model_folder.native.family import (
-    ClassifierHead,
     Family,
     Field,
+    NativeHead,
     RawConfig,
     read_value,
     same,
@@ -78,8 +78,8 @@ def _read_more(raw: RawConfig, values: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _build_classifier(kind: str, poolings: Mapping[Pooling, str]) -> ClassifierHead:
-    return ClassifierHead(
+def _build_classifier(kind: str, poolings: Mapping[Pooling, str]) -> NativeHead:
+    return NativeHead(
         f"ModernBertFor{kind}Classification",
         {DENSE: "head.dense", NORM: "head.norm", OUTPUT: "classifier"},
         lambda config: cast(HeadActivation, config.head_act),

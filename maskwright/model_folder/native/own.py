@@ -1,12 +1,12 @@
-"""Our own spelling, for every architecture that no published class can compute."""
+"""Our own names, for every architecture that no published class can compute."""
 
 import dataclasses
 from typing import Any
 
 from maskwright.model.config import EncoderConfig
 from maskwright.model_folder.native.family import (
-    ClassifierHead,
     Family,
+    NativeHead,
     RawConfig,
     read_value,
     same,
@@ -15,7 +15,7 @@ from maskwright.model_folder.native.tables import DENSE, OUTPUT
 
 _OPTIONAL = ("cls_token_id", "sep_token_id", "mask_token_id")
 _LEFT_OUT = ("attention_backend", "model_type", "mlp_output_bias", "embedding_size", *_OPTIONAL)
-# What older files, which do not say it, mean.
+# Values of older files, which do not have these fields.
 _LATER = {"prediction_head_size": 0, "next_token_prediction": False, "sentence_pair_head": False}
 _TENSORS = (
     *(f"encoder.embeddings.{name}" for name in ("word", "position", "token_type", "norm")),
@@ -61,13 +61,13 @@ OWN = Family(
     write_more=_write_more,
     read_more=_read_more,
     classifiers={
-        "text": ClassifierHead(
+        "text": NativeHead(
             "TextClassifier",
             {DENSE: DENSE, OUTPUT: OUTPUT},
             "gelu",
             poolings={"mean": "mean", "cls": "cls", "late": "late"},
         ),
-        "token": ClassifierHead("TokenClassifier", {OUTPUT: OUTPUT}, None),
+        "token": NativeHead("TokenClassifier", {OUTPUT: OUTPUT}, None),
     },
 )
 OWN_DISCRIMINATOR = dataclasses.replace(

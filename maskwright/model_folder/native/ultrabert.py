@@ -1,8 +1,8 @@
 """UltrabertForMaskedLM: EuroBERT with local attention and a head of two layers.
 
-Its ``sliding_window`` is how far a token sees to each side; our ``local_attention`` is the width
-of the whole window. The first files, from before there was a class in transformers, have a window
-and a rotary base for each layer.
+Its ``sliding_window`` is the window to each side; our ``local_attention`` is the width of the whole
+window. The first files, older than the class in transformers, have a window and a rotary base for
+each layer.
 """
 
 from collections.abc import Sequence
@@ -42,12 +42,12 @@ def _read_more(raw: RawConfig, values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _read_layers(raw: RawConfig, num_layers: int) -> tuple[tuple[LayerType, ...], int]:
-    """The types of all layers, and how far the local ones see."""
+    """Return the types of all layers, and the window of the local ones to each side."""
     types, radius = raw.get("layer_types"), raw.get("sliding_window")
     if types is None:
         layers = range(1, num_layers + 1)
         types = ["sliding_attention" if layer % 3 else "full_attention" for layer in layers]
-    if raw.get("attention_windows") is not None:  # 0 = the layer sees everything
+    if raw.get("attention_windows") is not None:  # 0 = a global layer
         windows = convert(raw["attention_windows"], tuple[int, ...], "attention_windows")
         types = ["sliding_attention" if window else "full_attention" for window in windows]
         found = _read_each("attention_windows", types, windows)
@@ -59,7 +59,7 @@ def _read_layers(raw: RawConfig, num_layers: int) -> tuple[tuple[LayerType, ...]
 
 
 def _read_each(name: str, types: Sequence[str], values: Sequence[float]) -> dict[str, Any]:
-    """By type of layer, what the first files said for each layer."""
+    """Return by type of layer what the first files have for each layer."""
     found: dict[str, Any] = {}
     if len(types) != len(values):
         raise ConfigError(name, len(values), f"must say one for each of {len(types)} layers")
