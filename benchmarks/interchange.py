@@ -36,7 +36,7 @@ from maskwright.data.loader import RowSource
 from maskwright.data.rows import DataPosition
 from maskwright.distributed.parallel import Parallel
 from maskwright.model.config import ModelConfig, resolve_config
-from maskwright.model.init import count_fused_matrices
+from maskwright.model.encoder import count_stacked_matrices
 from maskwright.model.pretraining import MaskedLanguageModel
 from maskwright.model_folder.families import FAMILIES, list_native, native_family
 from maskwright.model_folder.folder import load_model, save_model
@@ -91,8 +91,8 @@ class Workshop(NamedTuple):
         """A few steps, as `maskwright pretrain` takes them."""
         objective, device = MaskedLM(model.train()), torch.device("cpu")
         parallel, terms = Parallel(objective), objective.terms
-        fused = count_fused_matrices(model)
-        optimizers = build_optimizers(OptimConfig(), model.named_parameters(), fused)
+        num_stacked = count_stacked_matrices(model)
+        optimizers = build_optimizers(OptimConfig(), model.named_parameters(), num_stacked)
         position = DataPosition(_ROW_LENGTH)
         for step in range(_STEPS):
             seed_dropout(0, step)

@@ -40,9 +40,9 @@ from benchmarks.twins import (
     our_logits,
     randomise,
 )
+from maskwright.attention_context import context_from_lengths
 from maskwright.finetuning.config import FinetuneConfig
 from maskwright.finetuning.network import build_classifier
-from maskwright.model.attention_context import context_from_lengths
 from maskwright.model.classifier import Classifier
 from maskwright.model.config import Level
 from maskwright.model.pretraining import MaskedLanguageModel
@@ -101,8 +101,8 @@ def _write_classifier(
 def _classify(model: Classifier, level: Level) -> Tensor:
     ids, real = fill_rows(PADDED, model.config.pad_token_id)
     context = context_from_lengths([sum(row) for row in PADDED], ROW)
-    wanted = real.flatten().nonzero()[:, 0] if level == "token" else None
-    return model(ids.flatten(), context, wanted=wanted)
+    positions = real.flatten().nonzero()[:, 0] if level == "token" else None
+    return model(ids.flatten(), context, output_positions=positions)
 
 
 def _write_expected(folder: Path, tokenizer: Tokenizer, logits: Tensor, pad_id: int) -> None:

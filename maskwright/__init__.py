@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from maskwright.cli.compare import compare
     from maskwright.cli.evaluate import evaluate
     from maskwright.cli.finetune import finetune
-    from maskwright.cli.prepare import prepare
-    from maskwright.cli.serve import serve
     from maskwright.evaluation.minimal_pairs import evaluate_minimal_pairs, read_minimal_pairs
     from maskwright.evaluation.pseudo_likelihood import score_pseudo_likelihood
     from maskwright.evaluation.pseudo_perplexity import evaluate_pseudo_likelihood
@@ -33,8 +31,11 @@ if TYPE_CHECKING:
     from maskwright.interop.export import export
     from maskwright.interop.publish import publish
     from maskwright.model_folder.folder import load_model, save_model
+    from maskwright.pretraining.prepare import prepare
     from maskwright.pretraining.runner import pretrain
+    from maskwright.pretraining.watch import watch
     from maskwright.runs.config import PretrainConfig
+    from maskwright.serving.server import serve
     from maskwright.shards.reader import TokenStore
     from maskwright.tokenizer.tokenizer import Tokenizer
     from maskwright.tokenizer.train import train_tokenizer
@@ -62,6 +63,7 @@ __all__ = [
     "score_pseudo_likelihood",
     "serve",
     "train_tokenizer",
+    "watch",
 ]
 
 _HOMES = {
@@ -78,14 +80,15 @@ _HOMES = {
     "export": "maskwright.interop.export",
     "finetune": "maskwright.cli.finetune",
     "load_model": "maskwright.model_folder.folder",
-    "prepare": "maskwright.cli.prepare",
+    "prepare": "maskwright.pretraining.prepare",
     "pretrain": "maskwright.pretraining.runner",
     "publish": "maskwright.interop.publish",
     "read_minimal_pairs": "maskwright.evaluation.minimal_pairs",
     "save_model": "maskwright.model_folder.folder",
     "score_pseudo_likelihood": "maskwright.evaluation.pseudo_likelihood",
-    "serve": "maskwright.cli.serve",
+    "serve": "maskwright.serving.server",
     "train_tokenizer": "maskwright.tokenizer.train",
+    "watch": "maskwright.pretraining.watch",
 }
 
 

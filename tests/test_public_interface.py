@@ -35,6 +35,7 @@ PUBLIC = {
     "score_pseudo_likelihood",
     "serve",
     "train_tokenizer",
+    "watch",
 }
 
 
@@ -68,7 +69,7 @@ def test_a_verb_takes_the_words_of_its_flags(verb: str):
     assert set(hints) == {*parameters, "return"}
 
 
-@pytest.mark.parametrize("verb", [*VERBS, "pretrain"])
+@pytest.mark.parametrize("verb", [*VERBS, "pretrain", "watch"])
 def test_a_verb_is_documented_with_an_example(verb: str):
     text = inspect.getdoc(getattr(maskwright, verb)) or ""
     assert re.search(rf"^    .*\b{verb}\(", text, flags=re.MULTILINE)

@@ -131,7 +131,7 @@ def compute_pseudo_perplexity(total: float, num_tokens: int) -> float:
         return math.inf
 
 
-class PseudoLikelihoodScorer(TextModel):
+class PseudoLikelihoodScorer(TextModel[MaskedLanguageModel]):
     """Scores texts with the model in a folder; the API behind ``maskwright score``.
 
     ::

@@ -13,7 +13,7 @@ from maskwright.model.classifier import Classifier
 from maskwright.model.config import EncoderConfig, Level, Pooling
 from maskwright.model.electra import Discriminator
 from maskwright.model.heads import HeadTransform
-from maskwright.model.init import initialise
+from maskwright.model.init import initialize
 from maskwright.model.pretraining import MaskedLanguageModel
 from maskwright.model_folder.families import native_classifier
 
@@ -42,7 +42,7 @@ def build_classifier(
     pooling = pooling if pooling in native.poolings else "cls"
     head = native.build_config(architecture, level, num_labels, pooling, dropout)
     model = Classifier(architecture, head)
-    initialise(model, seed)
+    initialize(model, seed)
     model.encoder.load_state_dict(pretrained.encoder.state_dict())
     for ours, theirs in _find_layers(pretrained, model):
         ours.load_state_dict(theirs.state_dict())

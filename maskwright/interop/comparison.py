@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from maskwright.corpus.pydocs import read_pydocs
+from maskwright.attention_context import context_from_lengths
+from maskwright.corpus.readers.pydocs import read_pydocs
 from maskwright.errors import ExportError
-from maskwright.model.attention_context import context_from_lengths
 from maskwright.model_folder.folder import Loaded, LoadedModel
 
 # fp32 has about seven digits, of which a deep model loses two: an absolute bound for logits of up

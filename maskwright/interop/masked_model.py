@@ -20,7 +20,7 @@ from maskwright.data.collate import SpecialIds
 from maskwright.data.config import DataConfig
 from maskwright.data.masking import IGNORED, Vocabulary
 from maskwright.errors import CheckpointError, ExportError, InputError, ShardError
-from maskwright.evaluation.masked_lm import build_pinned_batches
+from maskwright.evaluation.pinned import PinnedText
 from maskwright.files import write_text
 from maskwright.interop.comparison import (
     LONGEST,
@@ -242,7 +242,7 @@ def read_masked_rows(
     """
     tokenizer, valid = loaded.tokenizer, _open_held_out(loaded, data)
     longest = min(loaded.model.config.max_position_embeddings, LONGEST)
-    batches = build_pinned_batches(
+    batches = PinnedText(
         valid,
         DataConfig(max_seq_length=longest, special_tokens=loaded.add_special_tokens),
         SpecialIds(tokenizer.pad_id, tokenizer.cls_id, tokenizer.sep_id, loaded.add_special_tokens),
@@ -250,7 +250,7 @@ def read_masked_rows(
             tokenizer.vocab_size, tokenizer.mask_id, tokenizer.ordinary_ids, valid.unigram_counts
         ),
         num_tokens,
-    )
+    ).batches()
     rows = [row for batch in batches for row in split_rows(batch)]
     if not rows:
         raise ShardError(
@@ -266,7 +266,7 @@ def split_rows(batch: Batch) -> Iterator[MaskedRow]:
     positions, labels = batch.masked_positions[used], batch.masked_labels[used]
     order = positions.argsort()
     positions, labels = positions[order], labels[order]
-    bounds = batch.cu_seqlens.unique().tolist()
+    bounds = batch.context.cu_seqlens.unique().tolist()
     for start, stop in pairwise(bounds):
         inside = (positions >= start) & (positions < stop)
         if inside.any():

@@ -15,9 +15,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from maskwright.attention_context import AttentionContext
 from maskwright.interop.libraries import import_library, quiet
 from maskwright.interop.targets import Source, Target, Written
-from maskwright.model.attention_context import AttentionContext
 from maskwright.model.classifier import Classifier
 from maskwright.model.pretraining import MaskedLanguageModel
 from maskwright.model_folder.folder import adapt_card
@@ -136,13 +136,13 @@ class OnnxModel:
 class PaddedContext(AttentionContext):
     """A context that asks nothing about its sizes, so that a traced graph leaves them open."""
 
-    def see(self, window: int | None) -> Tensor:
-        """Return the mask of `AttentionContext`, also where a window is as wide as the row."""
-        visible = super().see(None)
+    def attention_mask(self, window: int | None) -> Tensor:
+        """As in `AttentionContext`; a window as wide as the row is applied like any other."""
+        attention_mask = super().attention_mask(None)
         if window is None:
-            return visible
-        position = torch.arange(self.row_length, device=visible.device)
-        return visible & ((position[:, None] - position[None, :]).abs() <= window)
+            return attention_mask
+        position = torch.arange(self.row_length, device=attention_mask.device)
+        return attention_mask & ((position[:, None] - position[None, :]).abs() <= window)
 
 
 class PaddedModel(nn.Module):

@@ -6,11 +6,11 @@ what transformers calls the kind of labels.
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import cast, get_args
 
 from maskwright.errors import ModelFolderError, show_value
 from maskwright.model.classifier import Classifier
-from maskwright.model.config import EncoderConfig, HeadConfig, Level, Pooling, Problem
+from maskwright.model.config import EncoderConfig, HeadConfig, Level, Pooling, ProblemType
 from maskwright.model.electra import Discriminator
 from maskwright.model.pretraining import MaskedLanguageModel
 from maskwright.model_folder.card import write_classifier_card
@@ -30,7 +30,7 @@ from maskwright.model_folder.folder import (
     with_ids_of,
     write_folder,
 )
-from maskwright.model_folder.native.family import NativeHead
+from maskwright.model_folder.native.family import NativeHead, RawConfig
 from maskwright.model_folder.weights import read_classifier
 from maskwright.tokenizer.files import read_max_length
 from maskwright.tokenizer.template import wrap_inputs
@@ -50,7 +50,7 @@ class LoadedClassifier(Loaded[Classifier]):
     """
 
     labels: tuple[str, ...]
-    problem: Problem
+    problem: ProblemType
     max_length: int
     num_texts: int | None = None
 
@@ -60,7 +60,7 @@ def save_classifier(
     model: Classifier,
     tokenizer: Tokenizer,
     labels: tuple[str, ...],
-    problem: Problem,
+    problem: ProblemType,
     card: str | None = None,
     *,
     add_special_tokens: bool = True,
@@ -138,7 +138,7 @@ def is_classifier(folder: Path) -> bool:
     return find_classifier(list_classes(read_config_file(folder))) is not None
 
 
-def _read_labels(raw: dict[str, Any], folder: Path) -> tuple[str, ...]:
+def _read_labels(raw: RawConfig, folder: Path) -> tuple[str, ...]:
     names = raw.get("id2label", {"0": "LABEL_0", "1": "LABEL_1"})  # as transformers has it
     numbers = range(len(names)) if isinstance(names, dict) else ()
     if not numbers or any(not isinstance(names.get(str(n)), str) for n in numbers):
@@ -148,15 +148,15 @@ def _read_labels(raw: dict[str, Any], folder: Path) -> tuple[str, ...]:
     return tuple(names[str(number)] for number in numbers)
 
 
-def _read_problem(raw: dict[str, Any], num_labels: int) -> Problem:
+def _read_problem(raw: RawConfig, num_labels: int) -> ProblemType:
     """Return the problem type; by default a number if there is one label, as in transformers."""
     problem = raw.get("problem_type")
-    if problem in get_args(Problem):
-        return cast(Problem, problem)
+    if problem in get_args(ProblemType):
+        return cast(ProblemType, problem)
     return "regression" if num_labels == 1 else "single_label_classification"
 
 
-def _read_num_texts(extra: dict[str, Any], folder: Path) -> int | None:
+def _read_num_texts(extra: RawConfig, folder: Path) -> int | None:
     num_texts = extra.get(NUM_TEXTS_KEY)
     if num_texts not in (None, 1, 2) or isinstance(num_texts, bool | float):
         raise ModelFolderError(
@@ -167,7 +167,7 @@ def _read_num_texts(extra: dict[str, Any], folder: Path) -> int | None:
 
 
 def _read_head(
-    raw: dict[str, Any],
+    raw: RawConfig,
     config: EncoderConfig,
     head: NativeHead,
     level: Level,
@@ -187,7 +187,7 @@ def _read_head(
     return head.build_config(config, level, num_labels, pooling, _read_dropout(raw, head))
 
 
-def _read_dropout(raw: dict[str, Any], head: NativeHead) -> float:
+def _read_dropout(raw: RawConfig, head: NativeHead) -> float:
     """Return the dropout, which only further training reads; the usual 0.1 if it is missing."""
     dropout = raw.get(head.dropout_field)
     return float(dropout) if isinstance(dropout, int | float) and 0 <= dropout < 1 else 0.1

@@ -15,8 +15,8 @@ from maskwright.errors import ConfigError, ModelFolderError, show_value
 from maskwright.files import read_json, replacing_folder, write_json, write_text
 from maskwright.model.classifier import Classifier
 from maskwright.model.config import EncoderConfig
-from maskwright.model.electra import Discriminator
-from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.model.electra import GENERATOR, Discriminator
+from maskwright.model.pretraining import MaskedLanguageModel, Network
 from maskwright.model_folder.card import HubMetadata, change_card, write_card
 from maskwright.model_folder.families import (
     DISCRIMINATORS,
@@ -27,7 +27,7 @@ from maskwright.model_folder.families import (
     native_family,
     training_fields,
 )
-from maskwright.model_folder.native.family import Family, read_value
+from maskwright.model_folder.native.family import Family, RawConfig, read_value
 from maskwright.model_folder.native.own import OWN
 from maskwright.model_folder.weights import WEIGHTS, read_discriminator, read_model, write_weights
 from maskwright.tokenizer.template import list_added_ids, wrap_inputs, wraps_inputs
@@ -36,7 +36,6 @@ from maskwright.tokenizer.tokenizer import Tokenizer
 CONFIG, CARD, EXTRA_KEY = "config.json", "README.md", "maskwright"
 NUM_TEXTS_KEY = "num_texts"  # in maskwright's section of config.json: 1, or 2 for pairs
 MODEL = "model"  # the folder of a run that holds its model
-GENERATOR = "generator"  # the folder beside a discriminator's that holds its generator
 MAX_CONFIG_BYTES = 4 << 20
 MAX_CARD_BYTES = 4 << 20
 WRITTEN = {CONFIG, CARD, WEIGHTS, "tokenizer.json", "tokenizer_config.json"}
@@ -79,7 +78,7 @@ class FolderDescription:
 
 def save_model(
     folder: Path | str,
-    model: MaskedLanguageModel | Discriminator,
+    model: Network,
     tokenizer: Tokenizer,
     card: str | None = None,
     *,
@@ -114,7 +113,7 @@ def save_model(
 
 def write_folder(
     folder: Path,
-    model: MaskedLanguageModel | Discriminator | Classifier,
+    model: Network,
     config: EncoderConfig,
     tokenizer: Tokenizer,
     family: Family,
@@ -235,9 +234,7 @@ def _describe_any(folder: Path) -> FolderDescription:
     return FolderDescription(config, family, tokenizer)
 
 
-def parse_config(
-    raw: dict[str, Any], extra: dict[str, Any], folder: Path
-) -> tuple[EncoderConfig, Family]:
+def parse_config(raw: RawConfig, extra: RawConfig, folder: Path) -> tuple[EncoderConfig, Family]:
     """Return the architecture in a ``config.json``, and the family in whose names it is written."""
     model_type = show_value(raw.get("model_type"))
     family, classes = FAMILIES.get(model_type), list_classes(raw)
@@ -265,7 +262,7 @@ def list_classes(raw: Mapping[str, Any]) -> list[str]:
 
 
 def read_architecture(
-    raw: dict[str, Any], extra: dict[str, Any], family: Family, folder: Path
+    raw: RawConfig, extra: RawConfig, family: Family, folder: Path
 ) -> EncoderConfig:
     """Return the architecture in a family's ``config.json``, with the fields for training.
 
@@ -286,7 +283,7 @@ def read_architecture(
         raise ModelFolderError(f"{folder / CONFIG}: {message}") from None
 
 
-def read_config_file(folder: Path) -> dict[str, Any]:
+def read_config_file(folder: Path) -> RawConfig:
     """Return the ``config.json`` of a folder; raise ModelFolderError if it holds none.
 
     It stays a mapping, as does our section in it: each family has other fields, anybody may have
@@ -307,7 +304,7 @@ def read_config_file(folder: Path) -> dict[str, Any]:
 
 
 def check_tokenizer(
-    tokenizer: Tokenizer, config: EncoderConfig, extra: dict[str, Any], folder: Path
+    tokenizer: Tokenizer, config: EncoderConfig, extra: RawConfig, folder: Path
 ) -> None:
     """Raise ModelFolderError if this is not the tokenizer that the model was trained with."""
     trained_with = show_value(extra.get("tokenizer_fingerprint", tokenizer.fingerprint))

@@ -24,7 +24,7 @@ from maskwright.model.classifier import Classifier
 from maskwright.model.config import EncoderConfig, HeadConfig
 from maskwright.model.electra import Discriminator
 from maskwright.model.heads import SentencePairHead
-from maskwright.model.pretraining import PAIR_HEAD, TIED, MaskedLanguageModel
+from maskwright.model.pretraining import PAIR_HEAD, TIED, MaskedLanguageModel, Network
 from maskwright.model_folder.native.family import DECODER_BIAS, Family
 
 WEIGHTS = "model.safetensors"
@@ -236,9 +236,7 @@ class WeightReader:
         return ModelFolderError(f"{self.folder}: tensor {name} {rule}.")
 
 
-def write_weights(
-    path: Path, model: MaskedLanguageModel | Discriminator | Classifier, family: Family
-) -> None:
+def write_weights(path: Path, model: Network, family: Family) -> None:
     """Write the model's weights in fp32 under the family's names.
 
     The tensors of a model in fp32 on the CPU are not copied.

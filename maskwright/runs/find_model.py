@@ -33,7 +33,7 @@ _BELOW = "*/*"  # subfolders hold other formats, and parts of larger models
 
 
 def is_hub_name(name: str) -> bool:
-    """Return True if this names a model on the hub and not a folder."""
+    """Return True if this names a model on the hub, not a folder."""
     return name.startswith(PREFIX)
 
 
@@ -67,7 +67,7 @@ def download_model(name: str) -> Path:
 
 
 def _explain(hub: Any, error: Exception, repository: str, revision: str) -> str:
-    """Return what went wrong, and what to do."""
+    """Return a line with the cause of a failed download and its remedy."""
     kinds = hub.errors
     login = "log in (hf auth login)"
     if isinstance(error, kinds.GatedRepoError):
@@ -121,7 +121,8 @@ def find_model_folder(argument: Path | str) -> Path:
 
 
 def find_masked_model(argument: Path | str, report: Callable[[str], None]) -> Path:
-    """Return the folder of a model that predicts tokens: of an ELECTRA run its generator.
+    """Return the folder of the masked language model; for replaced-token detection, that of the
+    generator.
 
     Raises:
         MaskwrightError: as `find_model_folder`.
@@ -130,7 +131,7 @@ def find_masked_model(argument: Path | str, report: Callable[[str], None]) -> Pa
     is_run = (run / CONFIG_NAME).is_file() and not is_fine_tuning(run)
     if not is_run or load_run_config(run, {}).objective.name != "rtd":
         return folder
-    from maskwright.model_folder.folder import GENERATOR  # with torch
+    from maskwright.model.electra import GENERATOR  # with torch
 
     report(f"{run} was trained to detect replaced tokens: its generator is scored, {GENERATOR}/")
     return run / GENERATOR

@@ -35,7 +35,7 @@ class LanguageIdentifier:
             raise ConfigError("select.language", wanted, rule, remedy)
 
     def __call__(self, text: str) -> tuple[str, float]:
-        """The likeliest language (ISO 639) and its probability."""
+        """Return the likeliest language (ISO 639) and its probability."""
         start = max(0, (len(text) - _ENOUGH_CHARACTERS) // 2)
         [found] = self._detector.detect(text[start : start + _ENOUGH_CHARACTERS], k=1)
         return str(found["lang"]), float(found["score"])

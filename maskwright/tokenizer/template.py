@@ -1,7 +1,8 @@
-"""How one text, or two, become an input: the special tokens around them, and what is cut.
+"""Model inputs of one text or two: the special tokens around them, and how they are cut.
 
-The tokenizer's own post-processor says it, so that transformers makes the same input of the same
-texts: BERT's ``[CLS] A [SEP] B [SEP]`` with types 0 and 1, RoBERTa's ``<s> A </s></s> B </s>``, …
+The tokenizer's own post-processor defines the special tokens, so that transformers makes the same
+input of the same texts: BERT's ``[CLS] A [SEP] B [SEP]`` with types 0 and 1, RoBERTa's
+``<s> A </s></s> B </s>``, …
 """
 
 from collections.abc import Sequence
@@ -41,7 +42,7 @@ class InputTemplate:
 
     @classmethod
     def of(cls, tokenizer: Tokenizer, num_texts: int) -> Self:
-        """What the tokenizer's post-processor does with so many texts."""
+        """Infer the template from the tokenizer's post-processor."""
         tokens = map(tokenizer.token, tokenizer.ordinary_ids)
         probe = next(token for token in tokens if len(tokenizer.encode(token).ids))
         with calling_library("the tokenizer's post-processor fails"):
@@ -64,7 +65,7 @@ class InputTemplate:
         return sum(map(len, self.around))
 
     def fill(self, texts: Sequence[Sequence[int]], max_length: int) -> ModelInput:
-        """The input of these texts, cut to `max_length` tokens as `cut_texts` does it."""
+        """Return the input of these texts, cut to `max_length` tokens by `cut_texts`."""
         texts = cut_texts(texts, max_length - self.num_added)
         ids = [token for token, _ in self.around[0]]
         types = [kind for _, kind in self.around[0]]
@@ -76,7 +77,7 @@ class InputTemplate:
 
 
 def cut_texts(texts: Sequence[Sequence[int]], room: int) -> list[Sequence[int]]:
-    """One text or two that fit into `room` tokens: the longer one is cut first.
+    """Cut one text or two to `room` tokens; the longer one is cut first.
 
     As ``longest_first`` of `tokenizers` does it, to the token.
     """

@@ -1,6 +1,7 @@
 """Imports go one way: a package imports only from layers below its own."""
 
 import ast
+import re
 import subprocess
 import sys
 
@@ -23,7 +24,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("corpus", "recipes", "tokenizer", "shards"),
     ("selection",),
     ("preparation",),
-    ("distributed",),
+    ("attention_context", "distributed"),
     ("data", "model", "optim"),
     ("objectives", "model_folder"),
     ("train",),
@@ -86,6 +87,14 @@ def test_imports_go_down() -> None:
         if other != room and LEVELS.get(other, len(LAYERS)) >= LEVELS[room]
     ]
     assert wrong == []
+
+
+def test_contributing_shows_these_rooms() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    table = text.partition("<!-- rooms: begin -->")[2].partition("<!-- rooms: end -->")[0]
+    first_cells = [line.split("|")[1] for line in table.strip().splitlines()[2:]]
+    shown = [set(re.findall("`([a-z_]+)`", cell)) for cell in first_cells]
+    assert shown == [set(layer) for layer in reversed(LAYERS) if layer != ("__main__",)]
 
 
 def test_the_check_would_notice() -> None:

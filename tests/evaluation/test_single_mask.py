@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
+from maskwright.attention_context import context_from_lengths
 from maskwright.errors import InputError, ModelFolderError
 from maskwright.evaluation.scores import SuiteResult
 from maskwright.evaluation.single_mask import choose_hidden, evaluate_fill
-from maskwright.model.attention_context import context_from_lengths
 from maskwright.model.pretraining import MaskedLanguageModel
 from tests.golden.pseudo_likelihood import make_model, make_tokenizer
 

@@ -18,7 +18,7 @@ from maskwright.interop.export import ExportResult, export
 from maskwright.interop.onnx import GRAPH, OnnxModel
 from maskwright.interop.onnx_int8 import Int8Scores
 from maskwright.model.classifier import Classifier
-from maskwright.model.config import Level, Pooling, Problem
+from maskwright.model.config import Level, Pooling, ProblemType
 from maskwright.model_folder.classifier_folder import open_classifier, save_classifier
 from maskwright.model_folder.folder import open_model
 from tests.interop.models import NATIVE, OWN, write_model
@@ -37,7 +37,7 @@ def write_classifier(
     *,
     level: Level = "text",
     labels: tuple[str, ...] = LABELS,
-    problem: Problem = "single_label_classification",
+    problem: ProblemType = "single_label_classification",
     pooling: Pooling | None = None,
 ) -> Path:
     """Write a classifier whose answers to the examples differ."""
@@ -124,7 +124,7 @@ def test_tags_are_the_same_and_int8_is_scored_on_them(tmp_path: Path) -> None:
     ],
 )
 def test_int8_is_scored_on_the_examples(
-    problem: Problem, labels: tuple[str, ...], metric: str, tmp_path: Path
+    problem: ProblemType, labels: tuple[str, ...], metric: str, tmp_path: Path
 ) -> None:
     names = ("score",) if problem == "regression" else labels
     model = write_classifier(

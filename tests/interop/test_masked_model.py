@@ -10,7 +10,7 @@ from maskwright.data.collate import SpecialIds
 from maskwright.data.config import DataConfig
 from maskwright.data.masking import IGNORED, Vocabulary
 from maskwright.errors import ShardError
-from maskwright.evaluation.masked_lm import build_pinned_batches
+from maskwright.evaluation.pinned import PinnedText
 from maskwright.interop.comparison import PaddedBatch, batch_by_length, batch_rows, encode
 from maskwright.interop.masked_model import (
     all_labels,
@@ -20,7 +20,7 @@ from maskwright.interop.masked_model import (
     split_rows,
 )
 from maskwright.model.config import ModelConfig, resolve_config
-from maskwright.model.init import initialise
+from maskwright.model.init import initialize
 from maskwright.model.pretraining import MaskedLanguageModel
 from maskwright.model_folder.folder import LoadedModel
 from maskwright.objectives.mlm import predict_masked
@@ -56,7 +56,7 @@ def loaded(data: Path) -> LoadedModel:
         pad_token_id=tokenizer.pad_id,
     )
     model = MaskedLanguageModel(config)
-    initialise(model, seed=0)
+    initialize(model, seed=0)
     return LoadedModel(model.eval(), tokenizer, True)
 
 
@@ -66,7 +66,7 @@ def pinned_batches(loaded: LoadedModel, data: Path, num_slots: int) -> list[Batc
         tokenizer.vocab_size, tokenizer.mask_id, tokenizer.ordinary_ids, valid.unigram_counts
     )
     special = SpecialIds(tokenizer.pad_id, tokenizer.cls_id, tokenizer.sep_id, True)
-    batches = build_pinned_batches(valid, DataConfig(LENGTH), special, vocabulary, num_slots)
+    batches = PinnedText(valid, DataConfig(LENGTH), special, vocabulary, num_slots).batches()
     return list(batches)
 
 

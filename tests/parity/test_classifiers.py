@@ -19,7 +19,7 @@ from maskwright.finetuning.config import FinetuneConfig
 from maskwright.finetuning.network import build_classifier
 from maskwright.finetuning.predict import Predictor
 from maskwright.model.config import Level, ModelConfig, Pooling, resolve_config
-from maskwright.model.init import initialise
+from maskwright.model.init import initialize
 from maskwright.model.pretraining import MaskedLanguageModel
 from maskwright.model_folder.classifier_folder import open_classifier, save_classifier
 from maskwright.model_folder.families import list_classifiers, native_classifier
@@ -48,7 +48,7 @@ def make_pretrained(model_type: str) -> MaskedLanguageModel:
         pad_token_id=TOKENIZER.pad_id,
     )
     model = MaskedLanguageModel(replace(config, model_type=model_type))
-    initialise(model, 1)
+    initialize(model, 1)
     return model.eval()
 
 

@@ -26,7 +26,10 @@ from maskwright.model.config import (
 )
 from maskwright.model.presets import PRESETS, Preset
 
+# Fields of a ``config.json``, or arguments of `EncoderConfig`: mappings, because every family has
+# other fields, and `EncoderConfig` checks what comes of them.
 RawConfig = Mapping[str, Any]
+ConfigValues = dict[str, Any]
 Names = Mapping[str, str | tuple[str, ...]]
 
 # Other spellings of activations that are the same function.
@@ -96,9 +99,9 @@ class NativeHead:
             dropout=dropout,
         )
 
-    def write_config(self, head: HeadConfig) -> dict[str, Any]:
+    def write_config(self, head: HeadConfig) -> ConfigValues:
         """Return the fields of the head in their ``config.json``."""
-        fields: dict[str, Any] = {self.dropout_field: head.dropout}
+        fields: ConfigValues = {self.dropout_field: head.dropout}
         if self.poolings:
             fields["classifier_pooling"] = self.poolings[head.pooling]
         return fields
@@ -151,12 +154,12 @@ class Family:
     renamed: Mapping[str, str] = field(default_factory=dict)
     fused: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     ignored: tuple[str, ...] = ()
-    write_more: Callable[[EncoderConfig], dict[str, Any]] = lambda config: {}
-    read_more: Callable[[RawConfig, dict[str, Any]], dict[str, Any]] = lambda raw, values: {}
+    write_more: Callable[[EncoderConfig], ConfigValues] = lambda config: {}
+    read_more: Callable[[RawConfig, ConfigValues], ConfigValues] = lambda raw, values: {}
     classifiers: Mapping[Level, NativeHead] = field(default_factory=dict)
 
     @property
-    def fixed(self) -> dict[str, Any]:
+    def fixed(self) -> ConfigValues:
         """Our fields that this architecture fixes, with their values."""
         preset = PRESETS[self.preset] if self.preset else {}
         chosen = {name for entry in self.fields for name in entry.ours}
@@ -180,7 +183,7 @@ class Family:
         """Return their class for `config`, with all of its heads if there is one."""
         return (config.sentence_pair_head and self.pair_architecture) or self.architecture
 
-    def write_config(self, config: EncoderConfig) -> dict[str, Any]:
+    def write_config(self, config: EncoderConfig) -> ConfigValues:
         """Return their ``config.json`` for `config`; a mapping, for its fields differ by family."""
         copied = {entry.theirs: getattr(config, entry.ours[0]) for entry in self.fields}
         return {
@@ -196,7 +199,7 @@ class Family:
         Raises:
             ConfigError: a field has a wrong value, or one that we cannot compute.
         """
-        values: dict[str, Any] = self.fixed
+        values: ConfigValues = self.fixed
         for entry in self.fields:
             value = raw.get(entry.theirs)
             value = entry.default if value is None else value

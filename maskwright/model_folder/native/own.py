@@ -1,10 +1,10 @@
 """Our own names, for every architecture that no published class can compute."""
 
 import dataclasses
-from typing import Any
 
 from maskwright.model.config import EncoderConfig
 from maskwright.model_folder.native.family import (
+    ConfigValues,
     Family,
     NativeHead,
     RawConfig,
@@ -36,12 +36,12 @@ _MLM_HEAD = (
 _DISCRIMINATOR_HEAD = (DENSE, OUTPUT)
 
 
-def _write_more(config: EncoderConfig) -> dict[str, Any]:
+def _write_more(config: EncoderConfig) -> ConfigValues:
     width = {} if config.embedding_size is None else {"embedding_size": config.embedding_size}
     return {name: getattr(config, name) for name in (*_OPTIONAL, "mlp_output_bias")} | width
 
 
-def _read_more(raw: RawConfig, values: dict[str, Any]) -> dict[str, Any]:
+def _read_more(raw: RawConfig, values: ConfigValues) -> ConfigValues:
     optional = (*_OPTIONAL, "embedding_size")
     more = {name: read_value(raw.get(name), name, name) for name in optional}
     bias = raw.get("mlp_output_bias", values["mlp_bias"])

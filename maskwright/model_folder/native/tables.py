@@ -10,6 +10,7 @@ from typing import Any
 from maskwright.errors import ConfigError
 from maskwright.model.config import EncoderConfig, HeadActivation, Level
 from maskwright.model_folder.native.family import (
+    ConfigValues,
     Field,
     Names,
     NativeHead,
@@ -172,11 +173,11 @@ def count_padding_rows(ours: str, config: EncoderConfig) -> int:
     return config.pad_token_id + 1 if ours == "encoder.embeddings.position.weight" else 0
 
 
-def write_padding_rows(config: EncoderConfig) -> dict[str, Any]:
+def write_padding_rows(config: EncoderConfig) -> ConfigValues:
     return {"max_position_embeddings": config.max_position_embeddings + config.pad_token_id + 1}
 
 
-def read_padding_rows(raw: RawConfig, values: dict[str, Any]) -> dict[str, Any]:
+def read_padding_rows(raw: RawConfig, values: ConfigValues) -> ConfigValues:
     rows, before = values["max_position_embeddings"], values["pad_token_id"] + 1
     if rows <= before:
         rule = f"must be more than the {before} rows before position 0 (pad_token_id + 1)"
@@ -184,20 +185,20 @@ def read_padding_rows(raw: RawConfig, values: dict[str, Any]) -> dict[str, Any]:
     return {"max_position_embeddings": rows - before}
 
 
-def write_rope(theta: float) -> dict[str, Any]:
+def write_rope(theta: float) -> ConfigValues:
     """Return an entry of ``rope_parameters``."""
     return {"rope_type": "default", "rope_theta": theta}
 
 
-def write_one_rope(config: EncoderConfig) -> dict[str, Any]:
+def write_one_rope(config: EncoderConfig) -> ConfigValues:
     """Return ``rope_parameters`` of a class whose layers are all alike."""
     return {"rope_parameters": write_rope(config.rope_theta)}
 
 
-def read_one_rope(default: float) -> Callable[[RawConfig, dict[str, Any]], dict[str, Any]]:
+def read_one_rope(default: float) -> Callable[[RawConfig, ConfigValues], ConfigValues]:
     """Return the reader of what `write_one_rope` writes, with the base where a file has none."""
 
-    def read(raw: RawConfig, values: dict[str, Any]) -> dict[str, Any]:
+    def read(raw: RawConfig, values: ConfigValues) -> ConfigValues:
         check_heads(raw, values)
         older = raw.get("rope_theta") or default
         return {"rope_theta": read_rope_theta(raw.get("rope_parameters"), "rope_parameters", older)}
@@ -220,7 +221,7 @@ def read_rope_theta(parameters: Any, name: str, default: Any) -> float:
     return read_value(entries.get("rope_theta") or default, "rope_theta", f"{name}.rope_theta")
 
 
-def read_two_ropes(raw: RawConfig, full: Any, sliding: Any) -> dict[str, Any]:
+def read_two_ropes(raw: RawConfig, full: Any, sliding: Any) -> ConfigValues:
     """Return the bases of global and local layers; `full` and `sliding` where a file has none."""
     rope = raw.get("rope_parameters") or {}
     if not isinstance(rope, Mapping) or set(rope) - {"full_attention", "sliding_attention"}:
@@ -235,7 +236,7 @@ def read_two_ropes(raw: RawConfig, full: Any, sliding: Any) -> dict[str, Any]:
     }
 
 
-def write_two_ropes(config: EncoderConfig) -> dict[str, Any]:
+def write_two_ropes(config: EncoderConfig) -> ConfigValues:
     """Return ``layer_types`` and the rotary positions of each type."""
     return {
         "layer_types": list(config.layer_types),
@@ -246,7 +247,7 @@ def write_two_ropes(config: EncoderConfig) -> dict[str, Any]:
     }
 
 
-def check_heads(raw: RawConfig, values: dict[str, Any]) -> None:
+def check_heads(raw: RawConfig, values: ConfigValues) -> None:
     """Raise unless heads are equal parts of the width, each with its own keys and values.
 
     Raises:
