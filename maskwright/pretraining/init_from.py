@@ -14,7 +14,7 @@ from typing import Any
 from maskwright.console import tell
 from maskwright.errors import ConfigError, ShardError
 from maskwright.files import hash_file
-from maskwright.model.config import EncoderConfig, ModelConfig
+from maskwright.model.config import EncoderConfig, ModelConfig, to_model_config
 from maskwright.model.init import draw_pair_head, grow_vocabulary
 from maskwright.model.pretraining import PAIR_HEAD, MaskedLanguageModel
 from maskwright.model_folder.folder import describe_folder
