@@ -1,4 +1,4 @@
-"""Matrix products in int8: smaller and faster, and measured instead of hoped for.
+"""Export to ONNX in int8: the first of several recipes that keeps the answers of the fp32 graph.
 
 Weights are quantized once, with a scale for each output. Activations are quantized while the graph
 runs (``onnxruntime.quantization.quantize_dynamic``), with one scale for a whole tensor: one huge
@@ -12,8 +12,8 @@ These have a scale for each token; where the decoder is tied to them, both use o
 of products that stay in fp32 are int8 as well, and onnxruntime converts them when it loads the
 graph.
 
-What was measured on AVX2 without VNNI, on 2,358 masks and a model of 25 % accuracy; "same" is the
-share of masks with the same best word as in fp32:
+Shares of masks with the same best word as in fp32, measured on AVX2 without VNNI, on 2,358 masks
+and a model of 25 % accuracy:
 
 =================================  ================  =============
 weights; in fp32                   scale of a tensor  of each row
@@ -27,9 +27,9 @@ weights; in fp32                   scale of a tensor  of each row
 =================================  ================  =============
 
 The instruction for signed weights adds pairs of products in 16 bits, which overflow unless the
-weights have 7 bits; that for unsigned ones does not, and is a tenth slower. The MLP's second
-product is the most sensitive one, because products of two numbers come into it, and it is small;
-queries, keys and values are next.
+weights have 7 bits; that for unsigned weights does not overflow and is a tenth slower. The second
+product of the MLP is the most sensitive one, because its inputs are products of two numbers; it is
+small. Queries, keys and values are next.
 """
 
 import shutil
@@ -289,7 +289,7 @@ def rewrite_products(onnx: Any, graph: Any, in_fp32: Sequence[str]) -> list[str]
 
 
 def _replace_nodes(graph: Any, nodes: Sequence[Any]) -> None:
-    """Put `nodes` in the place of all nodes, and drop the weights that none of them uses."""
+    """Replace all nodes by `nodes`, and remove the weights that none of them uses."""
     del graph.node[:]
     graph.node.extend(nodes)
     used = {name for node in nodes for name in node.input}
@@ -310,8 +310,8 @@ def compress(onnx: Any, graph: Any, tied: Mapping[str, str]) -> None:
     """Store the tables and the matrices of a quantized graph that are still in fp32 as int8.
 
     Args:
-        tied: tables of embeddings that a quantized product uses as well -> its weights, which take
-            the place of the table.
+        tied: tables of embeddings that a quantized product uses as well -> its weights, which
+            replace the table.
     """
     weights = {weight.name: weight for weight in graph.initializer}
     matrices = {

@@ -17,8 +17,8 @@ from maskwright.model_folder.families import DISCRIMINATORS
 from maskwright.model_folder.native.family import Family
 
 _FENCE = "---\n"
-# A placeholder in the code of a card, which publishing replaces by the name on the hub.
-PLACE = "path/to/this/folder"
+# In the code of a card; publishing replaces it by the name on the hub.
+PLACEHOLDER = "path/to/this/folder"
 _EXAMPLE_KEYS = ("text", "text_pair")
 # Older cards of maskwright have this section as "Format", after all others.
 _USE = re.compile(r"\n## (?:Use|Format)\n.*?(?=\n## |\Z)", re.DOTALL)
@@ -192,8 +192,8 @@ def change_card(card: str, metadata: Mapping[str, Any], ending: str | None = Non
 def _insert_section(body: str, section: str) -> str:
     """Return Markdown with `section` before its first section, behind title and introduction."""
     first = _SECTION.search(body)
-    place = first.start() if first else len(body)
-    introduction, rest = body[:place].rstrip(), body[place:]
+    end = first.start() if first else len(body)
+    introduction, rest = body[:end].rstrip(), body[end:]
     return f"{introduction}\n{section}" + (f"\n{rest}" if rest else "")
 
 

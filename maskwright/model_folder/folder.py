@@ -216,11 +216,11 @@ def describe_folder(folder: Path) -> FolderDescription:
     described = _describe_any(folder)
     if described.is_discriminator:
         generator = folder.absolute().parent / GENERATOR
-        place = f"is in {generator}" if generator.is_dir() else "is not beside it"
+        where = f"is in {generator}" if generator.is_dir() else "is not beside it"
         raise ModelFolderError(
             f"{folder} is a discriminator ({described.family.architecture}): it detects replaced "
             "tokens and predicts none. maskwright embed takes it; its generator, which predicts "
-            f"masked tokens, {place}."
+            f"masked tokens, {where}."
         )
     return described
 

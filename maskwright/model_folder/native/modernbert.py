@@ -1,7 +1,7 @@
 """ModernBertForMaskedLM. Warner et al., "Smarter, Better, Faster, Longer", 2024.
 
-Its class uses ``attention_dropout`` once more after the output projection, as our
-``hidden_dropout`` does; published models have none.
+Its class applies ``attention_dropout`` again after the output projection, where ours applies
+``hidden_dropout``; published models have none.
 """
 
 from collections.abc import Mapping
