@@ -124,8 +124,8 @@ class Rows:
         """Return the rows ``first:last``."""
         begin = int(self.counts[:first].sum())
         spans = self.spans[begin : begin + int(self.counts[first:last].sum())]
-        columns = (self.epochs, self.numbers, self.counts)
-        return Rows(*(column[first:last] for column in columns), spans)
+        kept = slice(first, last)
+        return Rows(self.epochs[kept], self.numbers[kept], self.counts[kept], spans)
 
     @classmethod
     def concat(cls, parts: Sequence["Rows"]) -> "Rows":
