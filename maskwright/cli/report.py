@@ -25,7 +25,8 @@ def build_parser() -> Parser:
 
 
 def main(argv: Sequence[str]) -> int:
-    from maskwright.report.gather import gather_facts, write_report
+    from maskwright.report.facts import gather_facts
+    from maskwright.report.run_page import write_report
 
     arguments = build_parser().parse(argv)
     if arguments.out is None and len(arguments.runs) > 1:

@@ -144,7 +144,7 @@ def answer(model: MaskedLanguageModel, batch: Batch, places: Tensor, labels: Ten
     device = next(model.parameters()).device
     moved, labels = batch.to(device), labels.to(device)
     wanted = model.predictors(places).to(device)
-    hidden = model.encoder(moved.input_ids, moved.context, wanted=wanted)
+    hidden = model.encoder(moved.input_ids, moved.context, output_positions=wanted)
     return Answers(*rank_labels(model, hidden, labels))
 
 

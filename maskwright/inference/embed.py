@@ -16,16 +16,14 @@ from torch import Tensor
 
 from maskwright.errors import InputError
 from maskwright.inference.text_model import TextBatch, TextModel, check_finite, split_blocks
-from maskwright.model.classifier import Classifier
-from maskwright.model.electra import Discriminator
-from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.model.pretraining import EncoderModel
 from maskwright.model_folder.folder import Loaded, open_encoder
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 Pooling = Literal["mean", "cls"]
 
 
-class Embedder(TextModel[MaskedLanguageModel | Discriminator | Classifier]):
+class Embedder(TextModel[EncoderModel]):
     """Vectors of texts from the model in a folder; the API behind ``maskwright embed``.
 
     ::
@@ -63,13 +61,13 @@ class Embedder(TextModel[MaskedLanguageModel | Discriminator | Classifier]):
         self._pool_by(pooling, normalize)
 
     @staticmethod
-    def _open(folder: Path | str) -> Loaded[MaskedLanguageModel | Discriminator | Classifier]:
+    def _open(folder: Path | str) -> Loaded[EncoderModel]:
         return open_encoder(folder)
 
     @classmethod
     def from_parts(
         cls,
-        model: MaskedLanguageModel | Discriminator | Classifier,
+        model: EncoderModel,
         tokenizer: Tokenizer,
         add_special_tokens: bool = True,
         pooling: Pooling = "mean",

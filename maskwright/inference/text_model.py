@@ -18,9 +18,7 @@ from torch import Tensor
 
 from maskwright.attention_context import context_from_lengths
 from maskwright.errors import ConfigError, InputError, ModelFolderError
-from maskwright.model.classifier import Classifier
-from maskwright.model.electra import Discriminator
-from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.model.pretraining import EncoderModel
 from maskwright.model_folder.folder import Loaded, open_model
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.train.device import choose_device
@@ -59,7 +57,7 @@ def split_blocks(
         yield block
 
 
-Kind = TypeVar("Kind", bound=MaskedLanguageModel | Discriminator | Classifier)
+Kind = TypeVar("Kind", bound=EncoderModel)
 
 # Tokens in one pass through the model. On a CPU enough for matrix products to run at full speed,
 # and so few that what stands between two of them stays in the cache.
@@ -147,7 +145,9 @@ class TextModel(Generic[Kind]):
         """The vectors [T, D] of a batch, or only those [W, D] of the `wanted` places in [T]."""
         context = context_from_lengths(batch.lengths, device=self.device)
         wanted = None if wanted is None else wanted.to(self.device)
-        return self.model.encoder(batch.ids.flatten().to(self.device), context, wanted=wanted)
+        return self.model.encoder(
+            batch.ids.flatten().to(self.device), context, output_positions=wanted
+        )
 
     @property
     def device(self) -> torch.device:

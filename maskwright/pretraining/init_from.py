@@ -14,11 +14,10 @@ from typing import Any
 from maskwright.console import tell
 from maskwright.errors import ConfigError, ShardError
 from maskwright.files import hash_file
-from maskwright.model.config import EncoderConfig, ModelConfig, state_architecture
+from maskwright.model.config import EncoderConfig, ModelConfig, to_model_config
 from maskwright.model.init import draw_pair_head, grow_vocabulary
 from maskwright.model.pretraining import PAIR_HEAD, MaskedLanguageModel
 from maskwright.model_folder.folder import describe_folder
-from maskwright.model_folder.special_tokens import wraps_inputs
 from maskwright.model_folder.weights import holds_pair_head, read_model
 from maskwright.runs.config import PretrainConfig
 from maskwright.runs.find_data import named_folder
@@ -27,6 +26,7 @@ from maskwright.shards.folder import name_path
 from maskwright.shards.manifest import TOKENIZER_NAME
 from maskwright.tokenizer.config import TokenizerConfig
 from maskwright.tokenizer.extension import extends
+from maskwright.tokenizer.template import wraps_inputs
 from maskwright.tokenizer.token_text import TokenText
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.tokenizer.vocabulary import round_up
@@ -63,7 +63,7 @@ class InitialModel:
             old = TokenText(self.tokenizer)
             pieces = {i: old.cut_token(tokenizer.token(i)) for i in new_ids}
             tensors = grow_vocabulary(tensors, config.vocab_size, pieces)
-        return MaskedLanguageModel.around(config, tensors)
+        return MaskedLanguageModel.from_tensors(config, tensors)
 
     def describe(self) -> dict[str, Any]:
         """Return what identifies it, for provenance.json."""
@@ -178,7 +178,7 @@ def read_model_facts(source: str, config: PretrainConfig) -> ModelFacts:
                 f"{name_path(prepared)} was prepared with another tokenizer than that of {source}. "
                 f"Name the text itself, or prepare it with --tokenizer.path {folder}."
             )
-    model = state_architecture(described.config)
+    model = to_model_config(described.config)
     if num_tokens > described.config.vocab_size:
         model = replace(model, vocab_size=round_up(num_tokens))
     return ModelFacts(source, model, stated, wraps_inputs(tokenizer))

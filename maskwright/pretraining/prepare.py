@@ -8,14 +8,14 @@ from typing import Any
 from maskwright.config import Plain, from_mapping, merge, read_yaml
 from maskwright.console import say
 from maskwright.corpus.config import CorpusConfig
-from maskwright.corpus.texts import keep_texts
+from maskwright.corpus.sources import keep_texts
 from maskwright.errors import InputError
 from maskwright.files import write_text
 from maskwright.preparation import pipeline
 from maskwright.preparation.config import PrepareConfig
 from maskwright.preparation.selection import read_tally
 from maskwright.recipes import load_recipe
-from maskwright.report.plots import check_matplotlib
+from maskwright.report.charts import check_matplotlib
 from maskwright.report.selection_page import render_selection
 from maskwright.runs.config import PretrainConfig
 from maskwright.runs.find_model import find_model_folder

@@ -18,7 +18,7 @@ from maskwright.data.rows import DataPosition
 from maskwright.distributed.world import ALONE, World
 from maskwright.errors import ConfigError, InputError, ShardError
 from maskwright.model.config import EncoderConfig, resolve_config
-from maskwright.model.init import count_fused_matrices
+from maskwright.model.encoder import count_stacked_matrices
 from maskwright.objectives.build import build_objective
 from maskwright.objectives.objective import Objective
 from maskwright.optim.build import build_optimizers
@@ -153,7 +153,7 @@ def check_config(config: PretrainConfig) -> None:
     model = guess_model(config)
     with torch.device("meta"):
         network = objective_of(config).build_network(model)
-    build_optimizers(config.optim, network.named_parameters(), count_fused_matrices(network))
+    build_optimizers(config.optim, network.named_parameters(), count_stacked_matrices(network))
 
 
 def build_row_source(

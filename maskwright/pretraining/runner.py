@@ -10,7 +10,7 @@ from typing import Any
 
 from maskwright.config import write_yaml
 from maskwright.console import say
-from maskwright.corpus.texts import keep_texts
+from maskwright.corpus.sources import keep_texts
 from maskwright.distributed.world import World, joining, read_world
 from maskwright.errors import CheckpointError, ConfigError, InputError, ShardError, StoppedError
 from maskwright.objectives.build import count_parameters_of
@@ -202,9 +202,7 @@ def _start(request: _Request) -> None:
         initial = load_initial(config)
         if named_folder(config) is None:
             check_config(config)
-        data = _open_data(
-            world, config, lambda: locate_data(config, data_dir, console.print)
-        )
+        data = _open_data(world, config, lambda: locate_data(config, data_dir, console.print))
         origin = initial.describe() if initial is not None else None
         session = open_session(run, config, data, world, console, initial=initial, origin=origin)
         fetch_ahead(config, data, session.trainer.state.position, world)
@@ -235,9 +233,7 @@ def _resume(request: _Request, changes: Mapping[str, Any]) -> None:
         console = open_console(world)
         found = world.text_from_first(lambda: str(_find_checkpoint(run, console.print).path))
         checkpoint = open_checkpoint(Path(found))
-        data = _open_data(
-            world, config, lambda: _find_data(run, config, data_dir, console.print)
-        )
+        data = _open_data(world, config, lambda: _find_data(run, config, data_dir, console.print))
         origin = read_provenance(run).get(INIT_FROM) if config.init_from else None
         session = open_session(
             run, config, data, world, console, origin=origin, last_step=checkpoint.step

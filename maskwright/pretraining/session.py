@@ -25,7 +25,8 @@ from maskwright.pretraining.build import build_trainer, consolidate
 from maskwright.pretraining.card import describe_training, list_results
 from maskwright.pretraining.init_from import InitialModel
 from maskwright.pretraining.prepared_data import PreparedData, describe_sources, objective_of
-from maskwright.report.gather import gather_facts, write_report
+from maskwright.report.facts import gather_facts
+from maskwright.report.run_page import write_report
 from maskwright.runs.config import PretrainConfig
 from maskwright.runs.run_directory import CHECKPOINTS_NAME, METRICS_NAME, MODEL_NAME, REPORT_NAME
 from maskwright.train.panel import color_sample

@@ -78,7 +78,7 @@ class Checkpoint:
         if (self.path / WHOLE).is_file():
             with torch.no_grad(), safe_open(self.path / WHOLE, framework="pt") as file:
                 for name, tensor in tensors.items():
-                    tensor.copy_(sharding.part(file.get_tensor(name), tensor))
+                    tensor.copy_(sharding.shard(file.get_tensor(name), tensor))
         else:
             _read_shards(self.path, tensors)
 

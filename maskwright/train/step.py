@@ -74,7 +74,7 @@ def count_predictions(loaded: LoadedStep, terms: Mapping[str, Term]) -> dict[str
 def clip_gradients(model: nn.Module, limit: float, parallel: Parallel) -> Tensor:
     """Scale the gradients down to the norm `limit` (0: never); return their norm before, []."""
     norm = nn.utils.clip_grad_norm_(model.parameters(), limit or float("inf"))
-    return parallel.sharding.whole(norm)
+    return parallel.sharding.gather(norm)
 
 
 @dataclass(frozen=True)

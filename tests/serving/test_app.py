@@ -3,9 +3,8 @@
 import json
 import logging
 import threading
-import time
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
 
@@ -253,10 +252,22 @@ def test_the_log_says_what_happened_and_not_what_was_asked(
     assert "grass" not in line
 
 
-def test_too_many_texts_at_once_are_asked_to_come_again(folder: Path) -> None:
-    config = ServeConfig(max_texts=2, max_queued=2, max_wait_ms=1500)
+def test_too_many_texts_at_once_are_asked_to_come_again(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    go, attempt = threading.Event(), FillMask.attempt
+
+    def wait(self: FillMask, *arguments: Any) -> Any:
+        go.wait(60)
+        return attempt(self, *arguments)
+
+    monkeypatch.setattr(FillMask, "attempt", wait)
+    config = ServeConfig(max_texts=2, max_queued=2)
     with serve(folder, config) as client, ThreadPoolExecutor(4) as pool:
         asked = [pool.submit(client.post, "/", json={"inputs": [TEXT, TEXT]}) for _ in range(4)]
+        first = next(as_completed(asked))  # one is in the model, one in the queue
+        go.set()
+        assert first.result().status_code == 503
         answers = [one.result() for one in asked]
         refused = [answer for answer in answers if answer.status_code == 503]
         assert refused
@@ -278,14 +289,17 @@ def test_an_answer_that_takes_too_long_is_given_up(folder: Path) -> None:
 def test_counting_tokens_is_part_of_the_time_of_an_answer(
     folder: Path, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
+    go = threading.Event()
+
     def measure_slowly(self: Pipeline, texts: Sequence[str], longest: int | None) -> list[int]:
-        time.sleep(0.5)
+        go.wait(60)
         return [1] * len(texts)
 
     monkeypatch.setattr(Pipeline, "count_tokens", measure_slowly)
     with serve(folder, ServeConfig(answer_seconds=0.3)) as client:
         begin = "[MASK]" if path == "/" else "the cat"
         answer = client.post(path, json={"inputs": begin + " the cat" * 600})
+        go.set()
         assert (answer.status_code, answer.json()["error"]) == (504, "the answer took too long")
 
 

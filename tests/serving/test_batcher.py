@@ -73,17 +73,16 @@ def test_what_the_model_raises_reaches_those_who_asked_and_nobody_else() -> None
 
 
 def test_a_full_queue_refuses_all_of_a_request_or_none() -> None:
-    go = threading.Event()
+    begun, go = threading.Event(), threading.Event()
 
     def wait(items: Sequence[int]) -> Sequence[int]:
+        begun.set()
         go.wait(10)
         return items
 
     async def work(batcher: Batcher[int, int]) -> None:
         first = asyncio.ensure_future(batcher.submit([0]))
-        while batcher.num_queued:
-            await asyncio.sleep(0.001)
-        await asyncio.sleep(0.05)  # it is in the model now
+        assert await asyncio.to_thread(begun.wait, 10)
         waiting = asyncio.ensure_future(batcher.submit([1, 2, 3]))
         with pytest.raises(QueueFullError):
             batcher.submit([4, 5])
@@ -142,15 +141,16 @@ def test_a_batch_costs_no_more_than_it_may_unless_it_is_one_item() -> None:
 
 
 def test_what_nobody_waits_for_takes_no_room() -> None:
-    go = threading.Event()
+    begun, go = threading.Event(), threading.Event()
 
     def wait(items: Sequence[int]) -> Sequence[int]:
+        begun.set()
         go.wait(10)
         return items
 
     async def work(batcher: Batcher[int, int]) -> Any:
         first = asyncio.ensure_future(batcher.submit([0]))
-        await asyncio.sleep(0.05)  # it is in the model now
+        assert await asyncio.to_thread(begun.wait, 10)
         for _ in range(5):
             left = asyncio.ensure_future(batcher.submit([1, 2]))
             await asyncio.sleep(0)
@@ -179,15 +179,16 @@ def test_results_that_do_not_fit_are_an_error_and_the_worker_goes_on() -> None:
 
 
 def test_what_is_in_the_model_when_it_stops_is_cancelled() -> None:
-    go = threading.Event()
+    begun, go = threading.Event(), threading.Event()
 
     def wait(items: Sequence[int]) -> Sequence[int]:
+        begun.set()
         go.wait(10)
         return items
 
     async def work(batcher: Batcher[int, int]) -> Any:
         computed = asyncio.ensure_future(batcher.submit([0]))
-        await asyncio.sleep(0.05)  # it is in the model now
+        assert await asyncio.to_thread(begun.wait, 10)
         waiting = asyncio.ensure_future(batcher.submit([1]))
         await asyncio.sleep(0)
         await batcher.stop()
