@@ -9,7 +9,7 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal, cast
 
-from maskwright.config import Plain, fields_of, merge, read_yaml, section, setting
+from maskwright.config import Plain, fields_of, from_mapping, merge, read_yaml, section, setting
 from maskwright.corpus.config import CorpusConfig
 from maskwright.data.config import DataConfig, MaskingConfig, MixtureConfig
 from maskwright.errors import ConfigError
