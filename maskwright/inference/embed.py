@@ -21,9 +21,7 @@ from maskwright.console import tell
 from maskwright.errors import InputError
 from maskwright.inference.text_model import TextBatch, TextModel, check_finite, split_blocks
 from maskwright.inference.vector_files import check_out, writing_vectors
-from maskwright.model.classifier import Classifier
-from maskwright.model.electra import Discriminator
-from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.model.pretraining import EncoderModel
 from maskwright.model_folder.folder import Loaded, open_encoder
 from maskwright.progress import Pulse
 from maskwright.runs.find_model import find_model_folder
@@ -103,7 +101,7 @@ def embed(
     return EmbedResult(num_texts, embedder.width, embedder.num_cut, embedder.longest, seconds)
 
 
-class Embedder(TextModel[MaskedLanguageModel | Discriminator | Classifier]):
+class Embedder(TextModel[EncoderModel]):
     """A model that computes vectors of texts, loaded from a folder.
 
     ::
@@ -141,13 +139,13 @@ class Embedder(TextModel[MaskedLanguageModel | Discriminator | Classifier]):
         self._pool_by(pooling, normalize)
 
     @staticmethod
-    def _open(folder: Path | str) -> Loaded[MaskedLanguageModel | Discriminator | Classifier]:
+    def _open(folder: Path | str) -> Loaded[EncoderModel]:
         return open_encoder(folder)
 
     @classmethod
     def from_parts(
         cls,
-        model: MaskedLanguageModel | Discriminator | Classifier,
+        model: EncoderModel,
         tokenizer: Tokenizer,
         add_special_tokens: bool = True,
         pooling: Pooling = "mean",

@@ -14,15 +14,13 @@ from torch import Tensor
 
 from maskwright.attention_context import context_from_lengths
 from maskwright.errors import ConfigError, InputError, ModelFolderError
-from maskwright.model.classifier import Classifier
-from maskwright.model.electra import Discriminator
-from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.model.pretraining import EncoderModel
 from maskwright.model_folder.folder import Loaded, open_model
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.train.device import choose_device
 
 Item = TypeVar("Item")
-Kind = TypeVar("Kind", bound=MaskedLanguageModel | Discriminator | Classifier)
+Kind = TypeVar("Kind", bound=EncoderModel)
 
 _MOST_TEXTS, _MOST_CHARACTERS = 4096, 4_000_000  # of a stream, at a time
 # Tokens in one pass through the model. On a CPU enough for matrix products to run at full speed,

@@ -11,8 +11,7 @@ from typing import cast, get_args
 from maskwright.errors import ModelFolderError, show_value
 from maskwright.model.classifier import Classifier
 from maskwright.model.config import EncoderConfig, HeadConfig, Level, Pooling, ProblemType
-from maskwright.model.electra import Discriminator
-from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.model.pretraining import EncoderModel
 from maskwright.model_folder.card import write_classifier_card
 from maskwright.model_folder.families import find_classifier, native_classifier
 from maskwright.model_folder.folder import (
@@ -123,7 +122,7 @@ def open_classifier(folder: Path | str) -> LoadedClassifier:
 
 def open_pretrained(
     folder: Path | str,
-) -> Loaded[MaskedLanguageModel | Discriminator | Classifier]:
+) -> Loaded[EncoderModel]:
     """Open any model to fine-tune, one of another task too; raises as `open_model` does."""
     folder = find_model(folder)
     return open_classifier(folder) if is_classifier(folder) else open_encoder(folder)

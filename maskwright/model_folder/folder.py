@@ -13,10 +13,9 @@ from typing import Any, Generic, TypeVar
 
 from maskwright.errors import ConfigError, ModelFolderError, show_value
 from maskwright.files import read_json, replacing_folder, write_json, write_text
-from maskwright.model.classifier import Classifier
 from maskwright.model.config import EncoderConfig
 from maskwright.model.electra import GENERATOR, Discriminator
-from maskwright.model.pretraining import MaskedLanguageModel, Network
+from maskwright.model.pretraining import EncoderModel, MaskedLanguageModel, Network
 from maskwright.model_folder.card import HubMetadata, change_card, write_card
 from maskwright.model_folder.families import (
     DISCRIMINATORS,
@@ -41,7 +40,7 @@ MAX_CARD_BYTES = 4 << 20
 WRITTEN = {CONFIG, CARD, WEIGHTS, "tokenizer.json", "tokenizer_config.json"}
 
 
-Kind = TypeVar("Kind", bound=MaskedLanguageModel | Discriminator | Classifier, covariant=True)
+Kind = TypeVar("Kind", bound=EncoderModel, covariant=True)
 
 
 @dataclass(frozen=True)
@@ -59,7 +58,7 @@ class Loaded(Generic[Kind]):
 
 
 LoadedModel = Loaded[MaskedLanguageModel]
-LoadedEncoder = Loaded[MaskedLanguageModel | Discriminator]
+LoadedEncoder = Loaded[EncoderModel]
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from maskwright.model.init import draw_pair_head, grow_vocabulary
 from maskwright.model.pretraining import PAIR_HEAD, MaskedLanguageModel
 from maskwright.model_folder.folder import describe_folder
 from maskwright.model_folder.weights import holds_pair_head, read_model
-from maskwright.runs.config import PretrainConfig
+from maskwright.runs.config import PretrainConfig, as_mapping
 from maskwright.runs.find_data import named_folder
 from maskwright.runs.find_model import find_model_folder
 from maskwright.shards.folder import name_path
@@ -186,8 +186,7 @@ def read_model_facts(source: str, config: PretrainConfig) -> ModelFacts:
 
 def _asked(given: Mapping[str, Any], section: str, name: str) -> bool:
     """Return True if the user gave a field a value; none and an empty list are no value."""
-    values = given.get(section)
-    value = values.get(name) if isinstance(values, Mapping) else None
+    value = as_mapping(given.get(section)).get(name)
     return value is not None and str(value).lower() not in ("", "none", "null", "[]")
 
 

@@ -63,7 +63,8 @@ class TrainingSuites:
 
     def _request(self) -> Request:
         """Return the request, with the model in evaluation mode."""
-        model = TextModel.from_parts(self.model, self._tokenizer, self.config.data.special_tokens)
+        wraps = self.config.data.special_tokens
+        model = TextModel[MaskedLanguageModel].from_parts(self.model, self._tokenizer, wraps)
         return Request(model, self.config.valid_rows, self._text, self._pairs, is_fast=True)
 
 

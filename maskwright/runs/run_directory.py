@@ -19,7 +19,7 @@ from maskwright.files import (
     write_text,
 )
 from maskwright.provenance import describe_environment
-from maskwright.runs.config import PretrainConfig, put_over
+from maskwright.runs.config import PretrainConfig, as_mapping, put_over
 
 CONFIG_NAME = "config.yaml"
 REPORT_NAME = "report.html"
@@ -90,7 +90,7 @@ def read_asked(run: Path) -> Mapping[str, Any]:
         asked = read_json(run / PROVENANCE_NAME, _MAX_PROVENANCE_BYTES)["asked"]
     except (OSError, ValueError, KeyError, TypeError):
         return {}
-    return asked if isinstance(asked, dict) else {}
+    return as_mapping(asked)
 
 
 def check_pretraining(run: Path) -> None:
@@ -188,11 +188,12 @@ def name_prepared(provenance: Mapping[str, Any]) -> dict[str, Path]:
     found: Any = provenance["prepared_data"]
     if isinstance(found, str):
         return {Path(found).name: Path(found)}
-    if not isinstance(found, dict) or not all(isinstance(path, str) for path in found.values()):
+    paths = as_mapping(found)
+    if not isinstance(found, dict) or not all(isinstance(path, str) for path in paths.values()):
         raise TypeError("prepared_data is no path")
-    if not found:
+    if not paths:
         raise TypeError("prepared_data is empty")
-    return {name: Path(path) for name, path in found.items()}
+    return {name: Path(path) for name, path in paths.items()}
 
 
 def load_run_config(run: Path, overrides: Mapping[str, Any]) -> PretrainConfig:
@@ -222,7 +223,8 @@ def list_changes(begun: PretrainConfig, asked: PretrainConfig) -> dict[str, Any]
     changes: dict[str, Any] = {}
     for section, values in new.items():
         if isinstance(values, Mapping):
-            different = {name: v for name, v in values.items() if v != old[section][name]}
+            fields = as_mapping(values)
+            different = {name: v for name, v in fields.items() if v != old[section][name]}
             if different:
                 changes[section] = different
         elif values != old[section]:
@@ -237,14 +239,15 @@ def check_changes(changes: Mapping[str, Any]) -> None:
         ConfigError: anything else, which would make it another run.
     """
     for section, values in changes.items():
-        names = list(values) if isinstance(values, Mapping) else []
+        fields = as_mapping(values)
+        names = list(fields)
         fixed = names if section not in _CHANGEABLE else [n for n in names if n == "name"]
         if fixed or not names:
             field = ".".join([section, *fixed[:1]])
             raise ConfigError(
                 field,
-                values[fixed[0]] if fixed else values,
-                "cannot change when a run goes on",
+                fields[fixed[0]] if fixed else values,
+                "cannot change when a run is resumed",
                 "Only train.*, optim.* and evaluate.* values can, but not optim.name.",
             )
 
