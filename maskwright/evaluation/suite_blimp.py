@@ -299,5 +299,5 @@ SUITE = Suite(
     fast=20,
     check=_check,
     score=_score,
-    headline="blimp/mean_over_paradigms",
+    headlines=("blimp/mean_over_paradigms",),
 )

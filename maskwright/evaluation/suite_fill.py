@@ -139,5 +139,5 @@ SUITE = Suite(
     fast=1_000,
     check=_check,
     score=_score,
-    headline="fill/accuracy",
+    headlines=("fill/accuracy",),
 )
