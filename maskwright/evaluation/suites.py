@@ -162,7 +162,11 @@ def parse_names(suite: str | Iterable[str]) -> tuple[str, ...]:
 @contextmanager
 def before_each_pass(model: "MaskedLanguageModel", call: Callable[[], None]) -> Generator[None]:
     """Within this context, call `call` before every pass through the model."""
-    handle = model.encoder.register_forward_pre_hook(lambda *_: call())
+
+    def before(*_: object) -> None:
+        call()
+
+    handle = model.encoder.register_forward_pre_hook(before)
     try:
         yield
     finally:
