@@ -8,8 +8,9 @@ first used, because torch takes two seconds to import and many commands do witho
     folder = pretrain("corpus/*.txt", recipe="tiny", out="runs/mine", train={"max_minutes": 10})
     print(FillMask(folder)("The larvae are black and [MASK] on snails."))
 
-`pretrain`, `prepare`, `finetune`, `evaluate`, `compare` and `serve` do what the commands of these
-names do, and take the same words as their flags; the classes are for models in memory.
+`pretrain`, `prepare`, `finetune`, `evaluate`, `compare`, `serve`, `export` and `publish` do what
+the commands of these names do, and take the same words as their flags; the classes are for models
+in memory.
 """
 
 import importlib
@@ -19,8 +20,6 @@ from maskwright.errors import MaskwrightError
 
 if TYPE_CHECKING:
     from maskwright.cli.finetune import finetune
-    from maskwright.cli.prepare import prepare
-    from maskwright.cli.serve import serve
     from maskwright.evaluation.compare import compare
     from maskwright.evaluation.pseudo_likelihood import (
         PseudoLikelihoodScorer,
@@ -32,11 +31,14 @@ if TYPE_CHECKING:
     from maskwright.finetuning.predict import Predictor
     from maskwright.inference.embed import Embedder, embed
     from maskwright.inference.fill_mask import FillMask
-    from maskwright.interop.export import export_model
-    from maskwright.interop.publish import publish_model
+    from maskwright.interop.export import export
+    from maskwright.interop.publish import publish
     from maskwright.model_folder.folder import load_model, save_model
+    from maskwright.pretraining.prepare import prepare
     from maskwright.pretraining.runner import pretrain
+    from maskwright.pretraining.watch import watch
     from maskwright.runs.config import PretrainConfig
+    from maskwright.serving.server import serve
     from maskwright.shards.reader import TokenStore
     from maskwright.tokenizer.tokenizer import Tokenizer
     from maskwright.tokenizer.train import train_tokenizer
@@ -55,17 +57,18 @@ __all__ = [
     "evaluate",
     "evaluate_minimal_pairs",
     "evaluate_pseudo_likelihood",
-    "export_model",
+    "export",
     "finetune",
     "load_model",
     "prepare",
     "pretrain",
-    "publish_model",
+    "publish",
     "read_minimal_pairs",
     "save_model",
     "score_pseudo_likelihood",
     "serve",
     "train_tokenizer",
+    "watch",
 ]
 
 _HOMES = {
@@ -81,17 +84,18 @@ _HOMES = {
     "evaluate": "maskwright.evaluation.run",
     "evaluate_minimal_pairs": "maskwright.evaluation.suite_blimp",
     "evaluate_pseudo_likelihood": "maskwright.evaluation.suite_pll",
-    "export_model": "maskwright.interop.export",
+    "export": "maskwright.interop.export",
     "finetune": "maskwright.cli.finetune",
     "load_model": "maskwright.model_folder.folder",
-    "prepare": "maskwright.cli.prepare",
+    "prepare": "maskwright.pretraining.prepare",
     "pretrain": "maskwright.pretraining.runner",
-    "publish_model": "maskwright.interop.publish",
+    "publish": "maskwright.interop.publish",
     "read_minimal_pairs": "maskwright.evaluation.suite_blimp",
     "save_model": "maskwright.model_folder.folder",
     "score_pseudo_likelihood": "maskwright.evaluation.pseudo_likelihood",
-    "serve": "maskwright.cli.serve",
+    "serve": "maskwright.serving.server",
     "train_tokenizer": "maskwright.tokenizer.train",
+    "watch": "maskwright.pretraining.watch",
 }
 
 

@@ -26,17 +26,18 @@ PUBLIC = {
     "evaluate",
     "evaluate_minimal_pairs",
     "evaluate_pseudo_likelihood",
-    "export_model",
+    "export",
     "finetune",
     "load_model",
     "prepare",
     "pretrain",
-    "publish_model",
+    "publish",
     "read_minimal_pairs",
     "save_model",
     "score_pseudo_likelihood",
     "serve",
     "train_tokenizer",
+    "watch",
 }
 
 
@@ -52,8 +53,8 @@ def test_each_exists_and_is_documented(name: str):
     assert thing.__doc__
 
 
-VERBS = ("compare", "embed", "evaluate", "finetune", "prepare", "serve")
-ONLY_HERE = {"sections", "settings", "texts"}
+VERBS = ("compare", "embed", "evaluate", "export", "finetune", "prepare", "publish", "serve")
+ONLY_HERE = {"report", "sections", "settings", "texts"}
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -70,7 +71,7 @@ def test_a_verb_takes_the_words_of_its_flags(verb: str):
     assert set(hints) == {*parameters, "return"}
 
 
-@pytest.mark.parametrize("verb", [*VERBS, "pretrain"])
+@pytest.mark.parametrize("verb", [*VERBS, "pretrain", "watch"])
 def test_a_verb_is_documented_with_an_example(verb: str):
     text = inspect.getdoc(getattr(maskwright, verb)) or ""
     assert re.search(rf"^    .*\b{verb}\(", text, flags=re.MULTILINE)

@@ -157,14 +157,14 @@ def check_end(code: int, out: str | os.PathLike[str]) -> None:
 
 
 def folder_name(given: str) -> str:
-    """The type of a flag that names a folder inside another one, and must not lead out of it."""
+    """Check a flag that names a folder inside another one and must not lead out of it."""
     if given in ("", ".", "..") or Path(given).name != given:
         raise argparse.ArgumentTypeError(f"{given} must be a name without a slash")
     return given
 
 
 def config_values(arguments: argparse.Namespace) -> Plain:
-    """The configuration flags that were given, as nested values."""
+    """Return the configuration flags that were given, as nested values."""
     values: Plain = {}
     for name, value in vars(arguments).items():
         if name.startswith(_CONFIG):

@@ -9,7 +9,7 @@ from itertools import chain
 from pathlib import Path
 
 from maskwright.cli.flags import Parser
-from maskwright.corpus.readers.undecodable import UTF_8, not_decodable
+from maskwright.corpus.readers.encodings import UTF_8, not_decodable
 from maskwright.errors import InputError
 from maskwright.runs.find_model import HELP
 

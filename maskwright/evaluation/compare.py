@@ -37,7 +37,7 @@ from maskwright.logs import Record, read_training
 from maskwright.model_folder.folder import describe_folder
 from maskwright.preparation.locate import locate
 from maskwright.provenance import describe_environment
-from maskwright.report.plots import Curve, check_matplotlib, plot_curves
+from maskwright.report.charts import Curve, check_matplotlib, plot_curves
 from maskwright.runs.evaluation_file import (
     FORMAT,
     ModelFacts,

@@ -31,7 +31,7 @@ from maskwright.inference.text_model import (
     split_blocks,
 )
 from maskwright.model.pretraining import MaskedLanguageModel
-from maskwright.model_folder.special_tokens import wraps_inputs
+from maskwright.tokenizer.template import wraps_inputs
 from maskwright.tokenizer.tokenizer import EncodedText, Tokenizer
 
 Metric = Literal["original", "within_word_l2r"]

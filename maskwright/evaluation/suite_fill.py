@@ -19,8 +19,9 @@ from maskwright.evaluation.intervals import (
     mean_interval,
     score_share,
 )
-from maskwright.evaluation.masked_lm import PINNED_SEED, Unigram, rank_labels
+from maskwright.evaluation.pinned import PINNED_SEED
 from maskwright.evaluation.suites import Request, Suite, mark_fast
+from maskwright.evaluation.token_ranks import Unigram, rank_labels
 from maskwright.inference.text_model import TextModel
 from maskwright.model.pretraining import MaskedLanguageModel
 from maskwright.runs.evaluation_file import Score, SuiteResult

@@ -29,17 +29,10 @@ from maskwright.evaluation.intervals import (
     SumTableBuilder,
     ratio,
 )
-from maskwright.evaluation.masked_lm import (
-    PINNED_MASKING,
-    PINNED_SEED,
-    PinnedText,
-    TokenPredictions,
-    Unigram,
-    rank_labels,
-)
+from maskwright.evaluation.pinned import PINNED_MASKING, PINNED_SEED, PinnedText
 from maskwright.evaluation.suites import Request, Suite, mark_fast
+from maskwright.evaluation.token_ranks import TokenPredictions, Unigram, rank_labels
 from maskwright.model.pretraining import MaskedLanguageModel
-from maskwright.objectives.mlm import context_of
 from maskwright.runs.evaluation_file import SuiteResult
 from maskwright.tokenizer.token_text import BLANK, count_characters
 
@@ -152,13 +145,13 @@ def predict(
     device = next(model.parameters()).device
     moved = batch.to(device)
     output_positions = model.predictors(positions).to(device)
-    hidden = model.encoder(moved.input_ids, context_of(moved), None, output_positions)
+    hidden = model.encoder(moved.input_ids, moved.context, output_positions=output_positions)
     return rank_labels(model, hidden, labels.to(device))
 
 
 def _add(table: SumTableBuilder, batch: Batch, positions: Tensor, values: Values) -> None:
-    rows = positions.numpy() // batch.row_length
-    table.add(rows, len(batch.input_ids) // batch.row_length, values)
+    rows = positions.numpy() // batch.context.row_length
+    table.add(rows, len(batch.input_ids) // batch.context.row_length, values)
 
 
 def _token_names(unigram: Unigram) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.corpus.extras import import_extra
+from maskwright.extras import import_extra
 from maskwright.finetuning.conll import TaggedSentence
 from maskwright.finetuning.labels import Labels
 from maskwright.finetuning.metrics import Metric

@@ -13,10 +13,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from maskwright.attention_context import AttentionContext, context_from_lengths
 from maskwright.data.counter_rng import Purpose, derive_keys
 from maskwright.data.permutation import permute
 from maskwright.finetuning.examples import Examples
-from maskwright.model.attention_context import AttentionContext, context_from_lengths
 from maskwright.tokenizer.template import ModelInput
 
 _BUCKET = 32  # batches among which examples are sorted by length

@@ -9,8 +9,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.corpus.extras import import_extra
 from maskwright.errors import ConfigError
+from maskwright.extras import import_extra
 
 Metric = Literal[
     "accuracy",

@@ -17,8 +17,7 @@ from maskwright.files import write_text
 from maskwright.finetuning.answers import Answers, list_texts, show_answer, write_predictions
 from maskwright.finetuning.spans import OUTSIDE
 from maskwright.logs import Record, read_metrics
-from maskwright.report.charts import render
-from maskwright.report.plots import COLORS, FAINT
+from maskwright.report.charts import COLORS, FAINT, render
 from maskwright.report.templates import fill_template
 from maskwright.runs.run_directory import CONFIG_NAME, METRICS_NAME, REPORT_NAME
 

@@ -12,13 +12,14 @@ from typing import Any, Generic, Self, TypeVar
 import torch
 from torch import Tensor
 
-from maskwright.errors import InputError, ModelFolderError
-from maskwright.model.attention_context import context_from_lengths
+from maskwright.attention_context import context_from_lengths
+from maskwright.errors import ConfigError, InputError, ModelFolderError
 from maskwright.model.classifier import Classifier
 from maskwright.model.electra import Discriminator
 from maskwright.model.pretraining import MaskedLanguageModel
 from maskwright.model_folder.folder import Loaded, open_model
 from maskwright.tokenizer.tokenizer import Tokenizer
+from maskwright.train.device import choose_device
 
 Item = TypeVar("Item")
 Kind = TypeVar("Kind", bound=MaskedLanguageModel | Discriminator | Classifier)
@@ -146,7 +147,7 @@ class TextModel(Generic[Kind]):
         if output_positions is not None:
             output_positions = output_positions.to(self.device)
         ids = batch.ids.flatten().to(self.device)
-        return self.model.encoder(ids, context, None, output_positions)
+        return self.model.encoder(ids, context, output_positions=output_positions)
 
     @property
     def device(self) -> torch.device:
@@ -182,8 +183,6 @@ def show_text(text: str) -> str:
 
 def _choose_device(device: torch.device | str | None) -> torch.device:
     try:
-        chosen = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-        torch.empty(1, device=chosen)
-    except (RuntimeError, AssertionError):
-        raise InputError(f"device = {device} is not a device here. Try cpu.") from None
-    return chosen
+        return choose_device(str(device or "auto"), field="device")
+    except ConfigError as error:  # here it is an argument
+        raise InputError(str(error)) from None

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import torch
 
+from maskwright.attention_context import context_from_lengths
 from maskwright.errors import InputError, ModelFolderError
 from maskwright.evaluation.suite_fill import choose_positions, evaluate_fill
-from maskwright.model.attention_context import context_from_lengths
 from maskwright.model.pretraining import MaskedLanguageModel
 from maskwright.runs.evaluation_file import SuiteResult
 from tests.golden.pseudo_likelihood import make_model, make_tokenizer
@@ -25,7 +25,7 @@ POSITIONS = choose_positions(SENTENCES, TOKENIZER.ordinary_ids)
 
 def test_a_model_that_predicts_from_the_token_before_is_asked_there() -> None:
     config = replace(MODEL.config, next_token_prediction=True)
-    model = MaskedLanguageModel.around(config, dict(MODEL.named_parameters())).eval()
+    model = MaskedLanguageModel.from_tensors(config, dict(MODEL.named_parameters())).eval()
     losses: list[float] = []
     for ids, place in zip(SENTENCES, POSITIONS, strict=True):
         assert place is not None
