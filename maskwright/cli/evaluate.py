@@ -113,9 +113,8 @@ def _print_summary(suites: "Sequence[SuiteRecord]", console: Console) -> None:
         for suite in suites
         for score in suite["scores"]
     }
-    shown = [load_suite(suite["suite"]) for suite in suites]
-    summary = [name for suite in shown for name in suite.summary or (suite.headline,)]
-    rows = [(name, *_show_score(named[name])) for name in summary if name in named]
+    headlines = [name for suite in suites for name in load_suite(suite["suite"]).headlines]
+    rows = [(name, *_show_score(named[name])) for name in headlines if name in named]
     print_table(console, _TITLES, rows)
     names = dict.fromkeys(suite["data"]["name"] for suite in suites)
     fast = [suite["suite"] for suite in suites if suite["settings"]["fast"]]

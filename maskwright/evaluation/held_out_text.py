@@ -48,7 +48,9 @@ class EvaluationText:
     counts: Ids
     tokenizer: Tokenizer
     lines: list[str] | None = None
-    _encoded: dict[int, list[EncodedText]] = field(default_factory=dict, repr=False, compare=False)
+    _encoded: dict[int, list[EncodedText]] = field(
+        default_factory=dict[int, list[EncodedText]], repr=False, compare=False
+    )
 
     def encoded(self, count: int) -> list[EncodedText]:
         """Return up to `count` sentences; the choice depends on their number alone."""

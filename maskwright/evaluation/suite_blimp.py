@@ -17,7 +17,7 @@ from collections.abc import Generator, Iterable, Sequence
 from contextlib import closing
 from dataclasses import astuple, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from maskwright.corpus.readers.blocks import read_blocks
 from maskwright.corpus.readers.encodings import UTF_8, not_decodable
@@ -109,6 +109,7 @@ def _parse_line(line: bytes, name: str, number: int, paradigm: str) -> MinimalPa
             f"{place} is not a JSON object with sentence_good and sentence_bad. "
             "Correct or remove the line."
         )
+    record = cast(dict[str, Any], record)
     good, bad = (_take(record, key, place) for key in ("sentence_good", "sentence_bad"))
     return MinimalPair(
         good,
@@ -299,5 +300,5 @@ SUITE = Suite(
     fast=20,
     check=_check,
     score=_score,
-    headline="blimp/mean_over_paradigms",
+    headlines=("blimp/mean_over_paradigms",),
 )

@@ -51,7 +51,7 @@ def evaluate_fill(
     Raises:
         InputError: no sentence has a token to mask.
     """
-    text_model = TextModel.from_parts(model, tokenizer, add_special_tokens)
+    text_model = TextModel[MaskedLanguageModel].from_parts(model, tokenizer, add_special_tokens)
     longest = text_model.longest - len(text_model.wrap([]))
     cut = [list(sentence[:longest]) for sentence in sentences]
     positions = choose_positions(cut, tokenizer.ordinary_ids)
@@ -95,7 +95,9 @@ def choose_positions(
 
 @torch.inference_mode()
 def _predict(
-    text_model: TextModel, chosen: Sequence[tuple[list[int], int]], labels: NDArray[np.int64]
+    text_model: TextModel[MaskedLanguageModel],
+    chosen: Sequence[tuple[list[int], int]],
+    labels: NDArray[np.int64],
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """Return loss and rank of the masked token of each sentence."""
     first = text_model.wrap([-1]).index(-1)
@@ -108,7 +110,7 @@ def _predict(
         columns = torch.tensor([first + chosen[number][1] for number in batch.numbers])
         positions = torch.arange(len(columns)) * batch.ids.shape[1] + columns
         vectors = text_model.encode(batch, text_model.model.predictors(positions))
-        right = torch.from_numpy(labels[batch.numbers]).to(vectors.device)
+        right = torch.tensor(labels[batch.numbers]).to(vectors.device)
         predictions = rank_labels(text_model.model, vectors, right)
         loss[batch.numbers], rank[batch.numbers] = predictions.loss, predictions.rank
     return loss, rank
@@ -140,5 +142,5 @@ SUITE = Suite(
     fast=1_000,
     check=_check,
     score=_score,
-    headline="fill/accuracy",
+    headlines=("fill/accuracy",),
 )

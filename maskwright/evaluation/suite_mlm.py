@@ -392,8 +392,7 @@ SUITE = Suite(
     fast=32_768,
     check=_check,
     score=_score,
-    headline="mlm/bits_per_character",
-    summary=(
+    headlines=(
         "mlm/loss",
         "mlm/masked_accuracy",
         "mlm/masked_accuracy_top5",

@@ -159,5 +159,5 @@ SUITE = Suite(
     fast=50,
     check=_check,
     score=_score,
-    headline="pll/pseudo_perplexity",
+    headlines=("pll/pseudo_perplexity",),
 )

@@ -58,8 +58,7 @@ class Suite:
         fast: the same with ``--fast``.
         check: raises InputError, before any suite runs, if the request cannot be scored.
         score: scores the model; `mark_fast` records whether ``--fast`` left something out.
-        headline: the score to show where there is room for one, as ``SUITE/SCORE``.
-        summary: the scores of the short table; default: the headline.
+        headlines: the scores to show where there is little room, as ``SUITE/SCORE``.
     """
 
     name: str
@@ -68,8 +67,7 @@ class Suite:
     fast: int
     check: "Callable[[Request], None]"
     score: "Callable[[Request], SuiteResult]"
-    headline: str
-    summary: tuple[str, ...] = ()
+    headlines: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -132,6 +130,11 @@ def load_suite(name: str) -> Suite:
     return importlib.import_module(SUITES[name].module).SUITE
 
 
+def find_headlines() -> list[str]:
+    """Return the headlines of all suites."""
+    return [name for suite in SUITES for name in load_suite(suite).headlines]
+
+
 def parse_names(suite: str | Iterable[str]) -> tuple[str, ...]:
     """Return the names of suites, each once.
 
@@ -159,7 +162,11 @@ def parse_names(suite: str | Iterable[str]) -> tuple[str, ...]:
 @contextmanager
 def before_each_pass(model: "MaskedLanguageModel", call: Callable[[], None]) -> Generator[None]:
     """Within this context, call `call` before every pass through the model."""
-    handle = model.encoder.register_forward_pre_hook(lambda *_: call())
+
+    def before(*_: object) -> None:
+        call()
+
+    handle = model.encoder.register_forward_pre_hook(before)
     try:
         yield
     finally:

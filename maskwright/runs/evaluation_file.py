@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, NoReturn, TypedDict
+from typing import Any, NoReturn, TypedDict, cast
 
 from maskwright.errors import InputError, show_value
 from maskwright.files import read_json
@@ -105,9 +105,9 @@ def record_result(result: SuiteResult) -> ResultRecord:
 def to_plain(value: Any) -> Any:
     """Convert values to those of JSON: lists for tuples, null for numbers that are not finite."""
     if isinstance(value, dict):
-        return {key: to_plain(item) for key, item in value.items()}
+        return {key: to_plain(item) for key, item in cast(dict[str, Any], value).items()}
     if isinstance(value, list | tuple):
-        return [to_plain(item) for item in value]
+        return [to_plain(item) for item in cast(Sequence[Any], value)]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -121,7 +121,9 @@ def merge_earlier(path: Path, new: EvaluationResult) -> EvaluationResult:
     try:
         earlier = read_json(path, _MAX_BYTES)
         is_same = earlier["model"]["sha256"] == new["model"]["sha256"]
-        suites = earlier["suites"] if is_same and earlier["format"] == FORMAT else []
+        suites: list[SuiteRecord] = []
+        if is_same and earlier["format"] == FORMAT:
+            suites = earlier["suites"]
         kept = [suite for suite in suites if _identify(suite) not in replaced]
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         kept = []

@@ -51,7 +51,7 @@ SUITE = Suite(
     fast=4,
     check=_check,
     score=_score,
-    headline="toy/mean_length",
+    headlines=("toy/mean_length",),
 )
 
 
@@ -95,8 +95,7 @@ def test_suites_state_what_they_are() -> None:
     for name in SUITES:
         suite = load_suite(name)
         assert suite.name == name
-        assert suite.headline.startswith(f"{name}/")
-        assert suite.headline in (suite.summary or (suite.headline,))
+        assert all(headline.startswith(f"{name}/") for headline in suite.headlines)
         assert suite.fast < (suite.full or np.inf)
     assert get_args(SuiteName) == tuple(SUITES)  # evaluate.suites takes the same names
 
