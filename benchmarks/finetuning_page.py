@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from benchmarks.common import RESULTS, Result, find_result, put_section
 from benchmarks.plots import COLORS, IMAGES, OURS, STYLE, save
-from maskwright.finetuning.run import show_mean
+from maskwright.finetuning.results import show_mean
 from maskwright.formatting import count_noun
 
 PAGE = Path(__file__).parents[1] / "docs" / "finetune.md"

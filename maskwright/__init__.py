@@ -8,8 +8,8 @@ first used, because torch takes two seconds to import and many commands do witho
     folder = pretrain("corpus/*.txt", recipe="tiny", out="runs/mine", train={"max_minutes": 10})
     print(FillMask(folder)("The larvae are black and [MASK] on snails."))
 
-`pretrain`, `prepare`, `finetune`, `evaluate`, `compare` and `serve` do what the commands of these
-names do, and take the same words as their flags; the classes are for models in memory.
+`pretrain`, `prepare`, `finetune`, `predict`, `evaluate`, `compare` and `serve` do what the commands
+of these names do, and take the same words as their flags; the classes are for models in memory.
 """
 
 import importlib
@@ -20,13 +20,13 @@ from maskwright.errors import MaskwrightError
 if TYPE_CHECKING:
     from maskwright.cli.compare import compare
     from maskwright.cli.evaluate import evaluate
-    from maskwright.cli.finetune import finetune
     from maskwright.cli.prepare import prepare
     from maskwright.cli.serve import serve
     from maskwright.evaluation.minimal_pairs import evaluate_minimal_pairs, read_minimal_pairs
     from maskwright.evaluation.pseudo_likelihood import score_pseudo_likelihood
     from maskwright.evaluation.pseudo_perplexity import evaluate_pseudo_likelihood
-    from maskwright.finetuning.predict import Predictor
+    from maskwright.finetuning.predict import Predictor, predict
+    from maskwright.finetuning.run import finetune
     from maskwright.inference.embed import Embedder
     from maskwright.inference.fill_mask import FillMask
     from maskwright.interop.export import export_model
@@ -53,6 +53,7 @@ __all__ = [
     "export_model",
     "finetune",
     "load_model",
+    "predict",
     "prepare",
     "pretrain",
     "publish_model",
@@ -75,8 +76,9 @@ _HOMES = {
     "evaluate_minimal_pairs": "maskwright.evaluation.minimal_pairs",
     "evaluate_pseudo_likelihood": "maskwright.evaluation.pseudo_perplexity",
     "export_model": "maskwright.interop.export",
-    "finetune": "maskwright.cli.finetune",
+    "finetune": "maskwright.finetuning.run",
     "load_model": "maskwright.model_folder.folder",
+    "predict": "maskwright.finetuning.predict",
     "prepare": "maskwright.cli.prepare",
     "pretrain": "maskwright.pretraining.runner",
     "publish_model": "maskwright.interop.publish",

@@ -155,7 +155,8 @@ def _run(arguments: argparse.Namespace) -> tuple[dict[str, Any], Callable[[], No
 
 def _run_glue(arguments: argparse.Namespace) -> tuple[dict[str, Any], Callable[[], None]]:
     folder = find_model_folder(arguments.folder)
-    from maskwright.finetuning.glue import evaluate_glue, show_tasks
+    from maskwright.cli.tables import print_rows
+    from maskwright.finetuning.glue import COLUMNS, evaluate_glue, list_rows
 
     results = evaluate_glue(
         folder,
@@ -165,4 +166,4 @@ def _run_glue(arguments: argparse.Namespace) -> tuple[dict[str, Any], Callable[[
         is_fast=arguments.fast,
         tell=tell,
     )
-    return results, lambda: show_tasks(results)
+    return results, lambda: print_rows(COLUMNS, list_rows(results), num_names=2)

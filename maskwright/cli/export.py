@@ -4,12 +4,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from maskwright.cli.finetune import ROLES
 from maskwright.cli.flags import Parser
 from maskwright.console import Console
 from maskwright.errors import CheckpointError, InputError
 from maskwright.finetuning.conll import has_conll_name
-from maskwright.finetuning.tables import list_names
+from maskwright.finetuning.tables import LABEL, TEXT_ROLES, list_names
 from maskwright.interop.targets import TARGETS
 from maskwright.preparation.locate import locate
 from maskwright.runs.find_data import is_prepared
@@ -97,7 +96,7 @@ def find_examples(asked: Mapping[str, Any], path: str | None) -> "ExampleFile | 
         return None
     if not asked and not has_conll_name(found):  # a model folder without its run
         names = list_names(found)
-        columns = {role: role for role in ROLES["classification"] if role in names}
+        columns = {role: role for role in (*TEXT_ROLES, LABEL) if role in names}
         return ExampleFile(found, columns)
     return ExampleFile(found, asked.get("columns") or {}, asked.get("has_header"))
 

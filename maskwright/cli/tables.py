@@ -1,6 +1,6 @@
 """Results of suites as tables on the terminal."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -101,3 +101,14 @@ def show_number(value: float) -> str:
         if abs(value) < 100
         else f"{value:,.1f}"
     )
+
+
+def print_rows(titles: Sequence[str], rows: Iterable[Sequence[str]], *, num_names: int = 1) -> None:
+    """Print a table; the columns after the first `num_names` are numbers, aligned to the right."""
+    table = Table(box=None, pad_edge=False)
+    for number, title in enumerate(titles):
+        is_number = number >= num_names
+        table.add_column(title, justify="right" if is_number else "left", no_wrap=is_number)
+    for row in rows:
+        table.add_row(*map(escape, row))
+    Console(highlight=False, soft_wrap=True).print(table)

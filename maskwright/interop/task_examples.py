@@ -15,22 +15,17 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from maskwright.errors import InputError
-from maskwright.finetuning.batches import collate, plan_scoring
-from maskwright.finetuning.config import PROBLEMS, Task
 from maskwright.finetuning.conll import read_conll
 from maskwright.finetuning.examples import (
     Examples,
-    encode_rows,
-    encode_sentences,
+    collate,
     encode_texts,
     encode_words,
-    read_texts,
+    plan_scoring,
 )
-from maskwright.finetuning.labels import Labels
-from maskwright.finetuning.metrics import TASK_METRICS
-from maskwright.finetuning.scoring import compute_logits, decide, score_answers, score_tags
-from maskwright.finetuning.spans import marks_entities
+from maskwright.finetuning.network import compute_logits
 from maskwright.finetuning.tables import Column, read_columns
+from maskwright.finetuning.task import Labels, LabelTask, find_label_task
 from maskwright.interop.comparison import RELATIVE_TOLERANCE, TOLERANCE, Compute, Difference
 from maskwright.interop.onnx_graph import OnnxModel
 from maskwright.interop.sentences import choose_texts
@@ -69,7 +64,7 @@ class TaskExamples:
     """
 
     source: str
-    task: Task
+    task: LabelTask
     names: tuple[str, ...]
     texts: list[tuple[str, ...] | None]
     encoded: Examples
@@ -86,8 +81,8 @@ class TaskExamples:
         for numbers in plan_scoring(self.encoded.lengths, _BATCH_TOKENS):
             logits = compute(*self.batch(numbers)).numpy()
             for row, number in zip(logits, numbers, strict=True):
-                places = self.encoded.places
-                found[number] = row if places is None else row[places[number]]
+                positions = self.encoded.positions
+                found[number] = row if positions is None else row[positions[number]]
         return found
 
     def batch(self, numbers: Sequence[int]) -> tuple[Tensor, Tensor, Tensor]:
@@ -109,19 +104,16 @@ def choose_examples(loaded: LoadedClassifier, file: ExampleFile | None) -> TaskE
         CorpusError: the file cannot be read, or has labels that the model does not know.
         InputError: it holds no examples.
     """
-    of_tokens = loaded.model.head_config.level == "token"
-    problems: dict[str, Task] = {
-        problem: task for task, problem in PROBLEMS.items() if task != "tokens"
-    }
-    task: Task = "tokens" if of_tokens else problems[loaded.problem]
+    level = loaded.model.head_config.level
+    of_tokens, task = level == "token", find_label_task(level, loaded.problem)
     if file is None:
         texts = list(choose_texts(loaded))
         return _gather(loaded, "pydocs", task, *_encode_texts(loaded, texts, of_tokens), False)
-    labels = Labels(task, loaded.labels, (0,) * len(loaded.labels))
+    labels = Labels(loaded.labels)
     if of_tokens:
         columns = {role: int(place) for role, place in file.columns.items()}
         sentences = list(islice(read_conll(file.path, **columns), NUM_EXAMPLES))
-        encoded = encode_sentences(sentences, labels, loaded.tokenizer, loaded.max_length)
+        encoded = task.encode(sentences, labels, loaded.tokenizer, loaded.max_length)
         assert encoded.sentences is not None
         numbers = [number for number, _ in encoded.sentences.owners]
         named = [" ".join(sentences[number].words) for number in numbers]
@@ -140,8 +132,8 @@ def choose_examples(loaded: LoadedClassifier, file: ExampleFile | None) -> TaskE
     rows = list(islice(read_columns(file.path, file.columns, file.has_header), NUM_EXAMPLES))
     if not rows:
         raise InputError(f"{file.path} holds no examples to compare on.")
-    encoded = encode_rows(rows, labels, loaded.tokenizer, loaded.max_length)
-    texts = [tuple(read_texts(row)) for row in rows]
+    encoded = task.encode(rows, labels, loaded.tokenizer, loaded.max_length)
+    texts = [tuple(row.texts) for row in rows]
     return _gather(loaded, file.path.name, task, texts, encoded, True)
 
 
@@ -162,7 +154,7 @@ def _encode_texts(
 def _gather(
     loaded: LoadedClassifier,
     source: str,
-    task: Task,
+    task: LabelTask,
     texts: Sequence[tuple[str, ...] | None],
     encoded: Examples,
     labeled: bool,
@@ -200,37 +192,30 @@ class ExampleJudge:
 
     @property
     def metric(self) -> str:
-        if self.examples.task != "tokens":
-            return TASK_METRICS[self.examples.task][0]
-        return "span_f1" if marks_entities(self.examples.names) else "accuracy"
+        labels = Labels(self.examples.names, (1,) * len(self.examples.names))
+        return self.examples.task.choose_metrics(labels, None)[0]
 
     @property
     def agreement(self) -> str:
         return {
             "regression": "numbers that correlate by",
             "tokens": "the same tag for",
-        }.get(self.examples.task, "the same label for")
+        }.get(self.examples.task.name, "the same label for")
 
     def answer(self, graph: OnnxModel) -> Logits:
         return self.examples.run(graph)
 
     def agree(self, before: Logits, after: Logits) -> float:
         first, second = self._decide(before), self._decide(after)
-        if self.examples.task == "regression":
+        if self.examples.task.problem == "regression":
             with np.errstate(invalid="ignore"):  # numbers that are all the same
                 return float(np.corrcoef(first, second)[0, 1])
         same = first == second
         return float((same.all(-1) if same.ndim > 1 else same).mean())
 
     def score(self, answers: Logits) -> float:
-        encoded, task = self.examples.encoded, self.examples.task
-        if encoded.sentences is not None:
-            tags = encoded.sentences.join([one.argmax(1).tolist() for one in answers])
-            labels = Labels(task, self.examples.names, ())
-            return score_tags(labels, encoded.sentences.targets, tags)[self.metric]
-        metrics = (TASK_METRICS[task][0],)
-        targets = np.asarray(encoded.targets)
-        return score_answers(metrics, targets, self._decide(answers))[self.metric]
+        task, labels = self.examples.task, Labels(self.examples.names)
+        return task.score(labels, (self.metric,), self.examples.encoded, answers)[self.metric]
 
     def timed_batch(self) -> tuple[Tensor, Tensor, Tensor]:
         lengths = self.examples.encoded.lengths
@@ -238,9 +223,7 @@ class ExampleJudge:
         return self.examples.batch(numbers[-_TIMED_ROWS:])
 
     def _decide(self, logits: Logits) -> NDArray[Any]:
-        if self.examples.task == "tokens":
-            return np.concatenate(logits).argmax(-1)
-        return decide(self.examples.task, np.stack(logits))
+        return self.examples.task.decide(np.vstack(logits))
 
 
 def iterate_plain(examples: TaskExamples, special: Sequence[str]) -> Iterator[int]:

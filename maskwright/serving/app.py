@@ -11,7 +11,7 @@ from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, Res
 from fastapi.security import HTTPBearer
 
 from maskwright.errors import InputError
-from maskwright.finetuning.spans import OUTSIDE
+from maskwright.finetuning.conll import OUTSIDE
 from maskwright.serving.answers import (
     DEFAULT_TOP_K,
     Answerer,

@@ -8,7 +8,7 @@ import re
 from importlib.resources import files
 from typing import Any
 
-from maskwright.finetuning.spans import OUTSIDE, marks_entities, split_tag
+from maskwright.finetuning.conll import OUTSIDE, marks_entities, split_tag
 from maskwright.serving.answers import Answerer, FillAnswerer, LabelAnswerer, TagAnswerer
 from maskwright.serving.reading import Reader
 
