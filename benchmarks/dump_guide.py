@@ -21,7 +21,7 @@ from benchmarks.common import find_corpus, write_result
 from benchmarks.wikitext import PAGES_A_STREAM, wrap
 from maskwright.files import read_json, write_json
 from maskwright.logs import read_metrics
-from tests.corpus.wikipedia.dumps import write_multistream
+from tests.corpus.dumps import write_multistream
 
 VOCAB_SIZE = 8192  # half of the guide's, as the text is small
 

@@ -33,8 +33,7 @@ from benchmarks.trainer_peer import (
     wrap_tokenizer,
 )
 from benchmarks.training_speed import TickingReporter, time_fit
-from maskwright.objectives.build import count_step_flops_per_token
-from maskwright.pretraining.prepared_data import PreparedData, resolve_model
+from maskwright.pretraining.prepared_data import PreparedData, objective_of, resolve_model
 from maskwright.runs.config import PretrainConfig, resolve
 
 # Dense bf16 FLOP/s from the data sheets (SXM where there are several), by a part of the name.
@@ -146,7 +145,7 @@ def compare(setting: Setting, data: PreparedData, rounds: int) -> dict[str, Any]
     config, (_, peak) = setting.configure(), find_peak(setting.device)
     share = config.masking.predicted_share_at(0.5)
     model = resolve_model(config, data.tokenizer)
-    flops = count_step_flops_per_token(config.objective, model, setting.row_length, share)
+    flops = objective_of(config).count_flops_per_token(model, setting.row_length, share)
     mean = {name: statistics.median(speeds) for name, speeds in found.items()}
     mfu = {name: round(speed * flops / peak, 4) for name, speed in mean.items()} if peak else None
     return {

@@ -25,8 +25,7 @@ from benchmarks.preparation_speed import run, write_text
 from benchmarks.products import list_orthogonalisation
 from benchmarks.races import race
 from maskwright.model.config import EncoderConfig
-from maskwright.objectives.build import count_step_flops_per_token
-from maskwright.pretraining.prepared_data import guess_model
+from maskwright.pretraining.prepared_data import guess_model, objective_of
 from maskwright.pretraining.step_speed import measure_step_seconds
 from maskwright.runs.config import PretrainConfig, resolve
 from maskwright.tokenizer.config import TokenizerConfig
@@ -64,7 +63,7 @@ def count_work(config: PretrainConfig, model: EncoderConfig) -> float:
     """Floating-point operations of a step, Muon's orthogonalisation included."""
     share = config.masking.predicted_share_at(0.5)
     length = config.data.max_seq_length
-    flops = count_step_flops_per_token(config.objective, model, length, share)
+    flops = objective_of(config).count_flops_per_token(model, length, share)
     iterations = config.optim.newton_schulz_steps
     products = list_orthogonalisation(model, iterations, torch.float32)
     return flops * config.train.mean_batch_tokens + sum(product.flops for product in products)

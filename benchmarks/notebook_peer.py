@@ -26,7 +26,7 @@ from torch import Tensor, nn
 
 from maskwright.data.config import DataConfig
 from maskwright.data.masking import IGNORED
-from maskwright.evaluation.masked_lm import build_pinned_batches
+from maskwright.evaluation.pinned import PinnedText
 from maskwright.files import write_text
 from maskwright.logs import read_metrics
 from maskwright.optim.config import OptimConfig
@@ -227,7 +227,7 @@ def pinned_batches(data: PreparedData, num_tokens: int) -> Iterator[tuple[Tensor
     """Ids [B, L], places of hidden tokens in them [M], and these tokens [M], as in the recipe."""
     config = DataConfig(max_seq_length=LENGTH, special_tokens=False, packed=False)
     special = data.special_ids(wrap=False)
-    for batch in build_pinned_batches(data.valid, config, special, data.vocabulary, num_tokens):
+    for batch in PinnedText(data.valid, config, special, data.vocabulary, num_tokens).batches():
         used = batch.masked_labels != IGNORED
         ids = batch.input_ids.view(-1, LENGTH)
         yield ids, batch.masked_positions[used], batch.masked_labels[used]

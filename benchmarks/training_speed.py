@@ -111,7 +111,7 @@ def time_fit(
     """Tokens a second of a run from its first step, without validations and checkpoints."""
     trainer, _ = build_trainer(config, data, scratch)
     trainer.reporter, trainer.checkpoints = reporter, None
-    trainer.validate = lambda final, is_asked_to_stop: {}
+    trainer.validate = lambda number, final, is_asked_to_stop: {}
     trainer.fit()
     trainer.prefetcher.close()
     return reporter.tokens_per_second

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from maskwright.model.attention_context import AttentionContext
+from maskwright.attention_context import AttentionContext
 from maskwright.model.pretraining import MaskedLanguageModel
 from maskwright.model_folder.families import FAMILIES
 

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from itertools import count, islice
 from pathlib import Path
 
-from tests.corpus.wikipedia.dumps import NAMESPACES, Page, head, page
+from tests.corpus.dumps import NAMESPACES, Page, head, page
 
 PAGES_A_STREAM = 100  # as in dumps of Wikipedia
 _HEADING = 20  # characters: a shorter line that ends in a full stop is one in these corpora

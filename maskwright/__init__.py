@@ -8,8 +8,9 @@ first used, because torch takes two seconds to import and many commands do witho
     folder = pretrain("corpus/*.txt", recipe="tiny", out="runs/mine", train={"max_minutes": 10})
     print(FillMask(folder)("The larvae are black and [MASK] on snails."))
 
-`pretrain`, `prepare`, `finetune`, `predict`, `evaluate`, `compare` and `serve` do what the commands
-of these names do, and take the same words as their flags; the classes are for models in memory.
+`pretrain`, `prepare`, `finetune`, `predict`, `evaluate`, `compare`, `serve`, `export` and `publish`
+do what the commands of these names do, and take the same words as their flags; the classes are for
+models in memory.
 """
 
 import importlib
@@ -20,8 +21,6 @@ from maskwright.errors import MaskwrightError
 if TYPE_CHECKING:
     from maskwright.cli.compare import compare
     from maskwright.cli.evaluate import evaluate
-    from maskwright.cli.prepare import prepare
-    from maskwright.cli.serve import serve
     from maskwright.evaluation.minimal_pairs import evaluate_minimal_pairs, read_minimal_pairs
     from maskwright.evaluation.pseudo_likelihood import score_pseudo_likelihood
     from maskwright.evaluation.pseudo_perplexity import evaluate_pseudo_likelihood
@@ -29,11 +28,14 @@ if TYPE_CHECKING:
     from maskwright.finetuning.run import finetune
     from maskwright.inference.embed import Embedder
     from maskwright.inference.fill_mask import FillMask
-    from maskwright.interop.export import export_model
-    from maskwright.interop.publish import publish_model
+    from maskwright.interop.export import export
+    from maskwright.interop.publish import publish
     from maskwright.model_folder.folder import load_model, save_model
+    from maskwright.pretraining.prepare import prepare
     from maskwright.pretraining.runner import pretrain
+    from maskwright.pretraining.watch import watch
     from maskwright.runs.config import PretrainConfig
+    from maskwright.serving.server import serve
     from maskwright.shards.reader import TokenStore
     from maskwright.tokenizer.tokenizer import Tokenizer
     from maskwright.tokenizer.train import train_tokenizer
@@ -50,18 +52,19 @@ __all__ = [
     "evaluate",
     "evaluate_minimal_pairs",
     "evaluate_pseudo_likelihood",
-    "export_model",
+    "export",
     "finetune",
     "load_model",
     "predict",
     "prepare",
     "pretrain",
-    "publish_model",
+    "publish",
     "read_minimal_pairs",
     "save_model",
     "score_pseudo_likelihood",
     "serve",
     "train_tokenizer",
+    "watch",
 ]
 
 _HOMES = {
@@ -75,18 +78,19 @@ _HOMES = {
     "evaluate": "maskwright.cli.evaluate",
     "evaluate_minimal_pairs": "maskwright.evaluation.minimal_pairs",
     "evaluate_pseudo_likelihood": "maskwright.evaluation.pseudo_perplexity",
-    "export_model": "maskwright.interop.export",
+    "export": "maskwright.interop.export",
     "finetune": "maskwright.finetuning.run",
     "load_model": "maskwright.model_folder.folder",
     "predict": "maskwright.finetuning.predict",
-    "prepare": "maskwright.cli.prepare",
+    "prepare": "maskwright.pretraining.prepare",
     "pretrain": "maskwright.pretraining.runner",
-    "publish_model": "maskwright.interop.publish",
+    "publish": "maskwright.interop.publish",
     "read_minimal_pairs": "maskwright.evaluation.minimal_pairs",
     "save_model": "maskwright.model_folder.folder",
     "score_pseudo_likelihood": "maskwright.evaluation.pseudo_likelihood",
-    "serve": "maskwright.cli.serve",
+    "serve": "maskwright.serving.server",
     "train_tokenizer": "maskwright.tokenizer.train",
+    "watch": "maskwright.pretraining.watch",
 }
 
 

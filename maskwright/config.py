@@ -12,7 +12,7 @@ import math
 import types
 import typing
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -33,7 +33,7 @@ MAX_YAML_BYTES = 1_000_000
 
 
 def setting(default: Any, help: str, *, is_path: bool = False) -> Any:
-    """A dataclass field with a default value and the one line that ``--help`` shows for it.
+    """Return a dataclass field with a default value and its help line.
 
     Args:
         is_path: whether it names files, whose folders are not to be published.
@@ -42,7 +42,7 @@ def setting(default: Any, help: str, *, is_path: bool = False) -> Any:
 
 
 def section(factory: type[ConfigType]) -> ConfigType:
-    """A dataclass field that is itself a configuration section with all its defaults."""
+    """Return a dataclass field that is itself a configuration section with all its defaults."""
     return dataclasses.field(default_factory=factory)
 
 
@@ -58,7 +58,7 @@ class FieldInfo:
 
 
 def fields_of(cls: type, prefix: str = "") -> Iterator[FieldInfo]:
-    """All leaves of the tree `cls`, depth first, with dotted names."""
+    """List all leaves of the tree `cls`, depth first, with dotted names."""
     hints = typing.get_type_hints(cls)
     for field in dataclasses.fields(cls):
         annotation = hints[field.name]
@@ -71,7 +71,7 @@ def fields_of(cls: type, prefix: str = "") -> Iterator[FieldInfo]:
 
 
 def from_mapping(cls: type[ConfigType], mapping: Mapping[str, Any], path: str = "") -> ConfigType:
-    """Builds `cls` from nested plain values.
+    """Build `cls` from nested plain values.
 
     Raises:
         UnknownKeyError: a key that `cls` does not have.
@@ -103,7 +103,7 @@ def _check_section(value: Any, path: str) -> Mapping[str, Any]:
 
 
 def to_mapping(config: Any) -> Plain:
-    """The nested plain values of a configuration, ready for YAML or JSON."""
+    """Return the nested plain values of a configuration, ready for YAML or JSON."""
 
     def plain(value: Any) -> Any:
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
@@ -116,7 +116,7 @@ def to_mapping(config: Any) -> Plain:
 
 
 def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> Plain:
-    """`base` with the values of `over` put over it, section by section."""
+    """Return `base` with the values of `over` over it, section by section."""
     merged = dict(base)
     for key, value in over.items():
         below = merged.get(key)
@@ -128,14 +128,16 @@ def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> Plain:
 
 
 def nested(dotted: str, value: Any) -> Plain:
-    """``nested("train.max_steps", 3)`` is ``{"train": {"max_steps": 3}}``."""
+    """Return a dotted value nested: ``nested("train.max_steps", 3)`` is ``{"train": {"max_steps":
+    3}}``.
+    """
     for name in reversed(dotted.split(".")):
         value = {name: value}
     return value
 
 
 def read_yaml(path: Path) -> Plain:
-    """Reads a YAML file of nested keys; plain data only, never Python objects.
+    """Read a YAML file of nested keys; plain data only, never Python objects.
 
     Raises:
         ConfigError: no such file, too large, not YAML, or not a mapping.
@@ -154,7 +156,7 @@ def read_yaml(path: Path) -> Plain:
 
 
 def parse_yaml(text: str, name: str) -> Plain:
-    """Like `read_yaml`, from a string that came from `name`."""
+    """Parse YAML as `read_yaml` does, from a string that came from `name`."""
     try:
         loaded: Any = yaml.load(text, _StrictLoader)
     except (yaml.YAMLError, RecursionError, ValueError) as error:
@@ -193,7 +195,7 @@ class _StrictLoader(yaml.SafeLoader):
 
 
 def write_yaml(config: Any) -> str:
-    """The resolved configuration as YAML, sections and fields in the order of the classes."""
+    """Return the configuration as YAML, sections and fields in the order of the classes."""
     return yaml.safe_dump(to_mapping(config), sort_keys=False, allow_unicode=True)
 
 
@@ -203,7 +205,7 @@ def _nearest(key: str, names: list[str], path: str) -> str | None:
 
 
 def describe_type(annotation: Any) -> str:
-    """A type as a user reads it: ``int``, ``gelu|relu``, ``list of str``, ``float or none``."""
+    """Return a type for users: ``int``, ``gelu|relu``, ``list of str``, ``float or none``."""
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is Literal:
         return "|".join(str(choice) for choice in arguments)
@@ -215,7 +217,7 @@ def describe_type(annotation: Any) -> str:
 
 
 def convert(value: Any, annotation: Any, name: str) -> Any:
-    """Converts one plain value to its field's type, or says why it cannot.
+    """Convert one plain value to its field's type.
 
     Raises:
         ConfigError: the value is not one of the type's, naming the nearest choice if there is one.
@@ -223,14 +225,24 @@ def convert(value: Any, annotation: Any, name: str) -> Any:
     try:
         return _convert(value, annotation, name)
     except (TypeError, ValueError, OverflowError):
-        is_word = isinstance(value, str)
-        close = difflib.get_close_matches(value, _choices(annotation), n=1) if is_word else None
-        remedy = f"Did you mean {close[0]}?" if close else ""
-        raise ConfigError(name, value, f"must be {describe_type(annotation)}", remedy) from None
+        rule = f"must be {describe_type(annotation)}"
+        raise ConfigError(name, value, rule, _did_you_mean(value, _choices(annotation))) from None
+
+
+def check_choice(name: str, value: str, choices: Iterable[str]) -> None:
+    """Raise ConfigError unless `value` is one of `choices`, which a registry may extend."""
+    words = list(choices)
+    if value not in words:
+        raise ConfigError(name, value, f"must be {'|'.join(words)}", _did_you_mean(value, words))
+
+
+def _did_you_mean(value: Any, choices: list[str]) -> str:
+    close = difflib.get_close_matches(value, choices, n=1) if isinstance(value, str) else None
+    return f"Did you mean {close[0]}?" if close else ""
 
 
 def _choices(annotation: Any) -> list[str]:
-    """The words that a ``Literal``, alone or in a union, allows."""
+    """Return the words that a ``Literal``, alone or in a union, allows."""
     if typing.get_origin(annotation) is Literal:
         return [str(choice) for choice in typing.get_args(annotation)]
     return [choice for part in typing.get_args(annotation) for choice in _choices(part)]

@@ -12,6 +12,7 @@
     ├── CheckpointError        a checkpoint that cannot be written or resumed from
     ├── ExportError            a conversion that is not equal to the model, or cannot be made
     ├── InputError             a sentence or argument given to a finished model
+    ├── MissingPackageError    a package that an optional feature needs
     └── StoppedError           SIGTERM came before the end; exit code 143
 
 A message names the field or file, its value, the rule it breaks and the remedy, in one line.
@@ -31,7 +32,7 @@ class MaskwrightError(Exception):
         super().__init__(make_line(message))
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Errors come from other processes as they were, whatever they are made of."""
+        """Pickle the error as it is, so that it survives the way from another process."""
         return _restore, (type(self), str(self), vars(self))
 
 
@@ -45,7 +46,7 @@ def _restore(
 
 
 def make_line(text: str) -> str:
-    """`text` in one printable line; of a long one the middle is left out.
+    """Return `text` as one printable line; the middle of a long one is left out.
 
     What a message quotes may come from a hostile file: line ends, a terminal's control sequences,
     megabytes.
@@ -59,7 +60,7 @@ def make_line(text: str) -> str:
 
 
 def show_value(value: object) -> str:
-    """A value as a message quotes it: shortened where it is large, deep or a huge number."""
+    """Return a value as a message quotes it: shortened if it is large, deep or a huge number."""
     is_bulky = isinstance(value, int | list | tuple | dict | set | frozenset)
     return _SHORTENED.repr(value) if is_bulky else str(value)
 
@@ -88,7 +89,7 @@ class ConfigError(MaskwrightError):
         super().__init__(f"{field} = {show_value(value)} {rule}. {remedy}".rstrip())
 
     def within(self, section: str) -> "ConfigError":
-        """The same error with ``section.`` before the field's name."""
+        """Return the same error with ``section.`` before the field's name."""
         return ConfigError(f"{section}.{self.field}", self.value, self.rule, self.remedy)
 
 
@@ -133,6 +134,10 @@ class ExportError(MaskwrightError):
 
 class InputError(MaskwrightError):
     """An argument or a sentence that a finished model cannot work on."""
+
+
+class MissingPackageError(MaskwrightError):
+    """A package that an optional feature needs and that is not installed; names the extra."""
 
 
 class StoppedError(MaskwrightError):

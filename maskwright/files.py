@@ -21,14 +21,14 @@ _MOST_VALUES = 4_000_000
 
 
 def hash_file(path: Path) -> str:
-    """sha256 of a file, hexadecimal."""
+    """Return the sha256 of a file, hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @contextmanager
 def naming_file(path: Path) -> Generator[None]:
-    """An error of the file system that names no file, such as a full disk, names `path`."""
+    """Add `path` to file system errors that name no file, such as a full disk."""
     try:
         yield
     except OSError as error:
@@ -39,7 +39,7 @@ def naming_file(path: Path) -> Generator[None]:
 
 @contextmanager
 def replacing_file(path: Path) -> Generator[Path]:
-    """A temporary file to write, which takes the place of `path` when the block succeeds.
+    """Yield a temporary file to write, which replaces `path` when the block succeeds.
 
     If it fails, `path` is as it was before, and the temporary file takes up no space.
     """
@@ -57,18 +57,18 @@ def replacing_file(path: Path) -> Generator[Path]:
 
 
 def temporary_path(path: Path) -> Path:
-    """Where a file or folder is written before it takes its name."""
+    """Return where a file or folder is written before it gets its name."""
     return path.with_name(f".{path.name}.tmp")
 
 
 def write_text(path: Path, text: str) -> None:
-    """Writes a text file so that a crash leaves the old one or the new one."""
+    """Write a text file so that a crash leaves the old one or the new one."""
     with replacing_file(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
 
 def write_json(path: Path, value: Any) -> None:
-    """Like `write_text`, of a value as indented JSON.
+    """Write a value as indented JSON; see `write_text`.
 
     Strings that are no Unicode, such as some file names, are written with JSON's escapes.
     """
@@ -80,7 +80,7 @@ def write_json(path: Path, value: Any) -> None:
 def locking_folder(
     folder: Path, when_busy: Callable[[], None], report: Callable[[str], None]
 ) -> Generator[None]:
-    """Keeps other processes out that lock `folder`, too.
+    """Lock `folder` against other processes that lock it, too.
 
     The lock is on the folder itself and goes away with its process: nothing is left behind.
 
@@ -125,12 +125,14 @@ class HeldFolder:
 
 
 def find_link(folder: Path) -> Path | None:
-    """A symbolic link in `folder` (not deeper), through which writing would go elsewhere."""
+    """Return a symbolic link in `folder` (not deeper) through which writing would go elsewhere, or
+    None.
+    """
     return next((entry for entry in sorted(folder.iterdir()) if entry.is_symlink()), None)
 
 
 def read_json(path: Path, max_bytes: int) -> Any:
-    """The value in a JSON file that anybody may have written, in bounded memory.
+    """Read a JSON file of unknown origin in bounded memory.
 
     Raises:
         OSError: it cannot be read.
@@ -150,7 +152,7 @@ def read_json(path: Path, max_bytes: int) -> Any:
 
 @contextmanager
 def replacing_folder(path: Path) -> Generator[Path]:
-    """A temporary folder to fill, which takes the place of `path` when the block succeeds.
+    """Yield a temporary folder to fill, which replaces `path` when the block succeeds.
 
     If it fails, or the temporary folder cannot be renamed, `path` is as it was before.
     """
@@ -186,7 +188,7 @@ def _flush_all(folder: Path) -> None:
 
 
 def restore_folder(path: Path) -> None:
-    """Puts `path` back where `replacing_folder` was stopped between its two renames."""
+    """Restore `path` where `replacing_folder` was stopped between its two renames."""
     old = _old_folder(path)
     if old.is_dir() and not path.exists():
         old.rename(path)
@@ -197,7 +199,7 @@ def _old_folder(path: Path) -> Path:
 
 
 def flush(path: Path) -> None:
-    """Waits until a file, or the names in a folder, are on disk."""
+    """Wait until a file, or the names in a folder, are on disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -210,7 +212,7 @@ def flush(path: Path) -> None:
 
 
 def check_new_folder(out: Path) -> None:
-    """Lets pass a folder that does not exist, or is empty.
+    """Raise unless the folder is missing or empty.
 
     Raises:
         InputError: it holds something, or it is a file.
@@ -220,7 +222,7 @@ def check_new_folder(out: Path) -> None:
 
 
 def check_new_file(out: Path) -> None:
-    """Lets pass a file that does not exist and can be made.
+    """Raise unless the file is missing and can be made.
 
     Raises:
         InputError: it exists, or there is no folder for it.

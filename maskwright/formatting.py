@@ -16,7 +16,7 @@ from maskwright.errors import make_line
 
 
 def count_noun(number: int, noun: str) -> str:
-    """The number with its noun: ``1 document``, ``8,731 documents``."""
+    """Return the number with its noun: ``1 document``, ``8,731 documents``."""
     return f"{number:,} {noun}{'s' * (number != 1)}"
 
 
@@ -29,7 +29,7 @@ def describe_cut(num_cut: int, num_texts: int, longest: int) -> str:
 
 
 def shorten_names(names: Sequence[str]) -> list[str]:
-    """The last parts of paths, as many as it takes to tell them apart."""
+    """Return the last parts of paths, as many as it takes to tell them apart."""
     parts = [Path(name).resolve().parts for name in names]
     for count in range(1, max(map(len, parts))):
         short = ["/".join(own[-count:]) for own in parts]

@@ -44,7 +44,7 @@ class MetricsLog:
             raise
 
     def write(self, record: Record) -> None:
-        """Appends one record. Numbers that JSON cannot hold (NaN, infinity) become null.
+        """Append one record. Numbers that JSON cannot hold (NaN, infinity) become null.
 
         Other numbers keep eight significant digits.
 
@@ -62,7 +62,7 @@ class MetricsLog:
 
 
 def read_metrics(path: Path) -> list[Record]:
-    """All whole records of a metrics file; a last line cut off by a crash is left out."""
+    """Return all complete records of a metrics file; a line that a crash cut off is skipped."""
     if not path.exists():
         return []
     records: list[Record] = []
@@ -136,7 +136,7 @@ def is_number(value: Any) -> bool:
 
 
 def _end_of_kept(path: Path, last_step: int | None) -> int:
-    """How many bytes of a metrics file stay when its run goes on after `last_step`.
+    """Return how many bytes of a metrics file stay when its run resumes after `last_step`.
 
     Steps only grow, so it is looked at from its end: a long run is resumed as fast as a short one.
     """

@@ -23,11 +23,11 @@ class Pulse:
         return time.monotonic() - self._last >= EVERY_SECONDS
 
     def beat(self, line: str) -> None:
-        """Says `line` if it is due."""
+        """Report `line` if one is due."""
         if self.is_due:
             self.say(line)
 
     def say(self, line: str) -> None:
-        """Says `line` in any case."""
+        """Report `line` in any case."""
         self._tell(line)
         self._last = time.monotonic()

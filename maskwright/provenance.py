@@ -13,7 +13,7 @@ _PACKAGES = ("maskwright", "torch", "numpy", "tokenizers", "safetensors")
 
 
 def describe_environment() -> dict[str, Any]:
-    """Versions, hardware, command line and the state of the source tree, as plain values."""
+    """Return versions, hardware, command line and the state of the source tree as plain values."""
     return {
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": sys.argv,
@@ -27,7 +27,7 @@ def describe_environment() -> dict[str, Any]:
 
 
 def describe_cpu() -> str:
-    """The processor's name as the operating system gives it."""
+    """Return the processor's name as the operating system reports it."""
     try:
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
             if line.startswith("model name"):
@@ -45,7 +45,7 @@ def _version(package: str) -> str | None:
 
 
 def _describe_source(folder: Path) -> dict[str, str] | None:
-    """Revision and uncommitted changes of a git checkout; None for an installed package.
+    """Return revision and uncommitted changes of a git checkout; None for an installed package.
 
     An installed package may lie inside somebody else's checkout, whose changes are none of our
     business; so git must know this very file.

@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from maskwright.console import Console, escape_controls, say, say_json, tell
+from maskwright.objectives.mlm import MaskedTokens
 from maskwright.train.panel import Panel
 
 # Set the title, clear the screen, go back to the line's beginning, turn the direction of text.
@@ -54,7 +55,7 @@ def test_a_console_prints_its_own_control_characters_only() -> None:
 def test_a_live_panel_escapes_what_a_run_says() -> None:
     stream = io.StringIO()
     console = Console(file=stream, force_terminal=True, width=200)
-    panel = Panel(console)
+    panel = Panel(MaskedTokens.scores, console)
     record = {"split": "valid", "step": 1, "tokens": 1, "seconds": 1.0, f"loss/{EVIL}": 1.0}
     with panel:
         panel.show({**record, "samples": [f"✓ {EVIL}"]}, 0.5)

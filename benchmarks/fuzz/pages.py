@@ -4,11 +4,9 @@ import time
 from collections import Counter
 from random import Random
 
-from maskwright.corpus.prose import extract_prose
-from maskwright.corpus.wikipedia.articles import read_article
-from maskwright.corpus.wikipedia.dump import Page, SiteInfo
-from maskwright.corpus.wikipedia.markup import Links
-from maskwright.corpus.wikipedia.shortcut import read_roughly
+from maskwright.corpus.readers.dump import Page, read_article
+from maskwright.corpus.readers.pydocs import extract_prose
+from maskwright.corpus.readers.wikitext import Links, SiteInfo, read_roughly
 
 # CPU time. The slowest reader takes some 20 microseconds a byte on usual pages.
 SECONDS_A_BYTE, FREE_SECONDS = 5e-5, 0.5

@@ -13,7 +13,7 @@ from maskwright.cli.flags import Parser
 from maskwright.console import Console, tell
 from maskwright.files import check_new_folder, write_json
 from maskwright.formatting import shorten_names
-from maskwright.report.plots import Curve, check_matplotlib, plot_curves
+from maskwright.report.charts import Curve, check_matplotlib, plot_curves
 
 if TYPE_CHECKING:
     from maskwright.evaluation.compare import Compared, Difference

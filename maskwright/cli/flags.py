@@ -18,7 +18,7 @@ _CONFIG = "config:"  # begins the names of arguments that are configuration fiel
 
 
 def suggest(kind: str, name: str, valid: Sequence[str], remedy: str) -> InputError:
-    """The error for a name that does not exist, with the nearest one that does."""
+    """Return the error for an unknown name, with the nearest known one."""
     close = difflib.get_close_matches(name, valid, n=1)
     hint = f"did you mean {close[0]}?" if close else f"{remedy}."
     return InputError(f"unknown {kind} {name}; {hint}")
@@ -165,14 +165,14 @@ def check_end(code: int, out: str | os.PathLike[str]) -> None:
 
 
 def folder_name(given: str) -> str:
-    """The type of a flag that names a folder inside another one, and must not lead out of it."""
+    """Check a flag that names a folder inside another one and must not lead out of it."""
     if given in ("", ".", "..") or Path(given).name != given:
         raise argparse.ArgumentTypeError(f"{given} must be a name without a slash")
     return given
 
 
 def config_values(arguments: argparse.Namespace) -> Plain:
-    """The configuration flags that were given, as nested values."""
+    """Return the configuration flags that were given, as nested values."""
     values: Plain = {}
     for name, value in vars(arguments).items():
         if name.startswith(_CONFIG):

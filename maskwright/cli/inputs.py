@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from maskwright.cli.flags import Parser
-from maskwright.corpus.readers.undecodable import UTF_8, not_decodable
+from maskwright.corpus.readers.encodings import UTF_8, not_decodable
 from maskwright.errors import InputError
 from maskwright.runs.find_model import HELP
 

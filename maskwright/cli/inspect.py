@@ -33,7 +33,7 @@ _EPILOG = """examples:
 
 
 def build_parser() -> Parser:
-    """The command line of ``maskwright inspect``."""
+    """Return the command line of ``maskwright inspect``."""
     parser = Parser("inspect", "Show rows, segments, masks and counts of prepared data.", _EPILOG)
     add = parser.add_argument
     add("folder", help="a folder that `maskwright prepare` wrote, its URL, or a run directory")
@@ -61,12 +61,12 @@ def main(argv: Sequence[str]) -> int:
     from maskwright.data.row_view import view_rows
     from maskwright.data.rows import DataPosition
     from maskwright.pretraining.prepared_data import build_row_source, describe_sources, open_data
-    from maskwright.shards.concat import JointStore
+    from maskwright.shards.concat import ConcatStore
 
     data = open_data(folders, config.mixture)
     source = build_row_source(config, data, split=arguments.split)
     position = DataPosition(row_length, arguments.epoch, arguments.first_row)
-    name_source = source.corpus.source_of if isinstance(source.corpus, JointStore) else None
+    name_source = source.corpus.source_of if isinstance(source.corpus, ConcatStore) else None
     rows = view_rows(source, position, arguments.rows, mask_rate, name_source)
     if arguments.json:
         for row in rows:
@@ -89,7 +89,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _find_data(arguments: argparse.Namespace) -> tuple[dict[str, Path], PretrainConfig]:
-    """The prepared folders by name, and the configuration that rows are made with.
+    """Return the prepared folders by name, and the configuration that rows are made with.
 
     Raises:
         InputError: a flag that contradicts the configuration of a run.
@@ -127,7 +127,7 @@ def _find_data_of_run(run: Path) -> dict[str, Path]:
 
 
 def _choose_rows(arguments: argparse.Namespace, config: PretrainConfig) -> tuple[int, float]:
-    """Row length and mask rate: what was asked for, else those of a run's first step."""
+    """Return row length and mask rate: the flags', else those of a run's first step."""
     length, rate = arguments.row_length, arguments.mask_rate
     if length is not None:
         _check_range("row_length", length, MIN_ROW_LENGTH, config.data.max_seq_length)
@@ -147,7 +147,7 @@ def _check_range(name: str, value: int, least: int, most: int) -> None:
 
 
 def _count(data, config: PretrainConfig, row_length: int) -> Table:
-    """Counts of both splits side by side."""
+    """Return a table with the counts of both splits side by side."""
     title = escape(data.name)
     table = Table("", "train", "valid", title=title, title_justify="left")
     stores = (data.train, data.valid)
@@ -171,7 +171,7 @@ def _count(data, config: PretrainConfig, row_length: int) -> Table:
 
 
 def _measure_fill(store, config: PretrainConfig, row_length: int) -> tuple[int, float]:
-    """About how many rows an epoch has, and the share of their slots that holds tokens."""
+    """Estimate how many rows an epoch has, and the share of their slots that hold tokens."""
     from maskwright.data.rows import DataPosition, RowPlanner, SegmentTable
 
     extra = config.data.extra_slots

@@ -12,7 +12,6 @@ import sys
 from collections.abc import Sequence
 from typing import Any, cast
 
-from maskwright.console import tell
 from maskwright.errors import MaskwrightError, StoppedError, make_line
 
 COMMANDS = {
@@ -37,7 +36,7 @@ COMMANDS = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one command; returns the exit code of the process."""
+    """Run one command; return the exit code of the process."""
     output: Any = sys.stdout
     if isinstance(output, io.TextIOWrapper):  # which may show file names of any bytes
         cast(Any, output).reconfigure(errors="backslashreplace")
@@ -54,14 +53,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return _find_command(name)(rest)
     except StoppedError as stop:
-        tell(str(stop))
+        print(make_line(str(stop)), file=sys.stderr)
         return 128 + signal.SIGTERM
     except MaskwrightError as error:
         rank = os.environ.get("RANK", "0")
         print(f"rank {rank}: " * (rank != "0") + f"{_category(error)}: {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt as stop:
-        tell(str(stop) or "interrupted")
+        print(make_line(str(stop) or "interrupted"), file=sys.stderr)
         return 128 + signal.SIGINT
     except BrokenPipeError:  # the reader of our output, such as head, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -83,7 +82,7 @@ def _find_command(name: str):
 
 
 def _category(error: MaskwrightError) -> str:
-    """The error's name in the tree of `maskwright.errors`, below its root."""
+    """Return the name of the error in the tree of `maskwright.errors`, below its root."""
     line = [kind for kind in type(error).__mro__ if issubclass(kind, MaskwrightError)]
     return line[max(len(line) - 2, 0)].__name__
 

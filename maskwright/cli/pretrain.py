@@ -4,25 +4,19 @@ import os
 import time
 from argparse import SUPPRESS, Namespace
 from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
 
+import maskwright
 from maskwright.cli.flags import Parser, add_config_flags, config_values, folder_name
-from maskwright.config import Plain, merge, write_yaml
-from maskwright.console import say
+from maskwright.config import Plain, merge
 from maskwright.errors import InputError
-from maskwright.pretraining.init_from import adopt_model
 from maskwright.runs.config import (
     CONTINUE_RECIPE,
     DEFAULT_RECIPE,
     PretrainConfig,
-    choose_recipe,
     default_recipe,
-    read_given,
-    resolve,
 )
-from maskwright.runs.find_data import adopt_preparation, is_prepared
-from maskwright.runs.run_directory import find_begun, load_run_config
+from maskwright.runs.find_data import is_prepared
 from maskwright.shards.remote import is_remote
 
 _EPILOG = """examples:
@@ -84,13 +78,13 @@ def build_parser() -> Parser:
         dest="config:tokenizer.extend_vocab",
         metavar="N",
         default=SUPPRESS,
-        help="add N tokens, learnt from the text, to that model's vocabulary",
+        help="add N tokens, learned from the text, to that model's vocabulary",
     )
     parser.add_argument("--resume", type=Path, metavar="RUN", help="continue a run directory")
     parser.add_argument(
         "--auto-resume",
         action="store_true",
-        help="go on from the newest checkpoint of --name if there is one, for jobs that restart",
+        help="resume from the newest checkpoint of --name if there is one, for jobs that restart",
     )
     parser.add_argument(
         "--print-config", action="store_true", help="print the resolved configuration and stop"
@@ -104,77 +98,55 @@ def build_parser() -> Parser:
 
 def main(argv: Sequence[str]) -> int:
     arguments = build_parser().parse(argv)
-    overrides = config_values(arguments)
-    if arguments.resume:
-        given = (arguments.text, arguments.data, arguments.recipe, arguments.config, arguments.name)
-        if any(given) or arguments.auto_resume:
-            raise InputError("--resume continues a run as it is; give it no text, recipe or name")
-        config = load_run_config(arguments.resume, overrides)
-    else:
-        if arguments.data:
-            overrides = _name_data(arguments, overrides)
-        config = resolve(arguments.recipe, arguments.config, overrides)
-        if arguments.text:
-            config = replace(config, text=tuple(arguments.text))
-        config = adopt_preparation(config, overrides)
-        config = adopt_model(
-            config,
-            read_given(arguments.config, overrides),
-            begun=find_begun(_name_run(arguments)) if arguments.auto_resume else None,
-        )
-    if arguments.print_config:
-        say(write_yaml(config), end="")
-        return 0
-    if not config.text:
-        raise InputError("no text given: name files or folders, or try pydocs")
-    if arguments.dry_run:
-        from maskwright.pretraining.dry_run import describe_run
-
-        for line in describe_run(config, arguments.data_dir):
-            say(line, flush=True)
-        return 0
-    # torch is imported from here on; everything above has already been checked without it
-    from maskwright.pretraining.runner import go_on, resume_run, start_run
-
-    if arguments.resume:
-        stopped_by = resume_run(arguments.resume, config, arguments.data_dir, overrides)
-    else:
-        begin = go_on if arguments.auto_resume else start_run
-        recipe = choose_recipe(arguments.recipe, arguments.config, overrides)
-        stopped_by = begin(_name_run(arguments), config, arguments.data_dir, recipe)
-    return 128 + stopped_by if stopped_by else 0
+    overrides, text = config_values(arguments), arguments.text
+    if arguments.data:
+        overrides, text = _name_data(arguments, overrides)
+    if arguments.resume and arguments.name:
+        raise InputError("--name has no effect with --resume, which names the run. Remove it.")
+    maskwright.pretrain(
+        text,
+        recipe=arguments.recipe,
+        config=arguments.config,
+        out=Path() if arguments.resume else _name_run(arguments, overrides),
+        data_dir=arguments.data_dir,
+        resume=arguments.resume,
+        auto_resume=arguments.auto_resume,
+        print_config=arguments.print_config,
+        dry_run=arguments.dry_run,
+        **overrides,
+    )
+    return 0
 
 
-def _name_data(arguments: Namespace, overrides: Plain) -> Plain:
-    """What ``--data wiki=0.7,books=0.3`` says, as configuration over `overrides`.
+def _name_data(arguments: Namespace, overrides: Plain) -> tuple[Plain, list[str]]:
+    """Return the configuration over `overrides` and the text of ``--data wiki=0.7,books=0.3``.
 
     Raises:
         InputError: text or shares are given beside it, or there is no such folder.
     """
     if arguments.text:
-        raise InputError("--data names the folders to train on; give no other text beside it")
+        raise InputError("--data names the folders to train on. Remove the other text.")
     entries = [entry.strip() for entry in arguments.data.split(",") if entry.strip()]
     names = [entry.rpartition("=")[0] or entry for entry in entries]
     folders = [name if is_remote(name) else str(arguments.data_dir / name) for name in names]
     for folder in folders:
         if not is_remote(folder) and not is_prepared(Path(folder)):
             raise InputError(
-                f"--data: {folder} is no prepared data. Run maskwright prepare TEXT --out {folder}"
+                f"--data: {folder} is not prepared data. Run maskwright prepare TEXT --out {folder}"
             )
-    named = merge(overrides, {"text": folders})
     if not any("=" in entry for entry in entries):
-        return named
+        return overrides, folders
     if "mixture" in overrides:
-        raise InputError("--data gives shares already; leave out --mixture.*")
+        raise InputError("--data gives shares already. Remove --mixture.*.")
     weights = [Path(entry).name for entry in entries if "=" in entry]
-    return merge(named, {"mixture": {"weights": weights}})
+    return merge(overrides, {"mixture": {"weights": weights}}), folders
 
 
-def _name_run(arguments: Namespace) -> Path:
+def _name_run(arguments: Namespace, overrides: Plain) -> Path:
     if arguments.name is None and (arguments.auto_resume or "RANK" in os.environ):
         raise InputError(
             "give the run a --name: processes that share it or come back to it must know it"
         )
-    without_recipe = default_recipe(config_values(arguments))
+    without_recipe = default_recipe(overrides)
     recipe = arguments.recipe or (arguments.config.stem if arguments.config else without_recipe)
     return arguments.runs_dir / (arguments.name or f"{recipe}-{time.strftime('%Y%m%d-%H%M%S')}")

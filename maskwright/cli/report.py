@@ -17,7 +17,7 @@ _EPILOG = """examples:
 
 
 def build_parser() -> Parser:
-    """The command line of ``maskwright report``."""
+    """Return the command line of ``maskwright report``."""
     parser = Parser("report", "Show a run as a page.", _EPILOG)
     parser.add_argument("runs", nargs="+", type=Path, help="run directories")
     parser.add_argument("--out", type=Path, help="where to [report.html in the run directory]")
@@ -25,7 +25,8 @@ def build_parser() -> Parser:
 
 
 def main(argv: Sequence[str]) -> int:
-    from maskwright.report.gather import gather_facts, write_report
+    from maskwright.report.facts import gather_facts
+    from maskwright.report.run_page import write_report
 
     arguments = build_parser().parse(argv)
     if arguments.out is None and len(arguments.runs) > 1:

@@ -8,19 +8,8 @@ from rich.markup import escape
 from rich.table import Table
 
 from maskwright.console import Console
-from maskwright.evaluation.scores import Score, SuiteResult
+from maskwright.evaluation.scores import HEADLINES, Score, SuiteResult
 from maskwright.formatting import count_noun
-
-# The scores that a model is known by, below the names of their suites.
-_SUMMARY = (
-    "mlm/loss",
-    "mlm/masked_accuracy",
-    "mlm/masked_accuracy_top5",
-    "mlm/bits_per_character",
-    "fill/accuracy",
-    "pll/pseudo_perplexity",
-    "blimp/mean_over_paradigms",
-)
 
 
 def print_results(
@@ -59,7 +48,7 @@ def _print_summary(results: Sequence[SuiteResult], console: Console) -> None:
         for result in results
         for score in result.scores
     }
-    rows = [(name, *describe_score(named[name])[1:]) for name in _SUMMARY if name in named]
+    rows = [(name, *describe_score(named[name])[1:]) for name in HEADLINES if name in named]
     console.print(_tabulate(rows))
     names = dict.fromkeys(str(result.data["name"]) for result in results)
     fast = " (fast: of much text a part)" if results[0].settings.get("fast") else ""

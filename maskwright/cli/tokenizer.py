@@ -57,7 +57,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def train(argv: Sequence[str]) -> int:
-    """Trains a tokenizer from text and writes its folder."""
+    """Train a tokenizer on text and write its folder."""
     parser = Parser("tokenizer train", "Train a tokenizer from text.", _EPILOG)
     parser.add_argument("text", nargs="+", help="files, folders, globs, -, pydocs, hf:NAME#FIELD")
     parser.add_argument("--out", type=Path, required=True, help="folder to write")
@@ -85,7 +85,7 @@ def train(argv: Sequence[str]) -> int:
 
 
 def inspect(argv: Sequence[str]) -> int:
-    """Shows how a tokenizer takes text apart, and measures it on a corpus."""
+    """Show how a tokenizer splits text, and measure it on a corpus."""
     parser = Parser("tokenizer inspect", "Look at a tokenizer.", _EPILOG)
     parser.add_argument("folder", type=Path, help="a tokenizer, a model, a run, or prepared data")
     parser.add_argument("text", nargs="*", help="sentences to take apart")

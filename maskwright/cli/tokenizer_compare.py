@@ -43,7 +43,7 @@ _ROWS = (
 
 
 def compare(argv: Sequence[str]) -> int:
-    """Measures every tokenizer on every text, and shows words that they take apart differently."""
+    """Measure every tokenizer on every text, and show words that they split differently."""
     parser = Parser("tokenizer compare", "Put tokenizers side by side.", _EPILOG)
     parser.add_argument("folders", nargs="+", type=Path, help="two tokenizers or more")
     parser.add_argument("--on", nargs="+", required=True, help="texts to measure on, one by one")
@@ -82,7 +82,7 @@ def find(folder: Path) -> Path:
 
 
 def measure(tokenizers: "dict[str, Tokenizer]", text: str) -> "dict[str, TokenizerStats]":
-    """The statistics of each tokenizer on a text, which is read once for each."""
+    """Return the statistics of each tokenizer on a text, which is read once for each."""
     from maskwright.tokenizer.stats import measure_tokenizer
 
     return {

@@ -1,1 +1,1 @@
-"""From shards to batches: order, segments, packing and masks as pure functions of an index."""
+"""From shards to batches: segments, order, packing and masks as pure functions of an index."""

@@ -8,7 +8,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from maskwright.data.collate import PlacedPairs, SpecialIds, TokenSource, lay_out
+from maskwright.attention_context import AttentionContext
+from maskwright.data.collate import CollatedPairs, SpecialIds, TokenSource, collate
 from maskwright.data.counter_rng import Purpose, derive_keys, draw_fractions
 from maskwright.data.masking import IGNORED, Masker
 from maskwright.data.pairs import PairMaker
@@ -24,17 +25,14 @@ class Batch:
 
     Attributes:
         input_ids: [T] int64, masked.
-        positions: [T] int64, place within the segment.
-        segment_ids: [T] int32, number of the segment within its row.
-        cu_seqlens: [N + 1] int32, where segments begin and end in T; padded by repeating T.
+        context: the boundaries of the segments, and whether the batch is causal: no token is
+            masked and every token is predicted from those before it. Its ``cu_seqlens`` are padded
+            by repeating T.
         masked_positions: [M] int64 into T, 0 in unused slots.
         masked_labels: [M] int64, -100 in unused slots.
         masked_draws: [M] float32 in [0, 1), a random number for whoever draws a token there.
-        row_length: L; no segment crosses a row.
         num_tokens: slots that hold a token and not padding.
         num_predictions: masked labels that are not -100.
-        is_causal: whether nothing is hidden but the future: every token is predicted from those
-            before it.
         token_type_ids: [T] int64, 1 in the second text of a pair and its [SEP], else 0; None, as
             the fields below, where segments are no pairs.
         pair_positions: [P] int64 into T, the [CLS] of a pair, 0 in unused slots.
@@ -44,32 +42,29 @@ class Batch:
     """
 
     input_ids: Tensor
-    positions: Tensor
-    segment_ids: Tensor
-    cu_seqlens: Tensor
+    context: AttentionContext
     masked_positions: Tensor
     masked_labels: Tensor
     masked_draws: Tensor
-    row_length: int
     num_tokens: int
     num_predictions: int
-    is_causal: bool = False
     token_type_ids: Tensor | None = None
     pair_positions: Tensor | None = None
     pair_labels: Tensor | None = None
     num_pairs: int = 0
 
     def to(self, device: torch.device) -> "Batch":
-        """The same batch with its tensors on `device`, copied without waiting."""
+        """Return the same batch with its tensors on `device`, copied without waiting."""
         return self._with_tensors(lambda tensor: tensor.to(device, non_blocking=True))
 
     def pin(self) -> "Batch":
-        """The same batch in memory that a GPU copies from while it computes."""
+        """Return the same batch in memory that a GPU copies from while it computes."""
         return self._with_tensors(Tensor.pin_memory)
 
     def _with_tensors(self, change: Callable[[Tensor], Tensor]) -> "Batch":
         fields = vars(self).items()
-        return replace(self, **{n: change(v) for n, v in fields if isinstance(v, Tensor)})
+        changed = {name: change(value) for name, value in fields if isinstance(value, Tensor)}
+        return replace(self, context=self.context.map_tensors(change), **changed)
 
 
 def build_batch(
@@ -83,11 +78,11 @@ def build_batch(
     is_causal: bool = False,
     pair_maker: PairMaker | None = None,
 ) -> Batch:
-    """Lays out and masks rows. Masks and pairs of one depend on (seed, epoch, row number) alone."""
+    """Lay out and mask rows. Masks and pairs of a row depend on (seed, epoch, row number) alone."""
     keys = derive_keys(seed, rows.epochs, rows.numbers)
     pairs = pair_maker.make_pairs(rows, row_length, keys, source) if pair_maker else None
     with_words = masker.strategy.needs_words and not is_causal
-    clean = lay_out(rows, row_length, source, special, pairs, with_words)
+    clean = collate(rows, row_length, source, special, pairs, with_words)
     if is_causal:
         masked = masker.predict_all(clean.ids)
     else:
@@ -97,23 +92,26 @@ def build_batch(
     masked_positions = _count_through(masked.positions, used, row_length)
     batch = Batch(
         input_ids=torch.from_numpy(masked.input_ids.reshape(-1)),
-        positions=torch.from_numpy(clean.positions.reshape(-1)),
-        segment_ids=torch.from_numpy(clean.segment_ids.reshape(-1)),
-        cu_seqlens=torch.from_numpy(clean.cu_seqlens),
+        context=AttentionContext(
+            positions=torch.from_numpy(clean.positions.reshape(-1)),
+            segment_ids=torch.from_numpy(clean.segment_ids.reshape(-1)),
+            cu_seqlens=torch.from_numpy(clean.cu_seqlens),
+            max_seqlen=row_length,
+            row_length=row_length,
+            is_causal=is_causal,
+        ),
         masked_positions=torch.from_numpy(masked_positions),
         masked_labels=torch.from_numpy(masked.labels.reshape(-1)),
         masked_draws=torch.from_numpy(draws.reshape(-1)),
-        row_length=row_length,
         num_tokens=clean.num_tokens,
         num_predictions=int(used.sum()),
-        is_causal=is_causal,
     )
     return batch if clean.pairs is None else _add_pairs(batch, clean.pairs)
 
 
-def _add_pairs(batch: Batch, pairs: PlacedPairs) -> Batch:
+def _add_pairs(batch: Batch, pairs: CollatedPairs) -> Batch:
     used = pairs.labels != IGNORED
-    pair_positions = _count_through(pairs.positions, used, batch.row_length)
+    pair_positions = _count_through(pairs.positions, used, batch.context.row_length)
     return replace(
         batch,
         token_type_ids=torch.from_numpy(pairs.token_type_ids.reshape(-1)),
@@ -126,6 +124,6 @@ def _add_pairs(batch: Batch, pairs: PlacedPairs) -> Batch:
 def _count_through(
     positions: NDArray[np.int64], used: NDArray[np.bool_], row_length: int
 ) -> NDArray[np.int64]:
-    """[R, K] places in rows as places in all slots [R * K], 0 where none is used."""
+    """Convert [R, K] positions in rows to positions in all slots [R * K]; 0 in unused ones."""
     first_slots = np.arange(len(positions))[:, None] * row_length
     return np.where(used, positions + first_slots, 0).reshape(-1)

@@ -1,7 +1,7 @@
-"""From planned rows to slots: where every token of a batch stands, for all rows at once.
+"""From planned rows to slots: the position of every token of a batch, for all rows at once.
 
-R rows of L slots, S segments of n texts each: one, or the two of a pair. What arrays say here,
-loops over rows and segments say in `examples/mlm_in_one_file.py`.
+R rows of L slots, S segments of n texts each: one, or the two of a pair. What array operations do
+here, `examples/mlm_in_one_file.py` does with loops over rows and segments.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from maskwright.data.masking import IGNORED
 from maskwright.data.pairs import SegmentPair, pairs_per_row
-from maskwright.data.rows import Ints, Rows, count_up, segments_per_row
+from maskwright.data.rows import Ints, Rows, concat_ranges, segments_per_row
 
 
 class TokenSource(Protocol):
@@ -35,12 +35,12 @@ class SpecialIds:
 
 
 @dataclass(frozen=True)
-class PlacedPairs:
+class CollatedPairs:
     """The pairs of R rows of L slots, at most K in each.
 
     Attributes:
         token_type_ids: [R, L].
-        positions: [R, K] where in the row its [CLS] is, 0 in unused slots.
+        positions: [R, K] the position of its [CLS] in the row, 0 in unused slots.
         labels: [R, K], -100 in unused slots.
     """
 
@@ -49,16 +49,16 @@ class PlacedPairs:
     labels: NDArray[np.int64]
 
     @classmethod
-    def empty(cls, num_rows: int, row_length: int) -> "PlacedPairs":
-        """Rows without a pair, to be filled."""
+    def empty(cls, num_rows: int, row_length: int) -> "CollatedPairs":
+        """Return rows without a pair, to be filled."""
         slots = (num_rows, pairs_per_row(row_length))
         types = np.zeros((num_rows, row_length), np.int64)
         return cls(types, np.zeros(slots, np.int64), np.full(slots, IGNORED, np.int64))
 
 
 @dataclass(frozen=True)
-class CleanRows:
-    """R rows of L slots before masking; arrays are [R, L] except `cu_seqlens` [N + 1]."""
+class CollatedRows:
+    """R rows of L slots before masking; arrays are [R, L], except `cu_seqlens` [N + 1]."""
 
     ids: NDArray[np.int64]
     word_starts: NDArray[np.bool_]
@@ -66,20 +66,20 @@ class CleanRows:
     segment_ids: NDArray[np.int32]
     cu_seqlens: NDArray[np.int32]
     num_tokens: int
-    pairs: PlacedPairs | None = None
+    pairs: CollatedPairs | None = None
 
 
 @dataclass(frozen=True)
 class Segments:
-    """Where the segments of all rows stand in their R * L slots.
+    """The slots of the segments of all rows, among R * L.
 
     Attributes:
-        rows: [S] the row of each.
-        numbers: [S] which of its row it is.
+        rows: [S] the row of each segment.
+        numbers: [S] its number in its row.
         begins: [S] its first slot.
-        slots: [S] how many it takes, [CLS] and [SEP] included.
-        counts: [R] how many each row has.
-        used: [R] slots that they take of each row.
+        slots: [S] its number of slots, [CLS] and [SEP] included.
+        counts: [R] the number of segments of each row.
+        used: [R] the number of slots that they fill.
     """
 
     rows: Ints
@@ -91,7 +91,7 @@ class Segments:
 
     @classmethod
     def place(cls, slots: Ints, counts: Ints, row_length: int) -> "Segments":
-        """One after the other, from the beginning of each row on."""
+        """Place segments one after the other, from the beginning of each row on."""
         rows = np.repeat(np.arange(len(counts)), counts)
         numbers = np.arange(len(rows)) - (np.cumsum(counts) - counts)[rows]
         used = np.bincount(rows, slots, len(counts)).astype(np.int64)
@@ -100,7 +100,7 @@ class Segments:
         return cls(rows, numbers, begins, slots, counts, used)
 
     def with_tails(self, row_length: int) -> tuple[Ints, Ints]:
-        """[S + R] lengths and numbers of segments and unfilled tails, in their order.
+        """Return [S + R] lengths and numbers of segments and unfilled tails, in their order.
 
         The tail of a row has the number after its last segment.
         """
@@ -113,19 +113,19 @@ class Segments:
         return lengths, numbers
 
 
-def lay_out(
+def collate(
     rows: Rows,
     row_length: int,
     source: TokenSource,
     special: SpecialIds,
     pairs: Sequence[Sequence[SegmentPair]] | None = None,
     with_words: bool = True,
-) -> CleanRows:
-    """Writes the segments of each row into its slots.
+) -> CollatedRows:
+    """Write the segments of each row into its slots.
 
     Args:
         pairs: for each row, its segments as pairs of texts; None: each is one text.
-        with_words: whether to read where words begin; if not, every token counts as a word.
+        with_words: whether to read where words begin; if not, every token is a word.
     """
     shape, edge = (len(rows), row_length), int(special.wrap)
     spans = _list_spans(rows, pairs)
@@ -136,17 +136,15 @@ def lay_out(
     begins = ends - lengths
 
     ids, word_starts = np.full(shape, special.pad, np.int64), np.ones(shape, bool)
-    texts = count_up(begins.reshape(-1), lengths.reshape(-1))
-    places = spans.reshape(-1, 2).tolist()
+    texts = concat_ranges(begins.reshape(-1), lengths.reshape(-1))
+    ranges = [(start, start + length) for start, length in spans.reshape(-1, 2).tolist()]
     if len(texts):
-        found = [source.tokens(start, start + length) for start, length in places]
-        ids.reshape(-1)[texts] = np.concatenate(found)
+        ids.reshape(-1)[texts] = np.concatenate([source.tokens(*span) for span in ranges])
     if len(texts) and with_words:
-        known = [source.word_starts(start, start + length) for start, length in places]
-        word_starts.reshape(-1)[texts] = np.concatenate(known)
-        word_starts.reshape(-1)[begins[lengths > 0]] = (
-            True  # a word that a segment cuts begins anew
-        )
+        read = [source.word_starts(*span) for span in ranges]
+        word_starts.reshape(-1)[texts] = np.concatenate(read)
+        # The rest of a word that a segment cuts is a word of its own.
+        word_starts.reshape(-1)[begins[lengths > 0]] = True
     if special.wrap:
         ids.reshape(-1)[segments.begins] = special.cls
         ids.reshape(-1)[ends] = special.sep
@@ -155,43 +153,43 @@ def lay_out(
     block_ends = np.cumsum(block_lengths)[block_lengths > 0]
     bounds = np.full(len(rows) * (segments_per_row(row_length) + 1) + 1, ids.size, np.int32)
     bounds[0], bounds[1 : 1 + len(block_ends)] = 0, block_ends
-    return CleanRows(
+    return CollatedRows(
         ids,
         word_starts,
-        positions=count_up(np.zeros_like(block_lengths), block_lengths).reshape(shape),
+        positions=concat_ranges(np.zeros_like(block_lengths), block_lengths).reshape(shape),
         segment_ids=np.repeat(numbers.astype(np.int32), block_lengths).reshape(shape),
         cu_seqlens=bounds,
         num_tokens=int(segments.used.sum()),
-        pairs=None if pairs is None else _place_pairs(pairs, segments, begins, lengths, shape),
+        pairs=None if pairs is None else _collate_pairs(pairs, segments, begins, lengths, shape),
     )
 
 
 def _list_spans(rows: Rows, pairs: Sequence[Sequence[SegmentPair]] | None) -> Ints:
-    """Start and length of every text in the corpus: [S, n, 2]."""
+    """Return start and length of every text in the corpus: [S, n, 2]."""
     if pairs is None:
         return rows.spans[:, None]
     both = [pair.texts for row in pairs for pair in row]
     return np.asarray(both, np.int64).reshape(-1, 2, 2)
 
 
-def _place_pairs(
+def _collate_pairs(
     pairs: Sequence[Sequence[SegmentPair]],
     segments: Segments,
     begins: Ints,
     lengths: Ints,
     shape: tuple[int, int],
-) -> PlacedPairs:
-    """Types of tokens, and the [CLS] of each pair that has a label; others need no slot.
+) -> CollatedPairs:
+    """Return the token types, and the [CLS] of each pair that has a label.
 
     Args:
         begins, lengths: [S, 2] slots of the two texts.
     """
-    placed = PlacedPairs.empty(*shape)
-    second = count_up(begins[:, 1], lengths[:, 1] + 1)  # and its [SEP]
-    placed.token_type_ids.reshape(-1)[second] = 1
+    collated = CollatedPairs.empty(*shape)
+    second = concat_ranges(begins[:, 1], lengths[:, 1] + 1)  # and its [SEP]
+    collated.token_type_ids.reshape(-1)[second] = 1
     labels = np.asarray([pair.label for row in pairs for pair in row], np.int64)
-    judged = labels != IGNORED
-    rows, numbers = segments.rows[judged], segments.numbers[judged]
-    placed.positions[rows, numbers] = segments.begins[judged] - rows * shape[1]
-    placed.labels[rows, numbers] = labels[judged]
-    return placed
+    labeled = labels != IGNORED
+    rows, numbers = segments.rows[labeled], segments.numbers[labeled]
+    collated.positions[rows, numbers] = segments.begins[labeled] - rows * shape[1]
+    collated.labels[rows, numbers] = labels[labeled]
+    return collated

@@ -1,42 +1,80 @@
-"""What a user can choose about masking.
-
-What a user can choose about rows.
-"""
+"""What a user can choose about rows, masks and mixtures."""
 
 import math
 from dataclasses import dataclass
 from typing import Literal
 
-from maskwright.config import setting
+from maskwright.config import check_choice, setting
 from maskwright.errors import ConfigError
+
+MIN_ROW_LENGTH = 8
+
+PairKind = Literal["next", "order"]
+
+# By the name of a masking strategy its class, which is imported when a run begins. A new strategy
+# is a class (see `maskwright.data.masking.MaskingStrategy`) and a line here.
+STRATEGIES = {
+    "tokens": "maskwright.data.masking:TokenMasking",
+    "words": "maskwright.data.masking:WordMasking",
+    "spans": "maskwright.data.masking:SpanMasking",
+}
+
+
+@dataclass(frozen=True)
+class DataConfig:
+    """How text is cut into rows."""
+
+    max_seq_length: int = setting(128, "longest segment in tokens, special tokens included")
+    special_tokens: bool = setting(True, "put every segment between [CLS] and [SEP]")
+    packed: bool = setting(True, "let several short segments share a row")
+    pairs: PairKind | None = setting(
+        None,
+        "make every segment [CLS] A [SEP] B [SEP] and learn whether B follows A: half of the time "
+        "B is from another document (next) or the two are swapped (order)",
+    )
+
+    def __post_init__(self) -> None:
+        if self.max_seq_length < MIN_ROW_LENGTH:
+            rule = f"must be at least {MIN_ROW_LENGTH}"
+            raise ConfigError("max_seq_length", self.max_seq_length, rule, "128 is usual.")
+        if self.pairs is not None and not self.special_tokens:
+            rule = "needs [CLS] and [SEP], which data.special_tokens = False leaves out"
+            raise ConfigError("pairs", self.pairs, rule, "Remove one of the two.")
+
+    @property
+    def extra_slots(self) -> int:
+        """The slots of a segment that hold no text: [CLS], [SEP] and, in a pair, another [SEP]."""
+        if self.pairs is not None:
+            return 3
+        return 2 if self.special_tokens else 0
 
 
 @dataclass(frozen=True)
 class MaskingConfig:
-    """How many tokens are hidden, which, and what replaces them."""
+    """How many tokens are masked, which, and what replaces them."""
 
-    rate: float = setting(0.15, "share of the ordinary tokens that is hidden, at the start")
+    rate: float = setting(0.15, "share of the ordinary tokens that is masked, at the start")
     final_rate: float | None = setting(
         None, "share at the end of training, reached linearly (none: as at the start)"
     )
-    strategy: Literal["tokens", "words", "spans"] = setting(
-        "tokens", "hide single tokens, whole words, or spans of neighbouring tokens"
+    strategy: str = setting(
+        "tokens", "tokens, words or spans: mask single tokens, whole words, or spans of neighbors"
     )
     span_lengths: Literal["geometric", "uniform"] = setting(
         "geometric", "how span lengths are drawn (geometric as in SpanBERT, with p = 0.2)"
     )
     max_span_length: int = setting(10, "longest span in tokens")
-    mask_share: float = setting(0.8, "share of the hidden tokens that becomes [MASK]")
+    mask_share: float = setting(0.8, "share of the masked tokens that becomes [MASK]")
     random_share: float = setting(0.1, "share that becomes a random token; the rest stays")
     replacement: Literal["uniform", "unigram"] = setting(
         "uniform", "random tokens: all equally likely, or as frequent as in the corpus"
     )
     causal_share: float = setting(
         0.0,
-        "share of the steps that hide nothing but the future: every token is predicted from those "
-        "before it (GPT-BERT); needs model.next_token_prediction",
+        "share of the steps that mask nothing: every token is predicted from those before it "
+        "(GPT-BERT); needs model.next_token_prediction",
     )
-    no_mask_tokens: tuple[str, ...] = setting((), "tokens that are never hidden")
+    no_mask_tokens: tuple[str, ...] = setting((), "tokens that are never masked")
 
     def __post_init__(self) -> None:
         for name in ("rate", "final_rate"):
@@ -56,16 +94,17 @@ class MaskingConfig:
                 f"and mask_share = {self.mask_share} add up to more than 1",
                 f"At most {1 - self.mask_share:g} is left for random tokens.",
             )
+        check_choice("strategy", self.strategy, STRATEGIES)
         if self.max_span_length < 1:
             raise ConfigError("max_span_length", self.max_span_length, "must be at least 1")
 
     def rate_at(self, progress: float) -> float:
-        """The share of tokens to hide when `progress` (0..1) of the training is done."""
+        """Return the share of tokens to mask when `progress` (0..1) of the training is done."""
         final = self.rate if self.final_rate is None else self.final_rate
         return _round(self.rate + (final - self.rate) * min(max(progress, 0.0), 1.0))
 
     def predicted_share_at(self, progress: float) -> float:
-        """The share of tokens to predict, on average over masked and causal steps."""
+        """Return the share of tokens to predict, on average over masked and causal steps."""
         return self.causal_share + (1 - self.causal_share) * self.rate_at(progress)
 
     @property
@@ -75,56 +114,22 @@ class MaskingConfig:
 
 
 def _round(rate: float) -> float:
-    """To the digits that metrics.jsonl keeps, from which a step's masks can be made again."""
+    """Round to the digits of metrics.jsonl, from which a step's masks can be made again."""
     return float(f"{rate:.8g}")
-
-
-MIN_ROW_LENGTH = 8
-
-PairKind = Literal["next", "order"]
-
-
-@dataclass(frozen=True)
-class DataConfig:
-    """How text is cut into rows."""
-
-    max_seq_length: int = setting(128, "longest segment in tokens, special tokens included")
-    special_tokens: bool = setting(True, "put every segment between [CLS] and [SEP]")
-    packed: bool = setting(True, "let several short segments share a row")
-    pairs: PairKind | None = setting(
-        None,
-        "make every segment [CLS] A [SEP] B [SEP] and learn whether B follows A: half of the time "
-        "it is from another document (next) or the two are swapped (order)",
-    )
-
-    def __post_init__(self) -> None:
-        if self.max_seq_length < MIN_ROW_LENGTH:
-            rule = f"must be at least {MIN_ROW_LENGTH}"
-            raise ConfigError("max_seq_length", self.max_seq_length, rule, "128 is usual.")
-        if self.pairs is not None and not self.special_tokens:
-            rule = "needs [CLS] and [SEP], which data.special_tokens = False leaves out"
-            raise ConfigError("pairs", self.pairs, rule, "Leave out one of the two.")
-
-    @property
-    def extra_slots(self) -> int:
-        """Slots of a segment that hold no text: [CLS] and [SEP], or one [SEP] more in a pair."""
-        if self.pairs is not None:
-            return 3
-        return 2 if self.special_tokens else 0
 
 
 @dataclass(frozen=True)
 class MixtureConfig:
-    """How much training sees of each of several prepared folders; as it is, each is seen once.
+    """The share of each of several prepared folders; by default, an epoch reads each once.
 
-    A folder goes by its last name: ``data/wiki`` is wiki.
+    The name of a folder is its last part: ``data/wiki`` is wiki.
     """
 
     weights: tuple[str, ...] = setting(
-        (), "of several prepared folders, the share of the tokens of each: wiki=0.7,books=0.3"
+        (), "the share of the tokens of each of several prepared folders: wiki=0.7,books=0.3"
     )
     epochs: tuple[str, ...] = setting(
-        (), "or how often an epoch of the mixture passes over each, 1 where not named: books=2"
+        (), "or how often an epoch of the mixture reads each folder, 1 if not named: books=2"
     )
     temperature: float | None = setting(
         None, "or T for shares as (tokens of the folder)^(1/T): 1 as large as they are, 5 more even"
@@ -133,8 +138,8 @@ class MixtureConfig:
     def __post_init__(self) -> None:
         given = self.given
         if len(given) > 1:
-            rule = f"is given beside {given[0]}, which says the same in another way"
-            raise ConfigError(given[1], self.show(given[1]), rule, "Leave one of the two out.")
+            rule = f"cannot be combined with {given[0]}"
+            raise ConfigError(given[1], self.show(given[1]), rule, "Remove one of the two.")
         for name in ("weights", "epochs"):
             parse_amounts(name, getattr(self, name))
         if self.temperature is not None and not self.temperature > 0:
@@ -142,20 +147,20 @@ class MixtureConfig:
 
     @property
     def given(self) -> list[str]:
-        """Which of the fields say something."""
+        """The names of the fields that are set."""
         return [name for name, value in vars(self).items() if value not in ((), None)]
 
     def show(self, field: str) -> object:
-        """The value of a field as it is given on the command line."""
+        """Return the value of a field as it is written on the command line."""
         value = getattr(self, field)
         return ",".join(value) if isinstance(value, tuple) else value
 
 
 def parse_amounts(field: str, entries: tuple[str, ...]) -> dict[str, float]:
-    """``("wiki=0.7", "books=0.3")`` by name.
+    """Return the numbers of entries such as ``("wiki=0.7", "books=0.3")`` by name.
 
     Raises:
-        ConfigError: an entry that is not NAME=NUMBER, a number that is not positive, a name twice.
+        ConfigError: an entry is not NAME=NUMBER, a number is not positive, or a name is repeated.
     """
     amounts: dict[str, float] = {}
     for entry in entries:
@@ -168,6 +173,6 @@ def parse_amounts(field: str, entries: tuple[str, ...]) -> dict[str, float]:
             rule = "is not a name and a number above 0"
             raise ConfigError(field, entry, rule, "Write wiki=0.7,books=0.3.")
         if name in amounts:
-            raise ConfigError(field, entry, f"names {name} a second time", "Name it once.")
+            raise ConfigError(field, entry, f"repeats {name}", "Name it once.")
         amounts[name] = amount
     return amounts

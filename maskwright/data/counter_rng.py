@@ -1,10 +1,10 @@
 """Random numbers without state: a draw is a hash of what it is for.
 
-Every random decision in the data path (order of the segments, which positions are hidden, what
+Every random decision in the data path (the order of segments, which positions are masked, what
 replaces them) is ``hash(seed, epoch, row, purpose, position)``. Nothing depends on how many draws
 came before, so a batch is the same whichever rank, worker or resumed run builds it.
 
-The hash is the finaliser of SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom
+The hash is the finalizer of SplitMix64 (Steele, Lea and Flood, "Fast splittable pseudorandom
 number generators", OOPSLA 2014), a bijection of 64-bit integers that passes BigCrush as a counter
 generator; numpy's unsigned integers wrap around as the algorithm wants.
 """
@@ -26,7 +26,7 @@ _LARGEST = 2**64 - 1
 
 
 class Purpose(IntEnum):
-    """What a draw decides; two purposes never share a draw."""
+    """The decisions that are drawn; two purposes never share a draw."""
 
     ORDER = 1
     ROW_ORDER = 2
@@ -35,7 +35,7 @@ class Purpose(IntEnum):
     SPAN_LENGTH = 5
     CORRUPTION = 6
     REPLACEMENT = 7
-    WORD_TURN = 8
+    WORD_OFFSET = 8
     PAIR_SPLIT = 9
     PAIR_LABEL = 10
     PAIR_SOURCE = 11
@@ -45,7 +45,7 @@ class Purpose(IntEnum):
 
 
 def mix(values: Bits) -> Bits:
-    """Scatters 64-bit integers of any shape, one to one."""
+    """Hash 64-bit integers of any shape, one to one."""
     values = values ^ (values >> np.uint64(30))
     values *= _FIRST
     values ^= values >> np.uint64(27)
@@ -55,12 +55,12 @@ def mix(values: Bits) -> Bits:
 
 
 def as_bits(values: object) -> Bits:
-    """Integers, negative ones too, as 64-bit patterns of at least one dimension."""
+    """Return integers, negative ones too, as 64-bit patterns of at least one dimension."""
     return np.atleast_1d(np.asarray(values, dtype=np.int64)).view(np.uint64)
 
 
 def derive_keys(*parts: object) -> Bits:
-    """One key for each combination of integers; `parts` are integers or broadcastable arrays."""
+    """Return a key for each combination of `parts`: integers or broadcastable arrays."""
     first = list(takewhile(lambda part: isinstance(part, int), parts))
     keys = np.asarray([reduce(_add_part, cast(list[int], first), 0)], np.uint64)
     for part in parts[len(first) :]:
@@ -69,7 +69,7 @@ def derive_keys(*parts: object) -> Bits:
 
 
 def _add_part(key: int, part: int) -> int:
-    """The next key of one combination; Python's own integers are ten times as fast as arrays."""
+    """Return the next key of one combination: Python integers are ten times as fast as arrays."""
     value = (key + (part + 1) * int(_GOLDEN)) & _LARGEST
     value = ((value ^ (value >> 30)) * int(_FIRST)) & _LARGEST
     value = ((value ^ (value >> 27)) * int(_SECOND)) & _LARGEST
@@ -77,11 +77,11 @@ def _add_part(key: int, part: int) -> int:
 
 
 def draw_bits(keys: Bits, purpose: Purpose, positions: NDArray[np.int64]) -> Bits:
-    """One 64-bit draw for each key and position.
+    """Draw 64 bits for each key and position.
 
     Args:
         keys: [R], for instance one for each row.
-        positions: [L], or [R, L] of which each key has a row.
+        positions: [L] for all keys, or [R, L] with a row for each key.
 
     Returns:
         [R, L].
@@ -91,13 +91,13 @@ def draw_bits(keys: Bits, purpose: Purpose, positions: NDArray[np.int64]) -> Bit
 
 
 def to_unit(bits: Bits) -> NDArray[np.float64]:
-    """Draws as numbers in [0, 1), from their upper 53 bits."""
+    """Convert draws to numbers in [0, 1), by their upper 53 bits."""
     return (bits >> np.uint64(11)).astype(np.float64) * 2.0**-53
 
 
 def draw_fractions(
     keys: Bits, purpose: Purpose, positions: NDArray[np.int64]
 ) -> NDArray[np.float32]:
-    """Draws in [0, 1) for `draw_bits`'s arguments: 24 bits of each, which float32 holds exactly."""
+    """Draw numbers in [0, 1), as `draw_bits`: 24 bits of each, which float32 holds exactly."""
     bits = draw_bits(keys, purpose, positions)
     return (bits >> np.uint64(40)).astype(np.float32) * np.float32(2.0**-24)

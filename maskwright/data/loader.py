@@ -1,14 +1,12 @@
-"""One rank's part of a step, and the micro-batches that it is cut into.
+"""From a position in the data to one rank's micro-batches of a step, loaded ahead.
 
-All ranks plan the same rows of the same global batch; each takes every n-th one. What does not
-come out even is filled up with empty rows (padding alone, no predictions), so that every rank
-computes as many micro-batches of one shape: collectives stay in step, and one compiled graph is
-enough. The loss knows nothing of it, because it is a sum over predictions.
+All ranks plan the same rows of the same global batch, and each takes every n-th one. Empty rows
+(padding alone, no predictions) fill the remainder, so that every rank computes the same number of
+micro-batches of one shape: collectives stay in step, and one compiled graph is enough. The loss is
+not affected, because it is a sum over predictions.
 
-From a position in the data to the batches of one step, prepared while the last step computes.
-
-Nothing here remembers anything that matters: a step's batches are a function of the request and
-the position, so a loader can be thrown away and built again at any step.
+Nothing here has state that matters: a step's batches are a function of the request and the
+position, so a loader can be discarded and built again at any step.
 """
 
 from collections.abc import Callable
@@ -32,8 +30,8 @@ from maskwright.distributed.world import ALONE, World
 EMPTY_ROW = Row(epoch=0, number=0, segments=())
 
 
-def cut_share(rows: Rows, most_rows: int, world: World) -> list[Rows]:
-    """This rank's rows of a step, as micro-batches of one size, `most_rows` at most.
+def slice_rank(rows: Rows, most_rows: int, world: World) -> list[Rows]:
+    """Return this rank's rows of a step, as micro-batches of one size, at most `most_rows`.
 
     Number and size of the micro-batches depend on ``len(rows)`` alone, not on the rank.
     """
@@ -43,8 +41,8 @@ def cut_share(rows: Rows, most_rows: int, world: World) -> list[Rows]:
     own = rows if world.size == 1 else rows.take(np.arange(world.rank, len(rows), world.size))
     missing = num_batches * size - len(own)
     if missing:
-        own = Rows.join([own, Rows.of([EMPTY_ROW] * missing)])
-    return [own.cut(first, first + size) for first in range(0, len(own), size)]
+        own = Rows.concat([own, Rows.of([EMPTY_ROW] * missing)])
+    return [own.slice(first, first + size) for first in range(0, len(own), size)]
 
 
 class Corpus(TokenSource, Protocol):
@@ -56,7 +54,7 @@ class Corpus(TokenSource, Protocol):
 
 @dataclass(frozen=True)
 class StepRequest:
-    """What one step wants of all ranks together: `num_rows` rows, masked at a rate.
+    """A request for one step of all ranks together: `num_rows` rows, masked at a rate.
 
     A rank computes at most `micro_batch_rows` of them at a time.
     """
@@ -72,11 +70,11 @@ class LoadedStep:
     """One rank's micro-batches of one step.
 
     Attributes:
-        request: what was asked for.
-        position: where the step's first row is.
-        next_position: where the next step begins.
-        is_causal: whether its rows are causal ones; see `MaskingConfig.causal_share`.
-        num_tokens: of the whole step, all ranks together.
+        request: the request that it answers.
+        position: the position of the step's first row.
+        next_position: the position of the next step.
+        num_tokens: tokens of the whole step, all ranks together.
+        is_causal: whether its rows are causal; see `MaskingConfig.causal_share`.
     """
 
     request: StepRequest
@@ -88,30 +86,30 @@ class LoadedStep:
 
     @property
     def num_predictions(self) -> int:
-        """Tokens to predict in this rank's micro-batches."""
+        """The number of tokens to predict in this rank's micro-batches."""
         return sum(batch.num_predictions for batch in self.micro_batches)
 
     @property
     def num_pairs(self) -> int:
-        """Judged pairs in this rank's micro-batches."""
+        """The number of labeled pairs in this rank's micro-batches."""
         return sum(batch.num_pairs for batch in self.micro_batches)
 
     def pin(self) -> "LoadedStep":
-        """The same step, its batches pinned; see `Batch.pin`."""
+        """Return the same step with pinned batches; see `Batch.pin`."""
         return replace(self, micro_batches=tuple(batch.pin() for batch in self.micro_batches))
 
 
 class RowSource:
-    """Rows of a corpus at any row length, masked.
+    """Masked rows of a corpus, at any row length.
 
     Args:
-        corpus: must hold at least one token, or asking for rows is a `ShardError`.
-        seed: names order, masks and pairs.
-        world: of each step's rows, each rank loads its own.
-        mixture: of which sources the corpus is put together, if of several.
+        corpus: the tokens; planning rows of an empty corpus raises a `ShardError`.
+        seed: determines order, masks and pairs.
+        world: the ranks, each of which loads its own rows of a step.
+        mixture: the sources of the corpus, if it has several.
 
     Raises:
-        ShardError: pairs of two documents are wanted of a corpus that has but one.
+        ShardError: ``data.pairs = next`` needs two documents, and the corpus holds fewer.
     """
 
     def __init__(
@@ -131,7 +129,7 @@ class RowSource:
         self._planners: dict[int, WindowPlanner] = {}
 
     def planner(self, row_length: int) -> WindowPlanner:
-        """The planner of rows of one length."""
+        """Return the planner of rows of one length."""
         if row_length not in self._planners:
             self._planners[row_length] = self._build_planner(row_length)
         return self._planners[row_length]
@@ -148,7 +146,7 @@ class RowSource:
         return MixturePlanner(tables, passes, row_length, extra, self.seed, packed)
 
     def load(self, request: StepRequest, position: DataPosition) -> LoadedStep:
-        """The batches of one step. A change of the row length begins a new epoch."""
+        """Load the batches of one step. A change of the row length begins a new epoch."""
         if request.row_length != position.row_length:
             position = DataPosition(request.row_length, position.epoch + 1, 0)
         planner = self.planner(request.row_length)
@@ -166,13 +164,13 @@ class RowSource:
                 is_causal,
                 self.pair_maker,
             )
-            for part in cut_share(rows, request.micro_batch_rows, self.world)
+            for part in slice_rank(rows, request.micro_batch_rows, self.world)
         )
         num_tokens = planner.count_tokens(rows)
         return LoadedStep(request, batches, position, next_position, num_tokens, is_causal)
 
     def _is_causal(self, position: DataPosition) -> bool:
-        """Drawn for the step's first row, so that all ranks, and a resumed run, agree."""
+        """Draw for the step's first row, so that all ranks, and a resumed run, agree."""
         share = self.masker.config.causal_share
         keys = derive_keys(self.seed, position.epoch, position.row, Purpose.CAUSAL_STEP)
         return share > 0 and bool(to_unit(keys)[0] < share)
@@ -182,7 +180,7 @@ class Prefetcher:
     """Loads the next step in a thread while this one computes.
 
     Args:
-        pins: whether the steps go to a GPU, which copies what is pinned without waiting.
+        pins: whether to pin the batches, which a GPU then copies while it computes.
     """
 
     def __init__(
@@ -193,14 +191,14 @@ class Prefetcher:
         self._ahead: tuple[DataPosition, Future[LoadedStep]] | None = None
 
     def start(self, request: StepRequest, position: DataPosition) -> None:
-        """Begins to load the step that follows `position`."""
+        """Begin to load the step at `position`."""
         self._ahead = (position, self._thread.submit(self._load, request, position))
 
     def take(self, request: StepRequest, position: DataPosition) -> LoadedStep:
-        """The step at `position`: the one begun by `start`, else loaded now.
+        """Return the step at `position`: the one begun by `start`, or one loaded now.
 
-        Where a schedule follows the clock, the step begun ahead may differ from `request`; it is
-        taken all the same, and its own `request` says what it is.
+        Where a schedule follows the clock, the step loaded ahead may be of another request; it is
+        returned all the same, with the request that it answers.
         """
         ahead, self._ahead = self._ahead, None
         if ahead is not None and ahead[0] == position:
@@ -208,4 +206,5 @@ class Prefetcher:
         return self._load(request, position)
 
     def close(self) -> None:
+        """Stop the thread."""
         self._thread.shutdown(cancel_futures=True)

@@ -1,14 +1,14 @@
-"""Several corpora as one: how often each is passed over, and which of its segments come when.
+"""Several corpora as one: the number of passes over each, and the order of their segments.
 
 An epoch of the mixture has a whole number of segments of each source and a whole number of
-windows (see `maskwright.data.rows`). Window w, counted over all epochs, takes of a source that
-gives K segments to an epoch of W windows its segments ``K * w // W`` up to ``K * (w + 1) // W``.
-The segments of a source are numbered through its own passes, and each pass has the order that it
-has where the source is trained on alone. So any window can be planned without those before it,
-and after any number of windows a source is less than one segment off its share.
+windows (see `maskwright.data.rows`). A source with K segments in an epoch of W windows contributes
+its segments ``K * w // W`` to ``K * (w + 1) // W`` to window w, counted over all epochs. The
+segments of a source are numbered through its own passes, and each pass has the order that it has
+in a training on the source alone. So any window can be planned without those before it, and after
+any number of windows a source is less than one segment off its share.
 
-Within a window the passes of each source are packed and shuffled one by one, so that a row is of
-one source and never holds the same text twice; then the rows of the sources are spread evenly.
+Within a window the passes of each source are packed and shuffled one by one, so that a row holds
+one source and never the same text twice; then the rows of the sources are spread evenly.
 """
 
 import difflib
@@ -28,32 +28,32 @@ MOST_SOURCES = 256  # a window must hold several times as many segments
 
 @dataclass(frozen=True)
 class Mixture:
-    """Whose the documents of a joint corpus are.
+    """The sources of a concatenated corpus.
 
     Attributes:
-        num_documents: of each source, in the order of the corpus.
-        passes: over each source in an epoch of the mixture, above 0, not necessarily whole.
+        num_documents: documents of each source, in the order of the corpus.
+        passes: passes over each source in an epoch of the mixture: above 0, fractions allowed.
     """
 
     num_documents: tuple[int, ...]
     passes: tuple[float, ...]
 
     def split(self, document_lengths: Ints, max_tokens: int) -> list[SegmentTable]:
-        """The segments of each source, in tokens of that source alone."""
+        """Return the segments of each source, by positions in that source alone."""
         parts = np.split(document_lengths, np.cumsum(self.num_documents)[:-1])
         return [SegmentTable(part, max_tokens) for part in parts]
 
 
 def count_passes(config: MixtureConfig, num_tokens: Mapping[str, int]) -> dict[str, float]:
-    """How often an epoch of the mixture passes over each source.
+    """Return the passes over each source in an epoch of the mixture.
 
-    An epoch has as many tokens as all sources together, unless `config` counts in epochs.
+    An epoch has as many tokens as all sources together, unless `config` states passes.
 
     Args:
-        num_tokens: of each source, by name; none is 0.
+        num_tokens: tokens of each source by name, none 0.
 
     Raises:
-        ConfigError: a name that no source has, or a source without a weight.
+        ConfigError: a name is that of no source, or a source has no weight.
     """
     if config.epochs:
         asked = parse_amounts("epochs", config.epochs)
@@ -64,10 +64,10 @@ def count_passes(config: MixtureConfig, num_tokens: Mapping[str, int]) -> dict[s
         _check_names("weights", shares, num_tokens)
         missing = [name for name in num_tokens if name not in shares]
         if missing:
-            rule = f"says nothing of {missing[0]}"
-            raise ConfigError("mixture.weights", ",".join(config.weights), rule, "Give it a share.")
+            rule = f"leaves out {missing[0]}"
+            raise ConfigError("mixture.weights", ",".join(config.weights), rule, "Add its share.")
     elif config.temperature is not None:
-        largest = max(num_tokens.values())  # the others are fractions of it, which cannot overflow
+        largest = max(num_tokens.values())  # fractions of it cannot overflow
         shares = {n: (size / largest) ** (1 / config.temperature) for n, size in num_tokens.items()}
     else:
         return dict.fromkeys(num_tokens, 1.0)
@@ -85,13 +85,12 @@ def _check_names(field: str, given: Mapping[str, float], known: Mapping[str, int
 
 
 class MixturePlanner(WindowPlanner):
-    """Plans rows of several sources; spans count the tokens of all, one after the other.
+    """Plans rows of several sources; spans are positions in all of them, concatenated.
 
     Args:
-        tables: the segments of each source, none without any; at most `MOST_SOURCES`.
-        passes: over each source in an epoch.
-
-    The others are those of `WindowPlanner`.
+        tables: the segments of each source, at least one; at most `MOST_SOURCES` sources.
+        passes: passes over each source in an epoch. The other arguments are those of
+            `WindowPlanner`.
     """
 
     def __init__(
@@ -107,7 +106,7 @@ class MixturePlanner(WindowPlanner):
         self.tables = tables
         self._first_tokens = np.cumsum([0, *(table.num_tokens for table in tables)])
         self.num_segments = [
-            max(1, round(times * len(table))) for times, table in zip(passes, tables, strict=True)
+            max(1, round(count * len(table))) for count, table in zip(passes, tables, strict=True)
         ]
         # Rounding may give a window one segment more of each source.
         in_window = WINDOW_SEGMENTS - len(tables)
@@ -118,11 +117,11 @@ class MixturePlanner(WindowPlanner):
         return self.num_windows * WINDOW_SEGMENTS
 
     def _plan_window(self, epoch: int, window: int) -> Rows:
-        turn = epoch * self.num_windows + window
+        total = epoch * self.num_windows + window  # windows before this one, of all epochs
         parts: list[Rows] = []
         sources: list[int] = []
         for source, count in enumerate(self.num_segments):
-            first, last = (count * t // self.num_windows for t in (turn, turn + 1))
+            first, last = (count * w // self.num_windows for w in (total, total + 1))
             for chosen in self._draw(source, first, last):
                 starts, lengths = self.tables[source].locate(chosen)
                 parts.append(self._pack(starts + self._first_tokens[source], lengths, epoch))
@@ -131,7 +130,7 @@ class MixturePlanner(WindowPlanner):
         return replace(spread, numbers=window * WINDOW_SEGMENTS + np.arange(len(spread)))
 
     def _draw(self, source: int, first: int, last: int) -> Iterator[Ints]:
-        """The segments of a source from the first-th to before the last-th drawn, pass by pass."""
+        """Yield the segments ``first:last`` of a source in the order of its passes."""
         size = len(self.tables[source])
         while first < last:
             own_epoch, begin = divmod(first, size)
@@ -140,19 +139,20 @@ class MixturePlanner(WindowPlanner):
             first += end - begin
 
     def _spread(self, parts: Sequence[Rows], sources: Ints, key: tuple[int, ...]) -> Rows:
-        """All rows, shuffled within their part; those of a source lie evenly among all.
+        """Return all rows, shuffled within their part, and those of a source spread evenly.
 
-        The j-th of n rows of a source lies somewhere in the j-th n-th of the window.
+        The j-th of n rows of a source is somewhere in the j-th n-th of the window.
 
         Args:
-            sources: [P] of each part, ascending.
+            sources: [P] the source of each part, ascending.
         """
-        rows, sizes = Rows.join(parts), [len(part) for part in parts]
+        rows, sizes = Rows.concat(parts), [len(part) for part in parts]
         numbers = np.arange(len(rows))
         keys = derive_keys(*key, Purpose.ROW_ORDER, numbers)
         shuffled = np.lexsort((keys, np.repeat(np.arange(len(parts)), sizes)))
         source = np.repeat(sources, sizes)
         counts = np.bincount(source)
         ranks = numbers - (np.cumsum(counts) - counts)[source]
-        places = (ranks + to_unit(derive_keys(*key, Purpose.MIXTURE, numbers))) / counts[source]
-        return rows.take(shuffled[np.argsort(places, kind="stable")])
+        jitter = to_unit(derive_keys(*key, Purpose.MIXTURE, numbers))
+        order = np.argsort((ranks + jitter) / counts[source], kind="stable")
+        return rows.take(shuffled[order])

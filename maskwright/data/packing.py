@@ -1,6 +1,6 @@
 """Best-fit-decreasing packing: which segments share a row.
 
-Segments are taken from the longest to the shortest, each into the fullest row that still has
+Segments are placed from the longest to the shortest, each in the fullest row that still has
 room. `pack_best_fit` finds that row with a bit set over the free slots; `pack_best_fit_slow` is
 the definition, and a test holds the two equal.
 """
@@ -11,7 +11,7 @@ Rows = list[list[int]]
 
 
 def pack_best_fit(lengths: Sequence[int], capacity: int, max_segments: int) -> Rows:
-    """Packs segments into rows.
+    """Pack segments into rows.
 
     Args:
         lengths: slots that each segment needs, each in 1..capacity.
@@ -44,7 +44,7 @@ def pack_best_fit(lengths: Sequence[int], capacity: int, max_segments: int) -> R
 
 
 def pack_best_fit_slow(lengths: Sequence[int], capacity: int, max_segments: int) -> Rows:
-    """The readable twin of `pack_best_fit`: the same rows, in quadratic time."""
+    """Pack segments into the same rows as `pack_best_fit`, its readable twin in quadratic time."""
     rows: Rows = []
     free: list[int] = []
     touched: list[int] = []  # when each row was last added to; the latest wins a tie

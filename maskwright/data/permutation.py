@@ -4,7 +4,7 @@
 cells, where ``a * b`` exceeds `size` by less than ``a``. Each half round adds a hash of one
 coordinate to the other, which any inverse could subtract again, hence one to one (Black and
 Rogaway, "Ciphers with arbitrary finite domains", CT-RSA 2002). The few results outside the range
-walk on until they fall inside it, which keeps the bijection.
+are permuted again until they fall inside it, which keeps the bijection.
 """
 
 import math
@@ -20,7 +20,7 @@ _HALF_ROUNDS = 16
 
 
 def permute(indices: NDArray[np.int64], size: int, *key: int) -> NDArray[np.int64]:
-    """Where each of `indices` stands in the shuffled order of ``range(size)``.
+    """Return the position of each of `indices` in the shuffled order of ``range(size)``.
 
     Args:
         indices: [n], each in ``range(size)``.
@@ -30,20 +30,21 @@ def permute(indices: NDArray[np.int64], size: int, *key: int) -> NDArray[np.int6
         [n]; over all indices, every number of ``range(size)`` exactly once.
     """
     a = math.isqrt(size - 1) + 1
-    a += a % 2  # of two odd sides only even permutations would come
+    a += a % 2  # with two odd sides, all permutations would be even
     b = -(-size // a)
     round_keys = derive_keys(*key, Purpose.ORDER, np.arange(_HALF_ROUNDS))
-    result = _walk_once(indices, a, b, round_keys)
+    result = _permute_grid(indices, a, b, round_keys)
     outside = np.flatnonzero(result >= size)
     while len(outside):
-        result[outside] = _walk_once(result[outside], a, b, round_keys)
+        result[outside] = _permute_grid(result[outside], a, b, round_keys)
         outside = outside[result[outside] >= size]
     return result
 
 
-def _walk_once(
+def _permute_grid(
     indices: NDArray[np.int64], a: int, b: int, round_keys: NDArray[np.uint64]
 ) -> NDArray[np.int64]:
+    """Return the cell of the grid that each of `indices`, a cell too, is moved to."""
     column, line = np.divmod(indices.astype(np.uint64), np.uint64(b))
     for half_round, key in enumerate(round_keys):
         if half_round % 2 == 0:

@@ -1,4 +1,4 @@
-"""Rows exactly as training sees them, one at a time: in colour for people, as JSON for programs."""
+"""Rows exactly as training sees them, one at a time: in color for people, as JSON for programs."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -24,11 +24,11 @@ class RowView:
         epoch: its epoch.
         number: its number; numbers have gaps at the ends of windows (see `maskwright.data.rows`).
         ids: L token ids, masked.
-        labels: L ids of what was there where a token is hidden, elsewhere -100.
-        segments: L numbers of the segments; what is left empty is one of its own.
+        labels: L clean ids of masked tokens, -100 elsewhere.
+        segments: L numbers of the segments; the unfilled tail is a segment of its own.
         types: L token types where segments are pairs of texts, else none.
-        pairs: label of each segment that has one as a pair: 0 = next, 1 = not.
-        source: which of several sources it is of.
+        pairs: labels of pairs by the number of their segment: 0 = next, 1 = not.
+        source: the name of its source, if there are several.
     """
 
     epoch: int
@@ -54,7 +54,7 @@ class RowView:
         return {**row, "token_types": self.types, "pairs": self.pairs} if self.types else row
 
     def to_text(self, tokenizer: Tokenizer) -> Text:
-        """A heading and the tokens, with what the hidden ones were."""
+        """Return a heading and the tokens, with the clean token after each masked one."""
         of_source = "" if self.source is None else f", {self.source}"
         text = Text(f"\nepoch {self.epoch}, row {self.number}{of_source}\n", style="bold")
         return text.append_text(self._paint(tokenizer))
@@ -74,8 +74,8 @@ class RowView:
             if label == IGNORED:
                 line.append(token + " ")
                 continue
-            kinds = {tokenizer.mask_id: "black on yellow", label: "black on green"}
-            line.append(token, style=kinds.get(token_id, "black on red"))
+            styles = {tokenizer.mask_id: "black on yellow", label: "black on green"}
+            line.append(token, style=styles.get(token_id, "black on red"))
             line.append(f"⟨{tokenizer.token(label)}⟩ ", style="dim")
         padding = self.ids.count(tokenizer.pad_id)
         if padding:
@@ -94,10 +94,10 @@ def view_rows(
     mask_rate: float,
     name_source: Callable[[int], str] | None = None,
 ) -> Iterator[RowView]:
-    """The next `count` rows from `position` on; the rows of the next epoch follow without a gap.
+    """Yield the next `count` rows from `position` on; the next epoch follows without a gap.
 
     Args:
-        name_source: of the token at a position of the corpus, if that is of several sources.
+        name_source: returns the source of the token at a position, if there are several sources.
     """
     length = position.row_length
     while count > 0:
@@ -105,7 +105,11 @@ def view_rows(
         rows, _ = source.planner(length).plan_rows(position, size)
         loaded = source.load(StepRequest(length, size, size, mask_rate), position)
         [batch] = loaded.micro_batches
-        columns = [batch.input_ids.numpy(), _place_labels(batch), batch.segment_ids.numpy()]
+        columns = [
+            batch.input_ids.numpy(),
+            _labels_by_slot(batch),
+            batch.context.segment_ids.numpy(),
+        ]
         slots = zip(*(column.reshape(size, length).tolist() for column in columns), strict=True)
         types, pairs = _list_pairs(batch, size)
         for row, of_tokens, *of_pairs in zip(rows, slots, types, pairs, strict=True):
@@ -115,8 +119,8 @@ def view_rows(
         count -= size
 
 
-def _place_labels(batch: Batch) -> np.ndarray:
-    """[T] the labels in the places that they are for."""
+def _labels_by_slot(batch: Batch) -> np.ndarray:
+    """Return [T] the label of each slot."""
     labels = np.full(len(batch.input_ids), IGNORED)
     used = batch.masked_labels.numpy() != IGNORED
     labels[batch.masked_positions.numpy()[used]] = batch.masked_labels.numpy()[used]
@@ -124,12 +128,13 @@ def _place_labels(batch: Batch) -> np.ndarray:
 
 
 def _list_pairs(batch: Batch, num_rows: int) -> tuple[list[list[int]], list[dict[int, int]]]:
-    """For each row its token types, and the labels of those of its segments that have one."""
+    """Return the token types of each row, and the labels of its pairs by segment."""
     types, positions, labels = batch.token_type_ids, batch.pair_positions, batch.pair_labels
     pairs: list[dict[int, int]] = [{} for _ in range(num_rows)]
     if types is None or positions is None or labels is None:
         return [[] for _ in range(num_rows)], pairs
     used = labels != IGNORED
-    for place, label in zip(positions[used].tolist(), labels[used].tolist(), strict=True):
-        pairs[place // batch.row_length][int(batch.segment_ids[place])] = label
+    for position, label in zip(positions[used].tolist(), labels[used].tolist(), strict=True):
+        row = position // batch.context.row_length
+        pairs[row][int(batch.context.segment_ids[position])] = label
     return types.reshape(num_rows, -1).tolist(), pairs

@@ -1,11 +1,10 @@
-"""Documents cut into segments: the spans of tokens that one attention window may see.
+"""Documents cut into segments, and segments packed into rows, from nothing but an index.
 
-A document of n tokens becomes ``ceil(n / max_tokens)`` segments, all full but the last. Only one
-running count a document is kept, so segment i is found by a binary search.
+A segment is a span of tokens that attend to each other. A document of n tokens becomes
+``ceil(n / max_tokens)`` segments, all full but the last. Only one running count per document is
+kept, so a binary search finds segment i.
 
-Which segments fill which row: planned a window at a time, from nothing but an index.
-
-The shuffled segments of an epoch are taken in windows of `WINDOW_SEGMENTS`; each window is packed
+The shuffled segments of an epoch are split into windows of `WINDOW_SEGMENTS`; each window is packed
 into rows by itself and its rows are shuffled (packing leaves them sorted by length). Row numbers
 of window w start at ``w * WINDOW_SEGMENTS``: a window never has more rows than segments, so a row
 number names its window, and any row can be found without planning the rows before it. Numbers
@@ -28,13 +27,15 @@ from maskwright.errors import ShardError
 
 Ints = NDArray[np.int64]
 
+WINDOW_SEGMENTS = 4096
+
 
 class SegmentTable:
-    """Where each segment of a corpus lies.
+    """The positions of the segments of a corpus.
 
     Args:
         document_lengths: [D] tokens of each document; empty documents have no segment.
-        max_tokens: the most tokens in one segment, special tokens not counted.
+        max_tokens: the most tokens in one segment, special tokens excluded.
     """
 
     def __init__(self, document_lengths: Ints, max_tokens: int) -> None:
@@ -48,11 +49,11 @@ class SegmentTable:
 
     @property
     def num_tokens(self) -> int:
-        """Of the whole corpus, special tokens not counted."""
+        """The tokens of the whole corpus, special tokens excluded."""
         return int(self._first_token[-1])
 
     def locate(self, indices: Ints) -> tuple[Ints, Ints]:
-        """Start (in tokens of the whole corpus) and length of each segment: [n] -> [n], [n]."""
+        """Return start (in tokens of the corpus) and length of segments: [n] -> [n], [n]."""
         documents = np.searchsorted(self._first_segment, indices, side="right") - 1
         offsets = (indices - self._first_segment[documents]) * self.max_tokens
         starts = self._first_token[documents] + offsets
@@ -60,14 +61,11 @@ class SegmentTable:
         return starts, lengths
 
 
-WINDOW_SEGMENTS = 4096
-
-
 @dataclass(frozen=True)
 class DataPosition:
-    """The next row that training will see. All that a resumed run needs to know of the data.
+    """The next row of a training: all that a resumed run needs to know of the data.
 
-    Rows of another length are another order of other segments; hence `row_length`.
+    Rows of another length are other segments in another order; hence `row_length`.
     """
 
     row_length: int
@@ -76,7 +74,7 @@ class DataPosition:
 
 
 class Row(NamedTuple):
-    """One row's place in the run and the segments in it: (start, length) in corpus tokens."""
+    """A row's epoch and number, and its segments: (start, length) in corpus tokens."""
 
     epoch: int
     number: int
@@ -85,7 +83,7 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """R rows with S segments in all.
+    """R rows with S segments in total.
 
     Attributes:
         epochs: [R].
@@ -101,7 +99,7 @@ class Rows:
 
     @classmethod
     def of(cls, rows: Iterable[Row]) -> "Rows":
-        """Of rows that stand alone."""
+        """Return single rows as one object; at least one."""
         epochs, numbers, segments = zip(*rows, strict=True)
         spans = np.asarray([*chain.from_iterable(segments)], np.int64).reshape(-1, 2)
         counts = np.asarray([len(row) for row in segments])
@@ -116,36 +114,36 @@ class Rows:
         for epoch, number, count in zip(*columns, strict=True):
             yield Row(epoch, number, tuple(islice(spans, count)))
 
-    def take(self, places: Ints) -> "Rows":
-        """The rows at these places, in this order."""
-        firsts, counts = np.cumsum(self.counts) - self.counts, self.counts[places]
-        spans = self.spans[count_up(firsts[places], counts)]
-        return Rows(self.epochs[places], self.numbers[places], counts, spans)
+    def take(self, indices: Ints) -> "Rows":
+        """Return the rows at `indices`, in this order."""
+        firsts, counts = np.cumsum(self.counts) - self.counts, self.counts[indices]
+        spans = self.spans[concat_ranges(firsts[indices], counts)]
+        return Rows(self.epochs[indices], self.numbers[indices], counts, spans)
 
-    def cut(self, first: int, last: int) -> "Rows":
-        """The rows from one place to before another."""
+    def slice(self, first: int, last: int) -> "Rows":
+        """Return the rows ``first:last``."""
         begin = int(self.counts[:first].sum())
         spans = self.spans[begin : begin + int(self.counts[first:last].sum())]
-        rows = slice(first, last)
-        return Rows(self.epochs[rows], self.numbers[rows], self.counts[rows], spans)
+        kept = slice(first, last)
+        return Rows(self.epochs[kept], self.numbers[kept], self.counts[kept], spans)
 
     @classmethod
-    def join(cls, parts: Sequence["Rows"]) -> "Rows":
-        """All of them, one after the other; at least one."""
+    def concat(cls, parts: Sequence["Rows"]) -> "Rows":
+        """Return all rows of `parts`, at least one, one after the other."""
         if len(parts) == 1:
             return parts[0]
         columns = zip(*(vars(part).values() for part in parts), strict=True)
         return cls(*(np.concatenate(column) for column in columns))
 
 
-def count_up(begins: Ints, lengths: Ints) -> Ints:
-    """From each of `begins` on so many whole numbers, one run after the other."""
+def concat_ranges(begins: Ints, lengths: Ints) -> Ints:
+    """Return ``range(begin, begin + length)`` of each pair, one after the other."""
     ends = np.cumsum(lengths)
     return np.repeat(begins - (ends - lengths), lengths) + np.arange(lengths.sum())
 
 
 def segments_per_row(row_length: int) -> int:
-    """The most segments in a row; a bound, so that arrays of segment ends have a fixed size."""
+    """Return the most segments of a row: a bound, so that arrays of segment ends are static."""
     return max(1, row_length // 4)
 
 
@@ -154,9 +152,9 @@ class WindowPlanner(ABC):
 
     Args:
         row_length: slots in a row, special tokens included.
-        extra_slots: slots that each segment takes beside its own tokens ([CLS] and [SEP]).
-        seed: names the order.
-        packed: several short segments may share a row; otherwise one segment a row.
+        extra_slots: slots of each segment beside its own tokens ([CLS] and [SEP]).
+        seed: determines the order.
+        packed: several short segments may share a row; otherwise each has its own.
     """
 
     def __init__(self, row_length: int, extra_slots: int, seed: int, packed: bool) -> None:
@@ -168,16 +166,16 @@ class WindowPlanner(ABC):
     @property
     @abstractmethod
     def num_numbers(self) -> int:
-        """Row numbers of an epoch, those included that no row has."""
+        """The row numbers of an epoch, skipped ones included."""
 
     @abstractmethod
     def _plan_window(self, epoch: int, window: int) -> Rows:
-        """The rows of a window of `WINDOW_SEGMENTS` segments at most, at least one."""
+        """Return the rows of a window: at least one, of at most `WINDOW_SEGMENTS` segments."""
 
     def plan_rows(self, position: DataPosition, count: int) -> tuple[Rows, DataPosition]:
-        """The next `count` rows from `position` on, and the position after them.
+        """Return the next `count` rows from `position` on, and the position after them.
 
-        The rows of the next epoch follow those of the last without a gap.
+        The rows of the next epoch follow without a gap.
         """
         parts: list[Rows] = []
         missing, epoch, number = count, position.epoch, position.row
@@ -186,17 +184,17 @@ class WindowPlanner(ABC):
                 epoch, number = epoch + 1, 0
             window, offset = divmod(number, WINDOW_SEGMENTS)
             available = self._window(epoch, window)
-            part = available.cut(offset, offset + missing)
+            part = available.slice(offset, offset + missing)
             parts.append(part)
             missing -= len(part)
             used_up = offset + len(part) >= len(available)
             number = (window + 1) * WINDOW_SEGMENTS if used_up else number + len(part)
-        return Rows.join(parts), DataPosition(self.row_length, epoch, number)
+        return Rows.concat(parts), DataPosition(self.row_length, epoch, number)
 
     def read_ahead(self, position: DataPosition) -> Iterator[Ints]:
-        """Where the segments begin that rows from `position` on hold, in order: [n] at a time.
+        """Yield the starts of the segments of the rows from `position` on, [n] at a time.
 
-        It goes on to the end of the next epoch, so that every segment comes at least once.
+        It ends with the next epoch, so that every segment comes at least once.
         """
         last = position.epoch + 1
         while position.epoch <= last:
@@ -204,7 +202,7 @@ class WindowPlanner(ABC):
             yield rows.spans[:, 0]
 
     def count_tokens(self, rows: Rows) -> int:
-        """Slots of `rows` that hold a token, [CLS] and [SEP] included."""
+        """Return the number of tokens in `rows`, [CLS] and [SEP] included."""
         return int(rows.spans[:, 1].sum()) + len(rows.spans) * self.extra_slots
 
     def _window(self, epoch: int, window: int) -> Rows:
@@ -214,7 +212,7 @@ class WindowPlanner(ABC):
         return planned[2]
 
     def _pack(self, starts: Ints, lengths: Ints, epoch: int) -> Rows:
-        """Segments as rows, numbered from 0 on and sorted by length."""
+        """Pack segments into rows, numbered from 0 and sorted by length."""
         needed = (lengths + self.extra_slots).tolist()
         packed = pack_best_fit(needed, self.row_length, self.max_segments)
         counts = np.asarray([len(row) for row in packed])
@@ -223,15 +221,13 @@ class WindowPlanner(ABC):
 
 
 class RowPlanner(WindowPlanner):
-    """Plans the rows of one corpus: every segment appears once in an epoch.
+    """Plans the rows of one corpus: every segment appears once per epoch.
 
     Args:
-        segments: the corpus.
-
-    The others are those of `WindowPlanner`.
+        segments: the segments of the corpus. The other arguments are those of `WindowPlanner`.
 
     Raises:
-        ShardError: there is not a single token.
+        ShardError: the corpus holds no token.
     """
 
     def __init__(
@@ -240,8 +236,8 @@ class RowPlanner(WindowPlanner):
         super().__init__(row_length, extra_slots, seed, packed)
         if not len(segments):
             raise ShardError(
-                "the prepared data holds 0 tokens, too few for a row: give more text, or for the "
-                "validation split raise corpus.valid_fraction"
+                "the prepared data holds 0 tokens, too few for a row. Add text, or raise "
+                "corpus.valid_fraction for the validation split"
             )
         self.segments = segments
 
@@ -254,7 +250,7 @@ class RowPlanner(WindowPlanner):
         last = min(first + WINDOW_SEGMENTS, len(self.segments))
         chosen = permute(np.arange(first, last), len(self.segments), self.seed, epoch)
         rows = self._pack(*self.segments.locate(chosen), epoch)
-        places = rows.numbers
-        keys = derive_keys(self.seed, epoch, window, Purpose.ROW_ORDER, places)
+        numbers = rows.numbers
+        keys = derive_keys(self.seed, epoch, window, Purpose.ROW_ORDER, numbers)
         shuffled = rows.take(np.argsort(keys, kind="stable"))
-        return replace(shuffled, numbers=first + places)
+        return replace(shuffled, numbers=first + numbers)

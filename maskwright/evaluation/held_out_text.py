@@ -18,7 +18,7 @@ from maskwright.data.permutation import permute
 from maskwright.errors import InputError, ShardError
 from maskwright.evaluation.pinned import PINNED_SEED
 from maskwright.runs.find_data import check_made_for, locate_prepared
-from maskwright.shards.concat import JointStore
+from maskwright.shards.concat import ConcatStore
 from maskwright.shards.folder import name_path
 from maskwright.shards.reader import TokenStore
 from maskwright.tokenizer.sentence_ends import find_sentence_ends
@@ -85,7 +85,7 @@ def open_text(
     if not prepared:
         return _read_texts(sources, tokenizer, training_data)
     stores = [_open_prepared(folder, tokenizer) for folder in prepared]
-    store = stores[0] if len(stores) == 1 else JointStore(dict(zip(sources, stores, strict=True)))
+    store = stores[0] if len(stores) == 1 else ConcatStore(dict(zip(sources, stores, strict=True)))
     return describe_held_out(store, tokenizer)
 
 

@@ -18,7 +18,6 @@ from maskwright.evaluation.pinned import MASK_ONLY, PINNED_MASKING, WORD_MASKING
 from maskwright.evaluation.sums import SumTable, SumTableBuilder
 from maskwright.inference.text_model import check_finite
 from maskwright.model.pretraining import MaskedLanguageModel
-from maskwright.objectives.mlm import context_of
 from maskwright.tokenizer.token_text import BLANK
 
 TOPS = (1, 5, 10)
@@ -145,7 +144,7 @@ def answer(model: MaskedLanguageModel, batch: Batch, places: Tensor, labels: Ten
     device = next(model.parameters()).device
     moved, labels = batch.to(device), labels.to(device)
     wanted = model.predictors(places).to(device)
-    hidden = model.encoder(moved.input_ids, context_of(moved), wanted=wanted)
+    hidden = model.encoder(moved.input_ids, moved.context, output_positions=wanted)
     return Answers(*rank_labels(model, hidden, labels))
 
 
@@ -174,8 +173,8 @@ def rank_labels(
 
 
 def _add(table: SumTableBuilder, batch: Batch, places: Tensor, values: Values) -> None:
-    rows = places.numpy() // batch.row_length
-    table.add(rows, len(batch.input_ids) // batch.row_length, values)
+    rows = places.numpy() // batch.context.row_length
+    table.add(rows, len(batch.input_ids) // batch.context.row_length, values)
 
 
 def _token_names(unigram: Unigram) -> list[str]:

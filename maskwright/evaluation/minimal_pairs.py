@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from maskwright.corpus.readers.blocks import read_blocks
-from maskwright.corpus.readers.undecodable import UTF_8, not_decodable
+from maskwright.corpus.readers.encodings import UTF_8, not_decodable
 from maskwright.corpus.sources import Source, find_sources
 from maskwright.errors import CorpusError, InputError, show_value
 from maskwright.evaluation.intervals import wilson_interval

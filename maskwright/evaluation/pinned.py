@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.data.batch import Batch
-from maskwright.data.collate import SpecialIds, lay_out
+from maskwright.data.collate import SpecialIds, collate
 from maskwright.data.config import DataConfig, MaskingConfig
 from maskwright.data.loader import Corpus, RowSource, StepRequest
 from maskwright.data.masking import Masker, Vocabulary
@@ -54,7 +54,7 @@ class PinnedText:
     ) -> Iterator[tuple[Batch, NDArray[np.int64]]]:
         """Masked batches and, for each of their [T] slots, the number of its word."""
         for batch, rows in self._load(masking, ALONE):
-            clean = lay_out(rows, batch.row_length, self.corpus, self.special)
+            clean = collate(rows, batch.context.row_length, self.corpus, self.special)
             yield batch, np.cumsum(clean.word_starts.reshape(-1), dtype=np.int64)
 
     def _load(self, masking: MaskingConfig, world: World) -> Iterator[tuple[Batch, Rows]]:

@@ -29,7 +29,7 @@ from torch import Tensor
 from maskwright.errors import InputError
 from maskwright.inference.text_model import TextModel, check_finite, split_blocks
 from maskwright.model.pretraining import MaskedLanguageModel
-from maskwright.model_folder.special_tokens import wraps_inputs
+from maskwright.tokenizer.template import wraps_inputs
 from maskwright.tokenizer.tokenizer import EncodedText, Tokenizer
 
 Metric = Literal["original", "within_word_l2r"]
@@ -131,7 +131,7 @@ def compute_pseudo_perplexity(total: float, num_tokens: int) -> float:
         return math.inf
 
 
-class PseudoLikelihoodScorer(TextModel):
+class PseudoLikelihoodScorer(TextModel[MaskedLanguageModel]):
     """Scores texts with the model in a folder; the API behind ``maskwright score``.
 
     ::

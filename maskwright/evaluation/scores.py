@@ -6,6 +6,17 @@ from typing import Any, NoReturn
 from maskwright.errors import InputError, show_value
 from maskwright.logs import is_number
 
+# The scores that a model is known by, below the names of their suites; shown where room is short.
+HEADLINES = (
+    "mlm/loss",
+    "mlm/masked_accuracy",
+    "mlm/masked_accuracy_top5",
+    "mlm/bits_per_character",
+    "fill/accuracy",
+    "pll/pseudo_perplexity",
+    "blimp/mean_over_paradigms",
+)
+
 
 @dataclass(frozen=True)
 class Score:

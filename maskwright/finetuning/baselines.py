@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.corpus.extras import import_extra
+from maskwright.extras import import_extra
 
 _NEEDED_BY = "a baseline"
 Texts = Sequence[Sequence[str]]  # one or two of each example

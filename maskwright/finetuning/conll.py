@@ -19,7 +19,7 @@ from itertools import chain, groupby
 from pathlib import Path
 from typing import NamedTuple
 
-from maskwright.corpus.formats import COMPRESSIONS
+from maskwright.corpus.readers.blocks import COMPRESSIONS
 from maskwright.errors import CorpusError
 from maskwright.finetuning.tables import open_lines
 

@@ -14,11 +14,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from maskwright.attention_context import AttentionContext, context_from_lengths
 from maskwright.data.counter_rng import Purpose, derive_keys
 from maskwright.data.permutation import permute
 from maskwright.finetuning.conll import TaggedSentence
 from maskwright.finetuning.tables import TableRow
-from maskwright.model.attention_context import AttentionContext, context_from_lengths
 from maskwright.tokenizer.template import InputTemplate, ModelInput
 from maskwright.tokenizer.tokenizer import Tokenizer
 

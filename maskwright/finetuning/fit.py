@@ -24,7 +24,7 @@ from maskwright.finetuning.network import (
 from maskwright.finetuning.task import TaskData
 from maskwright.logs import Record
 from maskwright.model.classifier import Classifier
-from maskwright.model.init import initialise
+from maskwright.model.init import initialize
 from maskwright.optim.eager import AdamW
 from maskwright.progress import Pulse
 from maskwright.train.checkpoint import Checkpoint, find_newest, save_checkpoint
@@ -352,7 +352,7 @@ def train_seeds(
         level, num_labels = data.task.level, len(data.labels.names)
         model = build_classifier(pretrained, config, level, num_labels, seed)
         if from_scratch:
-            initialise(model, seed)
+            initialize(model, seed)
         return model.to(device)
 
     best: Classifier | None = None

@@ -11,7 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.corpus.extras import import_extra
+from maskwright.extras import import_extra
 from maskwright.finetuning.conll import find_entities
 
 Metric = Literal[

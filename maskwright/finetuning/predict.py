@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.console import tell
-from maskwright.corpus.formats import recognise_name
+from maskwright.corpus.readers.dispatch import recognize_name
 from maskwright.errors import InputError
 from maskwright.finetuning.conll import OUTSIDE, has_conll_name, read_words, split_words
 from maskwright.finetuning.examples import Examples, encode_texts, encode_words
@@ -260,7 +260,7 @@ def _find_source(
     is_table = table is not None
     if isinstance(texts, Sequence) and len(texts) == 1:
         path = _find_file(texts[0])
-        is_table = path is not None and recognise_name(path, named=True)[0] in _TABLES
+        is_table = path is not None and recognize_name(path, named=True)[0] in _TABLES
     for role, column in columns.items():
         if role not in (*TEXT_ROLES, _WORD):
             raise InputError(
@@ -288,7 +288,7 @@ def _find_file(text: str) -> Path | None:
             return path
     except (OSError, ValueError):  # a text is rarely a path
         return None
-    if (recognise_name(path)[0] or has_conll_name(path)) and " " not in text:
+    if (recognize_name(path)[0] or has_conll_name(path)) and " " not in text:
         raise InputError(
             f"{path} does not exist. Check the path. (A text that looks like one: echo it to "
             "standard input.)"

@@ -31,8 +31,7 @@ from maskwright.finetuning.task import Labels, LabelTask, TaskData, Tell
 from maskwright.logs import Record, read_metrics
 from maskwright.model.classifier import Classifier
 from maskwright.progress import Pulse
-from maskwright.report.charts import render
-from maskwright.report.plots import COLORS, FAINT
+from maskwright.report.charts import COLORS, FAINT, render
 from maskwright.report.templates import fill_template
 from maskwright.runs.run_directory import CONFIG_NAME, METRICS_NAME, REPORT_NAME
 

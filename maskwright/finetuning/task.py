@@ -24,7 +24,7 @@ from maskwright.finetuning.examples import Examples, Row
 from maskwright.finetuning.metrics import Baselines, Metric, Scores
 from maskwright.finetuning.split import split_examples
 from maskwright.finetuning.tables import Column, find_roles, list_names, parse_columns
-from maskwright.model.config import Level, Problem
+from maskwright.model.config import Level, ProblemType
 from maskwright.model_folder.folder import Loaded
 from maskwright.tokenizer.tokenizer import Tokenizer
 
@@ -169,7 +169,7 @@ class LabelTask(Task):
     """
 
     level: Level = "text"
-    problem: Problem = "single_label_classification"
+    problem: ProblemType = "single_label_classification"
     metrics: tuple[Metric, ...] = ()
     other_metrics: tuple[Metric, ...] = ()
     counts_confusions = True
@@ -301,7 +301,7 @@ def load_label_task(name: str) -> LabelTask:
     return task
 
 
-def find_label_task(level: Level, problem: Problem) -> LabelTask:
+def find_label_task(level: Level, problem: ProblemType) -> LabelTask:
     """Return the first task that has such labels: what a saved model answers."""
     tasks = (load_task(name) for name in TASKS)
     labeled = (task for task in tasks if isinstance(task, LabelTask) and task.level == level)

@@ -16,13 +16,14 @@ from typing import Any, Generic, Self, TypeVar
 import torch
 from torch import Tensor
 
-from maskwright.errors import InputError, ModelFolderError
-from maskwright.model.attention_context import context_from_lengths
+from maskwright.attention_context import context_from_lengths
+from maskwright.errors import ConfigError, InputError, ModelFolderError
 from maskwright.model.classifier import Classifier
 from maskwright.model.electra import Discriminator
 from maskwright.model.pretraining import MaskedLanguageModel
 from maskwright.model_folder.folder import Loaded, open_model
 from maskwright.tokenizer.tokenizer import Tokenizer
+from maskwright.train.device import choose_device
 
 
 def check_finite(values: Tensor, what: str = "probabilities") -> None:
@@ -146,7 +147,9 @@ class TextModel(Generic[Kind]):
         """The vectors [T, D] of a batch, or only those [W, D] of the `wanted` places in [T]."""
         context = context_from_lengths(batch.lengths, device=self.device)
         wanted = None if wanted is None else wanted.to(self.device)
-        return self.model.encoder(batch.ids.flatten().to(self.device), context, wanted=wanted)
+        return self.model.encoder(
+            batch.ids.flatten().to(self.device), context, output_positions=wanted
+        )
 
     @property
     def device(self) -> torch.device:
@@ -182,8 +185,6 @@ def show_text(text: str) -> str:
 
 def _choose_device(device: torch.device | str | None) -> torch.device:
     try:
-        chosen = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-        torch.empty(1, device=chosen)
-    except (RuntimeError, AssertionError):
-        raise InputError(f"device = {device} is not a device here. Try cpu.") from None
-    return chosen
+        return choose_device(str(device or "auto"), field="device")
+    except ConfigError as error:  # here it is an argument
+        raise InputError(str(error)) from None

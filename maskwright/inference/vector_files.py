@@ -8,8 +8,8 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.corpus.extras import import_extra
-from maskwright.errors import CorpusError, InputError
+from maskwright.errors import InputError
+from maskwright.extras import import_extra
 from maskwright.files import check_new_file, replacing_file
 
 Vectors = NDArray[np.float32]
@@ -21,7 +21,8 @@ def check_out(path: Path) -> None:
     """Refuses, before any work is done, a path that could not be written in the end.
 
     Raises:
-        InputError: no such format, `check_new_file` does, or pyarrow is missing.
+        InputError: no such format, or `check_new_file` does.
+        MissingPackageError: pyarrow is missing.
     """
     if path.suffix not in _FORMATS:
         raise InputError(f"--out = {path} must end in {' or '.join(_FORMATS)}")
@@ -80,13 +81,10 @@ def _writing_parquet(path: Path, width: int) -> Generator[AddRows]:
 
 def _import_arrow() -> tuple[Any, Any]:
     needed_by = "--out *.parquet"
-    try:
-        return (
-            import_extra("pyarrow", "parquet", needed_by),
-            import_extra("pyarrow.parquet", "parquet", needed_by),
-        )
-    except CorpusError as error:
-        raise InputError(str(error)) from None
+    return (
+        import_extra("pyarrow", "parquet", needed_by),
+        import_extra("pyarrow.parquet", "parquet", needed_by),
+    )
 
 
 _FORMATS: dict[str, Callable[[Path, int], AbstractContextManager[AddRows]]] = {

@@ -29,7 +29,7 @@ from maskwright.model.classifier import Classifier
 from maskwright.model.config import EncoderConfig, HeadConfig
 from maskwright.model.electra import Discriminator
 from maskwright.model.heads import SentencePairHead
-from maskwright.model.pretraining import PAIR_HEAD, TIED, MaskedLanguageModel
+from maskwright.model.pretraining import PAIR_HEAD, TIED, MaskedLanguageModel, Network
 from maskwright.model_folder.native.family import DECODER_BIAS, Family
 
 MAX_HEADER_BYTES = 16 << 20  # a hundred thousand tensors
@@ -244,9 +244,7 @@ MAX_INDEX_BYTES = 16 << 20
 _PART = re.compile(r"\w[\w.-]*\.safetensors")  # no path, so nothing outside the folder
 
 
-def write_weights(
-    path: Path, model: MaskedLanguageModel | Discriminator | Classifier, family: Family
-) -> None:
+def write_weights(path: Path, model: Network, family: Family) -> None:
     """Writes the model's weights in fp32 under the family's names.
 
     Of a model in fp32 on the CPU no second copy is made.
@@ -289,14 +287,14 @@ def read_model(folder: Path, config: EncoderConfig, family: Family) -> MaskedLan
     """
     with torch.device("meta"):
         expected = dict(MaskedLanguageModel(config).named_parameters())
-    return MaskedLanguageModel.around(config, _read_tensors(folder, expected, config, family))
+    return MaskedLanguageModel.from_tensors(config, _read_tensors(folder, expected, config, family))
 
 
 def read_discriminator(folder: Path, config: EncoderConfig, family: Family) -> Discriminator:
     """The same for a discriminator; raises as `read_model` does."""
     with torch.device("meta"):
         expected = dict(Discriminator(config).named_parameters())
-    return Discriminator.around(config, _read_tensors(folder, expected, config, family))
+    return Discriminator.from_tensors(config, _read_tensors(folder, expected, config, family))
 
 
 def read_classifier(
@@ -305,7 +303,7 @@ def read_classifier(
     """The same for a classifier; raises as `read_model` does."""
     with torch.device("meta"):
         expected = dict(Classifier(config, head).named_parameters())
-    return Classifier.around(config, head, _read_tensors(folder, expected, config, family))
+    return Classifier.from_tensors(config, head, _read_tensors(folder, expected, config, family))
 
 
 def _read_tensors(

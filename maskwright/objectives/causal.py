@@ -1,7 +1,7 @@
 """The masked and causal hybrid of GPT-BERT (Charpentier and Samuel, "GPT or BERT: why not both?",
 2024): one model, one head, and two kinds of steps.
 
-In masked steps hidden tokens are predicted from both sides, in causal ones every token from those
+In masked steps masked tokens are predicted from both sides, in causal ones every token from those
 before it. In both the vector before a token predicts it (``next_token_prediction``), so that they
 train the same function.
 """
@@ -9,23 +9,25 @@ train the same function.
 import torch
 
 from maskwright.data.batch import Batch
+from maskwright.errors import ConfigError
+from maskwright.model.config import EncoderConfig
 from maskwright.model.pretraining import MaskedLanguageModel
-from maskwright.objectives.mlm import MLM, MLM_TERM, MaskedLM
-from maskwright.objectives.terms import ObjectiveInputs, Term, TermSums
+from maskwright.objectives.mlm import MLM, MLM_TERM, MaskedLM, MaskedTokens
+from maskwright.objectives.objective import Loss, ScoreLine, Term, TermSums
 
 CLM = "clm"
 
 
 def _count_causal(batch: Batch) -> int:
-    return batch.num_predictions if batch.is_causal else 0
+    return batch.num_predictions if batch.context.is_causal else 0
 
 
 def _count_masked(batch: Batch) -> int:
-    return 0 if batch.is_causal else batch.num_predictions
+    return 0 if batch.context.is_causal else batch.num_predictions
 
 
 class MaskedAndCausalLM(MaskedLM):
-    """Both over one model; a batch is of one kind, and has no prediction of the other."""
+    """Both losses of one model; a batch is of one kind, and has no prediction of the other."""
 
     def __init__(self, model: MaskedLanguageModel) -> None:
         super().__init__(model)
@@ -34,9 +36,27 @@ class MaskedAndCausalLM(MaskedLM):
             CLM: Term(1.0, "causal_loss", "causal_accuracy", _count_causal),
         }
 
-    def forward(self, inputs: ObjectiveInputs) -> dict[str, TermSums]:
-        """Sums over the slots whose label is not -100."""
-        [sums] = super().forward(inputs).values()
+    def forward(self, batch: Batch) -> dict[str, TermSums]:
+        """Return sums over the slots whose label is not -100."""
+        [sums] = super().forward(batch).values()
         nothing = TermSums(torch.zeros_like(sums.loss), torch.zeros_like(sums.num_correct))
-        kind = CLM if inputs.context.is_causal else MLM
+        kind = CLM if batch.context.is_causal else MLM
         return {name: sums if name == kind else nothing for name in self.terms}
+
+
+class CausalSteps(MaskedTokens):
+    """Predict masked tokens in some steps, the next token in the others; scored on masked ones."""
+
+    scores = (
+        *MaskedTokens.scores,
+        ScoreLine("causal_loss", "causal loss (nats)", headline="causal loss"),
+    )
+
+    def build_network(self, architecture: EncoderConfig) -> MaskedLanguageModel:
+        if not architecture.next_token_prediction:
+            share, rule = self.masking.causal_share, "needs model.next_token_prediction = True"
+            raise ConfigError("masking.causal_share", share, rule, "Set that, or this to 0.")
+        return super().build_network(architecture)
+
+    def build_loss(self, network: MaskedLanguageModel) -> Loss:
+        return MaskedAndCausalLM(network)

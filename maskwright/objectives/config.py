@@ -1,18 +1,57 @@
-"""What a user can choose about what is learned."""
+"""The registry of objectives, and what a user can choose about them; without torch."""
 
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from maskwright.config import setting
+from maskwright.data.config import DataConfig, MaskingConfig
 from maskwright.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class Registered:
+    """An entry of the registry.
+
+    Attributes:
+        home: the class that states the objective, as ``module:Class``; imported when it is used.
+        switch: the field of ``data`` or ``masking`` that chooses it in place of ``mlm``; None for
+            one that is chosen by ``objective.name``.
+        conflicts: fields that cannot differ from their defaults with it, and why.
+    """
+
+    home: str
+    switch: str | None = None
+    conflicts: Mapping[str, str] = field(default_factory=dict[str, str])
+
+
+DEFAULT = "mlm"
+OBJECTIVES = {
+    DEFAULT: Registered("maskwright.objectives.mlm:MaskedTokens"),
+    "pairs": Registered("maskwright.objectives.pairs:SentencePairs", "data.pairs"),
+    "causal": Registered(
+        "maskwright.objectives.causal:CausalSteps",
+        "masking.causal_share",
+        {"data.pairs": "in causal steps [CLS] attends to neither of the texts"},
+    ),
+    "rtd": Registered(
+        "maskwright.objectives.rtd:ReplacedTokens",
+        conflicts={
+            "init_from": "it begins with two models of its own",
+            "masking.causal_share": "its discriminator attends to both sides",
+            "data.pairs": "it judges tokens",
+            "train.parallel": "the two models share embeddings, which fsdp cannot spread",
+        },
+    ),
+}
 
 
 @dataclass(frozen=True)
 class ObjectiveConfig:
     """Masked language modelling, or replaced-token detection (Clark et al., "ELECTRA", 2020)."""
 
-    name: Literal["mlm", "rtd"] = setting(
-        "mlm", "guess hidden tokens, or tell which tokens a small generator replaced (ELECTRA)"
+    name: str = setting(
+        DEFAULT,
+        "mlm: predict masked tokens; rtd: detect which tokens a small generator replaced (ELECTRA)",
     )
     discriminator_weight: float = setting(
         50.0, "rtd: weight of the discriminator's mean loss beside the generator's"
@@ -22,6 +61,9 @@ class ObjectiveConfig:
     )
 
     def __post_init__(self) -> None:
+        names = [name for name, entry in OBJECTIVES.items() if entry.switch is None]
+        if self.name not in names:
+            raise ConfigError("name", self.name, f"must be one of {', '.join(names)}")
         if self.discriminator_weight <= 0:
             raise ConfigError(
                 "discriminator_weight", self.discriminator_weight, "must be above 0", "Try 50."
@@ -29,3 +71,16 @@ class ObjectiveConfig:
         if not 0 < self.generator_share <= 1:
             rule = "must be above 0 and at most 1"
             raise ConfigError("generator_share", self.generator_share, rule, "Try 0.25.")
+
+
+def choose_name(config: ObjectiveConfig, data: DataConfig, masking: MaskingConfig) -> str:
+    """Return the name of a run's objective: as configured, or the one that is switched on."""
+    sections = {"data": data, "masking": masking}
+    switched = [
+        name
+        for name, entry in OBJECTIVES.items()
+        if entry.switch is not None
+        for section, _, option in [entry.switch.partition(".")]
+        if getattr(sections[section], option)
+    ]
+    return switched[-1] if switched and config.name == DEFAULT else config.name

@@ -1,37 +1,255 @@
-"""Masked language modelling (Devlin et al. 2019): the sum of -log p(hidden token)."""
+"""Masked language modeling (Devlin et al. 2019): the sum of -log p(masked token).
 
+Its scores are on pinned masks, beside those of no learning: the few that every validation needs,
+on all ranks. `maskwright.evaluation.masked_suite` has all others.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
 from operator import attrgetter
 
+import numpy as np
 import torch
-from torch import Tensor, nn
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor
 
 from maskwright.data.batch import Batch
+from maskwright.data.masking import IGNORED
+from maskwright.distributed.world import ALONE, World
+from maskwright.errors import ShardError
+from maskwright.model.config import EncoderConfig
+from maskwright.model.flops import count_flops_per_token, count_parameters
 from maskwright.model.pretraining import MaskedLanguageModel
 from maskwright.objectives.cross_entropy import sum_cross_entropy
-from maskwright.objectives.terms import ObjectiveInputs, Term, TermSums, context_of
+from maskwright.objectives.objective import (
+    HeldOut,
+    Loss,
+    Objective,
+    ScoreLine,
+    Term,
+    TermSums,
+    TrainedModel,
+)
 
 MLM = "mlm"
 MLM_TERM = Term(1.0, "loss", "masked_accuracy", attrgetter("num_predictions"))
+_TOP = 5
 
 
-class MaskedLM(nn.Module):
-    """The objective over a model. M prediction slots, V vocabulary."""
+class MaskedLM(Loss):
+    """The loss of a model. M prediction slots, V vocabulary."""
 
     def __init__(self, model: MaskedLanguageModel) -> None:
         super().__init__()
         self.model = model
         self.terms = {MLM: MLM_TERM}
 
-    def forward(self, inputs: ObjectiveInputs) -> dict[str, TermSums]:
-        """Sums over the slots whose label is not -100."""
+    def forward(self, batch: Batch) -> dict[str, TermSums]:
+        """Return sums over the slots whose label is not -100."""
         logits = self.model(
-            inputs.input_ids, inputs.context, inputs.masked_positions, inputs.token_type_ids
+            batch.input_ids, batch.context, batch.masked_positions, batch.token_type_ids
         )
-        return {MLM: sum_cross_entropy(logits, inputs.masked_labels)}
+        return {MLM: sum_cross_entropy(logits, batch.masked_labels)}
+
+
+class MaskedTokens(Objective[MaskedLanguageModel]):
+    """Predict masked tokens: the objective where no other is chosen."""
+
+    scores = (
+        ScoreLine(
+            "loss",
+            "loss (nats)",
+            headline="loss",
+            baseline="unigram_loss",
+            baseline_name="unigram baseline",
+            baseline_title="token frequencies",
+            by_source=True,
+        ),
+        ScoreLine(
+            "masked_accuracy",
+            "masked accuracy",
+            headline="masked accuracy",
+            baseline="unigram_accuracy",
+            baseline_name="unigram baseline",
+            baseline_title="always the most frequent token",
+            by_source=True,
+        ),
+        ScoreLine("masked_accuracy_top5", "masked accuracy, top 5"),
+        ScoreLine("seen_mask_accuracy", "where [MASK] is seen"),
+    )
+    counts = (("num_predictions", "masked tokens"),)
+    notes = (
+        "{num_predictions:,} predictions after {tokens:,} tokens of training. The baseline always "
+        "predicts the most\nfrequent token (accuracy), or the token frequencies (loss)."
+    )
+
+    def build_network(self, architecture: EncoderConfig) -> MaskedLanguageModel:
+        return MaskedLanguageModel(architecture)
+
+    def build_loss(self, network: MaskedLanguageModel) -> Loss:
+        return MaskedLM(network)
+
+    def masked_lm(self, network: MaskedLanguageModel) -> MaskedLanguageModel:
+        return network
+
+    def check_held_out(self, held_out: HeldOut) -> None:
+        check_masked_tokens(held_out)
+
+    def validate(self, network: MaskedLanguageModel, held_out: HeldOut) -> dict[str, float]:
+        return validate_masked_lm(network, held_out)
+
+    def count_flops_per_token(
+        self, architecture: EncoderConfig, segment_length: int, masked_share: float
+    ) -> float:
+        return count_flops_per_token(architecture, segment_length, masked_share)
+
+    def describe_parameters(self, architecture: EncoderConfig) -> str:
+        parts = count_parameters(architecture)
+        return f"embeddings {parts.embeddings:,}, blocks {parts.blocks:,}, head {parts.head:,}"
+
+    def list_models(self, network: MaskedLanguageModel) -> list[TrainedModel]:
+        return [TrainedModel("The model", "A masked language model", network)]
+
+
+@dataclass(frozen=True)
+class MaskedLMScores:
+    """Scores over all predictions of a validation.
+
+    Attributes:
+        loss: mean -log p of the masked tokens, in nats.
+        masked_accuracy: share of the masked tokens that are the most likely token.
+        masked_accuracy_top5: share that are among the five most likely.
+        seen_mask_accuracy: of those that the input shows as [MASK], the share that are the most
+            likely token; the others are random tokens or unchanged, and can be copied.
+        unigram_loss: the loss of predicting the training text's token frequencies.
+        unigram_accuracy: the accuracy of always predicting its most frequent token.
+        num_predictions: masked tokens.
+    """
+
+    loss: float
+    masked_accuracy: float
+    masked_accuracy_top5: float
+    seen_mask_accuracy: float
+    unigram_loss: float
+    unigram_accuracy: float
+    num_predictions: int
 
 
 @torch.no_grad()
 def predict_masked(model: MaskedLanguageModel, batch: Batch) -> Tensor:
-    """Logits [M, V] in fp32 for the prediction slots of a batch, unused slots included."""
-    logits = model(batch.input_ids, context_of(batch), batch.masked_positions, batch.token_type_ids)
+    """Return logits [M, V] in fp32 for the prediction slots of a batch, unused ones included."""
+    logits = model(batch.input_ids, batch.context, batch.masked_positions, batch.token_type_ids)
     return logits.float()
+
+
+def check_masked_tokens(held_out: HeldOut) -> None:
+    """Raise unless every source has masked tokens.
+
+    Raises:
+        ShardError: names the source.
+    """
+    for name, batches in held_out.read_sources().items():
+        if not any(batch.num_predictions for batch in batches):
+            raise ShardError(
+                f"{name} holds too little validation text: no token of it is masked, so nothing "
+                "can be scored. Prepare it with a larger corpus.valid_fraction."
+            )
+
+
+def validate_masked_lm(model: MaskedLanguageModel, held_out: HeldOut) -> dict[str, float]:
+    """Return the scores over all text and, if it has several sources, ``loss/NAME`` and others."""
+    total, each = evaluate_sources(
+        model, held_out.read_sources(), held_out.label_counts, held_out.device, held_out.world
+    )
+    if len(each) == 1:
+        return asdict(total)
+    return asdict(total) | {
+        f"{score}/{name}": value
+        for name, scores in each.items()
+        for score, value in asdict(scores).items()
+    }
+
+
+def evaluate_masked_lm(
+    model: MaskedLanguageModel,
+    batches: Iterator[Batch],
+    unigram_counts: NDArray[np.int64],
+    device: torch.device,
+    world: World = ALONE,
+) -> MaskedLMScores:
+    """Return the scores of `model`, which names its [MASK], on the batches of all ranks.
+
+    Logits are dropped batch by batch.
+
+    Args:
+        unigram_counts: [V] token counts of the training text; one is added to each.
+    """
+    return _to_scores(_sum_up(model, batches, unigram_counts, device, world))
+
+
+def evaluate_sources(
+    model: MaskedLanguageModel,
+    batches: Mapping[str, Iterator[Batch]],
+    unigram_counts: NDArray[np.int64],
+    device: torch.device,
+    world: World = ALONE,
+) -> tuple[MaskedLMScores, dict[str, MaskedLMScores]]:
+    """Return the scores over all sources, and those of each; see `evaluate_masked_lm`."""
+    sums = {
+        name: _sum_up(model, own, unigram_counts, device, world) for name, own in batches.items()
+    }
+    total = [sum(column) for column in zip(*sums.values(), strict=True)]
+    return _to_scores(total), {name: _to_scores(own) for name, own in sums.items()}
+
+
+@torch.no_grad()
+def _sum_up(
+    model: MaskedLanguageModel,
+    batches: Iterator[Batch],
+    unigram_counts: NDArray[np.int64],
+    device: torch.device,
+    world: World,
+) -> list[float]:
+    """Return sums over the predictions of all ranks, for `_to_scores`."""
+    frequencies = torch.from_numpy(unigram_counts).double() + 1
+    unigram_log = (frequencies / frequencies.sum()).log()
+    most_frequent = frequencies.argmax()
+    sums = torch.zeros(7, dtype=torch.float64)
+    count = 0
+    for batch in batches:
+        batch = batch.to(device)
+        used = batch.masked_labels != IGNORED
+        labels = batch.masked_labels[used]
+        logits = predict_masked(model, batch)[used]
+        best = logits.topk(_TOP, dim=-1).indices == labels[:, None]
+        loss = F.cross_entropy(logits, labels, reduction="sum")
+        is_mask = batch.input_ids[batch.masked_positions[used]] == model.config.mask_token_id
+        seen = torch.stack([(best[:, 0] & is_mask).sum(), is_mask.sum()]).cpu()
+        labels = labels.cpu()
+        sums += torch.stack(
+            [
+                loss.cpu().double(),
+                best[:, 0].sum().cpu(),
+                best.any(dim=1).sum().cpu(),
+                -unigram_log[labels].sum(),
+                (labels == most_frequent).sum(),
+                *seen,
+            ]
+        )
+        count += len(labels)
+    return [*world.sum(*sums.tolist(), count)]
+
+
+def _to_scores(sums: Sequence[float]) -> MaskedLMScores:
+    *totals, seen_correct, num_seen, count = sums
+    loss, accuracy, top5, unigram_loss, unigram_accuracy = (t / max(count, 1) for t in totals)
+    return MaskedLMScores(
+        loss,
+        accuracy,
+        top5,
+        seen_correct / max(num_seen, 1),
+        unigram_loss,
+        unigram_accuracy,
+        int(count),
+    )

@@ -1,43 +1,78 @@
-"""Replaced-token detection: a generator guesses hidden tokens, a discriminator finds its guesses.
+"""Replaced-token detection: a generator predicts masked tokens, a discriminator finds its errors.
 
 Clark et al., "ELECTRA: Pre-training Text Encoders as Discriminators Rather Than Generators", 2020.
 As in the authors' code:
 
-- The generator learns by masked language modelling. What stands in each hidden place for the
-  discriminator is drawn from its softmax; no gradient goes through the draw.
-- A drawn token that is the hidden one counts as original.
+- The generator learns by masked language modeling. The token that takes each masked position in the
+  discriminator's input is drawn from its softmax; no gradient goes through the draw.
+- A drawn token that is the masked one counts as original.
 - The discriminator's loss is a mean over all tokens but padding; [CLS] and [SEP], which are never
   replaced, are among them.
 
 A draw takes one number in [0, 1), which comes with the batch and depends on nothing but the seed,
-the epoch and the token's place. So the same tokens are drawn however a batch is cut.
+the epoch and the token's position. So the same tokens are drawn however a batch is cut. In a
+validation these numbers are pinned like the masks, but which tokens they become depends on the
+generator: as it gets better fewer of its tokens are wrong, and those are harder to tell. So
+accuracy and loss mean something only beside those of always answering "original".
 
 T token slots, M prediction slots, V vocabulary.
 """
 
+import math
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from itertools import chain
 from operator import attrgetter
 from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import Tensor
 
 from maskwright.data.batch import Batch
 from maskwright.data.masking import IGNORED
-from maskwright.model.electra import GeneratorAndDiscriminator
+from maskwright.distributed.world import ALONE, World
+from maskwright.errors import ConfigError
+from maskwright.model.config import EncoderConfig
+from maskwright.model.electra import (
+    GENERATOR,
+    Discriminator,
+    GeneratorAndDiscriminator,
+    narrow_config,
+)
+from maskwright.model.flops import (
+    count_detection_flops_per_token,
+    count_flops_per_token,
+    count_parameters,
+)
+from maskwright.model.pretraining import MaskedLanguageModel
 from maskwright.objectives.cross_entropy import sum_cross_entropy
-from maskwright.objectives.mlm import MLM, MLM_TERM
-from maskwright.objectives.terms import ObjectiveInputs, Term, TermSums, inputs_of
+from maskwright.objectives.mlm import (
+    MLM,
+    MLM_TERM,
+    MaskedTokens,
+    check_masked_tokens,
+    validate_masked_lm,
+)
+from maskwright.objectives.objective import (
+    HeldOut,
+    Loss,
+    Objective,
+    ScoreLine,
+    Term,
+    TermSums,
+    TrainedModel,
+)
 
 RTD = "rtd"
 
 
-class ReplacedTokens(NamedTuple):
-    """What the discriminator sees, and what is true of it; each [T].
+class Replaced(NamedTuple):
+    """The discriminator's input and its labels; each [T].
 
     Attributes:
-        input_ids: the clean text with drawn tokens in the hidden places.
-        is_replaced: where the drawn token is not the hidden one.
+        input_ids: the clean text with drawn tokens in the masked positions.
+        is_replaced: where the drawn token is not the masked one.
         is_real: where there is a token and no padding.
     """
 
@@ -50,12 +85,12 @@ class Detection(NamedTuple):
     """Logits [M, V] of the generator, and [T] of the discriminator on the tokens it drew."""
 
     generator_logits: Tensor
-    tokens: ReplacedTokens
+    tokens: Replaced
     scores: Tensor
 
 
-class ReplacedTokenDetection(nn.Module):
-    """The objective over both models.
+class ReplacedTokenDetection(Loss):
+    """The loss of both models.
 
     Args:
         discriminator_weight: of the discriminator's mean loss; the generator's has 1.
@@ -69,27 +104,108 @@ class ReplacedTokenDetection(nn.Module):
             RTD: Term(discriminator_weight, "rtd_loss", "rtd_accuracy", attrgetter("num_tokens")),
         }
 
-    def forward(self, inputs: ObjectiveInputs) -> dict[str, TermSums]:
-        """Sums over the hidden tokens, and over all tokens."""
-        found = detect_replaced(self.model, inputs)
+    def forward(self, batch: Batch) -> dict[str, TermSums]:
+        """Return sums over the masked tokens, and over all tokens."""
+        found = detect_replaced(self.model, batch)
         return {
-            MLM: sum_cross_entropy(found.generator_logits, inputs.masked_labels),
+            MLM: sum_cross_entropy(found.generator_logits, batch.masked_labels),
             RTD: sum_binary_cross_entropy(found.scores, found.tokens),
         }
 
 
-def detect_replaced(model: GeneratorAndDiscriminator, inputs: ObjectiveInputs) -> Detection:
-    """Lets the generator replace the hidden tokens, and the discriminator judge all."""
-    logits = model.generator(inputs.input_ids, inputs.context, inputs.masked_positions)
-    drawn = draw_tokens(logits, inputs.masked_draws)
-    tokens = replace_tokens(inputs, drawn, model.config.pad_token_id)
-    scores = model.discriminator(tokens.input_ids, inputs.context)
+class ReplacedTokens(Objective[GeneratorAndDiscriminator]):
+    """Detect which tokens a small generator replaced, while that one learns to predict them."""
+
+    scores = (
+        *MaskedTokens.scores,
+        ScoreLine(
+            "rtd_loss",
+            "replaced-token loss (nats)",
+            headline="replaced loss",
+            baseline="rtd_base_loss",
+            baseline_name="baseline",
+            baseline_title="always the share of replaced tokens",
+        ),
+        ScoreLine(
+            "rtd_accuracy",
+            "replaced-token accuracy",
+            baseline="rtd_base_accuracy",
+            baseline_title="always original",
+        ),
+        ScoreLine("rtd_recall", "replaced tokens found"),
+    )
+    counts = (*MaskedTokens.counts, ("num_judged", "judged tokens"))
+    notes = f"""{MaskedTokens.notes}
+
+The generator predicts masked tokens; the discriminator judges {{num_judged:,}} tokens, some of
+which the generator replaced. Its baseline always says that a token is the original (accuracy), or
+gives every token the share of the replaced ones (loss)."""
+
+    def build_network(self, architecture: EncoderConfig) -> GeneratorAndDiscriminator:
+        return GeneratorAndDiscriminator(architecture, self._narrow(architecture))
+
+    def _narrow(self, architecture: EncoderConfig) -> EncoderConfig:
+        share = self.config.generator_share
+        try:
+            return narrow_config(architecture, share)
+        except ConfigError as error:
+            rule = f"makes the generator's {error.field} {error.value}, which {error.rule}"
+            remedy = "Set it to 1, or take model.preset electra."
+            raise ConfigError("objective.generator_share", share, rule, remedy) from None
+
+    def build_loss(self, network: GeneratorAndDiscriminator) -> Loss:
+        return ReplacedTokenDetection(network, self.config.discriminator_weight)
+
+    def masked_lm(self, network: GeneratorAndDiscriminator) -> MaskedLanguageModel:
+        return network.generator
+
+    def check_held_out(self, held_out: HeldOut) -> None:
+        check_masked_tokens(held_out)
+
+    def validate(self, network: GeneratorAndDiscriminator, held_out: HeldOut) -> dict[str, float]:
+        scores = validate_masked_lm(network.generator, held_out)
+        batches = chain.from_iterable(held_out.read_sources().values())
+        judged = evaluate_replaced_tokens(network, batches, held_out.device, held_out.world)
+        return scores | asdict(judged)
+
+    def count_flops_per_token(
+        self, architecture: EncoderConfig, segment_length: int, masked_share: float
+    ) -> float:
+        narrow = self._narrow(architecture)
+        predicting = count_flops_per_token(narrow, segment_length, masked_share)
+        return predicting + count_detection_flops_per_token(architecture, segment_length)
+
+    def describe_parameters(self, architecture: EncoderConfig) -> str:
+        return (
+            f"discriminator {count_parameters(architecture, Discriminator).total:,} and generator "
+            f"{count_parameters(self._narrow(architecture)).total:,}, which share their embeddings"
+        )
+
+    def list_models(self, network: GeneratorAndDiscriminator) -> list[TrainedModel]:
+        title = "A discriminator of replaced tokens (ELECTRA), whose generator lies beside it,"
+        return [
+            TrainedModel(
+                "The generator, which fills in words,",
+                "A masked language model",
+                network.generator,
+                folder=GENERATOR,
+            ),
+            TrainedModel("The discriminator", title, network.discriminator, fills_masks=False),
+        ]
+
+
+def detect_replaced(model: GeneratorAndDiscriminator, batch: Batch) -> Detection:
+    """Let the generator replace the masked tokens, and the discriminator judge all."""
+    logits = model.generator(batch.input_ids, batch.context, batch.masked_positions)
+    drawn = draw_tokens(logits, batch.masked_draws)
+    tokens = replace_tokens(batch, drawn, model.config.pad_token_id)
+    scores = model.discriminator(tokens.input_ids, batch.context)
     return Detection(logits, tokens, scores)
 
 
 @torch.no_grad()
 def draw_tokens(logits: Tensor, draws: Tensor) -> Tensor:
-    """[M] tokens from the softmax of `logits` [M, V]: the first whose cumulative probability
+    """Draw tokens [M] from the softmax of `logits` [M, V]: the first whose cumulative probability
     exceeds the draw [M]."""
     cumulative = logits.detach().float().softmax(-1).cumsum(-1)
     # Rounding may leave the last of them below 1.
@@ -97,20 +213,20 @@ def draw_tokens(logits: Tensor, draws: Tensor) -> Tensor:
     return (cumulative <= reached).sum(-1).clamp(max=logits.shape[-1] - 1)
 
 
-def replace_tokens(inputs: ObjectiveInputs, drawn: Tensor, pad_token_id: int) -> ReplacedTokens:
-    """Puts the `drawn` tokens [M] into the hidden places, all others being as in the text."""
-    ids, labels = inputs.input_ids, inputs.masked_labels
+def replace_tokens(batch: Batch, drawn: Tensor, pad_token_id: int) -> Replaced:
+    """Put the `drawn` tokens [M] into the masked positions; all others are as in the text."""
+    ids, labels = batch.input_ids, batch.masked_labels
     used = labels != IGNORED
     # Unused slots write behind the end, where nothing is read.
-    places = torch.where(used, inputs.masked_positions, len(ids))
-    replaced = torch.cat([ids, ids.new_zeros(1)]).index_copy(0, places, drawn)[:-1]
+    positions = torch.where(used, batch.masked_positions, len(ids))
+    replaced = torch.cat([ids, ids.new_zeros(1)]).index_copy(0, positions, drawn)[:-1]
     is_replaced = torch.zeros(len(ids) + 1, dtype=torch.bool, device=ids.device)
-    is_replaced = is_replaced.index_copy(0, places, drawn != labels)[:-1]
-    return ReplacedTokens(replaced, is_replaced, ids != pad_token_id)
+    is_replaced = is_replaced.index_copy(0, positions, drawn != labels)[:-1]
+    return Replaced(replaced, is_replaced, ids != pad_token_id)
 
 
-def sum_binary_cross_entropy(scores: Tensor, tokens: ReplacedTokens) -> TermSums:
-    """Sums over all real tokens; `scores` [T] are log odds of being replaced; in fp32."""
+def sum_binary_cross_entropy(scores: Tensor, tokens: Replaced) -> TermSums:
+    """Return sums over all real tokens; `scores` [T] are log odds of being replaced; in fp32."""
     truth = tokens.is_replaced.float()
     losses = F.binary_cross_entropy_with_logits(scores.float(), truth, reduction="none")
     is_right = (scores.detach() > 0) == tokens.is_replaced
@@ -121,7 +237,56 @@ def sum_binary_cross_entropy(scores: Tensor, tokens: ReplacedTokens) -> TermSums
 
 @torch.no_grad()
 def predict_replaced(model: GeneratorAndDiscriminator, batch: Batch) -> tuple[Tensor, Tensor]:
-    """Log odds of each real token of having been replaced, and whether it was."""
-    found = detect_replaced(model, inputs_of(batch))
+    """Return the log odds of each real token of being replaced, and whether it is."""
+    found = detect_replaced(model, batch)
     real = found.tokens.is_real
     return found.scores[real].float(), found.tokens.is_replaced[real]
+
+
+@dataclass(frozen=True)
+class ReplacedTokenScores:
+    """Scores over all tokens of a validation but padding.
+
+    Attributes:
+        rtd_loss: mean -log p of the right answer, in nats.
+        rtd_accuracy: share of the tokens that are judged right.
+        rtd_base_loss: the loss of giving every token the share of replaced ones.
+        rtd_base_accuracy: the accuracy of saying "original" always.
+        rtd_recall: share of the replaced tokens that are found.
+        num_judged: tokens.
+    """
+
+    rtd_loss: float
+    rtd_accuracy: float
+    rtd_base_loss: float
+    rtd_base_accuracy: float
+    rtd_recall: float
+    num_judged: int
+
+
+@torch.no_grad()
+def evaluate_replaced_tokens(
+    model: GeneratorAndDiscriminator,
+    batches: Iterable[Batch],
+    device: torch.device,
+    world: World = ALONE,
+) -> ReplacedTokenScores:
+    """Return the scores of `model` on the batches of all ranks."""
+    sums = torch.zeros(5, dtype=torch.float64)
+    for batch in batches:
+        scores, truth = predict_replaced(model, batch.to(device))
+        loss = F.binary_cross_entropy_with_logits(scores, truth.float(), reduction="sum")
+        said = scores > 0
+        counts = ((said == truth).sum(), truth.sum(), (said & truth).sum())
+        sums += torch.tensor([loss.item(), *(n.item() for n in counts), len(truth)])
+    loss, right, replaced, found, count = world.sum(*sums.tolist())
+    total = max(count, 1)
+    share = replaced / total
+    return ReplacedTokenScores(
+        rtd_loss=loss / total,
+        rtd_accuracy=right / total,
+        rtd_base_loss=-sum(p * math.log(p) for p in (share, 1 - share) if p > 0),
+        rtd_base_accuracy=1 - share,
+        rtd_recall=found / max(replaced, 1),
+        num_judged=int(count),
+    )

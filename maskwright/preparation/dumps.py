@@ -12,14 +12,19 @@ from functools import partial
 from pathlib import Path
 
 from maskwright.corpus.documents import cut_text
-from maskwright.corpus.formats import recognise_name
 from maskwright.corpus.progress import ReadProgress
 from maskwright.corpus.readers.blocks import read_blocks
+from maskwright.corpus.readers.dispatch import recognize_name
+from maskwright.corpus.readers.dump import (
+    DumpReader,
+    Page,
+    Stream,
+    find_streams,
+    read_article,
+    unpack,
+)
+from maskwright.corpus.readers.wikitext import Links, SiteInfo
 from maskwright.corpus.sources import list_matches
-from maskwright.corpus.wikipedia.articles import read_article
-from maskwright.corpus.wikipedia.dump import DumpReader, Page, SiteInfo
-from maskwright.corpus.wikipedia.markup import Links
-from maskwright.corpus.wikipedia.streams import Stream, find_streams, unpack
 from maskwright.errors import CorpusError
 from maskwright.formatting import count_noun
 from maskwright.preparation.config import PrepareConfig
@@ -54,7 +59,8 @@ def write_down_dumps(
     twice is read once.
 
     Raises:
-        CorpusError: a dump is damaged, or mwparserfromhell is needed and not installed.
+        CorpusError: a dump is damaged.
+        MissingPackageError: mwparserfromhell is not installed.
     """
     folders: dict[Path, str] = {}
     held_out = config.corpus.valid_text
@@ -72,7 +78,7 @@ def _list_matches(path: str) -> list[Path]:
 
 
 def _is_dump(path: Path) -> bool:
-    return path.is_file() and recognise_name(path, named=True)[0] == "dump"
+    return path.is_file() and recognize_name(path, named=True)[0] == "dump"
 
 
 def _put_in_place(paths: Iterable[str], folders: Mapping[Path, str]) -> Iterator[str]:
@@ -121,7 +127,7 @@ def _cut(dump: Path, progress: ReadProgress) -> tuple[SiteInfo, Iterator[Part]]:
         list(head.read([unpack(dump, streams[0]), _END]))
         return head.site, _group_streams(streams[1:], progress)
     reader = DumpReader(dump.name)
-    compression = recognise_name(dump, named=True)[1]
+    compression = recognize_name(dump, named=True)[1]
     pages = reader.read(read_blocks(dump, compression, dump.name, progress.advance))
     first = next(pages, None)
     return reader.site, _group_pages(pages, [first] if first else [])

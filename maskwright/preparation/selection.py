@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.corpus.dedup import FingerprintSet
+from maskwright.corpus.fingerprints import FingerprintSet
 from maskwright.corpus.progress import ReadProgress
 from maskwright.corpus.readers.dispatch import read_source
 from maskwright.corpus.sources import find_sources
@@ -63,7 +63,7 @@ def check_steps(config: SelectionConfig) -> None:
     """That the steps of selection can be taken, before hours are spent on reading.
 
     Raises:
-        CorpusError: a package that a step needs is not installed.
+        MissingPackageError: a package that a step needs is not installed.
         ConfigError: a language that is not known.
     """
     if config.does_anything:

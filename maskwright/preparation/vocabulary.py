@@ -65,7 +65,7 @@ def obtain_tokenizer(
 def _extend(
     paths: Sequence[str], config: PrepareConfig, seed: int, report: Report
 ) -> tuple[Tokenizer, dict[str, Any]]:
-    """Adds tokens and measures, on text that they were not learnt from, what they are good for."""
+    """Adds tokens and measures, on text that they were not learned from, what they are good for."""
     assert config.tokenizer.path is not None
     start = time.monotonic()
     base = Tokenizer.load(config.tokenizer.path)

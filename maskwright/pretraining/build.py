@@ -1,4 +1,4 @@
-"""Builds the trainer of a run, on one process or several."""
+"""Build the trainer of a run, on one process or several."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -11,16 +11,16 @@ from maskwright.data.rows import DataPosition
 from maskwright.distributed.parallel import Parallel, checkpoint_activations, replicate, shard
 from maskwright.distributed.sharding import UNSHARDED, Sharding
 from maskwright.distributed.world import ALONE, World
-from maskwright.model.electra import Network
-from maskwright.model.encoder import EncoderBlock
-from maskwright.model.init import count_fused_matrices, initialise
-from maskwright.objectives.build import build_network, build_objective
+from maskwright.model.encoder import EncoderBlock, count_stacked_matrices
+from maskwright.model.init import initialize
+from maskwright.model.pretraining import MaskedLanguageModel, Network
 from maskwright.optim.build import build_optimizers
 from maskwright.pretraining.init_from import InitialModel
 from maskwright.pretraining.prepared_data import (
     PreparedData,
     build_planner,
     build_row_source,
+    objective_of,
     resolve_model,
 )
 from maskwright.pretraining.validation import Validation
@@ -29,20 +29,20 @@ from maskwright.train.checkpoint import CheckpointWriter, ShardedWriter, WholeWr
 from maskwright.train.config import TrainConfig
 from maskwright.train.device import choose_device, product_dtype, should_compile
 from maskwright.train.ema import WeightAverage
-from maskwright.train.reporting import SilentReporter
+from maskwright.train.reporting import SILENT
 from maskwright.train.state import TrainState
-from maskwright.train.trainer import Trainer
+from maskwright.train.trainer import Reporter, Trainer
 
 
 def distribute(
     config: TrainConfig,
-    objective: nn.Module,
+    loss: nn.Module,
     model: nn.Module,
     world: World,
     device: torch.device,
     compiles: bool,
 ) -> Parallel:
-    """An objective over a model on the CPU, taken to its devices: the one place for the order."""
+    """Take a loss over a model on the CPU to its devices: the one place for the order."""
     blocks = [module for module in model.modules() if isinstance(module, EncoderBlock)]
     if config.activation_checkpointing:
         checkpoint_activations(blocks)
@@ -50,17 +50,17 @@ def distribute(
         for block in blocks if compiles else ():
             block.compile(dynamic=False)
         bf16 = product_dtype(config.precision, device) is torch.bfloat16
-        return Parallel(objective, sharding=shard(model, blocks, world, device, bf16))
+        return Parallel(loss, sharding=shard(model, blocks, world, device, bf16))
     model.to(device)
     if compiles:
-        objective.compile(dynamic=False)
-    return replicate(objective, world, device) if world.size > 1 else Parallel(objective)
+        loss.compile(dynamic=False)
+    return replicate(loss, world, device) if world.size > 1 else Parallel(loss)
 
 
 def build_writer(
     config: TrainConfig, folder: Path, world: World, sharding: Sharding
 ) -> CheckpointWriter:
-    """What writes the checkpoints of a run."""
+    """Return the writer of a run's checkpoints."""
     writer = WholeWriter if sharding is UNSHARDED else ShardedWriter
     return writer(folder, config.keep_checkpoints, world)
 
@@ -68,12 +68,12 @@ def build_writer(
 def build_model(
     config: PretrainConfig, data: PreparedData, initial: InitialModel | None = None
 ) -> Network:
-    """The model of a run before its first step, on the CPU."""
+    """Return the network of a run before its first step, on the CPU."""
     architecture = resolve_model(config, data.tokenizer)
     if initial is not None:
         return initial.adapt(architecture, data.tokenizer, config.seed)
-    model = build_network(config.objective, architecture)
-    initialise(model, config.seed)
+    model = objective_of(config).build_network(architecture)
+    initialize(model, config.seed)
     return model
 
 
@@ -83,33 +83,34 @@ def build_trainer(
     checkpoints: Path,
     world: World = ALONE,
     initial: InitialModel | None = None,
+    reporter: Reporter = SILENT,
 ) -> tuple[Trainer, str]:
-    """A trainer at step 0, and a sentence on whether it compiles and why.
+    """Return a trainer at step 0, and a sentence on whether it compiles and why.
 
     Args:
         initial: what training begins with; not needed for weights that a checkpoint replaces.
     """
     config = replace(config, train=config.train.count_epochs(data.epoch_tokens))
     device = choose_device(config.train.device, world.local_rank)
+    objective = objective_of(config)
     model = build_model(config, data, initial)
-    fused = count_fused_matrices(model)
+    num_stacked = count_stacked_matrices(model)
     compiles, reason = should_compile(config.train, device)
-    objective = build_objective(config.objective, config.masking, model)
-    parallel = distribute(config.train, objective, model, world, device, compiles)
+    loss = objective.build_loss(model)
+    parallel = distribute(config.train, loss, model, world, device, compiles)
     decay = config.train.ema_decay
     first_length = config.train.seq_length_at(0.0, config.data.max_seq_length)
-    validation = Validation(config, data, model, world)
     trainer = Trainer(
         config=config.train,
         planner=build_planner(config),
         seed=config.seed,
         model=model,
         parallel=parallel,
-        terms=objective.terms,
+        terms=loss.terms,
         optimizers=build_optimizers(
             config.optim,
             model.named_parameters(),
-            fused,
+            num_stacked,
             parallel.sharding,
             product_dtype(config.train.precision, device),
         ),
@@ -117,13 +118,31 @@ def build_trainer(
             build_row_source(config, data, world).load, pins=device.type == "cuda"
         ),
         device=device,
-        reporter=SilentReporter(),
-        validate=validation,
+        reporter=reporter,
+        validate=Validation(config, data, objective, model, world),
         checkpoints=build_writer(config.train, checkpoints, world, parallel.sharding),
         state=TrainState(DataPosition(first_length)),
         average=WeightAverage(model, decay) if decay else None,
         world=world,
         scores_beginning=config.init_from is not None,
     )
-    validation.number = lambda: trainer.state.validations_due(config.train)
     return trainer, f"{'compiling' if compiles else 'not compiling'}: {reason}"
+
+
+def consolidate(trainer: Trainer) -> Network | None:
+    """Return the whole model on the first rank, None on the others. All ranks must call it.
+
+    Spread parameters are put together one at a time and go to the CPU of the first rank, so that
+    no rank ever holds more than one of them beside its own parts, and the first the model once.
+    """
+    sharding, world = trainer.parallel.sharding, trainer.world
+    if sharding is UNSHARDED:
+        return trainer.model if world.is_first else None
+    tensors: dict[str, torch.Tensor] = {}
+    for name, parameter in trainer.model.named_parameters():
+        whole = sharding.gather(parameter.detach())
+        if world.is_first:
+            tensors[name] = whole.cpu()
+    if not world.is_first:
+        return None
+    return MaskedLanguageModel.from_tensors(trainer.model.config, tensors)

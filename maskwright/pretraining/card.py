@@ -1,23 +1,23 @@
-"""The run's part of the model card: data, recipe and scores."""
+"""The result of a run in words: lines on the terminal, and data, recipe and scores in a card."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from maskwright.config import to_mapping, write_yaml
 from maskwright.formatting import escape_markdown, write_code, write_code_block
 from maskwright.logs import Record
+from maskwright.objectives.objective import Objective, ScoreLine
 from maskwright.preparation.vocabulary import EXTENSION_KEY
 from maskwright.pretraining.prepared_data import PreparedData, describe_sources
 from maskwright.runs.config import PretrainConfig
 from maskwright.runs.metadata import describe_circumstances, shorten_path, shorten_paths
 from maskwright.train.panel import of_sources
 
-MODEL = "A masked language model"
-DISCRIMINATOR = "A discriminator of replaced tokens (ELECTRA), whose generator lies beside it,"
 _CARD = """\
 # {name}
 
-{what} {origin} with maskwright {version}.
+{title} {origin} with maskwright {version}.
 
 ## Scores
 
@@ -25,8 +25,7 @@ On held-out text, with the same masks every time (15 % of the tokens, 80/10/10):
 
 {scores}
 
-{predictions:,} predictions after {tokens:,} tokens of training. The baseline always gives the most
-frequent token (accuracy), or the token frequencies (loss).{judged}
+{notes}
 
 ## Data
 
@@ -45,14 +44,8 @@ Seed {seed}, {steps:,} steps, {minutes:.1f} minutes on {circumstances}.
 """
 
 
-_JUDGED = """
-
-Of hidden words the generator guesses; the discriminator judges {tokens:,} tokens, some of which the
-generator replaced. Its baseline always says that a token is the original (accuracy), or gives every
-token the share of the replaced ones (loss)."""
-
 _EXTENSION = """
-Of these, {new:,} were added to a vocabulary of {base:,}, learnt from this text: on held-out text
+Of these, {new:,} were added to a vocabulary of {base:,}, learned from this text: on held-out text
 it now takes {after:.3f} tokens a word, before {before:.3f}.
 """
 
@@ -62,29 +55,28 @@ def describe_training(
     version: str,
     config: PretrainConfig,
     data: PreparedData,
+    objective: Objective[Any],
+    title: str,
     final: Record,
     before: Record | None = None,
     origin: Mapping[str, Any] | None = None,
-    what: str = MODEL,
 ) -> str:
-    """Markdown for the card, from the run's last validation record.
+    """Return Markdown for the card, from the run's last validation record.
 
     Args:
+        title: kind of model, with which the first sentence begins.
         before: the record of the model that the run began with.
-        origin: what provenance.json says of that model.
-        what: kind of model, as the first sentence begins.
+        origin: what provenance.json says about that model.
     """
     source = data.train.manifest.source
     return _CARD.format(
         name=escape_markdown(name),
-        what=what,
+        title=title,
         version=version,
         origin=_describe_origin(origin) if origin else "trained from scratch",
-        scores=_tabulate(final, before),
-        judged=_JUDGED.format(tokens=final["num_judged"]) if "num_judged" in final else "",
-        predictions=final["num_predictions"],
+        scores=_tabulate(objective.scores, final, before),
+        notes=objective.notes.format(**final),
         steps=final["step"],
-        tokens=final["tokens"],
         minutes=final["seconds"] / 60,
         text=_list_paths(source),
         train_tokens=data.train.num_tokens,
@@ -103,7 +95,7 @@ def describe_training(
 
 
 def _describe_tokenizer(config: PretrainConfig) -> str:
-    """Where the tokenizer is from, or of which kind the one learnt here is."""
+    """Return where the tokenizer is from, or the kind of the one that was trained here."""
     if config.init_from is not None:
         return f"that of {write_code(shorten_path(config.init_from))}"
     path = config.tokenizer.path
@@ -118,43 +110,62 @@ def _list_paths(source: Mapping[str, Any]) -> str:
 
 
 def _list_sources(data: PreparedData) -> str:
-    """A list of the sources, if there are several."""
+    """Return a list of the sources, if there are several."""
     lines = "".join(f"- {escape_markdown(line)}\n" for line in describe_sources(data))
     return f"\n{lines}\n" if lines else ""
 
 
-def _tabulate(final: Record, before: Record | None) -> str:
-    """Scores beside what no learning would score and, if there is one, the model before."""
-    rows = {
-        "masked accuracy": ("masked_accuracy", "unigram_accuracy"),
-        "masked accuracy, top 5": ("masked_accuracy_top5", ""),
-        "where [MASK] is seen": ("seen_mask_accuracy", ""),
-        "loss (nats)": ("loss", "unigram_loss"),
-    }
-    if "num_judged" in final:
-        rows["replaced-token accuracy"] = ("rtd_accuracy", "rtd_base_accuracy")
-        rows["replaced tokens found"] = ("rtd_recall", "")
-        rows["replaced-token loss (nats)"] = ("rtd_loss", "rtd_base_loss")
-    if "num_pairs" in final:
-        rows["pairs of texts, accuracy"] = ("pair_accuracy", "pair_baseline")
-    baselines = "unigram baseline" if len(rows) == 4 else "baseline"
-    for name in of_sources(final, "loss"):
-        shown = escape_markdown(name)
-        rows[f"masked accuracy, {shown}"] = (f"masked_accuracy/{name}", f"unigram_accuracy/{name}")
-        rows[f"loss (nats), {shown}"] = (f"loss/{name}", f"unigram_loss/{name}")
-    columns = ["model", *["before"] * (before is not None), baselines]
-    lines = [f"| | {' | '.join(columns)} |", "|---" * (1 + len(columns)) + "|"]
-    for title, (score, baseline) in rows.items():
-        figures = [final[score], final.get(baseline)]
+def list_results(
+    scores: Sequence[ScoreLine], final: Record, before: Record | None = None
+) -> Iterator[str]:
+    """Yield a line for each score of a run, beside that of its beginning and of no learning."""
+    lines = _list_lines(scores, final)
+    width = max((len(line.title) for line in lines), default=0)
+    for line in lines:
+        old = before.get(line.name) if before is not None else None
+        baseline = final.get(line.baseline)
+        beside = "" if old is None else f"   before {old:.3f}"
+        if baseline is not None:
+            beside += f"   ({line.baseline_title or line.baseline_name}: {baseline:.3f})"
+        yield f"  {line.title:<{width}}  {final[line.name]:.3f}{beside}"
+
+
+def _tabulate(scores: Sequence[ScoreLine], final: Record, before: Record | None) -> str:
+    """Return the scores beside the baselines and, if there is one, the model before."""
+    lines = _list_lines(scores, final)
+    names = {line.baseline_name for line in lines if line.baseline}
+    baseline = names.pop() if len(names) == 1 else "baseline"
+    columns = ["model", *["before"] * (before is not None), baseline]
+    rows = [f"| | {' | '.join(columns)} |", "|---" * (1 + len(columns)) + "|"]
+    for line in lines:
+        figures = [final[line.name], final.get(line.baseline)]
         if before is not None:
-            figures.insert(1, before.get(score))
+            figures.insert(1, before.get(line.name))
         cells = ["" if figure is None else f"{figure:.4f}" for figure in figures]
-        lines.append(f"| {title} | {' | '.join(cells)} |")
-    return "\n".join(lines)
+        rows.append(f"| {escape_markdown(line.title)} | {' | '.join(cells)} |")
+    return "\n".join(rows)
+
+
+def _list_lines(scores: Sequence[ScoreLine], record: Record) -> list[ScoreLine]:
+    """Return the lines whose scores a record has: over all text, then for each source."""
+    lines = [line for line in scores if record.get(line.name) is not None]
+    sources = dict.fromkeys(name for line in lines for name in of_sources(record, line.name))
+    of_each = [
+        replace(
+            line,
+            name=f"{line.name}/{source}",
+            title=f"{line.title}, {source}",
+            baseline=f"{line.baseline}/{source}",
+        )
+        for source in sources
+        for line in lines
+        if line.by_source
+    ]
+    return lines + [line for line in of_each if record.get(line.name) is not None]
 
 
 def _describe_origin(origin: Mapping[str, Any]) -> str:
-    """Which weights the run began with; `sha256` has the hash of each of their files."""
+    """Return which weights the run began with; `sha256` has the hash of each of their files."""
     hashes = origin.get("sha256")
     files = [
         f"{escape_markdown(str(file))} {write_code(str(sha))}"
@@ -165,7 +176,7 @@ def _describe_origin(origin: Mapping[str, Any]) -> str:
 
 
 def _describe_extension(extension: object) -> str:
-    """What the manifest says of added tokens, if it does; anybody may have written it."""
+    """Return what the manifest, which anybody may have written, says about added tokens."""
     if not isinstance(extension, Mapping):
         return ""
     names = ("base_vocab_size", "vocab_size", "fertility_before", "fertility")

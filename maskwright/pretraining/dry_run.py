@@ -7,16 +7,9 @@ from pathlib import Path
 import torch
 
 from maskwright.corpus.sources import Source, find_sources
-from maskwright.data.pairs import pairs_per_row
 from maskwright.formatting import count_noun
-from maskwright.model.config import EncoderConfig
-from maskwright.model.electra import Discriminator, narrow_config
 from maskwright.model.flops import count_parameters
-from maskwright.objectives.build import (
-    build_network,
-    count_parameters_of,
-    count_step_flops_per_token,
-)
+from maskwright.objectives.build import count_parameters_of
 from maskwright.pretraining.init_from import InitialModel, load_initial
 from maskwright.pretraining.prepared_data import (
     PreparedData,
@@ -24,12 +17,13 @@ from maskwright.pretraining.prepared_data import (
     check_config,
     describe_sources,
     guess_model,
+    objective_of,
     open_data,
     resolve_model,
 )
 from maskwright.pretraining.step_speed import measure_step_seconds
 from maskwright.recipes import recommend_recipe
-from maskwright.runs.config import BUDGETS, PretrainConfig, resolve
+from maskwright.runs.config import PretrainConfig, resolve
 from maskwright.runs.find_data import find_prepared, named_folder
 from maskwright.train.device import choose_device, should_compile
 
@@ -39,7 +33,7 @@ _COMPRESSION = 3.5  # of text by gzip; also taken for parquet
 
 
 def describe_run(config: PretrainConfig, data_dir: Path) -> Iterator[str]:
-    """What the run would be, in lines; those that have to be measured come last.
+    """Yield lines about what the run would be; those that have to be measured come last.
 
     Raises:
         MaskwrightError: whatever would stop the run.
@@ -50,14 +44,12 @@ def describe_run(config: PretrainConfig, data_dir: Path) -> Iterator[str]:
     folders = find_prepared(config, data_dir)
     data = open_data(folders, config.mixture) if folders else None
     model = resolve_model(config, data.tokenizer) if data else guess_model(config)
+    objective = objective_of(config)
     with torch.device("meta"):
-        num_parameters = count_parameters_of(build_network(config.objective, model))
+        num_parameters = count_parameters_of(objective.build_network(model))
     device = choose_device(config.train.device)
     length = config.data.max_seq_length
-    pair_share = pairs_per_row(length) / length if config.data.pairs else 0.0
-    flops = count_step_flops_per_token(
-        config.objective, model, length, config.masking.highest_rate, pair_share
-    )
+    flops = objective.count_flops_per_token(model, length, config.masking.highest_rate)
     if data:
         build_row_source(config, data)
         tokens, described = data.epoch_tokens, _describe_data(data)
@@ -66,7 +58,7 @@ def describe_run(config: PretrainConfig, data_dir: Path) -> Iterator[str]:
     compiles, reason = should_compile(config.train.count_epochs(tokens or math.inf), device)
     if initial is not None:
         yield f"init_from    {_describe_initial(initial)}"
-    yield f"model        {num_parameters:,} parameters: {_describe_parts(config, model)}"
+    yield f"model        {num_parameters:,} parameters: {objective.describe_parameters(model)}"
     yield (
         f"memory       about {num_parameters * _BYTES_PER_PARAMETER / 1e6:,.0f} MB for weights, "
         "gradients and optimizer, activations not counted"
@@ -86,25 +78,14 @@ def describe_run(config: PretrainConfig, data_dir: Path) -> Iterator[str]:
 
 def _advise_recipe(config: PretrainConfig) -> Iterator[str]:
     """Name the recipe that learned most in this time, unless the model has its shape."""
-    if (minutes := config.train.max_minutes) is None:
+    minutes = config.train.most_minutes
+    if minutes == math.inf:
         return
     recipe = recommend_recipe(minutes)
     best, chosen = resolve(recipe).model, config.model
     shape = (best.hidden_size, best.num_hidden_layers)
     if shape != (chosen.hidden_size, chosen.num_hidden_layers):
         yield f"advice       on a CPU, --recipe {recipe} learned most in {minutes:g} minutes"
-
-
-def _describe_parts(config: PretrainConfig, model: EncoderConfig) -> str:
-    """Where the parameters are."""
-    if config.objective.name == "mlm":
-        parts = count_parameters(model)
-        return f"embeddings {parts.embeddings:,}, blocks {parts.blocks:,}, head {parts.head:,}"
-    narrow = narrow_config(model, config.objective.generator_share)
-    return (
-        f"discriminator {count_parameters(model, Discriminator).total:,} and generator "
-        f"{count_parameters(narrow).total:,}, which share their embeddings"
-    )
 
 
 def _describe_initial(initial: InitialModel) -> str:
@@ -123,7 +104,7 @@ def _describe_data(data: PreparedData) -> str:
 
 
 def _guess_tokens(sources: list[Source]) -> tuple[float | None, str]:
-    """Tokens of text that is not prepared yet, from the sizes of its files, and words on them."""
+    """Return the tokens in files that are not prepared yet, from their sizes, and a sentence."""
     described = f"{count_noun(len(sources), 'source')}, not prepared yet"
     num_bytes = 0.0
     for source in sources:
@@ -137,26 +118,15 @@ def _guess_tokens(sources: list[Source]) -> tuple[float | None, str]:
 
 def _describe_budget(config: PretrainConfig) -> str:
     train = config.train
-    budgets = {budget: getattr(train, budget) for budget in BUDGETS}
-    given = [f"{value:,} {name.removeprefix('max_')}" for name, value in budgets.items() if value]
     mean = " on average" * bool(train.batch_tokens_schedule)
-    return f"budget {' or '.join(given)}, {train.mean_batch_tokens:,.0f} token slots a step{mean}"
+    slots = f"{train.mean_batch_tokens:,.0f} token slots a step{mean}"
+    return f"budget {train.describe_budget()}, {slots}"
 
 
 def _estimate(config: PretrainConfig, corpus_tokens: float | None, step_seconds: float) -> str:
-    train = config.train
-    speed = train.mean_batch_tokens / step_seconds
-    seconds = [math.inf]
-    if train.max_minutes:
-        seconds.append(60 * train.max_minutes)
-    if train.max_steps:
-        seconds.append(train.max_steps * step_seconds)
-    if train.max_tokens:
-        seconds.append(train.max_tokens / speed)
-    if train.max_epochs and corpus_tokens:
-        seconds.append(train.max_epochs * corpus_tokens / speed)
-    if min(seconds) == math.inf:
+    seconds = config.train.estimate_seconds(step_seconds, corpus_tokens)
+    if seconds == math.inf:
         return "estimate     not known before the text is prepared"
-    tokens = min(seconds) * speed
+    tokens = seconds / step_seconds * config.train.mean_batch_tokens
     epochs = f", {tokens / corpus_tokens:.2f} epochs" if corpus_tokens else ""
-    return f"estimate     {min(seconds) / 60:,.1f} minutes, {tokens:,.0f} tokens{epochs}"
+    return f"estimate     {seconds / 60:,.1f} minutes, {tokens:,.0f} tokens{epochs}"

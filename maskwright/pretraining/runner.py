@@ -1,24 +1,25 @@
-"""Pretraining runs: begun, resumed, or gone on with after a failure."""
+"""The job of ``maskwright pretrain``: start or resume a run and train it to its end."""
 
 import json
 import signal
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from maskwright.config import write_yaml
-from maskwright.corpus.texts import keep_texts
+from maskwright.console import say
+from maskwright.corpus.sources import keep_texts
 from maskwright.distributed.world import World, joining, read_world
-from maskwright.errors import CheckpointError, ConfigError, MaskwrightError, ShardError
+from maskwright.errors import CheckpointError, ConfigError, InputError, ShardError, StoppedError
 from maskwright.objectives.build import count_parameters_of
 from maskwright.preparation.locate import locate
-from maskwright.pretraining.build import build_trainer
+from maskwright.pretraining.dry_run import describe_run
 from maskwright.pretraining.init_from import adopt_model, load_initial
 from maskwright.pretraining.prepared_data import PreparedData, check_config, fetch_ahead, open_data
-from maskwright.pretraining.session import Session, open_console
-from maskwright.runs.config import BUDGETS, PretrainConfig, choose_recipe, resolve
+from maskwright.pretraining.session import Session, open_console, open_session
+from maskwright.runs.config import PretrainConfig, choose_recipe, read_given, resolve
 from maskwright.runs.find_data import (
     adopt_preparation,
     is_elsewhere,
@@ -34,7 +35,6 @@ from maskwright.runs.run_directory import (
     check_changes,
     check_new,
     find_begun,
-    has_checkpoint,
     list_changes,
     load_run_config,
     locking_run,
@@ -45,6 +45,7 @@ from maskwright.runs.run_directory import (
 from maskwright.shards.concat import fingerprint_folders
 from maskwright.shards.remote import is_remote
 from maskwright.train.checkpoint import Checkpoint, find_newest, open_checkpoint
+from maskwright.train.config import BUDGETS
 from maskwright.train.device import choose_device, keep_freed_memory
 from maskwright.train.trainer import Trainer
 
@@ -55,16 +56,20 @@ def pretrain(
     texts: Iterable[str] | None = None,
     init_from: str | Path | None = None,
     recipe: str | None = None,
-    config: PretrainConfig | None = None,
+    config: PretrainConfig | str | Path | None = None,
     out: str | Path = "runs/run",
     data_dir: str | Path = "data",
+    resume: str | Path | None = None,
     auto_resume: bool = False,
+    print_config: bool = False,
+    dry_run: bool = False,
     **sections: Any,
 ) -> Path:
-    """Pretrain an encoder; the Python twin of ``maskwright pretrain``::
+    """Pretrain an encoder, or resume a run::
 
         folder = pretrain("corpus/*.txt", recipe="tiny", out="runs/mine", train={"max_minutes": 10})
         folder = pretrain(texts=dataset["train"]["text"], out="runs/mine")
+        folder = pretrain(resume="runs/mine", train={"max_minutes": 20})
 
     Args:
         text: files, folders, globs, ``pydocs``, ``hf:NAME``, or prepared folders or their URLs,
@@ -74,48 +79,104 @@ def pretrain(
         init_from: a model to continue pretraining: a folder, a run, or ``hf:NAME``. It brings
             tokenizer and architecture.
         recipe: the recipe to start from: ``sprint``, or ``continue`` with `init_from`.
-        config: a whole configuration, instead of a recipe and `sections`.
+        config: a YAML file put over the recipe; or a whole configuration, instead of a recipe and
+            `sections`.
         out: the run directory; must not exist yet, unless `auto_resume`.
         data_dir: where prepared data is kept and found again.
-        auto_resume: continues from the newest checkpoint in `out`, if there is one.
-        sections: values over the recipe, by section: ``train={"max_minutes": 5}``; not beside
-            `config`.
+        resume: a run directory to resume as it is, from its newest checkpoint, instead of a new
+            run in `out`; only `sections` of ``train``, ``optim`` and ``evaluate`` can change.
+        auto_resume: resume from the newest checkpoint in `out`, if there is one.
+        print_config: print the resolved configuration, and train nothing.
+        dry_run: check everything and print sizes and times, and train nothing.
+        sections: values over the recipe, by section: ``train={"max_minutes": 5}``.
 
     Returns:
-        The model folder, ``out/model``.
+        The model folder of the run, which `print_config` and `dry_run` do not write.
 
     Raises:
-        MaskwrightError: anything wrong with the input, as one line; or SIGTERM came before the
-            end.
-        KeyboardInterrupt: Ctrl-C came before the end; as after SIGTERM, the run can be resumed.
-        TypeError: `config` with a recipe, a model or sections beside it, or a model in it; `text`
-            and `texts`, or `texts` that holds anything but strings.
+        MaskwrightError: anything wrong with the input, as one line.
+        StoppedError: SIGTERM came before the end; the run can be resumed.
+        KeyboardInterrupt: Ctrl-C came before the end; the run can be resumed.
+        TypeError: a whole `config` with a recipe, a model or sections beside it, or a model in it;
+            `text` and `texts`, or `texts` that holds anything but strings.
     """
-    if config is not None:
-        _check_whole(config, is_alone=recipe is None and init_from is None and not sections)
     given = sections if init_from is None else {"init_from": str(init_from), **sections}
-    name = None if config is not None else choose_recipe(recipe, None, given)
-    config = config or resolve(recipe, overrides=given)
+    folder = Path(data_dir)
+    if resume is None:
+        request = _request_run(text, texts, recipe, config, Path(out), folder, given, auto_resume)
+    elif text or texts is not None or recipe or config or auto_resume:
+        raise InputError("--resume resumes a run as it is. Remove text, recipe, config and name.")
+    else:
+        begun = load_run_config(Path(resume), given)
+        request = _Request(Path(resume), folder, begun, changes=given)
+    return _carry_out(request, print_config, dry_run)
+
+
+@dataclass(frozen=True)
+class _Request:
+    """A run to start or, if there are `changes` of its configuration, to resume.
+
+    Attributes:
+        recipe: the name of the recipe that `config` began with, for the report.
+        changes: nested; empty if the configuration is that of the run.
+    """
+
+    run: Path
+    data_dir: Path
+    config: PretrainConfig
+    recipe: str | None = None
+    changes: Mapping[str, Any] | None = None
+
+
+def _request_run(
+    text: str | Path | Sequence[str | Path],
+    texts: Iterable[str] | None,
+    recipe: str | None,
+    config: PretrainConfig | str | Path | None,
+    run: Path,
+    data_dir: Path,
+    given: Mapping[str, Any],
+    auto_resume: bool,
+) -> _Request:
+    """Resolve the arguments of `pretrain`, which are in `given` if they are no others."""
+    file = Path(config) if isinstance(config, str | Path) else None
+    if isinstance(config, PretrainConfig):
+        if recipe is not None or given:
+            raise TypeError("give a whole config, or a recipe and sections over it; not both")
+        if config.init_from is not None:
+            raise TypeError(
+                "a whole config cannot name init_from; give it as an argument, and sections"
+            )
+        name, resolved = None, config
+    else:
+        name, resolved = choose_recipe(recipe, file, given), resolve(recipe, file, given)
     if texts is not None:
-        text = keep_texts(text, texts, Path(data_dir), config.corpus.text_field)
+        text = keep_texts(text, texts, data_dir, resolved.corpus.text_field)
     paths = tuple(map(str, (text,) if isinstance(text, str | Path) else text))
-    config = adopt_preparation(replace(config, text=paths or config.text), given)
-    config = adopt_model(config, given, begun=find_begun(Path(out)) if auto_resume else None)
-    begin = go_on if auto_resume else start_run
-    stopped_by = begin(Path(out), config, Path(data_dir), name)
-    if stopped_by is not None:
-        message = f"stopped by {stopped_by.name}; go on with maskwright pretrain --resume {out}"
-        raise (KeyboardInterrupt if stopped_by == signal.SIGINT else MaskwrightError)(message)
-    return Path(out) / MODEL_NAME
+    resolved = adopt_preparation(replace(resolved, text=paths or resolved.text), given)
+    begun = find_begun(run) if auto_resume else None
+    resolved = adopt_model(resolved, read_given(file, given), begun=begun)
+    if begun is None:
+        return _Request(run, data_dir, resolved, name)
+    changes = list_changes(begun, resolved)
+    check_changes(changes)
+    return _Request(run, data_dir, resolved, name, changes)
 
 
-def _check_whole(config: PretrainConfig, *, is_alone: bool) -> None:
-    if not is_alone:
-        raise TypeError("give a whole config, or a recipe and sections over it; not both")
-    if config.init_from is not None:
-        raise TypeError(
-            "a whole config cannot name init_from; give it as an argument, and sections"
-        )
+def _carry_out(request: _Request, print_config: bool, dry_run: bool) -> Path:
+    """Do what is asked for; return the model folder of the run."""
+    if print_config:
+        say(write_yaml(request.config), end="")
+    elif not request.config.text:
+        raise InputError("no text given: name files or folders, or try pydocs")
+    elif dry_run:
+        for line in describe_run(request.config, request.data_dir):
+            say(line, flush=True)
+    elif request.changes is None:
+        _start(request)
+    else:
+        _resume(request, request.changes)
+    return request.run / MODEL_NAME
 
 
 @contextmanager
@@ -128,19 +189,12 @@ def _joined(config: PretrainConfig) -> Generator[World]:
         yield world
 
 
-def start_run(
-    run: Path, config: PretrainConfig, data_dir: Path, recipe: str | None = None
-) -> signal.Signals | None:
-    """Prepares the data if need be, then trains in the new directory `run`.
+def _start(request: _Request) -> None:
+    """Prepare the data if need be, then train in a new run directory.
 
     Nothing is written there before all has been checked.
-
-    Args:
-        recipe: the name of the recipe that `config` began with, for the report.
-
-    Returns:
-        The signal that stopped the run before its end, if one did.
     """
+    run, config, data_dir = request.run, request.config, request.data_dir
     with _joined(config) as world:
         console = open_console(world)
         if world.is_first:
@@ -148,43 +202,47 @@ def start_run(
         initial = load_initial(config)
         if named_folder(config) is None:
             check_config(config)
-        data = _open_data(world, config, lambda: locate_data(config, data_dir, console.print))
-        trainer, note = build_trainer(config, data, run / CHECKPOINTS_NAME, world, initial)
-        fetch_ahead(config, data, trainer.state.position, world)
+        data = _open_data(
+            world, config, lambda: locate_data(config, data_dir, console.print)
+        )
         origin = initial.describe() if initial is not None else None
+        session = open_session(run, config, data, world, console, initial=initial, origin=origin)
+        fetch_ahead(config, data, session.trainer.state.position, world)
         del initial  # its weights are in the trainer now, or copied and grown
         run.mkdir(parents=True, exist_ok=True)
         with _owning(run, world):
             if world.is_first:
-                size = count_parameters_of(trainer.model)
-                facts = {"recipe": recipe, "num_parameters": size, **_describe_data(data)}
+                size = count_parameters_of(session.trainer.model)
+                facts = {"recipe": request.recipe, "num_parameters": size, **_describe_data(data)}
                 facts |= {INIT_FROM: origin} if origin else {}
                 begin_run(run, write_yaml(config), facts, console.print)
             tokenizer = data.tokenizer
             console.print(
                 f"tokenizer: {tokenizer.kind}, {tokenizer.vocab_size:,} tokens, {tokenizer.case}"
             )
-            return Session(run, config, data, trainer, note, console, origin).train()
+            _train(session)
 
 
-def resume_run(
-    run: Path, config: PretrainConfig, data_dir: Path, changes: Mapping[str, Any]
-) -> signal.Signals | None:
-    """Goes on from the newest whole checkpoint of `run`; returns as `start_run` does.
-
-    Args:
-        changes: what of `config` is new, nested.
+def _resume(request: _Request, changes: Mapping[str, Any]) -> None:
+    """Resume from the newest whole checkpoint of a run.
 
     Raises:
         ConfigError: a new budget is spent already.
     """
+    run, config, data_dir = request.run, request.config, request.data_dir
     begun = load_run_config(run, {})
     with _joined(config) as world, _owning(run, world):
         console = open_console(world)
         found = world.text_from_first(lambda: str(_find_checkpoint(run, console.print).path))
         checkpoint = open_checkpoint(Path(found))
-        data = _open_data(world, config, lambda: _find_data(run, config, data_dir, console.print))
-        trainer, note = build_trainer(config, data, run / CHECKPOINTS_NAME, world)
+        data = _open_data(
+            world, config, lambda: _find_data(run, config, data_dir, console.print)
+        )
+        origin = read_provenance(run).get(INIT_FROM) if config.init_from else None
+        session = open_session(
+            run, config, data, world, console, origin=origin, last_step=checkpoint.step
+        )
+        trainer = session.trainer
         trainer.restore(checkpoint)
         _check_budget(begun, config, trainer)
         fetch_ahead(config, data, trainer.state.position, world)
@@ -193,8 +251,23 @@ def resume_run(
             record_resumption(run, write_yaml(config), step, changes)
         ended = " (it had ended; its last weights are scored again)" * (trainer.progress >= 1)
         console.print(f"resuming {run} at step {step:,}{ended}")
-        origin = read_provenance(run).get(INIT_FROM) if config.init_from else None
-        return Session(run, config, data, trainer, note, console, origin).train(last_step=step)
+        _train(session)
+
+
+def _train(session: Session) -> None:
+    """Train to the end.
+
+    Raises:
+        KeyboardInterrupt, StoppedError: SIGINT or SIGTERM came before it.
+    """
+    stopped_by = session.train()
+    if stopped_by is None:
+        return
+    message = (
+        f"stopped by {stopped_by.name} at step {session.trainer.state.step:,}; resume with "
+        f"maskwright pretrain --resume {session.run}"
+    )
+    raise KeyboardInterrupt(message) if stopped_by == signal.SIGINT else StoppedError(message)
 
 
 def _check_budget(begun: PretrainConfig, config: PretrainConfig, trainer: Trainer) -> None:
@@ -209,13 +282,9 @@ def _check_budget(begun: PretrainConfig, config: PretrainConfig, trainer: Traine
     is_new = any(getattr(begun.train, name) != getattr(config.train, name) for name in BUDGETS)
     if spent is None or not is_new:
         return
-    used = {
-        "max_steps": f"{state.step:,} steps",
-        "max_tokens": f"{state.tokens:,} tokens",
-        "max_minutes": f"{state.seconds / 60:.1f} minutes",
-    }[spent]
+    used = f"{state.step:,} steps, {state.tokens:,} tokens and {state.seconds / 60:.1f} minutes"
     if getattr(trainer.config, spent) != getattr(config.train, spent):
-        spent = "max_epochs"  # which the trainer counts in tokens
+        spent = BUDGETS[-1]  # epochs, which the trainer counts in tokens
     raise ConfigError(
         f"train.{spent}",
         getattr(config.train, spent),
@@ -224,24 +293,9 @@ def _check_budget(begun: PretrainConfig, config: PretrainConfig, trainer: Traine
     )
 
 
-def go_on(
-    run: Path, config: PretrainConfig, data_dir: Path, recipe: str | None = None
-) -> signal.Signals | None:
-    """Resumes `run` if it has a checkpoint, else starts it: what a restarted job wants.
-
-    Raises:
-        ConfigError: the run was begun with another configuration.
-    """
-    if not has_checkpoint(run):
-        return start_run(run, config, data_dir, recipe)
-    changes = list_changes(load_run_config(run, {}), config)
-    check_changes(changes)
-    return resume_run(run, config, data_dir, changes)
-
-
 @contextmanager
 def _owning(run: Path, world: World) -> Generator[None]:
-    """Keeps other runs out of the run directory; all ranks of this one are in it together."""
+    """Keep other runs out of the run directory; all ranks of this one are in it together."""
     if not world.is_first:
         yield
         return
@@ -252,7 +306,7 @@ def _owning(run: Path, world: World) -> Generator[None]:
 def _open_data(
     world: World, config: PretrainConfig, find: Callable[[], Mapping[str, Path]]
 ) -> PreparedData:
-    """Opens on all ranks what the first one finds, and has verified.
+    """Open on all ranks what the first one finds, and has verified.
 
     Of remote data every machine has a mirror, which the first rank there verifies.
     """
@@ -302,7 +356,7 @@ def _find_checkpoint(run: Path, report: Callable[[str], None]) -> Checkpoint:
 def _find_data(
     run: Path, config: PretrainConfig, data_dir: Path, report: Callable[[str], None]
 ) -> dict[str, Path]:
-    """The prepared data that the run began with; one folder is made again if it is gone.
+    """Return the prepared data that the run began with; one folder is prepared again if it is gone.
 
     Raises:
         CheckpointError: what is there now is other data, or the run does not say what it was.

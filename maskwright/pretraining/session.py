@@ -1,41 +1,41 @@
-"""Trains in a run directory to the end of the budget, or to a signal, and saves the model."""
+"""A run in its directory: train to the end or to a signal, save the models, show the result."""
 
 import shlex
 import signal
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import torch
 from rich.text import Text
 
 from maskwright.console import Console
-from maskwright.distributed.sharding import UNSHARDED
 from maskwright.distributed.world import World
+from maskwright.evaluation.scores import HEADLINES
 from maskwright.inference.samples import HeldOutSamples
 from maskwright.logs import Record, read_metrics
-from maskwright.model.electra import Discriminator, GeneratorAndDiscriminator, Network
-from maskwright.model.pretraining import MaskedLanguageModel
 from maskwright.model_folder.card import add_example
-from maskwright.model_folder.folder import GENERATOR, save_model
+from maskwright.model_folder.folder import save_model
 from maskwright.objectives.build import count_parameters_of
-from maskwright.pretraining.card import DISCRIMINATOR, MODEL, describe_training
-from maskwright.pretraining.prepared_data import PreparedData, describe_sources
-from maskwright.pretraining.training_suites import HEADLINES
-from maskwright.report.gather import gather_facts, write_report
+from maskwright.objectives.objective import Objective, TrainedModel
+from maskwright.pretraining.build import build_trainer, consolidate
+from maskwright.pretraining.card import describe_training, list_results
+from maskwright.pretraining.init_from import InitialModel
+from maskwright.pretraining.prepared_data import PreparedData, describe_sources, objective_of
+from maskwright.report.facts import gather_facts
+from maskwright.report.run_page import write_report
 from maskwright.runs.config import PretrainConfig
-from maskwright.runs.run_directory import METRICS_NAME, MODEL_NAME, REPORT_NAME
-from maskwright.train.panel import color_sample, of_sources
-from maskwright.train.reporting import RunReporter
+from maskwright.runs.run_directory import CHECKPOINTS_NAME, METRICS_NAME, MODEL_NAME, REPORT_NAME
+from maskwright.train.panel import color_sample
+from maskwright.train.reporting import SILENT, RunReporter
 from maskwright.train.trainer import Trainer
 
 
 def open_console(world: World) -> Console:
-    """Where this process speaks to the user: only the first does."""
+    """Return where this process speaks to the user: only the first does."""
     # Paths and reasons may hold brackets, which are no markup.
     return Console(highlight=False, soft_wrap=True, markup=False, quiet=not world.is_first)
 
@@ -45,26 +45,25 @@ class Session:
     """A trainer in its run directory.
 
     Attributes:
+        reporting: the context in which the trainer reports.
         note: a sentence on whether it compiles.
-        origin: what provenance.json says of the model that the run began with, if with one.
+        origin: what provenance.json says about the model that the run began with, if any.
     """
 
     run: Path
     config: PretrainConfig
     data: PreparedData
+    objective: Objective[Any]
     trainer: Trainer
+    reporting: AbstractContextManager[object]
     note: str
     console: Console
     origin: Mapping[str, Any] | None = None
 
-    def train(self, last_step: int | None = None) -> signal.Signals | None:
-        """Trains and saves; returns the signal that stopped it before its end, if one did.
-
-        Args:
-            last_step: of the checkpoint that the run goes on from.
-        """
+    def train(self) -> signal.Signals | None:
+        """Train and save; return the signal that stopped it before its end, if one did."""
         trainer = self.trainer
-        with self._reporting(last_step):
+        with self.reporting:
             size = count_parameters_of(trainer.model)
             self.console.print(
                 f"{self.run}: {size:,} parameters on {_describe_place(trainer)}, {self.note}"
@@ -78,10 +77,6 @@ class Session:
                 if trainer.checkpoints is not None:
                     trainer.checkpoints.close()
         if stopped_by is not None:
-            self.console.print(
-                f"stopped at step {trainer.state.step:,}; go on with "
-                f"maskwright pretrain --resume {self.run}"
-            )
             return stopped_by
         # A run that had ended already when it was resumed is scored again.
         final = trainer.last_scores or {**trainer.state.to_json(), **trainer.scores(final=True)}
@@ -92,7 +87,7 @@ class Session:
         return None
 
     def _report(self) -> None:
-        """A page about the run, which is whole without it, whatever goes wrong with the page."""
+        """Write a page about the run; without it, whatever goes wrong, the run is still whole."""
         try:
             write_report([gather_facts(self.run, self.run.absolute().name)], self.run / REPORT_NAME)
         except Exception as error:
@@ -100,42 +95,29 @@ class Session:
             return
         self.console.print(f"How it went: {self.run / REPORT_NAME}")
 
-    @contextmanager
-    def _reporting(self, last_step: int | None) -> Generator[None]:
-        if not self.trainer.world.is_first:
-            yield
-            return
-        with RunReporter(self.run, self.console, last_step) as self.trainer.reporter:
-            yield
-
     def _save(self, final: Record) -> None:
         with self.trainer.averaged_weights():
             network = consolidate(self.trainer)
-            if isinstance(network, GeneratorAndDiscriminator):
-                self._save_model(GENERATOR, network.generator, final)
-                self._save_model(MODEL_NAME, network.discriminator, final)
-            elif network is not None:
-                self._save_model(MODEL_NAME, network, final)
+            for trained in self.objective.list_models(network) if network is not None else ():
+                self._save_model(trained, final)
 
-    def _save_model(
-        self, name: str, model: MaskedLanguageModel | Discriminator, final: Record
-    ) -> None:
+    def _save_model(self, trained: TrainedModel, final: Record) -> None:
         card = describe_training(
             self.run.name,
             version("maskwright"),
             self.config,
             self.data,
+            self.objective,
+            trained.title,
             final,
             before=self._read_beginning(),
             origin=self.origin,
-            what=DISCRIMINATOR if isinstance(model, Discriminator) else MODEL,
         )
-        prompt = self._prompt
-        if prompt is not None and not isinstance(model, Discriminator):
-            card = add_example(card, [prompt])
+        if self._prompt is not None and trained.fills_masks:
+            card = add_example(card, [self._prompt])
         save_model(
-            self.run / name,
-            model,
+            self.run / (trained.folder or MODEL_NAME),
+            trained.model,
             self.data.tokenizer,
             card,
             add_special_tokens=self.config.data.special_tokens,
@@ -151,7 +133,7 @@ class Session:
         return samples.show_prompt()
 
     def _read_beginning(self) -> Record | None:
-        """The scores of the model that the run began with, if that was worth scoring.
+        """Return the scores of the model that the run began with, if that was scored.
 
         Lines that are no records do not matter here: the model must be saved in any case.
         """
@@ -159,73 +141,67 @@ class Session:
             return None
         records = read_metrics(self.run / METRICS_NAME)
         scored = (r for r in records if r.get("split") == "valid" and r.get("step") == 0)
-        return next((r for r in scored if r.keys() >= {"masked_accuracy", "loss"}), None)
+        names = {line.name for line in self.objective.scores}
+        return next((record for record in scored if names & record.keys()), None)
 
     def _show_result(self, final: Record) -> None:
-        """What the model learned, beside what no learning would score, and what to do next."""
+        """Print what the model learned, beside the baselines, and what to do next."""
         say = self.console.print
-        before = self._read_beginning()
-
-        def show(name: str) -> str:
-            return f"{final[name]:.3f}" + (
-                f"   before {before[name]:.3f}" if before and name in before else ""
-            )
-
+        counts = [f"{final[name]:,} {noun}" for name, noun in self.objective.counts]
         say(
             f"\n{final['step']:,} steps, {final['tokens']:,} tokens, "
-            f"{final['seconds'] / 60:.1f} minutes. On held-out text, {final['num_predictions']:,} "
-            "hidden tokens:\n"
-            f"  masked accuracy  {show('masked_accuracy')}   (always the most frequent token: "
-            f"{final['unigram_accuracy']:.3f})\n"
-            f"  {f'where {self.data.tokenizer.mask_token} is':<15}  {show('seen_mask_accuracy')}   "
-            "(elsewhere it can copy)\n"
-            f"  among the top 5  {show('masked_accuracy_top5')}\n"
-            f"  loss             {show('loss')}   "
-            f"(token frequencies: {final['unigram_loss']:.3f})"
+            f"{final['seconds'] / 60:.1f} minutes. On held-out text, {', '.join(counts)}:"
         )
-        for name, loss in of_sources(final, "loss").items():
-            say(
-                f"  on {name}: loss {loss:.3f}, masked accuracy "
-                f"{final[f'masked_accuracy/{name}']:.3f}"
-            )
-        if "pair_accuracy" in final:
-            say(
-                f"  pairs of texts   {show('pair_accuracy')}   (always the same answer: "
-                f"{final['pair_baseline']:.3f})"
-            )
-        if "rtd_accuracy" in final:
-            say(
-                f"Of {final['num_judged']:,} tokens, some replaced by the generator:\n"
-                f"  accuracy         {show('rtd_accuracy')}   (always original: "
-                f"{final['rtd_base_accuracy']:.3f})\n"
-                f"  replaced found   {show('rtd_recall')}\n"
-                f"  loss             {show('rtd_loss')}   "
-                f"(always the share of replaced tokens: {final['rtd_base_loss']:.3f})"
-            )
+        for line in list_results(self.objective.scores, final, self._read_beginning()):
+            say(line)
         for name in HEADLINES:
             if name in final:
                 say(f"  {name:<26} {final[name]:.3f}")
         if final.get("samples"):
-            say("\nHeld-out text with words or characters hidden:")
+            say("\nHeld-out text with words or characters masked:")
         for line in final.get("samples", []):
             say(Text("  ").append_text(color_sample(line)))
         self._show_next()
 
     def _show_next(self) -> None:
-        """What to do with the model, with a sentence of the held-out text as the example."""
-        say, folder = self.console.print, self.run
-        if isinstance(self.trainer.model, GeneratorAndDiscriminator):
-            folder = self.run / GENERATOR
-            say(f"\nThe discriminator is in {self.run / MODEL_NAME},", markup=False)
-            say(f"the generator, which fills in words, in {folder}. Try", markup=False)
-            say(
-                f"  maskwright embed {self.run} --file sentences.txt --out vectors.npy",
-                markup=False,
-            )
-        else:
-            say(f"\nThe model is in {self.run / MODEL_NAME}. Try", markup=False)
-        rest = "--file sentences.txt" if self._prompt is None else shlex.quote(self._prompt)
-        say(f"  maskwright fill {shlex.quote(str(folder))} {rest}", markup=False)
+        """Print what to do with each model, with a sentence of the held-out text as the example."""
+        places, commands = list[str](), list[str]()
+        for trained in self.objective.list_models(self.trainer.model):
+            folder = self.run if trained.folder is None else self.run / trained.folder
+            places.append(f"{trained.name} is in {self.run / (trained.folder or MODEL_NAME)}.")
+            if not trained.fills_masks:
+                use = f"embed {shlex.quote(str(folder))} --file sentences.txt --out vectors.npy"
+            elif self._prompt is None:
+                use = f"fill {shlex.quote(str(folder))} --file sentences.txt"
+            else:
+                use = f"fill {shlex.quote(str(folder))} {shlex.quote(self._prompt)}"
+            commands.append(f"  maskwright {use}")
+        self.console.print("\n" + "\n".join([*places, "Try", *commands]))
+
+
+def open_session(
+    run: Path,
+    config: PretrainConfig,
+    data: PreparedData,
+    world: World,
+    console: Console,
+    *,
+    initial: InitialModel | None = None,
+    origin: Mapping[str, Any] | None = None,
+    last_step: int | None = None,
+) -> Session:
+    """Build the trainer of a run and what it reports to; nothing is written yet.
+
+    Args:
+        initial: the model that training begins with; not needed for weights of a checkpoint.
+        origin: what provenance.json says about the model that the run began with, if any.
+        last_step: of the checkpoint that the run resumes from.
+    """
+    objective = objective_of(config)
+    reporter = RunReporter(run, objective.scores, console, last_step) if world.is_first else SILENT
+    trainer, note = build_trainer(config, data, run / CHECKPOINTS_NAME, world, initial, reporter)
+    reporting = reporter if isinstance(reporter, RunReporter) else nullcontext()
+    return Session(run, config, data, objective, trainer, reporting, note, console, origin)
 
 
 def _describe_place(trainer: Trainer) -> str:
@@ -233,22 +209,3 @@ def _describe_place(trainer: Trainer) -> str:
     if world.size == 1:
         return str(trainer.device)
     return f"{world.size} ranks ({kind}, {trainer.config.parallel})"
-
-
-def consolidate(trainer: Trainer) -> Network | None:
-    """The whole model on the first rank, None on the others. All ranks must call it.
-
-    Spread parameters are put together one at a time and go to the CPU of the first rank, so that
-    no rank ever holds more than one of them beside its own parts, and the first the model once.
-    """
-    sharding, world = trainer.parallel.sharding, trainer.world
-    if sharding is UNSHARDED:
-        return trainer.model if world.is_first else None
-    tensors: dict[str, torch.Tensor] = {}
-    for name, parameter in trainer.model.named_parameters():
-        whole = sharding.whole(parameter.detach())
-        if world.is_first:
-            tensors[name] = whole.cpu()
-    if not world.is_first:
-        return None
-    return MaskedLanguageModel.around(trainer.model.config, tensors)

@@ -13,14 +13,10 @@ from maskwright.data.masking import Masker, Vocabulary
 from maskwright.data.rows import DataPosition
 from maskwright.distributed.parallel import Parallel
 from maskwright.model.config import EncoderConfig
-from maskwright.model.init import count_fused_matrices, initialise
-from maskwright.objectives.build import (
-    build_network,
-    build_objective,
-    count_step_flops_per_token,
-)
+from maskwright.model.encoder import count_stacked_matrices
+from maskwright.model.init import initialize
 from maskwright.optim.build import build_optimizers
-from maskwright.pretraining.prepared_data import build_planner
+from maskwright.pretraining.prepared_data import build_planner, objective_of
 from maskwright.runs.config import PretrainConfig
 from maskwright.train.device import product_dtype
 from maskwright.train.step import (
@@ -56,7 +52,7 @@ def measure_step_seconds(
     device: torch.device,
     timed_flops: float | None = None,
 ) -> float:
-    """Seconds of a mean step, uncompiled, from a few rows as they are at half of the run.
+    """Return the seconds of a mean step, uncompiled, from a few rows as at half of the run.
 
     Args:
         timed_flops: floating-point operations that the few rows take; none: what suits the device.
@@ -64,21 +60,22 @@ def measure_step_seconds(
     plan = build_planner(config).plan_step(0.5)
     length, rate = plan.request.row_length, config.masking.rate_at(0.5)
     share = config.masking.predicted_share_at(0.5)
-    flops = count_step_flops_per_token(config.objective, model_config, length, share) * length
+    objective = objective_of(config)
+    flops = objective.count_flops_per_token(model_config, length, share) * length
     fitting = (timed_flops or _TIMED_FLOPS.get(device.type, 1e11)) / flops
     num_rows = int(min(max(1, fitting), plan.request.micro_batch_rows))
     source = _random_rows(config, model_config, num_rows, length)
     loaded = source.load(StepRequest(length, num_rows, num_rows, rate), DataPosition(length))
 
-    model = build_network(config.objective, model_config)
-    initialise(model, config.seed)
+    model = objective.build_network(model_config)
+    initialize(model, config.seed)
     model.to(device).train()
-    objective = build_objective(config.objective, config.masking, model)
-    parallel, terms = Parallel(objective), objective.terms
+    loss = objective.build_loss(model)
+    parallel, terms = Parallel(loss), loss.terms
     optimizers = build_optimizers(
         config.optim,
         model.named_parameters(),
-        count_fused_matrices(model),
+        count_stacked_matrices(model),
         dtype=product_dtype(config.train.precision, device),
     )
     computing, stepping = [], []

@@ -23,17 +23,9 @@ from maskwright.model.pretraining import MaskedLanguageModel
 from maskwright.pretraining.prepared_data import PreparedData
 from maskwright.runs.config import PretrainConfig
 
-# Of each suite the score to show where there is room for one.
-HEADLINES = (
-    "mlm/bits_per_character",
-    "fill/accuracy",
-    "pll/pseudo_perplexity",
-    "blimp/mean_over_paradigms",
-)
 
-
-class Probes:
-    """The suites that a run wants scored.
+class TrainingSuites:
+    """The suites of a run's configuration.
 
     Raises:
         CorpusError: the minimal pairs of `evaluate.blimp` cannot be read.
@@ -59,7 +51,7 @@ class Probes:
         model.train(was_training)
 
     def score(self, check: Callable[[], None]) -> dict[str, float]:
-        """The scores by name, each below the name of its suite.
+        """Return the scores by name, each below the name of its suite.
 
         Args:
             check: called before each pass through the model, to stop by raising.
@@ -72,13 +64,13 @@ class Probes:
         return scores
 
     def _request(self) -> Request:
-        """With the model in evaluation mode."""
+        """Return the request, with the model in evaluation mode."""
         model = TextModel.from_parts(self.model, self._tokenizer, self.config.data.special_tokens)
         return Request(model, self.config.valid_rows, self._text, self._pairs, is_fast=True)
 
 
 def name_scores(result: SuiteResult) -> dict[str, float]:
-    """``fill/accuracy`` or ``mlm/perplexity``; of minimal pairs phenomena, but no paradigms."""
+    """Return scores as ``fill/accuracy``; of minimal pairs the phenomena, but no paradigms."""
     prefix = f"{result.suite}/"
     return {
         prefix + score.name.removeprefix(prefix): score.value

@@ -33,12 +33,12 @@ class Recipe:
 
 
 def list_recipes() -> list[Recipe]:
-    """All recipes, by name."""
+    """Return all recipes, by name."""
     return [load_recipe(path.stem) for path in sorted(_FOLDER.glob("*.yaml"))]
 
 
 def load_recipe(name: str) -> Recipe:
-    """Reads a recipe by name.
+    """Read a recipe by name.
 
     Raises:
         ConfigError: there is none of this name; names the nearest.

@@ -1,69 +1,238 @@
-"""Charts of a report as SVG, to stand in a page."""
+"""Charts: curves and bars of reports as SVG, and learning curves as files."""
 
 import importlib
+import importlib.util
 import io
 import re
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from html import escape
+from pathlib import Path
+from statistics import fmean
 from typing import Any
 
-import numpy as np
-
-from maskwright.errors import make_line
+from maskwright.errors import InputError, make_line
+from maskwright.files import replacing_file
 from maskwright.logs import Record
-from maskwright.report.facts import RunFacts
-from maskwright.report.plots import COLORS, FAINT, MOST_DRAWN, STYLE, Curve, draw_curves
 
-_MOST_POINTS = 400
-_LONGEST_LABEL = 60
-_HEADER = re.compile(r"^.*?(?=<svg)", re.DOTALL)
-_SIZE = re.compile(r'(<svg[^>]*?) width="[^"]*"', re.DOTALL)
+# The palette of Okabe and Ito, which color-blind readers can tell apart; lines have markers, too.
+COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+INK, FAINT = "#333333", "#8a8a8a"
+_GRID, _INTERVAL = "#e6e6e6", "#222222"
+_MARKERS = "osD^vPX"
+_DASHED = (0, (4, 3))
+_STYLE = {
+    "font.size": 9.5,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.edgecolor": FAINT,
+    "axes.labelcolor": INK,
+    "xtick.color": INK,
+    "ytick.color": INK,
+    "svg.hashsalt": "maskwright",  # the same chart is the same file
+    "svg.fonttype": "none",
+    "text.parse_math": False,  # names of runs and scores may contain $
+}
+_FORMATS = ("png", "svg")
+_MAX_POINTS = 400  # of a curve in a page
+_MAX_LABEL = 60  # characters
+_MAX_DRAWN = 1e30  # matplotlib's own arithmetic overflows above
+_SAME_LEVEL = 0.05  # baselines that differ by less are drawn as one
+_BEFORE_SVG = re.compile(r"^.*?(?=<svg)", re.DOTALL)
+_WIDTH = re.compile(r'(<svg[^>]*?) width="[^"]*"', re.DOTALL)
 _HEIGHT = re.compile(r'(<svg[^>]*?) height="[^"]*"', re.DOTALL)
+_COSTS = (
+    ("step", "steps", 1.0),
+    ("tokens", "tokens (millions)", 1e6),
+    ("seconds", "minutes of wall-clock", 60.0),
+)
+_SCORES = (
+    ("loss", "unigram_loss", "validation loss (nats)"),
+    ("masked_accuracy", "unigram_accuracy", "masked accuracy"),
+)
 _TRAINING = (
     ("loss", "training loss"),
     ("learning_rate", "learning rate"),
-    ("mask_rate", "share of hidden tokens"),
-    ("row_length", "tokens a row"),
-    ("grad_norm", "norm of the gradient"),
-    ("tokens_per_second", "tokens a second"),
+    ("mask_rate", "mask rate"),
+    ("row_length", "tokens per row"),
+    ("grad_norm", "gradient norm"),
+    ("tokens_per_second", "tokens per second"),
 )
 
 
+@dataclass(frozen=True)
+class Curve:
+    """The name of a run, and records of its metrics.jsonl in order."""
+
+    name: str
+    records: Sequence[Record]
+
+    def points(self, x: str, y: str, scale: float = 1.0) -> tuple[list[float], list[float]]:
+        """Return `x` divided by `scale`, and `y`, of the records that have both."""
+        known = [(r[x] / scale, r[y]) for r in self.records if _can_draw(r, x) and _can_draw(r, y)]
+        return [a for a, _ in known], [b for _, b in known]
+
+
+def _can_draw(record: Record, name: str) -> bool:
+    value = record.get(name)
+    return isinstance(value, int | float) and abs(value) < _MAX_DRAWN
+
+
+def check_matplotlib() -> None:
+    """Raise unless matplotlib is installed.
+
+    Raises:
+        InputError: the extra ``plots`` is not installed.
+    """
+    if importlib.util.find_spec("matplotlib") is None:
+        raise InputError("plots need matplotlib: pip install 'maskwright[plots]'")
+
+
 def render(draw: Callable[[Any], None], width: float, height: float, label: str) -> str:
-    """The SVG of a figure that `draw` fills, scalable, with a text for those who do not see it."""
+    """Return the figure that `draw` fills as scalable SVG, with `label` for screen readers."""
     matplotlib: Any = importlib.import_module("matplotlib")
     figures: Any = importlib.import_module("matplotlib.figure")
-    with matplotlib.rc_context(STYLE), warnings.catch_warnings():
-        # The browser has fonts for all scripts; only widths are measured with matplotlib's.
+    with matplotlib.rc_context(_STYLE), warnings.catch_warnings():
+        # The browser has fonts for all scripts; matplotlib's are used only to measure widths.
         warnings.filterwarnings("ignore", message="Glyph .* missing")
         figure = figures.Figure(figsize=(width, height), layout="constrained")
         draw(figure)
         file = io.StringIO()
         figure.savefig(file, format="svg", metadata={"Date": None})
-    svg = _HEADER.sub("", file.getvalue(), count=1)
-    svg = _HEIGHT.sub(r"\1", _SIZE.sub(r"\1", svg, count=1), count=1)
+    svg = _BEFORE_SVG.sub("", file.getvalue(), count=1)
+    svg = _HEIGHT.sub(r"\1", _WIDTH.sub(r"\1", svg, count=1), count=1)
     return svg.replace("<svg", f'<svg role="img" aria-label="{escape(label)}"', 1)
 
 
-def draw_learning(runs: Sequence[RunFacts]) -> str:
-    """Loss and masked accuracy against steps, tokens and minutes, with the unigram baseline."""
-    curves = [Curve(run.name, run.validations) for run in runs]
+def plot_curves(curves: Sequence[Curve], folder: Path, note: str = "") -> list[Path]:
+    """Write ``curves.png`` and ``curves.svg``: loss and masked accuracy by step, tokens and time.
+
+    Args:
+        curves: the validation records of each run.
+        note: a line below the charts.
+
+    Raises:
+        InputError: as `check_matplotlib`.
+    """
+    check_matplotlib()
+    matplotlib: Any = importlib.import_module("matplotlib")
+    figures: Any = importlib.import_module("matplotlib.figure")
+    paths = [folder / f"curves.{name}" for name in _FORMATS]
+    with matplotlib.rc_context(_STYLE):
+        figure = figures.Figure(figsize=(11, 6.4), layout="constrained")
+        _draw_curves(figure, curves)
+        if note:
+            figure.supxlabel(note, x=0.01, ha="left", fontsize=8.5, color=FAINT)
+        for path, name in zip(paths, _FORMATS, strict=True):
+            # With a date, the same chart would not be the same file.
+            metadata = {"Date": None} if name == "svg" else {"Software": None}
+            with replacing_file(path) as temporary:
+                figure.savefig(temporary, format=name, dpi=160, metadata=metadata)
+    return paths
+
+
+def draw_learning(curves: Sequence[Curve]) -> str:
+    """Return validation loss and masked accuracy by step, tokens and time, with baselines."""
     label = "Validation loss and masked accuracy against steps, tokens and minutes"
-    return render(lambda figure: draw_curves(figure, curves), 11, 6, label)
+    return render(lambda figure: _draw_curves(figure, curves), 11, 6, label)
 
 
-def draw_training(runs: Sequence[RunFacts]) -> str:
-    """What every step did: rates, lengths, norms, speed."""
+def _draw_curves(figure: Any, curves: Sequence[Curve]) -> None:
+    """Fill a figure with a panel for each score against each cost."""
+    grid = figure.subplots(len(_SCORES), len(_COSTS), sharex="col", sharey="row")
+    for row, score in zip(grid, _SCORES, strict=True):
+        for axes, cost in zip(row, _COSTS, strict=True):
+            _draw_panel(axes, curves, cost, score)
+        row[0].set_ylabel(score[2])
+    for axes, (_, label, _) in zip(grid[-1], _COSTS, strict=True):
+        axes.set_xlabel(label)
+    figure.align_ylabels(grid[:, 0])
+    handles, labels = grid[0][0].get_legend_handles_labels()
+    figure.legend(
+        handles, labels, loc="outside upper left", ncols=min(len(labels) or 1, 4), frameon=False
+    )
+
+
+def _draw_panel(
+    axes: Any,
+    curves: Sequence[Curve],
+    cost: tuple[str, str, float],
+    score: tuple[str, str, str],
+) -> None:
+    (x, _, scale), (y, baseline, _) = cost, score
+    for number, curve in enumerate(curves):
+        xs, ys = curve.points(x, y, scale)
+        if not xs:
+            continue
+        axes.plot(
+            xs,
+            ys,
+            color=COLORS[number % len(COLORS)],
+            marker=_MARKERS[number % len(_MARKERS)],
+            markersize=4.5,
+            linewidth=1.6,
+            # matplotlib leaves labels that begin with _ out of the legend.
+            label=f" {make_line(curve.name)}",
+            clip_on=False,
+        )
+    levels = _merge_levels(
+        [
+            (level, COLORS[number % len(COLORS)])
+            for number, curve in enumerate(curves)
+            for level in curve.points(x, baseline, scale)[1]
+        ]
+    )
+    for level, color in levels:
+        # If there are several baselines, each has the color of its run.
+        color = color if len(levels) > 1 else FAINT
+        axes.axhline(level, color=color, linewidth=1, linestyle=_DASHED, zorder=0)
+    if levels:
+        name = "token frequencies" if y == "loss" else "always the most frequent token"
+        _annotate_level(axes, levels[-1][0], name)
+    axes.set_xlim(left=0)
+    if y != "loss":
+        axes.set_ylim(bottom=0)
+    axes.grid(axis="y", color=_GRID, linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.tick_params(length=3)
+
+
+def _annotate_level(axes: Any, level: float, name: str) -> None:
+    """Write the name of a horizontal line above its right end."""
+    axes.annotate(
+        name,
+        (1, level),
+        xycoords=("axes fraction", "data"),
+        xytext=(0, 3),
+        textcoords="offset points",
+        ha="right",
+        va="bottom",
+        fontsize=8,
+        color=FAINT,
+    )
+
+
+def _merge_levels(levels: Sequence[tuple[float, str]]) -> list[tuple[float, str]]:
+    """Return distinct levels: a baseline moves a little with the text of each validation."""
+    kept: list[tuple[float, str]] = []
+    for level, color in sorted(levels):
+        if not kept or level > kept[-1][0] * (1 + _SAME_LEVEL):
+            kept.append((level, color))
+    return kept
+
+
+def draw_training(curves: Sequence[Curve]) -> str:
+    """Return a chart of each training metric by step."""
 
     def draw(figure: Any) -> None:
         grid = figure.subplots(2, 3, sharex=True)
         for axes, (name, label) in zip(grid.flat, _TRAINING, strict=True):
-            for number, run in enumerate(runs):
-                steps, values = thin(run.training, name)
+            for number, curve in enumerate(curves):
+                steps, values = (_thin(one) for one in curve.points("step", name))
                 axes.plot(steps, values, color=COLORS[number % len(COLORS)], linewidth=1.2)
             axes.set_title(label, loc="left", fontsize=9.5)
-            axes.grid(axis="y", color="#e6e6e6", linewidth=0.8)
+            axes.grid(axis="y", color=_GRID, linewidth=0.8)
             if name != "loss":
                 axes.set_ylim(bottom=0)
         for axes in grid[-1]:
@@ -72,78 +241,77 @@ def draw_training(runs: Sequence[RunFacts]) -> str:
     return render(draw, 11, 4.6, "Training loss, rates, row length, gradient norm, speed by step")
 
 
-def thin(records: Sequence[Record], name: str) -> tuple[list[float], list[float]]:
-    """Steps and values, of long runs the means of neighbours."""
-    found = [(r["step"], r.get(name)) for r in records]
-    known = [(s, v) for s, v in found if isinstance(v, int | float) and abs(v) < MOST_DRAWN]
-    if not known:
-        return [], []
-    parts = np.array_split(np.array(known, float), min(len(known), _MOST_POINTS))
-    means = [part.mean(0) for part in parts]
-    return [float(m[0]) for m in means], [float(m[1]) for m in means]
+def _thin(values: Sequence[float]) -> list[float]:
+    """Return at most `_MAX_POINTS` means of neighboring values."""
+    num_parts = min(len(values), _MAX_POINTS)
+    return [
+        fmean(values[len(values) * n // num_parts : len(values) * (n + 1) // num_parts])
+        for n in range(num_parts)
+    ]
 
 
-def draw_bars(
+def draw_scores(
     scores: Mapping[str, tuple[float, float | None, float | None]],
     label: str,
     chance: float | None = None,
 ) -> str:
-    """A bar for each score, with its interval, and a dashed line where chance is."""
-    names = list(scores)
+    """Return a bar for each score (value, low, high) from 0 to 1, with a line at `chance`."""
 
     def draw(figure: Any) -> None:
         axes = figure.subplots()
-        for place, (value, low, high) in enumerate(scores.values()):
-            axes.barh(place, value, color=COLORS[0], height=0.7)
+        names = [name.replace("_", " ") for name in scores]
+        _draw_bars(axes, names, [value for value, _, _ in scores.values()])
+        for position, (value, low, high) in enumerate(scores.values()):
             if low is not None and high is not None:
-                axes.plot([low, high], [place, place], color="#222222", linewidth=1.2)
-            axes.text(1.01, place, f"{value:.3f}", va="center", fontsize=8.5)
-        axes.set_yticks(range(len(names)), [_shorten(name.replace("_", " ")) for name in names])
+                axes.plot([low, high], [position, position], color=_INTERVAL, linewidth=1.2)
+            axes.text(1.01, position, f"{value:.3f}", va="center", fontsize=8.5)
         axes.set_xlim(0, 1)
-        axes.set_ylim(len(names) - 0.4, -0.6)
-        axes.tick_params(axis="y", length=0)
         if chance is not None:
-            axes.axvline(chance, color=FAINT, linewidth=1, linestyle=(0, (4, 3)))
+            axes.axvline(chance, color=FAINT, linewidth=1, linestyle=_DASHED)
 
-    return render(draw, 8, 0.6 + 0.3 * len(names), label)
+    return render(draw, 8, 0.6 + 0.3 * len(scores), label)
+
+
+def draw_counts(counts: Mapping[str, int], label: str) -> str:
+    """Return a bar for each count of documents."""
+
+    def draw(figure: Any) -> None:
+        axes = figure.subplots()
+        _draw_bars(axes, counts, list(counts.values()))
+        for position, value in enumerate(counts.values()):
+            axes.text(value, position, f" {value:,}", va="center", fontsize=8.5)
+        axes.set_xlim(0, 1.15 * max([*counts.values(), 1]))
+        axes.set_xlabel("documents")
+
+    return render(draw, 8, 0.7 + 0.26 * len(counts), label)
+
+
+def _draw_bars(axes: Any, names: Iterable[str], values: Sequence[float]) -> None:
+    """Draw horizontal bars from the top down, each with its name on the left."""
+    axes.barh(range(len(values)), values, color=COLORS[0], height=0.7)
+    axes.set_yticks(range(len(values)), [_shorten(name) for name in names])
+    axes.set_ylim(len(values) - 0.4, -0.6)
+    axes.tick_params(axis="y", length=0)
 
 
 def _shorten(name: str) -> str:
-    """A name as a label: printable, and no longer than the chart has room for."""
+    """Return a name as a label: printable, and short enough for the chart."""
     line = make_line(name)
-    return line if len(line) <= _LONGEST_LABEL else f"{line[: _LONGEST_LABEL - 1]}…"
+    return line if len(line) <= _MAX_LABEL else f"{line[: _MAX_LABEL - 1]}…"
 
 
 def draw_lengths(lengths: Sequence[int]) -> str:
-    """How long documents are, in tokens."""
+    """Return a histogram of the lengths of documents, in tokens."""
 
     def draw(figure: Any) -> None:
         axes = figure.subplots()
-        top = max(max(lengths), 2)
-        bins = np.unique(np.geomspace(1, top + 1, 40).astype(int))
+        longest = max(max(lengths), 2)
+        bins = sorted({int((longest + 1) ** (n / 39)) for n in range(40)})
         axes.hist(lengths, bins=bins, color=COLORS[0])
         axes.set_xscale("log")
-        axes.xaxis.set_major_formatter(lambda value, _: f"{value:,.0f}")
-        axes.xaxis.set_minor_formatter(lambda value, _: "")
+        axes.xaxis.set_major_formatter("{x:,.0f}")
+        axes.xaxis.set_minor_formatter("")
         axes.set_xlabel("tokens of a document")
         axes.set_ylabel("documents")
 
     return render(draw, 8, 2.8, "Histogram of the lengths of documents")
-
-
-def draw_counts(counts: Mapping[str, int], label: str) -> str:
-    """A bar for each name, as long as its count."""
-    names, values = list(counts), list(counts.values())
-
-    def draw(figure: Any) -> None:
-        axes = figure.subplots()
-        axes.barh(range(len(names)), values, color=COLORS[0], height=0.7)
-        for place, value in enumerate(values):
-            axes.text(value, place, f" {value:,}", va="center", fontsize=8.5)
-        axes.set_yticks(range(len(names)), names)
-        axes.set_xlim(0, 1.15 * max([*values, 1]))
-        axes.set_ylim(len(names) - 0.4, -0.6)
-        axes.tick_params(axis="y", length=0)
-        axes.set_xlabel("documents")
-
-    return render(draw, 8, 0.7 + 0.26 * len(names), label)

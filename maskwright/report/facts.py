@@ -1,26 +1,43 @@
-"""What a run directory says about its run, gathered for a report."""
+"""The facts about a run that its report shows, read from its run directory."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
 
-from maskwright.evaluation.scores import Score, SuiteResult
-from maskwright.logs import Record
+from maskwright.config import read_yaml
+from maskwright.errors import InputError
+from maskwright.evaluation.scores import Score, SuiteResult, parse_results
+from maskwright.files import read_json
+from maskwright.logs import Record, read_training
+from maskwright.runs.find_data import is_prepared
+from maskwright.runs.metadata import shorten_paths, shorten_provenance
+from maskwright.runs.run_directory import (
+    CONFIG_NAME,
+    METRICS_NAME,
+    MODEL_NAME,
+    check_pretraining,
+    name_prepared,
+)
+from maskwright.shards.concat import ConcatStore
+from maskwright.shards.manifest import Manifest
+from maskwright.shards.reader import TokenStore
 
-_STAGES = (0.01, 0.1, 0.5, 1.0)
+_MAX_BYTES = 64 << 20
+_SAMPLED_AT = (0.01, 0.1, 0.5, 1.0)  # of the training time
 
 
 @dataclass(frozen=True)
 class RunFacts:
-    """One run.
+    """The facts about one run.
 
     Attributes:
-        records: the lines of its metrics.jsonl, as `maskwright.logs.read_training` checks them.
-        config, provenance: its config.yaml and provenance.json, which may hold anything.
-        evaluation: the suites in its evaluation.json; none if `maskwright evaluate` was not run.
-        manifest: of its prepared data, if these are still there.
-        document_lengths: tokens of each document to train on.
-        is_finished: whether it has a model.
+        records: its metrics.jsonl, as `maskwright.logs.read_training` checks it.
+        config, provenance: its config.yaml and provenance.json, which may contain anything.
+        evaluation: the suites in its evaluation.json; empty without ``maskwright evaluate``.
+        manifest: of its prepared data; None if they are gone.
+        document_lengths: the tokens of each training document; empty if the data are gone.
+        is_finished: True if it has a model.
     """
 
     name: str
@@ -28,8 +45,8 @@ class RunFacts:
     config: Mapping[str, Any]
     provenance: Mapping[str, Any]
     evaluation: Sequence[SuiteResult] = ()
-    manifest: Mapping[str, Any] | None = None
-    document_lengths: Sequence[int] = field(default_factory=tuple[int, ...])
+    manifest: Manifest | None = None
+    document_lengths: Sequence[int] = ()
     is_finished: bool = True
 
     @property
@@ -42,7 +59,7 @@ class RunFacts:
 
     @property
     def last(self) -> Record:
-        """The last validation; empty before the first one."""
+        """The last validation; empty before the first."""
         return self.validations[-1] if self.validations else {}
 
     def find_largest(self, name: str) -> float:
@@ -50,13 +67,14 @@ class RunFacts:
         return max((record[name] for record in self.records), default=0)
 
     def pick_samples(self) -> list[tuple[str, list[str]]]:
-        """What was guessed at 1, 10, 50 and 100 % of the training: when, and the lines."""
+        """Return the time and the sample lines nearest to 1, 10, 50 and 100 % of the training."""
         sampled = [record for record in self.validations if record.get("samples")]
         if not sampled:
             return []
         end = self.find_largest("seconds") or 1.0
         picked = {
-            min(sampled, key=lambda r: abs(r["seconds"] - share * end))["step"] for share in _STAGES
+            min(sampled, key=lambda r: abs(r["seconds"] - share * end))["step"]
+            for share in _SAMPLED_AT
         }
         return [
             (f"step {record['step']:,}, {100 * record['seconds'] / end:.0f} %", record["samples"])
@@ -65,7 +83,7 @@ class RunFacts:
         ]
 
     def share_time(self) -> list[tuple[str, float]]:
-        """Seconds of steps, of their first ones (compiling), of validations, and of all else."""
+        """Return the seconds of steps, of compiling, of validations and of everything else."""
         training, previous, busy = self.training, 0, 0.0
         for record in training:
             speed = record.get("tokens_per_second")
@@ -83,15 +101,70 @@ class RunFacts:
         return [*shares, ("everything else", rest)]
 
     def describe_extent(self, suite: str) -> str:
-        """``, with --fast`` if the suite looked at a part of its text, else nothing."""
-        found = self._find_result(suite)
-        return ", with --fast" if found and found.settings.get("fast") else ""
+        """Return ``, with --fast`` if the suite used a part of its text, else an empty text."""
+        result = self._find_result(suite)
+        return ", with --fast" if result and result.settings.get("fast") else ""
 
     def find_scores(self, suite: str) -> Sequence[Score]:
-        """The scores of a suite in evaluation.json; none if it was not run."""
-        found = self._find_result(suite)
-        return found.scores if found else ()
+        """Return the scores of a suite in evaluation.json; empty if it was not run."""
+        result = self._find_result(suite)
+        return result.scores if result else ()
 
     def _find_result(self, suite: str) -> SuiteResult | None:
-        found = [result for result in self.evaluation if result.suite == suite]
-        return found[-1] if found else None
+        results = [result for result in self.evaluation if result.suite == suite]
+        return results[-1] if results else None
+
+
+def gather_facts(run: Path, name: str) -> RunFacts:
+    """Return the facts in a run directory and, if they still exist, in its prepared data.
+
+    Args:
+        name: the name of the run in the report.
+
+    Raises:
+        InputError: it is not a run directory of pretraining, or a file in it is damaged.
+        ConfigError: its config.yaml is not a mapping.
+        ShardError: its prepared data are damaged.
+    """
+    check_pretraining(run)
+    provenance = _read_object(run / "provenance.json") or {}
+    evaluation = run / "evaluation.json"
+    suites = _read_object(evaluation)
+    data = _open_data(provenance)
+    return RunFacts(
+        name=name,
+        records=read_training(run / METRICS_NAME),
+        config=shorten_paths(read_yaml(run / CONFIG_NAME)),
+        provenance=shorten_provenance(provenance),
+        evaluation=[] if suites is None else parse_results(suites, str(evaluation)),
+        manifest=data.manifest if data else None,
+        document_lengths=data.document_lengths.tolist() if data else (),
+        is_finished=(run / MODEL_NAME).is_dir(),
+    )
+
+
+def _read_object(path: Path) -> dict[str, Any] | None:
+    """Return the object in a JSON file; None if there is no such file."""
+    if not path.exists():
+        return None
+    try:
+        if not path.is_file():
+            raise ValueError("it is not a regular file")
+        found = read_json(path, _MAX_BYTES)
+        if not isinstance(found, dict):
+            raise ValueError("it is not a JSON object")
+    except (OSError, ValueError) as error:
+        raise InputError(f"{path} cannot be read: {error}. Restore or remove it.") from None
+    return cast(dict[str, Any], found)
+
+
+def _open_data(provenance: Mapping[str, Any]) -> TokenStore | None:
+    """Return the prepared data of a run, several folders as one; None if any are gone."""
+    try:
+        folders = name_prepared(provenance)
+    except (KeyError, TypeError):
+        return None
+    if not all(map(is_prepared, folders.values())):
+        return None
+    stores = {name: TokenStore.open(path, "train", "sizes") for name, path in folders.items()}
+    return next(iter(stores.values())) if len(stores) == 1 else ConcatStore(stores)

@@ -1,19 +1,17 @@
-"""What `prepare` did to a text, in one page: what went in and out, and what each rule drops."""
+"""The page of `prepare --report`: documents in and out, and samples of what each rule drops."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
-from maskwright.report.charts import draw_counts
-from maskwright.report.plots import check_matplotlib
-from maskwright.report.templates import fill_template
+from maskwright.report.charts import check_matplotlib, draw_counts
+from maskwright.report.templates import fill_template, flatten
 from maskwright.selection.tally import KEPT, Tally
 from maskwright.shards.manifest import Manifest
 
-_MOST_LANGUAGES = 20
+_MAX_LANGUAGES = 20
 
 
 def render_selection(name: str, manifest: Manifest, tally: Tally) -> str:
-    """The page as HTML.
+    """Return the page as HTML.
 
     Raises:
         InputError: the extra ``plots`` is not installed.
@@ -36,7 +34,7 @@ def render_selection(name: str, manifest: Manifest, tally: Tally) -> str:
             (fate, [text for _, text in tally.samples[fate]])
             for fate in sorted(tally.samples, key=lambda fate: (fate == KEPT, fate))
         ],
-        select=_flatten(manifest.source.get("select", {})),
+        select=list(flatten(manifest.source.get("select", {}), "select.")),
     )
 
 
@@ -52,18 +50,11 @@ def _list_facts(manifest: Manifest, tally: Tally) -> Iterator[tuple[str, str]]:
 
 
 def _draw_charts(tally: Tally) -> Iterator[tuple[str, str]]:
+    """Yield the title and the SVG of each chart."""
     powers = range(min(tally.lengths, default=0), max(tally.lengths, default=0) + 1)
     lengths = {f"{2**power >> 1:,}": tally.lengths[power] for power in powers}
     title = "Lengths of documents: characters, from … on"
     yield title, draw_counts(lengths, title)
     if tally.languages:
         title = "Languages"
-        yield title, draw_counts(dict(tally.languages.most_common(_MOST_LANGUAGES)), title)
-
-
-def _flatten(values: Mapping[str, Any], prefix: str = "select.") -> list[tuple[str, str]]:
-    found: list[tuple[str, str]] = []
-    for name, value in values.items():
-        nested = isinstance(value, Mapping)
-        found += _flatten(value, f"{prefix}{name}.") if nested else [(prefix + name, str(value))]
-    return found
+        yield title, draw_counts(dict(tally.languages.most_common(_MAX_LANGUAGES)), title)

@@ -5,20 +5,21 @@ The whole configuration of a pretraining run, and where it comes from.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal
 
-from maskwright.config import Plain, from_mapping, merge, read_yaml, section, setting
+from maskwright.config import Plain, fields_of, from_mapping, merge, read_yaml, section, setting
 from maskwright.corpus.config import CorpusConfig
 from maskwright.data.config import DataConfig, MaskingConfig, MixtureConfig
 from maskwright.errors import ConfigError
 from maskwright.model.config import ModelConfig
-from maskwright.objectives.config import ObjectiveConfig
+from maskwright.objectives.config import OBJECTIVES, ObjectiveConfig, choose_name
 from maskwright.optim.config import OptimConfig
 from maskwright.recipes import load_recipe
 from maskwright.selection.config import SelectionConfig
 from maskwright.tokenizer.config import TokenizerConfig, check_extension
-from maskwright.train.config import TrainConfig
+from maskwright.train.config import BUDGETS, TrainConfig
 
 SuiteName = Literal["mlm", "fill", "pll", "blimp"]
 
@@ -77,27 +78,21 @@ class PretrainConfig:
             raise ConfigError("seed", self.seed, "must lie between 0 and 2^63 - 1")
         if not any(getattr(self.train, budget) for budget in BUDGETS):
             raise ConfigError(
-                "train.max_minutes", None, "and no other budget is set", "Set it to 10, say."
+                f"train.{BUDGETS[0]}", None, "and no other budget is set", "Set it to 10, say."
             )
         if self.init_from is None:
             check_extension(self.tokenizer)
-        if self.objective.name == "rtd":
-            self._check_detection()
+        self._check_objective()
 
-    def _check_detection(self) -> None:
-        if self.init_from is not None:
-            rule = "begins with two models of its own, so init_from has no place in it"
-            raise ConfigError("objective.name", "rtd", rule, "Leave one of the two out.")
-        share, pairs = self.masking.causal_share, self.data.pairs
-        if share:
-            rule = "has no place with objective.name = rtd, whose discriminator sees both sides"
-            raise ConfigError("masking.causal_share", share, rule, "Set it to 0.")
-        if pairs is not None:
-            rule = "has no place with objective.name = rtd, which judges tokens"
-            raise ConfigError("data.pairs", pairs, rule, "Leave it out.")
-        if self.train.parallel == "fsdp":
-            rule = "cannot spread the embeddings that the two models of objective.name = rtd share"
-            raise ConfigError("train.parallel", "fsdp", rule, "Set it to ddp.")
+    def _check_objective(self) -> None:
+        name = choose_name(self.objective, self.data, self.masking)
+        entry = OBJECTIVES[name]
+        defaults = {info.name: info.default for info in fields_of(PretrainConfig)}
+        for field, reason in entry.conflicts.items():
+            value = attrgetter(field)(self)
+            if value != defaults[field]:
+                rule = f"cannot be combined with {entry.switch or f'objective.name = {name}'}"
+                raise ConfigError(field, value, f"{rule}: {reason}", "Remove one of the two.")
 
     @property
     def valid_row_length(self) -> int:
@@ -115,7 +110,8 @@ def resolve(
     config_file: Path | None = None,
     overrides: Mapping[str, Any] | None = None,
 ) -> PretrainConfig:
-    """A recipe (see `default_recipe`), a YAML file over it, and single values over both.
+    """Return the configuration of a recipe (see `default_recipe`), over it a YAML file, over both
+    single values.
 
     Raises:
         ConfigError: an unknown key, or a value that breaks a rule.
@@ -143,21 +139,20 @@ def choose_recipe(
 
 
 def default_recipe(overrides: Mapping[str, Any]) -> str:
-    """The recipe where none is named, and no file; another one with ``init_from``."""
+    """Return the recipe to use when neither a recipe nor a file is named; it differs with
+    ``init_from``.
+    """
     return CONTINUE_RECIPE if overrides.get("init_from") else DEFAULT_RECIPE
 
 
 def read_given(config_file: Path | None, overrides: Mapping[str, Any]) -> Plain:
-    """What the user asked for over any recipe, in a file or by single values, nested."""
+    """Return what the user set over any recipe, in a file or as single values, nested."""
     from_file = read_yaml(config_file) if config_file is not None else {}
     return put_over(from_file, overrides)
 
 
-BUDGETS = ("max_minutes", "max_steps", "max_tokens", "max_epochs")
-
-
 def put_over(values: Mapping[str, Any], layer: Mapping[str, Any]) -> Plain:
-    """`values` with a higher layer over them: a file over a recipe, flags over a file.
+    """Merge a higher layer into `values`: a file over a recipe, flags over a file.
 
     What says the same thing in another way is replaced, too: a budget replaces all budgets, batch
     tokens replace their schedule and the other way round, and a row length replaces a schedule of
@@ -183,12 +178,12 @@ def put_over(values: Mapping[str, Any], layer: Mapping[str, Any]) -> Plain:
 
 
 def _mapping(section_values: Any) -> Mapping[str, Any]:
-    """A section's values; none where it is missing, or no section, an error found later."""
+    """Return a section's values; empty if it is missing or invalid, which is reported later."""
     return section_values if isinstance(section_values, Mapping) else {}
 
 
 def _check_batch_tokens(train: Mapping[str, Any]) -> None:
-    """A run's config.yaml holds every field; there the default is not a choice."""
+    """Raise if both are given; config.yaml holds every field, so there a default is no choice."""
     given = train.get("batch_tokens", TrainConfig.batch_tokens)
     if train.get("batch_tokens_schedule") and str(given) != str(TrainConfig.batch_tokens):
         rule = "is given beside train.batch_tokens_schedule"

@@ -10,7 +10,6 @@ from typing import Any
 from maskwright.config import from_mapping, to_mapping
 from maskwright.corpus.config import CorpusConfig
 from maskwright.errors import ConfigError, InputError, ShardError
-from maskwright.model_folder.special_tokens import wrap_inputs, wraps_inputs
 from maskwright.preparation.config import PrepareConfig
 from maskwright.preparation.fingerprint import fingerprint_input
 from maskwright.preparation.locate import locate
@@ -21,21 +20,22 @@ from maskwright.shards.folder import name_path
 from maskwright.shards.manifest import MANIFEST_NAME, TOKENIZER_NAME, read_manifest
 from maskwright.shards.remote import is_remote
 from maskwright.tokenizer.config import TokenizerConfig
+from maskwright.tokenizer.template import wrap_inputs, wraps_inputs
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 
 def is_prepared(folder: Path) -> bool:
-    """Whether `folder` is one that ``maskwright prepare`` wrote."""
+    """Return True if ``maskwright prepare`` wrote `folder`."""
     return (folder / MANIFEST_NAME).is_file()
 
 
 def is_elsewhere(config: PretrainConfig) -> bool:
-    """Whether the run names a URL as its data: each machine then has a mirror of its own."""
+    """Return True if the data of the run is a URL; each machine then has a mirror of its own."""
     return any(map(is_remote, config.text))
 
 
 def locate_prepared(names: Sequence[str]) -> list[Path]:
-    """The prepared folders that all of `names` mean, of a URL its mirror; none if they are text.
+    """Return the prepared folders that `names` mean, or mirrors of URLs; empty if they are text.
 
     Raises:
         InputError: prepared data and other text together.
@@ -54,7 +54,7 @@ def locate_prepared(names: Sequence[str]) -> list[Path]:
 
 
 def named_sources(config: PretrainConfig) -> dict[str, Path]:
-    """The prepared folders that the run names as its text, by their last names; or none.
+    """Return the prepared folders that the run names as its text, by their last path components.
 
     Raises:
         InputError: other text beside them, or two of one name.
@@ -72,7 +72,7 @@ def named_sources(config: PretrainConfig) -> dict[str, Path]:
 
 
 def named_folder(config: PretrainConfig) -> Path | None:
-    """The first prepared folder that the run names as its text, if it does.
+    """Return the first prepared folder that the run names as its text, or None.
 
     Raises:
         InputError, ShardError: as `named_sources`.
@@ -81,7 +81,7 @@ def named_folder(config: PretrainConfig) -> Path | None:
 
 
 def adopt_preparation(config: PretrainConfig, given: Mapping[str, Any]) -> PretrainConfig:
-    """`config`, saying how its data was prepared if it names a prepared folder.
+    """Return `config` with the preparation settings of the prepared folder that it names, if any.
 
     Of several folders it says what the first one says, whose tokenizer all have.
 
@@ -125,7 +125,7 @@ def _adopt_folder(config: PretrainConfig, folder: Path, given: Mapping[str, Any]
 
 
 def prepare_for(config: PretrainConfig, data_dir: Path, report: Callable[[str], None]) -> Path:
-    """The prepared folder for a run: the one that it names, or one made from its text."""
+    """Return the prepared folder for a run: the one that it names, or one made from its text."""
     named = named_folder(config)
     if named is not None:
         return named
@@ -141,7 +141,9 @@ def prepare_for(config: PretrainConfig, data_dir: Path, report: Callable[[str], 
 def locate_data(
     config: PretrainConfig, data_dir: Path, report: Callable[[str], None]
 ) -> dict[str, Path]:
-    """The prepared folders for a run by name: those that it names, or one made from its text."""
+    """Return the prepared folders for a run by name: those that it names, or one made from its
+    text.
+    """
     named = named_sources(config)
     if named:
         return named
@@ -150,7 +152,7 @@ def locate_data(
 
 
 def find_prepared(config: PretrainConfig, data_dir: Path) -> dict[str, Path]:
-    """The prepared folders for a run by name if they are there already, else none."""
+    """Return the prepared folders for a run by name if they exist already, else nothing."""
     named = named_sources(config)
     if named:
         return named
@@ -163,7 +165,7 @@ def _prepare_config(config: PretrainConfig) -> PrepareConfig:
 
 
 def _fingerprint(config: PretrainConfig) -> str | None:
-    """Covers the text itself and all of the configuration that shapes shards.
+    """Hash the text and every setting that shapes shards.
 
     None for text from standard input, which cannot be hashed before it is read.
     """
@@ -173,7 +175,7 @@ def _fingerprint(config: PretrainConfig) -> str | None:
 
 
 def _folder_name(config: PretrainConfig, fingerprint: str | None) -> str:
-    """NAME-HASH; standard input is prepared anew each time."""
+    """Return NAME-HASH; standard input is prepared anew each time."""
     if fingerprint is None:
         return f"stdin-{time.strftime('%Y%m%d-%H%M%S')}"
     stem = Path(config.text[0]).name.partition(".")[0] or "text"

@@ -33,12 +33,12 @@ _BELOW = "*/*"  # folders hold other formats, and parts of larger models
 
 
 def is_hub_name(name: str) -> bool:
-    """Whether this names a model on the hub and not a folder."""
+    """Return True if this names a model on the hub, not a folder."""
     return name.startswith(PREFIX)
 
 
 def download_model(name: str) -> Path:
-    """The folder in the hub's cache that holds the model ``hf:NAME[@REVISION]``.
+    """Return the folder in the hub's cache that holds the model ``hf:NAME[@REVISION]``.
 
     Raises:
         InputError: no such name or revision, no right to it, no network, or `huggingface_hub` is
@@ -78,7 +78,7 @@ def _import_hub(name: str) -> Any:
 
 
 def _explain(hub: Any, error: Exception, repository: str, revision: str) -> str:
-    """What went wrong, and what helps."""
+    """Return a line with the cause of a failed download and its remedy."""
     kinds = hub.errors
     login = "log in (hf auth login)"
     if isinstance(error, kinds.GatedRepoError):
@@ -103,7 +103,7 @@ HELP = "a run directory, a model folder, or hf:NAME[@REVISION]"
 
 
 def find_model_folder(argument: Path | str) -> Path:
-    """The model folder itself, the one in a run directory, or a downloaded one.
+    """Return the model folder itself, the one in a run directory, or a downloaded one.
 
     Raises:
         InputError: a model on the hub that cannot be had.
@@ -131,7 +131,8 @@ def find_model_folder(argument: Path | str) -> Path:
 
 
 def find_masked_model(argument: Path | str, report: Callable[[str], None]) -> Path:
-    """The folder of what guesses words: of replaced-token detection the generator, and says so.
+    """Return the folder of the masked language model; for replaced-token detection, that of the
+    generator.
 
     Raises:
         MaskwrightError: as `find_model_folder`.
@@ -140,7 +141,7 @@ def find_masked_model(argument: Path | str, report: Callable[[str], None]) -> Pa
     is_run = (run / CONFIG_NAME).is_file() and not is_fine_tuning(run)
     if not is_run or load_run_config(run, {}).objective.name != "rtd":
         return folder
-    from maskwright.model_folder.folder import GENERATOR  # with torch
+    from maskwright.model.electra import GENERATOR  # with torch
 
     report(f"{run} has learned to detect replaced tokens: its generator is scored, {GENERATOR}/")
     return run / GENERATOR

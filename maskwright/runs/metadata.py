@@ -22,7 +22,7 @@ _MOST_DEPTH = 8
 
 
 def describe_circumstances() -> str:
-    """The hardware and the versions of now, as the end of a sentence."""
+    """Return this machine's hardware and versions as the end of a sentence."""
     packages = describe_environment()["packages"]
     versions = ", ".join(f"{name} {version}" for name, version in packages.items() if version)
     return f"{_describe_hardware()}, with {versions}"

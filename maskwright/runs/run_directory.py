@@ -36,7 +36,7 @@ _TENSORBOARD_NAME = "tensorboard"
 
 
 def check_new(run: Path) -> None:
-    """Refuses a run directory that holds anything but a run that ended before its first checkpoint.
+    """Raise unless a run directory is new, or holds a run that ended before its first checkpoint.
 
     Raises:
         InputError: it does, or it is a file, or it cannot be made.
@@ -64,12 +64,12 @@ def suggest_run(path: Path) -> str:
 
 
 def is_fine_tuning(run: Path) -> bool:
-    """Whether a run directory is one of ``maskwright finetune``."""
+    """Return True if a run directory is one of ``maskwright finetune``."""
     return "finetune" in read_asked(run)
 
 
 def read_example_files(run: Path) -> Mapping[str, Any]:
-    """The files of a run of fine-tuning and how they lie: ``columns``, ``has_header``, ….
+    """Return the files of a fine-tuning run and their layout: ``columns``, ``has_header``, ….
 
     Empty for anything else.
     """
@@ -77,7 +77,9 @@ def read_example_files(run: Path) -> Mapping[str, Any]:
 
 
 def read_asked(run: Path) -> Mapping[str, Any]:
-    """What ``maskwright finetune`` was asked for in a run directory; empty for anything else."""
+    """Return the arguments of ``maskwright finetune`` in a run directory; empty for any other
+    folder.
+    """
     try:
         asked = read_json(run / PROVENANCE_NAME, _MAX_PROVENANCE_BYTES)["asked"]
     except (OSError, ValueError, KeyError, TypeError):
@@ -86,7 +88,7 @@ def read_asked(run: Path) -> Mapping[str, Any]:
 
 
 def check_pretraining(run: Path) -> None:
-    """Lets pass a run directory of pretraining.
+    """Raise unless `run` is a run directory of pretraining.
 
     Raises:
         InputError: it is none, or one of fine-tuning.
@@ -100,14 +102,14 @@ def check_pretraining(run: Path) -> None:
 
 
 def has_checkpoint(run: Path) -> bool:
-    """Whether there is anything to resume from."""
+    """Return True if the run can be resumed."""
     folder = run / CHECKPOINTS_NAME
     # The second is one that was to be replaced when the process died.
     return any(folder.glob("step_*")) or any(folder.glob(".step_*.old"))
 
 
 def _is_dead(run: Path) -> bool:
-    """Whether a run ended so early that there is nothing to go on from."""
+    """Return True if a run ended before anything that could be resumed."""
     config, has_model = run / CONFIG_NAME, (run / MODEL_NAME).exists()
     # The second is all there is of a run that was killed while it wrote its first file.
     is_run = config.is_file() or temporary_path(config).is_file()
@@ -116,7 +118,7 @@ def _is_dead(run: Path) -> bool:
 
 @contextmanager
 def locking_run(run: Path, report: Callable[[str], None]) -> Generator[None]:
-    """Keeps other processes from training in `run`; the lock goes away with its process.
+    """Keep other processes from training in `run`; the lock ends with its process.
 
     Raises:
         InputError: another process trains there, or `run` leads elsewhere.
@@ -135,7 +137,7 @@ def locking_run(run: Path, report: Callable[[str], None]) -> Generator[None]:
 
 
 def begin_run(run: Path, config: str, facts: dict[str, Any], report: Callable[[str], None]) -> None:
-    """Writes config.yaml and provenance.json; what a run that ended early has left goes.
+    """Write config.yaml and provenance.json, removing what a run without checkpoints left.
 
     Raises:
         InputError: `run` is not new any more.
@@ -150,7 +152,7 @@ def begin_run(run: Path, config: str, facts: dict[str, Any], report: Callable[[s
 
 
 def read_provenance(run: Path) -> dict[str, Any]:
-    """What `begin_run` wrote.
+    """Read provenance.json.
 
     Raises:
         CheckpointError: it is missing or damaged.
@@ -172,7 +174,7 @@ def read_provenance(run: Path) -> dict[str, Any]:
 
 
 def name_prepared(provenance: Mapping[str, Any]) -> dict[str, Path]:
-    """The prepared folders of a run by name, as its provenance.json says: one, or several.
+    """Return the prepared folders of a run by name, from its provenance.json.
 
     Raises:
         TypeError, KeyError: it does not say.
@@ -188,7 +190,7 @@ def name_prepared(provenance: Mapping[str, Any]) -> dict[str, Path]:
 
 
 def load_run_config(run: Path, overrides: Mapping[str, Any]) -> PretrainConfig:
-    """The configuration of a run with other values over it.
+    """Return the configuration of a run with other values over it.
 
     Raises:
         CheckpointError: no such run.
@@ -204,12 +206,12 @@ def load_run_config(run: Path, overrides: Mapping[str, Any]) -> PretrainConfig:
 
 
 def find_begun(run: Path) -> PretrainConfig | None:
-    """The configuration of a run that can be gone on with; None where there is none."""
+    """Return the configuration of a run that can be resumed, or None."""
     return load_run_config(run, {}) if has_checkpoint(run) else None
 
 
 def list_changes(begun: PretrainConfig, asked: PretrainConfig) -> dict[str, Any]:
-    """What of `asked` differs from what a run was begun with, nested."""
+    """Return the values of `asked` that differ from the configuration of a run, nested."""
     old, new = to_mapping(begun), to_mapping(asked)
     changes: dict[str, Any] = {}
     for section, values in new.items():
@@ -223,7 +225,7 @@ def list_changes(begun: PretrainConfig, asked: PretrainConfig) -> dict[str, Any]
 
 
 def check_changes(changes: Mapping[str, Any]) -> None:
-    """Lets pass what may change when a run goes on: budgets, precision, learning rates.
+    """Raise if anything changes but budgets, precision and learning rates.
 
     Raises:
         ConfigError: anything else, which would make it another run.
@@ -242,7 +244,8 @@ def check_changes(changes: Mapping[str, Any]) -> None:
 
 
 def record_resumption(run: Path, config: str, step: int, changes: Mapping[str, Any]) -> None:
-    """Keeps the configuration of now, and adds when and with what changes the run goes on.
+    """Write the new configuration, and add to provenance.json when and with what changes the run
+    resumes.
 
     Of the environment it keeps what is not as it was when the run began.
     """

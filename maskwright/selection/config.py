@@ -89,7 +89,7 @@ class SelectionConfig:
         self._check_use()
 
     def _check_use(self) -> None:
-        """That no setting is of a step that is off: it would be passed over in silence."""
+        """Raise if a setting belongs to a step that is off and would be ignored."""
         if self.language is None and self.language_confidence != _CONFIDENCE:
             rule, remedy = "has no effect without select.language", "Name one, such as en."
             raise ConfigError("language_confidence", self.language_confidence, rule, remedy)

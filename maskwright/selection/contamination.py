@@ -13,9 +13,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from maskwright.corpus.formats import Kind
 from maskwright.corpus.readers.blocks import read_blocks
-from maskwright.corpus.readers.fields import MAX_RECORD_CHARACTERS
+from maskwright.corpus.readers.records import MAX_RECORD_CHARACTERS
 from maskwright.corpus.readers.text import decode_text, read_lines
 from maskwright.corpus.sources import Source, find_sources
 from maskwright.errors import CorpusError
@@ -52,7 +51,7 @@ class EvaluationTexts:
         return sum(map(len, self._runs.values()))
 
     def find_in(self, hashes: Hashes) -> slice | None:
-        """Which words of a document with W words, of hashes [W], are such a run; None if none."""
+        """Return which words of a document, given by hashes [W], are in such a run, or None."""
         for n, ngrams in join_hashes(hashes, self._runs):
             if len(places := find_members(ngrams, self._runs[n])):
                 return slice(int(places[0]), int(places[0]) + n)
@@ -60,7 +59,7 @@ class EvaluationTexts:
 
 
 def find_evaluations(paths: Sequence[str], ignored: Counter[str]) -> list[Source]:
-    """The files of evaluation; inside folders, what holds no text is counted in `ignored`.
+    """Return the evaluation files; inside folders, files without text are counted in `ignored`.
 
     Raises:
         CorpusError: a file that is missing, or of a kind that is not read here.
@@ -75,7 +74,7 @@ def find_evaluations(paths: Sequence[str], ignored: Counter[str]) -> list[Source
 
 
 def read_evaluation(paths: Sequence[str], ignored: Counter[str]) -> Iterator[str]:
-    """The texts in files of evaluation: fields of tables, values of JSON, lines of text.
+    """Yield the texts in evaluation files: fields of tables, values of JSON, lines of text.
 
     A file of one JSON value is read whole.
 
@@ -126,4 +125,4 @@ def _find_texts(value: Any) -> Iterator[str]:
             yield from _find_texts(inner)
 
 
-_SPLIT: dict[Kind, Callable[[str], Iterable[str]]] = {"jsonl": _read_record, "csv": _read_row}
+_SPLIT: dict[str, Callable[[str], Iterable[str]]] = {"jsonl": _read_record, "csv": _read_row}

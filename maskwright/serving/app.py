@@ -1,85 +1,90 @@
-"""The routes of a server: Hugging Face's format, OpenAI's vectors, health, metrics, a page."""
+"""The routes: the model's task, embeddings, token scores, health, metrics and pages."""
 
 import asyncio
+import base64
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
+import numpy as np
 from fastapi import Depends, FastAPI
 from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
 from fastapi.security import HTTPBearer
 
 from maskwright.errors import InputError
 from maskwright.finetuning.conll import OUTSIDE
-from maskwright.serving.answers import (
-    DEFAULT_TOP_K,
-    Answerer,
-    FillAnswerer,
-    LabelAnswerer,
-    Question,
-)
-from maskwright.serving.batcher import Batcher, Limits, Passes
+from maskwright.serving.batcher import Batcher, BatchLimits, DaemonThreads, ModelHealth
 from maskwright.serving.config import ServeConfig
-from maskwright.serving.connections import AcceptFailures
-from maskwright.serving.errors import REFUSALS, Responses, add_error_handlers
-from maskwright.serving.forms import (
-    ANSWERS,
-    Asked,
-    EmbeddedTexts,
-    FillParameters,
-    Health,
-    LabelParameters,
-    Pair,
-    ScoredText,
-    TagParameters,
-    Texts,
-    Vectors,
+from maskwright.serving.connections import AcceptErrorHandler
+from maskwright.serving.errors import (
+    ERROR_RESPONSES,
+    OPENAI_ERROR_RESPONSES,
+    OPENAI_PREFIX,
+    Responses,
+    add_error_handlers,
 )
-from maskwright.serving.guard import App, Guard
-from maskwright.serving.hosts import AllowedHosts
+from maskwright.serving.guard import AllowedHosts, App, Guard
 from maskwright.serving.metrics import Metrics
-from maskwright.serving.openai import (
-    PREFIX,
-    EmbeddingAnswer,
-    EmbeddingRequest,
-    OpenAIRefusal,
-    describe_vectors,
+from maskwright.serving.pages import Playground, add_docs
+from maskwright.serving.pipelines import (
+    DEFAULT_TOP_K,
+    FillMaskPipeline,
+    Pipeline,
+    Query,
+    TextClassificationPipeline,
 )
-from maskwright.serving.page import Page
-from maskwright.serving.reading import Reader
-from maskwright.serving.reference import add_reference
-from maskwright.serving.threads import DaemonThreads
+from maskwright.serving.schemas import (
+    RESPONSES,
+    Embeddings,
+    EmbedRequest,
+    FillMaskParameters,
+    Health,
+    InferenceRequest,
+    OpenAIEmbeddingRequest,
+    OpenAIEmbeddingResponse,
+    ScoredText,
+    ScoreRequest,
+    TaskResult,
+    TextClassificationParameters,
+    TextPair,
+    TokenClassificationParameters,
+)
 
-_BATCH_TOKENS = 16_384  # that go through the model together; a single text may have more
-_EMBEDDINGS = f"{PREFIX}embeddings"
-_COUNTING_THREADS = 4  # so that one long text does not hold up the counting of others
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+_BATCH_TOKENS = 16_384  # of a forward pass; a single text may have more
+_OPENAI_EMBEDDINGS = f"{OPENAI_PREFIX}embeddings"
+_MAX_SHOWN_NAME = 100  # characters
+_COUNTING_THREADS = 4  # so that one long text does not delay the counting of others
 
 
 class Service:
     """A model with its queues, and the handlers of its routes."""
 
-    def __init__(self, name: str, answerer: Answerer, reader: Reader, config: ServeConfig) -> None:
-        self.name, self.answerer, self.reader, self.config = name, answerer, reader, config
-        paths = ("/", f"/models/{name}", "/embed", _EMBEDDINGS, "/score", "/health", "/metrics")
-        self.metrics = Metrics(paths, lambda: sum(one.num_waiting for one in self.batchers))
+    def __init__(self, name: str, pipeline: Pipeline, config: ServeConfig) -> None:
+        self.name, self.pipeline, self.config = name, pipeline, config
+        paths = ("/", f"/models/{name}", "/embed", "/score", "/health", "/metrics")
+        self.metrics = Metrics(
+            (*paths, _OPENAI_EMBEDDINGS), lambda: sum(one.num_queued for one in self.batchers)
+        )
         wait = config.max_wait_ms / 1e3
-        limits = Limits(config.max_batch, _BATCH_TOKENS, wait, config.max_queued)
+        limits = BatchLimits(config.max_batch, _BATCH_TOKENS, wait, config.max_queued)
         self.model_thread = DaemonThreads("model", 1)
         self.counting_threads = DaemonThreads("tokenizer", _COUNTING_THREADS)
-        shared = (limits, self.model_thread, self.metrics.observe_batch, Passes())
-        self.questions: Batcher[Question, Any] = Batcher(answerer, *shared)
-        self.vectors: Batcher[str, Any] = Batcher(reader.embed, *shared)
-        self.scores: Batcher[str, Any] = Batcher(reader.score, *shared)
+        shared = (limits, self.model_thread, self.metrics.observe_batch, ModelHealth())
+        self.queries: Batcher[Query, TaskResult] = Batcher(pipeline, *shared)
+        self.embeddings: Batcher[str, list[float]] = Batcher(pipeline.embed, *shared)
+        self.scores: Batcher[str, ScoredText] = Batcher(pipeline.score, *shared)
 
     @property
     def batchers(self) -> tuple[Batcher[Any, Any], ...]:
-        return self.questions, self.vectors, self.scores
+        return self.queries, self.embeddings, self.scores
 
     @asynccontextmanager
-    async def running(self, app: FastAPI) -> AsyncGenerator[None]:
-        """Let the queues work as long as the server does."""
-        asyncio.get_running_loop().set_exception_handler(AcceptFailures())
+    async def run(self, app: FastAPI) -> AsyncGenerator[None]:
+        """Run the batchers as long as the server runs."""
+        asyncio.get_running_loop().set_exception_handler(AcceptErrorHandler())
         for batcher in self.batchers:
             batcher.start()
         yield
@@ -88,246 +93,262 @@ class Service:
         for threads in (self.model_thread, self.counting_threads):
             threads.shutdown()
 
-    async def fill(self, asked: Asked[FillParameters]) -> Any:
-        """Words for the masks of one text, or of each in a list."""
-        chosen = asked.parameters or FillParameters()
+    async def fill_mask(self, request: InferenceRequest[FillMaskParameters]) -> Any:
+        """Candidates for the masks of one text, or of each in a list."""
+        chosen = request.parameters or FillMaskParameters()
         targets = tuple(chosen.targets) if chosen.targets else None
-        return await self._answer(asked.inputs, top_k=chosen.top_k, targets=targets)
+        return await self._answer(request.inputs, top_k=chosen.top_k, targets=targets)
 
-    async def label(self, asked: Asked[LabelParameters]) -> Any:
+    async def classify_texts(self, request: InferenceRequest[TextClassificationParameters]) -> Any:
         """Labels of one text or pair, or of each in a list."""
-        chosen = asked.parameters or LabelParameters()
+        chosen = request.parameters or TextClassificationParameters()
         function = chosen.function_to_apply
-        return await self._answer(asked.inputs, top_k=chosen.top_k, function=function)
+        return await self._answer(request.inputs, top_k=chosen.top_k, function_to_apply=function)
 
-    async def tag(self, asked: Asked[TagParameters]) -> Any:
+    async def classify_tokens(
+        self, request: InferenceRequest[TokenClassificationParameters]
+    ) -> Any:
         """Tagged words or entities of one text, or of each in a list."""
-        chosen = asked.parameters or TagParameters()
+        chosen = request.parameters or TokenClassificationParameters()
         ignored = (OUTSIDE,) if chosen.ignore_labels is None else tuple(chosen.ignore_labels)
         strategy = chosen.aggregation_strategy or "none"
-        return await self._answer(asked.inputs, strategy=strategy, ignored=ignored)
+        return await self._answer(
+            request.inputs, aggregation_strategy=strategy, ignore_labels=ignored
+        )
 
     @property
-    def handler(self) -> Callable[..., Awaitable[Any]]:
-        """The one of these that the model is for."""
+    def task_handler(self) -> Callable[..., Awaitable[Any]]:
+        """The handler of the model's task."""
         handlers = {
-            "fill-mask": self.fill,
-            "text-classification": self.label,
-            "token-classification": self.tag,
+            "fill-mask": self.fill_mask,
+            "text-classification": self.classify_texts,
+            "token-classification": self.classify_tokens,
         }
-        return handlers[self.answerer.task]
+        return handlers[self.pipeline.task]
 
-    async def _answer(self, inputs: str | Pair | list[str | Pair], **chosen: Any) -> Any:
-        is_list = isinstance(inputs, list)
-        each = inputs if isinstance(inputs, list) else [inputs]
-        questions = [Question(*_texts_of(one), **chosen) for one in each]
-        self._check_questions(questions)
-        texts = [f"{one.text} {one.second}" if one.second else one.text for one in questions]
-        # Texts of which words are tagged are cut in pieces, all of which are computed.
-        longest = None if self.answerer.task == "token-classification" else self._longest
-        answers = await self._ask(self.questions, questions, texts, longest)
-        # As Hugging Face's API has it, labels of one text are a list in a list.
-        is_nested = is_list or self.answerer.task == "text-classification"
-        return answers if is_nested else answers[0]
+    async def _answer(
+        self, inputs: str | TextPair | Sequence[str | TextPair], **parameters: Any
+    ) -> TaskResult | list[TaskResult]:
+        is_single = isinstance(inputs, str | TextPair)
+        queries = [
+            Query(one, **parameters)
+            if isinstance(one, str)
+            else Query(one.text, one.text_pair, **parameters)
+            for one in ([inputs] if is_single else inputs)
+        ]
+        self._check_queries(queries)
+        texts = [f"{one.text} {one.text_pair}" if one.text_pair else one.text for one in queries]
+        # Texts whose words are tagged are cut into parts, which are all computed.
+        longest = None if self.pipeline.task == "token-classification" else self._longest
+        results = await self._process(self.queries, queries, texts, longest)
+        # As in Hugging Face's API, the labels of a single text are a list in a list.
+        is_nested = not is_single or self.pipeline.task == "text-classification"
+        return results if is_nested else results[0]
 
-    async def embed(self, asked: EmbeddedTexts) -> Any:
-        """The vector of each text."""
-        texts = _as_list(asked.inputs)
-        return await self._ask(self.vectors, texts, texts, self._longest)
+    async def embed(self, request: EmbedRequest) -> Embeddings:
+        """The embedding of each text."""
+        texts = _as_list(request.inputs)
+        return await self._process(self.embeddings, texts, texts, self._longest)
 
-    async def embed_openai(self, asked: EmbeddingRequest) -> Any:
-        """The vector of each text, as OpenAI's API has it."""
-        if asked.model != self.name:
-            raise InputError(f"model = {asked.model[:100]!r} is not served here: ask {self.name}.")
-        width = self.reader.embedder.width
-        if asked.dimensions not in (None, width):
+    async def embed_openai(self, request: OpenAIEmbeddingRequest) -> OpenAIEmbeddingResponse:
+        """The embedding of each text, in OpenAI's format."""
+        if request.model != self.name:
+            model = request.model[:_MAX_SHOWN_NAME]
+            raise InputError(f"model = {model!r} is not served here. Use {self.name}.")
+        width = self.pipeline.embedder.width
+        if request.dimensions not in (None, width):
             raise InputError(
-                f"dimensions = {asked.dimensions} must be {width}, the model's. Leave it out."
+                f"dimensions = {request.dimensions} must be {width}, the size of the model's "
+                "embeddings. Remove it."
             )
-        texts = _as_list(asked.input)
+        texts = _as_list(request.input)
         async with asyncio.timeout(self.config.answer_seconds):
-            counts = await self._measure(texts, self._longest)
-            vectors = await self._compute(self.vectors, texts, counts)
-        in_base64 = asked.encoding_format == "base64"
-        return describe_vectors(self.name, vectors, counts, in_base64=in_base64)
+            counts = await self._count_tokens(texts, self._longest)
+            embeddings = await self._compute(self.embeddings, texts, counts)
+        in_base64 = request.encoding_format == "base64"
+        return {
+            "object": "list",
+            "data": [
+                {
+                    "object": "embedding",
+                    "index": index,
+                    "embedding": _encode_base64(one) if in_base64 else one,
+                }
+                for index, one in enumerate(embeddings)
+            ],
+            "model": self.name,
+            "usage": {"prompt_tokens": sum(counts), "total_tokens": sum(counts)},
+        }
 
-    async def score(self, asked: Texts) -> Any:
-        """How likely each token of each text is; a pass through the model for every token."""
-        texts = _as_list(asked.inputs)
-        self._check_scored(texts)
-        return await self._ask(self.scores, texts, texts, self._longest, power=2)
+    async def score(self, request: ScoreRequest) -> list[ScoredText]:
+        """The log-probability of each token of each text: one forward pass per token."""
+        texts = _as_list(request.inputs)
+        mask = self.pipeline.embedder.tokenizer.mask_token
+        for number, text in enumerate(texts):
+            if mask in text:  # it would be tokenized as ordinary characters
+                field = f"inputs[{number}]" if len(texts) > 1 else "inputs"
+                raise InputError(
+                    f"{field} contains {mask}, which has no score. Send complete texts; to fill "
+                    "masks use POST /."
+                )
+        return await self._process(self.scores, texts, texts, self._longest, power=2)
 
-    async def describe(self) -> Any:
-        """That it works, and what it is; 503 if it does not."""
-        reads = self.reader.can_score
+    async def check_health(self) -> JSONResponse:
+        """Whether the server works, and what it serves; with status 503 if it does not work."""
         is_working = self._is_working()
-        found = {
+        health: Health = {
             "status": "ok" if is_working else "not working",
             "model": self.name,
-            "task": self.answerer.task,
-            "scores": reads,
+            "task": self.pipeline.task,
+            "scores": self.pipeline.scorer is not None,
         }
-        return JSONResponse(found, 200 if is_working else 503)
+        return JSONResponse(health, 200 if is_working else 503)
 
     def _is_working(self) -> bool:
-        """Return True if what is asked now will be answered, as far as the latest passes tell.
+        """Return True unless recent passes failed, or a call blocks all threads of its kind.
 
-        A pass or a tokenizer that takes longer than an answer may is taken for hung: nothing else
-        is computed meanwhile.
+        A forward pass or a tokenizer that takes longer than `answer_seconds` counts as hung.
         """
         threads = (self.model_thread, self.counting_threads)
         stuck = max(one.stuck_seconds for one in threads)
         return stuck <= self.config.answer_seconds and all(one.is_working for one in self.batchers)
 
-    def _check_questions(self, questions: Sequence[Question]) -> None:
-        """What the model cannot be asked at all, and too many candidates."""
-        task = self.answerer.task
-        for one in questions[:1]:  # all are to be answered in the same way
-            self._check_chosen(one)
-        if task != "text-classification" and any(one.second is not None for one in questions):
-            raise InputError(f"text_pair is nothing to {task}: give one text.")
-        if isinstance(self.answerer, FillAnswerer):
-            mask = self.answerer.fill.tokenizer.mask_token
-            asked = sum(one.text.count(mask) * (one.top_k or DEFAULT_TOP_K) for one in questions)
-            if asked > self.config.max_candidates:
+    def _check_queries(self, queries: Sequence[Query]) -> None:
+        task = self.pipeline.task
+        for one in queries[:1]:  # all have the same parameters
+            self._check_parameters(one)
+        if task != "text-classification" and any(one.text_pair is not None for one in queries):
+            raise InputError(f"text_pair has no effect with {task}. Remove it.")
+        if isinstance(self.pipeline, FillMaskPipeline):
+            mask = self.pipeline.fill.tokenizer.mask_token
+            num_candidates = sum(
+                one.text.count(mask) * (one.top_k or DEFAULT_TOP_K) for one in queries
+            )
+            if num_candidates > self.config.max_candidates:
                 raise InputError(
-                    f"the request asks for {asked:,} words for its masks, at most "
-                    f"{self.config.max_candidates:,} are given. Lower top_k."
+                    f"the request asks for {num_candidates:,} candidates for its masks; at most "
+                    f"{self.config.max_candidates:,} are allowed. Lower top_k."
                 )
 
-    def _check_scored(self, texts: Sequence[str]) -> None:
-        """Masks written in a text would be read as brackets and letters."""
-        mask = self.reader.embedder.tokenizer.mask_token
-        for number, text in enumerate(texts):
-            if mask in text:
-                place = f"inputs[{number}]: " if len(texts) > 1 else ""
+    def _check_parameters(self, query: Query) -> None:
+        if (query.top_k or 0) > self.config.max_top_k:
+            raise InputError(f"top_k = {query.top_k} must be at most {self.config.max_top_k}.")
+        if isinstance(self.pipeline, TextClassificationPipeline):
+            function = self.pipeline.function_to_apply
+            if query.function_to_apply not in (None, function):
                 raise InputError(
-                    f"{place}{mask} has no score: it is for a word to be found, at POST /. "
-                    "Give whole texts."
-                )
-
-    def _check_chosen(self, question: Question) -> None:
-        if (question.top_k or 0) > self.config.max_top_k:
-            raise InputError(f"top_k = {question.top_k} must be at most {self.config.max_top_k}.")
-        if isinstance(self.answerer, LabelAnswerer):
-            function = self.answerer.function
-            if question.function not in (None, function):
-                raise InputError(
-                    f"function_to_apply = {question.function} is not this model's, which is "
-                    f"{function}. Leave it out."
+                    f"function_to_apply = {query.function_to_apply} must be {function}, the "
+                    "function of this model. Remove it."
                 )
 
     @property
     def _longest(self) -> int:
-        return self.reader.embedder.longest
+        return self.pipeline.embedder.longest
 
-    async def _ask(
+    async def _process(
         self,
-        batcher: Batcher[Any, Any],
-        items: Sequence[Any],
+        batcher: Batcher[Item, Result],
+        items: Sequence[Item],
         texts: Sequence[str],
         longest: int | None,
         power: int = 1,
-    ) -> list[Any]:
-        """The results of items, each of which costs the tokens of its text to this power."""
+    ) -> list[Result]:
+        """Return the results of items; an item costs the tokens of its text to the `power`."""
         async with asyncio.timeout(self.config.answer_seconds):
-            costs = [count**power for count in await self._measure(texts, longest)]
-            return await self._compute(batcher, items, costs)
+            counts = await self._count_tokens(texts, longest)
+            return await self._compute(batcher, items, [count**power for count in counts])
 
-    async def _measure(self, texts: Sequence[str], longest: int | None) -> list[int]:
-        """Tokens of each text.
+    async def _count_tokens(self, texts: Sequence[str], longest: int | None) -> list[int]:
+        """Return the number of tokens of each text.
 
-        Counted beside the event loop whatever their length: with a regular expression of a foreign
-        tokenizer a few hundred characters may take seconds.
+        Counted off the event loop whatever the length: the regular expression of another library's
+        tokenizer may take seconds for a few hundred characters.
         """
-        self._check_count(texts)
-        loop = asyncio.get_running_loop()
-        measure = partial(self.reader.measure, texts, longest)
-        return await loop.run_in_executor(self.counting_threads, measure)
-
-    def _check_count(self, items: Sequence[Any]) -> None:
-        if len(items) > self.config.max_texts:
+        if len(texts) > self.config.max_texts:
             raise InputError(
-                f"the request has {len(items)} texts, at most {self.config.max_texts} are taken."
+                f"the request has {len(texts)} texts; at most {self.config.max_texts} are allowed."
             )
+        loop = asyncio.get_running_loop()
+        count = self.pipeline.count_tokens
+        return await loop.run_in_executor(self.counting_threads, count, texts, longest)
 
     async def _compute(
-        self, batcher: Batcher[Any, Any], items: Sequence[Any], costs: Sequence[int]
-    ) -> list[Any]:
+        self, batcher: Batcher[Item, Result], items: Sequence[Item], costs: Sequence[int]
+    ) -> list[Result]:
         if sum(costs) > self.config.max_tokens:
             raise InputError(
-                f"the request takes {sum(costs):,} tokens through the model, at most "
-                f"{self.config.max_tokens:,} are taken. Send fewer or shorter texts."
+                f"the request takes {sum(costs):,} tokens in the model; at most "
+                f"{self.config.max_tokens:,} are allowed. Send fewer or shorter texts."
             )
-        results = await batcher.submit(items, costs)
-        for number, result in enumerate(results):
+        results: list[Result] = []
+        for number, result in enumerate(await batcher.submit(items, costs)):
             if isinstance(result, InputError):
-                raise InputError(f"inputs[{number}]: {result}" if len(items) > 1 else str(result))
+                where = f"inputs[{number}]: " if len(items) > 1 else ""
+                raise InputError(f"{where}{result}")
             if isinstance(result, BaseException):
                 raise result
+            results.append(result)
         return results
-
-
-def _texts_of(one: str | Pair) -> tuple[str, str | None]:
-    return (one, None) if isinstance(one, str) else (one.text, one.text_pair)
 
 
 def _as_list(inputs: str | list[str]) -> list[str]:
     return [inputs] if isinstance(inputs, str) else inputs
 
 
+def _encode_base64(embedding: list[float]) -> str:
+    return base64.b64encode(np.asarray(embedding, "<f4").tobytes()).decode()
+
+
 def build_app(
     name: str,
-    answerer: Answerer,
-    reader: Reader,
+    pipeline: Pipeline,
     config: ServeConfig,
     token: str | None = None,
     allowed_hosts: Sequence[str] = (),
 ) -> App:
-    """The whole server as an ASGI application."""
-    service = Service(name, answerer, reader, config)
-    page = Page(name, answerer, reader, needs_token=token is not None)
-    title, lifespan = f"maskwright: {name}", service.running
+    """Return the whole server as an ASGI application."""
+    service = Service(name, pipeline, config)
+    playground = Playground(name, pipeline, needs_token=token is not None)
     app = FastAPI(
-        title=title,
-        docs_url=None,  # FastAPI's page loads scripts from elsewhere: see add_reference
+        title=f"maskwright: {name}",
+        docs_url=None,  # FastAPI's page loads scripts from another server: see add_docs
         redoc_url=None,
-        redirect_slashes=False,  # behind TLS a redirect would have the text sent again in the clear
-        lifespan=lifespan,
-        responses=REFUSALS,
-        # The guard checks the token; this has the document, and /docs with it, say so.
+        redirect_slashes=False,  # behind TLS the client would send the text again, unencrypted
+        lifespan=service.run,
+        responses=ERROR_RESPONSES,
+        # The guard checks the token; this makes /openapi.json, and /docs with it, say so.
         dependencies=[Depends(HTTPBearer(auto_error=False))] if token is not None else [],
     )
     add_error_handlers(app)
-    add_reference(app)
+    add_docs(app)
 
-    def add(path: str, handler: Any, model: Any, refusals: Responses | None = None) -> None:
-        # The model is what the document says; answers are not checked against it again.
-        responses: Responses = {200: {"model": model}, **(refusals or {})}
+    def add_post(path: str, handler: Any, model: Any, errors: Responses | None = None) -> None:
+        # The model is for /openapi.json only: pydantic does not validate responses again.
+        responses: Responses = {200: {"model": model}, **(errors or {})}
         app.post(path, response_model=None, responses=responses)(handler)
 
     for path in ("/", f"/models/{name}"):
-        add(path, service.handler, ANSWERS[answerer.task])
-    add("/embed", service.embed, Vectors)
-    refusals: Responses = {
-        status: {**one, "model": OpenAIRefusal} for status, one in REFUSALS.items()
-    }
-    add(_EMBEDDINGS, service.embed_openai, EmbeddingAnswer, refusals)
-    if reader.can_score:
-        add("/score", service.score, list[ScoredText])
-    app.get("/health", response_model=Health)(service.describe)
-    app.head("/health", include_in_schema=False)(service.describe)  # of load balancers
+        add_post(path, service.task_handler, RESPONSES[pipeline.task])
+    add_post("/embed", service.embed, Embeddings)
+    add_post(
+        _OPENAI_EMBEDDINGS, service.embed_openai, OpenAIEmbeddingResponse, OPENAI_ERROR_RESPONSES
+    )
+    if pipeline.scorer is not None:
+        add_post("/score", service.score, list[ScoredText])
+    app.get("/health", response_model=Health)(service.check_health)
+    app.head("/health", include_in_schema=False)(service.check_health)  # for load balancers
 
     @app.head("/", include_in_schema=False)
     @app.get("/", response_class=HTMLResponse)
-    async def show_page() -> HTMLResponse:
+    async def show_playground() -> HTMLResponse:
         """The playground."""
-        return HTMLResponse(page.html)
+        return HTMLResponse(playground.html)
 
     @app.get("/metrics", response_class=PlainTextResponse)
     async def show_metrics() -> Response:
-        """Figures for Prometheus."""
+        """Metrics for Prometheus."""
         return Response(service.metrics.render(), media_type="text/plain; version=0.0.4")
 
     hosts = AllowedHosts(config.host, allowed_hosts)
-    return Guard(app, config, page.policy, token, service.metrics.observe_request, hosts)
+    observe = service.metrics.observe_request
+    return Guard(app, config, playground.policy, token, observe, hosts)

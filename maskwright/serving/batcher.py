@@ -1,38 +1,43 @@
-"""Texts of many requests in one pass through the model.
+"""Dynamic batching: the texts of many requests in one forward pass, off the event loop.
 
-The first text waits a little for others; while a pass runs, those that come gather for the next
-one. The model runs in one thread of its own, so that the server answers meanwhile.
+The first text in the queue waits a little for others; texts that arrive during a forward pass form
+the next batch.
 """
 
 import asyncio
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import Executor
+from concurrent.futures import Executor, Future
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Generic, TypeVar
+from functools import partial
+from queue import SimpleQueue
+from threading import Thread
+from typing import Any, Generic, ParamSpec, TypeVar
 
 from maskwright.errors import InputError
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+P = ParamSpec("P")
 
-MAX_FAILED_PASSES = 3  # in a row; then something is wrong with the model, not with what is asked
+MAX_FAILED_PASSES = 3  # in a row; more mean that the model is broken, not the texts
 
 
 class QueueFullError(Exception):
-    """So many texts wait that no more are taken."""
+    """The queue has no room for the texts of a request."""
 
 
 @dataclass(frozen=True)
-class Limits:
-    """How much is computed together, and how much may wait.
+class BatchLimits:
+    """Limits of a batch and of the queue.
 
     Attributes:
-        max_batch: most items of a batch.
-        max_batch_cost: most that these cost together; an item that costs more goes alone.
-        max_wait_seconds: how long the first of a batch waits for others.
-        max_queued: most items that wait.
+        max_batch: items of a batch.
+        max_batch_cost: total cost of a batch; an item that costs more has a batch of its own.
+        max_wait_seconds: time that the first item of a batch waits for others.
+        max_queued: items in the queue.
     """
 
     max_batch: int
@@ -41,21 +46,21 @@ class Limits:
     max_queued: int
 
 
-class Passes:
-    """How the latest passes through a model ended; batchers of one model share it."""
+class ModelHealth:
+    """Counts failed forward passes; the batchers of one model share it."""
 
     def __init__(self) -> None:
-        self._num_failed = 0  # since one gave something
+        self._num_failed = 0  # since the last success
 
     @property
-    def are_good(self) -> bool:
-        """Whether fewer than `MAX_FAILED_PASSES` in a row failed."""
+    def is_ok(self) -> bool:
+        """Return True if fewer than `MAX_FAILED_PASSES` failed in a row."""
         return self._num_failed < MAX_FAILED_PASSES
 
-    def note(self, results: Sequence[object]) -> None:
-        """Remembers a pass by its results: a good one has any, a failed one but exceptions.
+    def record(self, results: Sequence[object]) -> None:
+        """Count a forward pass: it failed if all results are exceptions.
 
-        Items that cannot be answered (`InputError`) say nothing of the model.
+        A pass of nothing but `InputError` counts neither way: the texts are wrong, not the model.
         """
         errors = [one for one in results if isinstance(one, Exception)]
         if len(errors) < len(results):
@@ -65,59 +70,59 @@ class Passes:
 
 
 @dataclass(frozen=True)
-class _Waiting(Generic[Item, Result]):
+class _Queued(Generic[Item, Result]):
     item: Item
     cost: int
     future: "asyncio.Future[Result]"
 
 
 class Batcher(Generic[Item, Result]):
-    """Collects items and computes them together.
+    """Queues items and computes them in batches.
 
     Args:
-        compute: the results of items, in order. What it raises for several items is asked again of
-            each of them, so that none has to answer for another.
-        executor: where `compute` runs; batchers that share one take turns.
-        observe: told the size of each batch.
-        passes: remembers how they end; one of its own if the model is nobody else's.
+        compute: returns the result, or the error, of each item, in order. If it raises for several
+            items, it is called for each of them alone, so that one does not fail the others.
+        executor: runs `compute`; batchers that share one take turns.
+        observe: called with the size of each batch.
+        health: counts failed passes; default: one of its own.
     """
 
     def __init__(
         self,
-        compute: Callable[[Sequence[Item]], Sequence[Result]],
-        limits: Limits,
+        compute: Callable[[Sequence[Item]], Sequence[Result | InputError]],
+        limits: BatchLimits,
         executor: Executor,
         observe: Callable[[int], None] = lambda size: None,
-        passes: Passes | None = None,
+        health: ModelHealth | None = None,
     ) -> None:
         self._compute, self._observe, self._executor = compute, observe, executor
         self.limits = limits
-        self._passes = passes or Passes()
-        self._waiting: deque[_Waiting[Item, Result]] = deque()
-        self._batch: list[_Waiting[Item, Result]] = []  # that is in the model
-        self._has_come = asyncio.Event()
+        self._health = health or ModelHealth()
+        self._queue: deque[_Queued[Item, Result]] = deque()
+        self._batch: list[_Queued[Item, Result]] = []  # in the model
+        self._has_items = asyncio.Event()
         self._worker: asyncio.Task[None] | None = None
 
     @property
-    def num_waiting(self) -> int:
-        """Items that somebody still waits for."""
-        return sum(not one.future.done() for one in self._waiting)
+    def num_queued(self) -> int:
+        """Items in the queue whose clients still wait."""
+        return sum(not one.future.done() for one in self._queue)
 
     @property
     def is_working(self) -> bool:
-        """Whether what is submitted will be computed, as far as the latest passes tell."""
+        """Return True if the worker runs and recent passes did not fail."""
         runs = self._worker is not None and not self._worker.done()
-        return runs and self._passes.are_good
+        return runs and self._health.is_ok
 
     def start(self) -> None:
-        """Begins to compute, in the running event loop."""
+        """Start the worker in the running event loop."""
         self._worker = asyncio.create_task(self._work())
 
     async def stop(self) -> None:
-        """Ends the worker; what still waits or is in the model is cancelled."""
-        for one in (*self._batch, *self._waiting):
+        """Stop the worker, and cancel the items in the queue and in the model."""
+        for one in (*self._batch, *self._queue):
             one.future.cancel()
-        self._waiting.clear()
+        self._queue.clear()
         if self._worker is not None:
             self._worker.cancel()
             with suppress(asyncio.CancelledError):
@@ -126,23 +131,23 @@ class Batcher(Generic[Item, Result]):
     def submit(
         self, items: Sequence[Item], costs: Sequence[int] | None = None
     ) -> Awaitable[list[Result | BaseException]]:
-        """The results of these items, all or none of which are taken; or what each of them raised.
+        """Queue all items, or none, and return the result of each, or its exception.
 
         Args:
-            costs: of each item; none = 1 each.
+            costs: the cost of each item; default: 1.
 
         Raises:
-            QueueFullError: there is no room for them.
+            QueueFullError: the queue has no room for them.
         """
-        if len(self._waiting) + len(items) > self.limits.max_queued:
-            self._waiting = deque(one for one in self._waiting if not one.future.done())
-        if len(self._waiting) + len(items) > self.limits.max_queued:
+        if len(self._queue) + len(items) > self.limits.max_queued:
+            self._queue = deque(one for one in self._queue if not one.future.done())
+        if len(self._queue) + len(items) > self.limits.max_queued:
             raise QueueFullError
         loop = asyncio.get_running_loop()
-        futures = [loop.create_future() for _ in items]
-        for waiting in zip(items, costs or [1] * len(items), futures, strict=True):
-            self._waiting.append(_Waiting(*waiting))
-        self._has_come.set()
+        futures: list[asyncio.Future[Result]] = [loop.create_future() for _ in items]
+        for queued in zip(items, costs or [1] * len(items), futures, strict=True):
+            self._queue.append(_Queued(*queued))
+        self._has_items.set()
         return asyncio.gather(*futures, return_exceptions=True)
 
     async def _work(self) -> None:
@@ -155,9 +160,9 @@ class Batcher(Generic[Item, Result]):
             items = [one.item for one in batch]
             try:
                 results = await loop.run_in_executor(self._executor, self._attempt, items)
-            except Exception as error:  # such as an executor that was shut down
+            except Exception as error:  # for example of an executor that was shut down
                 results = [error] * len(batch)
-            self._passes.note(results)
+            self._health.record(results)
             for one, result in zip(batch, results, strict=True):
                 if one.future.done():
                     continue
@@ -167,7 +172,7 @@ class Batcher(Generic[Item, Result]):
                     one.future.set_result(result)
 
     def _attempt(self, items: Sequence[Item]) -> Sequence[Result | Exception]:
-        """As many results as items; of an item that cannot be computed, what it raised."""
+        """Return a result, or an exception, for each item."""
         try:
             results = self._compute(items)
             if len(results) != len(items):
@@ -178,31 +183,84 @@ class Batcher(Generic[Item, Result]):
                 return [_as_settable(error)]
         return [self._attempt([item])[0] for item in items]
 
-    async def _collect(self) -> list[_Waiting[Item, Result]]:
-        """The items of the next batch: what there is after a little while."""
-        while not self._waiting:
-            self._has_come.clear()
-            await self._has_come.wait()
-        if len(self._waiting) < self.limits.max_batch and self.limits.max_wait_seconds:
+    async def _collect(self) -> list[_Queued[Item, Result]]:
+        """Return the next batch, after `max_wait_seconds` for others to join."""
+        while not self._queue:
+            self._has_items.clear()
+            await self._has_items.wait()
+        if len(self._queue) < self.limits.max_batch and self.limits.max_wait_seconds:
             await asyncio.sleep(self.limits.max_wait_seconds)
-        batch: list[_Waiting[Item, Result]] = []
+        batch: list[_Queued[Item, Result]] = []
         cost = 0
-        while self._waiting and len(batch) < self.limits.max_batch:
-            # A client that went away wants no answer.
-            if self._waiting[0].future.done():
-                self._waiting.popleft()
+        while self._queue and len(batch) < self.limits.max_batch:
+            if self._queue[0].future.done():  # its client has disconnected
+                self._queue.popleft()
                 continue
-            cost += self._waiting[0].cost
+            cost += self._queue[0].cost
             if batch and cost > self.limits.max_batch_cost:
                 break
-            batch.append(self._waiting.popleft())
+            batch.append(self._queue.popleft())
         return batch
 
 
 def _as_settable(error: Exception) -> Exception:
-    """An exception that a future takes, which is any but the one that ends generators."""
+    """Return an exception that a future accepts: any but `StopIteration`, which is wrapped."""
     if not isinstance(error, StopIteration):
         return error
     wrapped = RuntimeError("StopIteration was raised")
     wrapped.__cause__ = error
     return wrapped
+
+
+class DaemonThreads(Executor):
+    """An executor that never joins its threads, and reports calls that do not return.
+
+    `ThreadPoolExecutor` and anyio join their threads when the interpreter ends, so a forward pass
+    that hangs would keep the process alive; neither says for how long a call has run.
+
+    Args:
+        name: name of the threads.
+        count: number of threads.
+    """
+
+    def __init__(self, name: str, count: int) -> None:
+        self._jobs: SimpleQueue[tuple[Future[Any], Callable[[], Any]] | None] = SimpleQueue()
+        self._began: list[float | None] = [None] * count
+        for number in range(count):
+            Thread(target=self._work, args=(number,), name=name, daemon=True).start()
+
+    @property
+    def stuck_seconds(self) -> float:
+        """For how long all threads have been busy with their calls; 0 if one is free."""
+        began = list(self._began)
+        if None in began:
+            return 0.0
+        return time.monotonic() - max(one for one in began if one is not None)
+
+    def submit(
+        self, fn: Callable[P, Result], /, *args: P.args, **kwargs: P.kwargs
+    ) -> "Future[Result]":
+        """Run a call in the next free thread."""
+        future: Future[Result] = Future()
+        self._jobs.put((future, partial(fn, *args, **kwargs)))
+        return future
+
+    def shutdown(self, wait: bool = False, *, cancel_futures: bool = False) -> None:
+        """End each thread after its current call, without waiting."""
+        for _ in self._began:
+            self._jobs.put(None)
+
+    def _work(self, number: int) -> None:
+        while (job := self._jobs.get()) is not None:
+            future, call = job
+            if not future.set_running_or_notify_cancel():
+                continue
+            self._began[number] = time.monotonic()
+            try:
+                result = call()
+            except BaseException as error:
+                self._began[number] = None
+                future.set_exception(error)
+            else:
+                self._began[number] = None
+                future.set_result(result)

@@ -1,4 +1,4 @@
-"""What a user can choose about a server."""
+"""The configuration of a server."""
 
 from dataclasses import dataclass, fields
 
@@ -8,29 +8,31 @@ from maskwright.errors import ConfigError
 
 @dataclass(frozen=True)
 class ServeConfig:
-    """Where it listens, how requests share a pass through the model, and what is too much."""
+    """Address, batching, and the limits of requests and connections."""
 
-    host: str = setting("127.0.0.1", "address to listen on; 0.0.0.0 is everybody's network")
-    port: int = setting(8000, "port to listen on; 0: any that is free")
-    max_batch: int = setting(64, "texts that go through the model together")
-    max_wait_ms: float = setting(2.0, "milliseconds that a text waits for others")
-    max_queued: int = setting(1024, "texts that may wait; more are answered with 503")
-    max_body_bytes: int = setting(1_000_000, "bytes of a request; more are answered with 413")
-    max_texts: int = setting(256, "texts of a request; more are answered with 422")
+    host: str = setting("127.0.0.1", "address to listen on; 0.0.0.0: reachable from the network")
+    port: int = setting(8000, "port to listen on; 0: any free port")
+    max_batch: int = setting(64, "texts in one forward pass")
+    max_wait_ms: float = setting(2.0, "milliseconds that a text waits for others to join its batch")
+    max_queued: int = setting(1024, "texts in the queue; more are refused with 503")
+    max_body_bytes: int = setting(1_000_000, "bytes of a request; more are refused with 413")
+    max_texts: int = setting(256, "texts of a request; more are refused with 422")
     max_tokens: int = setting(
-        131_072, "tokens of a request that go through the model; scores take each text's squared"
+        131_072, "tokens of a request in the model; /score counts the square of each text's tokens"
     )
-    max_top_k: int = setting(1000, "words for a mask that may be asked for")
-    max_candidates: int = setting(10_000, "words for all masks of a request together")
-    max_requests: int = setting(1024, "requests at once; more are answered with 503")
+    max_top_k: int = setting(1000, "candidates for a mask")
+    max_candidates: int = setting(10_000, "candidates for all masks of a request")
+    max_requests: int = setting(1024, "simultaneous requests; more are refused with 503")
     max_connections: int = setting(
-        4096, "open connections; one more takes the place of the longest idle"
+        4096, "open connections; a new one then replaces the one idle longest"
     )
-    header_seconds: float = setting(10.0, "time for a request to begin; then the line is cut")
-    body_seconds: float = setting(10.0, "time to receive a request; longer is answered with 408")
-    answer_seconds: float = setting(30.0, "time to answer it; longer is answered with 504")
-    read_seconds: float = setting(30.0, "time to take the answer; then the line is cut")
-    drain_seconds: int = setting(8, "time to end what has begun, after SIGINT or SIGTERM")
+    header_seconds: float = setting(10.0, "time to begin a request; then the connection is closed")
+    body_seconds: float = setting(10.0, "time to send a request; more is refused with 408")
+    answer_seconds: float = setting(30.0, "time to compute a response; more is refused with 504")
+    read_seconds: float = setting(
+        30.0, "time without reading a response; then the connection is closed"
+    )
+    drain_seconds: int = setting(8, "time to finish open requests after SIGINT or SIGTERM")
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -40,12 +42,13 @@ class ServeConfig:
             if field.name.endswith("_seconds") and value <= 0:
                 raise ConfigError(field.name, value, "must be above 0")
         if self.max_texts > self.max_queued:
-            rule = f"is more than may wait, max_queued = {self.max_queued}"
-            raise ConfigError("max_texts", self.max_texts, rule, "Such requests would always fail.")
+            rule = f"must be at most max_queued = {self.max_queued}"
+            remedy = "The queue could never take such a request."
+            raise ConfigError("max_texts", self.max_texts, rule, remedy)
         if self.max_requests > self.max_connections:
-            rule = f"is more than max_connections = {self.max_connections}"
+            rule = f"must be at most max_connections = {self.max_connections}"
             raise ConfigError("max_requests", self.max_requests, rule, "Each needs a connection.")
         if self.max_wait_ms < 0:
             raise ConfigError("max_wait_ms", self.max_wait_ms, "must not be negative")
         if not 0 <= self.port < 65_536:
-            raise ConfigError("port", self.port, "must lie between 0 and 65535", "8000 is usual.")
+            raise ConfigError("port", self.port, "must be between 0 and 65535", "8000 is usual.")

@@ -1,7 +1,7 @@
-"""Errors as Hugging Face's API has them, or OpenAI's on its paths, and when which is given."""
+"""Error responses: the status of each exception, and the body, in OpenAI's format under /v1/."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
 from fastapi import FastAPI, Request
@@ -11,87 +11,110 @@ from starlette.exceptions import HTTPException
 
 from maskwright.errors import MaskwrightError
 from maskwright.serving.batcher import QueueFullError
-from maskwright.serving.forms import TAGS, Refusal
-from maskwright.serving.guard import INTERNAL, RETRY_SECONDS
-from maskwright.serving.openai import describe_error
+from maskwright.serving.schemas import (
+    INPUT_TAGS,
+    ErrorResponse,
+    OpenAIErrorResponse,
+)
 
-# Clients that ask again at once would take the interpreter from the thread of the model, so that
-# under a flood of refusals hardly anything was answered (docs/experiments.md). They wait for them.
+OPENAI_PREFIX = "/v1/"
+RETRY_SECONDS = 1  # ``Retry-After`` of an overloaded server
+INTERNAL_ERROR = "internal error; the server log has the traceback"
+# Clients that retry at once compete with the model for the interpreter: without this delay a flood
+# of refusals leaves almost no throughput (docs/experiments.md).
 _REFUSAL_SECONDS = 0.25
-_NO_JSON = "The body is no JSON."
+_NO_JSON = "The body is not valid JSON."
 _REASONS = {
     400: _NO_JSON,
     401: "Authorization: Bearer TOKEN is missing or wrong.",
-    405: "The path is called in another way.",
+    405: "The path does not accept this method.",
     408: "The request took too long to arrive.",
     413: "The request is too large.",
-    421: "The server has no such name (without a token).",
-    422: "It cannot be answered.",
-    500: "Something failed inside.",
-    503: "Too many texts wait already, or too many requests.",
+    421: "The Host header does not name this server (without a token).",
+    422: "A field is missing or invalid, or the model cannot process the text.",
+    500: "Internal error.",
+    503: "Too many texts are waiting, or too many requests.",
     504: "The answer took too long.",
 }
-_PLAIN = {"missing": "is missing", "string_type": "must be a text"}  # for words of pydantic
-Responses: TypeAlias = dict[int | str, dict[str, Any]]
-REFUSALS: Responses = {
-    status: {"model": Refusal, "description": reason} for status, reason in _REASONS.items()
+_PYDANTIC_REASONS = {"missing": "is missing", "string_type": "must be a string"}
+Responses: TypeAlias = dict[int | str, dict[str, Any]]  # of a route, as FastAPI takes them
+ERROR_RESPONSES: Responses = {
+    status: {"model": ErrorResponse, "description": reason} for status, reason in _REASONS.items()
 }
+OPENAI_ERROR_RESPONSES: Responses = {
+    status: {**response, "model": OpenAIErrorResponse}
+    for status, response in ERROR_RESPONSES.items()
+}
+
+
+def describe_error(path: str, status: int, reason: str) -> ErrorResponse | OpenAIErrorResponse:
+    """Return the body of an error."""
+    if not path.startswith(OPENAI_PREFIX):
+        return {"error": reason}
+    code = {401: "invalid_api_key", 404: "not_found", 503: "overloaded"}.get(status)
+    return {
+        "error": {
+            "message": reason,
+            "type": "server_error" if status >= 500 else "invalid_request_error",
+            "param": None,
+            "code": code,
+        }
+    }
 
 
 def add_error_handlers(app: FastAPI) -> None:
-    """Gives every error its form."""
+    """Answer every exception with a status and a body of this server."""
 
-    def say(
-        request: Request, status: int, reason: str, headers: dict[str, str] | None = None
+    def respond(
+        request: Request, status: int, reason: str, headers: Mapping[str, str] | None = None
     ) -> JSONResponse:
         return JSONResponse(describe_error(request.url.path, status, reason), status, headers)
 
     @app.exception_handler(RequestValidationError)
-    async def show_wrong(request: Request, error: RequestValidationError) -> JSONResponse:
+    async def handle_invalid(request: Request, error: RequestValidationError) -> JSONResponse:
         first = error.errors()[0]
         if first["type"] == "json_invalid":
-            return say(request, 400, _NO_JSON)
-        reason = _PLAIN.get(first["type"], first["msg"])
-        return say(request, 422, f"{_name_place(first['loc'][1:])}: {reason}")
+            return respond(request, 400, _NO_JSON)
+        reason = _PYDANTIC_REASONS.get(first["type"], first["msg"])
+        return respond(request, 422, f"{_name_field(first['loc'][1:])}: {reason}")
 
     @app.exception_handler(MaskwrightError)
-    async def show_refused(request: Request, error: MaskwrightError) -> JSONResponse:
-        return say(request, 422, str(error))
+    async def handle_refused(request: Request, error: MaskwrightError) -> JSONResponse:
+        return respond(request, 422, str(error))
 
     @app.exception_handler(QueueFullError)
-    async def show_full(request: Request, error: QueueFullError) -> JSONResponse:
+    async def handle_full_queue(request: Request, error: QueueFullError) -> JSONResponse:
         await asyncio.sleep(_REFUSAL_SECONDS)
         headers = {"Retry-After": str(RETRY_SECONDS)}
-        return say(request, 503, "too many texts wait already; try again later", headers)
+        return respond(request, 503, "too many texts are waiting; try again later", headers)
 
     @app.exception_handler(TimeoutError)
-    async def show_late(request: Request, error: TimeoutError) -> JSONResponse:
-        return say(request, 504, "the answer took too long")
+    async def handle_timeout(request: Request, error: TimeoutError) -> JSONResponse:
+        return respond(request, 504, "the answer took too long")
 
     @app.exception_handler(Exception)
-    async def show_failed(request: Request, error: Exception) -> JSONResponse:
-        return say(request, 500, INTERNAL)  # the guard, which gets it next, logs it
+    async def handle_bug(request: Request, error: Exception) -> JSONResponse:
+        return respond(request, 500, INTERNAL_ERROR)  # Starlette raises it again: the guard logs it
 
     @app.exception_handler(HTTPException)
-    async def show_http(request: Request, error: HTTPException) -> JSONResponse:
-        reason = str(error.detail)
-        if error.status_code == 400:  # bytes that are no text, or brackets without end
+    async def handle_http(request: Request, error: HTTPException) -> JSONResponse:
+        reason, path = str(error.detail), request.url.path
+        headers = dict(error.headers) if error.headers else {}
+        if error.status_code == 400:  # bytes that are not UTF-8, or too deep a nesting
             reason = _NO_JSON
         if error.status_code == 404:
-            reason = f"{request.url.path} is nothing here; /openapi.json lists what is"
+            reason = f"there is no {path}; /openapi.json lists the paths"
         if error.status_code == 405:
-            reason = f"{request.url.path} is not called by {request.method}"
-        headers = dict(error.headers) if error.headers else {}
-        if error.status_code == 405:  # of a path with several methods Starlette names one
-            headers["Allow"] = ", ".join(_list_methods(app, request.url.path))
-        return say(request, error.status_code, reason, headers)
+            reason = f"{path} does not accept {request.method}"
+            headers["Allow"] = ", ".join(_list_methods(app, path))  # Starlette names one of them
+        return respond(request, error.status_code, reason, headers)
 
 
-def _name_place(parts: Sequence[str | int]) -> str:
-    """Such as ``inputs[1].text``."""
-    named = [part for part in parts if part not in TAGS.values()]
-    place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in named)
-    return place.removeprefix(".") or "the request"
+def _name_field(location: Sequence[str | int]) -> str:
+    """Return the field at pydantic's location of an error, for example ``inputs[1].text``."""
+    parts = [part for part in location if part not in INPUT_TAGS.values()]
+    field = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in parts)
+    return field.removeprefix(".") or "the request"
 
 
 def _list_methods(app: FastAPI, path: str) -> list[str]:

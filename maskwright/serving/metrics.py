@@ -1,7 +1,6 @@
-"""Counts and times for Prometheus."""
+"""Counters and histograms for Prometheus, at /metrics."""
 
 from collections.abc import Callable
-from typing import Any
 
 from prometheus_client import (
     CollectorRegistry,
@@ -13,18 +12,18 @@ from prometheus_client import (
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
 _BATCHES = (1, 2, 4, 8, 16, 32, 64, 128, 256)
-_OTHER = "other"  # all paths that are none of ours, which anybody can make up
+_OTHER = "other"  # the label of unknown paths, of which clients could make up any number
 
 
 class Metrics:
-    """The figures of one server.
+    """The metrics of one server.
 
     Args:
-        paths: those that are counted by name.
-        num_waiting: how many texts wait now.
+        paths: the paths that have a label of their own.
+        count_queued: returns the number of texts in the queues.
     """
 
-    def __init__(self, paths: tuple[str, ...], num_waiting: Callable[[], int]) -> None:
+    def __init__(self, paths: tuple[str, ...], count_queued: Callable[[], int]) -> None:
         self.registry = CollectorRegistry()
         self._paths = frozenset(paths)
         self._requests = Counter(
@@ -44,18 +43,18 @@ class Metrics:
             registry=self.registry,
         )
         waiting = Gauge("maskwright_waiting_texts", "Texts that wait.", registry=self.registry)
-        waiting.set_function(num_waiting)
+        waiting.set_function(count_queued)
 
     def observe_request(self, path: str, status: int, seconds: float) -> None:
-        """Counts an answer."""
-        known = path if path in self._paths else _OTHER
-        self._requests.labels(known, str(status)).inc()
-        self._seconds.labels(known).observe(seconds)
+        """Count a response."""
+        label = path if path in self._paths else _OTHER
+        self._requests.labels(label, str(status)).inc()
+        self._seconds.labels(label).observe(seconds)
 
     def observe_batch(self, size: int) -> None:
-        """Counts a pass through the model."""
+        """Count a forward pass of `size` texts."""
         self._batches.observe(size)
 
-    def render(self) -> Any:
-        """The text that Prometheus reads."""
+    def render(self) -> bytes:
+        """Return the metrics in Prometheus's text format."""
         return generate_latest(self.registry)

@@ -23,8 +23,8 @@ from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from maskwright.console import tell
 from maskwright.errors import ConfigError, ShardError
-from maskwright.shards.remote import say
 
 FOLDER, LIMIT = "MASKWRIGHT_CACHE", "MASKWRIGHT_CACHE_GB"
 ORIGIN_NAME = ".origin"
@@ -34,7 +34,7 @@ _GB = 1e9
 
 
 def cache_folder() -> Path:
-    """``$MASKWRIGHT_CACHE``, else ``maskwright`` where the system keeps caches.
+    """Return ``$MASKWRIGHT_CACHE``, or ``maskwright`` in the system's cache folder.
 
     Raises:
         ConfigError: there is no home folder to keep it in.
@@ -49,7 +49,9 @@ def cache_folder() -> Path:
 
 
 def claim_path(path: Path) -> Path:
-    """What stands for a file that is to come: its room, and the lock of who fetches it."""
+    """Return the file that reserves room for a coming file and is locked by the process that
+    fetches it.
+    """
     return path.with_name(f".{path.name}{_CLAIM}")
 
 
@@ -59,7 +61,7 @@ def _claimed_path(claim: Path) -> Path:
 
 @contextmanager
 def locking_file(path: Path) -> Generator[None]:
-    """Keeps everybody else out who locks `path`, which is made if need be.
+    """Hold an exclusive lock on `path`, which is created if needed.
 
     Whoever holds the lock may remove the file.
 
@@ -78,7 +80,7 @@ def locking_file(path: Path) -> Generator[None]:
 
 
 def _is_at(descriptor: int, path: Path) -> bool:
-    """Whether this is still the file of that name."""
+    """Return True if the open file is still the file at `path`."""
     try:
         return os.path.samestat(os.fstat(descriptor), path.stat())
     except FileNotFoundError:
@@ -109,7 +111,7 @@ class Cache:
         self._limit = _read_limit()
 
     def enter(self, mirror: Path, fill: Callable[[], None]) -> int:
-        """From now on `mirror` is in use, until `leave` of the descriptor that comes back.
+        """Mark `mirror` as used until `leave` is called with the returned descriptor.
 
         Args:
             fill: writes what makes it a mirror, while nobody else can enter.
@@ -123,7 +125,7 @@ class Cache:
             return descriptor
 
     def claim(self, files: Mapping[Path, int], origin: str) -> None:
-        """Sets room aside for files that are to come, and makes it if there is none.
+        """Reserve room for files to come, removing idle mirrors if there is too little.
 
         Args:
             files: their sizes in bytes. Those that are there, or have been claimed, cost nothing.
@@ -168,13 +170,13 @@ class Cache:
         for mirror, size in idle.items():
             if excess <= 0:
                 break
-            say(f"removing {mirror} ({size / _GB:,.3f} GB) to make room for {origin}")
+            tell(f"removing {mirror} ({size / _GB:,.3f} GB) to make room for {origin}")
             _remove(mirror)
             excess -= size
 
 
 def leave(descriptor: int) -> None:
-    """Ends a use that `Cache.enter` began."""
+    """End a use that `Cache.enter` began."""
     os.utime(descriptor)
     os.close(descriptor)
 
@@ -193,7 +195,7 @@ def _read_limit() -> int | None:
 
 
 def _missing(files: Mapping[Path, int]) -> dict[Path, int]:
-    """What is neither there nor claimed; a file that comes is there before its claim goes."""
+    """Return the files that are neither there nor claimed. A file appears before its claim goes."""
     return {
         path: num_bytes
         for path, num_bytes in files.items()
@@ -202,7 +204,7 @@ def _missing(files: Mapping[Path, int]) -> dict[Path, int]:
 
 
 def _measure(mirror: Path) -> tuple[int, int]:
-    """Bytes of the files that are there, and of those that have been claimed."""
+    """Return the bytes of the files that are there and of those that are claimed."""
     present = claimed = 0
     for path in mirror.rglob("*"):
         try:
@@ -218,7 +220,7 @@ def _measure(mirror: Path) -> tuple[int, int]:
 
 
 def _remove(mirror: Path) -> None:
-    """Shards first: if that is cut short, what is left is known for a mirror by its origin."""
+    """Remove a mirror, shards first: an interrupted removal leaves a recognizable mirror."""
     for entry in mirror.iterdir():
         if entry.is_dir():
             shutil.rmtree(entry)
@@ -226,7 +228,7 @@ def _remove(mirror: Path) -> None:
 
 
 def _is_idle(mirror: Path) -> bool:
-    """Whether no process has it open; none can while the cache is locked."""
+    """Return True if no process uses the mirror; none can begin while the cache is locked."""
     descriptor = os.open(mirror / ORIGIN_NAME, os.O_RDWR)
     try:
         _lock(descriptor, mirror, fcntl.LOCK_EX | fcntl.LOCK_NB)

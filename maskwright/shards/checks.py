@@ -26,7 +26,7 @@ REMEDY = "Prepare the data again."
 
 
 def check_file(path: Path, info: FileInfo, verify: Verify) -> None:
-    """Compares a file with its description.
+    """Raise unless a file matches its description.
 
     Raises:
         ShardError: it is missing or differs.
@@ -58,7 +58,7 @@ def check_known(name: str, ids: NDArray[np.unsignedinteger[Any]], vocab_size: in
 
 
 def check_ids(path: Path, manifest: Manifest) -> None:
-    """That no token lies outside the vocabulary, where there is no word embedding for it.
+    """Raise unless every token id is in the vocabulary, which has a word embedding for each.
 
     Raises:
         ShardError: one does.
@@ -69,7 +69,7 @@ def check_ids(path: Path, manifest: Manifest) -> None:
 
 
 def check_shard(folder: Path, shard: ShardInfo, dtype: str, verify: Verify) -> None:
-    """Compares the three files of a shard with its description, and with one another.
+    """Raise unless the three files of a shard match its description and one another.
 
     Raises:
         ShardError: a file is missing or differs, or the counts do not fit the sizes.
@@ -80,7 +80,7 @@ def check_shard(folder: Path, shard: ShardInfo, dtype: str, verify: Verify) -> N
 
 
 def check_ends(folder: Path, shard: ShardInfo, dtype: str) -> None:
-    """That the files have the sizes of so many tokens in documents that end where they may.
+    """Raise unless the file sizes match the token counts and documents end inside the shard.
 
     Of the files, only the ends are read.
 

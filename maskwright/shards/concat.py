@@ -16,7 +16,7 @@ from maskwright.shards.manifest import SPLITS, FileInfo, Manifest, SplitInfo, re
 from maskwright.shards.reader import TokenStore
 
 
-class JointStore(TokenStore):
+class ConcatStore(TokenStore):
     """One split of several prepared folders: their documents, one folder after the other.
 
     Args:
@@ -32,13 +32,13 @@ class JointStore(TokenStore):
         self.stores, self.passes = dict(stores), tuple(passes) or (1.0,) * len(stores)
         first = next(iter(stores.values()))
         folders = [folder for store in stores.values() for folder in store.folders]
-        manifest = join_manifests({name: store.manifest for name, store in stores.items()})
+        manifest = concat_manifests({name: store.manifest for name, store in stores.items()})
         super().__init__(folders, first.split, manifest)
         self.num_documents_each = tuple(store.num_documents for store in stores.values())
         self._ends = [*accumulate(store.num_tokens for store in stores.values())]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return JointStore, (self.stores, self.passes)
+        return ConcatStore, (self.stores, self.passes)
 
     @property
     def name(self) -> str:
@@ -53,12 +53,12 @@ class JointStore(TokenStore):
         )
 
     def source_of(self, position: int) -> str:
-        """The name of the store that holds this token."""
+        """Return the name of the store that holds this token."""
         return [*self.stores][bisect_right(self._ends, position)]
 
 
-def join_manifests(manifests: Mapping[str, Manifest]) -> Manifest:
-    """What the manifest of all these folders as one would say; there is no such file.
+def concat_manifests(manifests: Mapping[str, Manifest]) -> Manifest:
+    """Return the manifest of these folders concatenated; no such file exists.
 
     Args:
         manifests: by name, of one tokenizer; the names are in ``source``.
@@ -83,7 +83,7 @@ def join_manifests(manifests: Mapping[str, Manifest]) -> Manifest:
 
 
 def fingerprint_folders(folders: Mapping[str, Path]) -> str:
-    """What their input was: of one folder its own fingerprint, else that of all as one.
+    """Return the fingerprint of the input of one folder, or of several concatenated.
 
     Raises:
         ShardError: a folder that is not there, or damaged.

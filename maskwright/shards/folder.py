@@ -1,9 +1,7 @@
-"""Work that goes on while the program does something else, several things at a time.
+"""A prepared folder and its files: all there, or a mirror whose files are downloaded when needed.
 
-A prepared folder and its files: all there, or a mirror whose files come when they are asked for.
-
-A mirror lies in the cache under a name with a hash of its URL and its manifest, so data that has
-changed there is another mirror. What the manifest lists is checked as it comes.
+A mirror is stored in the cache under a name with a hash of its URL and its manifest, so data that
+changed at its origin gets another mirror. Each downloaded file is checked against the manifest.
 """
 
 import hashlib
@@ -17,6 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
+from maskwright.console import tell
 from maskwright.errors import ShardError
 from maskwright.files import read_json, replacing_file
 from maskwright.shards.cache import (
@@ -46,18 +45,18 @@ from maskwright.shards.manifest import (
     FileInfo,
     read_manifest,
 )
-from maskwright.shards.remote import RemoteFolder, is_remote, say
+from maskwright.shards.remote import RemoteFolder, is_remote
 
 Item = TypeVar("Item")
 
 
-def work_through(
+def run_in_threads(
     items: Iterable[Item],
     do: Callable[[Item], object],
     conclude: Callable[[list[Item]], None],
     num_threads: int,
 ) -> None:
-    """Begins to `do` all of `items` in their order; returns at once.
+    """Start to `do` all of `items` in their order in threads; return at once.
 
     The threads are daemons: nobody waits for them when the program ends before they do.
 
@@ -111,7 +110,7 @@ class PreparedFolder:
         self.manifest = read_manifest(path)
 
     def check(self, split: str, verify: Verify) -> None:
-        """Compares the files of a split, and the counts, with the manifest.
+        """Compare the files of a split, and the counts, with the manifest.
 
         Raises:
             ShardError: names the file that is missing or differs.
@@ -123,11 +122,11 @@ class PreparedFolder:
                 check_ids(self.path / split / f"{shard.name}.{TOKENS}", self.manifest)
 
     def place(self, name: str) -> Path:
-        """Where a file of the folder is; `name` has slashes."""
+        """Return the path of a file in the folder; `name` has slashes."""
         return self.path / name
 
     def describe(self, name: str) -> str:
-        """What messages call the file that `place` gives."""
+        """Return the name for messages of the file that `place` returns."""
         return str(self.path / name)
 
 
@@ -161,7 +160,7 @@ class Mirror(PreparedFolder):
                 yield f"{split}/{shard.name}.{kind}", info
 
     def check(self, split: str, verify: Verify) -> None:
-        """Removes what differs from the manifest; it comes again. Fetches counts and ends.
+        """Remove files that differ from the manifest, to be fetched again; fetch counts and ends.
 
         Raises:
             ShardError: these cannot be fetched, or do not fit the manifest.
@@ -173,7 +172,7 @@ class Mirror(PreparedFolder):
                     check_file(path, self._infos[name], verify)
                 except ShardError as damage:
                     text = str(damage).replace(str(path), self.describe(name))
-                    say(f"{text.removesuffix(REMEDY)}It is fetched again.")
+                    tell(f"{text.removesuffix(REMEDY)}It is fetched again.")
                     path.unlink(missing_ok=True)
         shards = self.manifest.splits[split].shards
         ends = [f"{split}/{shard.name}.{ENDS}" for shard in shards]
@@ -196,7 +195,7 @@ class Mirror(PreparedFolder):
                 raise
 
     def place(self, name: str) -> Path:
-        """Where a file of the folder is, after it has been fetched if it was not there.
+        """Return the path of a file in the folder, fetched if it was missing.
 
         Of several threads and processes that ask for it, one fetches it.
 
@@ -219,7 +218,7 @@ class Mirror(PreparedFolder):
         return f"the copy here of {self.remote.url}/{name}"
 
     def claim_split(self, split: str) -> list[int]:
-        """Sets room aside for the files of a split that are not there.
+        """Reserve room for the missing files of a split.
 
         Returns:
             Their sizes in bytes.
@@ -245,7 +244,7 @@ class Mirror(PreparedFolder):
 
 
 def fetch_ahead(folders: Iterable[PreparedFolder], split: str, files: Iterable[File]) -> None:
-    """Begins to fetch what is not there of a split of `folders`, those of them that are mirrors.
+    """Start fetching the missing files of a split, for those of `folders` that are mirrors.
 
     What is asked for meanwhile comes at once. A file that cannot be fetched is tried again by
     whoever asks for it, who is told.
@@ -263,7 +262,7 @@ def fetch_ahead(folders: Iterable[PreparedFolder], split: str, files: Iterable[F
     what: list[str] = []
     for mirror, sizes in missing.items():
         what.append(f"{sum(sizes) / 1e6:,.1f} MB of {mirror.remote.url}/{split}")
-        say(f"fetching {what[-1]} in {len(sizes):,} files to {mirror.path} while they are read")
+        tell(f"fetching {what[-1]} in {len(sizes):,} files to {mirror.path} while they are read")
     begun = time.monotonic()
 
     def conclude(failed: list[File]) -> None:
@@ -271,16 +270,16 @@ def fetch_ahead(folders: Iterable[PreparedFolder], split: str, files: Iterable[F
         retries = sum(mirror.remote.num_retries for mirror in missing)
         lost = f", {len(failed):,} files could not be fetched" if failed else ""
         all_of_it = " and ".join(what)
-        say(f"fetched {all_of_it} in {seconds:,.1f} seconds, {retries:,} repeated attempts{lost}")
+        tell(f"fetched {all_of_it} in {seconds:,.1f} seconds, {retries:,} repeated attempts{lost}")
 
-    work_through(files, lambda file: file[0].place(file[1]), conclude, _AT_ONCE)
+    run_in_threads(files, lambda file: file[0].place(file[1]), conclude, _AT_ONCE)
 
 
 MIRRORS: dict[Path, Mirror] = {}  # of this process, which uses them to its end
 
 
 def open_folder(name: Path | str) -> PreparedFolder:
-    """The prepared folder that a path or a URL names.
+    """Open the prepared folder that a path or a URL names.
 
     Raises:
         ShardError: there is none, or its manifest is damaged.
@@ -298,7 +297,7 @@ def open_folder(name: Path | str) -> PreparedFolder:
 
 @cache
 def open_mirror(url: str) -> Mirror:
-    """The mirror of the prepared folder at `url`, as it was there when first asked for.
+    """Open the mirror of the prepared folder at `url`, as it was when first requested.
 
     Raises:
         ShardError: there is none, it cannot be reached, or its manifest is damaged.
@@ -344,7 +343,7 @@ def _enter(path: Path, fill: Callable[[], None]) -> Mirror:
 
 
 def name_path(path: Path) -> str:
-    """What to call a path in messages: of what lies in a mirror, where it comes from."""
+    """Return the name of a path for messages: a file in a mirror is named by its origin."""
     found = path.resolve()
     for root, mirror in MIRRORS.items():
         if found.is_relative_to(root.resolve()):
@@ -354,7 +353,7 @@ def name_path(path: Path) -> str:
 
 
 def check_json(path: Path) -> None:
-    """That a file is JSON, and so was not cut short.
+    """Raise unless a file is valid JSON, which a truncated file is not.
 
     Raises:
         ShardError: it is not.

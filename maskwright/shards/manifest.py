@@ -45,7 +45,7 @@ TOKEN_DTYPES = {"uint16": np.dtype("<u2"), "uint32": np.dtype("<u4")}
 
 
 def choose_dtype(vocab_size: int) -> str:
-    """``uint16`` if every id fits, else ``uint32``."""
+    """Return ``uint16`` if every id fits, else ``uint32``."""
     return "uint16" if vocab_size <= 1 << 16 else "uint32"
 
 
@@ -104,12 +104,12 @@ _Described = TypeVar("_Described", FileInfo, ShardInfo, SplitInfo, Manifest)
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
-    """Writes ``manifest.json`` by temporary name and rename."""
+    """Write ``manifest.json`` by temporary name and rename."""
     write_json(folder / MANIFEST_NAME, {"format": FORMAT, "version": VERSION, **asdict(manifest)})
 
 
 def read_manifest(folder: Path) -> Manifest:
-    """Reads ``manifest.json``; the files that it lists are not looked at.
+    """Read ``manifest.json``; the files that it lists are not checked.
 
     Raises:
         ShardError: not there, damaged, or of another version.
@@ -144,13 +144,15 @@ def read_manifest(folder: Path) -> Manifest:
 
 
 def describe(error: Exception) -> str:
-    """An error in one line; a KeyError says which key is missing."""
+    """Return an error as one line; a KeyError names the missing key."""
     text = f"{error} is missing" if isinstance(error, KeyError) else str(error)
     return " ".join(text.split())
 
 
 def parse_manifest(values: Mapping[str, Any]) -> Manifest:
-    """A manifest from plain values; ValueError, KeyError or TypeError if they are not one."""
+    """Return a manifest from plain values; raise ValueError, KeyError or TypeError if they are
+    none.
+    """
     counts = _build(FileInfo, values["unigram_counts"])
     manifest = _build(
         Manifest,
@@ -183,7 +185,7 @@ def _parse_split(values: Mapping[str, Any]) -> SplitInfo:
 
 
 def parse_shard(values: Mapping[str, Any]) -> ShardInfo:
-    """A shard's description from plain values; errors as in `parse_manifest`."""
+    """Return a shard's description from plain values; errors as in `parse_manifest`."""
     files = {kind: _build(FileInfo, values["files"][kind]) for kind in (TOKENS, ENDS, STARTS)}
     shard = _build(ShardInfo, values, files=files)
     if not _SHARD_NAME.fullmatch(shard.name):
@@ -194,7 +196,7 @@ def parse_shard(values: Mapping[str, Any]) -> ShardInfo:
 
 
 def _build(cls: type[_Described], values: Mapping[str, Any], **parsed: Any) -> _Described:
-    """A dataclass whose counts are counts and whose texts are texts."""
+    """Return a dataclass after checking that counts are counts and texts are texts."""
     given: dict[str, Any] = {**values, **parsed}
     for field in fields(cls):
         if field.type is int:

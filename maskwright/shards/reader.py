@@ -48,7 +48,7 @@ class TokenStore:
         """Use `open`, which checks the files.
 
         Args:
-            folders: whose shards follow one another; one, unless this is a `JointStore`.
+            folders: whose shards follow one another; one, unless this is a `ConcatStore`.
             manifest: of all of them as one.
         """
         self.folders = folders
@@ -70,7 +70,7 @@ class TokenStore:
 
     @classmethod
     def open(cls, folder: Path | str, split: str, verify: Verify = "full") -> "TokenStore":
-        """Opens ``FOLDER/SPLIT`` after comparing every file with the manifest.
+        """Open ``FOLDER/SPLIT`` after comparing every file with the manifest.
 
         Args:
             folder: a prepared folder, or its URL (``s3://``, ``gs://``, ``hf://``, ``https://``;
@@ -102,7 +102,7 @@ class TokenStore:
         return any(isinstance(folder, Mirror) for folder in self.folders)
 
     def fetch_ahead(self, positions: Iterable[NDArray[np.int64]]) -> None:
-        """Begins to fetch what is not here yet, of folders that are elsewhere.
+        """Start fetching the missing files of remote folders.
 
         Args:
             positions: of tokens, in the order in which they will be read; [n] at a time. What holds
@@ -114,7 +114,7 @@ class TokenStore:
         fetch_ahead(self.folders, self.split, self._order_files(positions))
 
     def _order_files(self, positions: Iterable[NDArray[np.int64]]) -> Iterator[File]:
-        """The files of all shards, those first that hold the first positions."""
+        """List the files of all shards, those with the first positions first."""
         listed = set[int]()
         for shards in chain(map(self._find_shards, positions), [range(len(self._tokens))]):
             for shard in shards:
@@ -134,7 +134,7 @@ class TokenStore:
         return np.fromfile(self.folders[0].place(COUNTS_NAME), "<u8").astype(np.int64)
 
     def tokens(self, start: int, stop: int) -> NDArray[np.unsignedinteger[Any]]:
-        """The ids at positions `start` to `stop` (exclusive) of one document; not to be changed.
+        """Return the ids at positions `start` to `stop` (exclusive) of one document; read-only.
 
         Raises:
             ShardError: the file has been damaged since it was opened, or cannot be read.
@@ -150,7 +150,9 @@ class TokenStore:
         return ids
 
     def word_starts(self, start: int, stop: int) -> NDArray[np.bool_]:
-        """Whether a word begins at each of these positions; range and errors as for `tokens`."""
+        """Return whether a word begins at each of these positions; range and errors as for
+        `tokens`.
+        """
         shard, offset = self._locate(start, stop)
         if start == stop:
             return np.zeros(0, np.bool_)
@@ -170,7 +172,7 @@ class TokenStore:
 
 
 def _list_files(folders: Sequence[PreparedFolder], split: str, kind: str) -> list[File]:
-    """The files of one kind of all shards."""
+    """List the files of one kind of all shards."""
     return [
         (folder, f"{split}/{shard.name}.{kind}")
         for folder in folders

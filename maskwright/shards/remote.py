@@ -1,12 +1,8 @@
-"""Whether an error of a backend is final: asked again, it would say the same.
+"""Remote prepared data: a file is downloaded whole, checked, and retried unless that is hopeless.
 
-Backends are imported by fsspec, late and only if they are needed. So what they raise is known here
-by the status of a server's answer, or by its name.
-
-Prepared data elsewhere: a file is fetched whole, checked, and fetched again if that may help.
-
-The transport is fsspec's (extra `remote`); whatever it has a name for can be read: ``s3://``,
-``gs://``, ``hf://``, ``https://`` and others. It finds credentials where it always does.
+The transport is fsspec (extra `remote`), so every scheme that it knows can be read: ``s3://``,
+``gs://``, ``hf://``, ``https://`` and others. It finds credentials in their usual places. fsspec
+imports its backends late, so an error is classified by its HTTP status or by its name.
 """
 
 import errno
@@ -21,7 +17,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from maskwright.console import tell
-from maskwright.errors import ShardError, make_line
+from maskwright.errors import ShardError
 
 _KINDS = (
     FileNotFoundError,
@@ -45,8 +41,8 @@ _FORBIDDEN = "Forbidden: "  # all that gcsfs says of the status 403
 _PASSING = (408, 425, 429)
 
 
-def is_final(error: BaseException) -> bool:
-    """Whether nothing can come of asking again."""
+def is_permanent(error: BaseException) -> bool:
+    """Return True if a retry cannot succeed."""
     if isinstance(error, _KINDS) or _NAMES.intersection(c.__name__ for c in type(error).__mro__):
         return True
     if isinstance(error, TimeoutError):  # of S3, with the status 400
@@ -64,7 +60,7 @@ def _list_causes(error: BaseException | None) -> Iterator[BaseException]:
 
 
 def _find_status(error: BaseException) -> int | None:
-    """The status of HTTP that an error keeps, if it does."""
+    """Return the HTTP status of an error, or None."""
     response: Any = getattr(error, "response", None)
     if isinstance(response, Mapping):  # botocore
         metadata = cast(Mapping[str, Any], response).get("ResponseMetadata", {})
@@ -99,13 +95,8 @@ Check = Callable[[Path], None]
 
 
 def is_remote(name: str) -> bool:
-    """Whether `name` is a URL and no path."""
+    """Return True if `name` is a URL, not a path."""
     return _URL.match(name) is not None
-
-
-def say(line: str) -> None:
-    """A line for the user: on standard error, since results go to standard output."""
-    tell(make_line(line))
 
 
 class RemoteFolder:
@@ -141,7 +132,7 @@ class RemoteFolder:
         return _INSTALL if needs_ours else "Its package is not part of the extra remote."
 
     def fetch(self, name: str, path: Path, most_bytes: int, check: Check) -> None:
-        """Brings ``URL/NAME`` to `path`, which is there only when it is whole.
+        """Download ``URL/NAME`` to `path`, which exists only once it is complete.
 
         Args:
             most_bytes: of a file that goes on and on no more is taken.
@@ -156,7 +147,7 @@ class RemoteFolder:
         for attempt in range(ATTEMPTS):
             if attempt:
                 self.num_retries += 1
-                say(f"{self.url}/{name}: {complaint} (attempt {attempt} of {ATTEMPTS}, again)")
+                tell(f"{self.url}/{name}: {complaint} (attempt {attempt} of {ATTEMPTS}, again)")
                 time.sleep(FIRST_PAUSE_SECONDS * 2 ** (attempt - 1))
             # One that was given up may still come to life and write to its own file.
             temporary = path.with_name(f".{path.name}.{attempt}.tmp")
@@ -169,7 +160,7 @@ class RemoteFolder:
                 complaint = _describe(error).replace(str(temporary), "it")
                 if isinstance(error, OSError) and _is_local(error, temporary):
                     reason = f"cannot be written to {path}: {error.strerror}."
-                elif is_final(error):
+                elif is_permanent(error):
                     reason = (
                         f"cannot be read: {complaint.rstrip('.')}. {self._choose_remedy(error)}"
                     )
@@ -203,12 +194,12 @@ def _check_credentials(url: str) -> None:
 
 
 def _is_local(error: OSError, path: Path) -> bool:
-    """Whether it is the disk here, and the file to be written, that an error tells of."""
+    """Return True if the error is about the local disk or the file being written."""
     return error.errno in _DISK_FULL or error.filename == str(path)
 
 
 def _fetch_once(get_file: Callable[..., None], path: Path, most_bytes: int) -> None:
-    """In a thread of its own, because not every backend ends a connection that is silent."""
+    """Fetch in a separate thread, because not every backend closes a silent connection."""
     transfer = Transfer(most_bytes)
 
     def work() -> None:
@@ -243,7 +234,7 @@ class Transfer:
         self.is_given_up = False
 
     def set_size(self, size: int | None) -> None:
-        """Ignored: the manifest knows it."""
+        """Do nothing: the manifest states the size."""
 
     def relative_update(self, inc: int = 1) -> None:
         self.absolute_update(self.num_bytes + inc)
@@ -257,7 +248,7 @@ class Transfer:
 
 
 def _size_of(path: Path) -> int:
-    """Some backends tell nothing while a file comes, but it grows."""
+    """Return the size of a growing file: some backends report no progress."""
     try:
         return path.stat().st_size
     except FileNotFoundError:
@@ -265,7 +256,7 @@ def _size_of(path: Path) -> int:
 
 
 def _describe(error: BaseException) -> str:
-    """One line; the kind of error where its text may not tell."""
+    """Return an error as one line; its kind where its text may hold secrets."""
     text = " ".join(str(error).split())
     if isinstance(error, ShardError):
         return text

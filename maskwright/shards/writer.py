@@ -36,7 +36,7 @@ class ShardWriter:
         self._num_tokens = 0
 
     def add(self, ids: NDArray[Any], word_starts: NDArray[np.bool_]) -> None:
-        """Adds a document of at least one token.
+        """Add a document of at least one token.
 
         Raises:
             ValueError: no token, unequal lengths, or an id that the dtype cannot hold.
@@ -51,7 +51,7 @@ class ShardWriter:
         self._ends.append(self._num_tokens)
 
     def close(self) -> ShardInfo:
-        """Writes the files (temporary name, flush to disk, rename) and describes them."""
+        """Write the files (temporary name, flush to disk, rename) and return their description."""
         self._folder.mkdir(parents=True, exist_ok=True)
         starts = np.concatenate([np.zeros(0, np.bool_), *self._word_starts])
         files = {
@@ -68,7 +68,7 @@ class ShardWriter:
 
 
 def write_array(path: Path, array: NDArray[Any]) -> FileInfo:
-    """Writes the bytes of `array` so that `path` is whole or not there."""
+    """Write the bytes of `array`; `path` is complete or missing, never partial."""
     content = np.ascontiguousarray(array).data.cast("B") if array.size else b""
     with replacing_file(path) as temporary:
         temporary.write_bytes(content)

@@ -29,7 +29,9 @@ Model = models.WordPiece | models.BPE | models.Unigram | models.WordLevel
 
 
 def build_backend(config: TokenizerConfig) -> Tokenizer:
-    """A tokenizer of this kind with an empty model, ready to prepare text for training."""
+    """Return a tokenizer of the configured kind with an empty model, ready to prepare text for
+    training.
+    """
     empty: dict[TokenizerKind, Model] = {
         "wordpiece": models.WordPiece(unk_token=SPECIAL_TOKENS["unk"]),
         "bpe": models.BPE(),
@@ -50,7 +52,7 @@ def build_backend(config: TokenizerConfig) -> Tokenizer:
 
 
 def install_model(backend: Tokenizer, model: Model, kind: TokenizerKind) -> None:
-    """Gives `backend` its trained model, whose first five tokens are the special ones."""
+    """Set the trained model of `backend`; its first five tokens are the special ones."""
     backend.model = model
     for token in SPECIAL_TOKENS.values():
         # In byte-level BPE the blank before a word belongs to it, so also to the mask.

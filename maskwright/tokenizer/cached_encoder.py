@@ -45,14 +45,14 @@ class Cutting:
     parts: re.Pattern[str] | None = None
 
     def divide(self, chunk: str) -> list[str]:
-        """The parts of a chunk, which may be all of it."""
+        """Return the parts of a chunk; a chunk that cannot be divided is its only part."""
         if self.plain and self.parts and self.plain.fullmatch(chunk):
             return self.parts.findall(chunk)
         return [chunk]
 
 
 def _split_at_blanks(text: str) -> list[str]:
-    """For tokenizers that drop whitespace: the parts between blanks and line ends."""
+    """Split at blanks and line ends, for tokenizers that drop whitespace."""
     return text.replace("\n", " ").split(" ")
 
 
@@ -61,7 +61,7 @@ _BEFORE_SINGLE_BLANK = re.compile(r"(?<=\S)(?= \S)")
 
 
 def _split_before_blanks(text: str) -> list[str]:
-    """For tokenizers that keep whitespace: cuts before each blank between two other characters.
+    """Split before each blank between two other characters, for tokenizers that keep whitespace.
 
     The regular expression of byte-level BPE takes one blank into the word after it, and a cut in
     a longer run of whitespace would change how the run is divided.
@@ -90,7 +90,7 @@ _PER_CHARACTER = {"BertNormalizer", "Lowercase", "NFC", "NFD", "NFKC", "NFKD", "
 
 
 def choose_cutting(description: dict[str, Any]) -> Cutting | None:
-    """An exact way to cut text for the tokenizer that this ``tokenizer.json`` holds, or None."""
+    """Return an exact way to cut text for the tokenizer of this ``tokenizer.json``, or None."""
     ordinary_added = any(not token["special"] for token in description["added_tokens"])
     if ordinary_added or not _is_per_character(description["normalizer"]):
         return None
@@ -114,7 +114,7 @@ def _begins_words(metaspace: dict[str, Any]) -> bool:
 
 
 def _is_per_character(normalizer: dict[str, Any] | None) -> bool:
-    """Whether normalising the parts between blanks is normalising the whole."""
+    """Return True if normalizing the parts between blanks equals normalizing the whole text."""
     if normalizer is None:
         return True
     if normalizer["type"] == "Sequence":
@@ -125,7 +125,7 @@ def _is_per_character(normalizer: dict[str, Any] | None) -> bool:
     return normalizer["type"] in _PER_CHARACTER
 
 
-class ChunkEncoder:
+class CachedEncoder:
     """Text to packed tokens (uint32: word-start bit and id) through a dictionary of chunks."""
 
     def __init__(
@@ -139,7 +139,7 @@ class ChunkEncoder:
         self._bytes = 0
 
     def encode(self, text: str) -> NDArray[np.uint32]:
-        """The packed tokens of `text`, without special tokens."""
+        """Return the packed tokens of `text`, without special tokens."""
         if self._cutting is None:
             return np.frombuffer(self._encode_long(text), np.uint32)
         chunks = self._cutting.split(text)
@@ -183,7 +183,7 @@ class ChunkEncoder:
 
 
 def pack_encoding(text: str, encoding: tokenizers.Encoding) -> bytes:
-    """The library's encoding of `text` as the bytes of packed tokens."""
+    """Return the library's encoding of `text` as the bytes of packed tokens."""
     packed = array("I", encoding.ids)
     if text.isascii() and text.isalnum():
         starts = [True] * bool(packed)  # a plain word: only its first token begins one

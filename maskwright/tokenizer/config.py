@@ -32,7 +32,7 @@ class TokenizerConfig:
     path: str | None = setting(
         None, "use the tokenizer in this folder instead of training one", is_path=True
     )
-    extend_vocab: int = setting(0, "add so many tokens, learnt from the text, to that tokenizer")
+    extend_vocab: int = setting(0, "add so many tokens, learned from the text, to that tokenizer")
 
     def __post_init__(self) -> None:
         least = _NUM_BYTES + _NUM_SPECIAL if self.kind == "bpe" else 32
@@ -49,7 +49,7 @@ class TokenizerConfig:
 
 
 def check_extension(config: TokenizerConfig) -> None:
-    """Where a tokenizer is extended, there must be one.
+    """Raise unless a tokenizer to extend is named where `extend_vocab` is set.
 
     Raises:
         ConfigError: there is none.

@@ -1,14 +1,14 @@
-"""Adding tokens to a tokenizer that exists, learnt from text of another domain.
+"""Adding tokens to an existing tokenizer, learned from text of another domain.
 
-Pair merging goes on where the old vocabulary has stopped: words of the new text are cut by the old
-tokenizer, and each new token joins two neighbours inside a word, the most frequent pair first. So
-every new token has old pieces that spell it, old ids stay as they are, and text without any new
-token is cut as before.
+Pair merging resumes where the old vocabulary stopped: words of the new text are cut by the old
+tokenizer, and each new token joins two neighbors inside a word, the most frequent pair first. So
+every new token is spelled by old pieces, old ids stay as they are, and text without any new token
+is encoded as before.
 
-* BPE gets the new merges behind its own: it applies them where its own leave off.
+* BPE gets the new merges after its own: it applies them where its own leave off.
 * WordPiece finds the longest token from the left and Unigram the most likely path, whatever
-  merging did. So the words are cut again with the new tokens, and those that are not used (steps
-  on the way to longer ones, mostly) make room for others. A new piece of Unigram has its
+  merging did. So the words are encoded again with the new tokens, and those that are not used
+  (steps on the way to longer ones, mostly) make room for others. A new piece of Unigram has its
   frequency in the new text, when it was made, as its likelihood.
 """
 
@@ -23,7 +23,7 @@ from maskwright.tokenizer.cached_encoder import ROUGH_CUTTING, choose_cutting
 from maskwright.tokenizer.config import TokenizerConfig
 from maskwright.tokenizer.library import calling_library
 from maskwright.tokenizer.merges import learn_joins
-from maskwright.tokenizer.token_text import Pieces, match_greedily
+from maskwright.tokenizer.token_text import TokenText, match_greedily
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.tokenizer.word_counts import count_words, keep_frequent, sample_texts
 
@@ -47,7 +47,7 @@ class NewTokens:
 def extend_tokenizer(
     base: Tokenizer, texts: Iterable[str], config: TokenizerConfig, seed: int = 0
 ) -> Tokenizer:
-    """`base` with ``config.extend_vocab`` more tokens, learnt on (a sample of) `texts`.
+    """Return `base` with ``config.extend_vocab`` more tokens, learned from (a sample of) `texts`.
 
     Their ids follow the largest of `base`. Reads `texts` once, as a stream.
 
@@ -65,19 +65,19 @@ def extend_tokenizer(
     with calling_library("the tokenizer fails on this text"):
         counted = count_words(sample, base.backend, cutting)
     words = keep_frequent(counted, _CHARACTERS, seed)
-    learnt = _learn_used(base, words, config)
-    if len(learnt.tokens) < config.extend_vocab:
-        found = len(learnt.tokens)
+    learned = _learn_used(base, words, config)
+    if len(learned.tokens) < config.extend_vocab:
+        found = len(learned.tokens)
         remedy = f"Set it to {found} or less, or give more text." if found else "Give more text."
         raise TokenizerError(
             f"tokenizer.extend_vocab = {config.extend_vocab} is more than the text supports, which "
             f"is {found} new tokens. {remedy}"
         )
-    return Tokenizer(_append(base, learnt), base.special_tokens)
+    return Tokenizer(_append(base, learned), base.special_tokens)
 
 
 def extends(tokenizer: Tokenizer, base: Tokenizer) -> bool:
-    """Whether all tokens of `base` are in `tokenizer` with the same ids, and the same rules.
+    """Return True if `tokenizer` has all tokens of `base` with the same ids, and the same rules.
 
     How a text is wrapped is no such rule: the configuration of a run says that.
     """
@@ -93,8 +93,8 @@ def extends(tokenizer: Tokenizer, base: Tokenizer) -> bool:
 
 
 def _learn_used(base: Tokenizer, words: Mapping[str, int], config: TokenizerConfig) -> NewTokens:
-    """The wanted number of new tokens that are used, or as many as there are."""
-    pieces = Pieces(base)
+    """Return the requested number of new tokens that are used, or as many as there are."""
+    pieces = TokenText(base)
     cut = _cut_words(pieces, words, base.unk_token)
     num_tokens = sum(len(symbols) * count for symbols, count in cut.items())
     numbers, wanted = base.backend.get_vocab(True), config.extend_vocab
@@ -102,10 +102,10 @@ def _learn_used(base: Tokenizer, words: Mapping[str, int], config: TokenizerConf
     num_joins = wanted
     while True:
         joins = learn_joins(cut, known, num_joins, config.min_frequency, pieces.prefix)
-        learnt = NewTokens(joins.tokens, joins.pairs, joins.counts, num_tokens)
+        learned = NewTokens(joins.tokens, joins.pairs, joins.counts, num_tokens)
         if base.kind == "bpe":
-            return learnt
-        used = _settle(base, learnt, words, config.min_frequency)
+            return learned
+        used = _settle(base, learned, words, config.min_frequency)
         # Without those that are too many, others may be used less.
         first = NewTokens(used.tokens[:wanted], [], used.counts[:wanted], num_tokens)
         used = _settle(base, first, words, config.min_frequency)
@@ -115,18 +115,20 @@ def _learn_used(base: Tokenizer, words: Mapping[str, int], config: TokenizerConf
 
 
 def _settle(
-    base: Tokenizer, learnt: NewTokens, words: Mapping[str, int], min_frequency: int
+    base: Tokenizer, learned: NewTokens, words: Mapping[str, int], min_frequency: int
 ) -> NewTokens:
-    """Those of the new tokens that are used when there are no others."""
+    """Drop new tokens until each of those left is used without the dropped ones."""
     while True:
-        used = _keep_used(base, learnt, words, min_frequency)
-        if len(used.tokens) == len(learnt.tokens):
+        used = _keep_used(base, learned, words, min_frequency)
+        if len(used.tokens) == len(learned.tokens):
             return used
-        learnt = used
+        learned = used
 
 
-def _cut_words(pieces: Pieces, words: Mapping[str, int], unknown: str) -> Counter[tuple[str, ...]]:
-    """Neighbouring tokens that may be joined, with their counts."""
+def _cut_words(
+    pieces: TokenText, words: Mapping[str, int], unknown: str
+) -> Counter[tuple[str, ...]]:
+    """Count neighboring tokens that may be joined."""
     cut: Counter[tuple[str, ...]] = Counter()
     for word, count in words.items():
         if not pieces.has_letters(word):
@@ -145,13 +147,13 @@ def _cut_words(pieces: Pieces, words: Mapping[str, int], unknown: str) -> Counte
 
 
 def _keep_used(
-    base: Tokenizer, learnt: NewTokens, words: Mapping[str, int], min_frequency: int
+    base: Tokenizer, learned: NewTokens, words: Mapping[str, int], min_frequency: int
 ) -> NewTokens:
-    """Those of the new tokens that occur when the words are cut with all of them."""
-    if not learnt.tokens:
-        return learnt
-    before = Pieces(base)
-    pieces = Pieces(Tokenizer(_append(base, learnt), base.special_tokens))
+    """Return the new tokens that occur when the words are encoded with all of them."""
+    if not learned.tokens:
+        return learned
+    before = TokenText(base)
+    pieces = TokenText(Tokenizer(_append(base, learned), base.special_tokens))
     uses, harmful = Counter[str](), set[str]()
     for word, count in words.items():
         found = pieces.cut(word)
@@ -163,34 +165,34 @@ def _keep_used(
             uses[token] += count
     kept = [
         (token, count)
-        for token, count in zip(learnt.tokens, learnt.counts, strict=True)
+        for token, count in zip(learned.tokens, learned.counts, strict=True)
         if uses[token] >= min_frequency and token not in harmful
     ]
-    return NewTokens([t for t, _ in kept], [], [count for _, count in kept], learnt.num_tokens)
+    return NewTokens([t for t, _ in kept], [], [count for _, count in kept], learned.num_tokens)
 
 
-def _append(base: Tokenizer, learnt: NewTokens) -> dict[str, Any]:
-    """The ``tokenizer.json`` of `base` with the new tokens behind all that it has."""
+def _append(base: Tokenizer, learned: NewTokens) -> dict[str, Any]:
+    """Return the ``tokenizer.json`` of `base` with the new tokens after its own."""
     description = _settle_added_tokens(base)
     model: dict[str, Any] = description["model"]
     first = base.vocab_size
     if isinstance(model["vocab"], dict):
-        numbers = {token: first + place for place, token in enumerate(learnt.tokens)}
+        numbers = {token: first + place for place, token in enumerate(learned.tokens)}
         model = {**model, "vocab": {**model["vocab"], **numbers}}
     else:
         lowest = min(score for _, score in model["vocab"])
         scored = [
-            [token, max(math.log(count / learnt.num_tokens), lowest)]
-            for token, count in zip(learnt.tokens, learnt.counts, strict=True)
+            [token, max(math.log(count / learned.num_tokens), lowest)]
+            for token, count in zip(learned.tokens, learned.counts, strict=True)
         ]
         model = {**model, "vocab": [*model["vocab"], *scored]}
     if "merges" in model:
-        model = {**model, "merges": [*model["merges"], *map(list, learnt.merges)]}
+        model = {**model, "merges": [*model["merges"], *map(list, learned.merges)]}
     return {**description, "model": model}
 
 
 def _settle_added_tokens(base: Tokenizer) -> dict[str, Any]:
-    """With the added tokens in the model's own vocabulary, so that their ids are written there.
+    """Move the added tokens into the model's own vocabulary, so that their ids are stored there.
 
     The library numbers added tokens that its model does not know from the size of the vocabulary
     on, whatever the file says: a vocabulary that grows would push them away.

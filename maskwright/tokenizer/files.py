@@ -1,15 +1,10 @@
-"""Which token plays which role: what files say, and what they leave to convention.
+"""A tokenizer on disk: ``tokenizer.json`` and ``tokenizer_config.json``, as Hugging Face has them.
 
-``tokenizer_config.json`` names the roles, but the oldest and most used folders (roberta-base,
-xlm-roberta-base) leave them to the class that loads them, and tokenizers of language models name
-``bos`` and ``eos`` where BERT has ``cls`` and ``sep``. A tokenizer that spells everything in bytes
-may have no unknown token.
-
-A tokenizer on disk: ``tokenizer.json`` and ``tokenizer_config.json``, as Hugging Face has them.
-
-``tokenizer.json`` is the `tokenizers` library's own format and says everything about encoding;
-``tokenizer_config.json`` says which token plays which role. Older folders keep the roles in
-``special_tokens_map.json``.
+``tokenizer.json`` is the `tokenizers` library's own format and defines the encoding;
+``tokenizer_config.json`` names the token of each role. Older folders keep the roles in
+``special_tokens_map.json``, and the oldest (roberta-base, xlm-roberta-base) leave them to the class
+that loads them. Tokenizers of language models name ``bos`` and ``eos`` where BERT has ``cls`` and
+``sep``. A tokenizer that spells everything in bytes may have no unknown token.
 """
 
 import json
@@ -29,7 +24,7 @@ _ROBERTA = {"pad": "<pad>", "unk": "<unk>", "cls": "<s>", "sep": "</s>", "mask":
 
 
 def find_roles(named: Mapping[str, Any], vocabulary: Container[str]) -> dict[str, str]:
-    """The token of each role; one that nobody names is BERT's or RoBERTa's, if it exists.
+    """Return the token of each role; an unnamed role is BERT's or RoBERTa's token, if it exists.
 
     Args:
         named: the files' ``pad_token`` and so on, as strings or as objects with their content.
@@ -54,7 +49,7 @@ def find_roles(named: Mapping[str, Any], vocabulary: Container[str]) -> dict[str
 
 
 def _content(token: Any) -> str | None:
-    """A token is written as a string or as an object with its content and its properties."""
+    """Return the text of a token that is stored as a string or as an object with properties."""
     if isinstance(token, dict):
         token = cast(dict[str, Any], token).get("content")
     return token if isinstance(token, str) else None
@@ -76,7 +71,7 @@ def write_tokenizer(
     max_length: int | None,
     with_types: bool,
 ) -> None:
-    """Writes both files; see `Tokenizer.save`."""
+    """Write both files; see `Tokenizer.save`."""
     inputs = ["input_ids", *["token_type_ids"] * with_types, "attention_mask"]
     config: dict[str, Any] = {
         # The class that takes tokenizer.json as it is; BertTokenizer would build its own.
@@ -94,7 +89,7 @@ def write_tokenizer(
 
 
 def read_tokenizer(path: Path) -> tuple[Path, dict[str, Any], dict[str, str]]:
-    """The ``tokenizer.json`` at `path` (a folder or the file), parsed, and the token of each role.
+    """Read the ``tokenizer.json`` at `path` (a folder or the file) and the token of each role.
 
     Raises:
         TokenizerError: nothing there, or no JSON object.
@@ -112,7 +107,7 @@ def read_tokenizer(path: Path) -> tuple[Path, dict[str, Any], dict[str, str]]:
 
 
 def read_max_length(folder: Path) -> float | None:
-    """The tokens that a model takes at most by ``tokenizer_config.json``; None: it does not say.
+    """Return the model's longest input by ``tokenizer_config.json``, in tokens, or None.
 
     It may say more than any model takes: transformers writes 1e30 where it knows no limit.
 

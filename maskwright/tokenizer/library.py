@@ -29,7 +29,7 @@ _SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 @contextmanager
 def calling_library(what: str) -> Generator[None]:
-    """Within this context every failure is a TokenizerError that begins with `what`."""
+    """Turn every failure of the library into a TokenizerError that begins with `what`."""
     try:
         yield
     except (KeyboardInterrupt, SystemExit):
@@ -39,7 +39,7 @@ def calling_library(what: str) -> Generator[None]:
 
 
 def make_valid(text: str) -> str:
-    """`text` as the library can take it: what is no Unicode becomes U+FFFD, as in cleaned text."""
+    """Return `text` as the library accepts it: invalid Unicode becomes U+FFFD."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -48,7 +48,7 @@ def make_valid(text: str) -> str:
 
 
 def check_ids(description: Mapping[str, Any]) -> None:
-    """That ids are so small that a model can have an embedding for each.
+    """Raise if an id is so large that no model could have an embedding for each id.
 
     Before the library sees them: it counts up to the largest, in gigabytes if need be.
 
@@ -71,7 +71,7 @@ def _mapping(value: object) -> Mapping[str, Any]:
 
 
 def hide_special_tokens(description: Mapping[str, Any]) -> dict[str, Any]:
-    """A ``tokenizer.json`` whose model cannot find special tokens in a text; ids stay.
+    """Return a ``tokenizer.json`` whose model finds no special tokens in a text; ids stay.
 
     Where a pre-tokenizer leaves punctuation alone, the model itself would find ``<mask>`` in its
     vocabulary. BPE finds nothing that its merges do not make.
@@ -92,7 +92,7 @@ def hide_special_tokens(description: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def measure_growth(description: Mapping[str, Any]) -> int:
-    """How many characters the steps of a ``tokenizer.json`` may make of one.
+    """Return how many characters the steps of a ``tokenizer.json`` may make of one.
 
     Raises:
         TokenizerError: too many, or words of a length that takes too long.
@@ -135,7 +135,9 @@ def _replacement_growth(pattern: Mapping[str, str], content: str) -> int:
 
 
 def _charsmap_growth(encoded: str) -> int:
-    """SentencePiece's table: the size of a trie (uint32), the trie, replacements ended by NUL."""
+    """Return the longest replacement in SentencePiece's table: trie size (uint32), trie,
+    replacements ended by NUL.
+    """
     try:
         table = base64.b64decode(encoded)
     except (binascii.Error, ValueError):

@@ -1,6 +1,6 @@
-"""Byte-pair encoding learnt from word counts (Sennrich et al. 2016, arXiv:1508.07909).
+"""Byte-pair encoding learned from word counts (Sennrich et al. 2016, arXiv:1508.07909).
 
-WordPiece is learnt in the same way, as the `tokenizers` library does it, but with a prefix for
+WordPiece is learned in the same way, as the `tokenizers` library does it, but with a prefix for
 symbols inside a word. The library's own trainer numbers those symbols in the order of a randomly
 seeded hash table, so two runs give two vocabularies; here the same words give the same one, and
 from counts rather than text it takes a third of the time. Ties go to the pair with smaller ids.
@@ -18,7 +18,7 @@ _RIGHT = (1 << _SHIFT) - 1
 
 @dataclass(frozen=True)
 class Merges:
-    """A learnt vocabulary in the order of its ids, and the pairs whose merging made it.
+    """A learned vocabulary in the order of its ids, and the pairs whose merging made it.
 
     `counts` has for each pair how often it was merged.
     """
@@ -35,7 +35,7 @@ def learn_merges(
     min_frequency: int,
     prefix: str = "",
 ) -> Merges:
-    """Merges the most frequent pair of symbols until there are `size` tokens or none is left.
+    """Merge the most frequent pair of symbols until there are `size` tokens or no pair is left.
 
     Args:
         words: counts of words spelled in `alphabet`.
@@ -60,7 +60,7 @@ def learn_joins(
     min_frequency: int,
     prefix: str = "",
 ) -> Merges:
-    """Goes on merging where another vocabulary has stopped; `tokens` are the new ones alone.
+    """Continue merging where another vocabulary stopped; `tokens` holds only the new ones.
 
     A pair that makes a token which is known, in another way, is left alone.
 
@@ -126,7 +126,7 @@ class _Learner:
                 heapq.heappush(queue, (-counts[changed], changed))
 
     def merges(self) -> Merges:
-        """What has been learnt so far."""
+        """Return what has been learned so far."""
         pairs = [(self.tokens[left], self.tokens[right]) for left, right, _ in self.merged]
         return Merges(self.tokens, pairs, [count for _, _, count in self.merged])
 
@@ -135,7 +135,9 @@ class _Learner:
         return self.tokens[pair >> _SHIFT] + right.removeprefix(self.prefix)
 
     def _merge(self, pair: int) -> set[int]:
-        """Replaces `pair` by one symbol in all words; the pairs that this made or made more of."""
+        """Replace `pair` by one symbol in all words; return the pairs that became new or more
+        frequent.
+        """
         left, right = pair >> _SHIFT, pair & _RIGHT
         token = self._join(pair)
         new = self.ids.setdefault(token, len(self.tokens))

@@ -6,7 +6,7 @@ SENTENCE_ENDS = frozenset((".", "!", "?", "\u3002", "\uff01", "\uff1f"))
 
 
 def find_sentence_ends(tokenizer: Tokenizer) -> frozenset[int]:
-    """The ids of tokens that spell the end of a sentence, each by itself.
+    """Return the ids of tokens that spell the end of a sentence, each by itself.
 
     A tokenizer that knows a mark only by its bytes has none for it: the last byte also ends many
     a letter.

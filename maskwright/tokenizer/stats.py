@@ -1,4 +1,4 @@
-"""How well a tokenizer fits a text: what ``maskwright tokenizer inspect`` shows."""
+"""How well tokenizers fit a text: the figures of ``tokenizer inspect`` and ``compare``."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -42,7 +42,7 @@ class TokenizerStats:
 
 
 def measure_tokenizer(tokenizer: Tokenizer, texts: Iterable[str]) -> TokenizerStats:
-    """Encodes `texts`, read as a stream, and counts."""
+    """Measure a tokenizer on `texts`, which are read as a stream."""
     counts = np.zeros(tokenizer.vocab_size, np.int64)
     sizes: Counter[str] = Counter()
     for text in texts:
@@ -75,7 +75,7 @@ def measure_tokenizer(tokenizer: Tokenizer, texts: Iterable[str]) -> TokenizerSt
 
 
 def find_longest_tokens(tokenizer: Tokenizer) -> list[str]:
-    """The longest ordinary tokens, as the vocabulary spells them."""
+    """Return the longest ordinary tokens, as the vocabulary spells them."""
     tokens = tokenizer.tokens(tokenizer.ordinary_ids.tolist())
     return sorted(tokens, key=lambda token: (-len(token), token))[:_NUM_LISTED]
 

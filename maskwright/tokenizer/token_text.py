@@ -1,9 +1,8 @@
-"""How tokens spell text, and how a vocabulary cuts a string into them.
+"""The text that tokens stand for, and how a vocabulary cuts a string into tokens.
 
-A token of a vocabulary is not yet text: byte-level tokens are bytes in disguise, WordPiece marks
-what continues a word, SentencePiece the blank before one.
-
-How much text a token stands for: the denominator of bits per character, in every suite.
+A token of a vocabulary is not yet text: byte-level tokens spell bytes as printable characters,
+WordPiece marks what continues a word, SentencePiece the blank before a word. The number of
+characters a token stands for is the denominator of bits per character in every suite.
 """
 
 import re
@@ -22,7 +21,7 @@ _METASPACE = "▁"
 _BYTE = re.compile("<0x([0-9A-F]{2})>")  # a byte of a character that SentencePiece has no token for
 
 
-class Pieces:
+class TokenText:
     """The tokens of one tokenizer.
 
     Attributes:
@@ -42,7 +41,7 @@ class Pieces:
         self.vocabulary = tokenizer.backend.get_vocab(with_added_tokens=False)
 
     def cut(self, word: str) -> list[str]:
-        """The tokens of a word as a pre-tokenizer gives it; the unknown one among them, if need be.
+        """Return the tokens of a pre-tokenized word, including the unknown token where needed.
 
         Unigram spells what it does not know as it stands there, which is no token.
         """
@@ -50,7 +49,7 @@ class Pieces:
             return [token.value for token in self._model.tokenize(word)]
 
     def cut_token(self, token: str) -> list[int]:
-        """The ids of the tokens that spell a string which is no token, but could be one."""
+        """Return the ids of the tokens that spell a string which is not a token itself."""
         if self._is_greedy and token.startswith(self.prefix):
             found, _ = match_greedily(token, self.vocabulary, self.prefix)
         else:
@@ -59,7 +58,8 @@ class Pieces:
         return ids or [self._tokenizer.unk_id]
 
     def may_join(self, token: str) -> bool:
-        """Whether a token may be part of a longer one: letters and digits, and one blank before.
+        """Return True if a token may be part of a longer one: letters and digits, at most one blank
+        before.
 
         Punctuation is a word of its own to masking, so a token may not hold it and more.
         """
@@ -67,11 +67,13 @@ class Pieces:
         return not any(is_punctuation(c) or c.isspace() for c in text)
 
     def has_letters(self, word: str) -> bool:
-        """Whether a word as a pre-tokenizer gives it is one, and not blanks or punctuation."""
+        """Return True if a pre-tokenized word holds a letter or digit, not only blanks or
+        punctuation.
+        """
         return any(character.isalnum() for character in self._spell(word))
 
     def count_characters(self, token: str) -> int:
-        """The characters of text that a token stands for, blanks left out.
+        """Return how many characters of text a token stands for, whitespace excluded.
 
         A character of several tokens, each some of its bytes, counts with the first of them.
         """
@@ -84,7 +86,7 @@ class Pieces:
         return sum(not character.isspace() for character in self._spell(token))
 
     def is_blank(self, token: str) -> bool:
-        """Whether a token stands for blanks and line ends alone."""
+        """Return True if a token stands for whitespace only."""
         if self._has_bytes and (byte := _BYTE.fullmatch(token)):
             return int(byte[1], 16) < 0x80 and chr(int(byte[1], 16)).isspace()
         return self._spell(token).isspace()
@@ -99,12 +101,12 @@ class Pieces:
 
 
 def _begins_character(byte: int) -> bool:
-    """Whether a byte of UTF-8 is the first one of a character that is no blank."""
+    """Return True if a UTF-8 byte is the first of a character that is not whitespace."""
     return byte & 0xC0 != 0x80 and not chr(byte).isspace()
 
 
 def match_greedily(token: str, vocabulary: Container[str], prefix: str) -> tuple[list[str], str]:
-    """WordPiece's longest match first, and what of the string could not be matched."""
+    """Return WordPiece's longest matches from the left, and the rest that matched nothing."""
     found: list[str] = []
     rest = token
     while rest and rest != prefix:
@@ -125,7 +127,9 @@ def _mentions_bytes(step: dict[str, Any] | None) -> bool:
 
 @cache
 def _byte_alphabet() -> dict[str, int]:
-    """GPT-2's disguise: printable bytes are themselves, the others characters from U+0100 on."""
+    """Return GPT-2's byte alphabet: printable bytes are themselves, others characters from U+0100
+    on.
+    """
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in printable]
     disguised = {chr(0x100 + place): byte for place, byte in enumerate(others)}
@@ -136,11 +140,11 @@ BLANK = -1  # in the place of a token's number of characters: it spells none
 
 
 def count_characters(tokenizer: Tokenizer) -> NDArray[np.int64]:
-    """How many characters of text each token stands for: [V].
+    """Return the number of characters of text that each token stands for: [V].
 
     `BLANK` for blanks alone, and for special tokens such as [UNK], which stand for unknown ones.
     """
-    pieces = Pieces(tokenizer)
+    pieces = TokenText(tokenizer)
     counts = np.full(tokenizer.vocab_size, BLANK, np.int64)
     ordinary = tokenizer.ordinary_ids
     for token_id, token in zip(ordinary, tokenizer.tokens(ordinary.tolist()), strict=True):

@@ -16,7 +16,7 @@ from maskwright.errors import InputError, TokenizerError
 from maskwright.tokenizer.cached_encoder import (
     MAX_GROWN_CHARACTERS,
     WORD_START,
-    ChunkEncoder,
+    CachedEncoder,
     choose_cutting,
 )
 from maskwright.tokenizer.config import TokenizerKind
@@ -82,7 +82,7 @@ class Tokenizer:
             self._plain = tokenizers.Tokenizer.from_str(json.dumps(plain))
             self._plain.encode_special_tokens = True
         self._growth = measure_growth(self.description)
-        self._encoder = ChunkEncoder(self._plain, choose_cutting(self.description), self._growth)
+        self._encoder = CachedEncoder(self._plain, choose_cutting(self.description), self._growth)
         self.special_tokens = {
             role: make_valid(special_tokens[role])
             for role in (*ROLES, *OTHER_ROLES)
@@ -141,7 +141,7 @@ class Tokenizer:
         return text if normalizer is None else normalizer.normalize_str(text)
 
     def encode(self, text: str) -> EncodedText:
-        """The tokens of `text`; no special tokens are added, and none is recognised in it.
+        """Return the tokens of `text`; special tokens are neither added nor recognized in it.
 
         Raises:
             TokenizerError: the tokenizer has a step that fails on this text.
@@ -150,11 +150,11 @@ class Tokenizer:
         return EncodedText(packed & np.uint32(WORD_START - 1), packed >= WORD_START)
 
     def encode_batch(self, texts: Iterable[str]) -> list[EncodedText]:
-        """`encode` of each text."""
+        """Encode each text as `encode` does."""
         return [self.encode(text) for text in texts]
 
     def encode_with_offsets(self, text: str) -> EncodedPrompt:
-        """The tokens of `text` as `encode` gives them, and the characters of each.
+        """Return the tokens of `text` as `encode` does, with the character span of each.
 
         Raises:
             InputError: `text` is longer than anybody's sentence.
@@ -163,14 +163,14 @@ class Tokenizer:
         return self._encode_whole(self._plain, text)
 
     def encode_reference(self, text: str) -> EncodedText:
-        """The slow twin of `encode`: the library on the whole text. For tests."""
+        """Encode the whole text by the library: the slow twin of `encode`, for tests."""
         text = make_valid(text)
         encoding = self._plain.encode(text, add_special_tokens=False)
         starts = find_word_starts(text, encoding.offsets)
         return EncodedText(np.array(encoding.ids, np.uint32), np.array(starts, np.bool_))
 
     def encode_prompt(self, text: str) -> EncodedPrompt:
-        """Like `encode`, but special tokens written in `text`, such as [MASK], are themselves.
+        """Encode `text`, recognizing special tokens written in it, such as [MASK].
 
         Raises:
             InputError: `text` is longer than anybody's prompt.
@@ -195,7 +195,7 @@ class Tokenizer:
         )
 
     def encode_prompts(self, texts: Iterable[str]) -> list[list[int] | InputError]:
-        """The ids of `encode_prompt` for many texts, which the library shares among the cores.
+        """Return the ids of `encode_prompt` for many texts, computed on all cores.
 
         A text that is too long has its error in the place of ids.
 
@@ -215,7 +215,7 @@ class Tokenizer:
         return [next(ids) if isinstance(text, str) else text for text in checked]
 
     def _check_prompt(self, text: str) -> str | InputError:
-        """The text as the library can take it, or why it cannot."""
+        """Return the text as the library accepts it, or raise."""
         longest = MAX_GROWN_CHARACTERS // self._growth
         if len(text) <= longest:
             return make_valid(text)
@@ -224,27 +224,27 @@ class Tokenizer:
         )
 
     def decode(self, ids: Iterable[int]) -> str:
-        """The text of `ids`, special tokens included; what normalisation dropped stays lost."""
+        """Return the text of `ids`, special tokens included. What normalization dropped is lost."""
         numbers = [int(token_id) for token_id in ids]
         with calling_library("the tokenizer fails on these tokens"):
             return self.backend.decode(numbers, skip_special_tokens=False)
 
     def token(self, token_id: int) -> str:
-        """The token as the vocabulary spells it; an id that holds none is the unknown token."""
+        """Return the token as the vocabulary spells it; an unused id gives the unknown token."""
         return self.backend.id_to_token(int(token_id)) or self.unk_token
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
-        """`token` of each id."""
+        """Return `token` of each id."""
         return [self.token(token_id) for token_id in ids]
 
     def token_id(self, token: str) -> int | None:
-        """The id of a token spelled as in the vocabulary, or None."""
+        """Return the id of a token spelled as in the vocabulary, or None."""
         return self.backend.token_to_id(make_valid(token))
 
     def save(
         self, folder: Path | str, max_length: int | None = None, *, with_types: bool = False
     ) -> None:
-        """Writes ``tokenizer.json`` and ``tokenizer_config.json`` for us and for transformers.
+        """Write ``tokenizer.json`` and ``tokenizer_config.json`` for maskwright and transformers.
 
         Args:
             folder: made if it is not there.
@@ -263,7 +263,7 @@ class Tokenizer:
 
     @classmethod
     def load(cls, path: Path | str) -> "Tokenizer":
-        """From a folder that holds a ``tokenizer.json``, or from the file itself.
+        """Load from a folder that holds a ``tokenizer.json``, or from the file itself.
 
         Raises:
             TokenizerError: nothing there, damaged, or without one of the five special tokens.

@@ -41,7 +41,7 @@ _UNIGRAM_WORDS = 1_000_000
 
 
 def train_tokenizer(texts: Iterable[str], config: TokenizerConfig, seed: int = 0) -> Tokenizer:
-    """Trains a tokenizer on (a sample of) `texts`, which are read once, as a stream.
+    """Train a tokenizer on (a sample of) `texts`, which are read once, as a stream.
 
     `seed` decides what is in the sample if the texts are more than it may hold.
     `config.path` is not looked at. Texts that are too little for `config.vocab_size` give as many
@@ -69,7 +69,7 @@ def train_tokenizer(texts: Iterable[str], config: TokenizerConfig, seed: int = 0
 
 
 def describe_shortage(tokenizer: Tokenizer, config: TokenizerConfig) -> str | None:
-    """One line if the text gave fewer tokens than were asked for; None if not."""
+    """Return one line if the text supports fewer tokens than configured, or None."""
     if config.kind == "character" or tokenizer.vocab_size >= config.vocab_size:
         return None
     return (
@@ -82,8 +82,8 @@ def _learn_wordpiece(words: Counter[str], size: int, config: TokenizerConfig, se
     bag = keep_frequent(words, _MERGE_CHARACTERS, seed)
     alphabet = choose_alphabet(bag, _COVERAGE, size // _WORDPIECE_ALPHABET_SHARE)
     bag = drop_words_beyond(bag, alphabet)
-    num_learnt = size - len(_SPECIAL)
-    merges = learn_merges(bag, alphabet, num_learnt, config.min_frequency, WORDPIECE_PREFIX)
+    num_learned = size - len(_SPECIAL)
+    merges = learn_merges(bag, alphabet, num_learned, config.min_frequency, WORDPIECE_PREFIX)
     vocabulary = _number_tokens(merges.tokens)
     return models.WordPiece(
         vocabulary, unk_token=SPECIAL_TOKENS["unk"], max_input_chars_per_word=100
@@ -98,8 +98,9 @@ def _learn_bpe(words: Counter[str], size: int, config: TokenizerConfig, seed: in
 
 
 def _learn_unigram(words: Counter[str], size: int, config: TokenizerConfig, seed: int) -> Model:
-    """Kudo 2018 (arXiv:1804.10959), by the library's trainer; only counts matter to it, so the
-    words are repeated in proportion to theirs, a million in all."""
+    """Train a Unigram model (Kudo 2018, arXiv:1804.10959) with the library's trainer. The trainer
+    takes texts, so the words are repeated in proportion to their counts, a million in all.
+    """
     bag = keep_frequent(words, _UNIGRAM_CHARACTERS, seed)
     bag = drop_words_beyond(bag, choose_alphabet(bag, _COVERAGE, size // _UNIGRAM_ALPHABET_SHARE))
     learner = tokenizers.Tokenizer(models.Unigram())
@@ -113,14 +114,14 @@ def _learn_unigram(words: Counter[str], size: int, config: TokenizerConfig, seed
     learner.train_from_iterator(_repeat_words(bag), trainer)
     pieces: list[tuple[str, float]] = json.loads(learner.to_str())["model"]["vocab"]
     scores = _settle_scores({piece: score for piece, score in pieces if piece not in _SPECIAL})
-    learnt = sorted(scores, key=lambda piece: (-scores[piece], piece))
-    vocabulary = _number_tokens(learnt)
+    learned = sorted(scores, key=lambda piece: (-scores[piece], piece))
+    vocabulary = _number_tokens(learned)
     scored = [(piece, scores.get(piece, min(scores.values()))) for piece in vocabulary]
     return models.Unigram(scored, vocabulary[SPECIAL_TOKENS["unk"]], False)
 
 
 def _settle_scores(scores: Mapping[str, float]) -> dict[str, float]:
-    """The library's scores without what varies from run to run.
+    """Return the library's scores without what varies from run to run.
 
     It adds in parallel, so the last digits vary; and characters that it must keep but has no use
     for get the lowest score plus 0.0001 for each one before, in the order of a hash table.
@@ -156,14 +157,14 @@ def _learn_characters(
     return models.WordLevel(vocabulary, unk_token=SPECIAL_TOKENS["unk"])
 
 
-def _number_tokens(learnt: list[str]) -> dict[str, int]:
-    """Special tokens, what was learnt, and fillers up to a round size.
+def _number_tokens(learned: list[str]) -> dict[str, int]:
+    """Return the vocabulary: special tokens, learned tokens, and fillers up to a round size.
 
     Raises:
-        TokenizerError: nothing was learnt.
+        TokenizerError: nothing was learned.
     """
-    if not learnt:
+    if not learned:
         raise TokenizerError("the text holds no word to train a tokenizer on. Give more text.")
-    tokens = [*_SPECIAL, *learnt]
+    tokens = [*_SPECIAL, *learned]
     tokens += name_fillers(round_up(len(tokens)) - len(tokens))
     return {token: token_id for token_id, token in enumerate(tokens)}

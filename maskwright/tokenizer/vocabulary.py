@@ -1,8 +1,8 @@
-"""The parts of a vocabulary that are no text: special tokens, and fillers up to a round size.
+"""Tokens of a vocabulary that stand for no text: special tokens, and fillers up to a round size.
 
 Matrices whose sides are multiples of 64 multiply faster, so vocabularies have such sizes. When a
-text supports the size that was asked for but not the next multiple, tokens that no text contains
-fill the gap; BERT's own vocabulary has the same ``[unused0]``, ``[unused1]``, ...
+text supports the requested size but not the next multiple, tokens that occur in no text fill the
+gap; BERT's own vocabulary has the same ``[unused0]``, ``[unused1]``, ...
 """
 
 import re
@@ -22,22 +22,22 @@ _FILLER = re.compile(r"\[unused\d+\]")
 
 
 def round_up(size: int) -> int:
-    """The next multiple of 64."""
+    """Return the next multiple of 64."""
     return -(-size // _MULTIPLE) * _MULTIPLE
 
 
 def is_filler(token: str) -> bool:
-    """Whether this token only fills up a vocabulary."""
+    """Return True if this token only fills up a vocabulary."""
     return _FILLER.fullmatch(token) is not None
 
 
 def name_fillers(count: int) -> list[str]:
-    """``[unused0]`` and so on."""
+    """Return ``[unused0]`` and so on."""
     return [f"[unused{index}]" for index in range(count)]
 
 
 def list_tokens(description: Mapping[str, Any]) -> set[str]:
-    """All tokens of a ``tokenizer.json``, as far as it can be read."""
+    """Return all tokens of a ``tokenizer.json``, as far as it can be read."""
     added: Any = description.get("added_tokens")
     entries = cast(list[Any], added) if isinstance(added, list) else []
     contents = [_mapping(entry).get("content") for entry in entries]
@@ -45,7 +45,7 @@ def list_tokens(description: Mapping[str, Any]) -> set[str]:
 
 
 def find_unknown(description: Mapping[str, Any]) -> str | None:
-    """The token that the model of a ``tokenizer.json`` has for what it cannot spell."""
+    """Return the token that the model of a ``tokenizer.json`` has for what it cannot spell."""
     model, tokens = _mapping(description.get("model")), _model_tokens(description)
     place = model.get("unk_id")
     found = tokens[place] if isinstance(place, int) and 0 <= place < len(tokens) else None

@@ -1,9 +1,8 @@
-"""A bounded sample of a stream of texts, the same for the same seed, in bounded memory.
+"""The words that a tokenizer is trained on: a bounded sample of the text, and its word counts.
 
-The bag of words that a tokenizer is learnt from: each word of the sample with its count.
-
-Counting the text between blanks is fast; the library's normalizer and pre-tokenizer then see
-each different part once. Memory is bounded: rare words are left out beyond a number of characters.
+The sample is the same for the same seed. Counting the text between blanks is fast; the library's
+normalizer and pre-tokenizer then see each different part once. Memory is bounded: rare words
+beyond a number of characters are left out.
 """
 
 import heapq
@@ -19,7 +18,8 @@ _PIECE_CHARACTERS = 16_384
 
 
 def sample_texts(texts: Iterable[str], max_bytes: int, seed: int) -> list[str]:
-    """At most `max_bytes` (UTF-8) of the texts, in their order; all of them if they are fewer.
+    """Return at most `max_bytes` (UTF-8) of the texts in their order; all of them if they are
+    fewer.
 
     Every piece of text (up to 16,384 characters, cut at a blank) gets a random key, and those
     with the smallest keys stay: each piece is as likely as any other, wherever it stands.
@@ -57,7 +57,7 @@ MAX_WORD_CHARACTERS = 256
 def count_words(
     texts: Iterable[str], backend: tokenizers.Tokenizer, cutting: Cutting
 ) -> Counter[str]:
-    """The pre-tokens of `texts`, as the trainer's model will see them, with their counts."""
+    """Count the pre-tokens of `texts`, as the trainer's model will see them."""
     chunks: Counter[str] = Counter()
     for text in texts:
         chunks.update(cutting.split(text))
@@ -78,7 +78,7 @@ def count_words(
 
 
 def keep_frequent(words: Counter[str], max_characters: int, seed: int) -> dict[str, int]:
-    """The most frequent words, up to `max_characters` together; equals in an order by `seed`."""
+    """Return the most frequent words, up to `max_characters` in all; `seed` orders ties."""
     generator = random.Random(seed)
     kept: dict[str, int] = {}
     order = sorted(words.items(), key=lambda item: (-item[1], generator.random()))
@@ -91,7 +91,9 @@ def keep_frequent(words: Counter[str], max_characters: int, seed: int) -> dict[s
 
 
 def choose_alphabet(words: dict[str, int], coverage: float, max_size: int) -> list[str]:
-    """The most frequent characters, sorted: `coverage` of all in `words`, at most `max_size`."""
+    """Return the most frequent characters, sorted: `coverage` of all in `words`, at most
+    `max_size`.
+    """
     counts: Counter[str] = Counter()
     for word, count in words.items():
         for character in word:
@@ -107,6 +109,6 @@ def choose_alphabet(words: dict[str, int], coverage: float, max_size: int) -> li
 
 
 def drop_words_beyond(words: dict[str, int], alphabet: Iterable[str]) -> dict[str, int]:
-    """The words that `alphabet` can spell."""
+    """Return the words that `alphabet` can spell."""
     known = frozenset(alphabet)
     return {word: count for word, count in words.items() if known.issuperset(word)}

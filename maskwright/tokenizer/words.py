@@ -38,7 +38,7 @@ class _CharacterClasses(dict[str, int]):
 
 
 def is_punctuation(character: str) -> bool:
-    """Whether BERT takes a character, which is no whitespace, for punctuation."""
+    """Return True if BERT treats a character, which is not whitespace, as punctuation."""
     if character.isascii():
         return not character.isalnum()
     return unicodedata.category(character)[0] == "P"
@@ -60,7 +60,7 @@ _classes = _CharacterClasses()
 
 
 def find_boundaries(text: str) -> list[bool]:
-    """For each character, whether a word may begin there."""
+    """Return for each character whether a word may begin there."""
     boundaries: list[bool] = []
     previous = _SPACE
     for character in text:
@@ -75,7 +75,7 @@ def find_boundaries(text: str) -> list[bool]:
 
 
 def find_word_starts(text: str, spans: Iterable[tuple[int, int]]) -> list[bool]:
-    """For each token, given by its span of characters in `text`, whether it begins a word.
+    """Return for each token, given by its character span in `text`, whether it begins a word.
 
     A token begins a word if its first character that is no whitespace may begin one, and no
     token before it begins with the same character (as the bytes of one character do).

@@ -9,6 +9,7 @@ from maskwright.data.config import MIN_ROW_LENGTH
 from maskwright.errors import ConfigError
 
 Precision = Literal["auto", "fp32", "bf16"]
+BUDGETS = ("max_minutes", "max_steps", "max_tokens", "max_epochs")
 
 
 @dataclass(frozen=True)
@@ -65,8 +66,7 @@ class TrainConfig:
     keep_checkpoints: int = setting(2, "how many checkpoints are kept")
 
     def __post_init__(self) -> None:
-        budgets = ("max_minutes", "max_steps", "max_tokens", "max_epochs")
-        for name in (*budgets, "micro_batch_tokens", "checkpoint_every_minutes"):
+        for name in (*BUDGETS, "micro_batch_tokens", "checkpoint_every_minutes"):
             value = getattr(self, name)
             if value is not None and value <= 0:
                 raise ConfigError(name, value, "must be above 0")
@@ -88,7 +88,7 @@ class TrainConfig:
             raise ConfigError("seq_length_schedule", stages, rule, "Write 0:64,0.7:128.")
 
     def count_epochs(self, num_tokens: float) -> "TrainConfig":
-        """The same with the budget of epochs as one of tokens, as training wants it.
+        """Return the same with the budget of epochs as one of tokens, which training counts.
 
         Args:
             num_tokens: tokens of the text; infinite if nobody knows.
@@ -99,8 +99,61 @@ class TrainConfig:
         whole = max(1, round(tokens)) if tokens < math.inf else None
         return replace(self, max_tokens=whole, max_epochs=None)
 
+    @property
+    def most_minutes(self) -> float:
+        """The minutes that the run may take."""
+        return self.max_minutes or math.inf
+
+    @property
+    def most_tokens(self) -> float:
+        """The tokens that the run may take, as far as its budgets of tokens and steps tell."""
+        steps = self.max_steps or math.inf
+        return min(self.max_tokens or math.inf, steps * self.mean_batch_tokens)
+
+    def describe_budget(self) -> str:
+        """Return the budgets that are set, in words."""
+        values = {name: getattr(self, name) for name in BUDGETS}
+        return " or ".join(f"{v:,} {name.removeprefix('max_')}" for name, v in values.items() if v)
+
+    def estimate_seconds(self, step_seconds: float, epoch_tokens: float | None) -> float:
+        """Return how long the run takes; infinite if that is not known.
+
+        Args:
+            step_seconds: of a mean step.
+            epoch_tokens: tokens of the text, if they are known.
+        """
+        counted = self.count_epochs(epoch_tokens or math.inf)
+        return min(
+            60 * self.most_minutes, counted.most_tokens * step_seconds / self.mean_batch_tokens
+        )
+
+    def used_shares(
+        self,
+        step: int,
+        tokens: int,
+        seconds: float,
+        startup_seconds: float = 0.0,
+        repeated_startup_seconds: float = 0.0,
+    ) -> dict[str, float]:
+        """Return how much of each budget is used up, which may be more than 1; epochs are left out.
+
+        Minutes of the budget that went into compiling are lost for learning; the share counts the
+        others, so that no schedule jumps while a graph is compiled. A resumed run compiles again;
+        the budget does not pay for that, or a few interruptions would use up a short one.
+        """
+        shares: dict[str, float] = {}
+        if self.max_steps:
+            shares["max_steps"] = step / self.max_steps
+        if self.max_tokens:
+            shares["max_tokens"] = tokens / self.max_tokens
+        if self.max_minutes:
+            usable = 60 * self.max_minutes - (startup_seconds - repeated_startup_seconds)
+            used = seconds - startup_seconds
+            shares["max_minutes"] = used / usable if usable > 0 else 1.0
+        return shares
+
     def batch_tokens_at(self, progress: float) -> int:
-        """Token slots of a step when `progress` (0..1) of the budget is used."""
+        """Return the token slots of a step when `progress` (0..1) of the budget is used."""
         stages = parse_schedule(
             "batch_tokens_schedule", self.batch_tokens_schedule, self.batch_tokens
         )
@@ -118,18 +171,18 @@ class TrainConfig:
         )
 
     def seq_length_at(self, progress: float, max_seq_length: int) -> int:
-        """Row length when `progress` of the budget is used."""
+        """Return the row length when `progress` of the budget is used."""
         stages = parse_schedule("seq_length_schedule", self.seq_length_schedule, max_seq_length)
         return _stage_at(stages, progress)
 
     def seq_lengths(self, max_seq_length: int) -> list[int]:
-        """All row lengths of the run, in order."""
+        """Return all row lengths of the run, in order."""
         stages = parse_schedule("seq_length_schedule", self.seq_length_schedule, max_seq_length)
         return [length for _, length in stages]
 
 
 def parse_schedule(name: str, stages: tuple[str, ...], default: int) -> list[tuple[float, int]]:
-    """``("0:64", "0.7:128")`` as [(0.0, 64), (0.7, 128)]; without stages `default` throughout.
+    """Parse ``("0:64", "0.7:128")`` to [(0.0, 64), (0.7, 128)]; no stages: `default` throughout.
 
     Raises:
         ConfigError: a stage that is not progress:count, or stages out of order.

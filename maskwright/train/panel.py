@@ -5,7 +5,7 @@ import io
 import math
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from types import TracebackType
 from typing import Any
 
@@ -17,27 +17,28 @@ from rich.text import Text
 
 from maskwright.console import Console
 from maskwright.logs import Record
+from maskwright.objectives.objective import ScoreLine
 from maskwright.progress import Pulse
 
 
-def describe_record(record: Record) -> str:
-    """One record as one plain line; what was not predicted in its steps is left out."""
+def describe_record(record: Record, scores: Sequence[ScoreLine]) -> str:
+    """Return a record as one plain line; scores that it lacks are left out.
+
+    Args:
+        scores: those of the objective; the first is shown for each source of a mixture, too.
+    """
     parts = [f"step {record['step']:,}", f"{record['tokens']:,} tokens"]
     is_valid = record["split"] == "valid"
-    shown = {
-        "loss": ("validation loss" if is_valid else "loss", "", ""),
-        "masked_accuracy": ("masked accuracy", "unigram baseline", "unigram_accuracy"),
-        "causal_loss": ("causal loss", "", ""),
-        "pair_accuracy": ("pair accuracy", "baseline", "pair_baseline"),
-        "rtd_loss": ("replaced loss", "of a constant", "rtd_base_loss"),
-    }
-    for name, (title, other, baseline) in shown.items():
-        value = record.get(name)
-        if value is not None and not math.isnan(value):
-            against = record.get(baseline)
-            beside = "" if against is None else f" ({other} {against:.3f})"
-            parts.append(f"{title} {value:.3f}{beside}")
-    parts += [f"loss on {name} {value:.3f}" for name, value in of_sources(record, "loss").items()]
+    for line in scores:
+        value = record.get(line.name)
+        if line.headline and value is not None and not math.isnan(value):
+            baseline = record.get(line.baseline)
+            beside = "" if baseline is None else f" ({line.baseline_name} {baseline:.3f})"
+            prefix = "validation " * (is_valid and line is scores[0])
+            parts.append(f"{prefix}{line.headline} {value:.3f}{beside}")
+    for line in scores[:1]:
+        by_source = of_sources(record, line.name).items()
+        parts += [f"{line.headline} on {name} {value:.3f}" for name, value in by_source]
     speed = record.get("tokens_per_second")
     if not is_valid and speed is not None:
         parts.append(f"{speed:,.0f} tokens/s")
@@ -45,7 +46,7 @@ def describe_record(record: Record) -> str:
 
 
 def of_sources(record: Record, score: str) -> dict[str, float]:
-    """A score of a validation by source, where the text is of several."""
+    """Return a score of a validation by source, if the text has several."""
     found = {name: value for name, value in record.items() if name.startswith(f"{score}/")}
     return {name.removeprefix(f"{score}/"): v for name, v in found.items() if v is not None}
 
@@ -56,7 +57,7 @@ _COLORS = {"right": "not dim green", "wrong": "not dim red", "plain": ""}
 
 
 def split_sample(line: str) -> Iterator[tuple[str, str]]:
-    """Parts of a sample of `maskwright.inference.samples`: right and wrong guesses, text."""
+    """Yield the parts of a sample (`inference.samples`): right and wrong guesses, text."""
     for number, part in enumerate(_GUESS.split(line)):
         is_guess = number % 2 == 1
         kind = ("wrong" if "✗" in part or "≠" in part else "right") if is_guess else "plain"
@@ -65,7 +66,7 @@ def split_sample(line: str) -> Iterator[tuple[str, str]]:
 
 
 def color_sample(line: str) -> Text:
-    """A sample with right guesses in green and wrong ones in red."""
+    """Return a sample with right guesses in green and wrong ones in red."""
     parts = ((part, _COLORS[kind]) for kind, part in split_sample(line))
     return Text.assemble(*parts, style="dim")
 
@@ -103,14 +104,15 @@ class Panel:
     """Shows the records of a run as they come.
 
     Args:
+        scores: what to show of them; see `Objective.scores`.
         console: where to show; a live panel (rich) with progress, the last scores and what the
             model fills in, if it is a terminal. Else plain lines: every validation, the first and
             the last record of training and, of those between, one about every half a minute. In a
             notebook the panel is in the cell's output.
     """
 
-    def __init__(self, console: Console) -> None:
-        self._console = console
+    def __init__(self, scores: Sequence[ScoreLine], console: Console) -> None:
+        self._scores, self._console = scores, console
         self._pulse = Pulse(lambda line: console.print(line, highlight=False, soft_wrap=True))
         self._unsaid: str | None = None
         self._bar = Progress(
@@ -146,7 +148,7 @@ class Panel:
             self._pulse.say(self._unsaid)
 
     def advance(self, counts: Record, progress: float) -> None:
-        """Shows how far a run is between two records; as a line only if one is due.
+        """Show how far a run is between two records; as a line only if one is due.
 
         Args:
             counts: split, step, tokens and seconds.
@@ -162,7 +164,7 @@ class Panel:
             self._unsaid = None
 
     def show(self, record: Record, progress: float) -> None:
-        """Shows a training or validation record; `samples` in it are lines to show."""
+        """Show a training or validation record; `samples` in it are lines to show."""
         is_first = record["split"] not in self._latest
         self._latest[record["split"]] = record
         self._samples = record.get("samples", self._samples)
@@ -173,7 +175,7 @@ class Panel:
             else:
                 self._live.update(self.draw())
         elif not record.get("final"):  # the last scores are shown by whoever ends the run
-            self._say(f"{progress:4.0%}  {describe_record(record)}", record, is_first)
+            self._say(f"{progress:4.0%}  {describe_record(record, self._scores)}", record, is_first)
 
     def _move_bar(self, seconds: float, progress: float) -> None:
         left = seconds * (1 - progress) / progress if progress > 0 else 0
@@ -190,10 +192,10 @@ class Panel:
             self._console.print(Text("      ").append_text(color_sample(sample)), soft_wrap=True)
 
     def draw(self) -> Group:
-        """The records and samples that were last shown, and the bar."""
+        """Return the records and samples that were last shown, and the bar."""
         table = Table.grid(padding=(0, 2))
         for record in self._latest.values():
-            table.add_row(describe_record(record))
+            table.add_row(describe_record(record, self._scores))
         for line in self._samples:
             table.add_row(color_sample(line))
         return Group(table, self._bar)

@@ -11,6 +11,8 @@ import importlib.util
 import os
 import socket
 import time
+from collections.abc import Sequence
+from contextlib import ExitStack, closing
 from pathlib import Path
 from types import TracebackType
 
@@ -18,12 +20,13 @@ from maskwright.console import Console
 from maskwright.errors import TrainingError
 from maskwright.files import HeldFolder, naming_file
 from maskwright.logs import MetricsLog, Record
+from maskwright.objectives.objective import ScoreLine
 from maskwright.train.checkpoint import describe_lost_folder
 from maskwright.train.panel import Panel
 
 
 def has_tensorboard() -> bool:
-    """Whether the extra ``tensorboard`` is installed, which `Board` needs."""
+    """Return True if the extra ``tensorboard`` is installed, which `Board` needs."""
     return importlib.util.find_spec("tensorboard") is not None
 
 
@@ -52,7 +55,7 @@ class Board:
             self._write(session_log=start, step=last_step + 1)
 
     def add_scalar(self, name: str, value: float, step: int) -> None:
-        """Adds a point to a curve."""
+        """Add a point to a curve."""
         point = self._summaries.Summary.Value(tag=name, simple_value=value)
         self._write(summary=self._summaries.Summary(value=[point]), step=step)
 
@@ -77,26 +80,44 @@ class SilentReporter:
         pass
 
 
+SILENT = SilentReporter()
+
+
 class RunReporter:
-    """Writes every record of a run and shows it.
+    """Writes every record of a run and shows it, within its context.
 
     Args:
-        folder: the run directory.
+        folder: the run directory; it need not exist before the context begins.
+        scores: what to show of the records; see `Objective.scores`.
         console: where to show, see `Panel`.
-        last_step: of the checkpoint that the run goes on from.
+        last_step: of the checkpoint that the run resumes from.
 
     Raises:
         TrainingError: from `advance`, when the folder is not in its place any more.
     """
 
-    def __init__(self, folder: Path, console: Console, last_step: int | None = None) -> None:
-        self._folder = HeldFolder(folder)
-        self._log = MetricsLog(folder / "metrics.jsonl", last_step)
-        self._board = Board(folder / "tensorboard", last_step) if has_tensorboard() else None
-        self._panel = Panel(console)
+    def __init__(
+        self,
+        folder: Path,
+        scores: Sequence[ScoreLine],
+        console: Console,
+        last_step: int | None = None,
+    ) -> None:
+        self._path, self._last_step = folder, last_step
+        self._panel = Panel(scores, console)
+        self._open = ExitStack()
 
     def __enter__(self) -> "RunReporter":
-        self._panel.__enter__()
+        with ExitStack() as opened:
+            self._folder = opened.enter_context(closing(HeldFolder(self._path)))
+            log = MetricsLog(self._path / "metrics.jsonl", self._last_step)
+            self._log = opened.enter_context(closing(log))
+            self._board = None
+            if has_tensorboard():
+                board = Board(self._path / "tensorboard", self._last_step)
+                self._board = opened.enter_context(closing(board))
+            opened.enter_context(self._panel)
+            self._open = opened.pop_all()
         return self
 
     def __exit__(
@@ -105,20 +126,16 @@ class RunReporter:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self._panel.__exit__(kind, error, traceback)
-        self._log.close()
-        self._folder.close()
-        if self._board is not None:
-            self._board.close()
+        self._open.__exit__(kind, error, traceback)
 
     def report(self, record: Record, progress: float) -> None:
-        """Takes a training or validation record; `samples` in it are lines to show."""
+        """Write and show a training or validation record; `samples` in it are lines to show."""
         self._log.write(record)
         self._write_board(record)
         self._panel.show(record, progress)
 
     def advance(self, counts: Record, progress: float) -> None:
-        """Shows how far the run is, between two records."""
+        """Show how far the run is, between two records."""
         # Open files of a removed folder can be written to without an error, and nobody sees it.
         if not self._folder.is_in_place():
             raise TrainingError(describe_lost_folder(self._folder.path))

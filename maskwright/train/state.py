@@ -1,4 +1,4 @@
-"""Where a run stands, beside its tensors; and how much of its budget that is."""
+"""The counts of a run, and how much of its budget they use up."""
 
 from dataclasses import asdict, dataclass, fields
 from typing import Any
@@ -40,7 +40,7 @@ class TrainState:
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "TrainState":
-        """What `to_json` gave; counts that are not there are 0.
+        """Read what `to_json` returned; counts that are missing are 0.
 
         Raises:
             CheckpointError: anything else.
@@ -60,12 +60,7 @@ class TrainState:
         return state
 
     def progress(self, config: TrainConfig) -> float:
-        """The share of the budget used up, 0..1; of several budgets the one that ends first.
-
-        Minutes of the budget that went into compiling are lost for learning; progress counts the
-        others, so that no schedule jumps while a graph is compiled. A resumed run compiles again;
-        the budget does not pay for that, or a few interruptions would use up a short one.
-        """
+        """Return the share of the budget used up, 0..1: of several, that of the first to end."""
         return min(max(self._shares(config).values(), default=0.0), 1.0)
 
     def find_spent(self, config: TrainConfig) -> str | None:
@@ -74,20 +69,15 @@ class TrainState:
         return next(spent, None)
 
     def _shares(self, config: TrainConfig) -> dict[str, float]:
-        """Return how much of each budget is used up, which may be more than 1."""
         assert config.max_epochs is None, "an epoch's tokens are not known here: count_epochs first"
-        shares: dict[str, float] = {}
-        if config.max_steps:
-            shares["max_steps"] = self.step / config.max_steps
-        if config.max_tokens:
-            shares["max_tokens"] = self.tokens / config.max_tokens
-        if config.max_minutes:
-            first_startup = self.startup_seconds - self.repeated_startup_seconds
-            usable = 60 * config.max_minutes - first_startup
-            used = self.seconds - self.startup_seconds
-            shares["max_minutes"] = used / usable if usable > 0 else 1.0
-        return shares
+        return config.used_shares(
+            self.step,
+            self.tokens,
+            self.seconds,
+            self.startup_seconds,
+            self.repeated_startup_seconds,
+        )
 
     def validations_due(self, config: TrainConfig) -> int:
-        """How many validations belong to the share of the budget used up."""
+        """Return how many validations belong to the share of the budget used up."""
         return int(self.progress(config) * config.num_validations + 1e-9)

@@ -21,8 +21,8 @@ from maskwright.distributed.parallel import Parallel
 from maskwright.distributed.world import ALONE, World
 from maskwright.errors import TrainingError
 from maskwright.logs import Record
-from maskwright.model.electra import Network
-from maskwright.objectives.terms import Term
+from maskwright.model.pretraining import Network
+from maskwright.objectives.objective import Term
 from maskwright.optim.build import Optimizers
 from maskwright.train.checkpoint import Checkpoint, CheckpointWriter
 from maskwright.train.config import TrainConfig
@@ -44,10 +44,30 @@ from maskwright.train.window import LogWindow, TermFigures
 class Reporter(Protocol):
     """Where the loop's records go."""
 
-    def report(self, record: Record, progress: float) -> None: ...
+    def report(self, record: Record, progress: float) -> None:
+        """Take a training or validation record."""
 
     def advance(self, counts: Record, progress: float) -> None:
-        """Called after every step and before every pass of a validation, with `counts` alone."""
+        """Take `counts` alone, after every step and before every pass of a validation."""
+
+
+class Validate(Protocol):
+    """Scores the weights as they are."""
+
+    def __call__(
+        self, number: int, final: bool, is_asked_to_stop: Callable[[], bool]
+    ) -> dict[str, Any]:
+        """Return the scores for a validation record.
+
+        Args:
+            number: which validation of the run this is, from 1 on; 0 before the first step.
+            final: whether the run is over.
+            is_asked_to_stop: asked again and again.
+
+        Raises:
+            AbandonedError: it was asked to stop.
+        """
+        ...
 
 
 @dataclass(frozen=True)
@@ -65,14 +85,12 @@ class Trainer:
     """A run in progress.
 
     Attributes:
-        parallel: the objective over `model`, compiled or not, on one rank or several.
-        terms: of the objective.
-        validate: gives the scores of the current weights. Its arguments say whether the run is over
-            and, asked again and again, whether to stop; then it raises `AbandonedError`.
+        parallel: the loss of `model`, compiled or not, on one rank or several.
+        terms: of that loss.
         checkpoints: where checkpoints go; None saves none.
         last_scores: the record of the last validation of this process, None before it.
-        scores_beginning: whether the weights before the first step are worth scoring, because
-            they are not random. It is done on the text of the last validation, to be compared.
+        scores_beginning: whether to score the weights before the first step, which are not random,
+            on the text of the last validation.
 
     Raises:
         TrainingError: from `fit`, when too many steps in a row were skipped because the loss or
@@ -89,7 +107,7 @@ class Trainer:
     prefetcher: Prefetcher
     device: torch.device
     reporter: Reporter
-    validate: Callable[[bool, Callable[[], bool]], dict[str, Any]]
+    validate: Validate
     checkpoints: CheckpointWriter | None
     state: TrainState
     average: WeightAverage | None = None
@@ -108,7 +126,7 @@ class Trainer:
         self._window = LogWindow(self.terms)
 
     def fit(self) -> signal.Signals | None:
-        """Trains until the budget is used up; returns the signal that stopped it before, if any."""
+        """Train until the budget is used up; return the signal that stopped it before, if any."""
         self._window.restart_clock()
         resumed_at, clock = self.state.seconds, time.perf_counter()
         saved_at = resumed_at
@@ -157,10 +175,10 @@ class Trainer:
     def _train_on(
         self, loaded: LoadedStep, plan: StepPlan, num_predictions: Mapping[str, float]
     ) -> None:
-        """One step; if loss or gradient is not finite, weights and optimizers stay as they are.
+        """Do one step; weights and optimizers do not change if loss or gradient is not finite.
 
-        The device decides that, and all ranks come to the same result. What the step gave is read
-        when the next one has been started, so that a GPU never waits to be told what to do.
+        The device decides that, and all ranks come to the same result. The figures are read when
+        the next step has been started, so that a GPU never waits for work.
 
         Args:
             num_predictions: of all ranks, for each term.
@@ -180,7 +198,7 @@ class Trainer:
         self._unread = _UnreadStep(self.state.step + 1, loaded, num_predictions, figures)
 
     def _read_figures(self) -> None:
-        """Counts what the last step gave as good or skipped, unless that was done before."""
+        """Count the last step as good or skipped, unless that is done already."""
         unread, self._unread = self._unread, None
         if unread is None:
             return
@@ -223,7 +241,7 @@ class Trainer:
     def _describe_failure(self, failed: "_UnreadStep") -> str:
         request, position = failed.loaded.request, failed.loaded.position
         remedy = (
-            "The last good checkpoint is kept: go on from it"
+            "The last good checkpoint is kept: resume from it"
             if self._has_checkpoint
             else "There is no checkpoint yet: start again"
         )
@@ -281,18 +299,19 @@ class Trainer:
         self.reporter.report({**self._counts("valid"), **scores, "final": False}, self.progress)
 
     def _hear(self, stop: StopRequest) -> bool:
-        """Whether to stop; a validation asks that before each of its passes."""
+        """Return True if the run is to stop; a validation asks that before each of its passes."""
         self.reporter.advance(self._counts("valid"), self.progress)
         return stop.signal is not None
 
     def scores(
         self, final: bool, is_asked_to_stop: Callable[[], bool] = lambda: False
     ) -> dict[str, Any]:
-        """What `validate` says of the weights that would be saved."""
+        """Return what `validate` returns for the weights that would be saved."""
         self.model.eval()
         with self.averaged_weights():
             try:
-                return self.validate(final, is_asked_to_stop)
+                number = self.state.validations_due(self.config)
+                return self.validate(number, final, is_asked_to_stop)
             finally:
                 self.parallel.sharding.release(self.model)
 
@@ -310,7 +329,7 @@ class Trainer:
         }
 
     def save(self) -> None:
-        """Writes a checkpoint of the current step, or begins to."""
+        """Write a checkpoint of the current step, or begin to."""
         if self.checkpoints is not None:
             tensors = {**self._weights(), **_named("optimizer", self.optimizers.state_tensors())}
             state = {**self.state.to_json(), "window": self._window.to_json()}
@@ -325,7 +344,7 @@ class Trainer:
         }
 
     def restore(self, checkpoint: Checkpoint) -> None:
-        """Puts weights, optimizers and counts back to where the checkpoint was written.
+        """Set weights, optimizers and counts to those of the checkpoint.
 
         Raises:
             CheckpointError: it is not one of this run.

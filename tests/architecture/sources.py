@@ -7,6 +7,8 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
+# Functions that import, or look for, the module that their first argument names.
+HELPERS = {"find_spec", "import_extra", "import_library", "import_module", "importorskip"}
 
 
 @dataclass(frozen=True)
@@ -52,3 +54,39 @@ def imported_names(tree: ast.Module) -> Iterator[str]:
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, "imports are absolute, so that they can be read and checked"
             yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def imports_by_name(source: Source) -> Iterator[tuple[ast.Call, list[str]]]:
+    """Yield the calls of `HELPERS` with the modules that they name; [] if no literal names one.
+
+    A loop variable stands for all texts of the tuples that its loop goes through.
+    """
+    if not any(name in source.text for name in HELPERS):
+        return
+    nodes = list(ast.walk(source.tree))
+    loops: dict[str, list[str]] = {}
+    for node in nodes:
+        if isinstance(node, ast.For):
+            tuples = (part for part in ast.walk(node.iter) if isinstance(part, ast.Tuple))
+            texts = [str(e.value) for t in tuples for e in t.elts if isinstance(e, ast.Constant)]
+            loops.setdefault(ast.unparse(node.target), []).extend(texts)
+    for node in nodes:
+        if isinstance(node, ast.Call) and node.args:
+            name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+            argument = node.args[0]
+            if name in HELPERS and isinstance(argument, ast.Constant):
+                yield node, [str(argument.value)]
+            elif name in HELPERS:
+                yield node, loops.get(ast.unparse(argument), [])
+
+
+def all_imports(source: Source) -> set[str]:
+    """Return the dotted names of everything a file imports: at its top, late, or by name."""
+    named = {module for _, modules in imports_by_name(source) for module in modules}
+    return named | set(imported_names(source.tree))
+
+
+def texts_of(tree: ast.Module) -> set[str]:
+    """Return all string literals of a file."""
+    constants = (node for node in ast.walk(tree) if isinstance(node, ast.Constant))
+    return {node.value for node in constants if isinstance(node.value, str)}

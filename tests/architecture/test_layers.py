@@ -1,22 +1,30 @@
 """Imports go one way: a package imports only from layers below its own."""
 
 import ast
+import re
 import subprocess
 import sys
 
 import pytest
 
-from tests.architecture.sources import ROOT, Source, imported_names, read_sources
+from tests.architecture.sources import (
+    ROOT,
+    Source,
+    all_imports,
+    imported_names,
+    read_sources,
+    texts_of,
+)
 
 # From the bottom to the top. Packages on one layer do not import each other.
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors",),
-    ("files",),
+    ("extras", "files"),
     ("config", "console", "formatting", "logs", "progress", "provenance"),
     ("corpus", "recipes", "tokenizer", "shards"),
     ("selection",),
     ("preparation",),
-    ("distributed",),
+    ("attention_context", "distributed"),
     ("data", "model", "optim"),
     ("objectives", "model_folder"),
     ("train",),
@@ -34,6 +42,13 @@ LEVELS = {name: level for level, names in enumerate(LAYERS) for name in names}
 TENSORS_FROM = LEVELS["distributed"]
 
 SOURCES = read_sources("maskwright")
+MODULES = {source.module for source in SOURCES}
+# Libraries that do what this project does -> the one module that imports them, late and by name, to
+# check an export. Nothing else may depend on them.
+TWINS = {
+    "transformers": "maskwright.interop.hugging_face",
+    "sentence_transformers": "maskwright.interop.sentence_transformers",
+}
 
 
 def room_of(module: str) -> str:
@@ -42,13 +57,16 @@ def room_of(module: str) -> str:
 
 
 def rooms_imported(source: Source) -> set[str]:
-    """Rooms of the package; a public name of the package itself counts as one above all."""
-    names = imported_names(source.tree)
+    """Rooms of the package; a public name of the package itself counts as one above all.
+
+    A text that is the name of a module counts as well: a registry of modules to import by name.
+    """
+    names = all_imports(source) | (texts_of(source.tree) & MODULES)
     return {room_of(name) for name in names if name.startswith("maskwright.")}
 
 
 def third_parties(source: Source) -> set[str]:
-    return {name.split(".")[0] for name in imported_names(source.tree)}
+    return {name.split(".")[0] for name in all_imports(source)}
 
 
 def inner_sources() -> list[Source]:
@@ -71,6 +89,14 @@ def test_imports_go_down() -> None:
     assert wrong == []
 
 
+def test_contributing_shows_these_rooms() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    table = text.partition("<!-- rooms: begin -->")[2].partition("<!-- rooms: end -->")[0]
+    first_cells = [line.split("|")[1] for line in table.strip().splitlines()[2:]]
+    shown = [set(re.findall("`([a-z_]+)`", cell)) for cell in first_cells]
+    assert shown == [set(layer) for layer in reversed(LAYERS) if layer != ("__main__",)]
+
+
 def test_the_check_would_notice() -> None:
     (trainer,) = (s for s in SOURCES if s.module == "maskwright.train.trainer")
     assert {"data", "model", "optim", "errors", "train"} <= rooms_imported(trainer)
@@ -88,8 +114,23 @@ def test_tokenizers_is_imported_in_one_room() -> None:
     assert users <= {"tokenizer"}
 
 
-def test_transformers_is_never_imported() -> None:
-    assert [s.name for s in SOURCES if "transformers" in third_parties(s)] == []
+@pytest.mark.parametrize("library", TWINS)
+def test_transformers_is_imported_for_exports_alone(library: str) -> None:
+    users = [s.module for s in SOURCES if library in third_parties(s)]
+    assert users == [TWINS[library]]
+    by_statement = {name.split(".")[0] for s in SOURCES for name in imported_names(s.tree)}
+    assert library not in by_statement
+
+
+def test_imports_by_name_are_seen() -> None:
+    lines = [
+        "import_library('transformers', 'sentence-transformers', 'x')",
+        "TARGETS = {'toy': 'maskwright.train.trainer'}",
+    ]
+    text = "\n".join(lines)
+    source = Source(ROOT / "x.py", "maskwright.interop.x", text, ast.parse(text))
+    assert third_parties(source) == {"transformers"}
+    assert rooms_imported(source) == {"train"}
 
 
 def test_package_files_import_nothing() -> None:

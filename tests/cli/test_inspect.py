@@ -59,12 +59,12 @@ def rows_of(step: LoadedStep) -> Iterator[tuple[list[int], list[int], list[int]]
         labels = np.full(len(batch.input_ids), IGNORED)
         used = batch.masked_labels.numpy() != IGNORED
         labels[batch.masked_positions.numpy()[used]] = batch.masked_labels.numpy()[used]
-        columns = (batch.input_ids.numpy(), labels, batch.segment_ids.numpy())
+        columns = (batch.input_ids.numpy(), labels, batch.context.segment_ids.numpy())
         yield from zip(*(cut(column, batch) for column in columns), strict=True)
 
 
 def cut(column: np.ndarray, batch: Batch) -> list[list[int]]:
-    return column.reshape(-1, batch.row_length).tolist()
+    return column.reshape(-1, batch.context.row_length).tolist()
 
 
 def test_the_rows_of_a_step_are_those_that_training_saw(

@@ -7,9 +7,7 @@ from pathlib import Path
 import pytest
 
 from maskwright.cli.main import COMMANDS, main
-from maskwright.cli.prepare import parse
 from maskwright.config import from_mapping
-from maskwright.errors import UnknownKeyError
 from maskwright.recipes import list_recipes
 from maskwright.runs.config import PretrainConfig
 
@@ -83,34 +81,6 @@ def test_prepare_then_pretrain_its_folder(
     said = run(capsys, "prepare", text, "--out", out, "--recipe", "tiny", *flags)
     assert said.endswith(f"      maskwright pretrain {out} --recipe tiny\n")
     assert "parameters" in run(capsys, "pretrain", out, "--dry-run", "--train.max_steps", "3")
-
-
-def test_prepare_takes_the_file_of_a_run(tmp_path: Path):
-    (tmp_path / "run.yaml").write_text(
-        "recipe: small\ntext: [pydocs]\nseed: 3\ncorpus:\n  valid_fraction: 0.1\n"
-        "train:\n  max_steps: 5\n",
-        encoding="utf-8",
-    )
-    arguments = ["corpus", "--out", "data", "--config", str(tmp_path / "run.yaml")]
-    parsed = parse([*arguments, "--workers", "2", "--seed", "7"])
-    assert parsed.config.tokenizer.vocab_size == 16384  # of the recipe
-    assert parsed.config.corpus.valid_fraction == 0.1
-    assert (parsed.config.workers, parsed.seed) == (2, 7)
-
-
-def test_prepare_takes_tokenizer_and_selection_of_a_recipe(tmp_path: Path):
-    (tmp_path / "run.yaml").write_text("recipe: small\ncorpus: {valid_fraction: 0.1}\n")
-    arguments = ["corpus", "--out", "data", "--config", str(tmp_path / "run.yaml")]
-    config = parse([*arguments, "--recipe", "base", "--select.quality", "false"]).config
-    assert config.tokenizer.vocab_size == 32768  # of the recipe that the command line names
-    assert config.corpus.valid_fraction == 0.1
-    assert (config.select.near_duplicates, config.select.quality) == (0.8, False)
-
-
-def test_prepare_finds_a_typo_in_the_file_of_a_run(tmp_path: Path):
-    (tmp_path / "run.yaml").write_text("corpsu: {}\n", encoding="utf-8")
-    with pytest.raises(UnknownKeyError, match=r"did you mean corpus\?"):
-        parse(["corpus", "--out", "data", "--config", str(tmp_path / "run.yaml")])
 
 
 def test_inspect_takes_the_seed_of_the_run(

@@ -6,9 +6,8 @@ from pathlib import Path
 import pytest
 
 from maskwright.cli.main import main
-from maskwright.cli.watch import find_progress, follow
 from maskwright.logs import read_metrics
-from maskwright.train.config import TrainConfig
+from maskwright.pretraining.watch import follow
 from tests.workplace import SMALL
 
 
@@ -49,13 +48,6 @@ def test_lines_that_a_resumed_run_writes_again_are_shown_again(tmp_path: Path):
     log.write_text(lines[0])
     (tmp_path / "model").mkdir()
     assert list(records) == []
-
-
-def test_progress_is_of_the_budget_that_ends_first():
-    record = {"step": 5, "tokens": 900, "seconds": 6.0}
-    assert find_progress(record, TrainConfig(max_steps=10, max_tokens=1000)) == 0.9
-    assert find_progress(record, TrainConfig(max_minutes=1.0)) == 0.1
-    assert find_progress(record, TrainConfig(max_minutes=0.05)) == 1.0
 
 
 def test_a_run_of_fine_tuning_is_told_apart(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

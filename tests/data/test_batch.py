@@ -1,3 +1,4 @@
+from operator import attrgetter
 from typing import Literal
 
 import numpy as np
@@ -7,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maskwright.data.batch import Batch
-from maskwright.data.collate import lay_out
+from maskwright.data.collate import collate
 from maskwright.data.config import MaskingConfig
 from maskwright.data.loader import RowSource, StepRequest
 from maskwright.data.rows import DataPosition, Row, Rows
@@ -25,7 +26,7 @@ def test_a_row_is_laid_out_as_it_should_be() -> None:
     corpus = SyntheticCorpus([3, 4, 2])
     corpus.starts[:] = False
     rows = Rows.of([Row(0, 0, ((3, 4), (0, 3))), Row(0, 1, ((7, 2),))])
-    clean = lay_out(rows, 12, corpus, special_ids())
+    clean = collate(rows, 12, corpus, special_ids())
     a, b, c = (corpus.ids[i:j].tolist() for i, j in [(3, 7), (0, 3), (7, 9)])
     assert clean.ids.tolist() == [
         [CLS, *a, SEP, CLS, *b, SEP, PAD],
@@ -43,7 +44,7 @@ def test_a_row_is_laid_out_as_it_should_be() -> None:
 
 
 def test_without_special_tokens_a_full_row_has_no_padding() -> None:
-    clean = lay_out(
+    clean = collate(
         Rows.of([Row(0, 0, ((0, 8),))]), 8, SyntheticCorpus([8]), special_ids(wrap=False)
     )
     assert clean.ids[0].tolist() == SyntheticCorpus([8]).ids.tolist()
@@ -65,8 +66,8 @@ def test_shapes_are_the_same_for_every_batch(
             shapes.add(
                 tuple((name, v.shape) for name, v in vars(batch).items() if torch.is_tensor(v))
             )
-            assert batch.cu_seqlens[-1] == len(batch.input_ids)
-            assert bool((batch.cu_seqlens.diff() >= 0).all())
+            assert batch.context.cu_seqlens[-1] == len(batch.input_ids)
+            assert bool((batch.context.cu_seqlens.diff() >= 0).all())
     assert len(shapes) == 1
 
 
@@ -75,10 +76,11 @@ def test_a_batch_does_not_depend_on_how_it_is_cut(num_rows: int, micro: int) -> 
     corpus = random_corpus()
     whole = load(row_source(corpus), num_rows, num_rows)[0]
     parts = load(row_source(corpus), num_rows, micro)
-    for name in ("input_ids", "positions", "segment_ids", "masked_labels"):
-        expected = getattr(whole, name)
+    for name in ("input_ids", "context.positions", "context.segment_ids", "masked_labels"):
+        read = attrgetter(name)
+        expected = read(whole)
         # The last part is filled up with empty rows.
-        joined = torch.cat([getattr(part, name) for part in parts])[: len(expected)]
+        joined = torch.cat([read(part) for part in parts])[: len(expected)]
         assert torch.equal(joined, expected)
     assert sum(part.num_tokens for part in parts) == whole.num_tokens
     assert sum(part.num_predictions for part in parts) == whole.num_predictions
@@ -89,7 +91,7 @@ def test_masked_positions_point_at_what_the_labels_name() -> None:
     batch = load(row_source(corpus), 50, 50, 0.15)[0]
     planner = row_source(corpus).planner(ROW)
     rows, _ = planner.plan_rows(DataPosition(ROW), 50)
-    clean = torch.from_numpy(lay_out(rows, ROW, corpus, special_ids()).ids.reshape(-1))
+    clean = torch.from_numpy(collate(rows, ROW, corpus, special_ids()).ids.reshape(-1))
     used = batch.masked_labels != -100
     assert int(used.sum()) == batch.num_predictions > 50
     assert torch.equal(clean[batch.masked_positions[used]], batch.masked_labels[used])
@@ -116,12 +118,15 @@ def test_moving_keeps_everything() -> None:
     batch = load(row_source(random_corpus()), 2, 2)[0]
     moved = batch.to(torch.device("meta"))
     assert moved.input_ids.is_meta
-    assert moved.cu_seqlens.is_meta
-    assert (moved.row_length, moved.num_tokens) == (batch.row_length, batch.num_tokens)
+    assert moved.context.cu_seqlens.is_meta
+    assert (moved.context.row_length, moved.num_tokens) == (
+        batch.context.row_length,
+        batch.num_tokens,
+    )
 
 
 def test_ids_beyond_int16_survive() -> None:
     corpus = SyntheticCorpus([10])
     corpus.ids[:] = 65_535
-    clean = lay_out(Rows.of([Row(0, 0, ((0, 10),))]), ROW, corpus, special_ids())
+    clean = collate(Rows.of([Row(0, 0, ((0, 10),))]), ROW, corpus, special_ids())
     assert np.array_equal(clean.ids[0, 1:11], np.full(10, 65_535))

@@ -133,12 +133,13 @@ def place_labels(loaded: LoadedStep, num_rows: int) -> list[Ints]:
         used = (batch.masked_labels != IGNORED).numpy()
         labels[batch.masked_positions.numpy()[used]] = batch.masked_labels.numpy()[used]
         assert (labels != IGNORED).sum() == used.sum() == batch.num_predictions
-        fields = (batch.input_ids, batch.segment_ids, batch.positions)
+        fields = (batch.input_ids, batch.context.segment_ids, batch.context.positions)
         inputs, segments, positions = (tensor.numpy().astype(np.int64) for tensor in fields)
         assert (inputs != PAD).sum() == batch.num_tokens
-        assert_bounds_are_those_of_segments(batch.cu_seqlens.numpy(), segments, positions)
+        assert_bounds_are_those_of_segments(batch.context.cu_seqlens.numpy(), segments, positions)
         rows = [
-            array.reshape(-1, batch.row_length) for array in (inputs, labels, segments, positions)
+            array.reshape(-1, batch.context.row_length)
+            for array in (inputs, labels, segments, positions)
         ]
         parts.append(rows)
     whole = [np.concatenate(arrays) for arrays in zip(*parts, strict=True)]

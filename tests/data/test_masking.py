@@ -1,13 +1,30 @@
+"""Masking: what holds for every strategy and for each, what replaces tokens, and the labels."""
+
 from typing import Literal
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
 
-from maskwright.data.config import MaskingConfig
-from maskwright.data.counter_rng import derive_keys
-from maskwright.data.masking import IGNORED, Masker, Vocabulary
+from maskwright.config import from_mapping
+from maskwright.data.config import STRATEGIES, MaskingConfig
+from maskwright.data.counter_rng import Bits, derive_keys
+from maskwright.data.masking import (
+    IGNORED,
+    Flags,
+    Masker,
+    SpanMasking,
+    Vocabulary,
+    WordMasking,
+    build_strategy,
+    choose_masked,
+    draw_quotas,
+)
+from maskwright.errors import ConfigError
 from tests.data.masking_helpers import assert_share, assert_uniform, hidden_flags, mask_rows
-from tests.helpers import MASK, NUM_SPECIAL, VOCAB_SIZE, vocabulary
+from tests.helpers import CLS, MASK, NUM_SPECIAL, PAD, SEP, VOCAB_SIZE, vocabulary
 
 IDS = np.random.default_rng(0).integers(0, VOCAB_SIZE, (4000, 40))
 
@@ -112,3 +129,272 @@ def test_slots_are_sized_by_the_highest_rate_of_the_run() -> None:
         outcome = mask_rows(masker.config, np.full((200, 40), 9), rate=rate, masker=masker)
         assert outcome.masked.labels.shape == (200, 12)
         assert outcome.counts.tolist() == [round(40 * rate)] * 200
+
+
+all_strategies = pytest.mark.parametrize("strategy", STRATEGIES)
+cut_strategies = pytest.mark.parametrize("strategy", ["tokens", "spans"])
+
+
+def config_of(strategy: str, rate: float = 0.15) -> MaskingConfig:
+    return MaskingConfig(rate=rate, strategy=strategy)
+
+
+@given(st.floats(0.01, 0.99), st.integers(0, 300))
+def test_quotas_round_to_a_neighbour(rate: float, count: int) -> None:
+    keys = derive_keys(np.arange(50))
+    quotas = draw_quotas(keys, np.full(50, count), rate)
+    assert np.all((quotas >= np.floor(count * rate)) & (quotas <= np.ceil(count * rate)))
+    assert np.all(quotas <= count)
+
+
+@pytest.mark.parametrize("count", [1, 2, 5, 30])
+def test_quotas_have_the_right_mean_even_in_short_rows(count: int) -> None:
+    quotas = draw_quotas(derive_keys(np.arange(40_000)), np.full(40_000, count), 0.15)
+    assert quotas.mean() == pytest.approx(0.15 * count, abs=5 * 0.5 / 200)
+
+
+@cut_strategies
+@pytest.mark.parametrize("rate", [0.15, 0.4, 0.9])
+def test_every_row_hides_its_quota_exactly(strategy: str, rate: float) -> None:
+    ids = np.full((300, 40), 9)
+    ids[:, 30:] = PAD  # 30 tokens of text
+    outcome = mask_rows(config_of(strategy, rate), ids)
+    quotas = draw_quotas(derive_keys(0, 0, np.arange(300)), np.full(300, 30), rate)
+    assert outcome.counts.tolist() == quotas.tolist()
+
+
+@all_strategies
+@pytest.mark.parametrize("length", [16, 64])
+def test_every_position_is_equally_likely(strategy: str, length: int) -> None:
+    outcome = mask_rows(config_of(strategy), np.full((20_000, length), 9))
+    assert_uniform(outcome.hidden.sum(axis=0))
+
+
+@all_strategies
+def test_special_tokens_and_padding_are_never_hidden(strategy: str) -> None:
+    generator = np.random.default_rng(0)
+    ids = generator.integers(0, 64, (500, 32))
+    outcome = mask_rows(config_of(strategy, 0.5), ids)
+    assert outcome.hidden.any()
+    assert not (outcome.hidden & (ids < 5)).any()
+    unchanged = ~outcome.hidden
+    assert np.array_equal(outcome.masked.input_ids[unchanged], ids[unchanged])
+
+
+@all_strategies
+def test_rows_without_ordinary_tokens_hide_nothing(strategy: str) -> None:
+    ids = np.array([[CLS, SEP, *6 * [PAD]], [PAD] * 8])
+    outcome = mask_rows(config_of(strategy, 0.9), ids)
+    assert not outcome.hidden.any()
+    assert np.array_equal(outcome.masked.input_ids, ids)
+
+
+@all_strategies
+@given(st.data())
+def test_a_row_is_masked_alike_in_any_company(strategy: str, data: st.DataObject) -> None:
+    generator = np.random.default_rng(1)
+    ids, starts = generator.integers(0, 64, (12, 24)), generator.random((12, 24)) < 0.5
+    whole = mask_rows(config_of(strategy, 0.3), ids, starts)
+    first = data.draw(st.integers(0, 11))
+    last = data.draw(st.integers(first + 1, 12))
+    part = mask_rows(config_of(strategy, 0.3), ids[first:last], starts[first:last], first_row=first)
+    assert np.array_equal(part.masked.input_ids, whole.masked.input_ids[first:last])
+    assert np.array_equal(part.masked.positions, whole.masked.positions[first:last])
+    assert np.array_equal(part.masked.labels, whole.masked.labels[first:last])
+
+
+@cut_strategies
+def test_a_higher_rate_hides_the_same_tokens_and_more(strategy: str) -> None:
+    chosen = build_strategy(config_of(strategy))
+    keys, flags = derive_keys(np.arange(200)), np.ones((200, 30), dtype=bool)
+    few = choose_masked(chosen, keys, flags, flags, 0.15)
+    many = choose_masked(chosen, keys, flags, flags, 0.4)
+    assert not (few & ~many).any()
+    assert many.sum() > few.sum()
+
+
+@all_strategies
+def test_the_mean_share_is_the_rate(strategy: str) -> None:
+    generator = np.random.default_rng(2)
+    starts = generator.random((8000, 24)) < 0.6
+    outcome = mask_rows(config_of(strategy), np.full((8000, 24), 9), starts)
+    assert outcome.hidden.mean() == pytest.approx(0.15, rel=0.01)
+
+
+class EveryThirdToken:
+    """A strategy of a test: the tokens 0, 3, 6 … are masked first."""
+
+    whole_groups = False
+    needs_words = False
+    extra_slots = 0
+
+    def __init__(self, config: MaskingConfig) -> None:
+        pass
+
+    def draw_priorities(self, keys: Bits, maskable: Flags, word_starts: Flags) -> Bits:
+        positions = np.arange(maskable.shape[1], dtype=np.uint64)
+        return np.broadcast_to(positions % np.uint64(3), maskable.shape)
+
+
+def test_a_strategy_is_a_class_and_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(STRATEGIES, "thirds", f"{__name__}:EveryThirdToken")
+    config = from_mapping(MaskingConfig, {"strategy": "thirds", "rate": 1 / 3})
+    outcome = mask_rows(config, np.full((5, 30), 9))
+    assert np.flatnonzero(outcome.hidden.all(axis=0)).tolist() == list(range(0, 30, 3))
+    assert outcome.counts.tolist() == [10] * 5
+
+
+def test_an_unknown_strategy_is_an_error_that_names_the_nearest() -> None:
+    with pytest.raises(ConfigError) as caught:
+        from_mapping(MaskingConfig, {"strategy": "word"})
+    assert (caught.value.field, caught.value.value) == ("strategy", "word")
+    assert "words" in caught.value.remedy
+
+
+WORDS = MaskingConfig(strategy="words")
+
+
+def words_of(starts: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """[R, L] number of each token's word in its row."""
+    return np.cumsum(starts, axis=1, dtype=np.int64)
+
+
+@given(st.floats(0.02, 0.98), st.floats(0.1, 1.0), st.integers(0, 100))
+def test_words_are_hidden_whole_or_not_at_all(rate: float, share: float, seed: int) -> None:
+    starts = np.random.default_rng(seed).random((20, 30)) < share
+    starts[:, 0] = True
+    config = MaskingConfig(rate=rate, strategy="words")
+    outcome = mask_rows(config, np.full((20, 30), 9), starts)
+    for hidden, words in zip(outcome.hidden, words_of(starts), strict=True):
+        for word in np.unique(words):
+            assert len(np.unique(hidden[words == word])) == 1
+
+
+@given(st.floats(0.02, 0.98), st.integers(0, 100))
+def test_counts_stay_near_the_quota(rate: float, seed: int) -> None:
+    starts = np.random.default_rng(seed).random((50, 30)) < 0.3
+    outcome = mask_rows(MaskingConfig(rate=rate, strategy="words"), np.full((50, 30), 9), starts)
+    quotas = draw_quotas(derive_keys(0, 0, np.arange(50)), np.full(50, 30), rate)
+    assert np.all(outcome.counts <= quotas + WordMasking.extra_slots)
+
+
+def test_the_mean_count_is_the_quota() -> None:
+    # Words of 1, 2, 3, 4 pieces, again and again: 30 tokens, of which 6 are to be hidden.
+    starts = np.tile([1, 1, 0, 1, 0, 0, 1, 0, 0, 0], 3).astype(bool)
+    outcome = mask_rows(
+        MaskingConfig(rate=0.2, strategy="words"),
+        np.full((20_000, 30), 9),
+        np.tile(starts, (20_000, 1)),
+    )
+    assert outcome.counts.mean() == pytest.approx(6.0, abs=5 * outcome.counts.std() / 20_000**0.5)
+    assert outcome.counts.std() < 1.6
+
+
+def test_long_words_are_hidden_as_often_as_short_ones() -> None:
+    starts = np.tile([1, 1, 0, 1, 0, 0, 1, 0, 0, 0, 0], 2).astype(bool)  # 1, 2, 3, 5 pieces
+    outcome = mask_rows(WORDS, np.full((40_000, 22), 9), np.tile(starts, (40_000, 1)))
+    shares = outcome.hidden[:, starts].mean(axis=0)
+    assert shares == pytest.approx(np.full(8, 0.15), abs=5 * (0.15 * 0.85 / 40_000) ** 0.5)
+
+
+def test_a_word_of_many_pieces_never_overflows_the_slots() -> None:
+    ids, starts = np.full((200, 64), 9), np.zeros((200, 64), dtype=bool)
+    starts[:, [0, 40]] = True
+    masker = Masker(WORDS, vocabulary())
+    outcome = mask_rows(WORDS, ids, starts)
+    assert outcome.masked.labels.shape == (200, masker.num_slots(64)) == (200, 16)
+    assert not outcome.hidden.any()  # 40 and 24 pieces: too long for a quota of 10
+
+
+def test_special_tokens_between_words_stay_visible() -> None:
+    ids = np.array([[CLS, 9, 9, SEP, CLS, 9, 9, 9, SEP, PAD]] * 500)
+    starts = np.array([[1, 1, 0, 1, 1, 1, 0, 0, 1, 1]] * 500, dtype=bool)
+    outcome = mask_rows(MaskingConfig(rate=0.5, strategy="words"), ids, starts)
+    assert not outcome.hidden[:, [0, 3, 4, 8, 9]].any()
+    assert np.array_equal(outcome.hidden[:, 1], outcome.hidden[:, 2])
+    assert np.array_equal(outcome.hidden[:, 5], outcome.hidden[:, 7])
+    assert 0 < outcome.hidden[:, 1].mean() < 1
+
+
+Lengths = Literal["geometric", "uniform"]
+
+
+def span_masking(lengths: Lengths, longest: int) -> SpanMasking:
+    return SpanMasking(
+        MaskingConfig(strategy="spans", span_lengths=lengths, max_span_length=longest)
+    )
+
+
+def run_lengths(hidden: np.ndarray) -> np.ndarray:
+    """Lengths of the hidden runs of one row, taken as a circle."""
+    row = np.roll(hidden, -int(np.argmin(hidden)))  # begins with an unmasked token
+    edges = np.flatnonzero(np.diff(np.concatenate([[0], row.astype(int), [0]])))
+    return edges[1::2] - edges[::2]
+
+
+def test_geometric_lengths_fall_by_a_fifth_and_end_at_the_longest() -> None:
+    strategy = span_masking("geometric", 10)
+    lengths = strategy.draw_lengths(derive_keys(np.arange(400)), np.arange(100))
+    expected = 0.8 ** np.arange(10)
+    expected /= expected.sum()
+    for length, share in enumerate(expected, start=1):
+        assert_share(int((lengths == length).sum()), lengths.size, float(share))
+    assert lengths.mean() == pytest.approx(3.8, abs=0.05)  # as in SpanBERT
+
+
+def test_uniform_lengths_are_equally_likely() -> None:
+    strategy = span_masking("uniform", 6)
+    lengths = strategy.draw_lengths(derive_keys(np.arange(400)), np.arange(100))
+    assert_uniform(np.bincount(lengths.ravel(), minlength=7)[1:])
+
+
+@pytest.mark.parametrize("lengths", ["geometric", "uniform"])
+def test_the_one_span_of_a_small_quota_is_whole(lengths: Lengths) -> None:
+    strategy = span_masking(lengths, 5)
+    keys, flags = derive_keys(np.arange(2000)), np.ones((2000, 50), dtype=bool)
+    hidden = choose_masked(strategy, keys, flags, flags, 3 / 50)
+    assert hidden.sum(axis=1).tolist() == [3] * 2000
+    runs = [run_lengths(row) for row in hidden]
+    # One span of three or more, cut at three; else a shorter one and the beginning of another.
+    drawn = strategy.draw_lengths(keys, np.arange(50))
+    share_long = float((drawn >= 3).mean())
+    assert sum(run.max() == 3 for run in runs) / 2000 >= share_long - 0.05
+
+
+def test_no_run_is_longer_than_its_spans_at_a_low_rate() -> None:
+    outcome = mask_rows(MaskingConfig(strategy="spans", max_span_length=3), np.full((500, 100), 9))
+    longest = [int(run_lengths(row).max()) for row in outcome.hidden]
+    # Neighbouring spans may touch, but hardly three of them.
+    assert np.mean(np.array(longest) <= 6) > 0.9
+    assert max(longest) >= 3
+
+
+def test_spans_hide_neighbours_together() -> None:
+    spans = mask_rows(MaskingConfig(strategy="spans"), np.full((2000, 64), 9)).hidden
+    tokens = mask_rows(MaskingConfig(strategy="tokens"), np.full((2000, 64), 9)).hidden
+    both = [float((h[:, 1:] & h[:, :-1]).sum() / h[:, 1:].sum()) for h in (spans, tokens)]
+    assert both[0] > 0.55
+    assert both[1] < 0.2
+
+
+def test_spans_of_one_token_are_single_tokens() -> None:
+    strategy = span_masking("geometric", 1)
+    keys, flags = derive_keys(np.arange(50)), np.ones((50, 30), dtype=bool)
+    priorities = strategy.draw_priorities(keys, flags, flags)
+    assert len(np.unique(priorities)) == priorities.size
+
+
+def test_a_span_longer_than_the_row_is_no_trouble() -> None:
+    config = MaskingConfig(rate=0.5, strategy="spans", span_lengths="uniform", max_span_length=40)
+    outcome = mask_rows(config, np.full((4000, 8), 9))
+    assert outcome.counts.tolist() == [4] * 4000
+    assert_uniform(outcome.hidden.sum(axis=0))
+
+
+def test_edges_between_special_tokens_are_hidden_like_the_middle() -> None:
+    ids = np.full((30_000, 24), 9)
+    special = [0, 9, 10, 21, 22, 23]
+    ids[:, special] = [CLS, SEP, CLS, SEP, PAD, PAD]
+    counts = mask_rows(MaskingConfig(strategy="spans"), ids).hidden.sum(axis=0)
+    assert counts[special].sum() == 0
+    assert_uniform(np.delete(counts, special))

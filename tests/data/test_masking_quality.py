@@ -14,7 +14,7 @@ import pytest
 from numpy.typing import NDArray
 
 from benchmarks.randomness import p_of_cells, p_of_z
-from maskwright.data.collate import lay_out
+from maskwright.data.collate import collate
 from maskwright.data.config import MaskingConfig
 from maskwright.data.counter_rng import derive_keys
 from maskwright.data.masking import MaskedRows, Masker, Vocabulary
@@ -114,7 +114,7 @@ def test_no_position_of_packed_rows_is_preferred(strategy: Strategy) -> None:
     corpus = random_corpus(8000, 30)
     planner = row_source(corpus, max_seq_length=LENGTH).planner(LENGTH)
     rows, _ = planner.plan_rows(DataPosition(LENGTH), 2500)
-    clean = lay_out(rows, LENGTH, corpus, special_ids())
+    clean = collate(rows, LENGTH, corpus, special_ids())
     masker = Masker(MaskingConfig(RATE, strategy=strategy), vocabulary())
     keys = derive_keys(0, rows.epochs, rows.numbers)
     masked = masker.mask(clean.ids, clean.word_starts, keys, RATE)

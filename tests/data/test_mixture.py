@@ -18,7 +18,7 @@ from maskwright.data.mixture import Mixture, MixturePlanner, count_passes
 from maskwright.data.permutation import permute
 from maskwright.data.rows import DataPosition, Row, SegmentTable, segments_per_row
 from maskwright.distributed.world import ALONE, World
-from tests.data.test_rank_slice import masked_rows
+from tests.data.test_loader import masked_rows
 from tests.helpers import SyntheticCorpus, special_ids, vocabulary
 
 ROW, EXTRA, SEED = 16, 2, 7

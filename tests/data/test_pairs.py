@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from maskwright.data import pairs as pairs_module
 from maskwright.data.batch import Batch
-from maskwright.data.collate import lay_out
+from maskwright.data.collate import collate
 from maskwright.data.config import DataConfig, MaskingConfig, PairKind
 from maskwright.data.counter_rng import derive_keys
 from maskwright.data.loader import LoadedStep, RowSource, StepRequest
@@ -94,7 +94,7 @@ def read_pairs(batch: Batch) -> Iterator[Found]:
     labels = dict(zip(*slots, strict=True))
     assert len(labels) == batch.num_pairs == int(judged.sum())
     assert not batch.pair_positions[~judged].any()
-    types, bounds = batch.token_type_ids.numpy(), batch.cu_seqlens.tolist()
+    types, bounds = batch.token_type_ids.numpy(), batch.context.cu_seqlens.tolist()
     for begin, end in pairwise(bounds):
         if begin == end or ids[begin] == PAD:
             assert not types[begin:end].any()
@@ -232,7 +232,7 @@ def test_a_pair_is_laid_out_as_it_should_be() -> None:
     corpus = NumberedCorpus([9, 20])
     rows = Rows.of([Row(0, 0, ((0, 9), (9, 2)))])
     pairs = [[SegmentPair(((0, 5), (20, 4)), 1), SegmentPair(((9, 2), (11, 0)), IGNORED)]]
-    clean = lay_out(rows, 20, corpus, special_ids(), pairs)
+    clean = collate(rows, 20, corpus, special_ids(), pairs)
     a, b, c = ([*range(NUM_SPECIAL + i, NUM_SPECIAL + j)] for i, j in [(0, 5), (20, 24), (9, 11)])
     assert clean.ids.tolist() == [[CLS, *a, SEP, *b, SEP, CLS, *c, SEP, SEP, *3 * [PAD]]]
     assert clean.pairs is not None
@@ -301,7 +301,7 @@ def test_a_crowded_row_has_as_many_labels_as_slots() -> None:
 
 
 def test_a_corpus_of_one_document_is_one_line() -> None:
-    with pytest.raises(ShardError, match=r"fewer than 2 documents, so data\.pairs = next"):
+    with pytest.raises(ShardError, match=r"fewer than 2 documents.*data\.pairs = next"):
         Setting([50, 0]).source()
     assert Setting([51, 0], "order").load(2).num_pairs == 2
 

@@ -1,3 +1,5 @@
+"""Documents cut into segments, and segments planned into rows."""
+
 from collections import Counter
 
 import numpy as np
@@ -129,3 +131,32 @@ def test_epochs_and_seeds_differ() -> None:
 def test_an_empty_corpus_is_one_line() -> None:
     with pytest.raises(ShardError, match="holds 0 tokens"):
         make_planner([0, 0])
+
+
+lengths_of_documents = st.lists(st.integers(0, 40), max_size=30)
+
+
+@given(lengths_of_documents, st.integers(1, 20))
+def test_segments_cover_every_token_once_in_order(lengths: list[int], max_tokens: int) -> None:
+    table = SegmentTable(np.array(lengths, dtype=np.int64), max_tokens)
+    starts, sizes = table.locate(np.arange(len(table)))
+    covered = [t for s, n in zip(starts, sizes, strict=True) for t in range(s, s + n)]
+    assert covered == list(range(sum(lengths)))
+    assert np.all((sizes >= 1) & (sizes <= max_tokens))
+
+
+@given(lengths_of_documents, st.integers(1, 20))
+def test_no_segment_crosses_a_document(lengths: list[int], max_tokens: int) -> None:
+    table = SegmentTable(np.array(lengths, dtype=np.int64), max_tokens)
+    starts, sizes = table.locate(np.arange(len(table)))
+    ends = np.cumsum(lengths)
+    first = np.searchsorted(ends, starts, side="right")
+    last = np.searchsorted(ends, starts + sizes - 1, side="right")
+    assert np.array_equal(first, last)
+
+
+def test_all_segments_of_a_document_are_full_but_the_last() -> None:
+    table = SegmentTable(np.array([7, 0, 3]), 3)
+    starts, sizes = table.locate(np.array([3, 0, 2, 1]))
+    assert starts.tolist() == [7, 0, 6, 3]
+    assert sizes.tolist() == [3, 3, 1, 3]

@@ -17,22 +17,19 @@ from safetensors import safe_open
 from torch import Tensor
 from torch.distributed.tensor import DTensor
 
+from maskwright.data.batch import Batch
 from maskwright.data.config import DataConfig
 from maskwright.data.loader import LoadedStep, StepRequest
 from maskwright.data.rows import DataPosition
 from maskwright.distributed.sharding import Sharded
 from maskwright.distributed.world import World
 from maskwright.errors import TrainingError
-from maskwright.evaluation.masked_lm import (
-    MaskedLMScores,
-    build_pinned_batches,
-    evaluate_masked_lm,
-)
-from maskwright.objectives.terms import ObjectiveInputs, TermSums
-from maskwright.pretraining.build import build_trainer
+from maskwright.evaluation.pinned import PinnedText
+from maskwright.objectives.mlm import MaskedLMScores, evaluate_masked_lm
+from maskwright.objectives.objective import TermSums
+from maskwright.pretraining.build import build_trainer, consolidate
 from maskwright.pretraining.init_from import load_initial
 from maskwright.pretraining.prepared_data import PreparedData
-from maskwright.pretraining.session import consolidate
 from maskwright.runs.config import PretrainConfig
 from maskwright.runs.run_directory import load_run_config
 from maskwright.train.checkpoint import (
@@ -126,8 +123,8 @@ def train_spoiled(world: World, options: dict[str, Any]) -> Outcome:
     trainer = make_trainer(None, recorder, world=world, **options)
     objective = trainer.parallel.objective
 
-    def spoiled(inputs: ObjectiveInputs) -> dict[str, TermSums]:
-        sums = objective(inputs)["mlm"]
+    def spoiled(batch: Batch) -> dict[str, TermSums]:
+        sums = objective(batch)["mlm"]
         is_bad = trainer.state.step == 5 and world.rank == world.size - 1
         return {"mlm": TermSums(sums.loss * (math.nan if is_bad else 1.0), sums.num_correct)}
 
@@ -182,9 +179,9 @@ def count_gathered(world: World) -> tuple[int, int, int]:
     gathered: list[int] = []
 
     class Counting(Sharded):
-        def whole(self, tensor: Tensor) -> Tensor:
+        def gather(self, tensor: Tensor) -> Tensor:
             gathered.append(tensor.numel())
-            return super().whole(tensor)
+            return super().gather(tensor)
 
     trainer.parallel = replace(trainer.parallel, sharding=Counting())
     consolidate(trainer)
@@ -194,9 +191,9 @@ def count_gathered(world: World) -> tuple[int, int, int]:
 def validate(world: World, corpus_size: int) -> MaskedLMScores:
     corpus = random_corpus(corpus_size)
     names = vocabulary(corpus.unigram_counts)
-    batches = build_pinned_batches(
-        corpus, DataConfig(max_seq_length=16), special_ids(), names, 10_000, world
-    )
+    batches = PinnedText(
+        corpus, DataConfig(max_seq_length=16), special_ids(), names, 10_000
+    ).batches(world=world)
     return evaluate_masked_lm(
         small_model(), batches, corpus.unigram_counts, torch.device("cpu"), world
     )
@@ -268,10 +265,10 @@ def train_prepared(
     trainer, _ = build_trainer(config, PreparedData(data, "sizes"), folder, world)
     validate = trainer.validate
 
-    def interrupt(final: bool, is_asked_to_stop: Callable[[], bool]) -> dict[str, Any]:
+    def interrupt(number: int, final: bool, is_asked_to_stop: Callable[[], bool]) -> dict[str, Any]:
         if world.is_first:
             os.kill(os.getpid(), signal.SIGTERM)
-        return validate(final, is_asked_to_stop)
+        return validate(number, final, is_asked_to_stop)
 
     trainer.validate = interrupt if interrupted else validate
     stopped = trainer.fit() is not None

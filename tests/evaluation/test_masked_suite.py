@@ -12,11 +12,10 @@ import torch
 from maskwright.data.config import DataConfig, MaskingConfig
 from maskwright.errors import InputError, ModelFolderError
 from maskwright.evaluation import masked_detail
-from maskwright.evaluation.masked_lm import evaluate_masked_lm
 from maskwright.evaluation.masked_suite import evaluate_mlm
 from maskwright.evaluation.pinned import MASK_ONLY, PINNED_MASKING, WORD_MASKING, PinnedText
 from maskwright.evaluation.scores import SuiteResult
-from maskwright.objectives.mlm import predict_masked
+from maskwright.objectives.mlm import evaluate_masked_lm, predict_masked
 from tests.helpers import MASK, VOCAB_SIZE, SyntheticCorpus, random_corpus, special_ids, vocabulary
 from tests.models import small_model
 

@@ -6,6 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from maskwright.attention_context import context_from_lengths
 from maskwright.errors import InputError, ModelFolderError
 from maskwright.evaluation.pseudo_likelihood import (
     Metric,
@@ -14,7 +15,6 @@ from maskwright.evaluation.pseudo_likelihood import (
     compute_pseudo_perplexity,
     score_pseudo_likelihood,
 )
-from maskwright.model.attention_context import context_from_lengths
 from maskwright.model.pretraining import MaskedLanguageModel
 from tests.golden.pseudo_likelihood import METRICS, MODELS, TEXTS, make_model, make_tokenizer
 

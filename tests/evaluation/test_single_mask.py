@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
+from maskwright.attention_context import context_from_lengths
 from maskwright.errors import InputError, ModelFolderError
 from maskwright.evaluation.scores import SuiteResult
 from maskwright.evaluation.single_mask import choose_hidden, evaluate_fill
-from maskwright.model.attention_context import context_from_lengths
 from maskwright.model.pretraining import MaskedLanguageModel
 from tests.golden.pseudo_likelihood import make_model, make_tokenizer
 
@@ -24,7 +24,7 @@ SENTENCES = [TOKENIZER.encode(text).ids.tolist() for text in TEXTS * 6]
 
 def test_a_model_that_predicts_from_the_token_before_is_asked_there() -> None:
     config = replace(MODEL.config, next_token_prediction=True)
-    model = MaskedLanguageModel.around(config, dict(MODEL.named_parameters())).eval()
+    model = MaskedLanguageModel.from_tensors(config, dict(MODEL.named_parameters())).eval()
     losses: list[float] = []
     for ids, place in zip(SENTENCES, choose_hidden(SENTENCES, TOKENIZER.ordinary_ids), strict=True):
         assert place is not None

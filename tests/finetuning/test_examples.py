@@ -16,8 +16,7 @@ from maskwright.finetuning.examples import (
 from maskwright.finetuning.tables import TableRow
 from maskwright.finetuning.text_tasks import Classification
 from maskwright.finetuning.token_task import Tokens
-from maskwright.model_folder.special_tokens import wrap_inputs
-from maskwright.tokenizer.template import ModelInput
+from maskwright.tokenizer.template import ModelInput, wrap_inputs
 from tests.golden.pseudo_likelihood import make_tokenizer
 
 TOKENIZER = wrap_inputs(make_tokenizer(), wrap=True)

@@ -13,7 +13,11 @@ from maskwright.finetuning.network import build_classifier
 from maskwright.finetuning.predict import Predictor
 from maskwright.finetuning.task import Answer
 from maskwright.model_folder.classifier_folder import save_classifier
-from maskwright.serving.answers import LabelAnswerer, Question, TagAnswerer
+from maskwright.serving.pipelines import (
+    Query,
+    TextClassificationPipeline,
+    TokenClassificationPipeline,
+)
 from tests.finetuning.helpers import TOKENIZER, make_loaded
 
 WORDS = ["the", "\u200b", "cat", "\ufe0f"]
@@ -40,7 +44,7 @@ def test_words_that_the_tokenizer_drops_have_no_probability(
         second.label,
     ]
     assert sum(first.probabilities.values()) == pytest.approx(1)
-    [found] = TagAnswerer(predict)([Question(" ".join(WORDS))])
+    [found] = TokenClassificationPipeline(predict)([Query(" ".join(WORDS))])
     assert {one["word"] for one in found} <= {"the", "cat"}
     assert len(found) == sum(answer.label != "O" for answer in (first, second))
 
@@ -104,8 +108,8 @@ def test_texts_and_pairs_are_not_taken_for_each_other(num_texts: int, tmp_path: 
     assert len(predict([asked[num_texts - 1]])) == 1
     with pytest.raises(InputError, match="sentence1"):
         predict([asked[2 - num_texts]])
-    questions = [Question("the cat"), Question("the cat", "sees")]
-    answers = LabelAnswerer(predict)(questions)
+    queries = [Query("the cat"), Query("the cat", "sees")]
+    answers = TextClassificationPipeline(predict)(queries)
     assert [isinstance(one, InputError) for one in answers] == [num_texts == 2, num_texts == 1]
 
 

@@ -35,12 +35,9 @@ def test_a_model_that_loses_hears_so(metric: str, majority: float, bag: float, e
     baselines = {"majority": {metric: majority}, "bag of words": {metric: bag}}
     judged: Any = {"scores": {metric: {"mean": 0.8}}, "baselines": baselines}
     chosen_by: Any = {"scores": {metric: {"mean": 0.4}}, "baselines": baselines}
-    assert_lines(
-        describe_defeats({"deciding_metric": metric, "valid_examples": 1, **judged}), expected
-    )
-    assert_lines(
-        describe_defeats({"deciding_metric": metric, **chosen_by, "test": judged}), expected
-    )
+    results: Any = {"deciding_metric": metric, "valid_examples": 1, **judged}
+    assert_lines(describe_defeats(results), expected)
+    assert_lines(describe_defeats({**results, **chosen_by, "test": judged}), expected)
 
 
 def assert_lines(lines: list[str], beginnings: list[str]) -> None:

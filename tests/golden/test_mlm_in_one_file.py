@@ -19,7 +19,6 @@ from maskwright.data.counter_rng import derive_keys
 from maskwright.data.loader import StepRequest
 from maskwright.data.rows import WINDOW_SEGMENTS, DataPosition, segments_per_row
 from maskwright.logs import Record
-from maskwright.objectives.terms import inputs_of
 from maskwright.pretraining.build import build_trainer
 from maskwright.pretraining.prepared_data import PreparedData, build_row_source, resolve_model
 from maskwright.runs.config import PretrainConfig, resolve
@@ -127,7 +126,7 @@ class Recorder:
 def test_losses_equal_the_library_s_and_the_golden_ones(folder: Path) -> None:
     recorder = Recorder()
     trainer, _ = build_trainer(small_config(), PreparedData(folder), folder / "checkpoints")
-    trainer.validate = lambda final, is_asked_to_stop: {}
+    trainer.validate = lambda number, final, is_asked_to_stop: {}
     trainer.reporter = recorder
     trainer.fit()
     losses = list(twin.train(twin.Corpus(folder, SMALL.row_length), SMALL, STEPS))
@@ -156,7 +155,7 @@ def test_the_first_batch_equals_the_library_s(folder: Path) -> None:
     labels = torch.full_like(batch.input_ids, -100)
     used = batch.masked_labels != -100
     labels[batch.masked_positions[used]] = batch.masked_labels[used]
-    expected = [batch.input_ids, labels, batch.positions, batch.segment_ids.long()]
+    expected = [batch.input_ids, labels, batch.context.positions, batch.context.segment_ids.long()]
     built = build_first_batch(twin.Corpus(folder, SMALL.row_length))
     for ours, theirs in zip(built.flatten(1), expected, strict=True):
         assert torch.equal(ours, theirs)
@@ -179,7 +178,7 @@ def test_gradients_with_large_weights_equal_the_library_s(folder: Path) -> None:
         for theirs, ours in pairs:
             ours.copy_(theirs.normal_(1.0 if theirs.ndim == 1 else 0.0, 0.2, generator=generator))
     batch = load_first_batch(folder)
-    sums = trainer.parallel.objective(inputs_of(batch))
+    sums = trainer.parallel.objective(batch)
     sums["mlm"].loss.backward()
     ids, labels, positions, numbers = build_first_batch(corpus)
     logits = encoder(ids, positions, numbers, labels != -100)

@@ -19,7 +19,7 @@ from benchmarks.fuzz import pages
 from benchmarks.fuzz.mutations import NASTY_NUMBERS, mutate_bytes, mutate_json, mutate_safetensors
 from benchmarks.fuzz.pages import SlowError, read_page
 from benchmarks.fuzz.targets import TARGETS, refusing
-from maskwright.corpus.wikipedia import shortcut
+from maskwright.corpus.readers import wikitext
 from maskwright.errors import MaskwrightError
 
 pytestmark = pytest.mark.filterwarnings("default")  # of other libraries, about what they are given
@@ -110,6 +110,6 @@ def test_a_target_notices_errors_that_are_not_ours() -> None:
 def test_a_page_that_takes_quadratic_time_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
     read_page(b"{{lang|fr|" + b" " * 8_000 + b"}} {{unclosed")
     monkeypatch.setattr(pages, "FREE_SECONDS", 0.0)
-    monkeypatch.setattr(shortcut, "_NAMED", re.compile(r"\s*[\w ]+="))
+    monkeypatch.setattr(wikitext, "_NAMED", re.compile(r"\s*[\w ]+="))
     with pytest.raises(SlowError, match="seconds for"):
         read_page(b"{{lang|fr|" + b" " * 12_000 + b"}} {{unclosed")

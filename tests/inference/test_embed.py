@@ -8,9 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
+from maskwright.attention_context import context_from_lengths
 from maskwright.errors import InputError, ModelFolderError
 from maskwright.inference.embed import Embedder, Pooling
-from maskwright.model.attention_context import context_from_lengths
 from maskwright.model.classifier import Classifier
 from maskwright.model_folder.folder import save_model
 from maskwright.tokenizer.tokenizer import Tokenizer

@@ -6,9 +6,9 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from maskwright.attention_context import context_from_lengths
 from maskwright.errors import InputError, ModelFolderError
 from maskwright.inference.fill_mask import FillMask
-from maskwright.model.attention_context import context_from_lengths
 from maskwright.model_folder.folder import load_model, save_model
 from tests.model.helpers import tiny_model
 from tests.model_folder.helpers import WORDS, tiny_tokenizer

@@ -8,7 +8,7 @@ import pytest
 
 from maskwright.inference.fill_mask import FillMask, Prediction
 from maskwright.inference.samples import HeldOutSamples
-from maskwright.model.init import initialise
+from maskwright.model.init import initialize
 from maskwright.model.pretraining import MaskedLanguageModel
 from maskwright.tokenizer.config import TokenizerConfig
 from maskwright.tokenizer.tokenizer import Tokenizer
@@ -64,7 +64,7 @@ def test_a_line_names_the_guesses_and_the_word(tokenizer: Tokenizer) -> None:
     samples = HeldOutSamples(Corpus(tokenizer), tokenizer, 2, max_tokens=28)
     config = replace(small_config(max_seq_length=32), vocab_size=tokenizer.vocab_size)
     model = MaskedLanguageModel(config)
-    initialise(model, seed=0)
+    initialize(model, seed=0)
     lines = samples.predict(model, wrap=True)
     assert len(lines) == 2
     for line, sample in zip(lines, samples.samples, strict=True):

@@ -2,8 +2,8 @@ import pytest
 import torch
 from torch import Tensor
 
+from maskwright.attention_context import AttentionContext, context_from_lengths
 from maskwright.model.attention import attend, choose_backend
-from maskwright.model.attention_context import AttentionContext, context_from_lengths
 from maskwright.model.config import AttentionBackend
 from tests.model.helpers import RAGGED_ROWS, pack
 

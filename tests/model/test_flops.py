@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from maskwright.model.attention_context import context_from_lengths
+from maskwright.attention_context import context_from_lengths
 from maskwright.model.flops import count_flops_per_token, count_parameters
 from maskwright.model.pretraining import MaskedLanguageModel
 from tests.model.helpers import random_ids, tiny_config

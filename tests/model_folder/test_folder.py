@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
+from maskwright.attention_context import context_from_lengths
 from maskwright.errors import ModelFolderError
-from maskwright.model.attention_context import context_from_lengths
 from maskwright.model.config import EncoderConfig
 from maskwright.model.pretraining import MaskedLanguageModel
 from maskwright.model_folder.families import FAMILIES

@@ -16,8 +16,7 @@ from maskwright.distributed.world import World
 from maskwright.inference.fill_mask import FillMask
 from maskwright.model.config import AttentionBackend
 from maskwright.model_folder.folder import open_model, save_model
-from maskwright.objectives.causal import MaskedAndCausalLM
-from maskwright.objectives.terms import context_of, inputs_of
+from maskwright.objectives.causal import CausalSteps, MaskedAndCausalLM
 from maskwright.train.panel import describe_record
 from maskwright.train.window import LogWindow, TermFigures
 from tests.helpers import NUM_SPECIAL, random_corpus, row_source
@@ -60,7 +59,7 @@ def test_so_many_steps_are_causal_on_every_rank(share: float) -> None:
 def test_no_token_sees_what_comes_after_it(backend: AttentionBackend) -> None:
     model = small_model(attention_backend=backend, next_token_prediction=True).eval()
     batch = load_causal()
-    context = context_of(batch)
+    context = batch.context
     before = model.encoder(batch.input_ids, context)
     for place in (0, 5, 20):
         ids = batch.input_ids.clone()
@@ -77,13 +76,13 @@ def test_no_token_sees_what_comes_after_it(backend: AttentionBackend) -> None:
 
 def test_the_vector_before_a_token_predicts_it() -> None:
     model, batch = small_model(next_token_prediction=True).eval(), load(0, 0.0).micro_batches[0]
-    hidden = model.encoder(batch.input_ids, context_of(batch))
+    hidden = model.encoder(batch.input_ids, batch.context)
     used = batch.masked_labels != -100
     places = batch.masked_positions[used]
     expected = model.head(hidden[places - 1])
-    logits = model(batch.input_ids, context_of(batch), places)
+    logits = model(batch.input_ids, batch.context, places)
     assert torch.allclose(logits, expected, atol=1e-5)
-    sums = MaskedAndCausalLM(model)(inputs_of(batch))
+    sums = MaskedAndCausalLM(model)(batch)
     labels = batch.masked_labels[used]
     loss = -expected.log_softmax(-1)[torch.arange(len(labels)), labels].sum()
     assert sums["mlm"].loss.item() == pytest.approx(loss.item(), rel=1e-5)
@@ -94,8 +93,8 @@ def test_a_batch_counts_for_one_of_the_two() -> None:
     objective = MaskedAndCausalLM(small_model(next_token_prediction=True).eval())
     for batch in (load_causal(), load(0, 0.0).micro_batches[0]):
         counts = [term.count(batch) for term in objective.terms.values()]
-        losses = [sums.loss.item() for sums in objective(inputs_of(batch)).values()]
-        mine, other = (1, 0) if batch.is_causal else (0, 1)
+        losses = [sums.loss.item() for sums in objective(batch).values()]
+        mine, other = (1, 0) if batch.context.is_causal else (0, 1)
         assert counts[mine] == batch.num_predictions > counts[other] == 0
         assert losses[mine] > 0 == losses[other]
 
@@ -110,8 +109,8 @@ def test_means_are_over_the_steps_that_predicted_something() -> None:
     assert math.isnan(means["causal_loss"])
     assert math.isnan(means["causal_accuracy"])
     record = {"split": "train", "step": 2, "tokens": 99, **means}
-    assert "  loss 3.000  masked accuracy 0.250  " in describe_record(record)
-    assert "causal" not in describe_record(record)
+    assert "  loss 3.000  masked accuracy 0.250  " in describe_record(record, CausalSteps.scores)
+    assert "causal" not in describe_record(record, CausalSteps.scores)
 
 
 def test_both_are_learned() -> None:
@@ -142,7 +141,7 @@ def test_the_folder_says_so_and_fills_masks(tmp_path: Path) -> None:
     ids = [2, 10, tokenizer.mask_id, 12, 3]
     best = FillMask(tmp_path / "model").predict_ids([ids], top_k=1)[0][0][0]
     shifted = replace(model.config, next_token_prediction=False)
-    plain = type(model).around(shifted, {n: p.detach() for n, p in model.named_parameters()})
+    plain = type(model).from_tensors(shifted, {n: p.detach() for n, p in model.named_parameters()})
     fill = FillMask.from_parts(plain, tokenizer)
     [batch] = fill.make_batches([ids])
     with torch.inference_mode():

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from maskwright.objectives.cross_entropy import sum_cross_entropy, sum_cross_entropy_plainly
-from maskwright.objectives.terms import TermSums
+from maskwright.objectives.objective import TermSums
 
 
 def draw(rows: int, classes: int, seed: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:

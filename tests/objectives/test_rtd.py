@@ -25,7 +25,6 @@ from maskwright.objectives.rtd import (
     replace_tokens,
     sum_binary_cross_entropy,
 )
-from maskwright.objectives.terms import inputs_of
 from tests.helpers import CLS, PAD, SEP, SyntheticCorpus, random_corpus, special_ids, vocabulary
 from tests.model_folder.helpers import tiny_tokenizer
 from tests.models import small_config
@@ -62,8 +61,8 @@ def test_the_losses_are_those_of_transformers_on_the_same_tokens(tmp_path: Path)
     save_model(tmp_path / "model", model.discriminator, tokenizer)
     generator = AutoModelForMaskedLM.from_pretrained(tmp_path / "generator").eval()
     discriminator = AutoModelForPreTraining.from_pretrained(tmp_path / "model").eval()
-    sums = ReplacedTokenDetection(model, 50.0)(inputs_of(batch))
-    tokens = detect_replaced(model, inputs_of(batch)).tokens
+    sums = ReplacedTokenDetection(model, 50.0)(batch)
+    tokens = detect_replaced(model, batch).tokens
 
     real = (clean_ids(batch) != PAD).view(-1, ROW)
     labels = torch.full((len(ROWS) * ROW,), IGNORED)
@@ -87,7 +86,7 @@ def test_the_losses_are_those_of_transformers_on_the_same_tokens(tmp_path: Path)
 def test_all_tokens_are_judged_but_padding() -> None:
     batch = make_batch()
     drawn = torch.full_like(batch.masked_labels, 7)
-    tokens = replace_tokens(inputs_of(batch), drawn, PAD)
+    tokens = replace_tokens(batch, drawn, PAD)
     assert tokens.is_real.sum() == batch.num_tokens < len(batch.input_ids)
     special = (clean_ids(batch) == CLS) | (clean_ids(batch) == SEP)
     assert tokens.is_real[special].all()
@@ -107,7 +106,7 @@ def test_hidden_places_alone_get_drawn_tokens(wrap: bool) -> None:
         used = batch.masked_labels != IGNORED
         assert not used.all()
         drawn = torch.arange(len(used)) % 50 + 5
-        tokens = replace_tokens(inputs_of(batch), drawn, PAD)
+        tokens = replace_tokens(batch, drawn, PAD)
         expected = clean_ids(batch)
         expected[batch.masked_positions[used]] = drawn[used]
         assert torch.equal(tokens.input_ids, expected)
@@ -116,16 +115,16 @@ def test_hidden_places_alone_get_drawn_tokens(wrap: bool) -> None:
 
 def test_a_drawn_token_that_is_the_hidden_one_is_original() -> None:
     batch = make_batch()
-    tokens = replace_tokens(inputs_of(batch), batch.masked_labels.clamp(min=0), PAD)
+    tokens = replace_tokens(batch, batch.masked_labels.clamp(min=0), PAD)
     assert torch.equal(tokens.input_ids, clean_ids(batch))
     assert not tokens.is_replaced.any()
-    others = replace_tokens(inputs_of(batch), batch.masked_labels.clamp(min=0) + 1, PAD)
+    others = replace_tokens(batch, batch.masked_labels.clamp(min=0) + 1, PAD)
     assert others.is_replaced.sum() == batch.num_predictions
 
 
 def test_a_batch_without_a_hidden_token_is_all_original() -> None:
     model, batch = small_pair(), make_batch(rate=0.0)
-    sums = ReplacedTokenDetection(model, 50.0)(inputs_of(batch))
+    sums = ReplacedTokenDetection(model, 50.0)(batch)
     assert sums["mlm"].loss.item() == 0
     assert sums["rtd"].loss.item() > 0
     (sums["mlm"].loss + sums["rtd"].loss).backward()
@@ -135,7 +134,7 @@ def test_a_batch_without_a_hidden_token_is_all_original() -> None:
 
 def gradients(model: GeneratorAndDiscriminator, term: str) -> set[str]:
     model.zero_grad(set_to_none=True)
-    ReplacedTokenDetection(model, 50.0)(inputs_of(make_batch()))[term].loss.backward()
+    ReplacedTokenDetection(model, 50.0)(make_batch())[term].loss.backward()
     return {n for n, p in model.named_parameters() if p.grad is not None and p.grad.any()}
 
 
@@ -218,8 +217,8 @@ def test_draws_are_even() -> None:
 
 def test_a_batch_may_be_cut() -> None:
     objective = ReplacedTokenDetection(small_pair(), 50.0)
-    whole = objective(inputs_of(make_batch()))
-    parts = [objective(inputs_of(make_batch(Rows.of([row])))) for row in ROWS]
+    whole = objective(make_batch())
+    parts = [objective(make_batch(Rows.of([row]))) for row in ROWS]
     for term, sums in whole.items():
         assert sum(p[term].loss.item() for p in parts) == pytest.approx(sums.loss.item(), 1e-5)
         assert sum(p[term].num_correct.item() for p in parts) == sums.num_correct.item()
@@ -227,7 +226,7 @@ def test_a_batch_may_be_cut() -> None:
 
 def test_the_loss_is_a_plain_binary_cross_entropy() -> None:
     batch = make_batch()
-    found = detect_replaced(small_pair(), inputs_of(batch))
+    found = detect_replaced(small_pair(), batch)
     real = found.tokens.is_real
     probability = found.scores.sigmoid()[real]
     truth = found.tokens.is_replaced[real].float()

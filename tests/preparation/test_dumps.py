@@ -15,7 +15,7 @@ from maskwright.preparation import dumps
 from maskwright.preparation.engines import LocalEngine
 from maskwright.preparation.pipeline import prepare
 from maskwright.shards.manifest import Manifest
-from tests.corpus.wikipedia.dumps import write_dump, write_multistream
+from tests.corpus.dumps import write_dump, write_multistream
 from tests.preparation.helpers import interrupt_at, small_config
 
 SYLLABLES = ("ka", "to", "mi", "ren", "su", "lo", "be", "la", "ta", "ri")

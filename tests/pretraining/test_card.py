@@ -10,10 +10,10 @@ import pytest
 from markdown_it import MarkdownIt
 
 from maskwright.config import fields_of, to_mapping
-from maskwright.logs import read_metrics
+from maskwright.logs import Record, read_metrics
 from maskwright.model_folder.card import read_example
 from maskwright.pretraining.card import describe_training
-from maskwright.pretraining.prepared_data import PreparedData
+from maskwright.pretraining.prepared_data import PreparedData, objective_of
 from maskwright.runs.config import PretrainConfig, resolve
 from maskwright.runs.metadata import shorten_path, shorten_paths
 
@@ -28,7 +28,7 @@ FINAL: dict[str, Any] = {
 WORDS = {
     *("corpus.encoding", "corpus.text_field", "select.language"),
     *("mixture.weights", "mixture.epochs"),
-    *("masking.no_mask_tokens", "train.device"),
+    *("masking.no_mask_tokens", "masking.strategy", "train.device", "objective.name"),
     *("train.batch_tokens_schedule", "train.seq_length_schedule"),
 }
 HOSTILE = "]x](http://evil)<img src=x> ```\n# h | [a](http://evil) `` www.evil.com $x$ **b"
@@ -37,6 +37,13 @@ HOSTILE = "]x](http://evil)<img src=x> ```\n# h | [a](http://evil) `` www.evil.c
 @pytest.fixture
 def data(workplace: Path) -> PreparedData:
     return PreparedData(next((workplace / "data").iterdir()), "sizes")
+
+
+def describe(
+    name: str, config: PretrainConfig, data: PreparedData, final: Record, origin: Any = None
+) -> str:
+    title, objective = "A masked language model", objective_of(config)
+    return describe_training(name, "1", config, data, objective, title, final, origin=origin)
 
 
 def private_config() -> PretrainConfig:
@@ -94,7 +101,7 @@ def test_no_setting_shows_where_files_are() -> None:
 
 
 def test_no_card_shows_where_files_are(data: PreparedData) -> None:
-    card = describe_training("run", "1.0", private_config(), data, FINAL)
+    card = describe("run", private_config(), data, FINAL)
     assert "secret" not in card
     assert "`tokenizer`" in card
     assert data.tokenizer.case in card
@@ -106,7 +113,7 @@ def test_markdown_of_a_foreign_manifest_stays_text(data: PreparedData) -> None:
     of_sources = {f"{name}/{HOSTILE}": 0.25 for name in ("loss", "masked_accuracy")}
     config = resolve("tiny", None, {"text": [HOSTILE]})
     origin = {"name": HOSTILE, "sha256": {HOSTILE: HOSTILE}}
-    card = describe_training(HOSTILE, "1", config, data, FINAL | of_sources, origin=origin)
+    card = describe(HOSTILE, config, data, FINAL | of_sources, origin)
     # The one piece of HTML that is ours.
     html = MarkdownIt("commonmark", {"linkify": False}).enable("table").render(card)
     html = html.replace("<details>\n<summary>The whole configuration</summary>", "")
@@ -121,7 +128,7 @@ def test_markdown_of_a_foreign_manifest_stays_text(data: PreparedData) -> None:
 def test_a_manifest_may_say_nothing_of_its_text(data: PreparedData) -> None:
     for source in ({}, {"paths": 3}):
         data.train.manifest = replace(data.train.manifest, source=source)
-        assert "unknown text: " in describe_training("run", "1", private_config(), data, FINAL)
+        assert "unknown text: " in describe("run", private_config(), data, FINAL)
 
 
 def test_the_card_of_a_run_begins_with_its_use(workplace: Path, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from maskwright.pretraining.init_from import load_initial
 from maskwright.pretraining.prepared_data import PreparedData
 from maskwright.runs.run_directory import load_run_config
 from maskwright.shards.manifest import read_manifest
-from maskwright.tokenizer.token_text import Pieces
+from maskwright.tokenizer.token_text import TokenText
 from maskwright.tokenizer.tokenizer import Tokenizer
 from tests.pretraining.test_init_from import command
 from tests.twins import TWINS, read_twin, write_twin
@@ -45,7 +45,7 @@ def test_new_rows_are_the_mean_of_the_old_pieces(
     new = dict(model.named_parameters())
     for name, before in old.model.named_parameters():
         assert torch.equal(new[name][: base.vocab_size], before[: base.vocab_size])
-    pieces, before = Pieces(base), old.model.encoder.embeddings.word.weight
+    pieces, before = TokenText(base), old.model.encoder.embeddings.word.weight
     for token_id in range(base.vocab_size, more.vocab_size):
         ids = pieces.cut_token(more.token(token_id))
         assert len(ids) > 1

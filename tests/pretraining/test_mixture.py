@@ -4,6 +4,7 @@ import json
 import shutil
 from collections import Counter
 from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 
 import fsspec
@@ -190,7 +191,8 @@ def test_validation_does_not_depend_on_the_shares(place: Path, tmp_path: Path) -
         data = PreparedMixture(folders(place), config.mixture)
         trainer, _ = build_trainer(config, data, tmp_path)
         assert isinstance(trainer.validate, Validation)
-        batches = trainer.validate._batches(False, trainer.world)
+        sources = trainer.validate.hold_out(final=False).read_sources()
+        batches = chain.from_iterable(sources.values())
         pinned.append([batch.input_ids.tolist() for batch in batches])
     assert pinned[0] == pinned[1]
 
@@ -235,20 +237,20 @@ def test_without_shares_each_folder_is_seen_once(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--data", "animals=1,number=1"], "data/number is no prepared data"),
+        (["--data", "animals=1,number=1"], "data/number is not prepared data"),
         (["--data", "animals=0,days=1"], "mixture.weights = animals=0 is not a name and a num"),
         (["--data", "animals=,days=1"], "mixture.weights = animals= is not a name and a number"),
-        (["--data", "animals=1,days"], "mixture.weights = animals=1 says nothing of days"),
+        (["--data", "animals=1,days"], "mixture.weights = animals=1 leaves out days"),
         (["--data", "animals=1"], "mixture.weights = animals=1 needs two prepared folders"),
         (["--data", "animals,animals"], "are both called animals"),
         (["--data", "animals=1,memory://nowhere/x=1"], "memory://nowhere/x/manifest.json cannot"),
-        (["--data", "animals,days", "pydocs"], "give no other text beside it"),
+        (["--data", "animals,days", "pydocs"], "Remove the other text"),
         (["--data", "animals,days", "--mixture.weights", "animal=1,days=1"],
          "mixture.weights = animal is none of the sources, which are animals, days. Did you me"),
-        (["--data", "animals=1,days=1", "--mixture.temperature", "2"], "leave out --mixture"),
+        (["--data", "animals=1,days=1", "--mixture.temperature", "2"], "Remove --mixture"),
         (["--data", "animals,days", "--mixture.temperature", "0"], "temperature = 0.0 must"),
         (["--data", "animals,days", "--mixture.temperature", "2", "--mixture.epochs", "days=2"],
-         "is given beside epochs"),
+         "cannot be combined with epochs"),
         (["--data", "animals,days", "--data.pairs", "next"], "data.pairs = next is not to be"),
         (["--data", "animals,alien"], "with another tokenizer than"),
         (["--data", "animals,days", "--tokenizer.vocab_size", "500"], "has no effect"),

@@ -11,17 +11,21 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from maskwright.data.batch import Batch
-from maskwright.distributed.world import ALONE, World
+from maskwright.distributed.world import ALONE
 from maskwright.errors import ConfigError, InputError
 from maskwright.evaluation import held_out_text
 from maskwright.evaluation.held_out_text import EvaluationText
+from maskwright.evaluation.pinned import PinnedText
 from maskwright.model.pretraining import MaskedLanguageModel
-from maskwright.objectives.build import build_network
 from maskwright.pretraining import training_suites
 from maskwright.pretraining.build import build_trainer
-from maskwright.pretraining.prepared_data import PreparedData, check_config, resolve_model
-from maskwright.pretraining.training_suites import Probes
-from maskwright.pretraining.validation import Validation
+from maskwright.pretraining.prepared_data import (
+    PreparedData,
+    check_config,
+    objective_of,
+    resolve_model,
+)
+from maskwright.pretraining.training_suites import TrainingSuites
 from maskwright.runs.run_directory import load_run_config
 from maskwright.tokenizer.tokenizer import EncodedText
 from maskwright.train.signals import AbandonedError
@@ -113,7 +117,7 @@ def test_what_a_suite_cannot_score_is_found_before_training(
     evaluate = {"suites": [suite], "blimp": str(pairs) if suite == "blimp" else None}
     config = load_run_config(workplace / "runs" / "small", {"evaluate": evaluate})
     data = PreparedData(next((workplace / "data").iterdir()), verify="sizes")
-    model = build_network(config.objective, resolve_model(config, data.tokenizer))
+    model = objective_of(config).build_network(resolve_model(config, data.tokenizer))
     assert isinstance(model, MaskedLanguageModel)
     if suite != "blimp":
         counts = np.zeros(data.tokenizer.vocab_size, np.int64)
@@ -124,7 +128,7 @@ def test_what_a_suite_cannot_score_is_found_before_training(
     else:
         message = "evaluate.suites: blimp cannot be scored: .* tokens, more than the model's"
     with pytest.raises(InputError, match=message):
-        Probes(config, data, model)
+        TrainingSuites(config, data, model)
 
 
 class UnknownTokens:
@@ -195,13 +199,13 @@ def test_rows_of_a_validation_have_their_own_length(
     data = PreparedData(next((workplace / "data").iterdir()), verify="sizes")
     trainer, _ = build_trainer(config, data, tmp_path, ALONE)
     seen: set[int] = set()
-    build = Validation._batches
+    build = PinnedText.batches
 
-    def watch(validation: Validation, final: bool, world: World) -> Iterator[Batch]:
-        for batch in build(validation, final, world):
-            seen.add(batch.row_length)
+    def watch(text: PinnedText, **arguments: Any) -> Iterator[Batch]:
+        for batch in build(text, **arguments):
+            seen.add(batch.context.row_length)
             yield batch
 
-    monkeypatch.setattr(Validation, "_batches", watch)
+    monkeypatch.setattr(PinnedText, "batches", watch)
     assert trainer.scores(final=True)["num_predictions"] > 0
     assert seen == {16}

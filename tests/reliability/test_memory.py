@@ -11,8 +11,9 @@ import pytest
 import torch
 
 from maskwright.data.config import DataConfig
-from maskwright.evaluation.masked_lm import build_pinned_batches, evaluate_masked_lm
+from maskwright.evaluation.pinned import PinnedText
 from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.objectives.mlm import evaluate_masked_lm
 from maskwright.shards.manifest import COUNTS_NAME, Manifest, SplitInfo, write_manifest
 from maskwright.shards.reader import TokenStore
 from maskwright.shards.writer import ShardWriter, write_array
@@ -44,7 +45,7 @@ def test_validation_never_accumulates_logits() -> None:
     model = MaskedLanguageModel(dataclasses.replace(small_config(), vocab_size=WIDE)).eval()
     corpus = random_corpus(300)
     config = DataConfig(max_seq_length=16)
-    batches = list(build_pinned_batches(corpus, config, special_ids(), vocabulary(), 10**5))
+    batches = list(PinnedText(corpus, config, special_ids(), vocabulary(), 10**5).batches())
     counts = np.ones(WIDE, np.int64)
 
     def evaluate(num_batches: int) -> None:

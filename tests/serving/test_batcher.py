@@ -1,13 +1,20 @@
 import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import CancelledError, ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
 from maskwright.errors import InputError
-from maskwright.serving.batcher import MAX_FAILED_PASSES, Batcher, Limits, Passes, QueueFullError
+from maskwright.serving.batcher import (
+    MAX_FAILED_PASSES,
+    Batcher,
+    BatchLimits,
+    DaemonThreads,
+    ModelHealth,
+    QueueFullError,
+)
 
 
 def run(
@@ -26,7 +33,7 @@ def run(
 
     async def main() -> Any:
         with ThreadPoolExecutor(1) as executor:
-            batcher = Batcher(compute, Limits(**settings), executor)
+            batcher = Batcher(compute, BatchLimits(**settings), executor)
             batcher.start()
             try:
                 return await work(batcher)
@@ -66,21 +73,20 @@ def test_what_the_model_raises_reaches_those_who_asked_and_nobody_else() -> None
 
 
 def test_a_full_queue_refuses_all_of_a_request_or_none() -> None:
-    go = threading.Event()
+    begun, go = threading.Event(), threading.Event()
 
     def wait(items: Sequence[int]) -> Sequence[int]:
+        begun.set()
         go.wait(10)
         return items
 
     async def work(batcher: Batcher[int, int]) -> None:
         first = asyncio.ensure_future(batcher.submit([0]))
-        while batcher.num_waiting:
-            await asyncio.sleep(0.001)
-        await asyncio.sleep(0.05)  # it is in the model now
+        assert await asyncio.to_thread(begun.wait, 10)
         waiting = asyncio.ensure_future(batcher.submit([1, 2, 3]))
         with pytest.raises(QueueFullError):
             batcher.submit([4, 5])
-        assert batcher.num_waiting == 3
+        assert batcher.num_queued == 3
         go.set()
         assert await first == [0]
         assert await waiting == [1, 2, 3]
@@ -135,21 +141,22 @@ def test_a_batch_costs_no_more_than_it_may_unless_it_is_one_item() -> None:
 
 
 def test_what_nobody_waits_for_takes_no_room() -> None:
-    go = threading.Event()
+    begun, go = threading.Event(), threading.Event()
 
     def wait(items: Sequence[int]) -> Sequence[int]:
+        begun.set()
         go.wait(10)
         return items
 
     async def work(batcher: Batcher[int, int]) -> Any:
         first = asyncio.ensure_future(batcher.submit([0]))
-        await asyncio.sleep(0.05)  # it is in the model now
+        assert await asyncio.to_thread(begun.wait, 10)
         for _ in range(5):
             left = asyncio.ensure_future(batcher.submit([1, 2]))
             await asyncio.sleep(0)
             left.cancel()
             await asyncio.sleep(0)
-        assert batcher.num_waiting == 0
+        assert batcher.num_queued == 0
         last = asyncio.ensure_future(batcher.submit([3]))
         await asyncio.sleep(0)
         go.set()
@@ -172,15 +179,16 @@ def test_results_that_do_not_fit_are_an_error_and_the_worker_goes_on() -> None:
 
 
 def test_what_is_in_the_model_when_it_stops_is_cancelled() -> None:
-    go = threading.Event()
+    begun, go = threading.Event(), threading.Event()
 
     def wait(items: Sequence[int]) -> Sequence[int]:
+        begun.set()
         go.wait(10)
         return items
 
     async def work(batcher: Batcher[int, int]) -> Any:
         computed = asyncio.ensure_future(batcher.submit([0]))
-        await asyncio.sleep(0.05)  # it is in the model now
+        assert await asyncio.to_thread(begun.wait, 10)
         waiting = asyncio.ensure_future(batcher.submit([1]))
         await asyncio.sleep(0)
         await batcher.stop()
@@ -225,14 +233,56 @@ def test_passes_that_fail_in_a_row_are_remembered_until_one_does_not() -> None:
 
 
 def test_what_cannot_be_answered_says_nothing_of_the_model() -> None:
-    passes, refused, failed = Passes(), InputError("no mask"), ValueError("zero")
+    health, refused, failed = ModelHealth(), InputError("no mask"), ValueError("zero")
     for _ in range(MAX_FAILED_PASSES):
-        passes.note([refused])
+        health.record([refused])
     for _ in range(MAX_FAILED_PASSES - 1):
-        passes.note([refused, failed])
-    assert passes.are_good
-    passes.note([failed])
-    passes.note([refused])
-    assert not passes.are_good
-    passes.note([refused, 1])
-    assert passes.are_good
+        health.record([refused, failed])
+    assert health.is_ok
+    health.record([failed])
+    health.record([refused])
+    assert not health.is_ok
+    health.record([refused, 1])
+    assert health.is_ok
+
+
+def test_results_and_what_is_raised_come_back() -> None:
+    threads = DaemonThreads("test", 1)
+    assert threads.submit(max, 1, 2).result(10) == 2
+    with pytest.raises(ZeroDivisionError):
+        threads.submit(lambda: 1 / 0).result(10)
+    threads.shutdown()
+
+
+def test_a_call_that_was_cancelled_before_its_turn_is_not_made() -> None:
+    threads, go, calls = DaemonThreads("test", 1), threading.Event(), list[int]()
+    first = threads.submit(go.wait, 10)
+    second = threads.submit(calls.append, 2)
+    assert second.cancel()
+    go.set()
+    assert first.result(10)
+    threads.submit(calls.append, 3).result(10)
+    with pytest.raises(CancelledError):
+        second.result()
+    assert calls == [3]
+    threads.shutdown()
+
+
+def test_they_are_stuck_when_none_is_free() -> None:
+    threads, go = DaemonThreads("test", 2), threading.Event()
+    barrier = threading.Barrier(3)
+
+    def wait() -> None:
+        barrier.wait(10)
+        go.wait(10)
+
+    first = threads.submit(wait)
+    assert threads.stuck_seconds == 0
+    second = threads.submit(wait)
+    barrier.wait(10)
+    assert threads.stuck_seconds > 0
+    go.set()
+    for future in (first, second):
+        future.result(10)
+    assert threads.stuck_seconds == 0
+    threads.shutdown()

@@ -4,6 +4,7 @@ import asyncio
 import errno
 import logging
 import resource
+import selectors
 import socket
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -17,7 +18,7 @@ from maskwright.serving.connections import (
     BACKLOG,
     OTHER_FILES,
     STATE_KEY,
-    AcceptFailures,
+    AcceptErrorHandler,
     Connection,
     Connections,
     allow_connections,
@@ -25,6 +26,31 @@ from maskwright.serving.connections import (
 
 SECONDS = 0.25
 REQUEST = b"POST / HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\n"
+
+
+class VirtualSelector(selectors.DefaultSelector):
+    """Never waits for a time to pass, but moves its clock there when nothing else is to be done."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 0.0
+
+    def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
+        events = super().select(None if timeout is None else 0)
+        if not events:
+            self.now += timeout or 0.0
+        return events
+
+
+class VirtualLoop(asyncio.SelectorEventLoop):
+    """An event loop in which timers are exact and take no time."""
+
+    def __init__(self) -> None:
+        self.selector = VirtualSelector()
+        super().__init__(self.selector)
+
+    def time(self) -> float:
+        return self.selector.now
 
 
 class Transport(asyncio.Transport):
@@ -92,7 +118,8 @@ def run(work: Callable[[Clients], Coroutine[Any, Any, Any]], limit: int = 3) -> 
             for connection in clients.made:
                 connection.connection_lost(None)
 
-    return asyncio.run(main())
+    with asyncio.Runner(loop_factory=VirtualLoop) as runner:
+        return runner.run(main())
 
 
 def test_a_connection_without_a_request_is_cut() -> None:
@@ -220,7 +247,7 @@ def test_a_lack_of_files_is_one_line(caplog: pytest.LogCaptureFixture) -> None:
 
     async def serve() -> None:
         loop = asyncio.get_running_loop()
-        loop.set_exception_handler(AcceptFailures())
+        loop.set_exception_handler(AcceptErrorHandler())
         with Scarce() as listening, socket.socket() as client:
             listening.bind(("127.0.0.1", 0))
             client.setblocking(False)
@@ -241,7 +268,7 @@ def test_a_lack_of_files_is_one_line(caplog: pytest.LogCaptureFixture) -> None:
 def test_other_failures_of_the_loop_are_still_told(caplog: pytest.LogCaptureFixture) -> None:
     async def fail() -> None:
         loop = asyncio.get_running_loop()
-        loop.set_exception_handler(AcceptFailures())
+        loop.set_exception_handler(AcceptErrorHandler())
         loop.call_soon(lambda: 1 / 0)
         await asyncio.sleep(0)
 

@@ -299,7 +299,7 @@ def test_a_bug_is_on_standard_error_once(controlled: tuple[subprocess.Popen[str]
                 answer += client.recv(65536)
         lines = read_log(process)
         assert answer.startswith(b"HTTP/1.1 500")
-        assert b"something failed inside" in answer.split(b"\r\n\r\n")[1]
+        assert b"internal error" in answer.split(b"\r\n\r\n")[1]
         assert lines[0] == "POST '/' failed"
         assert lines[-2] == "ZeroDivisionError: division by zero"
         assert json.loads(lines[-1])["status"] == 500
@@ -327,15 +327,16 @@ def test_a_port_that_is_taken_is_one_line(
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         assert main(["serve", str(workplace / "runs" / "small"), "--port", port]) == 2
-    assert f"port = {port}: Address already in use. Choose another" in capsys.readouterr().err
-    for flags, message in {
-        ("--max_connections", "100"): "max_requests = 1024 is more than max_connections = 100",
-        ("--host", "192.0.2.1"): "Cannot assign requested address. Choose another --host or --port",
-        ("--max_queued", "16"): "max_texts = 256 is more than may wait, max_queued = 16",
-        ("--header_seconds", "0"): "header_seconds = 0.0 must be above 0",
+    assert f"port = {port}: Address already in use" in capsys.readouterr().err
+    for flags, parts in {
+        ("--max_connections", "100"): ("max_requests = 1024", "max_connections = 100"),
+        ("--host", "192.0.2.1"): ("host = 192.0.2.1", "Cannot assign requested address"),
+        ("--max_queued", "16"): ("max_texts = 256", "max_queued = 16"),
+        ("--header_seconds", "0"): ("header_seconds = 0.0",),
     }.items():
         assert main(["serve", str(workplace / "runs" / "small"), *flags]) == 2
-        assert message in capsys.readouterr().err
+        error = capsys.readouterr().err
+        assert all(part in error for part in parts)
 
 
 def test_a_name_without_an_address_is_one_line(
@@ -346,4 +347,4 @@ def test_a_name_without_an_address_is_one_line(
 
     monkeypatch.setattr(socket, "create_server", find_nothing)
     assert main(["serve", str(workplace / "runs" / "small"), "--host", "no.such.host"]) == 2
-    assert "host = no.such.host is no address here" in capsys.readouterr().err
+    assert "host = no.such.host" in capsys.readouterr().err

@@ -1,6 +1,6 @@
 """Small tokenizers that are built and written as those of published models are.
 
-Their vocabularies are learnt from a page of the standard library; all else (normalizers,
+Their vocabularies are learned from a page of the standard library; all else (normalizers,
 pre-tokenizers, post-processors, added tokens, the order of ids, which files say what) is as in the
 folders of bert-base-uncased, roberta-base, ModernBERT-base, EuroBERT and xlm-roberta-base.
 """
@@ -88,9 +88,9 @@ def write_bert(folder: Path) -> None:
     backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     trainer = trainers.WordPieceTrainer(vocab_size=_SIZE, show_progress=False)
     backend.train_from_iterator(_texts(), trainer)
-    learnt = [token for token, _ in sorted(backend.get_vocab().items(), key=lambda item: item[1])]
+    learned = [token for token, _ in sorted(backend.get_vocab().items(), key=lambda item: item[1])]
     head = ["[PAD]", *(f"[unused{n}]" for n in range(9)), "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
-    vocabulary = _number([*head, *learnt])
+    vocabulary = _number([*head, *learned])
     backend.model = models.WordPiece(vocabulary, unk_token="[UNK]", max_input_chars_per_word=100)
     _add(backend, _special(("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")))
     _template(backend, "[CLS]", "[SEP]", "$B:1 [SEP]:1")
@@ -193,9 +193,9 @@ def write_xlm_roberta(folder: Path) -> None:
     )
     trainer = trainers.UnigramTrainer(vocab_size=_SIZE, show_progress=False, unk_token="<unk>")
     backend.train_from_iterator(_texts(), trainer)
-    learnt = [pair for pair in json.loads(backend.to_str())["model"]["vocab"] if pair[1] < 0]
+    learned = [pair for pair in json.loads(backend.to_str())["model"]["vocab"] if pair[1] < 0]
     head = [("<s>", 0.0), ("<pad>", 0.0), ("</s>", 0.0), ("<unk>", 0.0)]
-    pieces = [*head, *map(tuple, learnt), ("<mask>", 0.0)]
+    pieces = [*head, *map(tuple, learned), ("<mask>", 0.0)]
     backend.model = models.Unigram(pieces, 3, False)
     _add(backend, _special(("<s>", "<pad>", "</s>", "<unk>", "<mask>"), mask="<mask>"))
     _template(backend, "<s>", "</s>", "</s>:0 $B:0 </s>:0")

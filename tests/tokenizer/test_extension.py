@@ -13,7 +13,7 @@ from maskwright.tokenizer.config import TokenizerConfig, check_extension
 from maskwright.tokenizer.extension import extend_tokenizer, extends
 from maskwright.tokenizer.merges import learn_joins
 from maskwright.tokenizer.stats import measure_tokenizer
-from maskwright.tokenizer.token_text import Pieces, match_greedily
+from maskwright.tokenizer.token_text import TokenText, match_greedily
 from maskwright.tokenizer.tokenizer import Tokenizer
 from tests.tokenizer.helpers import KOREAN, MIXED, english_texts, trained
 from tests.tokenizer.published import PUBLISHED
@@ -105,7 +105,7 @@ def test_transformers_sees_the_same(folder: Path, tmp_path: Path) -> None:
 
 def test_pieces_spell_the_token(folder: Path) -> None:
     base, more = extended(folder)
-    pieces = Pieces(base)
+    pieces = TokenText(base)
     for token_id in range(base.vocab_size, more.vocab_size):
         token = more.token(token_id)
         ids = pieces.cut_token(token)

@@ -14,11 +14,11 @@ def words_of(texts: list[str]) -> Counter[str]:
 
 
 def test_a_worked_example() -> None:
-    learnt = learn_merges({"low": 5, "lower": 2, "newest": 6}, sorted("lowernst"), 12, 1)
-    assert learnt.pairs[0] == ("w", "e")  # 8 times
-    assert learnt.pairs[1] == ("l", "o")  # 7 times, as (o, w), whose ids are larger
+    learned = learn_merges({"low": 5, "lower": 2, "newest": 6}, sorted("lowernst"), 12, 1)
+    assert learned.pairs[0] == ("w", "e")  # 8 times
+    assert learned.pairs[1] == ("l", "o")  # 7 times, as (o, w), whose ids are larger
     # Then all pairs of n-e-we-s-t occur 6 times, and the smallest id is that of e.
-    assert learnt.tokens[8:] == ["we", "lo", "ewe", "newe"]
+    assert learned.tokens[8:] == ["we", "lo", "ewe", "newe"]
 
 
 def test_the_same_vocabulary_as_the_library() -> None:
@@ -28,9 +28,9 @@ def test_the_same_vocabulary_as_the_library() -> None:
     trainer = trainers.BpeTrainer(vocab_size=1500, min_frequency=2, show_progress=False)
     library.train_from_iterator(texts, trainer)
     words = words_of(texts)
-    learnt = learn_merges(words, sorted({c for word in words for c in word}), 1500, 2)
+    learned = learn_merges(words, sorted({c for word in words for c in word}), 1500, 2)
     expected = sorted(library.get_vocab().items(), key=lambda item: item[1])
-    assert learnt.tokens == [token for token, _ in expected]
+    assert learned.tokens == [token for token, _ in expected]
 
 
 def test_the_same_number_of_wordpieces_as_the_library() -> None:
@@ -41,11 +41,11 @@ def test_the_same_number_of_wordpieces_as_the_library() -> None:
     library.train_from_iterator(texts, trainer)
     words = words_of(texts)
     alphabet = sorted({c for word in words for c in word})
-    learnt = learn_merges(words, alphabet, 100_000, 8, "##")
+    learned = learn_merges(words, alphabet, 100_000, 8, "##")
     # Ties are broken by ids, and the library's vary from run to run.
-    common = set(library.get_vocab()) & set(learnt.tokens)
-    assert len(common) > 0.93 * len(learnt.tokens)
-    assert abs(library.get_vocab_size() - len(learnt.tokens)) < 0.05 * len(learnt.tokens)
+    common = set(library.get_vocab()) & set(learned.tokens)
+    assert len(common) > 0.93 * len(learned.tokens)
+    assert abs(library.get_vocab_size() - len(learned.tokens)) < 0.05 * len(learned.tokens)
 
 
 def test_rare_pairs_are_not_merged() -> None:
@@ -57,5 +57,5 @@ def test_repeated_characters() -> None:
 
 
 def test_the_prefix_marks_inner_symbols() -> None:
-    learnt = learn_merges({"aba": 3}, ["a", "b"], 100, 1, "##")
-    assert learnt.tokens == ["a", "b", "##a", "##b", "ab", "aba"]
+    learned = learn_merges({"aba": 3}, ["a", "b"], 100, 1, "##")
+    assert learned.tokens == ["a", "b", "##a", "##b", "ab", "aba"]

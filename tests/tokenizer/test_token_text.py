@@ -1,13 +1,13 @@
 import pytest
 
 from maskwright.tokenizer.config import TokenizerKind
-from maskwright.tokenizer.token_text import Pieces
+from maskwright.tokenizer.token_text import TokenText
 from maskwright.tokenizer.tokenizer import Tokenizer
 from tests.tokenizer.helpers import CHINESE, KINDS, KOREAN, MIXED, english_texts, trained
 
 
 def count(tokenizer: Tokenizer, text: str) -> int:
-    pieces = Pieces(tokenizer)
+    pieces = TokenText(tokenizer)
     ids = tokenizer.encode(text).ids.tolist()
     assert tokenizer.unk_id not in ids
     return sum(map(pieces.count_characters, tokenizer.tokens(ids)))
@@ -28,7 +28,7 @@ def test_the_bytes_of_a_character_count_once() -> None:
 
 
 def test_marks_are_no_characters() -> None:
-    wordpiece, unigram = Pieces(trained("wordpiece")), Pieces(trained("unigram"))
+    wordpiece, unigram = TokenText(trained("wordpiece")), TokenText(trained("unigram"))
     assert [wordpiece.count_characters(token) for token in ("ing", "##ing", "#")] == [3, 3, 1]
     assert [unigram.count_characters(token) for token in ("\u2581the", "\u2581", "e")] == [3, 0, 1]
 
@@ -40,7 +40,7 @@ def test_marks_are_no_characters() -> None:
 def test_blanks_alone(kind: TokenizerKind, blanks: list[str]) -> None:
     tokenizer = trained(kind)
     assert all(tokenizer.token_id(blank) is not None for blank in blanks if kind != "unigram")
-    pieces = Pieces(tokenizer)
+    pieces = TokenText(tokenizer)
     assert all(map(pieces.is_blank, blanks))
     assert not any(map(pieces.is_blank, ["a", f"{blanks[0]}a"]))
 
@@ -48,7 +48,7 @@ def test_blanks_alone(kind: TokenizerKind, blanks: list[str]) -> None:
 def test_bytes_that_stand_in_for_characters() -> None:
     unigram = trained("unigram")
     model = {**unigram.description["model"], "byte_fallback": True}
-    pieces = Pieces(Tokenizer({**unigram.description, "model": model}, unigram.special_tokens))
+    pieces = TokenText(Tokenizer({**unigram.description, "model": model}, unigram.special_tokens))
     snowman = [f"<0x{byte:02X}>" for byte in "\N{SNOWMAN}".encode()]
     assert [pieces.count_characters(token) for token in snowman] == [1, 0, 0]
     assert pieces.count_characters("<0x0A>") == 0

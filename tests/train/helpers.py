@@ -14,8 +14,9 @@ from maskwright.data.loader import Prefetcher
 from maskwright.data.rows import DataPosition
 from maskwright.distributed.world import ALONE, World
 from maskwright.logs import Record
-from maskwright.model.init import count_fused_matrices, initialise
-from maskwright.objectives.build import build_network, build_objective
+from maskwright.model.encoder import count_stacked_matrices
+from maskwright.model.init import initialize
+from maskwright.objectives.build import build_objective
 from maskwright.objectives.config import ObjectiveConfig
 from maskwright.optim.build import build_optimizers
 from maskwright.optim.config import OptimConfig
@@ -75,12 +76,13 @@ def make_trainer(
     )
     learnt = from_mapping(ObjectiveConfig, objective or {})
     judges = replace(small_config(**(model or {})), sentence_pair_head=pairs is not None)
-    network = build_network(learnt, judges)
-    initialise(network, seed)
-    fused = count_fused_matrices(network)
+    chosen = build_objective(learnt, source.config, masking_config)
+    network = chosen.build_network(judges)
+    initialize(network, seed)
+    num_stacked = count_stacked_matrices(network)
     device = torch.device("cpu")
-    learning = build_objective(learnt, masking_config, network)
-    parallel = distribute(config, learning, network, world, device, compiles=False)
+    loss = chosen.build_loss(network)
+    parallel = distribute(config, loss, network, world, device, compiles=False)
     optim_config = from_mapping(OptimConfig, optim or {})
     return Trainer(
         config=config,
@@ -88,14 +90,14 @@ def make_trainer(
         seed=seed,
         model=network,
         parallel=parallel,
-        terms=learning.terms,
+        terms=loss.terms,
         optimizers=build_optimizers(
-            optim_config, network.named_parameters(), fused, parallel.sharding
+            optim_config, network.named_parameters(), num_stacked, parallel.sharding
         ),
         prefetcher=Prefetcher(source.load),
         device=device,
         reporter=recorder or Recorder(),
-        validate=lambda final, is_asked_to_stop: {"final": final, "loss": 0.0},
+        validate=lambda number, final, is_asked_to_stop: {"final": final, "loss": 0.0},
         checkpoints=checkpoints and build_writer(config, checkpoints, world, parallel.sharding),
         state=TrainState(DataPosition(config.seq_length_at(0.0, 16))),
         average=WeightAverage(network, config.ema_decay) if config.ema_decay else None,

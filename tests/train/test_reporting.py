@@ -10,10 +10,12 @@ import pytest
 from maskwright import progress
 from maskwright.console import Console
 from maskwright.logs import Record, read_metrics
+from maskwright.objectives.mlm import MaskedTokens
 from maskwright.train import panel, reporting
 from maskwright.train.panel import color_sample, describe_record
 from maskwright.train.reporting import RunReporter
 
+SCORES = MaskedTokens.scores
 TRAIN: Record = {
     "split": "train",
     "step": 1200,
@@ -43,17 +45,17 @@ def no_board(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def run_report(folder: Path, records: list[Record], **console: Any) -> str:
     stream = io.StringIO()
-    with RunReporter(folder, Console(file=stream, width=120, **console)) as reporter:
+    with RunReporter(folder, SCORES, Console(file=stream, width=120, **console)) as reporter:
         for record in records:
             reporter.report(record, 0.25)
     return stream.getvalue()
 
 
 def test_a_record_is_one_line_of_words() -> None:
-    assert describe_record(TRAIN) == (
+    assert describe_record(TRAIN, SCORES) == (
         "step 1,200  2,000,000 tokens  loss 5.250  masked accuracy 0.210  3,457 tokens/s"
     )
-    assert describe_record(VALID) == (
+    assert describe_record(VALID, SCORES) == (
         "step 1,200  2,000,000 tokens  validation loss 5.500  masked accuracy 0.200 "
         "(unigram baseline 0.050)"
     )
@@ -74,8 +76,8 @@ def test_right_guesses_are_green_and_wrong_ones_red() -> None:
 def test_away_from_a_terminal_there_are_plain_lines(tmp_path: Path) -> None:
     shown = run_report(tmp_path, [TRAIN, VALID])
     assert shown.splitlines() == [
-        " 25%  " + describe_record(TRAIN),
-        " 25%  " + describe_record(VALID),
+        " 25%  " + describe_record(TRAIN, SCORES),
+        " 25%  " + describe_record(VALID, SCORES),
         "      ✓ a [MASK] cat  →  black 40%",  # brackets are text and no markup
     ]
 
@@ -87,7 +89,7 @@ def test_of_many_records_the_first_and_the_last_are_plain_lines(tmp_path: Path) 
     shown = run_report(tmp_path, [*records[:50], VALID, *records[50:]]).splitlines()
     kept = [records[0], VALID, records[-1]]
     assert [line for line in shown if "step" in line] == [
-        f" 25%  {describe_record(r)}" for r in kept
+        f" 25%  {describe_record(r, SCORES)}" for r in kept
     ]
 
 
@@ -95,15 +97,15 @@ def test_of_many_records_the_first_and_the_last_are_plain_lines(tmp_path: Path) 
 def test_a_record_says_more_than_its_step(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stream = io.StringIO()
     later = {**TRAIN, "step": 1220}
-    with RunReporter(tmp_path, Console(file=stream, width=120)) as reporter:
+    with RunReporter(tmp_path, SCORES, Console(file=stream, width=120)) as reporter:
         for record in (TRAIN, later):
             reporter.report(record, 0.25)
         monkeypatch.setattr(progress, "EVERY_SECONDS", 0)
         for step in (1221, 1222):
             reporter.advance({**TRAIN, "step": step}, 0.25)
     assert stream.getvalue().splitlines() == [
-        " 25%  " + describe_record(TRAIN),
-        " 25%  " + describe_record(later),
+        " 25%  " + describe_record(TRAIN, SCORES),
+        " 25%  " + describe_record(later, SCORES),
         " 25%  step 1,222  2,000,000 tokens",
     ]
 
@@ -116,7 +118,7 @@ def test_steps_without_a_record_are_heard_of(
 
     def run(**console: Any) -> str:
         stream = io.StringIO()
-        with RunReporter(tmp_path, Console(file=stream, width=120, **console)) as reporter:
+        with RunReporter(tmp_path, SCORES, Console(file=stream, width=120, **console)) as reporter:
             reporter.advance({"split": "train", "step": 3, "tokens": 6000, "seconds": 90}, 0.5)
             reporter.advance({"split": "valid", "step": 4, "tokens": 8000, "seconds": 99}, 0.6)
         return stream.getvalue()
@@ -147,7 +149,7 @@ def test_every_record_is_in_metrics_jsonl(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("no_board")
 def test_a_resumed_run_continues_the_file(tmp_path: Path) -> None:
     run_report(tmp_path, [{**TRAIN, "step": step} for step in (1, 2, 3)])
-    with RunReporter(tmp_path, Console(file=io.StringIO()), last_step=2) as reporter:
+    with RunReporter(tmp_path, SCORES, Console(file=io.StringIO()), last_step=2) as reporter:
         reporter.report({**TRAIN, "step": 3, "loss": 1.0}, 0.5)
     lines = (tmp_path / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
     assert [(r["step"], r["loss"]) for r in map(json.loads, lines)] == [

@@ -5,16 +5,18 @@ from typing import Literal
 import pytest
 import torch
 from torch import nn
+from torch._dynamo.testing import CompileCounter
 
+from maskwright.data.batch import Batch
 from maskwright.data.config import MaskingConfig
 from maskwright.data.loader import LoadedStep, StepRequest
 from maskwright.data.rows import DataPosition
 from maskwright.distributed.parallel import Parallel
 from maskwright.distributed.world import ALONE
-from maskwright.model.init import count_fused_matrices
+from maskwright.model.encoder import count_stacked_matrices
 from maskwright.model.pretraining import MaskedLanguageModel
 from maskwright.objectives.mlm import MaskedLM
-from maskwright.objectives.terms import ObjectiveInputs, TermSums
+from maskwright.objectives.objective import Loss, TermSums
 from maskwright.optim.build import build_optimizers
 from maskwright.optim.config import OptimConfig
 from maskwright.train.step import (
@@ -27,6 +29,7 @@ from maskwright.train.step import (
 )
 from tests.helpers import random_corpus, row_source
 from tests.models import small_model
+from tests.train.helpers import make_trainer
 
 CPU = torch.device("cpu")
 
@@ -83,8 +86,8 @@ class Twice(nn.Module):
         again = replace(self.once.terms["mlm"], weight=3.0)
         self.terms = {**self.once.terms, "again": again}
 
-    def forward(self, inputs: ObjectiveInputs) -> dict[str, TermSums]:
-        sums = self.once(inputs)
+    def forward(self, batch: Batch) -> dict[str, TermSums]:
+        sums = self.once(batch)
         return {**sums, "again": sums["mlm"]}
 
 
@@ -141,8 +144,8 @@ def test_a_learning_rate_of_zero_changes_nothing() -> None:
 @pytest.mark.parametrize("name", ["adamw", "muon"])
 def test_the_device_decides_whether_a_step_is_done(name: Literal["adamw", "muon"]) -> None:
     model, config = small_model(), OptimConfig(name=name)
-    fused = count_fused_matrices(model)
-    optimizers = build_optimizers(config, model.named_parameters(), fused)
+    num_stacked = count_stacked_matrices(model)
+    optimizers = build_optimizers(config, model.named_parameters(), num_stacked)
 
     def snapshot() -> dict[str, torch.Tensor]:
         tensors = {**dict(model.named_parameters()), **optimizers.state_tensors()}
@@ -169,8 +172,8 @@ def test_a_good_step_is_the_step_that_nobody_asks_about(name: Literal["adamw", "
     weights: list[torch.Tensor] = []
     for is_good in (None, torch.tensor(True)):
         model = small_model()
-        fused = count_fused_matrices(model)
-        optimizers = build_optimizers(OptimConfig(name=name), model.named_parameters(), fused)
+        num_stacked = count_stacked_matrices(model)
+        optimizers = build_optimizers(OptimConfig(name=name), model.named_parameters(), num_stacked)
         for _ in range(2):
             gradients_of(model, load(8, 8))
             update_weights(optimizers, 1.0, is_good)
@@ -195,3 +198,21 @@ def test_dropout_follows_seed_step_and_rank() -> None:
 
     assert draw(0, 5, 1) == draw(0, 5, 1)
     assert len({draw(*names) for names in itertools.product(range(3), repeat=3)}) == 27
+
+
+@pytest.mark.parametrize("name", ["mlm", "rtd"])
+def test_a_compiled_objective_is_one_graph_for_any_number_of_predictions(name: str) -> None:
+    """A batch holds counts that differ from step to step; they must not become constants of it."""
+    objective = make_trainer(objective={"name": name}).parallel.objective
+    assert isinstance(objective, Loss)
+    torch.compiler.reset()
+    counter = CompileCounter()
+    objective.compile(dynamic=False, backend=counter)
+    source, position, counts = row_source(random_corpus()), DataPosition(16), set[int]()
+    for _ in range(4):
+        loaded = source.load(StepRequest(16, 4, 4, 0.15), position)
+        [batch], position = loaded.micro_batches, loaded.next_position
+        counts.add(batch.num_predictions)
+        objective(batch)
+    assert len(counts) > 1
+    assert counter.frame_count == 1

@@ -10,11 +10,12 @@ from typing import Any
 import pytest
 import torch
 
+from maskwright.data.batch import Batch
 from maskwright.data.loader import LoadedStep, StepRequest
 from maskwright.data.rows import DataPosition
 from maskwright.distributed.parallel import Parallel
 from maskwright.errors import TrainingError
-from maskwright.objectives.terms import ObjectiveInputs, TermSums
+from maskwright.objectives.objective import TermSums
 from maskwright.train.checkpoint import find_newest, list_checkpoints, open_checkpoint
 from maskwright.train.signals import AbandonedError
 from maskwright.train.step import update_weights
@@ -22,6 +23,8 @@ from maskwright.train.trainer import Trainer
 from maskwright.train.window import LogWindow
 from tests.helpers import random_corpus, row_source
 from tests.train.helpers import Recorder, make_trainer
+
+IsAsked = Callable[[], bool]
 
 
 def test_a_run_ends_with_its_budget_and_a_checkpoint(tmp_path: Path) -> None:
@@ -114,9 +117,9 @@ def test_the_beginning_is_scored_on_the_text_of_the_end_if_it_is_worth_it() -> N
     trainer.scores_beginning = True
     validate = trainer.validate
 
-    def watch(final: bool, is_asked_to_stop: Callable[[], bool]) -> dict[str, float]:
+    def watch(number: int, final: bool, is_asked_to_stop: IsAsked) -> dict[str, float]:
         asked.append(final)
-        return validate(final, is_asked_to_stop)
+        return validate(number, final, is_asked_to_stop)
 
     trainer.validate = watch
     trainer.fit()
@@ -130,7 +133,9 @@ def test_every_step_and_every_pass_of_a_validation_is_told() -> None:
     recorder = Recorder()
     trainer = make_trainer(None, recorder, train={"max_steps": 4, "num_validations": 2})
 
-    def validate(final: bool, is_asked_to_stop: Callable[[], bool]) -> dict[str, float]:
+    def validate(
+        number: int, final: bool, is_asked_to_stop: Callable[[], bool]
+    ) -> dict[str, float]:
         assert [is_asked_to_stop() for _ in range(3)] == [False] * 3
         return {"loss": 0.0}
 
@@ -146,7 +151,9 @@ def test_validation_sees_averaged_weights_in_evaluation_mode() -> None:
     words = dict(trainer.model.named_parameters())[name]
     seen: list[tuple[torch.Tensor, bool]] = []
 
-    def validate(final: bool, is_asked_to_stop: Callable[[], bool]) -> dict[str, float]:
+    def validate(
+        number: int, final: bool, is_asked_to_stop: Callable[[], bool]
+    ) -> dict[str, float]:
         seen.append((words.detach().clone(), trainer.model.training))
         return {"loss": 0.0}
 
@@ -178,7 +185,9 @@ def test_a_validation_that_a_signal_cut_short_is_made_on_resume(tmp_path: Path, 
     recorder = Recorder()
     trainer = make_trainer(tmp_path, recorder, train=train)
 
-    def validate(final: bool, is_asked_to_stop: Callable[[], bool]) -> dict[str, float]:
+    def validate(
+        number: int, final: bool, is_asked_to_stop: Callable[[], bool]
+    ) -> dict[str, float]:
         if trainer.state.step == step:
             os.kill(os.getpid(), signal.SIGTERM)
         if is_asked_to_stop():
@@ -205,8 +214,8 @@ def spoil(trainer: Trainer, steps: Container[int], factor: float = math.nan) -> 
     """Multiplies the loss of these steps, counted from 0."""
     objective = trainer.parallel.objective
 
-    def spoiled(inputs: ObjectiveInputs) -> dict[str, TermSums]:
-        sums = objective(inputs)["mlm"]
+    def spoiled(batch: Batch) -> dict[str, TermSums]:
+        sums = objective(batch)["mlm"]
         bad = factor if trainer.state.step in steps else 1.0
         return {"mlm": TermSums(sums.loss * bad, sums.num_correct)}
 

@@ -1,59 +1,69 @@
 """Parquet: one column of strings, read a few rows at a time (extra `parquet`).
 
-A file of a kilobyte can ask for gigabytes: by a page that unpacks to them, or by one long value
-that a million rows repeat. So the pages are looked at first, and decide how many rows are read
-at a time.
+A file of 1 kB can make pyarrow take gigabytes of memory: for a page that unpacks to them (31 kB:
+5 GB), or for one long value that many rows repeat. Nothing but the headers of the pages says how
+large they are unpacked, so the headers are read first and decide how many rows are read at a time.
+https://github.com/apache/parquet-format
 """
 
 import importlib
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from contextlib import ExitStack, contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from maskwright.corpus.extras import import_extra
-from maskwright.corpus.formats import Compression
-from maskwright.corpus.readers.blocks import read_blocks
-from maskwright.corpus.readers.expansion import Expansion
-from maskwright.corpus.readers.fields import MAX_RECORD_CHARACTERS, TextField
-from maskwright.corpus.readers.pages import PageError, largest_page, read_footer
-from maskwright.corpus.readers.signatures import check_signature
-from maskwright.corpus.readers.unreadable import UnreadableError
+from maskwright.corpus.documents import Reading
+from maskwright.corpus.readers.blocks import Compression, Expansion, read_blocks
+from maskwright.corpus.readers.records import MAX_RECORD_CHARACTERS, TextField
+from maskwright.corpus.readers.signatures import UnreadableError, check_signature
 from maskwright.errors import CorpusError
+from maskwright.extras import import_extra
 
 MAX_PAGE_BYTES = 256 << 20
+
+MAX_FOOTER_BYTES = 16 << 20
 
 _HEAD_BYTES = 1 << 12
 _BATCH_ROWS = 64
 _BATCH_BYTES = 64 << 20
-_ROW_BYTES = 64  # a row counts so much, even if there is nothing in it
-# What else pyarrow raises for damaged files, beside errors of its own.
+_ROW_BYTES = 64  # counted for each row, even if it is empty
+# What pyarrow raises for damaged files, beside its own errors.
 _DAMAGE = (OSError, ValueError, ArithmeticError, LookupError, RuntimeError)
-_BUFFER_BYTES = 1 << 20  # reads a column chunk piecemeal, not whole
+_BUFFER_BYTES = 1 << 20  # reads a column chunk in parts
+_HEADER_BYTES = 1 << 12  # of most page headers; a longer one is read again with more
+_MOST_HEADER_BYTES = 1 << 24
+_MOST_PAGES = 1_000_000
+_MAGIC = b"PAR1"
+
+# Thrift's kinds of values. That of a boolean field is its value.
+_TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET = range(1, 11)
+_STRUCT = 12
+_FIXED_BYTES = {_TRUE: 0, _FALSE: 0, _BYTE: 1, _DOUBLE: 8}
+_DEEPEST = 16
+# Number and kind of the fields that say where pages are and how large.
+_ROW_GROUPS = (4, _LIST)  # of FileMetaData
+_COLUMNS = (1, _LIST)  # of RowGroup
+_META_DATA = (3, _STRUCT)  # of ColumnChunk
+_PLACES = ((7, _I64), (9, _I64), (11, _I64))  # packed bytes, first data page, dictionary page
+_SIZES = ((2, _I32), (3, _I32))  # of PageHeader: unpacked and packed bytes of the page
 
 
-def read_parquet(
-    path: Path,
-    compression: Compression,
-    field: TextField,
-    counts: Counter[str],
-    advance: Callable[[int], None] = lambda position: None,
-) -> Iterator[str]:
-    """The texts of one column, in the order of the rows; too long ones are counted.
-
-    Args:
-        advance: called with how many bytes of the file the rows so far are about.
+def read_parquet(reading: Reading) -> Iterator[str]:
+    """Yield the texts of one column in the order of the rows; too long ones are counted.
 
     Raises:
-        CorpusError: pyarrow is missing, the file is damaged, asks for too much memory, or does
-            not have the column.
+        CorpusError: the file is damaged, asks for too much memory, or lacks the column.
+        MissingPackageError: pyarrow is not installed.
         UnreadableError: the file is empty.
     """
+    field, path = TextField.of(reading), reading.source.path
+    assert path is not None, "only files are Parquet"
     arrow: Any = import_extra("pyarrow", "parquet", field.source)
     parquet: Any = import_extra("pyarrow.parquet", "parquet", field.source)
-    with _open_seekable(path, compression, field.source) as (file, num_bytes):
+    with _open_seekable(path, reading.source.compression, field.source) as (file, num_bytes):
         try:
             footer = read_footer(file)
             table = parquet.ParquetFile(file, buffer_size=_BUFFER_BYTES, pre_buffer=False)
@@ -64,20 +74,22 @@ def read_parquet(
             num_read, stored = 0, path.stat().st_size
             for batch in table.iter_batches(rows, columns=[field.name]):
                 num_read += batch.num_rows
-                advance(stored * num_read // max(table.metadata.num_rows, 1))
+                reading.advance(stored * num_read // max(table.metadata.num_rows, 1))
                 column = _unfold(arrow, batch.column(0))
                 expansion.add(_ROW_BYTES * len(column) + column.nbytes, num_bytes)
-                for value in _read_values(arrow, column, counts):
+                for value in _read_values(arrow, column, reading.counts):
                     if (text := field.pick(value, columns)) is not None:
                         yield text
         except (*_DAMAGE, arrow.ArrowException, PageError) as error:
-            reason = " ".join(str(error).split())
-            raise CorpusError(f"{field.source} is no readable Parquet file: {reason}") from None
+            reason = " ".join(str(error).split()).rstrip(".")
+            raise CorpusError(
+                f"{field.source} cannot be read as Parquet: {reason}. Fetch or copy it again."
+            ) from None
     field.check_found()
 
 
 def _choose_rows(arrow: Any, table: Any, file: BinaryIO, footer: bytes, field: TextField) -> int:
-    """How many rows to read at a time so that little memory is needed whatever is in them."""
+    """Return how many rows to read at a time: so few that they take little memory."""
     kind = table.schema_arrow.field(field.name).type
     kind = kind.value_type if arrow.types.is_dictionary(kind) else kind
     if kind not in (arrow.string(), arrow.large_string(), arrow.string_view()):
@@ -85,12 +97,12 @@ def _choose_rows(arrow: Any, table: Any, file: BinaryIO, footer: bytes, field: T
     leaves = [table.metadata.schema.column(n).path for n in range(table.metadata.num_columns)]
     if leaves.count(field.name) != 1:
         raise PageError(f"the schema is ambiguous about {field.name}")
-    largest = largest_page(file, footer, leaves.index(field.name))
+    largest = find_largest_page(file, footer, leaves.index(field.name))
     if largest > MAX_PAGE_BYTES:
         raise CorpusError(
-            f"{field.source} has a page of {largest >> 20} MB in its column {field.name}, more than"
-            f" the {MAX_PAGE_BYTES >> 20} MB that are read at once. Write it again with smaller"
-            " pages (pyarrow: write_batch_size=16)."
+            f"{field.source} has a page of {largest >> 20} MB in its column {field.name}; the limit"
+            f" is {MAX_PAGE_BYTES >> 20} MB. Write it again with smaller pages (pyarrow:"
+            " write_batch_size=16)."
         )
     return max(1, min(_BATCH_ROWS, _BATCH_BYTES // max(largest, 1)))
 
@@ -110,7 +122,7 @@ def _read_values(arrow: Any, column: Any, counts: Counter[str]) -> list[str | No
 
 
 def _drop_long(column: Any, counts: Counter[str]) -> Any:
-    """A string in Python may take four times its bytes, so long values do not become one."""
+    """Replace long values by nulls: a string in Python may take four times their bytes."""
     compute: Any = importlib.import_module("pyarrow.compute")
     fits = compute.less_equal(compute.binary_length(column), MAX_RECORD_CHARACTERS)
     counts["record too long"] += len(column) - column.null_count - (compute.sum(fits).as_py() or 0)
@@ -121,8 +133,10 @@ def _drop_long(column: Any, counts: Counter[str]) -> Any:
 def _open_seekable(
     path: Path, compression: Compression, name: str
 ) -> Generator[tuple[BinaryIO, int]]:
-    """The file and its size. Parquet is read from its end: a compressed file is first unpacked to
-    a temporary one."""
+    """Open the file and return it with its size.
+
+    A compressed one is first unpacked to a temporary file, as Parquet is read from its end.
+    """
     with ExitStack() as stack:
         try:
             if compression:
@@ -141,3 +155,169 @@ def _open_seekable(
         if not head.startswith(b"PAR1"):
             check_signature(head, name)
         yield file, size
+
+
+class PageError(Exception):
+    """A footer or page header that is damaged or asks for too much."""
+
+
+def read_footer(file: BinaryIO) -> bytes:
+    """Return the metadata at the end of a Parquet file.
+
+    Raises:
+        PageError: there is none, or it is too large.
+    """
+    size = file.seek(0, 2)
+    file.seek(max(size - 8, 0))
+    ending = file.read(8)
+    length = int.from_bytes(ending[:4], "little")
+    if ending[4:] != _MAGIC or length > size - 8:
+        raise PageError("it has no footer")
+    if length > MAX_FOOTER_BYTES:
+        raise PageError(f"its footer has more than {MAX_FOOTER_BYTES >> 20} MB")
+    file.seek(size - 8 - length)
+    return file.read(length)
+
+
+def find_largest_page(file: BinaryIO, footer: bytes, column: int) -> int:
+    """Return the unpacked bytes of the largest page in column number `column`.
+
+    The footer is read here because pyarrow 26 ends the process (SIGABRT) over one damaged footer
+    in a thousand when it is asked where a column is, and no library reads page headers.
+
+    Raises:
+        PageError: footer or page headers are damaged.
+    """
+    try:
+        chunks = list(_find_chunks(StructReader(footer), column))
+    except IndexError:
+        raise PageError("its footer is cut off") from None
+    largest = 0
+    for start, end in chunks:
+        sizes = _read_page_sizes(file, start, end)
+        largest = max(largest, max(islice(sizes, _MOST_PAGES), default=0))
+        if next(sizes, None) is not None:
+            raise PageError(f"a column has more than {_MOST_PAGES:,} pages")
+    return largest
+
+
+def _find_chunks(reader: "StructReader", column: int) -> Iterator[tuple[int, int]]:
+    """Yield where the pages of the column begin and end, for each row group."""
+    for _ in reader.fields(_ROW_GROUPS):
+        for _ in reader.items():
+            chunks = list(_find_chunk(reader, column))
+            if len(chunks) != 1:
+                raise PageError("a row group lacks the column")
+            yield chunks[0]
+
+
+def _find_chunk(reader: "StructReader", column: int) -> Iterator[tuple[int, int]]:
+    for _ in reader.fields(_COLUMNS):
+        for number, _ in enumerate(reader.items()):
+            if number != column:
+                reader.skip(_STRUCT)
+                continue
+            for _ in reader.fields(_META_DATA):
+                found = {field: reader.integer() for field in reader.fields(*_PLACES)}
+                size, first, dictionary = (found.get(field, -1) for field, _ in _PLACES)
+                start = dictionary if 0 < dictionary < first else first
+                if start < 0 or size < 0:
+                    raise PageError("a column begins before the file")
+                yield start, start + size
+
+
+def _read_page_sizes(file: BinaryIO, start: int, end: int) -> Iterator[int]:
+    """Yield the unpacked bytes of the pages between two places in the file."""
+    place, size = start, _HEADER_BYTES
+    while place < end:
+        file.seek(place)
+        content = file.read(size)
+        reader = StructReader(content)
+        try:
+            found = {field: reader.integer() for field in reader.fields(*_SIZES)}
+        except IndexError:  # the header goes on
+            if len(content) < size or size >= _MOST_HEADER_BYTES:
+                raise PageError("a page header is cut off") from None
+            size *= 16
+            continue
+        # pyarrow would read another size from the low 32 bits of a longer number.
+        if len(found) < 2 or not all(0 <= number < 2**31 for number in found.values()):
+            raise PageError("a page header has no size")
+        unpacked, packed = (found[field] for field, _ in _SIZES)
+        yield unpacked
+        place, size = place + reader.place + packed, _HEADER_BYTES
+
+
+class StructReader:
+    """A position in structs of Thrift's compact protocol, as far as Parquet uses it.
+
+    Reading past the end raises IndexError.
+    https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md
+    """
+
+    def __init__(self, content: bytes) -> None:
+        self._content, self.place = content, 0
+
+    def fields(self, *wanted: tuple[int, int], depth: int = _DEEPEST) -> Iterator[int]:
+        """Yield the number of each wanted field, (number, kind), and skip all others.
+
+        The caller reads the value of a field before it asks for the next.
+        """
+        field, seen = 0, set[int]()
+        while head := self._byte():
+            field = field + (head >> 4) if head >> 4 else self.integer()
+            if field in seen:
+                raise PageError(f"field {field} occurs twice in a struct")
+            seen.add(field)
+            if (field, head & 15) in wanted:
+                yield field
+            else:
+                self.skip(head & 15, depth)
+
+    def items(self) -> Iterator[int]:
+        """Yield the kind of each item of a list, which the caller reads or skips."""
+        head = self._byte()
+        for _ in range(head >> 4 if head >> 4 < 15 else self._varint()):
+            yield head & 15
+
+    def integer(self) -> int:
+        """Return a number in "zigzag": 0, -1, 1, -2 … are stored as 0, 1, 2, 3 …"""
+        number = self._varint()
+        return (number >> 1) ^ -(number & 1)
+
+    def skip(self, kind: int, depth: int = _DEEPEST) -> None:
+        """Skip a value of any kind but a map, which Parquet does not use."""
+        if not depth:
+            raise PageError("it is nested too deeply")
+        if kind in (_LIST, _SET):
+            for item in self.items():
+                self.skip(_BYTE if item in (_TRUE, _FALSE) else item, depth - 1)
+        elif kind == _STRUCT:
+            for _ in self.fields(depth=depth - 1):
+                pass
+        elif kind in (_I16, _I32, _I64):
+            self._varint()
+        elif kind == _BINARY:
+            length = self._varint()
+            self.place += length
+        elif kind in _FIXED_BYTES:
+            self.place += _FIXED_BYTES[kind]
+        else:
+            raise PageError(f"it has a field of unknown kind {kind}")
+        if self.place > len(self._content):
+            raise IndexError
+
+    def _byte(self) -> int:
+        self.place += 1
+        return self._content[self.place - 1]
+
+    def _varint(self) -> int:
+        value = shift = 0
+        while True:
+            byte = self._byte()
+            value |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                return value
+            if shift > 63:
+                raise PageError("it has a number of more than 64 bits")

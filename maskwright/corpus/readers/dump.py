@@ -1,0 +1,307 @@
+"""Dumps of Wikipedia: bzip2 streams, their XML, and the articles in it.
+
+expat calls us for every element and only the current page is kept, so memory does not grow with
+the dump (https://www.mediawiki.org/wiki/Help:Export). A dump declares neither a document type nor
+entities; one that does is refused, because expanding entities could fill any memory.
+
+A multistream dump is bzip2 files of a hundred pages each, one after the other, which processes can
+unpack independently. The index beside a dump lists where streams begin, in lines of
+``offset:page id:title``; without an index they are found by the signature that every stream begins
+with (80 bits, aligned to bytes: it does not occur by chance).
+"""
+
+import bz2
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from xml.parsers import expat
+
+from maskwright.corpus.documents import Reading
+from maskwright.corpus.readers.blocks import read_blocks
+from maskwright.corpus.readers.wikitext import Links, SiteInfo, read_wikitext
+from maskwright.errors import CorpusError
+
+# A page of MediaWiki has at most 2 MiB.
+_MAX_FIELD_CHARACTERS = 64 << 20
+_ARTICLES = "0"  # the namespace of articles
+# Elements whose text matters, below their parents: users and revisions have an <id> as well.
+_FIELDS = {
+    ("namespaces", "namespace"),
+    ("page", "title"),
+    ("page", "ns"),
+    ("page", "id"),
+    ("revision", "model"),
+    ("revision", "text"),
+}
+
+# ….xml.bz2, or of a part …3.xml-p151574p311329.bz2
+_NAME = re.compile(r"(.*?)(\d*)\.xml(-p\d+p\d+)?\.bz2")
+_SIGNATURE = re.compile(rb"BZh[1-9]1AY&SY")
+_SIGNATURE_BYTES = 10
+_BLOCK = 4 << 20
+_MAX_STREAM_BYTES = 1 << 30  # unpacked; a hundred pages have some 2 MB
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """A page as it is stored; `text` is wikitext unless `model` names another kind."""
+
+    title: str
+    id: str
+    namespace: str
+    text: str
+    is_redirect: bool
+    model: str
+
+
+class DumpReader:
+    """A parser of the XML of one dump, or of a part of one that is wrapped in ``<mediawiki>``.
+
+    Args:
+        name: of the dump, for messages.
+
+    Attributes:
+        site: complete before the first page is read.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name, self.site = name, SiteInfo()
+        self._parser = expat.ParserCreate()
+        self._parser.buffer_text = True
+        self._parser.StartElementHandler = self._start
+        self._parser.EndElementHandler = self._end
+        self._parser.CharacterDataHandler = self._gather
+        self._parser.StartDoctypeDeclHandler = self._refuse
+        self._parser.EntityDeclHandler = self._refuse
+        self._open: list[str] = []
+        self._fields: dict[str, str] = {}
+        self._gathered: list[str] | None = None
+        self._size = self._namespace = 0
+        self._pages: list[Page] = []
+
+    def read(self, blocks: Iterable[bytes]) -> Iterator[Page]:
+        """Yield all pages, of any namespace, and redirects.
+
+        Raises:
+            CorpusError: the XML is damaged, cut off, or not a dump of MediaWiki.
+        """
+        try:
+            for block in blocks:
+                self._parser.Parse(block)
+                yield from self._take()
+            self._parser.Parse(b"", True)
+        except expat.ExpatError as error:
+            reason = expat.errors.messages[error.code]
+            raise CorpusError(
+                f"{self.name}: line {error.lineno} is not XML ({reason}), so the dump is damaged or"
+                " cut off. Download it again."
+            ) from None
+        except (LookupError, ValueError) as error:  # an encoding that expat does not know
+            raise CorpusError(
+                f"{self.name} declares an unsupported encoding ({error}). Dumps of MediaWiki are"
+                " UTF-8."
+            ) from None
+        yield from self._take()
+
+    def _take(self) -> list[Page]:
+        pages, self._pages = self._pages, []
+        return pages
+
+    def _start(self, name: str, attributes: dict[str, str]) -> None:
+        if not self._open and name != "mediawiki":
+            raise CorpusError(
+                f"{self.name} is XML but not a dump of MediaWiki: it begins with <{name}>."
+            )
+        self._open.append(name)
+        if name == "mediawiki":
+            self.site.language = attributes.get("xml:lang", "")
+        elif name == "page":
+            self._fields = {}
+        elif name == "redirect":
+            self._fields["redirect"] = "yes"
+        elif name == "namespace":
+            self._namespace = self._read_number(attributes.get("key", _ARTICLES))
+        wanted = tuple(self._open[-2:]) in _FIELDS
+        self._gathered, self._size = [] if wanted else None, 0
+
+    def _read_number(self, key: str) -> int:
+        try:
+            return int(key)
+        except ValueError:
+            raise CorpusError(
+                f"{self.name}: the namespace {key} is not a number, so the file is damaged or not"
+                " a dump of MediaWiki."
+            ) from None
+
+    def _gather(self, text: str) -> None:
+        if self._gathered is None:
+            return
+        self._size += len(text)
+        if self._size > _MAX_FIELD_CHARACTERS:
+            raise CorpusError(
+                f"{self.name}: a page has more than {_MAX_FIELD_CHARACTERS >> 20} million "
+                "characters, so the file is damaged or not a dump of MediaWiki."
+            )
+        self._gathered.append(text)
+
+    def _end(self, name: str) -> None:
+        self._open.pop()
+        if self._gathered is not None:
+            text, self._gathered = "".join(self._gathered), None
+            if name == "namespace":
+                self.site.namespaces[self._namespace] = text
+            else:
+                self._fields[name] = text  # the last of several revisions is the newest
+        if name == "page":
+            self._pages.append(_build_page(self._fields))
+
+    def _refuse(self, *_: Any) -> None:
+        raise CorpusError(
+            f"{self.name} declares a document type or entities, so it is not a dump of MediaWiki"
+            " and is not read."
+        )
+
+
+def _build_page(fields: dict[str, str]) -> Page:
+    return Page(
+        title=fields.get("title", ""),
+        id=fields.get("id", ""),
+        namespace=fields.get("ns", _ARTICLES),
+        text=fields.get("text", ""),
+        is_redirect="redirect" in fields,
+        model=fields.get("model", "wikitext"),
+    )
+
+
+def read_dump(reading: Reading) -> Iterator[str]:
+    """Yield the articles of a dump; other pages are counted by reason.
+
+    Raises:
+        CorpusError: the XML is damaged, or not a dump of MediaWiki.
+    """
+    source = reading.source
+    blocks = read_blocks(source.path, source.compression, source.name, reading.advance)
+    reader = DumpReader(source.name)
+    links: Links | None = None
+    for page in reader.read(blocks):
+        links = links or Links.of(reader.site)
+        if article := read_article(page, links, reading.counts):
+            yield article
+
+
+def read_article(page: Page, links: Links, counts: Counter[str]) -> str:
+    """Return title, blank line, and text of an article; "" for other pages, counted by reason."""
+    reason = _explain_dropping(page)
+    text = "" if reason else read_wikitext(page.text, links, counts)
+    if not text:
+        counts[reason or "article without text"] += 1
+        return ""
+    return f"{page.title}\n\n{text}"
+
+
+def _explain_dropping(page: Page) -> str:
+    """Return why a page is not an article; "" if it is one."""
+    if page.namespace != _ARTICLES:
+        return "page that is no article"
+    if page.is_redirect:
+        return "redirect"
+    return "" if page.model == "wikitext" else "article that is not wikitext"
+
+
+@dataclass(frozen=True, slots=True)
+class Stream:
+    """Bytes `start` to `end` of a file: one or more bzip2 streams."""
+
+    start: int
+    end: int
+
+
+def find_index(dump: Path) -> Path | None:
+    """Return the index beside a dump, found by its name; None if there is none."""
+    parts = _NAME.fullmatch(dump.name)
+    if parts is None:
+        return None
+    stem, number, pages = parts.groups(default="")
+    index = f"{stem}-index{number}.txt{pages}"
+    named = [dump.with_name(f"{index}{suffix}") for suffix in (".bz2", "")]
+    return next((path for path in named if path.is_file()), None)
+
+
+def find_streams(dump: Path) -> list[Stream]:
+    """Return all streams of a bzip2 file, in order.
+
+    Raises:
+        CorpusError: the index beside it belongs to another dump.
+    """
+    size, index = dump.stat().st_size, find_index(dump)
+    starts = _read_index(index, dump) if index else sorted(set(_scan(dump)))
+    starts = [start for start in starts if 0 < start < size]
+    return [Stream(*both) for both in zip([0, *starts], [*starts, size], strict=True)]
+
+
+def _read_index(index: Path, dump: Path) -> list[int]:
+    open_lines = bz2.open if index.suffix == ".bz2" else open
+    starts: set[int] = set()
+    try:
+        with open_lines(index, "rb") as lines:
+            for line in lines:
+                starts.add(int(line.partition(b":")[0]))
+    except (ValueError, OSError, EOFError) as error:
+        raise CorpusError(f"{index} is not the index of a dump: {error}. Remove it.") from None
+    size = dump.stat().st_size
+    with dump.open("rb") as file:
+        for start in sorted(starts):
+            file.seek(min(max(start, 0), size))
+            begins = _SIGNATURE.match(file.read(_SIGNATURE_BYTES))
+            if not begins or start < 0:
+                raise CorpusError(
+                    f"{index} is not the index of {dump.name}: no stream begins at byte {start}."
+                    " Download both of the same date, or remove the index."
+                )
+    # The end of the XML is a stream of its own, which the index does not list.
+    return sorted(starts)
+
+
+def _scan(dump: Path) -> Iterator[int]:
+    with dump.open("rb") as file:
+        offset, rest = 0, b""
+        while block := file.read(_BLOCK):
+            window = rest + block
+            for match in _SIGNATURE.finditer(window):
+                yield offset - len(rest) + match.start()
+            offset += len(block)
+            rest = window[-(_SIGNATURE_BYTES - 1) :]
+
+
+def unpack(dump: Path, stream: Stream) -> bytes:
+    """Return the unpacked bytes of a stream.
+
+    Raises:
+        CorpusError: it is damaged, or far too large to be pages.
+    """
+    with dump.open("rb") as file:
+        file.seek(stream.start)
+        packed = file.read(stream.end - stream.start)
+    parts: list[bytes] = []
+    size = 0
+    try:
+        while packed:
+            decompressor = bz2.BZ2Decompressor()
+            parts.append(decompressor.decompress(packed, _MAX_STREAM_BYTES - size))
+            size += len(parts[-1])
+            if size >= _MAX_STREAM_BYTES:
+                raise CorpusError(
+                    f"{dump}: the stream at byte {stream.start} unpacks to more than a gigabyte,"
+                    " so it is not a multistream dump."
+                )
+            if not decompressor.eof:
+                raise EOFError("it is cut off")
+            packed = decompressor.unused_data
+    except (OSError, EOFError) as error:
+        raise CorpusError(
+            f"{dump}: damaged at byte {stream.start} ({error}). Download it again."
+        ) from None
+    return b"".join(parts)

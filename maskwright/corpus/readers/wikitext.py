@@ -1,0 +1,472 @@
+"""Wikitext to text.
+
+`read_simply` reads pages without unusual markup by regular expressions: most of a dump, for which
+mwparserfromhell takes 3 to 7 times as long. `read_exactly` reads the others with mwparserfromhell,
+and `read_roughly` those that it would take minutes for. Templates, tables, references, pictures
+and categories go; links and emphasis leave their text; headings, lists and paragraphs stay, a line
+each.
+"""
+
+import html
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from maskwright.extras import import_extra
+
+# Numbers of the namespaces whose links show no text (Help:Namespaces).
+_MEDIA, _FILE, _CATEGORY = -2, 6, 14
+_HIDDEN_EVERYWHERE = ("media", "file", "image", "category")  # names that every wiki understands
+_LANGUAGE = re.compile(r"[a-z]{2,3}(?:-[a-z]+)*|simple")
+
+# Elements whose content is no running text.
+_DROPPED_TAGS = frozenset((
+    "ref", "references", "gallery", "math", "chem", "ce", "timeline", "score", "table",
+    "imagemap", "hiero", "syntaxhighlight", "source", "graph", "mapframe", "maplink",
+    "templatedata", "templatestyles", "indicator", "inputbox", "categorytree", "section",
+    "includeonly", "style", "script",
+))  # fmt: skip
+# Elements that stand on lines of their own.
+_BLOCK_TAGS = frozenset((
+    "br", "hr", "p", "div", "blockquote", "center", "poem", "li", "dd", "dt", "ul", "ol", "dl",
+    "pre",
+))  # fmt: skip
+# Elements whose content is shown as it is written.
+_LITERAL_TAGS = frozenset(("nowiki", "pre"))
+# Templates that show their arguments of these numbers: without them sentences would be torn.
+_SHOWN_ARGUMENTS = {
+    "lang": (2,),
+    "nowrap": (1,),
+    "nobr": (1,),
+    "convert": (1, 2),
+    "cvt": (1, 2),
+}
+_MOST_SHOWN = 4  # by `convert`, where the second argument is one of these words
+_RANGES = frozenset(("to", "-", "\u2013", "and", "or", "by", "x", "*", "+/-", "\u00b1"))
+# Templates that show a character.
+_SHOWN_CHARACTERS = {
+    "ndash": "\u2013", "en dash": "\u2013", "mdash": "\u2014", "em dash": "\u2014",
+    "snd": "\u00a0\u2013 ", "spnd": "\u00a0\u2013 ", "spaced ndash": "\u00a0\u2013 ",
+    "spaced en dash": "\u00a0\u2013 ", "nbsp": "\u00a0", "sp": " ",
+}  # fmt: skip
+
+# Marks a heading until it is known whether there is text below it; no XML can hold it.
+_HEADING_MARK = "\x01"
+# Marks where markup was dropped, so that what follows does not begin a line; no XML can hold it.
+_GONE = "\x02"
+
+_QUOTES = re.compile(r"'{2,}")
+_SWITCH = re.compile(r"__[^\W\d_]+(?:_[^\W\d_]+)*__")
+_HIDDEN_VARIANT = re.compile(r"-\{[HT](?:;[A-Z])*\|[^{}]*\}-")  # rules for other places
+_VARIANT = re.compile(r"-\{(?:[A-Z]\|)?(?:[^{}:;]*:)?([^{};]*)(?:;[^{}]*)?\}-")
+# MediaWiki drops these tags where their other half is missing.
+_STRAY_TAG = re.compile(
+    r"</?(abbr|b|big|blockquote|br|center|cite|code|dd|del|div|dl|dt|em|font|gallery|h[1-6]|hr|i|"
+    r"ins|li|noinclude|includeonly|nowiki|ol|onlyinclude|p|poem|pre|ref|references|s|small|span|"
+    r"strike|strong|sub|sup|table|tbody|td|th|tr|tt|u|ul|var)(?:\s[^<>]*)?/?>",
+    re.IGNORECASE,
+)
+# Older pages name files by prefixes that the dump does not list.
+_FILE_NAME = re.compile(
+    r"\.(?:jpe?g|png|svg|gif|tiff?|webp|xcf|pdf|djvu|og[gvax]|opus|webm|mp3|mpe?g|wav|flac|midi?)\s*$",
+    re.IGNORECASE,
+)
+_EMPTY_PARENTHESES = re.compile(r" ?[(\uff08][\s,;:\uff0c\uff1b\u3001]*[)\uff09]")
+_AFTER_OPENING = re.compile(r"([(\uff08])[\s,;:\uff0c\uff1b\u3001]+")
+_BEFORE_CLOSING = re.compile(r"(?<![ ,;])[ ,;]+(?=[)\uff09])")
+_BEFORE_PUNCTUATION = re.compile(r"(?<! ) +(?=[,.;](?:\s|$))")
+_LEFT_OVER = re.compile(r"\{\{+|\}\}+|\[\[+|\]\]+")
+_NO_TEXT = re.compile(r"\W*")
+
+
+@dataclass
+class SiteInfo:
+    """The properties of a wiki that its dump states.
+
+    Attributes:
+        language: ``xml:lang`` of the dump; empty if it has none.
+        namespaces: the wiki's own names of its namespaces by their numbers, such as 14: Kategorie.
+    """
+
+    language: str = ""
+    namespaces: dict[int, str] = field(default_factory=dict[int, str])
+
+
+@dataclass(frozen=True)
+class Links:
+    """The rules for the links of one wiki.
+
+    Attributes:
+        hidden: prefixes, in lower case, of links to files and categories.
+    """
+
+    hidden: frozenset[str]
+
+    @classmethod
+    def of(cls, site: SiteInfo) -> "Links":
+        """Return the rules of the wiki that a dump is from."""
+        local = (site.namespaces.get(number, "") for number in (_MEDIA, _FILE, _CATEGORY))
+        return cls(frozenset([*_HIDDEN_EVERYWHERE, *(name.lower() for name in local if name)]))
+
+    def is_hidden(self, target: str, has_label: bool) -> bool:
+        """Return True if a link shows no text: to a picture, a category, another language."""
+        prefix, colon, _ = target.partition(":")
+        prefix = prefix.strip()
+        if not colon or not prefix:
+            return False  # [[:Category:Horses]] is a link like any other
+        if prefix.lower() in self.hidden or _FILE_NAME.search(target):
+            return True
+        return not has_label and _LANGUAGE.fullmatch(prefix) is not None
+
+
+def read_wikitext(wikitext: str, links: Links, counts: Counter[str]) -> str:
+    """Return the text of a page; a page that is read roughly is counted with the reason.
+
+    Raises:
+        MissingPackageError: mwparserfromhell is needed and not installed.
+    """
+    text = read_simply(wikitext, links)
+    if text is not None:
+        return text
+    if not is_tame(wikitext):
+        counts["article read roughly: too much in it is not closed"] += 1
+        return read_roughly(wikitext, links)
+    try:
+        return read_exactly(wikitext, links)
+    except RecursionError:
+        counts["article read roughly: nested too deeply"] += 1
+        return read_roughly(wikitext, links)
+
+
+def read_exactly(wikitext: str, links: Links) -> str:
+    """Return the text of a page as mwparserfromhell parses it.
+
+    Raises:
+        MissingPackageError: mwparserfromhell is not installed.
+        RecursionError: the page is nested too deeply.
+    """
+    parser: Any = import_extra("mwparserfromhell", "wikipedia", "a Wikipedia dump")
+    pieces: list[str] = []
+    _write(parser.parse(wikitext, skip_style_tags=True).nodes, links, pieces)
+    return _tidy("".join(pieces))
+
+
+def _show_target(target: str) -> str:
+    """Return what a link without a label shows."""
+    return target.strip().removeprefix(":")
+
+
+def _shows_arguments(template: str) -> bool:
+    """Return True if a template shows any of its arguments."""
+    return template.strip().lower() in _SHOWN_ARGUMENTS
+
+
+def _show_template(name: str, arguments: Sequence[str]) -> str:
+    """Return what a template shows; `arguments` are those without a name, in order."""
+    name = name.strip().lower()
+    numbers = _SHOWN_ARGUMENTS.get(name, ())
+    if numbers == (1, 2) and len(arguments) > 1 and arguments[1].strip() in _RANGES:
+        numbers = range(1, _MOST_SHOWN + 1)  # 10 to 20 km
+    shown = [arguments[number - 1].strip() for number in numbers if number <= len(arguments)]
+    return " ".join(shown) if numbers else _SHOWN_CHARACTERS.get(name, "")
+
+
+def _drop_stray_tags(text: str) -> str:
+    """Return `text` without the tags that no parser has paired."""
+
+    def show(match: re.Match[str]) -> str:
+        return "\n" if match[1].lower() in _BLOCK_TAGS else ""
+
+    return _STRAY_TAG.sub(show, text) if "<" in text else text
+
+
+def _mark_heading(level: int, title: str) -> str:
+    """Return a heading that `_tidy` keeps if there is text below it."""
+    return f"\n\n{_HEADING_MARK}{level}{title.strip()}\n\n"
+
+
+def _tidy(text: str) -> str:
+    """Return `text` without quotes, remains of dropped markup, and headings without text."""
+    text = _QUOTES.sub(_unquote, text.replace(_GONE, ""))
+    text = _SWITCH.sub(lambda match: match[0] if match[0].upper() != match[0] else "", text)
+    text = _VARIANT.sub(r"\1", _HIDDEN_VARIANT.sub("", text))
+    text = _LEFT_OVER.sub("", text)
+    text = _AFTER_OPENING.sub(r"\1", _EMPTY_PARENTHESES.sub("", text))
+    text = _BEFORE_PUNCTUATION.sub("", _BEFORE_CLOSING.sub("", text))
+    lines = [line.strip() for line in text.split("\n")]
+    # A table that is not closed leaves its rows and its headings.
+    marks = "|!" if any(line.startswith("|") for line in lines) else "|"
+    kept = [line for line in lines if not line or not _is_remains(line, marks)]
+    return re.sub(r"\n{3,}", "\n\n", "\n".join(_keep_headings(kept))).strip()
+
+
+def _unquote(match: re.Match[str]) -> str:
+    """Return the quotes beyond those that mean italic (2), bold (3) or both (5)."""
+    length = len(match[0])
+    return "'" if length == 4 else "'" * max(0, length - 5)
+
+
+def _is_remains(line: str, marks: str) -> bool:
+    """Return True for a row of a table that is not closed, or a line without letter or digit."""
+    return line[0] in marks or line.startswith("{|") or _NO_TEXT.fullmatch(line) is not None
+
+
+def _keep_headings(lines: Iterable[str]) -> list[str]:
+    """Return the lines without the headings that have no text below them."""
+    kept: list[str] = []
+    waiting: list[tuple[int, str]] = []
+    for line in lines:
+        if line.startswith(_HEADING_MARK):
+            level = int(line[1])
+            waiting = [(other, title) for other, title in waiting if other < level]
+            waiting.append((level, line[2:].strip()))
+        elif line:
+            for _, title in waiting:
+                kept += [title, ""]
+            waiting = []
+            kept.append(line)
+        else:
+            kept.append(line)
+    return kept
+
+
+def _write(nodes: Iterable[Any], links: Links, pieces: list[str]) -> None:
+    for node in nodes:
+        writer = _WRITERS.get(type(node).__name__)
+        if writer is not None:
+            writer(node, links, pieces)
+
+
+def _write_text(node: Any, _: Links, pieces: list[str]) -> None:
+    pieces.append(_drop_stray_tags(str(node.value)))
+
+
+def _write_link(node: Any, links: Links, pieces: list[str]) -> None:
+    target = str(node.title)
+    if links.is_hidden(target, node.text is not None):
+        return
+    if node.text is None:
+        pieces.append(_show_target(html.unescape(target)))
+    else:
+        _write(node.text.nodes, links, pieces)
+
+
+def _write_external(node: Any, links: Links, pieces: list[str]) -> None:
+    if node.title is not None:
+        _write(node.title.nodes, links, pieces)
+
+
+def _write_heading(node: Any, links: Links, pieces: list[str]) -> None:
+    title: list[str] = []
+    _write(node.title.nodes, links, title)
+    pieces.append(_mark_heading(node.level, "".join(title)))
+
+
+def _write_entity(node: Any, _: Links, pieces: list[str]) -> None:
+    try:
+        character = node.normalize()
+    except (ValueError, OverflowError):  # a number that is no character
+        return
+    if unicodedata.category(character) == "Cs":  # half of one
+        character = "\ufffd"
+    if unicodedata.category(character) != "Cc" or character in "\t\n":
+        pieces.append(character)
+
+
+def _write_template(node: Any, links: Links, pieces: list[str]) -> None:
+    name, arguments = str(node.name), list[str]()
+    for number in map(str, range(1, _MOST_SHOWN + 1)) if _shows_arguments(name) else ():
+        if not node.has(number):
+            break
+        argument: list[str] = []
+        _write(node.get(number).value.nodes, links, argument)
+        arguments.append("".join(argument))
+    pieces.append(_show_template(name, arguments))
+
+
+def _write_tag(node: Any, links: Links, pieces: list[str]) -> None:
+    name = str(node.tag).strip().lower()
+    if name in _DROPPED_TAGS:
+        return
+    edge = "\n" if name in _BLOCK_TAGS and not node.wiki_markup else ""
+    pieces.append(edge)
+    if node.contents is not None and not node.self_closing:
+        for inner in node.contents.nodes:
+            if name in _LITERAL_TAGS and type(inner).__name__ == "Text":
+                pieces.append(str(inner.value))  # what looks like a tag is none
+            else:
+                _write([inner], links, pieces)
+        pieces.append(edge)
+
+
+_WRITERS = {
+    "Text": _write_text,
+    "Wikilink": _write_link,
+    "ExternalLink": _write_external,
+    "Heading": _write_heading,
+    "HTMLEntity": _write_entity,
+    "Template": _write_template,
+    "Tag": _write_tag,
+}
+
+
+_REFERENCE = re.compile(
+    r"<ref(?:erences)?(?:\s[^<>]*)?/>|<ref(?:\s[^<>]*?)?>(?:(?!<ref[\s>/]).)*?</ref\s*>",
+    re.DOTALL | re.IGNORECASE,
+)
+_STYLE = re.compile(
+    r"</?(?:sub|sup|small|big|i|b|u|s|span|em|strong|cite|abbr)(?:\s[^<>]*)?>", re.I
+)
+_BREAK = re.compile(r"<(?:br|hr)\s*/?>", re.IGNORECASE)
+_TEMPLATE = re.compile(r"\{\{([^{}]*)\}\}")
+_NAMED = re.compile(r"[\w\s]*=")  # one class: two that share blanks take quadratic time
+_LINK = re.compile(r"\[\[([^\[\]|\n]*)(?:\|([^\[\]]*))?\]\]")
+_EXTERNAL = re.compile(r"(?<!\[)\[(?:https?:)?//[^\s\[\]<>\"]+(?: +((?! )[^\[\]\n]*))?\]")
+_BARE = re.compile(r"(?<!\w)https?://[^\s\[\]<>\"|]*")
+_HEADING = re.compile(r"^(={1,6})([^=\n](?:[^\n]*[^=\n])?)\1[ \t\x02]*$", re.MULTILINE)
+_LIST = re.compile(r"^[*#:;]+", re.MULTILINE)
+_PAIRS = [re.compile(pair) for pair in (r"(\{\{)|\}\}", r"(\[)|\]", r"(<!--)|-->")]
+_NO_NAME = re.compile(r"^$|[\n<>\[\]]")
+# What is left of markup that `read_simply` does not know, and what it would read otherwise than
+# mwparserfromhell does.
+_ODD = re.compile(r"\{\{|\}\}|\{\||\[\[|\]\]|<|://|^-{4}", re.MULTILINE)
+_SURPRISE = re.compile(r"\[\[\s*(?:https?:)?//|^[*#:]*;.*:|^=.*<[bh]r", re.MULTILINE)
+_TAG_PAIR = re.compile(r"(<[a-zA-Z])|</|/>")
+_TABLE_PAIR = re.compile(r"(\{\|)|\|\}")
+# An address (of any scheme that mwparserfromhell knows) with brackets in it, in double brackets.
+_NESTED_ADDRESS = re.compile(
+    r"\[\[(?://|(?:bitcoin|ftps?|geo|git|gopher|https?|ircs?|magnet|mailto|mms|news|nntp|redis|sftp|"
+    r"sips?|sms|ssh|svn|tel|telnet|urn|worldwind|xmpp):)[^\[\]]*(?=\[)",
+    re.IGNORECASE,
+)
+_TAGS = re.compile(r"</?[a-zA-Z][^<>]*>")
+_MOST_NESTED = 12
+_MOST_UNCLOSED = 200
+_MOST_NESTED_ADDRESSES = 8
+_MOST_CHARACTERS = 1_000_000
+
+
+def is_tame(text: str) -> bool:
+    """Return True if `read_exactly` takes little time.
+
+    mwparserfromhell takes time quadratic in what is not closed, and exponential in the number of
+    double brackets that begin with an address and hold more brackets, ``[[http://[[http://``.
+    """
+    if len(text) > _MOST_CHARACTERS:
+        return False
+    gaps = [_count_unclosed(text, pair) for pair in _PAIRS]
+    gaps.append(_count_unclosed(_BREAK.sub("", text), _TAG_PAIR))
+    rows = _count_unclosed(text, _TABLE_PAIR) * len(text)  # all that follows are rows of each table
+    return (
+        max(gaps) <= _MOST_UNCLOSED
+        and rows <= _MOST_CHARACTERS
+        and len(_NESTED_ADDRESS.findall(text)) <= _MOST_NESTED_ADDRESSES
+    )
+
+
+def _count_unclosed(text: str, pair: re.Pattern[str]) -> int:
+    """Return how many beginnings (the group of `pair`) have no end after them."""
+    count = 0
+    for match in pair.finditer(text):
+        count = count + 1 if match[1] else max(0, count - 1)
+    return count
+
+
+def read_simply(text: str, links: Links) -> str | None:
+    """Return the text of a page; None if it has markup that this reader does not know."""
+    if "{{{" in text or "[[[" in text:
+        return None
+    text = _REFERENCE.sub(_GONE, _drop_comments(text))
+    text, is_whole = _replace_inside_out(_TEMPLATE, _show_if_sure, text)
+    outside = _drop_tables(text) if is_whole else None
+    if outside is None or _SURPRISE.search(outside):
+        return None
+    outside, is_whole = _replace_links(outside, links)
+    if not is_whole:
+        return None
+    outside = _LIST.sub("", _replace_addresses(outside))
+    return None if _ODD.search(outside) else _tidy(html.unescape(outside))
+
+
+def read_roughly(text: str, links: Links) -> str:
+    """Return the text of any page in time linear in its length; unclosed markup stays as text."""
+    text = _REFERENCE.sub(_GONE, _drop_comments(text))
+    text, _ = _replace_inside_out(_TEMPLATE, _show_roughly, text)
+    text = _drop_tables(text) or text
+    text, _ = _replace_links(text, links)
+    text = _TAGS.sub(_GONE, _drop_stray_tags(_replace_addresses(text)))
+    return _tidy(html.unescape(_LIST.sub("", text)))
+
+
+def _drop_comments(text: str) -> str:
+    """Return `text` without its comments; one that does not end stays."""
+    kept: list[str] = []
+    place = 0
+    while (begin := text.find("<!--", place)) >= 0 and (end := text.find("-->", begin + 4)) >= 0:
+        kept += [text[place:begin], _GONE]
+        place = end + 3
+    return "".join([*kept, text[place:]])
+
+
+def _replace_links(text: str, links: Links) -> tuple[str, bool]:
+    def show(match: re.Match[str]) -> str:
+        target, label = match[1], match[2]
+        if links.is_hidden(target, label is not None):
+            return _GONE
+        return _show_target(target) if label is None else label or _GONE
+
+    text = _BREAK.sub(f"\n{_GONE}", _STYLE.sub(_GONE, text))
+    return _replace_inside_out(_LINK, show, text)
+
+
+def _replace_addresses(text: str) -> str:
+    """Return `text` without addresses of other sites, and with marked headings."""
+    text = _BARE.sub(_GONE, _EXTERNAL.sub(lambda match: match[1] or _GONE, text))
+    return _HEADING.sub(lambda match: _mark_heading(len(match[1]), match[2]), text)
+
+
+def _replace_inside_out(
+    pattern: re.Pattern[str], replacement: Callable[[re.Match[str]], str], text: str
+) -> tuple[str, bool]:
+    """Replace matches that hold no other match, repeatedly; return True if none is left."""
+    for _ in range(_MOST_NESTED):
+        text, count = pattern.subn(replacement, text)
+        if not count:
+            return text, True
+    return text, False
+
+
+def _show_if_sure(match: re.Match[str]) -> str:
+    name, *arguments = match[1].split("|")
+    if _NO_NAME.search(name.strip()):
+        return match[0]  # unchanged, so that it is left over
+    if _shows_arguments(name) and any("=" in argument for argument in arguments):
+        return match[0]  # which arguments have names is not known here
+    return _GONE + _show_template(name, arguments)
+
+
+def _show_roughly(match: re.Match[str]) -> str:
+    name, *arguments = match[1].split("|")
+    return _GONE + _show_template(name, [each for each in arguments if not _NAMED.match(each)])
+
+
+def _drop_tables(text: str) -> str | None:
+    """Return the lines outside of tables, which may be nested; None if a table does not end."""
+    if "{|" not in text:
+        return text
+    kept: list[str] = []
+    depth = 0
+    for line in text.split("\n"):
+        begins = line.lstrip(" \t:")
+        if begins.startswith("{|"):
+            depth += 1
+        elif depth and begins.startswith("|}"):
+            depth -= 1
+            if not depth:
+                kept.append(begins[2:])
+        elif not depth:
+            kept.append(line)
+    return None if depth else "\n".join(kept)

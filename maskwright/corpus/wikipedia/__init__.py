@@ -1,1 +1,0 @@
-"""Wikipedia from its dumps: XML and wikitext to articles."""

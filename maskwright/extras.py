@@ -1,0 +1,29 @@
+"""Packages that only some features need, imported when such a feature is first used."""
+
+import importlib
+from types import ModuleType
+
+from maskwright.errors import MissingPackageError
+
+
+def import_extra(module: str, extra: str, needed_by: str) -> ModuleType:
+    """Import `module`, which an extra of maskwright installs.
+
+    Args:
+        module: dotted name.
+        extra: of maskwright, for the message.
+        needed_by: the file or feature that needs the package, for the message.
+
+    Raises:
+        MissingPackageError: the package is not installed.
+    """
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        package = module.partition(".")[0]
+        if error.name is None or error.name.partition(".")[0] != package:
+            raise  # the package is installed but broken: its own message says more
+        raise MissingPackageError(
+            f"{needed_by} needs the package {package}, which is not installed."
+            f" Run: pip install 'maskwright[{extra}]'"
+        ) from None

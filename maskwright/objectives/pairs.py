@@ -1,0 +1,158 @@
+"""Masked tokens and pairs of texts together, as in BERT (Devlin et al. 2019) and ALBERT (Lan et al.
+2020): the mean losses of both, one plus the other, from one pass through the encoder.
+
+The pairs of held-out rows are a function of a seed, as masks are, so two validations differ by the
+model alone. Half of the labels are 1 or a little less; the share of the larger class is what always
+giving the same answer scores.
+"""
+
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from itertools import chain
+from operator import attrgetter
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from maskwright.data.batch import Batch
+from maskwright.data.masking import IGNORED
+from maskwright.data.pairs import pairs_per_row
+from maskwright.distributed.world import ALONE, World
+from maskwright.errors import InputError, ShardError
+from maskwright.model.config import EncoderConfig
+from maskwright.model.flops import count_flops_per_token
+from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.objectives.cross_entropy import sum_cross_entropy
+from maskwright.objectives.mlm import MLM, MLM_TERM, MaskedLM, MaskedTokens
+from maskwright.objectives.objective import HeldOut, Loss, ScoreLine, Term, TermSums
+
+PAIRS = "pairs"
+PAIR_TERM = Term(1.0, "pair_loss", "pair_accuracy", attrgetter("num_pairs"))
+
+
+class MaskedLMWithPairs(MaskedLM):
+    """The loss of a model with a ``sentence_pair_head``, on rows with ``data.pairs``."""
+
+    def __init__(self, model: MaskedLanguageModel) -> None:
+        super().__init__(model)
+        self.terms = {MLM: MLM_TERM, PAIRS: PAIR_TERM}
+
+    def forward(self, batch: Batch) -> dict[str, TermSums]:
+        """Return sums over the slots of each kind whose label is not -100."""
+        assert batch.pair_labels is not None, "rows without pairs"
+        logits = self.model(
+            batch.input_ids,
+            batch.context,
+            batch.masked_positions,
+            batch.token_type_ids,
+            batch.pair_positions,
+        )
+        return {
+            MLM: sum_cross_entropy(logits.masked, batch.masked_labels),
+            PAIRS: sum_cross_entropy(logits.pairs, batch.pair_labels),
+        }
+
+
+class SentencePairs(MaskedTokens):
+    """Predict masked tokens, and whether the second text of a pair follows the first."""
+
+    scores = (
+        *MaskedTokens.scores,
+        ScoreLine(
+            "pair_accuracy",
+            "pairs of texts, accuracy",
+            headline="pair accuracy",
+            baseline="pair_baseline",
+            baseline_title="always the same answer",
+        ),
+    )
+    counts = (*MaskedTokens.counts, ("num_pairs", "pairs of texts"))
+
+    def build_loss(self, network: MaskedLanguageModel) -> Loss:
+        return MaskedLMWithPairs(network)
+
+    def check_held_out(self, held_out: HeldOut) -> None:
+        super().check_held_out(held_out)
+        sources = held_out.read_sources(pairs=True)
+        if not any(batch.num_pairs for batch in chain.from_iterable(sources.values())):
+            raise ShardError(
+                f"{' + '.join(sources)} holds too little validation text for pairs. Prepare it "
+                "with a larger corpus.valid_fraction."
+            )
+
+    def validate(self, network: MaskedLanguageModel, held_out: HeldOut) -> dict[str, float]:
+        scores = super().validate(network, held_out)
+        batches = chain.from_iterable(held_out.read_sources(pairs=True).values())
+        pairs = evaluate_sentence_pairs(network, batches, held_out.device, held_out.world)
+        return scores | asdict(pairs)
+
+    def count_flops_per_token(
+        self, architecture: EncoderConfig, segment_length: int, masked_share: float
+    ) -> float:
+        pair_share = pairs_per_row(segment_length) / segment_length
+        return count_flops_per_token(architecture, segment_length, masked_share, pair_share)
+
+
+@dataclass(frozen=True)
+class SentencePairScores:
+    """Scores over all pairs of a validation.
+
+    Attributes:
+        pair_loss: mean -log p of the right answer, in nats; log 2 = 0.693 without learning.
+        pair_accuracy: share of right answers.
+        pair_baseline: share of the more frequent label.
+        num_pairs: pairs with a label.
+    """
+
+    pair_loss: float
+    pair_accuracy: float
+    pair_baseline: float
+    num_pairs: int
+
+
+def predict_pairs(model: MaskedLanguageModel, batch: Batch) -> Tensor:
+    """Return logits [P, 2] in fp32 for the pair slots of a batch, unused ones included.
+
+    The input has masked tokens, as in pretraining.
+
+    Raises:
+        InputError: the model has no head for pairs, or the batch holds none.
+    """
+    if model.config.sentence_pair_head and batch.pair_positions is not None:
+        with torch.no_grad():
+            logits = model(
+                batch.input_ids,
+                batch.context,
+                batch.masked_positions[:0],  # no token is to be predicted
+                batch.token_type_ids,
+                batch.pair_positions,
+            )
+        return logits.pairs.float()
+    part = "rows" if model.config.sentence_pair_head else "model"
+    raise InputError(f"the {part} had no pairs of texts: train with data.pairs = next or order")
+
+
+def evaluate_sentence_pairs(
+    model: MaskedLanguageModel,
+    batches: Iterable[Batch],
+    device: torch.device,
+    world: World = ALONE,
+) -> SentencePairScores:
+    """Return the scores of `model`, in evaluation mode, on the batches of all ranks."""
+    sums = torch.zeros(3, dtype=torch.float64)
+    count = 0
+    for batch in batches:
+        batch = batch.to(device)
+        logits = predict_pairs(model, batch)
+        assert batch.pair_labels is not None, "predict_pairs has refused such a batch"
+        used = batch.pair_labels != IGNORED
+        logits, labels = logits[used], batch.pair_labels[used]
+        loss = F.cross_entropy(logits, labels, reduction="sum")
+        correct = (logits.argmax(-1) == labels).sum()
+        sums += torch.stack([loss.double(), correct.double(), labels.sum().double()]).cpu()
+        count += len(labels)
+    *totals, count = world.sum(*sums.tolist(), count)
+    loss, accuracy, second = (total / max(count, 1) for total in totals)
+    baseline = max(second, 1 - second) if count else 0.0
+    return SentencePairScores(loss, accuracy, baseline, int(count))

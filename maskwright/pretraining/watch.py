@@ -1,0 +1,61 @@
+"""Follow a run that another process trains."""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from maskwright.console import Console
+from maskwright.logs import Record, read_training
+from maskwright.pretraining.prepared_data import objective_of
+from maskwright.runs.run_directory import (
+    METRICS_NAME,
+    MODEL_NAME,
+    check_pretraining,
+    load_run_config,
+)
+from maskwright.train.panel import Panel
+
+_SECONDS = 1.0
+
+
+def watch(run: str | Path, *, once: bool = False) -> None:
+    """Show a run of pretraining on the terminal until it has its model::
+
+        watch("runs/mine")
+
+    Args:
+        run: a run directory.
+        once: show it as it is and return.
+
+    Raises:
+        InputError: no such run.
+    """
+    run = Path(run)
+    check_pretraining(run)
+    config, console = load_run_config(run, {}), Console()
+    with Panel(objective_of(config).scores, console) as panel:
+        for record in follow(run, once=once):
+            counts = {name: record[name] for name in ("step", "tokens", "seconds")}
+            # Epochs need the number of tokens of the text, which is not known here.
+            progress = min(max(config.train.used_shares(**counts).values(), default=0.0), 1.0)
+            # The panel leaves the last scores of a run to whoever ends it; here nobody does.
+            panel.show({**record, "final": False}, progress)
+    if console.is_terminal:  # where the panel is gone by now
+        console.print(panel.draw())
+
+
+def follow(run: Path, *, once: bool = False) -> Iterator[Record]:
+    """Yield the records of a run: those that exist, and new ones until it has its model.
+
+    A run that is resumed cuts off lines that it writes again; they are then yielded again.
+    """
+    shown = 0
+    while True:
+        is_finished = once or (run / MODEL_NAME).is_dir()
+        records = read_training(run / METRICS_NAME)
+        shown = min(shown, len(records))
+        yield from records[shown:]
+        shown = len(records)
+        if is_finished:
+            return
+        time.sleep(_SECONDS)

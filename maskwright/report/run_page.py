@@ -1,0 +1,327 @@
+"""The page about one run, or several side by side: one file that loads nothing from outside."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from maskwright.errors import InputError, show_value
+from maskwright.evaluation.scores import Score, SuiteResult
+from maskwright.files import write_text
+from maskwright.report.charts import (
+    Curve,
+    check_matplotlib,
+    draw_learning,
+    draw_lengths,
+    draw_scores,
+    draw_training,
+)
+from maskwright.report.facts import RunFacts
+from maskwright.report.templates import as_mapping, fill_template, flatten
+from maskwright.shards.manifest import Manifest
+from maskwright.train.panel import of_sources, split_sample
+
+_DECADE = re.compile(r"frequency_1e(\d{1,2})/(.*)")
+_ACCURACY = "masked_accuracy"
+_PHENOMENA = "blimp/"
+_MEAN = "blimp/mean_over"
+_MAX_BARS = 100
+_SIZES = (
+    ("preset", "{}"),
+    ("num_hidden_layers", "{} layers"),
+    ("hidden_size", "width {}"),
+    ("num_attention_heads", "{} heads"),
+    ("intermediate_size", "MLP width {}"),
+)
+# A line of `maskwright.inference.samples` with one masked word, and the spellings of the mask.
+_SAMPLE = re.compile(
+    r"(?P<sign>[✓✗]) (?P<text>.*)  →  (?P<guesses>.*)  \(was: (?P<word>.*)\)", re.DOTALL
+)
+_MASK = re.compile(r"\[MASK\]|<mask>")
+Row = tuple[str, str]  # of a table: name and value
+Bars = dict[str, tuple[float, float | None, float | None]]
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """The column of a run in the table at the top."""
+
+    name: str
+    state: str
+    facts: dict[str, str]
+
+
+@dataclass(frozen=True)
+class SampleRow:
+    """A text around a masked word, and (right or wrong, guesses) at each time."""
+
+    before: str
+    word: str
+    after: str
+    guesses: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+
+
+@dataclass(frozen=True)
+class Section:
+    """A section of the page; the template shows the parts that are not empty.
+
+    Attributes:
+        scores, details: name, value, interval and baseline of scores; details are folded.
+        times, rows: samples as a table with a column for each time.
+        samples: other samples: the time and the lines, each as parts with their CSS class.
+    """
+
+    title: str
+    svg: str | None = None
+    table: Sequence[Row] = ()
+    scores: Sequence[tuple[str, str, str, str]] = ()
+    details: Sequence[tuple[str, str, str, str]] = ()
+    times: Sequence[str] = ()
+    rows: Sequence[SampleRow] = ()
+    samples: Sequence[tuple[str, list[list[tuple[str, str]]]]] = ()
+
+
+def write_report(runs: Sequence[RunFacts], out: Path) -> None:
+    """Write the page to a file.
+
+    Raises:
+        InputError: as `render_page`.
+    """
+    write_text(out, render_page(runs))
+
+
+def render_page(runs: Sequence[RunFacts]) -> str:
+    """Return the page as HTML: everything about one run, or the curves and scores of several.
+
+    Raises:
+        InputError: the extra ``plots`` is not installed, or no run has a line of metrics yet.
+    """
+    check_matplotlib()
+    if not any(run.records for run in runs):
+        raise InputError(f"{runs[0].name} has no line in metrics.jsonl yet: nothing to report.")
+    return fill_template(
+        "report.html.j2",
+        title=" · ".join(run.name for run in runs),
+        runs=[_summarize(run) for run in runs],
+        learning=draw_learning([Curve(run.name, run.validations) for run in runs]),
+        notes=list(_list_notes(runs)),
+        differences=list(_list_differences(runs)),
+        sections=[*_list_sections(runs[0])] if len(runs) == 1 else [_draw_steps(runs)],
+    )
+
+
+def _list_notes(runs: Sequence[RunFacts]) -> Iterator[str]:
+    """Yield caveats about the curves."""
+    if any(run.last.get("final") for run in runs):
+        yield (
+            "The last point of a finished run is on more of the held-out text than those before "
+            "it, so it may lie a little beside their line."
+        )
+    # From the provenance, because the prepared data may be gone.
+    corpora = (run.provenance.get("corpus") for run in runs)
+    texts = {
+        str(corpus.get("fingerprint")) for corpus in map(as_mapping, corpora) if corpus is not None
+    }
+    if len(texts) > 1:
+        yield (
+            "The runs were trained and scored on different text, or in different tokens: their "
+            "losses and accuracies do not compare. maskwright compare --data scores all on one."
+        )
+
+
+def _list_differences(runs: Sequence[RunFacts]) -> Iterator[tuple[str, list[str]]]:
+    """Yield the settings that differ between runs, with the value of each run."""
+    configs = [dict(flatten(run.config)) for run in runs]
+    for name in dict.fromkeys(name for config in configs for name in config):
+        values = [config.get(name, "") for config in configs]
+        if len(set(values)) > 1:
+            yield name, values
+
+
+def _summarize(run: RunFacts) -> RunSummary:
+    last, provenance = run.last, run.provenance
+    facts = {
+        "model": _describe_model(run),
+        "recipe": show_value(provenance.get("recipe") or "not recorded"),
+        "validation loss": _beside(last, "loss", "unigram_loss", "token frequencies"),
+        "masked accuracy": _beside(
+            last, "masked_accuracy", "unigram_accuracy", "the most frequent token"
+        ),
+        "steps": f"{run.find_largest('step'):,}",
+        "tokens": f"{run.find_largest('tokens'):,}",
+        "minutes": f"{run.find_largest('seconds') / 60:,.1f}",
+        "hardware": f"{show_value(provenance.get('cpu_count', '?'))} cores, "
+        f"{show_value(provenance.get('cpu'))}",
+        "begun": show_value(provenance.get("started", "?")),
+    }
+    state = "finished" if run.is_finished else "not finished"
+    return RunSummary(run.name, state, facts)
+
+
+def _describe_model(run: RunFacts) -> str:
+    """Return the number of parameters and the architecture, as far as they are recorded."""
+    sizes, count = as_mapping(run.config.get("model")) or {}, run.provenance.get("num_parameters")
+    parts = [f"{count:,} parameters"] if isinstance(count, int) else []
+    parts += [text.format(show_value(sizes[name])) for name, text in _SIZES if sizes.get(name)]
+    return ", ".join(parts) or "not recorded"
+
+
+def _show_number(value: float) -> str:
+    """Return a number with three decimals, or three digits if it is large."""
+    return f"{value:.3f}" if abs(value) < 1e6 else f"{value:.3g}"
+
+
+def _beside(record: Mapping[str, Any], name: str, baseline: str, words: str) -> str:
+    value, other = record.get(name), record.get(baseline)
+    if not isinstance(value, int | float):
+        return "none yet"
+    beside = f" ({words}: {_show_number(other)})" if isinstance(other, int | float) else ""
+    return f"{_show_number(value)}{beside}"
+
+
+def _list_sections(run: RunFacts) -> Iterator[Section]:
+    """Yield the sections about one run that have content."""
+    if picked := run.pick_samples():
+        yield _describe_samples(picked)
+    for result in run.evaluation:
+        rows = list(_list_scores(result))
+        yield Section(
+            _describe_suite(result),
+            scores=[row for row in rows if "/" not in row[0]],
+            details=[row for row in rows if "/" in row[0]],
+        )
+    yield _draw_steps([run])
+    if sources := list(_list_sources(run.last)):
+        yield Section("Source by source", table=sources)
+    yield Section("Where the time went", table=_list_shares(run))
+    if decades := _find_decades(run.find_scores("mlm")):
+        title = "Masked accuracy by how often a token occurs in training"
+        title += run.describe_extent("mlm")
+        yield Section(title, draw_scores(decades, title))
+    if phenomena := _find_phenomena(run.find_scores("blimp")):
+        title = f"BLiMP by phenomenon (chance: 0.5){run.describe_extent('blimp')}"
+        yield Section(title, draw_scores(phenomena, title, chance=0.5))
+    if run.manifest is not None:
+        chart = draw_lengths(run.document_lengths) if len(run.document_lengths) else None
+        yield Section("Text and tokenizer", chart, _describe_text(run.manifest))
+    yield Section("Configuration", table=list(flatten(run.config)))
+    yield Section("Provenance", table=list(flatten(run.provenance)))
+
+
+def _draw_steps(runs: Sequence[RunFacts]) -> Section:
+    curves = [Curve(run.name, run.training) for run in runs]
+    return Section("The training", draw_training(curves))
+
+
+def _describe_samples(picked: Sequence[tuple[str, Sequence[str]]]) -> Section:
+    title = "What it filled in"
+    if rows := tabulate_samples([lines for _, lines in picked]):
+        return Section(title, times=[time for time, _ in picked], rows=rows)
+    samples = [(time, [list(split_sample(line)) for line in lines]) for time, lines in picked]
+    return Section(title, samples=samples)
+
+
+def tabulate_samples(samples: Sequence[Sequence[str]]) -> list[SampleRow] | None:
+    """Return a row for each text, with a column for the sample lines of each time.
+
+    Returns:
+        None if a line masks anything but a single word.
+    """
+    rows: dict[tuple[str, str], SampleRow] = {}
+    for column, lines in enumerate(samples):
+        for line in lines:
+            sample = _SAMPLE.fullmatch(line)
+            if sample is None:
+                return None
+            text, word = sample["text"], sample["word"]
+            before, _, after = _split_at_mask(text, word)
+            row = rows.setdefault((text, word), SampleRow(before, word, after))
+            row.guesses.extend([("", "")] * (column - len(row.guesses)))
+            if len(row.guesses) == column:
+                kind = "right" if sample["sign"] == "✓" else "wrong"
+                row.guesses.append((kind, sample["guesses"]))
+    for row in rows.values():
+        row.guesses.extend([("", "")] * (len(samples) - len(row.guesses)))
+    return list(rows.values())
+
+
+def _split_at_mask(text: str, word: str) -> tuple[str, str, str]:
+    found = _MASK.search(text)
+    if found is None:  # another spelling of the mask: the word follows the text
+        return f"{text} ", word, ""
+    return text[: found.start()], word, text[found.end() :]
+
+
+def _describe_suite(result: SuiteResult) -> str:
+    extent = ", with --fast" if result.settings.get("fast") else ""
+    return f"Scores of {result.suite} on {show_value(result.data.get('name', 'a text'))}{extent}"
+
+
+def _list_scores(result: SuiteResult) -> Iterator[tuple[str, str, str, str]]:
+    """Yield name, value, interval and baseline of each score that is in no chart."""
+    for score in result.scores:
+        if _DECADE.fullmatch(score.name) or score.name.count("/") > 1:
+            continue
+        interval = ""
+        if score.low is not None and score.high is not None:
+            interval = f"{_show_number(score.low)} to {_show_number(score.high)}"
+        baseline = "" if score.baseline is None else _show_number(score.baseline)
+        name = score.name.removeprefix(f"{result.suite}/").replace("_", " ")
+        yield name, _show_number(score.value), interval, baseline
+
+
+def _find_decades(scores: Sequence[Score]) -> Bars:
+    """Return the masked accuracy by how often tokens occur in training."""
+    found = ((_DECADE.fullmatch(score.name), score) for score in scores)
+    return {
+        _describe_decade(int(named[1])): (score.value, score.low, score.high)
+        for named, score in found
+        if named and named[2] == _ACCURACY and 0 <= score.value <= 1
+    }
+
+
+def _find_phenomena(scores: Sequence[Score]) -> Bars:
+    found = {
+        score.name.removeprefix(_PHENOMENA): (score.value, score.low, score.high)
+        for score in scores
+        if score.name.startswith(_PHENOMENA)
+        and score.name.count("/") == 1
+        and not score.name.startswith(_MEAN)
+        and 0 <= score.value <= 1
+    }
+    return dict(list(found.items())[:_MAX_BARS])
+
+
+def _list_shares(run: RunFacts) -> list[tuple[str, str]]:
+    shares = run.share_time()
+    total = sum(seconds for _, seconds in shares) or 1.0
+    return [(name, f"{s / 60:,.1f} minutes, {100 * s / total:.0f} %") for name, s in shares]
+
+
+def _list_sources(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yield the scores of the last validation on each source, if there are several."""
+    for name in of_sources(dict(record), "loss"):
+        loss = _beside(record, f"loss/{name}", f"unigram_loss/{name}", "token frequencies")
+        accuracy = _beside(
+            record, f"masked_accuracy/{name}", f"unigram_accuracy/{name}", "most frequent token"
+        )
+        yield name, f"loss {loss}, masked accuracy {accuracy}"
+
+
+def _describe_text(manifest: Manifest) -> list[Row]:
+    train = manifest.splits["train"]
+    return [
+        ("documents", f"{train.num_documents:,}"),
+        ("words", f"{train.num_words:,}"),
+        ("tokens", f"{train.num_tokens:,}"),
+        ("tokens a word", f"{train.num_tokens / max(1, train.num_words):.3f}"),
+        ("characters a token", f"{train.num_characters / max(1, train.num_tokens):.2f}"),
+        ("vocabulary", f"{manifest.vocab_size:,}"),
+        *((f"dropped or repaired: {reason}", f"{n:,}") for reason, n in manifest.dropped.items()),
+    ]
+
+
+def _describe_decade(decade: int) -> str:
+    """Return the training counts in a frequency bin; bin 0 holds 0 to 9."""
+    return f"{10**decade if decade else 0:,} to {10 ** (decade + 1) - 1:,} times"

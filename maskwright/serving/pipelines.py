@@ -1,0 +1,301 @@
+"""A model folder as a pipeline: its task's results, embeddings and token scores, batched.
+
+Results have the shapes of Hugging Face's inference API. Every method takes the texts of many
+requests at once, and returns the error of a text that the model cannot answer in place of a result.
+"""
+
+from abc import ABC, abstractmethod
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import fmean
+
+from maskwright.console import tell
+from maskwright.errors import InputError, ModelFolderError
+from maskwright.evaluation.pseudo_likelihood import PseudoLikelihoodScorer
+from maskwright.finetuning.conll import OUTSIDE, Word, find_entities, split_words
+from maskwright.finetuning.predict import Predictor
+from maskwright.finetuning.task import Answer
+from maskwright.inference.embed import Embedder
+from maskwright.inference.fill_mask import FillMask, FillResult, Prediction
+from maskwright.model_folder.card import read_example
+from maskwright.model_folder.classifier_folder import is_classifier
+from maskwright.model_folder.folder import CARD, read_card
+from maskwright.serving.schemas import (
+    AggregationStrategy,
+    EntityGroup,
+    FillMaskResult,
+    LabelScore,
+    MaskCandidate,
+    ScoredText,
+    TaggedWord,
+    TaskName,
+    TaskResult,
+    TokenClassificationResult,
+)
+
+DEFAULT_TOP_K = 5  # as in transformers
+
+
+@dataclass(frozen=True)
+class Query:
+    """A text, or a pair of texts, and the parameters of its request.
+
+    Attributes:
+        aggregation_strategy: ``none``: single words; any other: entities. The strategies choose
+            between the tags of a word's tokens; here a word has one tag, so all equal ``simple``.
+        ignore_labels: tags of words, or kinds of entities, to leave out.
+    """
+
+    text: str
+    text_pair: str | None = None
+    top_k: int | None = None
+    targets: tuple[str, ...] | None = None
+    function_to_apply: str | None = None
+    aggregation_strategy: AggregationStrategy = "none"
+    ignore_labels: tuple[str, ...] = (OUTSIDE,)
+
+
+class Pipeline(ABC):
+    """A model with its task, whose encoder also embeds texts.
+
+    Attributes:
+        task: as Hugging Face names it.
+        scorer: scores tokens; None for a model without a masked-language-model head.
+        example: the text, or pair of texts, in the model card; empty if there is none.
+    """
+
+    task: TaskName
+
+    def __init__(
+        self,
+        embedder: Embedder,
+        scorer: PseudoLikelihoodScorer | None,
+        example: Sequence[str],
+    ) -> None:
+        self.embedder, self.scorer, self.example = embedder, scorer, example
+
+    @abstractmethod
+    def __call__(self, queries: Sequence[Query]) -> Sequence[TaskResult | InputError]:
+        """Return the result of each query."""
+
+    def count_tokens(self, texts: Sequence[str], longest: int | None) -> list[int]:
+        """Return the number of tokens of each text, with special tokens, and at most `longest`."""
+        num_special = len(self.embedder.wrap([]))
+        encoded = self.embedder.tokenizer.encode_batch(texts)
+        counts = [len(text.ids) + num_special for text in encoded]
+        return counts if longest is None else [min(count, longest) for count in counts]
+
+    def embed(self, texts: Sequence[str]) -> list[list[float]]:
+        """Return the embedding of each text."""
+        return [vector.tolist() for vector in self.embedder(texts)]
+
+    def score(self, texts: Sequence[str]) -> list[ScoredText | InputError]:
+        """Return the tokens of each text and their log-probabilities in nats."""
+        assert self.scorer is not None
+        tokenizer = self.scorer.tokenizer
+        results: list[ScoredText | InputError] = []
+        for text, found in zip(texts, self.scorer.attempt(texts), strict=True):
+            if isinstance(found, InputError):
+                results.append(found)
+                continue
+            try:
+                offsets = tokenizer.encode_with_offsets(text).offsets.tolist()
+            except InputError as error:  # for example a text of blanks
+                results.append(error)
+                continue
+            tokens = zip(tokenizer.tokens(found.token_ids), offsets, found.scores, strict=True)
+            results.append(
+                {
+                    "score": found.total,
+                    "tokens": [
+                        {"token": token, "start": start, "end": end, "score": score}
+                        for token, (start, end), score in tokens
+                    ],
+                }
+            )
+        return results
+
+
+class FillMaskPipeline(Pipeline):
+    """Candidates for each [MASK]: a list of them, or one list for each of several masks."""
+
+    task: TaskName = "fill-mask"
+
+    def __init__(self, fill: FillMask, example: Sequence[str] = ()) -> None:
+        # The embedder and the scorer share the weights.
+        parts = (fill.model, fill.tokenizer, bool(fill.wrap([])))
+        scorer = PseudoLikelihoodScorer.from_parts(*parts)
+        super().__init__(Embedder.from_parts(*parts), scorer, example)
+        self.fill = fill
+
+    def __call__(self, queries: Sequence[Query]) -> list[FillMaskResult | InputError]:
+        groups: dict[tuple[tuple[str, ...] | None, int], list[int]] = defaultdict(list)
+        for number, query in enumerate(queries):
+            groups[query.targets, query.top_k or DEFAULT_TOP_K].append(number)
+        results: dict[int, FillMaskResult | InputError] = {}
+        for (targets, top_k), numbers in groups.items():
+            texts = [queries[number].text for number in numbers]
+            try:
+                filled = self.fill.attempt(texts, top_k, targets)
+            except InputError as error:  # in the targets
+                filled = [error] * len(numbers)
+            for number, result in zip(numbers, filled, strict=True):
+                is_error = isinstance(result, InputError)
+                results[number] = result if is_error else self._format(result, top_k)
+        return [results[number] for number in range(len(queries))]
+
+    def _format(self, result: FillResult, top_k: int) -> FillMaskResult:
+        tokenizer = self.fill.tokenizer
+        ids: list[int] = tokenizer.encode_prompt(result.text).ids.tolist()
+        positions = [n for n, token in enumerate(ids) if token == tokenizer.mask_id]
+        masks = [
+            [
+                self._describe(one, ids, position, is_only=len(positions) == 1)
+                for one in predictions[:top_k]
+            ]
+            for position, predictions in zip(positions, result.masks, strict=True)
+        ]
+        return masks[0] if len(masks) == 1 else masks
+
+    def _describe(
+        self, prediction: Prediction, ids: list[int], position: int, *, is_only: bool
+    ) -> MaskCandidate:
+        """Return a candidate, its text spelled as transformers does, with the other masks in it."""
+        filled = [*ids[:position], prediction.token_id, *ids[position + 1 :]]
+        filled = filled if is_only else self.fill.wrap(filled)
+        backend = self.fill.tokenizer.backend
+        return {
+            "score": prediction.score,
+            "token": prediction.token_id,
+            "token_str": prediction.token,
+            "sequence": backend.decode(filled, skip_special_tokens=is_only),
+        }
+
+
+class _PredictorPipeline(Pipeline):
+    """A fine-tuned model."""
+
+    def __init__(self, predict: Predictor, example: Sequence[str] = ()) -> None:
+        loaded = predict.loaded
+        parts = (loaded.model, loaded.tokenizer, loaded.add_special_tokens)
+        super().__init__(Embedder.from_parts(*parts), None, example)
+        self.predict = predict
+
+
+class TextClassificationPipeline(_PredictorPipeline):
+    """The labels of a text or a pair, the most probable first."""
+
+    task: TaskName = "text-classification"
+
+    @property
+    def function_to_apply(self) -> str:
+        """The function that turns logits into probabilities, as transformers calls it."""
+        known = {"regression": "none", "multi_label_classification": "sigmoid"}
+        return known.get(self.predict.loaded.problem, "softmax")
+
+    def __call__(self, queries: Sequence[Query]) -> list[list[LabelScore] | InputError]:
+        results: dict[int, list[LabelScore] | InputError] = {}
+        for is_pair in (False, True):
+            numbers = [n for n, q in enumerate(queries) if (q.text_pair is not None) == is_pair]
+            inputs = [
+                (queries[n].text, queries[n].text_pair or "") if is_pair else queries[n].text
+                for n in numbers
+            ]
+            try:
+                answers: Sequence[Answer | InputError] = self.predict(inputs) if inputs else []
+            except InputError as error:  # pairs for a model of single texts, or the reverse
+                answers = [error] * len(numbers)
+            for number, answer in zip(numbers, answers, strict=True):
+                results[number] = self._rank(answer, queries[number].top_k)
+        return [results[number] for number in range(len(queries))]
+
+    def _rank(
+        self, answer: Answer | InputError, top_k: int | None
+    ) -> list[LabelScore] | InputError:
+        if isinstance(answer, InputError):
+            return answer
+        if isinstance(answer.label, float):  # a regression
+            return [{"label": self.predict.loaded.labels[0], "score": answer.label}]
+        ranked = sorted(answer.probabilities.items(), key=lambda pair: -pair[1])
+        return [{"label": label, "score": score} for label, score in ranked[:top_k]]
+
+
+class TokenClassificationPipeline(_PredictorPipeline):
+    """Tagged words, or entities, with their offsets; words that become no token are left out."""
+
+    task: TaskName = "token-classification"
+
+    def __call__(self, queries: Sequence[Query]) -> list[TokenClassificationResult]:
+        words = [split_words(query.text) for query in queries]
+        tagged = self.predict.tag([[word.text for word in sentence] for sentence in words])
+        return [
+            (_list_words if query.aggregation_strategy == "none" else _group_entities)(
+                query, sentence, answers
+            )
+            for query, sentence, answers in zip(queries, words, tagged, strict=True)
+        ]
+
+
+def _list_words(query: Query, words: Sequence[Word], answers: Sequence[Answer]) -> list[TaggedWord]:
+    return [
+        {
+            "entity": str(answer.label),
+            "score": answer.score,
+            "index": number,
+            "word": word.text,
+            "start": word.start,
+            "end": word.end,
+        }
+        for number, (word, answer) in enumerate(zip(words, answers, strict=True))
+        if answer.score is not None and answer.label not in query.ignore_labels
+    ]
+
+
+def _group_entities(
+    query: Query, words: Sequence[Word], answers: Sequence[Answer]
+) -> list[EntityGroup]:
+    """Return the entities, each with the mean score of its words."""
+    entities: list[EntityGroup] = []
+    tags = [OUTSIDE if answer.score is None else str(answer.label) for answer in answers]
+    for kind, first, end in find_entities(tags):
+        if kind in query.ignore_labels:
+            continue
+        start, stop = words[first].start, words[end - 1].end
+        entities.append(
+            {
+                "entity_group": kind,
+                "score": fmean(answer.score or 0.0 for answer in answers[first:end]),
+                "word": query.text[start:stop],
+                "start": start,
+                "end": stop,
+            }
+        )
+    return entities
+
+
+def open_pipeline(folder: Path, device: str | None) -> Pipeline:
+    """Return the pipeline of a model folder.
+
+    Raises:
+        ModelFolderError: `folder` is not a model folder.
+    """
+    example = _read_card_example(folder)
+    if not is_classifier(folder):
+        return FillMaskPipeline(FillMask(folder, device), example)
+    predict = Predictor(folder, device or "auto")
+    if predict.labels_tokens:
+        return TokenClassificationPipeline(predict, example)
+    return TextClassificationPipeline(predict, example)
+
+
+def _read_card_example(folder: Path) -> tuple[str, ...]:
+    """Return the example of the model card; nothing, with a warning, if the card is damaged."""
+    try:
+        return read_example(read_card(folder) or "")
+    except ModelFolderError as error:
+        tell(f"warning: no example for the page: {error}")
+    except ValueError as error:
+        tell(f"warning: no example for the page: {folder / CARD}: {error}")
+    return ()

@@ -1,0 +1,257 @@
+"""Request and response bodies: Hugging Face's inference API, and OpenAI's embeddings under /v1/.
+
+Requests are pydantic models, which check them. Responses are TypedDicts: what the server returns,
+and what /openapi.json says about it.
+"""
+
+from typing import Annotated, Any, Generic, Literal, TypeAlias, TypeVar, cast
+
+from pydantic import BaseModel, ConfigDict, Discriminator, Field, Tag, model_validator
+from pydantic_core import PydanticCustomError
+
+# On Python 3.11 pydantic takes no TypedDict of the standard library.
+from typing_extensions import TypedDict
+
+TaskName = Literal["fill-mask", "text-classification", "token-classification"]
+AggregationStrategy = Literal["none", "simple", "first", "average", "max"]
+Text = Annotated[str, Field(max_length=100_000)]  # models read a few thousand at most
+INPUT_TAGS: dict[type, str] = {str: "<text>", dict: "<pair>", list: "<list>"}
+
+
+class RequestModel(BaseModel):
+    """A JSON object; an unknown field is an error that lists the known ones."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    @model_validator(mode="before")
+    @classmethod
+    def refuse_unknown_fields(cls, data: Any) -> Any:
+        """Check the names of the fields before their values."""
+        known = ", ".join(cls.model_fields)
+        if not isinstance(data, dict):
+            message = "must be an object with the fields {known}"
+            raise PydanticCustomError("no_object", message, {"known": known})
+        for name in cast(dict[str, Any], data).keys() - cls.model_fields.keys():
+            message = "unknown field {name}; known fields: {known}"
+            raise PydanticCustomError("unknown", message, {"name": repr(name[:40]), "known": known})
+        return cast(dict[str, Any], data)
+
+
+def _tag_input(data: object) -> str | None:
+    return INPUT_TAGS.get(type(data))
+
+
+def _discriminate(message: str) -> Discriminator:
+    """Tell texts, pairs and lists apart by their JSON type; `message` says what is allowed."""
+    return Discriminator(_tag_input, "no_text", message)
+
+
+class TextPair(RequestModel):
+    """A pair of texts, for a model that was trained on pairs."""
+
+    text: Text
+    text_pair: Text | None = None
+
+
+class FillMaskParameters(RequestModel):
+    """How many candidates a mask gets, and from which words."""
+
+    top_k: int | None = Field(default=None, ge=1)
+    targets: list[Text] | None = Field(default=None, min_length=1, max_length=1000)
+
+
+class TextClassificationParameters(RequestModel):
+    """How many labels a text gets; any function but that of the model's task is an error."""
+
+    top_k: int | None = Field(default=None, ge=1)
+    function_to_apply: Literal["softmax", "sigmoid", "none"] | None = None
+
+
+class TokenClassificationParameters(RequestModel):
+    """Words or entities; `stride` has no effect, because parts of long texts do not overlap."""
+
+    aggregation_strategy: AggregationStrategy | None = None
+    ignore_labels: list[Text] | None = Field(default=None, max_length=1000)
+    stride: int | None = Field(default=None, ge=0)
+
+
+Parameters = TypeVar("Parameters", bound=RequestModel)
+_TextTag, _PairTag, _ListTag = (Tag(name) for name in INPUT_TAGS.values())
+_PAIR = 'for models of text pairs, {"text": …, "text_pair": …}'
+_Input = Annotated[
+    Annotated[Text, _TextTag] | Annotated[TextPair, _PairTag],
+    _discriminate(f"must be a string, or, {_PAIR}"),
+]
+_Inputs = Annotated[
+    Annotated[Text, _TextTag] | Annotated[TextPair, _PairTag] | Annotated[list[_Input], _ListTag],
+    _discriminate(f"must be a string, a list of strings, or, {_PAIR}"),
+]
+
+
+class InferenceRequest(RequestModel, Generic[Parameters]):
+    """A request for the model's task; `options` of Hugging Face's service have no effect."""
+
+    inputs: _Inputs
+    parameters: Parameters | None = None
+    options: dict[str, Any] | None = None
+
+
+class ScoreRequest(RequestModel):
+    """Texts whose tokens are scored."""
+
+    inputs: Annotated[
+        Annotated[Text, _TextTag] | Annotated[list[Text], _ListTag],
+        _discriminate("must be a string or a list of strings"),
+    ]
+
+
+class EmbedRequest(ScoreRequest):
+    """Texts to embed; each option has one value, that of all embeddings of this server."""
+
+    normalize: Literal[True] | None = None
+    truncate: Literal[True] | None = None
+    truncation_direction: Literal["right"] | None = None
+    encoding_format: Literal["float"] | None = None
+
+
+def _tag_openai_input(data: object) -> str | None:
+    """Return the tag of an ``input``; None for token ids and other types."""
+    if isinstance(data, list):
+        data = cast(list[object], data)
+        return None if any(isinstance(one, int | list) for one in data) else INPUT_TAGS[list]
+    return _tag_input(data)
+
+
+class OpenAIEmbeddingRequest(RequestModel):
+    """Texts to embed, as OpenAI's clients send them; `user` has no effect."""
+
+    input: Annotated[
+        Annotated[Text, _TextTag] | Annotated[list[Text], Field(min_length=1), _ListTag],
+        Discriminator(
+            _tag_openai_input,
+            "no_text",
+            "must be a string or a list of strings; token ids are not supported",
+        ),
+    ]
+    model: str
+    encoding_format: Literal["float", "base64"] = "float"
+    dimensions: int | None = None
+    user: str | None = None
+
+
+class MaskCandidate(TypedDict):
+    """A token for a mask, its probability, and the text with it."""
+
+    score: float
+    token: int
+    token_str: str
+    sequence: str
+
+
+class LabelScore(TypedDict):
+    """A label of a text and its probability; for a regression the predicted value."""
+
+    label: str
+    score: float
+
+
+class TaggedWord(TypedDict):
+    """A word and its tag; `start` and `end` are character offsets in the text."""
+
+    entity: str
+    score: float
+    index: int
+    word: str
+    start: int
+    end: int
+
+
+class EntityGroup(TypedDict):
+    """An entity of one or more words; `start` and `end` are character offsets in the text."""
+
+    entity_group: str
+    score: float
+    word: str
+    start: int
+    end: int
+
+
+class ScoredToken(TypedDict):
+    """A token, its character offsets in the text, and its log-probability in nats."""
+
+    token: str
+    start: int
+    end: int
+    score: float
+
+
+class ScoredText(TypedDict):
+    """The pseudo-log-likelihood of a text, in nats, and its tokens."""
+
+    score: float
+    tokens: list[ScoredToken]
+
+
+class Health(TypedDict):
+    """Whether the server works, the model it serves, and whether /score is available."""
+
+    status: Literal["ok", "not working"]
+    model: str
+    task: TaskName
+    scores: bool
+
+
+class ErrorResponse(TypedDict):
+    """The reason why a request was refused, on one line."""
+
+    error: str
+
+
+class OpenAIEmbedding(TypedDict):
+    """The embedding of one text: numbers, or their bytes (float32, little-endian) in base64."""
+
+    object: Literal["embedding"]
+    index: int
+    embedding: list[float] | str
+
+
+class OpenAIUsage(TypedDict):
+    """The number of tokens in the model, with special tokens."""
+
+    prompt_tokens: int
+    total_tokens: int
+
+
+class OpenAIEmbeddingResponse(TypedDict):
+    """The embeddings of a request, in the order of its texts."""
+
+    object: Literal["list"]
+    data: list[OpenAIEmbedding]
+    model: str
+    usage: OpenAIUsage
+
+
+class OpenAIError(TypedDict):
+    """The reason why a request under /v1/ was refused."""
+
+    message: str
+    type: Literal["invalid_request_error", "server_error"]
+    param: str | None
+    code: str | None
+
+
+class OpenAIErrorResponse(TypedDict):
+    """An error in OpenAI's format."""
+
+    error: OpenAIError
+
+
+Embeddings = list[list[float]]
+FillMaskResult: TypeAlias = list[MaskCandidate] | list[list[MaskCandidate]]  # one mask, several
+TokenClassificationResult: TypeAlias = list[TaggedWord] | list[EntityGroup]
+TaskResult: TypeAlias = FillMaskResult | list[LabelScore] | TokenClassificationResult  # of a text
+RESPONSES: dict[TaskName, Any] = {
+    "fill-mask": FillMaskResult | list[FillMaskResult],
+    "text-classification": list[list[LabelScore]],
+    "token-classification": TokenClassificationResult | list[TokenClassificationResult],
+}

@@ -1,0 +1,142 @@
+"""``maskwright serve``: open a model folder, and serve it with uvicorn until a signal."""
+
+import asyncio
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from maskwright.config import from_mapping
+from maskwright.console import say, tell
+from maskwright.errors import InputError
+from maskwright.extras import import_extra
+from maskwright.runs.find_model import find_model_folder
+from maskwright.serving.config import ServeConfig
+
+if TYPE_CHECKING:
+    from maskwright.serving.guard import App
+
+TOKEN_VARIABLE = "MASKWRIGHT_TOKEN"
+
+
+def serve(
+    folder: str | Path,
+    *,
+    name: str | None = None,
+    device: str | None = None,
+    quiet: bool = False,
+    allowed_host: Sequence[str] = (),
+    **settings: Any,
+) -> None:
+    """Serve a model over HTTP until Ctrl-C or SIGTERM::
+
+        serve("runs/mine", port=8000)
+
+    A notebook already runs an event loop: serve in a thread there, which ends with the process::
+
+        threading.Thread(target=serve, args=["runs/mine"], daemon=True).start()
+
+    With MASKWRIGHT_TOKEN in the environment, requests must have it as ``Authorization: Bearer``.
+
+    Args:
+        folder: a run directory, a model folder, or ``hf:NAME``.
+        name: the name of the model; default: that of the folder.
+        device: where to compute, such as ``cpu`` or ``cuda``; default: a GPU if there is one.
+        quiet: log no line for each request.
+        allowed_host: names besides localhost that requests without a token may use for the server.
+        settings: ``host``, ``port``, and the limits: see ``maskwright serve --help``.
+
+    Raises:
+        MaskwrightError: the model or a setting is wrong, or an event loop runs in this thread.
+    """
+    _check_event_loop()
+    config, token = from_mapping(ServeConfig, settings), _read_token()
+    path = find_model_folder(str(folder))
+    for package in ("fastapi", "fastapi_swagger", "uvicorn"):
+        import_extra(package, "serve", "maskwright serve")
+    from maskwright.serving.app import build_app
+    from maskwright.serving.pipelines import open_pipeline
+
+    pipeline = open_pipeline(path, device)
+    given = Path(folder).resolve()
+    name = name or (given.parent.name if given.name == "model" else given.name)
+    if not name or set(name) & set("{}/"):
+        raise InputError(f"--name = {name!r} must not be empty or contain {{, }} or /.")
+    app = build_app(name, pipeline, config, token, allowed_host)
+    _configure_logs(quiet=quiet)
+    _run(app, config, f"{name} ({pipeline.task})", has_token=token is not None)
+
+
+def _check_event_loop() -> None:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise InputError(
+        "serve cannot run in a thread with a running event loop, such as a notebook's. Use another "
+        "thread: threading.Thread(target=maskwright.serve, args=[folder], daemon=True).start()"
+    )
+
+
+def _read_token() -> str | None:
+    token = os.environ.get(TOKEN_VARIABLE)
+    if token is not None and (not token.strip() or not token.isascii()):
+        raise InputError(f"{TOKEN_VARIABLE} is empty or not ASCII. Set it to a token, or unset it.")
+    return token
+
+
+def _configure_logs(*, quiet: bool) -> None:
+    """Log failures on standard error, and unless quiet every request."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(message)s"))
+    for name in ("maskwright.access", "maskwright.serving"):
+        log = logging.getLogger(name)
+        log.setLevel(logging.WARNING if quiet else logging.INFO)
+        log.addHandler(handler)
+        log.propagate = False
+
+
+def _run(app: "App", config: ServeConfig, title: str, *, has_token: bool) -> None:
+    """Serve until a signal."""
+    import uvicorn
+
+    from maskwright.serving.connections import BACKLOG, Connections, allow_connections, listen
+    from maskwright.serving.guard import is_loopback
+
+    if not has_token and not is_loopback(config.host):
+        tell(
+            f"warning: --host {config.host} without {TOKEN_VARIABLE}: everybody who can reach this "
+            f"machine can use the model. Set {TOKEN_VARIABLE}, or listen on 127.0.0.1."
+        )
+    limit = allow_connections(config.max_connections)
+    if limit < config.max_connections:
+        tell(
+            f"at most {limit:,} connections: max_connections = {config.max_connections:,} needs a "
+            "higher limit of open files (ulimit -Hn)"
+        )
+    with listen(config) as listening:
+        host, port = listening.getsockname()[:2]
+        host = f"[{host}]" if ":" in host else host
+        say(f"serving {title} on http://{host}:{port}", flush=True)
+        connections = Connections(limit, config.header_seconds, config.read_seconds)
+        settings = uvicorn.Config(
+            cast(Any, app),
+            loop="asyncio",  # `AcceptErrorHandler` handles its errors
+            access_log=False,
+            log_level="warning",
+            server_header=False,
+            http=cast(Any, connections.make),  # uvicorn only calls it
+            ws="none",
+            backlog=BACKLOG,
+            timeout_keep_alive=5,
+            timeout_graceful_shutdown=config.drain_seconds,
+        )
+        try:
+            uvicorn.Server(settings).run(sockets=[listening])
+        except KeyboardInterrupt:
+            # A normal exit of the interpreter takes seconds, and may crash while a thread is in the
+            # model. After SIGTERM uvicorn raises the signal again, which ends the process at once.
+            tell("interrupted")
+            os._exit(130)

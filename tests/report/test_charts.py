@@ -1,0 +1,48 @@
+from pathlib import Path
+
+import pytest
+
+from maskwright.errors import InputError
+from maskwright.report import charts
+from maskwright.report.charts import Curve, plot_curves
+
+RECORDS = [
+    {
+        "step": step,
+        "tokens": 1000 * step,
+        "seconds": 6.0 * step,
+        "loss": 7 - step / 100,
+        "masked_accuracy": step / 1000,
+        "unigram_loss": 7.05 + step / 1e5,
+        "unigram_accuracy": 0.05,
+    }
+    for step in (10, 20, 30)
+]
+
+
+def test_a_picture_has_names_axes_and_the_baseline_and_is_the_same_twice(tmp_path: Path) -> None:
+    curves = [Curve("first run", RECORDS), Curve("second <run>", RECORDS[:2])]
+    png, svg = plot_curves(curves, tmp_path, note="a note")
+    assert png.read_bytes().startswith(b"\x89PNG")
+    text = svg.read_text()
+    for words in ("first run", "second &lt;run&gt;", "steps", "tokens (millions)", "a note"):
+        assert words in text
+    assert text.count("token frequencies") == 3  # baselines that are nearly the same are one
+    assert "minutes of wall-clock" in text
+    (tmp_path / "again").mkdir()
+    again = plot_curves(curves, tmp_path / "again", note="a note")
+    assert [path.read_bytes() for path in again] == [png.read_bytes(), svg.read_bytes()]
+
+
+def test_records_without_a_number_are_passed_over(tmp_path: Path) -> None:
+    curve = Curve("run", [*RECORDS, {"step": 40, "loss": None}, {"loss": 3.0}])
+    assert curve.points("step", "loss", 10) == ([1, 2, 3], [6.9, 6.8, 6.7])
+    assert len(plot_curves([curve, Curve("nothing", [])], tmp_path)) == 2
+
+
+def test_without_matplotlib_the_extra_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(charts.importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(InputError, match=r"maskwright\[plots\]"):
+        plot_curves([], tmp_path)

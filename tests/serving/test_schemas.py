@@ -1,0 +1,256 @@
+"""What requests may hold, and the one line about what they may not."""
+
+import base64
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from pydantic import TypeAdapter
+from starlette.testclient import TestClient
+
+from maskwright.finetuning.config import FinetuneConfig
+from maskwright.finetuning.network import build_classifier
+from maskwright.finetuning.predict import Predictor
+from maskwright.finetuning.task import Answer
+from maskwright.inference.embed import Embedder
+from maskwright.model_folder.classifier_folder import save_classifier
+from maskwright.serving.app import build_app
+from maskwright.serving.config import ServeConfig
+from maskwright.serving.pipelines import open_pipeline
+from maskwright.serving.schemas import RESPONSES, OpenAIEmbeddingResponse, OpenAIErrorResponse
+from tests.finetuning.helpers import TOKENIZER, make_loaded
+from tests.serving.test_app import SMALL, serve
+
+TAGS = {"Ada": "B-PER", "Lovelace": "I-PER", "Bob": "B-PER", "London": "B-LOC"}
+TEXT = "Ada  Lovelace met Bob in London ."
+
+
+def serve_classifier(folder: Path, level: Any, labels: tuple[str, ...]) -> TestClient:
+    model = build_classifier(make_loaded().model, FinetuneConfig(), level, len(labels), seed=0)
+    save_classifier(folder, model, TOKENIZER, labels, "single_label_classification")
+    pipeline = open_pipeline(folder, "cpu")
+    app: Any = build_app("small", pipeline, ServeConfig())
+    return TestClient(app, base_url="http://localhost")
+
+
+@pytest.fixture(scope="module")
+def labels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    with serve_classifier(
+        tmp_path_factory.mktemp("labels") / "model", "text", ("a", "b", "c")
+    ) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def tags(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    names = ("O", "B-PER", "I-PER", "B-LOC")
+    with serve_classifier(tmp_path_factory.mktemp("tags") / "model", "token", names) as client:
+        yield client
+
+
+@pytest.fixture
+def known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Words have the tags above; `met` is dropped by the tokenizer."""
+
+    def tag(self: Predictor, sentences: list[list[str]]) -> list[list[Answer]]:
+        return [[_answer(word) for word in words] for words in sentences]
+
+    monkeypatch.setattr(Predictor, "tag", tag)
+
+
+def _answer(word: str) -> Answer:
+    score = {"met": None, "Lovelace": 0.5}.get(word, 0.75)
+    return Answer(TAGS.get(word, "O"), score, {})
+
+
+FIELDS, LABELS = "inputs, parameters, options", "top_k, function_to_apply"
+VECTORS = "inputs, normalize, truncate, truncation_direction, encoding_format"
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "parts"),
+    [
+        ("/", {"inputs": 5}, ("inputs: ",)),
+        ("/", {"inputs": ["a", 5]}, ("inputs[1]: ",)),
+        ("/", {"inputs": [["a"]]}, ("inputs[0]: ",)),
+        ("/", {"inputs": None}, ("inputs: ",)),
+        ("/", {"inputs": {"text": 5}}, ("inputs.text: ",)),
+        ("/", {"inputs": {"text_pair": "a"}}, ("inputs.text: ",)),
+        ("/", {"inputs": {"text": "a", "b": 1}}, ("inputs: ", "'b'", "text, text_pair")),
+        ("/", {"inputs": "x" * 100_001}, ("inputs: ", "100000")),
+        ("/", [], ("the request: ", FIELDS)),
+        ("/", {"inputs": "a", "top_k": 1}, ("the request: ", "'top_k'", FIELDS)),
+        ("/", {"inputs": "a", "parameters": {"foo": 1}}, ("parameters: ", "'foo'", LABELS)),
+        (
+            "/",
+            {"inputs": "a", "parameters": {"targets": ["b"]}},
+            ("parameters: ", "'targets'", LABELS),
+        ),
+        ("/", {"inputs": "a", "parameters": 5}, ("parameters: ", LABELS)),
+        (
+            "/",
+            {"inputs": "a", "parameters": {"function_to_apply": "none"}},
+            ("function_to_apply = none ", "softmax"),
+        ),
+        ("/embed", {"inputs": 5}, ("inputs: ",)),
+        ("/embed", {"inputs": {}}, ("inputs: ",)),
+        ("/embed", {"inputs": ["a", 5]}, ("inputs[1]: ",)),
+        ("/embed", {"inputs": "a", "normalize": False}, ("normalize: ",)),
+        ("/embed", {"inputs": "a", "dimensions": 2}, ("the request: ", "'dimensions'", VECTORS)),
+    ],
+)
+def test_what_is_no_request_is_one_line_of_plain_words(
+    labels: TestClient, path: str, body: Any, parts: tuple[str, ...]
+) -> None:
+    answer = labels.post(path, json=body)
+    assert answer.status_code == 422
+    assert answer.json()["error"].startswith(parts[0])
+    assert all(part in answer.json()["error"] for part in parts)
+
+
+def test_what_clients_send_is_taken(labels: TestClient, tags: TestClient) -> None:
+    text = "the cat sees"
+    parameters = {"top_k": 2, "function_to_apply": "softmax"}
+    asked = {"inputs": text, "parameters": parameters, "options": {"use_cache": False}}
+    assert len(labels.post("/", json=asked).json()[0]) == 2
+    assert labels.post("/", json={"inputs": text, "parameters": {}}).status_code == 200
+    assert labels.post("/", json={"inputs": text, "parameters": None}).status_code == 200
+    wishes = {"normalize": True, "truncate": True, "truncation_direction": "right"}
+    assert labels.post("/embed", json={"inputs": text, **wishes}).status_code == 200
+    known = {"aggregation_strategy": "simple", "ignore_labels": ["O"], "stride": 4}
+    assert tags.post("/", json={"inputs": text, "parameters": known}).status_code == 200
+
+
+@pytest.mark.usefixtures("known")
+@pytest.mark.parametrize("strategy", ["simple", "first", "average", "max"])
+def test_words_of_an_entity_are_one(tags: TestClient, strategy: str) -> None:
+    parameters: dict[str, Any] = {"aggregation_strategy": strategy}
+    found = tags.post("/", json={"inputs": TEXT, "parameters": parameters}).json()
+    TypeAdapter(RESPONSES["token-classification"]).validate_python(found, strict=True)
+    assert found == [
+        {"entity_group": "PER", "score": 0.625, "word": "Ada  Lovelace", "start": 0, "end": 13},
+        {"entity_group": "PER", "score": 0.75, "word": "Bob", "start": 18, "end": 21},
+        {"entity_group": "LOC", "score": 0.75, "word": "London", "start": 25, "end": 31},
+    ]
+    parameters["ignore_labels"] = ["PER"]
+    [only] = tags.post("/", json={"inputs": TEXT, "parameters": parameters}).json()
+    assert only["word"] == "London"
+
+
+@pytest.mark.usefixtures("known")
+def test_words_are_by_themselves_unless_asked_for_together(tags: TestClient) -> None:
+    found = tags.post("/", json={"inputs": TEXT}).json()
+    assert [one["entity"] for one in found] == ["B-PER", "I-PER", "B-PER", "B-LOC"]
+    assert (
+        found
+        == tags.post(
+            "/", json={"inputs": TEXT, "parameters": {"aggregation_strategy": "none"}}
+        ).json()
+    )
+    everything = {"inputs": TEXT, "parameters": {"ignore_labels": []}}
+    words = [one["word"] for one in tags.post("/", json=everything).json()]
+    assert words == ["Ada", "Lovelace", "Bob", "in", "London", "."]
+
+
+OPENAI_PATH = "/v1/embeddings"
+TEXTS = ["The fox eats berries.", "The cat eats fish. " * 20]  # the second is cut
+
+
+@pytest.fixture(scope="module")
+def folder(workplace: Path) -> Path:
+    return workplace / "runs" / "small" / "model"
+
+
+@pytest.fixture(scope="module")
+def client(folder: Path) -> Iterator[TestClient]:
+    with serve(folder) as client:
+        yield client
+
+
+def read_error(answer: Any) -> Any:
+    """The error of a response, which must have the form of OpenAI."""
+    return TypeAdapter(OpenAIErrorResponse).validate_python(answer.json(), strict=True)["error"]
+
+
+def ask(client: TestClient, **body: Any) -> Any:
+    return client.post(OPENAI_PATH, json={"model": "small", **body})
+
+
+def test_vectors_are_those_of_embed_with_the_tokens_that_were_used(
+    client: TestClient, folder: Path
+) -> None:
+    embed = Embedder(folder, "cpu")
+    answer = ask(client, input=TEXTS, dimensions=embed.width, user="somebody").json()
+    TypeAdapter(OpenAIEmbeddingResponse).validate_python(answer, strict=True)
+    assert [one["index"] for one in answer["data"]] == [0, 1]
+    vectors = np.array([one["embedding"] for one in answer["data"]], np.float32)
+    assert vectors == pytest.approx(embed(TEXTS), abs=1e-6)
+    [short, _] = embed.tokenizer.encode_batch(TEXTS)
+    count = len(embed.wrap(short.ids.tolist())) + embed.longest
+    assert answer["usage"] == {"prompt_tokens": count, "total_tokens": count}
+    assert answer["model"] == "small"
+
+
+def test_base64_holds_the_same_numbers(client: TestClient) -> None:
+    [expected] = ask(client, input=TEXTS[0]).json()["data"]
+    [found] = ask(client, input=TEXTS[0], encoding_format="base64").json()["data"]
+    numbers = np.frombuffer(base64.b64decode(found["embedding"]), "<f4")
+    assert numbers.tolist() == expected["embedding"]
+
+
+@pytest.mark.parametrize(
+    ("body", "field"),
+    [
+        ({"input": [1, 2]}, "input"),
+        ({"input": [[1, 2], [3]]}, "input"),
+        ({"input": []}, "input"),
+        ({"input": ["a", None]}, "input[1]"),
+        ({"input": 5}, "input"),
+        ({}, "input"),
+        ({"input": "a", "model": None}, "model"),
+        ({"input": "a", "model": "other"}, "model = 'other'"),
+        ({"input": "a", "dimensions": 5}, "dimensions = 5"),
+        ({"input": "a", "encoding_format": "int8"}, "encoding_format"),
+        ({"input": "a", "truncate": True}, "the request: unknown field 'truncate'"),
+        ({"input": ["a"] * 5}, "the request has 5 texts"),
+    ],
+)
+def test_what_is_wrong_is_one_line_in_the_form_of_openai(
+    client: TestClient, body: dict[str, Any], field: str
+) -> None:
+    answer = ask(client, **body)
+    assert answer.status_code == 422
+    error = read_error(answer)
+    assert error["message"].startswith(field)
+    assert "\n" not in error["message"]
+    assert error["type"] == "invalid_request_error"
+
+
+def test_every_error_of_these_paths_has_that_form(folder: Path) -> None:
+    right = {"authorization": "Bearer secret"}
+    late = ServeConfig(answer_seconds=0.01, max_wait_ms=500)
+    with serve(folder, token="secret") as client, serve(folder, late) as slow:
+        answers = {
+            401: ask(client, input="a"),
+            400: client.post(OPENAI_PATH, content=b"{", headers=right),
+            404: client.get("/v1/models", headers=right),
+            405: client.get(OPENAI_PATH, headers=right),
+            413: client.post(OPENAI_PATH, content=b"x" * (SMALL.max_body_bytes + 1), headers=right),
+            504: ask(slow, input="a"),
+        }
+    for status, answer in answers.items():
+        assert answer.status_code == status
+        error = TypeAdapter(OpenAIErrorResponse).validate_python(answer.json(), strict=True)[
+            "error"
+        ]
+        assert error["type"] == ("server_error" if status == 504 else "invalid_request_error")
+
+
+def test_the_document_has_that_form(client: TestClient) -> None:
+    described = client.get("/openapi.json").json()["paths"][OPENAI_PATH]["post"]["responses"]
+    assert "OpenAIEmbeddingResponse" in json.dumps(described["200"])
+    for status in ("401", "422", "504"):
+        assert "OpenAIErrorResponse" in json.dumps(described[status])

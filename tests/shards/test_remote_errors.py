@@ -1,0 +1,108 @@
+"""Errors as the backends themselves make them: which of them are asked about again."""
+
+import errno
+
+import pytest
+from aiohttp import ClientConnectionError, ClientPayloadError, ClientResponseError, RequestInfo
+from botocore.exceptions import (
+    ClientError,
+    ConnectionClosedError,
+    NoCredentialsError,
+    ParamValidationError,
+    ProfileNotFound,
+    ReadTimeoutError,
+)
+from gcsfs.retry import HttpError, validate_response
+from google.auth.exceptions import DefaultCredentialsError, TransportError
+from multidict import CIMultiDict, CIMultiDictProxy
+from s3fs.errors import translate_boto_error
+from yarl import URL
+
+from maskwright.errors import ShardError
+from maskwright.shards.remote import is_permanent
+
+
+def s3(code: str, status: int) -> BaseException:
+    metadata = {"HTTPStatusCode": status}
+    answer = {"Error": {"Code": code, "Message": "m"}, "ResponseMetadata": metadata}
+    return translate_boto_error(ClientError(answer, "GetObject"))
+
+
+def http(status: int) -> BaseException:
+    headers = CIMultiDictProxy(CIMultiDict[str]())
+    asked = RequestInfo(URL("http://host"), "GET", headers, URL("http://host"))
+    return ClientResponseError(asked, (), status=status)
+
+
+def gcs(status: int) -> BaseException:
+    try:
+        validate_response(status, '{"error": {"message": "m"}}', "bucket/data")
+    except Exception as error:
+        return error
+    raise AssertionError("it does not complain")
+
+
+class HubError(OSError):
+    """As huggingface_hub has it."""
+
+    def __init__(self, status: int) -> None:
+        self.response = type("Response", (), {"status_code": status})()
+        super().__init__("m")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        s3("AccessDenied", 403),
+        s3("NoSuchBucket", 404),
+        s3("InvalidBucketName", 400),
+        s3("PermanentRedirect", 301),
+        s3("SomethingNew", 403),
+        NoCredentialsError(),
+        ProfileNotFound(profile="me"),
+        ParamValidationError(report="bad name"),
+        http(401),
+        http(403),
+        http(410),
+        gcs(401),
+        gcs(403),
+        gcs(404),
+        DefaultCredentialsError("none"),
+        HubError(401),
+        HubError(403),
+        ImportError("Install adlfs"),
+        PermissionError("m"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_what_would_be_the_same_again(error: BaseException) -> None:
+    assert is_permanent(error)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        s3("SlowDown", 503),
+        s3("InternalError", 500),
+        s3("RequestTimeout", 400),
+        ConnectionClosedError(endpoint_url="m"),
+        ReadTimeoutError(endpoint_url="m"),
+        http(429),
+        http(502),
+        ClientConnectionError("m"),
+        ClientPayloadError("m"),
+        gcs(503),
+        HttpError({"code": 429, "message": "m"}),
+        TransportError("m"),
+        HubError(500),
+        HubError(429),
+        TimeoutError("m"),
+        ConnectionResetError("m"),
+        OSError(errno.EIO, "Forbidden: not by Google"),
+        ValueError("m"),
+        ShardError("it is damaged"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_what_may_pass(error: BaseException) -> None:
+    assert not is_permanent(error)
