@@ -8,9 +8,9 @@ first used, because torch takes two seconds to import and many commands do witho
     folder = pretrain("corpus/*.txt", recipe="tiny", out="runs/mine", train={"max_minutes": 10})
     print(FillMask(folder)("The larvae are black and [MASK] on snails."))
 
-`pretrain`, `prepare`, `finetune`, `evaluate`, `compare`, `serve`, `export` and `publish` do what
-the commands of these names do, and take the same words as their flags; the classes are for models
-in memory.
+`pretrain`, `prepare`, `finetune`, `predict`, `evaluate`, `compare`, `serve`, `export` and `publish`
+do what the commands of these names do, and take the same words as their flags; the classes are for
+models in memory.
 """
 
 import importlib
@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 from maskwright.errors import MaskwrightError
 
 if TYPE_CHECKING:
-    from maskwright.cli.finetune import finetune
     from maskwright.evaluation.compare import compare
     from maskwright.evaluation.pseudo_likelihood import (
         PseudoLikelihoodScorer,
@@ -28,7 +27,8 @@ if TYPE_CHECKING:
     from maskwright.evaluation.run import evaluate
     from maskwright.evaluation.suite_blimp import evaluate_minimal_pairs, read_minimal_pairs
     from maskwright.evaluation.suite_pll import evaluate_pseudo_likelihood
-    from maskwright.finetuning.predict import Predictor
+    from maskwright.finetuning.predict import Predictor, predict
+    from maskwright.finetuning.run import finetune
     from maskwright.inference.embed import Embedder, embed
     from maskwright.inference.fill_mask import FillMask
     from maskwright.interop.export import export
@@ -60,6 +60,7 @@ __all__ = [
     "export",
     "finetune",
     "load_model",
+    "predict",
     "prepare",
     "pretrain",
     "publish",
@@ -85,8 +86,9 @@ _HOMES = {
     "evaluate_minimal_pairs": "maskwright.evaluation.suite_blimp",
     "evaluate_pseudo_likelihood": "maskwright.evaluation.suite_pll",
     "export": "maskwright.interop.export",
-    "finetune": "maskwright.cli.finetune",
+    "finetune": "maskwright.finetuning.run",
     "load_model": "maskwright.model_folder.folder",
+    "predict": "maskwright.finetuning.predict",
     "prepare": "maskwright.pretraining.prepare",
     "pretrain": "maskwright.pretraining.runner",
     "publish": "maskwright.interop.publish",

@@ -29,6 +29,7 @@ PUBLIC = {
     "export",
     "finetune",
     "load_model",
+    "predict",
     "prepare",
     "pretrain",
     "publish",
@@ -53,7 +54,9 @@ def test_each_exists_and_is_documented(name: str):
     assert thing.__doc__
 
 
-VERBS = ("compare", "embed", "evaluate", "export", "finetune", "prepare", "publish", "serve")
+VERBS = (
+    "compare", "embed", "evaluate", "export", "finetune", "predict", "prepare", "publish", "serve"
+)  # fmt: skip
 ONLY_HERE = {"report", "sections", "settings", "texts"}
 
 

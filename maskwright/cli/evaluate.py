@@ -65,10 +65,13 @@ def main(argv: Sequence[str]) -> int:
     if given["suite"].strip(" ,") == GLUE:
         if in_detail:
             raise InputError("--details has no effect with --suite glue. Remove it.")
-        from maskwright.finetuning.glue import show_tasks  # with torch
+        from maskwright.finetuning.glue import COLUMNS, list_rows  # with torch
 
         tasks: Any = maskwright.evaluate(**given)
-        say_json(tasks, indent=2) if as_json else show_tasks(tasks)
+        if as_json:
+            say_json(tasks, indent=2)
+        else:
+            print_table(make_console(), COLUMNS, list_rows(tasks), num_names=2)
         return 0
     results = maskwright.evaluate(**given)
     if as_json:

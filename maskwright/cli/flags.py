@@ -209,3 +209,30 @@ def _describe(info: FieldInfo) -> str:
     if isinstance(default, bool):
         default = str(default).lower()
     return f"{info.help} [{default}]".replace("%", "%%")
+
+
+def add_table_flags(parser: Parser, columns: str) -> None:
+    """Add ``--columns`` and ``--header``; `columns` is the help of the former."""
+    parser.add_argument("--columns", nargs="+", default=[], metavar="ROLE=COLUMN", help=columns)
+    parser.add_argument(
+        "--header",
+        action=argparse.BooleanOptionalAction,
+        help="whether TSV and CSV begin with names [if any column is called by name]",
+    )
+
+
+def read_roles(given: Sequence[str]) -> dict[str, str] | None:
+    """Return the columns of ``--columns ROLE=COLUMN …`` by role, or None if there are none.
+
+    Raises:
+        InputError: one is not of this form, or a role is given twice.
+    """
+    columns: dict[str, str] = {}
+    for one in given:
+        role, equals, column = one.partition("=")
+        if not (role and equals and column):
+            raise InputError(f"--columns {one} is not ROLE=COLUMN, as in --columns sentence1=text")
+        if role in columns:
+            raise InputError(f"--columns {one}: {role} = {columns[role]} already. Give it once.")
+        columns[role] = column
+    return columns or None

@@ -13,12 +13,14 @@ def make_console() -> Console:
     return Console(highlight=False, soft_wrap=True)
 
 
-def print_table(console: Console, titles: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    """Print rows below their titles, the first column to the left."""
+def print_table(
+    console: Console, titles: Sequence[str], rows: Sequence[Sequence[str]], *, num_names: int = 1
+) -> None:
+    """Print rows below their titles; columns after the first `num_names` are aligned right."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for column, title in enumerate(titles):
         width = max([len(title), *(len(row[column]) for row in rows)])
-        table.add_column(title, justify="right" if column else "left", min_width=width)
+        table.add_column(title, justify="right" if column >= num_names else "left", min_width=width)
     for row in rows:
         table.add_row(*map(escape, row))
     console.print(table)

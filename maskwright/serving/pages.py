@@ -16,7 +16,7 @@ from fastapi import FastAPI
 from fastapi.openapi.docs import get_swagger_ui_html
 from fastapi.responses import HTMLResponse, Response
 
-from maskwright.finetuning.spans import OUTSIDE, marks_entities, split_tag
+from maskwright.finetuning.conll import OUTSIDE, marks_entities, split_tag
 from maskwright.serving.pipelines import (
     FillMaskPipeline,
     Pipeline,

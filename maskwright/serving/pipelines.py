@@ -15,9 +15,9 @@ from typing import Any, Generic
 from maskwright.console import tell
 from maskwright.errors import InputError, ModelFolderError
 from maskwright.evaluation.pseudo_likelihood import PseudoLikelihoodScorer
-from maskwright.finetuning.predict import Answer, Predictor
-from maskwright.finetuning.spans import OUTSIDE, find_entities
-from maskwright.finetuning.words import Word, split_words
+from maskwright.finetuning.conll import OUTSIDE, Word, find_entities, split_words
+from maskwright.finetuning.predict import Predictor
+from maskwright.finetuning.task import Answer
 from maskwright.inference.embed import Embedder
 from maskwright.inference.fill_mask import FillMask, FillResult, Prediction
 from maskwright.model_folder.card import read_example

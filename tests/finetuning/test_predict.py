@@ -10,7 +10,8 @@ from transformers import AutoTokenizer
 from maskwright.errors import InputError, ModelFolderError, TokenizerError
 from maskwright.finetuning.config import FinetuneConfig
 from maskwright.finetuning.network import build_classifier
-from maskwright.finetuning.predict import Answer, Predictor
+from maskwright.finetuning.predict import Predictor
+from maskwright.finetuning.task import Answer
 from maskwright.model_folder.classifier_folder import save_classifier
 from maskwright.serving.pipelines import (
     Query,

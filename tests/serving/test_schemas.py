@@ -13,7 +13,8 @@ from starlette.testclient import TestClient
 
 from maskwright.finetuning.config import FinetuneConfig
 from maskwright.finetuning.network import build_classifier
-from maskwright.finetuning.predict import Answer, Predictor
+from maskwright.finetuning.predict import Predictor
+from maskwright.finetuning.task import Answer
 from maskwright.inference.embed import Embedder
 from maskwright.model_folder.classifier_folder import save_classifier
 from maskwright.serving.app import build_app
