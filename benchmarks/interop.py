@@ -1,10 +1,8 @@
 """A trained model in other libraries: the same answers, and how many sentences a second.
 
-    python -m benchmarks.interop --model runs/NAME/model --data data/NAME
-
-Exports the model to every target, compares the best words of ONNX int8 and fp32 on the first 1,000
-validation masks, and measures filling one mask a sentence, tokenization included, with `FillMask`,
-both graphs, and transformers' own pipeline. All run in one process, in turns.
+It exports the model to every target, compares the best words of ONNX int8 and fp32 on the first
+1,000 validation masks, and measures filling one mask a sentence, tokenization included, with
+`FillMask`, both graphs, and transformers' own pipeline. All run in one process, in turns.
 """
 
 import argparse
@@ -13,6 +11,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from benchmarks.common import write_result
+from benchmarks.common import race, write_result
 from maskwright.artifact.folder import LoadedModel, open_model
 from maskwright.inference.fill_mask import FillMask
 from maskwright.interop.comparison import PaddedBatch, encode, pad_rows
@@ -43,53 +42,10 @@ TOP_K = 5
 Fill = Callable[[list[str], int], Any]
 
 
-def main() -> None:
-    arguments = parse()
-    torch.set_num_threads(os.cpu_count() or 1)
-    loaded = open_model(arguments.model)
-    with tempfile.TemporaryDirectory() as folder:
-        exports: dict[Target, Path] = {to: Path(folder) / to for to in TARGETS}
-        reports: dict[str, Any] = {}
-        for to, out in exports.items():
-            report = export_model(arguments.model, to, out, arguments.data)
-            reports[to] = report.to_json()
-            print("\n".join(report.describe()))
-        graphs = {
-            "ONNX fp32": OnnxModel(exports["onnx"] / GRAPH),
-            "ONNX int8": OnnxModel(exports["onnx-int8"] / QUANTIZED),
-        }
-        agreement = compare_top1(loaded, graphs, arguments.data)
-        print(agreement)
-        fills = build_fills(arguments.model, loaded, graphs)
-        sentences = cut_sentences(loaded, arguments.data, max(BATCH_SIZES.values()))
-        throughput = measure(fills, sentences)
-    result = {
-        "exports": reports,
-        "top1_of_validation_masks": agreement,
-        "sentences_per_second": throughput,
-        "conditions": {
-            "sentences": f"held-out text, {SHORTEST} to {LONGEST} tokens, one mask in each",
-            "sentences_in_a_round": BATCH_SIZES,
-            "rounds": ROUNDS,
-            "threads": torch.get_num_threads(),
-            "measured": "text in, the five likeliest words out; median of rounds, in turns",
-        },
-    }
-    write_result(f"interop-{arguments.name}", result)
-
-
-def parse() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--model", type=Path, required=True, help="a model folder")
-    parser.add_argument("--data", type=Path, required=True, help="its prepared data")
-    parser.add_argument("--name", default="wiki_en", help="of the result file")
-    return parser.parse_args()
-
-
 def compare_top1(
     loaded: LoadedModel, graphs: dict[str, OnnxModel], data: Path
 ) -> dict[str, float | int]:
-    """Shares of the same best word, and of the right one, on the first masks of a validation."""
+    """Return the shares of the same best word, and of the right one, on the first masks."""
     rows = first_masks(read_masked_rows(loaded, data, SLOTS_READ), NUM_MASKS)
 
     @torch.no_grad()
@@ -104,14 +60,13 @@ def compare_top1(
     found: dict[str, float | int] = {"masks": len(labels)}
     for name, word in words.items():
         found[f"{name}: accuracy"] = (word == labels).float().mean().item()
-    same = (words["ONNX int8"] == words["ONNX fp32"]).float().mean().item()
-    found["ONNX int8: same as ONNX fp32"] = same
-    same = (words["torch"] == words["ONNX fp32"]).float().mean().item()
-    return {**found, "ONNX fp32: same as torch": same}
+    for one, other in (("ONNX int8", "ONNX fp32"), ("ONNX fp32", "torch")):
+        found[f"{one}: same as {other}"] = (words[one] == words[other]).float().mean().item()
+    return found
 
 
 def first_masks(rows: Sequence[MaskedRow], number: int) -> list[MaskedRow]:
-    """The rows with the first `number` masks; of the last row only as many as are wanted."""
+    """Return the rows with the first `number` masks; the last row is cut."""
     chosen: list[MaskedRow] = []
     for row in rows:
         if number > 0:
@@ -121,7 +76,7 @@ def first_masks(rows: Sequence[MaskedRow], number: int) -> list[MaskedRow]:
 
 
 def cut_sentences(loaded: LoadedModel, data: Path, number: int) -> list[str]:
-    """Pieces of held-out documents of ragged lengths, each with a mask for one of its words."""
+    """Return pieces of held-out documents of ragged lengths, one word of each masked."""
     tokenizer, draw = loaded.tokenizer, np.random.default_rng(0)
     store = TokenStore.open(data, "valid", "sizes")
     most = min(LONGEST, loaded.model.config.max_position_embeddings - 2)
@@ -141,7 +96,7 @@ def cut_sentences(loaded: LoadedModel, data: Path, number: int) -> list[str]:
 
 
 def build_fills(model: Path, loaded: LoadedModel, graphs: dict[str, OnnxModel]) -> dict[str, Fill]:
-    """Each a function of sentences and the size of a batch."""
+    """Return functions of sentences and the size of a batch."""
     fill_mask = FillMask(model, device="cpu")
     transformers = import_transformers()
     with quiet_transformers(transformers):
@@ -163,7 +118,7 @@ def build_fills(model: Path, loaded: LoadedModel, graphs: dict[str, OnnxModel]) 
 def fill_with_graph(
     loaded: LoadedModel, graph: OnnxModel, texts: list[str], size: int
 ) -> list[list[str]]:
-    """The likeliest words for the one mask of each text."""
+    """Return the likeliest words for the one mask of each text."""
     found: list[list[str]] = []
     tokenizer = loaded.tokenizer
     for first in range(0, len(texts), size):
@@ -176,22 +131,60 @@ def fill_with_graph(
     return found
 
 
+def time_fill(fill: Fill, sentences: list[str], size: int) -> float:
+    """Return the sentences a second."""
+    started = time.perf_counter()
+    fill(sentences, size)
+    return len(sentences) / (time.perf_counter() - started)
+
+
 def measure(fills: dict[str, Fill], sentences: list[str]) -> dict[str, dict[str, float]]:
-    """Sentences a second of each, by the size of a batch: the median of rounds in turns."""
+    """Return the sentences a second of each by batch size: the median of rounds in turns."""
     found: dict[str, dict[str, float]] = {}
     for size, number in BATCH_SIZES.items():
-        seconds: dict[str, list[float]] = {name: [] for name in fills}
-        for round_number in range(ROUNDS + 1):
-            for name, fill in fills.items():
-                started = time.perf_counter()
-                fill(sentences[:number], size)
-                if round_number:  # the first one warms up
-                    seconds[name].append(time.perf_counter() - started)
-        medians = {name: statistics.median(times) for name, times in seconds.items()}
-        found[f"batch {size}"] = {name: round(number / s, 1) for name, s in medians.items()}
-        print(f"batch {size}: {found[f'batch {size}']}")
+        contenders = {
+            name: partial(time_fill, fill, sentences[:number], size) for name, fill in fills.items()
+        }
+        speeds = race(contenders, ROUNDS + 1, "sentences/s")  # the first round warms up
+        medians = {name: statistics.median(each[1:]) for name, each in speeds.items()}
+        found[f"batch {size}"] = {name: round(speed, 1) for name, speed in medians.items()}
     return found
 
 
-if __name__ == "__main__":
-    main()
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--model", type=Path, required=True, help="a model folder")
+    parser.add_argument("--data", type=Path, required=True, help="its prepared data")
+    parser.add_argument("--name", default="wiki_en", help="of the result file [wiki_en]")
+
+
+def main(arguments: argparse.Namespace) -> None:
+    torch.set_num_threads(os.cpu_count() or 1)
+    loaded = open_model(arguments.model)
+    with tempfile.TemporaryDirectory() as folder:
+        exports: dict[Target, Path] = {to: Path(folder) / to for to in TARGETS}
+        reports: dict[str, Any] = {}
+        for to, out in exports.items():
+            report = export_model(arguments.model, to, out, arguments.data)
+            reports[to] = report.to_json()
+            print("\n".join(report.describe()))
+        graphs = {
+            "ONNX fp32": OnnxModel(exports["onnx"] / GRAPH),
+            "ONNX int8": OnnxModel(exports["onnx-int8"] / QUANTIZED),
+        }
+        agreement = compare_top1(loaded, graphs, arguments.data)
+        fills = build_fills(arguments.model, loaded, graphs)
+        sentences = cut_sentences(loaded, arguments.data, max(BATCH_SIZES.values()))
+        throughput = measure(fills, sentences)
+    result = {
+        "exports": reports,
+        "top1_of_validation_masks": agreement,
+        "sentences_per_second": throughput,
+        "conditions": {
+            "sentences": f"held-out text, {SHORTEST} to {LONGEST} tokens, one mask in each",
+            "sentences_in_a_round": BATCH_SIZES,
+            "rounds": ROUNDS,
+            "threads": torch.get_num_threads(),
+            "measured": "text in, the five likeliest words out; median of rounds, in turns",
+        },
+    }
+    write_result(f"interop-{arguments.name}", result)

@@ -10,9 +10,9 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from benchmarks.randomness import p_of_cells, p_of_z
 from maskwright.data import draws
 from maskwright.data.draws import Bits, Purpose, derive_keys, draw_bits, to_unit
+from tests.data.randomness import p_of_cells, p_of_z
 
 PASSES, REFUSED = 1e-7, 1e-12
 good_mix = draws.mix

@@ -4,7 +4,6 @@ import math
 import pytest
 import torch
 
-from benchmarks.twins import PACKED, ROW, fill_rows, pack
 from maskwright.errors import ConfigError
 from maskwright.model.config import resolve_config
 from maskwright.model.discriminator import (
@@ -23,6 +22,7 @@ from maskwright.model.matrices import count_fused_matrices
 from maskwright.model.pretraining import MaskedLanguageModel
 from maskwright.model.statement import state_architecture
 from tests.model.helpers import tiny_config
+from tests.twins import PACKED, ROW, fill_rows, pack
 
 
 def test_embeddings_of_another_width() -> None:

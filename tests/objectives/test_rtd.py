@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from torch import Tensor
 from transformers import AutoModelForMaskedLM, AutoModelForPreTraining
 
-from benchmarks.twins import randomise
 from maskwright.artifact.folder import save_model
 from maskwright.data.batch import Batch, build_batch
 from maskwright.data.masking.config import MaskingConfig
@@ -29,6 +28,7 @@ from maskwright.objectives.terms import inputs_of
 from tests.artifact.helpers import tiny_tokenizer
 from tests.helpers import CLS, PAD, SEP, SyntheticCorpus, random_corpus, special_ids, vocabulary
 from tests.models import small_config
+from tests.twins import randomise
 
 ROW = 16
 # The last is short: most of its row is padding.

@@ -8,7 +8,12 @@ import torch
 from torch import Tensor
 from transformers import AutoConfig, AutoModel, AutoModelForPreTraining
 
-from benchmarks.twins import (
+from maskwright.artifact.folder import open_encoder, open_model, save_model
+from maskwright.errors import ModelFolderError
+from maskwright.model.discriminator import Discriminator
+from tests.artifact.helpers import tiny_tokenizer, write_tokenizer
+from tests.model.helpers import tiny_config
+from tests.twins import (
     PACKED,
     PADDED,
     ROW,
@@ -19,11 +24,6 @@ from benchmarks.twins import (
     pack,
     randomise,
 )
-from maskwright.artifact.folder import open_encoder, open_model, save_model
-from maskwright.errors import ModelFolderError
-from maskwright.model.discriminator import Discriminator
-from tests.artifact.helpers import tiny_tokenizer, write_tokenizer
-from tests.model.helpers import tiny_config
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "electra": {"preset": "electra"},

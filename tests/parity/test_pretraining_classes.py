@@ -10,8 +10,6 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForMaskedLM, AutoModelForPreTraining
 
-from benchmarks.twins import ROW, TOLERANCE, VOCAB_SIZE, largest_difference, randomise
-from benchmarks.twins import pack as pack_rows
 from maskwright.artifact.folder import load_model, save_model
 from maskwright.artifact.native.bert import BERT
 from maskwright.artifact.native.own import OWN
@@ -20,6 +18,8 @@ from maskwright.errors import ModelFolderError
 from maskwright.model.pretraining import MaskedLanguageModel
 from tests.artifact.helpers import tiny_tokenizer, write_tokenizer
 from tests.model.helpers import random_ids, tiny_model, with_pair_head
+from tests.twins import ROW, TOLERANCE, VOCAB_SIZE, largest_difference, randomise
+from tests.twins import pack as pack_rows
 
 CLASSES = {
     "bert": "BertForPreTraining",

@@ -7,7 +7,13 @@ import pytest
 import torch
 from transformers import AutoModelForMaskedLM
 
-from benchmarks.twins import (
+from maskwright.artifact.families import FAMILIES, NATIVE, native_family
+from maskwright.artifact.folder import load_model, save_model
+from maskwright.artifact.native.own import OWN
+from maskwright.model.presets import PRESETS
+from tests.artifact.helpers import tiny_tokenizer, write_tokenizer
+from tests.model.helpers import tiny_model
+from tests.twins import (
     PACKED,
     ROW,
     TOLERANCE,
@@ -17,12 +23,6 @@ from benchmarks.twins import (
     list_twins,
     our_logits,
 )
-from maskwright.artifact.families import FAMILIES, NATIVE, native_family
-from maskwright.artifact.folder import load_model, save_model
-from maskwright.artifact.native.own import OWN
-from maskwright.model.presets import PRESETS
-from tests.artifact.helpers import tiny_tokenizer, write_tokenizer
-from tests.model.helpers import tiny_model
 
 INSTALLED = list(list_twins())
 # What the presets alone would leave untried.

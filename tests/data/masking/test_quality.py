@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from benchmarks.randomness import p_of_cells, p_of_z
 from maskwright.data.draws import derive_keys
 from maskwright.data.layout import lay_out
 from maskwright.data.masking.config import MaskingConfig
 from maskwright.data.masking.corruption import MaskedRows, Masker, Vocabulary
 from maskwright.data.rows import DataPosition
 from tests.data.masking.helpers import hidden_flags
+from tests.data.randomness import p_of_cells, p_of_z
 from tests.helpers import MASK, NUM_SPECIAL, random_corpus, row_source, special_ids, vocabulary
 
 PASSES, REFUSED = 1e-6, 1e-9
