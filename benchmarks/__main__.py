@@ -1,8 +1,8 @@
 """Run one benchmark: ``python -m benchmarks NAME``; without a name, list all of them.
 
-A benchmark is a module of this folder with a function ``main(arguments)`` and a function
-``add_arguments(parser)``. The first line of its docstring is what the list shows; only the module
-that is asked for is imported.
+A benchmark is a module of this folder with a function ``main(arguments)`` and, where it has
+arguments, ``add_arguments(parser)``. The list shows the first line of its docstring; only the
+module that is asked for is imported.
 """
 
 import argparse
@@ -41,7 +41,8 @@ def main(arguments: Sequence[str]) -> None:
         description=module.__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    module.add_arguments(parser)
+    if hasattr(module, "add_arguments"):
+        module.add_arguments(parser)
     module.main(parser.parse_args(rest))
 
 

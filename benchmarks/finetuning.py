@@ -75,13 +75,9 @@ def run_one(files: TaskFiles, folder: Path, seeds: int) -> dict[str, Any]:
     add_control(found, control)
     for run in (*found["runs"], *found["random_encoder_runs"]):
         del run["history"]
-    conditions = {
-        "epochs": config.epochs,
-        "learning_rate": config.learning_rate,
-        "threads": torch.get_num_threads(),
-        "minutes_a_seed": round(minutes, 2),
-    }
-    return {**found, **conditions}
+    conditions = {"epochs": config.epochs, "learning_rate": config.learning_rate}
+    measured = {"threads": torch.get_num_threads(), "minutes_a_seed": round(minutes, 2)}
+    return {**found, **conditions, **measured}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -126,9 +126,7 @@ def main(arguments: argparse.Namespace) -> None:
         }
         found = race(contenders, arguments.rounds, "examples/s")
     ratios = {name: divide(found["ours"], found[name]) for name in found if name != "ours"}
-    conditions = {
-        "threads": torch.get_num_threads(),
-        "examples": len(material.train),
-        "model": str(arguments.model or "a BERT of 6 layers of width 256"),
-    }
+    model = str(arguments.model or "a BERT of 6 layers of width 256")
+    threads, examples = torch.get_num_threads(), len(material.train)
+    conditions = {"threads": threads, "examples": examples, "model": model}
     write_result("finetuning-speed", {**conditions, "examples_per_second": found, "ratios": ratios})

@@ -71,7 +71,7 @@ def _run_worker(target: Target, seconds: int) -> tuple[str, bool]:
         "-print_final_stats=1",
     ]
     result = subprocess.run(
-        [sys.executable, "-m", "benchmarks.fuzz_worker", target.name, *options, str(inputs)],
+        [sys.executable, "-m", "tests.hostile.fuzzing.worker", target.name, *options, str(inputs)],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         env={**os.environ, "RUST_BACKTRACE": "0"},
@@ -102,15 +102,13 @@ def main(arguments: argparse.Namespace) -> None:
     for name in names:
         outcomes[name] = fuzz(TARGETS[name], seconds)
         print(f"{name}: {outcomes[name]}", flush=True)
-    write_result(
-        "fuzz" if len(names) > 1 else f"fuzz-{names[0]}",
-        {
-            "minutes": arguments.minutes,
-            "atheris": version("atheris"),
-            "memory_limit_mb": MEMORY_MB,
-            "seconds_an_input": INPUT_SECONDS,
-            "inputs": sum(outcome.inputs for outcome in outcomes.values()),
-            "crashes": sum(outcome.crashes for outcome in outcomes.values()),
-            "targets": {name: asdict(outcome) for name, outcome in outcomes.items()},
-        },
-    )
+    result = {
+        "minutes": arguments.minutes,
+        "atheris": version("atheris"),
+        "memory_limit_mb": MEMORY_MB,
+        "seconds_an_input": INPUT_SECONDS,
+        "inputs": sum(outcome.inputs for outcome in outcomes.values()),
+        "crashes": sum(outcome.crashes for outcome in outcomes.values()),
+        "targets": {name: asdict(outcome) for name, outcome in outcomes.items()},
+    }
+    write_result("fuzz" if len(names) > 1 else f"fuzz-{names[0]}", result)

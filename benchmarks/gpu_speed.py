@@ -127,11 +127,8 @@ def find_peak(device: str) -> tuple[str, float | None]:
 
 def compare(setting: Setting, data: PreparedData, rounds: int) -> dict[str, Any]:
     """Return the speeds of ours and the peer in turns, the ratio and the share of the peak."""
-    contenders = {
-        "ours": partial(time_ours, setting, data),
-        "transformers": partial(time_peer, setting, data),
-    }
-    found = race(contenders, rounds, "tokens/s")
+    ours, theirs = (partial(measure, setting, data) for measure in (time_ours, time_peer))
+    found = race({"ours": ours, "transformers": theirs}, rounds, "tokens/s")
     config, (_, peak) = setting.configure(), find_peak(setting.device)
     share = config.masking.predicted_share_at(0.5)
     model = resolve_model(config, data.tokenizer)

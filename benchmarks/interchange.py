@@ -162,10 +162,6 @@ def measure_all(names: list[str]) -> list[dict[str, Any]]:
     return families
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    pass
-
-
 def main(arguments: argparse.Namespace) -> None:
     families = measure_all(list(list_twins()))
     facts = {"transformers": version("transformers"), "tolerance": TOLERANCE, "steps": _STEPS}

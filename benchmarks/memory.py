@@ -41,14 +41,9 @@ def measure(folder: Path, megabytes: int) -> dict[str, Any]:
     command = [*MASKWRIGHT, "pretrain", str(data), "--runs-dir", str(folder), *PRETRAIN]
     trained, train_seconds = measure_peak([*command, "--name", f"run-{megabytes}"])
     manifest = json.loads((data / "manifest.json").read_text(encoding="utf-8"))
-    train = manifest["splits"]["train"]
-    token_bytes = sum(f["num_bytes"] for s in train["shards"] for f in s["files"].values())
     return {
         "text_megabytes": megabytes,
-        "documents": train["num_documents"],
-        "tokens": train["num_tokens"],
-        "token_files_megabytes": round(token_bytes / 1e6),
-        "dropped": manifest["dropped"],
+        "tokens": manifest["splits"]["train"]["num_tokens"],
         "prepare": {**prepared.in_megabytes(), "seconds": round(prepare_seconds, 1)},
         "pretrain": {**trained.in_megabytes(), "seconds": round(train_seconds, 1)},
     }

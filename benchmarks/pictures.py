@@ -14,7 +14,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import LogLocator
 
 from benchmarks.common import Result
-from benchmarks.records import ABLATIONS, BASELINE, BESIDE, list_tasks
+from benchmarks.records import BASELINE, BESIDE, list_tasks
 
 # The colors of Okabe and Ito, which people with color blindness can tell apart; ours is the first.
 OURS, *COLORS = (
@@ -189,7 +189,7 @@ def draw_ablations(block: Block, result: Result) -> Figure:
     for run in result["runs"]:
         if run["variant"] != BASELINE and run["seed"] in base:
             values.setdefault(run["variant"], []).append(run["loss"] - base[run["seed"]])
-    groups = [[v for v in variants if v in values] for g, variants in ABLATIONS.items() if g]
+    groups = [[v for v in variants if v in values] for variants in block["groups"].values()]
     shown = [(gap, variant) for gap, variants in enumerate(groups) for variant in variants]
     heights = {variant: n + gap * 0.6 for n, (gap, variant) in enumerate(shown)}
     figure, [axis] = _open({"size": (7, 0.6 + 0.27 * len(shown))})

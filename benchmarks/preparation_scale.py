@@ -143,6 +143,6 @@ def main(arguments: argparse.Namespace) -> None:
                 name = f"{size}-{step.replace(': ', '-').replace(' ', '-')}-{cores}.json"
                 steps[step][str(cores)] = recall(folder / name, partial(measure, step, text, cores))
             print(size, step, json.dumps(steps[step]), flush=True)
-        megabytes = text.stat().st_size / 1e6
-        texts.append({"megabytes": megabytes, "documents": numbers[str(size)], "steps": steps})
+        about = {"megabytes": text.stat().st_size / 1e6, "documents": numbers[str(size)]}
+        texts.append({**about, "steps": steps})
     write_result("preparation-scale", {"texts": texts})

@@ -10,10 +10,6 @@ from benchmarks.common import ROOT, write_result
 from maskwright.logs import read_metrics
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    pass
-
-
 def main(arguments: argparse.Namespace) -> None:
     clone = Path(tempfile.mkdtemp(prefix="maskwright-bench-")) / "maskwright"
     subprocess.run(["git", "clone", "--quiet", str(ROOT), str(clone)], check=True)

@@ -83,21 +83,6 @@ def _measure_collation(result: Result) -> Iterator[Record]:
             yield _compare(result, what, f"collator of {kind}", 10, measured["ratios"][kind])
 
 
-def _measure_preparation(result: Result) -> Iterator[Record]:
-    yield _compare(result, "MB/s from text to shards", "run_mlm.py", 3, result["ratio"])
-    yield _compare(result, "memory of that", "run_mlm.py", 0.33, result["ratio_of_memory"], True)
-
-
-def _measure_tokenizer(result: Result) -> Iterator[Record]:
-    what = f"MB/s of tokenizer training, {result['megabytes']:.0f} MB"
-    yield _compare(result, what, "`tokenizers` alone", 0.9, result["ratio"])
-
-
-def _measure_start(result: Result) -> Iterator[Record]:
-    ratio = result["ours_over_theirs"]
-    yield _compare(result, "seconds to the first step", "Trainer", 0.5, ratio, True)
-
-
 def _measure_growth(result: Result) -> Iterator[Record]:
     slopes = {name.replace("_", " "): grown["slope"] for name, grown in result["grown"].items()}
     found = ", ".join(f"{name} {slope:.2f}" for name, slope in slopes.items())
@@ -127,14 +112,30 @@ def _measure_shares(collation: Result, training: Result) -> Iterator[Record]:
         yield _measure(collation, what, peer, "below 1 %", share < 0.01, f"{share:.2%}")
 
 
+# What is measured, beside what, the aim, the field of the ratio, and whether less is better.
+_RATIOS = {
+    "preparation-speed": (
+        ("MB/s from text to shards", "run_mlm.py", 3, "ratio", False),
+        ("memory of that", "run_mlm.py", 0.33, "ratio_of_memory", True),
+    ),
+    "tokenizer-speed": (
+        ("MB/s of tokenizer training, {megabytes:.0f} MB", "`tokenizers` alone", 0.9, "ratio", 0),
+    ),
+    "start-speed": (("seconds to the first step", "Trainer", 0.5, "ours_over_theirs", True),),
+}
+
+
+def _measure_ratios(result: Result) -> Iterator[Record]:
+    for what, peer, aim, ratio, at_most in _RATIOS[result["name"]]:
+        yield _compare(result, what.format_map(result), peer, aim, result[ratio], bool(at_most))
+
+
 _MEASURES = {
+    **dict.fromkeys(_RATIOS, _measure_ratios),
     "training-speed-fp32": _measure_training,
     "training-speed-bf16": _measure_training,
     "time-to-quality": _measure_quality,
     "collation": _measure_collation,
-    "preparation-speed": _measure_preparation,
-    "tokenizer-speed": _measure_tokenizer,
-    "start-speed": _measure_start,
     "growth": _measure_growth,
     "gpu-speed": _measure_gpu,
 }
@@ -367,44 +368,24 @@ def tabulate_pairs(*results: Result) -> TableCells:
 
 
 BASELINE = "baseline"
-ABLATIONS = {
-    "": (BASELINE,),
-    "masking": ("spans", "short-spans", "whole-words", "unigram-replacement", "all-mask"),
-    "rates": ("mask-15", "mask-20", "mask-30", "mask-40", "mask-30-to-20", "mask-15-to-30"),
-    "lengths": (
-        *("rows-of-64", "rows-of-128", "rows-32-64-128", "rows-64-to-128-at-50"),
-        "rows-128-to-64",
-    ),
-    "combined": (
-        *("mask-50", "mask-40-to-20", "mask-40-short-rows", "mask-50-short-rows"),
-        "mask-40-shorter-rows",
-    ),
-    "batches": ("batch-1024", "batch-4096", "batch-ramp"),
-    "regularization": ("dropout", "ema-99", "ema-999"),
-    "shape": (
-        *("layers-1", "layers-3", "layers-6", "width-128", "width-192", "width-384"),
-        *("modernbert", "adamw"),
-    ),
-}
 
 
-def list_ablations(result: Result) -> Iterator[Record]:
+def list_ablations(result: Result, groups: Mapping[str, Sequence[str]]) -> Iterator[Record]:
     """Yield the means over seeds, and the difference from the baseline."""
-    base = mean(run["loss"] for run in result["runs"] if run["variant"] == BASELINE)
-    for group, variants in ABLATIONS.items():
-        for variant in variants:
-            runs = [run for run in result["runs"] if run["variant"] == variant]
-            if not runs:
-                continue
-            losses = [run["loss"] for run in runs]
-            options = runs[0]["options"] if group else result["baseline"]
-            means = {key: mean(run[key] for run in runs) for key in ("tokens", "masked_accuracy")}
+    runs: dict[str, list[Record]] = {}
+    for run in result["runs"]:
+        runs.setdefault(run["variant"], []).append(run)
+    base = mean(run["loss"] for run in runs[BASELINE])
+    for group, variants in {"": (BASELINE,), **groups}.items():
+        for variant in filter(runs.__contains__, variants):
+            losses = [run["loss"] for run in runs[variant]]
+            options = runs[variant][0]["options"] if group else result["baseline"]
+            keys = ("tokens", "loss", "masked_accuracy")
             yield {
-                **means,
+                **{key: mean(run[key] for run in runs[variant]) for key in keys},
                 "group": group,
                 "variant": variant,
                 "flags": " ".join(f"`{option}`" for option in options),
-                "loss": mean(losses),
                 "losses": ", ".join(f"{loss:.3f}" for loss in losses),
                 "difference": f"{mean(losses) - base:+.3f}" if group else "",
             }
@@ -412,52 +393,14 @@ def list_ablations(result: Result) -> Iterator[Record]:
 
 # Interchange with transformers.
 
-# Architectures that can be trained and that no class of transformers computes.
-HOMELESS: dict[str, dict[str, Any]] = {
-    "ModernBERT with a norm before its first attention": {"first_attention_norm": True},
-    "ModernBERT with QK-norm": {"qk_norm": True},
-    "ModernBERT with RMSNorm": {"norm": "rmsnorm"},
-    "EuroBERT with QK-norm": {"preset": "eurobert", "qk_norm": True},
-    "EuroBERT with learned positions": {"preset": "eurobert", "positions": "learned"},
-    "EuroBERT with BERT's head": {"preset": "eurobert", "head_transform": True},
-    "EuroBERT with local layers, without UltraBERT's head": {
-        "preset": "eurobert",
-        "global_attn_every_n_layers": 3,
-    },
-    "EuroBERT with a plain MLP": {"preset": "eurobert", "gated_mlp": False},
-    "EuroBERT with a bias in the decoder alone, as NeoBERT has it": {
-        "preset": "eurobert",
-        "decoder_bias": True,
-    },
-    "BERT with sinusoidal positions": {"preset": "bert", "positions": "sinusoidal"},
-    "BERT with local layers": {"preset": "bert", "global_attn_every_n_layers": 2},
-    "BERT with RMSNorm": {"preset": "bert", "norm": "rmsnorm"},
-}
-# Published models whose folders are refused, by ``model_type``.
-REFUSED = {
-    "albert": "all layers share one set of weights, and embeddings are narrower than layers",
-    "convbert": "half of its heads are convolutions",
-    "deberta": "attention to content and to relative positions apart",
-    "deberta-v2": "attention to content and to relative positions apart",
-    "mpnet": "adds a learned score for the distance of two tokens",
-    "neobert": "no class in transformers; its rotary positions turn neighbouring numbers",
-    "rembert": "input embeddings narrower than output embeddings",
-    "roformer": "its rotary positions turn neighbouring numbers",
-}
-
 
 def count_models(result: Result) -> Iterator[Record]:
     yield {"models": sum(len(family["configurations"]) for family in result["families"])}
 
 
-def list_homeless() -> Iterator[Record]:
-    """Yield the architectures without a native home, with the reason of their model cards."""
-    for architecture, fields in HOMELESS.items():
-        config = from_mapping(ModelConfig, fields)
+def explain_homeless(architectures: Mapping[str, Record]) -> Iterator[Record]:
+    """Yield architectures that no class of transformers computes, as their model cards say it."""
+    for architecture, fields in architectures.items():
+        config = from_mapping(ModelConfig, dict(fields))
         _, reason = native_family(resolve_config(config, vocab_size=64, max_seq_length=64))
         yield {"architecture": architecture, "reason": reason}
-
-
-def list_refused() -> Iterator[Record]:
-    for model_type, reason in REFUSED.items():
-        yield {"model_type": model_type, "reason": reason}

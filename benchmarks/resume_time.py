@@ -16,11 +16,12 @@ import statistics
 import subprocess
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.common import MASKWRIGHT, run_maskwright, write_result
+from benchmarks.common import MASKWRIGHT, race, run_maskwright, write_result
 from maskwright.files import hash_file, write_json
 from maskwright.logs import read_metrics
 from maskwright.shards.manifest import COUNTS_NAME, Manifest, ShardInfo, SplitInfo, write_manifest
@@ -147,28 +148,20 @@ def measure(folder: Path, rounds: int) -> dict[str, object]:
     shutil.rmtree(near / "model")
     shutil.copytree(near, far)
     steps = {near: 10, far: move_far(far)}
-    seconds: dict[Path, list[float]] = {near: [], far: []}
-    for number in range(rounds + 1):
-        for run, step in steps.items():
-            taken = time_resumption(run, step)
-            if number:  # the first round fills the disk cache
-                seconds[run].append(taken)
-    medians = {run: statistics.median(values) for run, values in seconds.items()}
-    return {
-        "rows_in_an_epoch": rows,
-        "rounds": rounds,
-        **{
-            run.name: {
-                "step": steps[run],
-                "row": steps[run] * _ROWS_A_STEP,
-                "median_seconds": round(medians[run], 2),
-                "longest_seconds": round(max(seconds[run]), 2),
-            }
-            for run in steps
-        },
-        "difference_seconds": round(medians[far] - medians[near], 2),
-        "limit_seconds": LIMIT_SECONDS,
-    }
+    contenders = {run.name: partial(time_resumption, run, step) for run, step in steps.items()}
+    found = race(contenders, rounds + 1, "seconds")
+    figures: dict[str, dict[str, float]] = {}
+    for run, step in steps.items():
+        _, *seconds = found[run.name]  # the first round fills the disk cache
+        figures[run.name] = {
+            "step": step,
+            "row": step * _ROWS_A_STEP,
+            "median_seconds": round(statistics.median(seconds), 2),
+            "longest_seconds": round(max(seconds), 2),
+        }
+    difference = figures["far"]["median_seconds"] - figures["near"]["median_seconds"]
+    conditions = {"rows_in_an_epoch": rows, "rounds": rounds, "limit_seconds": LIMIT_SECONDS}
+    return {**conditions, **figures, "difference_seconds": round(difference, 2)}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

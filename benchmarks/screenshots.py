@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from playwright.sync_api import Browser, Page, Response, sync_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
 
 from benchmarks.common import ROOT
 from benchmarks.serving_load import serving
@@ -48,11 +48,6 @@ def open_page(browser: Browser, url: str, width: int, scheme: str) -> Iterator[P
     page.close()
 
 
-def answers(response: Response, text: str) -> bool:
-    """Return True if this is the answer to a text."""
-    return text in (response.request.post_data or "")
-
-
 # Name, width, color scheme, text, and the part of its answer that is awaited.
 _FILLING = (
     ("playground", 1000, "light", _SENTENCE, ".candidate"),
@@ -69,7 +64,9 @@ def take_playground(
         for name, width, scheme, text, awaited in shots:
             with open_page(browser, f"http://127.0.0.1:{port}", width, scheme) as page:
                 # The page begins with an example, whose answer must not be taken for this one's.
-                with page.expect_response(lambda r, t=text: answers(r, t)) as answered:
+                with page.expect_response(
+                    lambda response, text=text: text in (response.request.post_data or "")
+                ) as answered:
                     page.locator("#text").fill(text)
                 answered.value.finished()
                 page.locator(awaited).first.wait_for()

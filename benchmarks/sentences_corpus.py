@@ -3,9 +3,8 @@
 The from-scratch notebook of Shreydan (see docs/reproduce.md) draws 100,000 lines of a file of
 sentences and splits them by chance, so that sentences of one article, and copies of a sentence,
 fall on both sides. Here an article is in one split only, by a hash of its title, and no sentence
-occurs twice. The result depends on the text alone.
-
-Writes train.txt (90,000 lines), valid.txt (8,000), test.txt (2,000) and about.json.
+occurs twice. The result, train.txt (90,000 lines), valid.txt (8,000), test.txt (2,000) and
+about.json, depends on the text alone.
 """
 
 import argparse
@@ -108,7 +107,6 @@ def main(arguments: argparse.Namespace) -> None:
             sys.exit(f"{source} has {len(found[split])} sentences for {split}, {size} are needed")
         path = folder / f"{split}.txt"
         write_text(path, "\n".join(found[split][:size]) + "\n")
-        facts = {"sentences": size, "of": len(found[split]), "sha256": hash_file(path)}
-        about["files"][path.name] = facts
+        about["files"][path.name] = {"sentences": size, "sha256": hash_file(path)}
     write_text(folder / "about.json", json.dumps(about, indent=2) + "\n")
     print(f"written to {folder}: {', '.join(about['files'])}")

@@ -145,13 +145,8 @@ def train_ours(seconds: int, data: Path, runs: Path, precision: str) -> dict[str
     """Run `sprint` as a user would start it; return its seconds and its last validation."""
     name = f"ours-{seconds}"
     shutil.rmtree(runs / name, ignore_errors=True)  # an interrupted run begins again
-    train = {
-        "max_minutes": seconds / 60,
-        "valid_seq_length": ROW,
-        "precision": precision,
-        "num_validations": 2,
-    }
-    flags = [f"--train.{key}={value}" for key, value in train.items()]
+    train = {"max_minutes": seconds / 60, "valid_seq_length": ROW, "precision": precision}
+    flags = [f"--train.{key}={value}" for key, value in {**train, "num_validations": 2}.items()]
     where = ("--recipe", "sprint", "--runs-dir", runs, "--name", name)
     taken = run_maskwright("pretrain", data, *where, *flags)
     records = read_metrics(runs / name / "metrics.jsonl")

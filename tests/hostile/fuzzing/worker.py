@@ -1,6 +1,6 @@
 """One target under atheris, in a process of its own; libFuzzer's options follow the name.
 
-python -m benchmarks.fuzz_worker TARGET [-max_total_time=60 …] [FOLDER OF INPUTS]
+python -m tests.hostile.fuzzing.worker TARGET [-max_total_time=60 …] [FOLDER OF INPUTS]
 """
 
 import importlib

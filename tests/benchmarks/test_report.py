@@ -9,9 +9,8 @@ import pytest
 
 from benchmarks.__main__ import list_programs
 from benchmarks.common import ROOT
-from benchmarks.pages import BEGIN, END, read_pages
 from benchmarks.preparation_step import SELECTION
-from benchmarks.records import ABLATIONS
+from benchmarks.report import BEGIN, END, read_pages
 from benchmarks.reproduce import SYSTEMS
 from maskwright.commands.build import build_planner
 from maskwright.commands.config import resolve
@@ -281,7 +280,7 @@ def write_system(folder: Path, name: str, **changes: Any) -> None:
 def write_ablations(folder: Path, worst: float) -> None:
     runs = [
         {"variant": variant, "seed": seed, "options": [], **FINAL, "loss": 5 + n / 10 + seed / 5}
-        for n, variant in enumerate(["baseline", *ABLATIONS["masking"], "layers-6"])
+        for n, variant in enumerate(["baseline", "spans", "whole-words", "mask-15", "layers-6"])
         for seed in (0, 1)
     ]
     runs[-1]["loss"] = worst
