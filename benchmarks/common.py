@@ -35,9 +35,6 @@ Result = Mapping[str, Any]
 Contenders = Mapping[str, Callable[[], float]]
 
 
-# Corpora.
-
-
 def find_corpus(name: str) -> Path:
     """Return a corpus below MASKWRIGHT_DATA; end the program with one line if it is missing."""
     root = os.environ.get("MASKWRIGHT_DATA")
@@ -106,11 +103,11 @@ def find_prepared(folder: Path | None, sentences: bool = False) -> Iterator[Path
         yield Path(scratch) / "data"
 
 
-# Contenders in turns: on a shared machine only ratios of neighbors mean something.
-
-
 def race(contenders: Contenders, rounds: int, unit: str) -> dict[str, list[float]]:
-    """Return what each contender returned, round by round, and print it with its unit."""
+    """Return what each contender returned, round by round; all run in one round before the next.
+
+    On a shared machine only ratios of neighbors mean something.
+    """
     found: dict[str, list[float]] = {name: [] for name in contenders}
     for number in range(rounds):
         for name, run in contenders.items():
@@ -133,12 +130,9 @@ def run_alone(*arguments: object) -> float:
     return float(done.stdout.split()[-1])
 
 
-# Memory of a process and all its descendants, from /proc.
-
-
 @dataclass
 class Peak:
-    """The highest sums over the time of a process, in bytes.
+    """The highest memory of a process and its descendants, from /proc, in bytes.
 
     Attributes:
         resident: pages in memory; those that processes share count for each (an upper bound).
@@ -197,9 +191,6 @@ def measure_peak(command: Sequence[str]) -> tuple[Peak, float]:
     if process.returncode:
         raise subprocess.CalledProcessError(process.returncode, list(command))
     return peak, time.perf_counter() - began
-
-
-# Results.
 
 
 def write_result(name: str, result: Mapping[str, Any]) -> Path:

@@ -134,7 +134,7 @@ TWINS: dict[str, Twin] = {
 
 
 def list_twins() -> Iterator[str]:
-    """Names of those twins whose class the installed transformers has."""
+    """Yield the names of the twins whose class the installed transformers has."""
     import transformers
 
     for name, twin in TWINS.items():
@@ -143,7 +143,7 @@ def list_twins() -> Iterator[str]:
 
 
 def build_twin(name: str, seed: int = 1, **changed: Any) -> Any:
-    """The model of transformers, random, in evaluation mode; some fields may be `changed`."""
+    """Return the random model of transformers in evaluation mode, with `changed` fields."""
     from transformers import AutoConfig, AutoModelForMaskedLM
 
     model_type, fields = TWINS[name]
@@ -156,7 +156,7 @@ def build_twin(name: str, seed: int = 1, **changed: Any) -> Any:
 
 @torch.no_grad()
 def randomise(model: nn.Module, seed: int) -> None:
-    """Draws every parameter, so that no bias is 0 and no norm is 1 in a comparison."""
+    """Draw every parameter, so that no bias is 0 and no norm is 1 in a comparison."""
     generator = torch.Generator().manual_seed(seed)
     for name, parameter in model.named_parameters():
         is_norm = name.lower().endswith(("norm.weight", ".ln.weight"))
@@ -164,13 +164,13 @@ def randomise(model: nn.Module, seed: int) -> None:
 
 
 def random_ids(count: int, seed: int = 0) -> Tensor:
-    """Ordinary token ids, [count]."""
+    """Return ordinary token ids, [count]."""
     generator = torch.Generator().manual_seed(seed)
     return torch.randint(NUM_SPECIAL, VOCAB_SIZE, (count,), generator=generator)
 
 
 def pack(rows: Rows) -> AttentionContext:
-    """The context of rows that hold segments of the given lengths, equal in sum."""
+    """Return the context of rows that hold segments of the given lengths, equal in sum."""
     lengths = [length for row in rows for length in row]
     return AttentionContext(
         positions=torch.cat([torch.arange(length) for length in lengths]),
@@ -184,7 +184,7 @@ def pack(rows: Rows) -> AttentionContext:
 
 
 def fill_rows(rows: Rows, pad_token_id: int) -> tuple[Tensor, Tensor]:
-    """[R, ROW] ids, the same tokens in the same order for all `rows`, and which are no padding."""
+    """Return ids [R, ROW], the same tokens in order for all `rows`, and which are no padding."""
     real = torch.arange(ROW) < torch.tensor([sum(row) for row in rows])[:, None]
     ids = torch.full(real.shape, pad_token_id)
     ids[real] = random_ids(int(real.sum()))
@@ -193,7 +193,7 @@ def fill_rows(rows: Rows, pad_token_id: int) -> tuple[Tensor, Tensor]:
 
 @torch.no_grad()
 def their_logits(theirs: Any, types: Tensor | None = None) -> Tensor:
-    """[tokens, V] from a padded batch."""
+    """Return the logits [tokens, V] of a padded batch."""
     ids, real = fill_rows(PADDED, theirs.config.pad_token_id)
     extra = {} if types is None else {"token_type_ids": types.expand(len(ids), -1)}
     return theirs.eval()(input_ids=ids, attention_mask=real.long(), **extra).logits[real]
@@ -203,7 +203,7 @@ def their_logits(theirs: Any, types: Tensor | None = None) -> Tensor:
 def our_logits(
     ours: MaskedLanguageModel, rows: Rows = PADDED, types: Tensor | None = None
 ) -> Tensor:
-    """[tokens, V] from a batch of such rows; `types` [ROW] by position in a segment."""
+    """Return the logits [tokens, V] of such rows; `types` [ROW] by position in a segment."""
     ids, real = fill_rows(rows, ours.config.pad_token_id)
     tails = [(*row, ROW - sum(row)) if sum(row) < ROW else row for row in rows]
     context = pack(tails)
@@ -214,7 +214,7 @@ def our_logits(
 def largest_difference(
     ours: MaskedLanguageModel, theirs: Any, types: Tensor | None = None
 ) -> float:
-    """Between their logits of a padded batch and ours, padded and packed.
+    """Return the largest difference of their logits, padded, and ours, padded and packed.
 
     Raises:
         ValueError: logits so small that the comparison would say nothing.

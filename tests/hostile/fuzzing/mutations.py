@@ -1,4 +1,4 @@
-"""Small changes to valid files: far more of a program is reached by them than by random bytes."""
+"""Small changes to valid files, which reach far more of a program than random bytes."""
 
 import json
 import re
@@ -34,7 +34,7 @@ NASTY_VALUES: tuple[Any, ...] = (
 
 
 def mutate_bytes(content: bytes, random: Random) -> bytes:
-    """One to four changes: a bit, a cut, a piece inserted, doubled, moved; a number, made nasty."""
+    """Make one to four changes: a bit, a cut, a piece inserted, doubled, moved; a nasty number."""
     changed = bytearray(content)
     for _ in range(random.randint(1, 4)):
         place = random.randint(0, len(changed))
@@ -66,7 +66,7 @@ def _replace_number(content: bytearray, random: Random) -> None:
 
 
 def mutate_json(content: bytes, random: Random) -> bytes:
-    """Like `mutate_bytes`, but mostly changes of values and keys, so that it stays JSON."""
+    """Change values and keys, so that it mostly stays JSON."""
     try:
         value = json.loads(content)
     except (ValueError, RecursionError):
@@ -82,7 +82,7 @@ def mutate_json(content: bytes, random: Random) -> bytes:
 
 
 def _mutate_value(value: Any, random: Random) -> Any:
-    """A copy with one change somewhere below, more often near the top."""
+    """Return a copy with one change somewhere below, more often near the top."""
     if not isinstance(value, dict | list) or not value or random.random() < 0.1:
         return random.choice(NASTY_VALUES)
     copy: Any = value.copy()
@@ -103,7 +103,7 @@ def _mutate_value(value: Any, random: Random) -> Any:
 
 
 def mutate_safetensors(content: bytes, random: Random) -> bytes:
-    """Changes of the header's JSON under a length that fits it, or of the bytes as they are."""
+    """Change the header's JSON under a length that fits it, or the bytes as they are."""
     if len(content) < 8 or random.random() < 0.3:
         return mutate_bytes(content, random)
     size = min(int.from_bytes(content[:8], "little"), len(content) - 8)
@@ -112,7 +112,7 @@ def mutate_safetensors(content: bytes, random: Random) -> bytes:
 
 
 def either(*mutators: Mutate) -> Mutate:
-    """One of them, by chance."""
+    """Return a mutation that applies one of them at random."""
 
     def mutate(content: bytes, random: Random) -> bytes:
         return random.choice(mutators)(content, random)

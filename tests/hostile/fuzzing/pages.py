@@ -15,7 +15,7 @@ SECONDS_A_BYTE, FREE_SECONDS = 5e-5, 0.5
 
 _LINKS = Links.of(SiteInfo("en", {6: "File", 14: "Category"}))
 _LONGEST_PAGE = 12_000
-# What regular expressions of the readers begin, repeat or end with.
+# Pieces that regular expressions of the readers begin, repeat or end with.
 _PIECES = (
     " ", "\n", "\t", "a", "a ", "_", "=", "= ", "==", "'", "''", "-", "----", "*", "#:", ";", ":",
     "|", "|-\n", "|}\n", "{|\n", "{", "}", "{{", "}}", "{{{", "}}}", "{{a|", "{{lang|fr|", "|a=",
@@ -30,7 +30,7 @@ class SlowError(Exception):
 
 
 def usual_pages() -> list[bytes]:
-    """Pages as people write them."""
+    """Return pages as people write them."""
     return [
         b"'''Horse''' is {{lang|fr|un [[cheval]]}}.<ref>{{x|a=b}}</ref>\n\n== Food ==\n* [[a|A]]",
         b"{| class=x\n| a\n|}\nText.<!-- c --> {{convert|5|km|mi|abbr=on}} [http://a.b c] &amp; d",
@@ -38,7 +38,7 @@ def usual_pages() -> list[bytes]:
 
 
 def read_page(content: bytes) -> None:
-    """Reads a page as preparation does, and by the rough reader in any case.
+    """Read a page as preparation does, and by the rough reader in any case.
 
     Raises:
         SlowError: it takes longer than a page of this length may.
@@ -55,7 +55,7 @@ def read_page(content: bytes) -> None:
 
 
 def mutate_page(content: bytes, random: Random) -> bytes:
-    """A page with one or two pieces of markup repeated in it, some thousand times."""
+    """Return a page with one or two pieces of markup repeated some thousand times."""
     text = content.decode("utf-8", "replace")
     for _ in range(random.randint(1, 3)):
         place = random.choice([0, len(text), random.randint(0, len(text))])

@@ -42,7 +42,7 @@ CHECKPOINT_SHAPES = {"model/a": (3, 2), "optimizer/b": (4,)}
 
 @cache
 def scratch() -> Path:
-    """A folder in memory, if there is such, that goes away with the process."""
+    """Return a folder, in memory if possible, that is removed with the process."""
     memory = Path("/dev/shm")
     root = Path(tempfile.mkdtemp(prefix="fuzz-", dir=memory if memory.is_dir() else None))
     atexit.register(shutil.rmtree, root, ignore_errors=True)
@@ -50,7 +50,7 @@ def scratch() -> Path:
 
 
 def fresh_folder(name: str) -> Path:
-    """A new empty folder in the scratch folder."""
+    """Return a new empty folder in the scratch folder."""
     return Path(tempfile.mkdtemp(prefix=f"{name}-", dir=scratch()))
 
 
@@ -81,7 +81,7 @@ def _numbered(count: int) -> list[tuple[int, str]]:
 
 
 def packed_texts() -> dict[str, bytes]:
-    """The same plain text under every compression, by suffix."""
+    """Return the same plain text under every compression, by suffix."""
     text = plain_text()
     return {
         ".gz": gzip.compress(text),
@@ -92,7 +92,7 @@ def packed_texts() -> dict[str, bytes]:
 
 
 def parquet_files() -> list[bytes]:
-    """Two Parquet files: plain strings in several pages, and a dictionary; none without pyarrow."""
+    """Return two Parquet files, of plain strings and of a dictionary; none without pyarrow."""
     try:
         import pyarrow as arrow
         import pyarrow.parquet as parquet
@@ -118,7 +118,7 @@ def tokenizer(kind: TokenizerKind) -> Tokenizer:
 
 @cache
 def data_folder() -> Path:
-    """A prepared folder with two shards."""
+    """Return a prepared folder with two shards."""
     folder = fresh_folder("data")
     (folder / "words.txt").write_text("\n\n".join(documents()), encoding="utf-8")
     config = PrepareConfig(
@@ -130,7 +130,7 @@ def data_folder() -> Path:
 
 @cache
 def model_folder(preset: str) -> Path:
-    """A model folder of one layer."""
+    """Return a model folder of one layer."""
     words = tokenizer("wordpiece")
     sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2}
     config = resolve_config(
@@ -150,7 +150,7 @@ def model_folder(preset: str) -> Path:
 
 
 def split_model_folder() -> Path:
-    """The same, with an index that names the file of the weights."""
+    """Return a model folder with an index that names the file of the weights."""
     folder = fresh_folder("parts") / "model"
     shutil.copytree(model_folder("modernbert"), folder)
     part = "model-00001-of-00001.safetensors"
@@ -161,7 +161,7 @@ def split_model_folder() -> Path:
 
 
 def checkpoint_folder() -> Path:
-    """A checkpoint, whose tensors are no model's."""
+    """Return a checkpoint whose tensors belong to no model."""
     folder = fresh_folder("run") / "checkpoints" / "step_00000005"
     folder.mkdir(parents=True)
     tensors = {name: torch.ones(shape) for name, shape in CHECKPOINT_SHAPES.items()}
@@ -171,7 +171,7 @@ def checkpoint_folder() -> Path:
 
 
 def configurations() -> list[bytes]:
-    """What users write, and what runs write."""
+    """Return configurations as users and as runs write them."""
     short = b"recipe: tiny\ntrain:\n  max_minutes: 5\n  batch_tokens_schedule: [0:2048, 0.5:4096]\n"
     recipes = [write_yaml(recipe.values).encode() for recipe in list_recipes()]
     return [short, *recipes]

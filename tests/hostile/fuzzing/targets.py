@@ -1,8 +1,8 @@
 """Every place where maskwright reads what it did not write itself, as a function of bytes.
 
 A target writes the bytes where a user could have put them, reads them as the program would, and
-raises if anything else comes of it than one of maskwright's own errors, in one printable line, or
-a result that keeps its promises.
+raises unless the outcome is one of maskwright's own errors, in one printable line, or a result that
+keeps its promises.
 """
 
 import contextlib
@@ -63,7 +63,7 @@ class Target:
     Attributes:
         run: reads the bytes; raises on a finding.
         seeds: valid inputs.
-        mutate: makes a new input of one.
+        mutate: makes a new input from one.
     """
 
     name: str
@@ -74,7 +74,7 @@ class Target:
 
 @contextlib.contextmanager
 def refusing() -> Generator[None]:
-    """Lets maskwright's own errors pass, if they are one printable line."""
+    """Suppress maskwright's own errors that are one printable line."""
     try:
         yield
     except MaskwrightError as error:
@@ -261,7 +261,7 @@ _FOLDERS: dict[str, Path] = {}
 
 
 def _copy(name: str, origin: Callable[[], Path]) -> Path:
-    """This target's own copy of a valid folder; made once, and then changed by every input."""
+    """Return this target's own copy of a valid folder, which every input changes."""
     if name not in _FOLDERS:
         _FOLDERS[name] = seeds.fresh_folder(name) / "copy"
         shutil.copytree(origin(), _FOLDERS[name])
