@@ -377,7 +377,7 @@ def list_ablations(result: Result, groups: Mapping[str, Sequence[str]]) -> Itera
         runs.setdefault(run["variant"], []).append(run)
     base = mean(run["loss"] for run in runs[BASELINE])
     for group, variants in {"": (BASELINE,), **groups}.items():
-        for variant in filter(runs.__contains__, variants):
+        for variant in (name for name in variants if name in runs):
             losses = [run["loss"] for run in runs[variant]]
             options = runs[variant][0]["options"] if group else result["baseline"]
             keys = ("tokens", "loss", "masked_accuracy")
