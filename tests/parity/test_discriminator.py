@@ -8,7 +8,12 @@ import torch
 from torch import Tensor
 from transformers import AutoConfig, AutoModel, AutoModelForPreTraining
 
-from benchmarks.twins import (
+from maskwright.errors import ModelFolderError
+from maskwright.model.electra import Discriminator
+from maskwright.model_folder.folder import open_encoder, open_model, save_model
+from tests.model.helpers import tiny_config
+from tests.model_folder.helpers import tiny_tokenizer, write_tokenizer
+from tests.twins import (
     PACKED,
     PADDED,
     ROW,
@@ -19,11 +24,6 @@ from benchmarks.twins import (
     pack,
     randomise,
 )
-from maskwright.errors import ModelFolderError
-from maskwright.model.electra import Discriminator
-from maskwright.model_folder.folder import open_encoder, open_model, save_model
-from tests.model.helpers import tiny_config
-from tests.model_folder.helpers import tiny_tokenizer, write_tokenizer
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "electra": {"preset": "electra"},
