@@ -4,8 +4,9 @@ import re
 
 import pytest
 
+from maskwright.cli import prepare, pretrain
 from maskwright.cli.flags import Parser, add_config_flags, config_values
-from maskwright.cli.main import main, prepare, pretrain
+from maskwright.cli.main import main
 from maskwright.config import fields_of
 from maskwright.preparation.config import PrepareConfig
 from maskwright.runs.config import PretrainConfig
