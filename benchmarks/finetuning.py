@@ -20,11 +20,11 @@ import torch
 
 from benchmarks.common import find_corpus, write_result
 from maskwright.evaluation.run import hash_model
-from maskwright.finetuning.config import FinetuneConfig
-from maskwright.finetuning.files import TaskFiles
-from maskwright.finetuning.presets import GLUE, find_tasks
-from maskwright.finetuning.run import add_control, summarise
-from maskwright.finetuning.task import read_task, run_task
+from maskwright.finetuning.config import GLUE, FinetuneConfig
+from maskwright.finetuning.fit import train_seeds
+from maskwright.finetuning.glue import find_tasks, make_files
+from maskwright.finetuning.results import add_control, collect_results
+from maskwright.finetuning.task import TaskFiles, read_task
 from maskwright.model_folder.folder import open_encoder
 from maskwright.runs.find_model import find_model_folder
 
@@ -37,15 +37,7 @@ def list_tasks(scratch: Path) -> dict[str, TaskFiles]:
     """
     tasks: dict[str, TaskFiles] = {}
     for name, train, dev in find_tasks(find_corpus("glue")):
-        preset, layout = GLUE[name], GLUE[name].find_layout(train)
-        tasks[name] = TaskFiles(
-            task=preset.task,
-            train=train,
-            test=dev,
-            columns=layout.columns,
-            has_header=layout.has_header,
-            metrics=preset.metrics,
-        )
+        tasks[name] = make_files(GLUE[name], train, dev)
     train, test = cut_tagged(find_corpus("ner/wikigold") / "wikigold.conll.txt", scratch)
     return {**tasks, "wikigold": TaskFiles(task="tokens", train=train, test=test)}
 
@@ -66,17 +58,16 @@ def cut_tagged(path: Path, scratch: Path) -> tuple[Path, Path]:
 def run_one(files: TaskFiles, folder: Path, seeds: int) -> dict[str, Any]:
     """Our model and a random one of its shape on one task."""
     loaded = open_encoder(folder)
-    problem = read_task(files, loaded, FinetuneConfig())
-    config = FinetuneConfig(seeds=seeds).settle(
-        len(problem.material.train), loaded.model.config.hidden_size
-    )
+    data = read_task(files, loaded, FinetuneConfig())
+    config = FinetuneConfig(seeds=seeds).resolve(len(data.train), loaded.model.config.hidden_size)
     began = time.perf_counter()
     device = torch.device("cpu")
-    ours = run_task(problem, loaded.model, config, device, print)
+    ours = train_seeds(data, loaded.model, config, device, print)
     minutes = (time.perf_counter() - began) / 60 / config.seeds
-    control = run_task(problem, loaded.model, config, device, print, from_scratch=True)
-    found = summarise(problem, ours)
-    add_control(found, control)
+    control = train_seeds(data, loaded.model, config, device, print, from_scratch=True)
+    results = collect_results(data, ours)
+    add_control(results, control)
+    found: dict[str, Any] = {**results}
     for run in (*found["runs"], *found["random_encoder_runs"]):
         del run["history"]
     conditions = {

@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 
 from benchmarks.common import RESULTS, Result, find_result, put_section
 from benchmarks.plots import COLORS, IMAGES, OURS, STYLE, save
-from maskwright.finetuning.run import show_mean
+from maskwright.finetuning.results import Summary, show_mean
 from maskwright.formatting import count_noun
 
 PAGE = Path(__file__).parents[1] / "docs" / "finetune.md"
@@ -25,13 +25,15 @@ BESIDE = {
 }
 
 
-def find_score(task: Result, *path: str) -> Mapping[str, float | None]:
+def find_score(task: Result, *path: str) -> Summary:
     """Mean and deviation of the deciding metric, of a baseline or of runs."""
     scores: Any = task["test"]
     for key in path:
         scores = scores[key]
     found = scores[task["deciding_metric"]]
-    return found if isinstance(found, Mapping) else {"mean": found, "deviation": None}
+    if isinstance(found, Mapping):
+        return {"mean": found["mean"], "deviation": found["deviation"]}
+    return {"mean": found, "deviation": None}
 
 
 def write_table(result: Result) -> list[str]:

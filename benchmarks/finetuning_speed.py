@@ -22,13 +22,12 @@ import torch
 from benchmarks.common import find_corpus, write_result
 from benchmarks.races import divide, race
 from benchmarks.trainer_peer import build_model, wrap_tokenizer
-from maskwright.finetuning.config import FinetuneConfig
-from maskwright.finetuning.examples import encode_rows
-from maskwright.finetuning.fit import Fitting, Material
-from maskwright.finetuning.labels import Labels
+from maskwright.finetuning.config import GLUE, FinetuneConfig
+from maskwright.finetuning.fit import Fitting
 from maskwright.finetuning.network import build_classifier
-from maskwright.finetuning.presets import GLUE
 from maskwright.finetuning.tables import read_columns
+from maskwright.finetuning.task import TaskData
+from maskwright.finetuning.text_tasks import Classification
 from maskwright.model_folder.folder import Loaded, open_encoder
 from maskwright.tokenizer.config import TokenizerConfig
 from maskwright.tokenizer.train import train_tokenizer
@@ -37,32 +36,32 @@ BATCH, RATE = 32, 3e-4
 Sampling = Literal["random", "group_by_length"]
 
 
-def read_material(loaded: Loaded[Any], count: int) -> Material:
+def read_data(loaded: Loaded[Any], count: int) -> TaskData:
     """The first examples of SST-2 to train on; a few of them to score on."""
     preset = GLUE["sst2"]
     path = find_corpus("glue/SST-2/train_full.tsv")
     layout = preset.find_layout(path)
     rows = list(read_columns(path, layout.columns, layout.has_header))[:count]
-    labels = Labels.find("classification", rows)
-    longest = loaded.model.config.max_position_embeddings
-    train, valid = (encode_rows(r, labels, loaded.tokenizer, longest) for r in (rows, rows[:8]))
-    return Material(labels, train, valid, ("accuracy",), "accuracy", loaded.tokenizer.pad_id)
+    task = Classification()
+    labels, longest = task.find_labels(rows), loaded.model.config.max_position_embeddings
+    train, valid = (task.encode(r, labels, loaded.tokenizer, longest) for r in (rows, rows[:8]))
+    return TaskData(task, labels, train, valid, ("accuracy",), "accuracy", loaded.tokenizer.pad_id)
 
 
-def time_ours(loaded: Loaded[Any], material: Material) -> float:
+def time_ours(loaded: Loaded[Any], data: TaskData) -> float:
     """Examples a second."""
     config = FinetuneConfig(
         epochs=1, batch_size=BATCH, learning_rate=RATE, evaluations_an_epoch=0.01, precision="fp32"
     )
     model = build_classifier(loaded.model, config, "text", 2, seed=0)
     began = time.perf_counter()
-    Fitting(model, material, config, seed=0).run()
-    return len(material.train) / (time.perf_counter() - began)
+    Fitting(model, data, config, seed=0).run()
+    return len(data.train) / (time.perf_counter() - began)
 
 
 def time_trainer(
     folder: Path,
-    material: Material,
+    data: TaskData,
     loaded: Loaded[Any],
     sampling: Sampling,
 ) -> float:
@@ -74,10 +73,10 @@ def time_trainer(
         TrainingArguments,
     )
 
-    targets = np.asarray(material.train.targets).tolist()
+    targets = np.asarray(data.train.targets).tolist()
     rows: Any = [
         {"input_ids": one.ids, "attention_mask": [1] * len(one.ids), "labels": label}
-        for one, label in zip(material.train.inputs, targets, strict=True)
+        for one, label in zip(data.train.inputs, targets, strict=True)
     ]
     tokenizer = wrap_tokenizer(loaded.tokenizer)
     with tempfile.TemporaryDirectory() as scratch:
@@ -122,10 +121,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = arguments.model or write_bert(Path(name) / "bert")
         loaded = open_encoder(folder)
-        material = read_material(loaded, arguments.examples)
-        peer = partial(time_trainer, folder, material, loaded)
+        data = read_data(loaded, arguments.examples)
+        peer = partial(time_trainer, folder, data, loaded)
         contenders = {
-            "ours": partial(time_ours, loaded, material),
+            "ours": partial(time_ours, loaded, data),
             "Trainer": partial(peer, "random"),
             "Trainer, grouped by length": partial(peer, "group_by_length"),
         }
@@ -134,7 +133,7 @@ def main() -> None:
     print(ratios)
     conditions = {
         "threads": torch.get_num_threads(),
-        "examples": len(material.train),
+        "examples": len(data.train),
         "model": str(arguments.model or "a BERT of 6 layers of width 256"),
     }
     write_result("finetuning-speed", {**conditions, "examples_per_second": found, "ratios": ratios})

@@ -25,7 +25,8 @@ from benchmarks.sweep import list_points, name_point, read_lines
 from maskwright.config import from_mapping
 from maskwright.evaluation.run import hash_model
 from maskwright.finetuning.config import FinetuneConfig
-from maskwright.finetuning.task import read_task, run_task
+from maskwright.finetuning.fit import train_seeds
+from maskwright.finetuning.task import read_task
 from maskwright.model_folder.folder import open_encoder
 from maskwright.runs.find_model import find_model_folder
 
@@ -69,7 +70,7 @@ def main() -> None:
                     continue
                 values: dict[str, Any] = {field: json.loads(value) for field, value in point}
                 config = from_mapping(FinetuneConfig, {**values, "first_seed": seed})
-                outcome = run_task(problem, loaded.model, config, torch.device("cpu"), print)
+                outcome = train_seeds(problem, loaded.model, config, torch.device("cpu"), print)
                 line["score"] = outcome.runs[0].scores[outcome.deciding]
                 with lines_file.open("a", encoding="utf-8") as file:
                     file.write(json.dumps(line) + "\n")

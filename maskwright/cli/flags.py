@@ -1,7 +1,6 @@
 """Command lines: strict, with the nearest valid flag in the message; every field is a flag."""
 
 import argparse
-import difflib
 import os
 import signal
 import types
@@ -10,18 +9,11 @@ from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
 
 from maskwright.config import FieldInfo, Plain, describe_type, fields_of, merge, nested
-from maskwright.errors import InputError, MaskwrightError
+from maskwright.errors import InputError, MaskwrightError, suggest
 
 # The arguments of a command: those of its command line, or what `Parser.fill` returned.
 Arguments = Sequence[str] | argparse.Namespace
 _CONFIG = "config:"  # begins the names of arguments that are configuration fields
-
-
-def suggest(kind: str, name: str, valid: Sequence[str], remedy: str) -> InputError:
-    """Return the error for an unknown name, with the nearest known one."""
-    close = difflib.get_close_matches(name, valid, n=1)
-    hint = f"did you mean {close[0]}?" if close else f"{remedy}."
-    return InputError(f"unknown {kind} {name}; {hint}")
 
 
 class Parser(argparse.ArgumentParser):
@@ -217,3 +209,30 @@ def _describe(info: FieldInfo) -> str:
     if isinstance(default, bool):
         default = str(default).lower()
     return f"{info.help} [{default}]".replace("%", "%%")
+
+
+def add_table_flags(parser: Parser, columns: str) -> None:
+    """Add ``--columns`` and ``--header``; `columns` is the help of the former."""
+    parser.add_argument("--columns", nargs="+", default=[], metavar="ROLE=COLUMN", help=columns)
+    parser.add_argument(
+        "--header",
+        action=argparse.BooleanOptionalAction,
+        help="whether TSV and CSV begin with names [if any column is called by name]",
+    )
+
+
+def read_roles(given: Sequence[str]) -> dict[str, str] | None:
+    """Return the columns of ``--columns ROLE=COLUMN …`` by role, or None if there are none.
+
+    Raises:
+        InputError: one is not of this form, or a role is given twice.
+    """
+    columns: dict[str, str] = {}
+    for one in given:
+        role, equals, column = one.partition("=")
+        if not (role and equals and column):
+            raise InputError(f"--columns {one} is not ROLE=COLUMN, as in --columns sentence1=text")
+        if role in columns:
+            raise InputError(f"--columns {one}: {role} = {columns[role]} already. Give it once.")
+        columns[role] = column
+    return columns or None

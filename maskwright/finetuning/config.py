@@ -1,24 +1,42 @@
-"""What a user can choose about fine-tuning."""
+"""What a user can choose about fine-tuning: settings, tasks and the presets of GLUE.
 
+Presets know the files of the GLUE benchmark (Wang et al., "GLUE", 2019) as it distributes them, or
+as their sources do (CoLA's ``in_domain_*.tsv``, the STS benchmark as CSV).
+"""
+
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from pathlib import Path
 
 from maskwright.config import setting
-from maskwright.errors import ConfigError
+from maskwright.errors import ConfigError, CorpusError
 from maskwright.finetuning.metrics import Metric
-from maskwright.model.config import Pooling, ProblemType
+from maskwright.finetuning.tables import Column
+from maskwright.model.config import Pooling
 from maskwright.train.config import Precision
 
-Task = Literal["classification", "multilabel", "regression", "tokens"]
-
-PROBLEMS: dict[Task, ProblemType] = {
-    "classification": "single_label_classification",
-    "multilabel": "multi_label_classification",
-    "regression": "regression",
-    "tokens": "single_label_classification",
+# To add a task, write its class and add its line: where the class is, and the help of the command.
+TASKS: dict[str, tuple[str, str]] = {
+    "classification": (
+        "maskwright.finetuning.text_tasks:Classification",
+        "one label of several, of a text or of a pair (columns sentence1, sentence2)",
+    ),
+    "multilabel": (
+        "maskwright.finetuning.text_tasks:MultiLabel",
+        "any number of labels: a|b, a,b or a JSON list",
+    ),
+    "regression": ("maskwright.finetuning.text_tasks:Regression", "a number"),
+    "tokens": (
+        "maskwright.finetuning.token_task:Tokens",
+        "a tag for each word, in CoNLL columns (IO, IOB, BIO, BIOES)",
+    ),
+    "embedding": (
+        "maskwright.finetuning.embedding:Embedding",
+        "vectors in which the two texts of each pair are near",
+    ),
 }
 
-# A small set of examples needs more passes than a large one (Mosbach et al., "On the Stability of
+# A small set of examples needs more epochs than a large one (Mosbach et al., "On the Stability of
 # Fine-tuning BERT", 2021), a wide encoder a lower rate than a narrow one: at the width of ELECTRA's
 # base model this is the rate that Clark et al. (2020) fine-tuned it with. There lower layers want
 # lower rates; in a narrow encoder that cost accuracy (docs/experiments.md).
@@ -28,7 +46,7 @@ _NARROW, _RATE, _DECAY = 256, 1e-3, 0.9
 
 @dataclass(frozen=True)
 class FinetuneConfig:
-    """Budget, rates and regularisation; the defaults suit encoders of some million parameters."""
+    """Budget, rates and regularization; the defaults suit encoders of some million parameters."""
 
     epochs: float | None = setting(
         None, "passes over the training examples, at most; none = 2 to 20, for some 1,000 steps"
@@ -82,18 +100,23 @@ class FinetuneConfig:
             raise ConfigError("max_length", self.max_length, "must be at least 8")
 
     def find_length(self, longest: int) -> int:
-        """How many tokens of an input are read by a model that takes `longest`.
+        """Return the tokens of an input for a model that takes at most `longest`.
 
         Raises:
-            ConfigError: more are asked for.
+            ConfigError: `max_length` is more than that.
         """
         if self.max_length is not None and self.max_length > longest:
             rule = f"is more than the {longest} tokens that the model takes"
-            raise ConfigError("max_length", self.max_length, rule, "Leave it out.")
+            raise ConfigError("max_length", self.max_length, rule, "Remove it.")
         return self.max_length or longest
 
-    def settle(self, num_examples: int, width: int) -> "FinetuneConfig":
-        """The same with what depends on the number of training examples and the model's width."""
+    def resolve(self, num_examples: int, width: int) -> "FinetuneConfig":
+        """Return the config with values for `epochs`, `learning_rate` and `layer_decay`.
+
+        Args:
+            num_examples: the number of training examples.
+            width: the hidden size of the model.
+        """
         epochs, rate, decay = self.epochs, self.learning_rate, self.layer_decay
         if epochs is None:
             passes = _STEPS * self.batch_size / num_examples
@@ -103,3 +126,96 @@ class FinetuneConfig:
         if decay is None:
             decay = 1.0 if width <= _NARROW else _DECAY
         return replace(self, epochs=epochs, learning_rate=rate, layer_decay=decay)
+
+    def describe_budget(self) -> str:
+        """Return the epochs and the learning rate of a resolved config as one line."""
+        return f"epochs at most {self.epochs:g}, learning rate {self.learning_rate:g}"
+
+
+@dataclass(frozen=True)
+class GlueFiles:
+    """One layout of the files of a GLUE task: their names, their columns, and the header."""
+
+    train: str
+    valid: str
+    columns: Mapping[str, Column]
+    has_header: bool = True
+
+    def list_missing(self, folder: Path) -> list[str]:
+        """Return the names of the files that are not in a folder."""
+        return [name for name in (self.train, self.valid) if not (folder / name).is_file()]
+
+
+@dataclass(frozen=True)
+class GlueTask:
+    """A task of GLUE: its folder there, our task, its metrics, and the layouts of its files."""
+
+    folder: str
+    task: str
+    metrics: tuple[Metric, ...]
+    layouts: tuple[GlueFiles, ...]
+
+    def find_layout(self, path: Path) -> GlueFiles:
+        """Return the layout of a file, by its name, or else by its extension.
+
+        Raises:
+            CorpusError: no layout fits.
+        """
+        by_name = [layout for layout in self.layouts if path.name in (layout.train, layout.valid)]
+        suffix = path.name.removesuffix(".gz").rpartition(".")[2]
+        by_suffix = [layout for layout in self.layouts if layout.train.endswith(f".{suffix}")]
+        found = by_name or by_suffix
+        if not found:
+            both = [name for layout in self.layouts for name in (layout.train, layout.valid)]
+            raise CorpusError(
+                f"{path} is not a file of {self.folder} ({', '.join(dict.fromkeys(both))})."
+                f" Give --task {self.task} and --columns instead of --preset."
+            )
+        return found[0]
+
+
+_PAIR = {"sentence1": "sentence1", "sentence2": "sentence2", "label": "label"}
+_COLA: dict[str, Column] = {"sentence1": 3, "label": 1}
+_STSB_CSV: dict[str, Column] = {"sentence1": 0, "sentence2": 1, "label": 2}
+_SST2 = {"sentence1": "sentence", "label": "label"}
+_MRPC = {"sentence1": "#1 String", "sentence2": "#2 String", "label": "Quality"}
+_QQP = {"sentence1": "question1", "sentence2": "question2", "label": "is_duplicate"}
+
+
+def _classify(folder: str, metrics: tuple[Metric, ...], *layouts: GlueFiles) -> GlueTask:
+    return GlueTask(folder, "classification", metrics, layouts)
+
+
+def _tsv(columns: Mapping[str, Column], valid: str = "dev.tsv") -> GlueFiles:
+    return GlueFiles("train.tsv", valid, columns)
+
+
+GLUE: dict[str, GlueTask] = {
+    "cola": _classify(
+        "CoLA",
+        ("matthews", "accuracy"),
+        GlueFiles("train.tsv", "dev.tsv", _COLA, has_header=False),
+        GlueFiles("in_domain_train.tsv", "in_domain_dev.tsv", _COLA, has_header=False),
+    ),
+    "sst2": _classify(
+        "SST-2", ("accuracy",), _tsv(_SST2), GlueFiles("train_full.tsv", "dev.tsv", _SST2)
+    ),
+    "mrpc": _classify("MRPC", ("f1", "accuracy"), _tsv(_MRPC)),
+    "stsb": GlueTask(
+        "STS-B",
+        "regression",
+        ("spearman", "pearson"),
+        (
+            _tsv({**_PAIR, "label": "score"}),
+            GlueFiles("stsb-en-train.csv", "stsb-en-dev.csv", _STSB_CSV, has_header=False),
+        ),
+    ),
+    "qqp": _classify("QQP", ("f1", "accuracy"), _tsv(_QQP)),
+    "mnli": _classify(
+        "MNLI", ("accuracy",), _tsv({**_PAIR, "label": "gold_label"}, "dev_matched.tsv")
+    ),
+    "qnli": _classify(
+        "QNLI", ("accuracy",), _tsv({**_PAIR, "sentence1": "question", "sentence2": "sentence"})
+    ),
+    "rte": _classify("RTE", ("accuracy",), _tsv(_PAIR)),
+}

@@ -1,21 +1,36 @@
-"""Sentences of tagged words in CoNLL columns: a word a line, a blank line between sentences.
+"""Tagged words: CoNLL files, words of plain text, and the entities that tags mark.
 
-Columns are separated by tabs, or else by blanks; the word is the first and its tag the last, as in
-CoNLL-2003 and wikigold, unless it is said. Lines that begin with ``-DOCSTART-`` are passed over;
-no line is a comment, since ``#`` is a word, too.
+A CoNLL file has a word a line and a blank line between sentences. Columns are separated by tabs, or
+else by blanks; by default the word is the first column and its tag the last, as in CoNLL-2003 and
+wikigold. Lines that begin with ``-DOCSTART-`` are skipped; no line is a comment, since ``#`` is a
+word, too.
+
+Tags are ``O`` and ``PREFIX-KIND`` with the prefixes of IO, IOB, BIO, BIOES, BILOU and BMES; a tag
+without such a prefix is a kind of its own. Entities are found as by CoNLL's ``conlleval`` (Tjong
+Kim Sang and De Meulder, 2003) and seqeval: an entity begins where its tag says so, after another
+kind, and after ``O``.
 """
 
-from collections.abc import Iterator
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, groupby
 from pathlib import Path
+from typing import NamedTuple
 
 from maskwright.corpus.readers.blocks import COMPRESSIONS
 from maskwright.errors import CorpusError
 from maskwright.finetuning.tables import open_lines
 
+OUTSIDE = "O"
 _DOCUMENT = "-DOCSTART-"
 _ENDINGS = (".conll", ".iob", ".bio")  # with or without .txt after it, compressed or not
+_CHUNK = re.compile(r"\S+")
+# Abbreviations and initials keep their dots; 's and 're are contracted verbs.
+_WHOLE = re.compile(r"(?:[^\W\d_]\.)+|['\u2019]\w\w?")
+_BEGINS, _ENDS = frozenset("BSU"), frozenset("ESLU")
+_PREFIXES = frozenset("BIESLUM")
 
 
 @dataclass(frozen=True)
@@ -23,16 +38,21 @@ class TaggedSentence:
     """Words and the tag of each.
 
     Attributes:
-        place: file and line of its first word, for messages.
+        place: file and line of the first word, for messages.
     """
 
     place: str
     words: tuple[str, ...]
     tags: tuple[str, ...]
 
+    @property
+    def texts(self) -> list[str]:
+        """The sentence as one text."""
+        return [" ".join(self.words)]
+
 
 def has_conll_name(path: Path) -> bool:
-    """Whether a file's name says that it holds CoNLL columns: ``a.conll``, ``a.bio.txt.gz``."""
+    """Return True if the name of a file is one of CoNLL columns: ``a.conll``, ``a.bio.txt.gz``."""
     name = path.name.lower()
     for ending in (*COMPRESSIONS, ".txt"):
         name = name.removesuffix(ending)
@@ -40,30 +60,30 @@ def has_conll_name(path: Path) -> bool:
 
 
 def read_conll(path: Path | str, word: int = 0, tag: int = -1) -> Iterator[TaggedSentence]:
-    """The sentences of a file.
+    """Yield the sentences of a file.
 
     Args:
         word, tag: positions of their columns; negative ones count from the end.
 
     Raises:
-        CorpusError: no such file, a line with too few columns, or no sentence at all.
+        CorpusError: the file is missing, has a line with too few columns, or holds no sentence.
     """
     needed = max(word + 1, tag + 1, -word, -tag, 2)
-    for place, lines in _read_sentences(path, needed, "a word and its tag take"):
+    for place, lines in _read_sentences(path, needed, "the words and tags"):
         words, tags = ([columns[each] for columns in lines] for each in (word, tag))
         yield TaggedSentence(place, tuple(words), tuple(tags))
 
 
 def read_words(path: Path | str, word: int = 0) -> Iterator[list[str]]:
-    """The words of each sentence, whether or not they have tags; otherwise as `read_conll`."""
-    for _, lines in _read_sentences(path, max(word + 1, -word), "a word takes"):
+    """Yield the words of each sentence of a file that needs no tags; raises as `read_conll`."""
+    for _, lines in _read_sentences(path, max(word + 1, -word), "the words"):
         yield [columns[word] for columns in lines]
 
 
 def _read_sentences(
     path: Path | str, needed: int, what: str
 ) -> Iterator[tuple[str, list[list[str]]]]:
-    """The place of each sentence, and its lines as columns, of which so many are `needed`."""
+    """Yield the place of each sentence, and the columns of its lines, at least `needed` each."""
     name, lines = open_lines(path)
     found: list[list[str]] = []
     begin = 0
@@ -77,14 +97,104 @@ def _read_sentences(
             continue
         # A word between tabs may hold blanks.
         columns = line.strip().split("\t")
-        is_split = len(columns) >= max(needed, 2)
-        columns = columns if is_split else line.split()
+        if len(columns) < max(needed, 2):
+            columns = line.split()
         if len(columns) < needed:
             raise CorpusError(
-                f"{name}:{number} has {len(columns)} columns, where {what} {needed}. "
+                f"{name}:{number} has {len(columns)} columns, but {what} need {needed}. "
                 "Correct the line."
             )
         begin = begin if found else number
         found.append(columns)
     if is_empty:
         raise CorpusError(f"{name} holds no sentence.")
+
+
+class Word(NamedTuple):
+    """A word, and where it begins and ends in its text."""
+
+    text: str
+    start: int
+    end: int
+
+
+def split_words(text: str) -> list[Word]:
+    """Split plain text into words as CoNLL corpora have them: punctuation is separate.
+
+    A model trained on such words knows ``Paris`` and ``,`` but never saw ``Paris,``. Punctuation
+    and currency signs are split off both ends of what blanks separate; those inside stay
+    (``well-known``, ``don't``, ``3.5``). Equal signs in a row are one word (``...``). Splitting the
+    words again changes nothing.
+    """
+    return [
+        Word(text[start:end], start, end)
+        for chunk in _CHUNK.finditer(text)
+        for start, end in _split_chunk(text, *chunk.span())
+    ]
+
+
+def _split_chunk(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    if _WHOLE.fullmatch(text, start, end):
+        yield start, end
+        return
+    first, last = start, end
+    while first < end and _is_sign(text[first]):
+        first += 1
+    while last > first and _is_sign(text[last - 1]):
+        last -= 1
+    if last < end and _WHOLE.fullmatch(text, first, last + 1):
+        last += 1
+    yield from _group_signs(text, start, first)
+    if first < last:
+        yield first, last
+    yield from _group_signs(text, last, end)
+
+
+def _group_signs(text: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    for _, group in groupby(range(start, end), key=lambda position: text[position]):
+        positions = list(group)
+        yield positions[0], positions[-1] + 1
+
+
+def _is_sign(character: str) -> bool:
+    category = unicodedata.category(character)
+    return category.startswith("P") or category == "Sc"
+
+
+class Entity(NamedTuple):
+    """Words `start` to `end` (exclusive) of a sentence."""
+
+    kind: str
+    start: int
+    end: int
+
+
+def split_tag(tag: str) -> tuple[str, str]:
+    """Return prefix and kind of a tag: ``("B", "PER")``; ``("I", "NOUN")`` if it has no prefix."""
+    if tag == OUTSIDE:
+        return OUTSIDE, ""
+    prefix, dash, kind = tag.partition("-")
+    return (prefix, kind) if dash and prefix in _PREFIXES else ("I", tag)
+
+
+def marks_entities(tags: Iterable[str]) -> bool:
+    """Return True if tags mark entities: some are ``O``, or say where an entity begins or ends.
+
+    Parts of speech do not: every word has one, and two nouns in a row are two.
+    """
+    return any(tag == OUTSIDE or split_tag(tag)[1] != tag for tag in tags)
+
+
+def find_entities(tags: Sequence[str]) -> list[Entity]:
+    """Return the entities of a sentence, in order."""
+    entities: list[Entity] = []
+    begin, before, kind_before = 0, OUTSIDE, ""
+    for position, tag in enumerate([*tags, OUTSIDE]):
+        prefix, kind = split_tag(tag)
+        is_new = prefix in _BEGINS or before in _ENDS or kind != kind_before
+        if is_new or prefix == OUTSIDE:
+            if before != OUTSIDE:
+                entities.append(Entity(kind_before, begin, position))
+            begin = position
+        before, kind_before = prefix, kind
+    return entities

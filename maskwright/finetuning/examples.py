@@ -1,20 +1,29 @@
-"""Labelled rows and sentences as inputs of a model with their targets."""
+"""Examples as inputs of a model, their order in training, and their tensors.
 
+The batches of an epoch are a pure function of (seed, epoch). R examples in a batch, the longest of
+L tokens, T = R L, W words with targets.
+"""
+
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
-from maskwright.errors import CorpusError
+from maskwright.attention_context import AttentionContext, context_from_lengths
+from maskwright.data.counter_rng import Purpose, derive_keys
+from maskwright.data.permutation import permute
 from maskwright.finetuning.conll import TaggedSentence
-from maskwright.finetuning.labels import Labels
-from maskwright.finetuning.tables import LabelledRow
+from maskwright.finetuning.tables import TableRow
 from maskwright.tokenizer.template import InputTemplate, ModelInput
 from maskwright.tokenizer.tokenizer import Tokenizer
 
-TEXT_COLUMNS = ("sentence1", "sentence2")
+Row = TableRow | TaggedSentence
+_BUCKET = 32  # batches among which examples are sorted by length
 
 
 @dataclass(frozen=True)
@@ -22,18 +31,20 @@ class Examples:
     """N inputs and their targets.
 
     Attributes:
-        inputs: tokens of each.
-        targets: [N] or [N, K] for texts; of token tasks a list for each input.
-        places: for token tasks the tokens of each input that have targets.
-        sentences: for token tasks the sentences whose pieces the inputs are.
-        num_cut: inputs that were longer than the model takes.
+        inputs: the tokens of each.
+        targets: [N] or [N, K] for texts; for words a list for each input.
+        positions: for words, the positions of the tokens of each input that have targets.
+        sentences: for words, the sentences from which the inputs were cut.
+        num_cut: the number of inputs that were longer than the model takes.
+        rows: the examples as they were read; for words a row may have become several inputs.
     """
 
     inputs: list[ModelInput]
     targets: NDArray[Any] | list[list[int]]
-    places: list[list[int]] | None = None
+    positions: list[list[int]] | None = None
     sentences: "Sentences | None" = None
     num_cut: int = 0
+    rows: Sequence[Row] = ()
 
     def __len__(self) -> int:
         return len(self.inputs)
@@ -42,54 +53,73 @@ class Examples:
     def lengths(self) -> list[int]:
         return [len(one.ids) for one in self.inputs]
 
+    def collate(self, numbers: Sequence[int], pad_id: int, device: torch.device) -> "InputBatch":
+        """Return the examples with these numbers as one padded batch on `device`."""
+        batch = collate([self.inputs[number] for number in numbers], pad_id)
+        if self.positions is not None:
+            length = batch.context.row_length
+            flat = [row * length + p for row, n in enumerate(numbers) for p in self.positions[n]]
+            batch = replace(batch, output_positions=torch.tensor(flat, dtype=torch.int64))
+        return batch.to(device)
+
+    def select_targets(self, numbers: Sequence[int]) -> Tensor:
+        """Return the targets of the examples with these numbers: [R], [R, K], or [W] of words."""
+        if isinstance(self.targets, list):
+            flat = [target for number in numbers for target in self.targets[number]]
+            return torch.tensor(flat, dtype=torch.int64)
+        return torch.from_numpy(self.targets[np.asarray(numbers)])
+
 
 @dataclass(frozen=True)
 class Sentences:
-    """Tagged sentences, of which inputs hold pieces.
+    """Tagged sentences and the inputs that were cut from them.
 
     Attributes:
         targets: of all words of each sentence.
-        owners: of each input, which sentence it is of, and the words in it that have tokens.
+        owners: of each input, the number of its sentence, and its words that have tokens.
     """
 
     targets: list[list[int]]
     owners: list[tuple[int, list[int]]]
 
-    def join(self, answers: Sequence[Sequence[int]]) -> list[list[int]]:
-        """The answers to the words of inputs, by sentence; 0 for a word without a token."""
+    def join(self, predictions: Sequence[Sequence[int]]) -> list[list[int]]:
+        """Return the predictions for inputs by sentence; 0 for a word without a token."""
         joined = [[0] * len(targets) for targets in self.targets]
-        for (sentence, words), found in zip(self.owners, answers, strict=True):
-            for word, answer in zip(words, found, strict=True):
-                joined[sentence][word] = answer
+        for (sentence, words), found in zip(self.owners, predictions, strict=True):
+            for word, prediction in zip(words, found, strict=True):
+                joined[sentence][word] = prediction
         return joined
 
 
-def read_texts(row: LabelledRow) -> list[str]:
-    """The one or two texts of a row.
+@dataclass(frozen=True)
+class InputBatch:
+    """Inputs of similar lengths, padded.
 
-    Raises:
-        CorpusError: one of them is no text.
+    Attributes:
+        input_ids, token_type_ids: int64 [T].
+        output_positions: int64 [W], the positions in [T] of the words with targets; None for texts.
     """
-    texts = [row.values[column] for column in TEXT_COLUMNS if column in row.values]
-    for text in texts:
-        if not isinstance(text, str):
-            raise CorpusError(f"{row.place}: {text!r} is not a text. Correct the line.")
-    return texts
 
+    input_ids: Tensor
+    token_type_ids: Tensor
+    context: AttentionContext
+    output_positions: Tensor | None = None
 
-def encode_rows(
-    rows: Sequence[LabelledRow], labels: Labels, tokenizer: Tokenizer, max_length: int
-) -> Examples:
-    """Rows of one or two texts as inputs, cut to `max_length` tokens."""
-    texts = [read_texts(row) for row in rows]
-    inputs, num_cut = encode_texts(texts, tokenizer, max_length)
-    return Examples(inputs, labels.encode(rows), num_cut=num_cut)
+    def to(self, device: torch.device) -> "InputBatch":
+        """Return the same batch on `device`."""
+        positions = self.output_positions
+        return InputBatch(
+            self.input_ids.to(device),
+            self.token_type_ids.to(device),
+            self.context.to(device),
+            None if positions is None else positions.to(device),
+        )
 
 
 def encode_texts(
     texts: Sequence[Sequence[str]], tokenizer: Tokenizer, max_length: int
 ) -> tuple[list[ModelInput], int]:
-    """Inputs of one or two texts each, and how many of them were cut."""
+    """Return inputs of one or two texts each, and how many of them were cut to `max_length`."""
     template = InputTemplate.of(tokenizer, len(texts[0])) if texts else None
     inputs: list[ModelInput] = []
     num_cut = 0
@@ -101,45 +131,24 @@ def encode_texts(
     return inputs, num_cut
 
 
-def encode_sentences(
-    sentences: Sequence[TaggedSentence], labels: Labels, tokenizer: Tokenizer, max_length: int
-) -> Examples:
-    """Tagged words as inputs; the first token of each word has its tag as target.
-
-    Pieces in which no word begins teach nothing and are left out.
-    """
-    words = [sentence.words for sentence in sentences]
-    examples, owners = encode_words(words, tokenizer, max_length)
-    assert examples.places is not None
-    used = [number for number, (_, chosen) in enumerate(owners) if chosen]
-    owners = [owners[number] for number in used]
-    numbers = [labels.encode_tags(sentence.tags, sentence.place) for sentence in sentences]
-    return replace(
-        examples,
-        inputs=[examples.inputs[number] for number in used],
-        targets=[[numbers[sentence][word] for word in chosen] for sentence, chosen in owners],
-        places=[examples.places[number] for number in used],
-        sentences=Sentences(numbers, owners),
-    )
-
-
 def encode_words(
     sentences: Sequence[Sequence[str]], tokenizer: Tokenizer, max_length: int
 ) -> tuple[Examples, list[tuple[int, list[int]]]]:
-    """Sentences of words as inputs, and of each input which sentence and words it holds.
+    """Return sentences of words as inputs, and the sentence and the words of each input.
 
-    A sentence that is too long becomes several inputs, cut between words.
+    A sentence that is too long becomes several inputs, cut between words. The first token of each
+    word has its target.
     """
     template = InputTemplate.of(tokenizer, 1)
     inputs: list[ModelInput] = []
-    places: list[list[int]] = []
+    positions: list[list[int]] = []
     owners: list[tuple[int, list[int]]] = []
     for number, words in enumerate(sentences):
         for piece in cut_words(words, tokenizer, max_length - template.num_added):
             inputs.append(template.fill([piece.ids], max_length))
-            places.append([inputs[-1].first + place for place in piece.first_tokens])
+            positions.append([inputs[-1].first + token for token in piece.first_tokens])
             owners.append((number, piece.words))
-    return Examples(inputs, [[] for _ in inputs], places), owners
+    return Examples(inputs, [[] for _ in inputs], positions), owners
 
 
 @dataclass(frozen=True)
@@ -152,9 +161,9 @@ class Piece:
 
 
 def cut_words(words: Sequence[str], tokenizer: Tokenizer, room: int) -> Iterator[Piece]:
-    """Words as tokens of the text that they are with blanks between, in pieces of at most `room`.
+    """Yield the tokens of words, joined by blanks, in pieces of at most `room` tokens.
 
-    A word that the tokenizer drops has no token; one that alone is longer than `room` is cut.
+    A word that the tokenizer drops has no token. A word longer than `room` is cut itself.
     """
     text = " ".join(words)
     encoded = tokenizer.encode_with_offsets(text)
@@ -173,3 +182,62 @@ def cut_words(words: Sequence[str], tokenizer: Tokenizer, room: int) -> Iterator
         is_first = np.diff(found, prepend=-1 if begin == 0 else word_of[begin - 1]) != 0
         yield Piece(ids[begin:end], found[is_first].tolist(), np.flatnonzero(is_first).tolist())
         begin = end
+
+
+def plan_epoch(
+    lengths: Sequence[int], batch_size: int, seed: int, epoch: int
+) -> list[NDArray[np.int64]]:
+    """Return the examples of each step: shuffled, sorted by length within buckets, shuffled again.
+
+    So a batch holds examples of similar lengths. Every example is in one batch, and at most one
+    batch is smaller than the others.
+    """
+    order = permute(np.arange(len(lengths)), len(lengths), seed, epoch)
+    sizes = np.asarray(lengths)
+    batches: list[NDArray[np.int64]] = []
+    for start in range(0, len(order), _BUCKET * batch_size):
+        bucket = order[start : start + _BUCKET * batch_size]
+        bucket = bucket[np.argsort(sizes[bucket], kind="stable")]
+        batches += [bucket[i : i + batch_size] for i in range(0, len(bucket), batch_size)]
+    keys = derive_keys(seed, epoch, Purpose.ROW_ORDER, np.arange(len(batches)))
+    return [batches[number] for number in np.argsort(keys, kind="stable")]
+
+
+def plan_steps(
+    lengths: Sequence[int], batch_size: int, num_steps: int, seed: int
+) -> Iterator[list[int]]:
+    """Yield the examples of each of `num_steps` steps, epoch after epoch."""
+    epochs = (plan_epoch(lengths, batch_size, seed, epoch) for epoch in itertools.count())
+    for batch in itertools.islice(itertools.chain.from_iterable(epochs), num_steps):
+        yield batch.tolist()
+
+
+def plan_scoring(lengths: Sequence[int], batch_tokens: int) -> Iterator[list[int]]:
+    """Yield batches of all examples, sorted by length, of at most `batch_tokens` with padding.
+
+    An example that is longer than that is a batch by itself.
+    """
+    batch: list[int] = []
+    for number in sorted(range(len(lengths)), key=lengths.__getitem__):
+        if batch and (len(batch) + 1) * lengths[number] > batch_tokens:
+            yield batch
+            batch = []
+        batch.append(number)
+    if batch:
+        yield batch
+
+
+def collate(inputs: Sequence[ModelInput], pad_id: int) -> InputBatch:
+    """Return inputs as one padded batch; token types are 0 in the padding."""
+    lengths = [len(one.ids) for one in inputs]
+    longest = max(lengths)
+    ids = np.full((len(inputs), longest), pad_id, np.int64)
+    types = np.zeros((len(inputs), longest), np.int64)
+    for row, one in enumerate(inputs):
+        ids[row, : lengths[row]] = one.ids
+        types[row, : lengths[row]] = one.type_ids
+    return InputBatch(
+        torch.from_numpy(ids).flatten(),
+        torch.from_numpy(types).flatten(),
+        context_from_lengths(lengths),
+    )

@@ -1,156 +1,370 @@
-"""Training a classifier on labelled examples, with the best weights of the run kept.
+"""Training: the loop, early stopping, the best weights, and one run for each seed."""
 
-R examples a step, K labels.
-"""
-
-from collections.abc import Sequence
+import math
+import time
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from pathlib import Path
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from maskwright.finetuning.batches import collate, find_targets, find_wanted
-from maskwright.finetuning.config import FinetuneConfig, Task
-from maskwright.finetuning.examples import Examples
-from maskwright.finetuning.labels import Labels
-from maskwright.finetuning.loop import Loop, Patience, Progress, Report
-from maskwright.finetuning.metrics import Metric
-from maskwright.finetuning.network import rescaled_output
-from maskwright.finetuning.scoring import compute_loss, is_better, is_perfect, score_model
+from maskwright.errors import CheckpointError, TrainingError
+from maskwright.finetuning.config import FinetuneConfig
+from maskwright.finetuning.examples import Examples, plan_steps
+from maskwright.finetuning.metrics import VALID_LOSS, Scores, is_better, is_perfect
+from maskwright.finetuning.network import (
+    Pretrained,
+    build_classifier,
+    compute_logits,
+    group_parameters,
+    rescaled_output,
+)
+from maskwright.finetuning.task import TaskData
+from maskwright.logs import Record
 from maskwright.model.classifier import Classifier
+from maskwright.model.init import initialize
+from maskwright.optim.eager import AdamW
 from maskwright.progress import Pulse
+from maskwright.train.checkpoint import Checkpoint, find_newest, save_checkpoint
 from maskwright.train.device import autocast
 
 
+def scale_rate(step: int, num_steps: int, warmup_share: float) -> float:
+    """Return the factor on all rates at a step from 0 on: a line up to 1, then one down to 0."""
+    warmup = warmup_share * num_steps
+    if step < warmup:
+        return (step + 1) / (warmup + 1)
+    return max(0.0, (num_steps - step) / max(1.0, num_steps - warmup))
+
+
 @dataclass(frozen=True)
-class Material:
-    """What a run trains and is scored on.
+class EvaluationPoint:
+    """A step after which the model is scored.
 
     Attributes:
-        metrics: what is reported; `deciding` is the one that decides.
-        pad_id: of the tokenizer.
-        test: what the weights that were chosen on `valid` are scored on, if there is such.
+        loss: the mean of the steps since the last such point.
+        seconds: since the beginning.
     """
 
-    labels: Labels
-    train: Examples
-    valid: Examples
-    metrics: Sequence[Metric]
-    deciding: str
-    pad_id: int
-    test: Examples | None = None
+    step: int
+    epoch: float
+    loss: float
+    seconds: float
+
+
+class Loop:
+    """The training loop: rates that rise and fall, clipped gradients, scores on the way.
+
+    Args:
+        config: resolved.
+        lengths: the tokens of each training example.
+        pulse: reports every step.
+    """
+
+    def __init__(
+        self,
+        config: FinetuneConfig,
+        lengths: Sequence[int],
+        seed: int,
+        device: torch.device,
+        pulse: Pulse | None = None,
+    ) -> None:
+        assert config.epochs is not None, "the config is not resolved"
+        self.config, self.lengths, self.seed, self.device = config, lengths, seed, device
+        self.pulse = pulse or Pulse()
+        self.steps_an_epoch = math.ceil(len(lengths) / config.batch_size)
+        self.num_steps = max(1, math.ceil(config.epochs * self.steps_an_epoch))
+
+    def run(
+        self, module: nn.Module, compute_loss: Callable[[list[int]], Tensor]
+    ) -> Iterator[EvaluationPoint]:
+        """Train `module`, and yield after each step at which it is to be scored.
+
+        Args:
+            compute_loss: returns the loss of the examples with these numbers.
+
+        Raises:
+            TrainingError: a loss is not finite.
+        """
+        torch.manual_seed(self.seed)
+        config, began, losses = self.config, time.perf_counter(), list[float]()
+        fused = self.device.type in ("cpu", "cuda")
+        optimizer = AdamW(group_parameters(module, config), fused=fused)
+        schedule = torch.optim.lr_scheduler.LambdaLR(
+            optimizer, lambda step: scale_rate(step, self.num_steps, config.warmup_share)
+        )
+        every = max(1, round(self.steps_an_epoch / config.evaluations_an_epoch))
+        steps = plan_steps(self.lengths, config.batch_size, self.num_steps, self.seed)
+        for step, numbers in enumerate(steps, start=1):
+            module.train()
+            loss = compute_loss(numbers)
+            loss.backward()
+            if config.grad_clip:
+                nn.utils.clip_grad_norm_(module.parameters(), config.grad_clip)
+            losses.append(loss.item())
+            if not math.isfinite(losses[-1]):
+                raise TrainingError(
+                    f"the loss of step {step} is not finite. Try a lower learning_rate than "
+                    f"{config.learning_rate}."
+                )
+            optimizer.step()
+            schedule.step()
+            optimizer.zero_grad()
+            self.pulse.beat(
+                f"  seed {self.seed}  step {step:,} of {self.num_steps:,}  loss {losses[-1]:.4f}"
+            )
+            if step % every == 0 or step == self.num_steps:
+                seconds = time.perf_counter() - began
+                mean = sum(losses) / len(losses)
+                yield EvaluationPoint(step, step / self.steps_an_epoch, mean, seconds)
+                losses = []
+
+
+class EarlyStopping:
+    """Ends a run after `config.patience` scores without a better one, or never if that is 0.
+
+    Scores of the warm-up do not count.
+    """
+
+    def __init__(self, config: FinetuneConfig, num_steps: int) -> None:
+        self.config, self.warmup = config, config.warmup_share * num_steps
+        self._waited = 0
+
+    def is_over(self, step: int, improved: bool) -> bool:
+        """Return True if the run ends with this score."""
+        self._waited = 0 if improved or step < self.warmup else self._waited + 1
+        return 0 < self.config.patience <= self._waited
+
+
+def copy_weights(model: nn.Module) -> dict[str, Tensor]:
+    """Return a copy of a model's weights, to load them again later."""
+    return {name: tensor.detach().clone() for name, tensor in model.state_dict().items()}
+
+
+def score_model(
+    model: Classifier, data: TaskData, examples: Examples, config: FinetuneConfig, pulse: Pulse
+) -> Scores:
+    """Return the metrics of a model on examples, and its loss on them without class weights."""
+    logits = compute_logits(model, examples, data.pad_id, config.precision, pulse)
+    targets = examples.select_targets(range(len(examples)))
+    loss = data.task.loss(torch.from_numpy(np.vstack(logits)), targets)
+    scores = data.task.score(data.labels, data.metrics, examples, logits)
+    return {**scores, VALID_LOSS: loss.item()}
 
 
 @dataclass
-class Fitted:
-    """One run: its best scores on the validation examples, and how it came there.
+class RunResult:
+    """One run: its best scores on the validation examples, and its records.
 
     Attributes:
         test_scores: of the same weights on the test examples, if there are any.
     """
 
     seed: int
-    scores: dict[str, float] = field(default_factory=dict[str, float])
-    test_scores: dict[str, float] = field(default_factory=dict[str, float])
+    scores: Scores = field(default_factory=dict[str, float])
+    test_scores: Scores = field(default_factory=dict[str, float])
     best_step: int = 0
     num_steps: int = 0
     seconds: float = 0.0
-    history: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
+    history: list[Record] = field(default_factory=list[Record])
 
 
 class Fitting:
     """One run of fine-tuning; afterwards the model has the weights that scored best.
 
-    Numbers are learned as ``(y - mean) / deviation``, which the output then takes back.
+    Targets are learned as ``(y - mean) / deviation`` if the task normalizes them.
     """
 
     def __init__(
         self,
         model: Classifier,
-        material: Material,
+        data: TaskData,
         config: FinetuneConfig,
         seed: int,
-        report: Report = lambda record: None,
+        log: Callable[[Record], None] = lambda record: None,
         pulse: Pulse | None = None,
     ) -> None:
-        self.model, self.material, self.report = model, material, report
-        self.config = config.settle(len(material.train), model.config.hidden_size)
+        self.model, self.data, self.log = model, data, log
+        self.config = config.resolve(len(data.train), model.config.hidden_size)
         self.device = next(model.parameters()).device
-        self.fitted = Fitted(seed)
-        labels, targets = material.labels, material.train.targets
-        self.task: Task = labels.task
-        self.center, self.spread = 0.0, 1.0
-        if self.task == "regression":
-            self.center = float(np.mean(targets))
-            self.spread = float(np.std(targets)) or 1.0
-        self.weights = None
-        if config.class_weights and self.task != "regression":
-            weights = labels.weigh(len(material.train))
+        self.result = RunResult(seed)
+        self.mean, self.deviation = data.task.normalize(data.train.targets)
+        self.weights: Tensor | None = None
+        if config.class_weights:
+            weights = data.task.weigh(data.labels, len(data.train))
             self.weights = torch.from_numpy(weights).to(self.device)
-        self.loop = Loop(self.config, material.train.lengths, seed, self.device, pulse or Pulse())
+        self.loop = Loop(self.config, data.train.lengths, seed, self.device, pulse)
         self._best: dict[str, Tensor] = {}
 
-    def run(self) -> Fitted:
-        """Trains to the end of the budget, or until no score gets better.
+    def run(self) -> RunResult:
+        """Train until the budget is spent or `EarlyStopping` ends the run.
 
         Raises:
-            TrainingError: a loss that is not finite.
+            TrainingError: a loss is not finite.
         """
-        patience = Patience(self.config, self.loop.num_steps)
-        for moment in self.loop.run(self.model, self._compute_loss):
-            self.fitted.num_steps = moment.step
-            is_progress = self._evaluate(moment)
-            self.fitted.seconds = moment.seconds
-            if patience.is_over(moment.step, is_progress):
+        stopping = EarlyStopping(self.config, self.loop.num_steps)
+        for point in self.loop.run(self.model, self._compute_loss):
+            self.result.num_steps = point.step
+            is_progress = self._evaluate(point)
+            self.result.seconds = point.seconds
+            if stopping.is_over(point.step, is_progress):
                 break
         self.model.load_state_dict(self._best)
-        if self.material.test is not None:
-            self.fitted.test_scores = self._score(self.material.test)
-        return self.fitted
+        if self.data.test is not None:
+            self.result.test_scores = self._score(self.data.test)
+        return self.result
 
     def _compute_loss(self, numbers: list[int]) -> Tensor:
-        examples = self.material.train
-        inputs = [examples.inputs[number] for number in numbers]
-        batch = collate(inputs, self.material.pad_id).to(self.device)
-        wanted = find_wanted(examples, numbers, batch.context.row_length)
-        wanted = None if wanted is None else wanted.to(self.device)
-        targets = find_targets(examples, numbers).to(self.device)
-        if self.task == "regression":
-            targets = (targets - self.center) / self.spread
+        examples = self.data.train
+        batch = examples.collate(numbers, self.data.pad_id, self.device)
+        targets = examples.select_targets(numbers).to(self.device)
+        if self.deviation != 1.0 or self.mean:
+            targets = (targets - self.mean) / self.deviation
         with autocast(self.config.precision, self.device):
-            logits = self.model(batch.input_ids, batch.context, batch.token_type_ids, wanted)
-        return compute_loss(self.task, logits.float(), targets, self.weights)
+            logits = self.model(
+                batch.input_ids, batch.context, batch.token_type_ids, batch.output_positions
+            )
+        return self.data.task.loss(logits.float(), targets, self.weights)
 
-    def _evaluate(self, moment: Progress) -> bool:
-        """Scores the model; keeps its weights if it is the best one so far.
+    def _evaluate(self, point: EvaluationPoint) -> bool:
+        """Score the model, and keep its weights if they are the best so far.
 
         Returns:
-            Whether that is worth going on for: not if only the loss gets lower where every answer
-            was right already, which it would do to the end of the budget.
+            True if the score is a reason to go on. It is not if every prediction was right before
+            and only the loss is lower, which it would be until the end of the budget.
         """
-        material, fitted = self.material, self.fitted
-        was_perfect = bool(fitted.scores) and is_perfect(material.deciding, fitted.scores)
-        with rescaled_output(self.model, self.center, self.spread):
-            scores = self._score(material.valid)
-            improved = not fitted.scores or is_better(material.deciding, scores, fitted.scores)
+        deciding, result = self.data.deciding, self.result
+        was_perfect = bool(result.scores) and is_perfect(deciding, result.scores)
+        with rescaled_output(self.model, self.mean, self.deviation):
+            scores = self._score(self.data.valid)
+            improved = not result.scores or is_better(deciding, scores, result.scores)
             if improved:
-                fitted.scores, fitted.best_step = scores, moment.step
-                state = self.model.state_dict()
-                self._best = {name: tensor.detach().clone() for name, tensor in state.items()}
-        fitted.history.append({"seed": fitted.seed, **asdict(moment), **scores})
-        self.report(fitted.history[-1])
+                result.scores, result.best_step = scores, point.step
+                self._best = copy_weights(self.model)
+        result.history.append({"seed": result.seed, **asdict(point), **scores})
+        self.log(result.history[-1])
         return improved and not was_perfect
 
-    def _score(self, examples: Examples) -> dict[str, float]:
-        material = self.material
-        return score_model(
-            self.model,
-            examples,
-            material.labels,
-            material.metrics,
-            material.pad_id,
-            self.config.precision,
-            self.loop.pulse,
-        )
+    def _score(self, examples: Examples) -> Scores:
+        return score_model(self.model, self.data, examples, self.config, self.loop.pulse)
+
+
+@dataclass
+class FinishedSeeds:
+    """The runs that are finished, in order, in a checkpoint with the weights of the best one.
+
+    The checkpoint of the last run replaces the one before. A seed that was interrupted is trained
+    again from its beginning: its order, head and dropout are functions of its number. `folder` is
+    None where nothing is written.
+    """
+
+    folder: Path | None = None
+    runs: list[RunResult] = field(default_factory=list[RunResult])
+    checkpoint: Checkpoint | None = None
+
+    @classmethod
+    def read(cls, folder: Path, report: Callable[[str], None]) -> "FinishedSeeds":
+        """Return the finished seeds of a folder; a damaged checkpoint holds none.
+
+        Args:
+            report: receives a line about each damaged checkpoint.
+
+        Raises:
+            CheckpointError: the checkpoint is of something else.
+        """
+        checkpoint, complaints = find_newest(folder)
+        for complaint in complaints:
+            report(f"warning: {complaint}; its seeds are trained again")
+        if checkpoint is None:
+            return cls(folder)
+        try:
+            runs = [RunResult(**run) for run in checkpoint.state["runs"]]
+        except (KeyError, TypeError) as error:
+            raise CheckpointError(
+                f"{checkpoint.path} holds no finished seeds ({error}). Remove it."
+            ) from None
+        return cls(folder, runs, checkpoint)
+
+    def add(self, run: RunResult, best: Classifier) -> None:
+        """Add a run; `best` is the classifier of the best run so far."""
+        self.runs.append(run)
+        if self.folder is not None:
+            state = {"runs": [asdict(each) for each in self.runs]}
+            save_checkpoint(self.folder, len(self.runs), best.state_dict(), state, keep=1)
+
+    def load_best(self, model: Classifier) -> None:
+        """Give a model the weights of the best run; raise CheckpointError if they are damaged."""
+        assert self.checkpoint is not None
+        self.checkpoint.read_into(model.state_dict())
+
+
+@dataclass(frozen=True)
+class SeedsResult:
+    """All runs, and the classifier of the best of them."""
+
+    model: Classifier
+    runs: list[RunResult]
+    deciding: str
+
+    @property
+    def saved_seed(self) -> int:
+        """The seed of `model`."""
+        return self.runs[find_best(self.runs, self.deciding)].seed
+
+
+def find_best(runs: Sequence[RunResult], deciding: str) -> int:
+    """Return the index of the best run; of equal ones the first."""
+    best = 0
+    for number, run in enumerate(runs):
+        if is_better(deciding, run.scores, runs[best].scores):
+            best = number
+    return best
+
+
+def train_seeds(
+    data: TaskData,
+    pretrained: Pretrained,
+    config: FinetuneConfig,
+    device: torch.device,
+    log: Callable[[Record], None] = lambda record: None,
+    *,
+    from_scratch: bool = False,
+    pulse: Pulse | None = None,
+    finished: FinishedSeeds | None = None,
+) -> SeedsResult:
+    """Train one classifier for each seed that is not finished.
+
+    Args:
+        log: receives the record of each evaluation.
+        from_scratch: begin with random weights: what the same shape learns without pretraining.
+        pulse: reports every step.
+        finished: the seeds of an earlier process; each one that ends is added.
+
+    Raises:
+        TrainingError: a loss is not finite.
+        CheckpointError: finished seeds cannot be read or written.
+    """
+    finished = finished or FinishedSeeds()
+
+    def build(seed: int) -> Classifier:
+        level, num_labels = data.task.level, len(data.labels.names)
+        model = build_classifier(pretrained, config, level, num_labels, seed)
+        if from_scratch:
+            initialize(model, seed)
+        return model.to(device)
+
+    best: Classifier | None = None
+    if finished.runs:
+        best = build(config.first_seed)
+        finished.load_best(best)
+    for seed in range(config.first_seed + len(finished.runs), config.first_seed + config.seeds):
+        model = build(seed)
+        run = Fitting(model, data, config, seed, log, pulse).run()
+        runs = [*finished.runs, run]
+        if best is None or find_best(runs, data.deciding) == len(finished.runs):
+            best = model
+        finished.add(run, best)
+    assert best is not None
+    return SeedsResult(best.cpu(), list(finished.runs), data.deciding)

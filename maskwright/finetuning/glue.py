@@ -1,30 +1,33 @@
-"""``maskwright evaluate --suite glue``: fine-tunes on every task that a folder holds.
+"""The suite ``glue`` of ``maskwright evaluate``: fine-tune on every task that a folder holds.
 
-The weights are chosen by a tenth of the training examples, which is held out; GLUE's validation
-examples are looked at once, at the end.
+A tenth of the training examples is held out and chooses the weights; GLUE's validation examples are
+scored once, at the end.
 """
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
-from rich.table import Table
-
-from maskwright.console import Console
 from maskwright.errors import InputError
 from maskwright.files import write_json
-from maskwright.finetuning.config import FinetuneConfig
-from maskwright.finetuning.files import TaskFiles
-from maskwright.finetuning.presets import GLUE, find_gaps, find_tasks
-from maskwright.finetuning.run import describe_budget, describe_skipped, show_mean, summarise
-from maskwright.finetuning.task import read_task, run_task
+from maskwright.finetuning.config import GLUE, FinetuneConfig, GlueTask
+from maskwright.finetuning.fit import train_seeds
+from maskwright.finetuning.results import Results, collect_results, get_judged, show_mean
+from maskwright.finetuning.run import describe_skipped
+from maskwright.finetuning.task import TaskFiles, Tell, read_task
 from maskwright.model_folder.classifier_folder import open_pretrained
 from maskwright.progress import Pulse
 from maskwright.train.device import choose_device
 
+COLUMNS = ("task", "metric", "majority", "bag of words", "this model", "minutes")
 _FAST_EPOCHS = 1.0
+
+
+class GlueResults(Results):
+    """The results of a task, as in ``results.json``, and how long its training took."""
+
+    minutes: float
 
 
 def evaluate_glue(
@@ -34,13 +37,13 @@ def evaluate_glue(
     out: Path | None,
     *,
     is_fast: bool,
-    tell: Callable[[str], None],
-) -> dict[str, dict[str, Any]]:
+    tell: Tell,
+) -> dict[str, GlueResults]:
     """Fine-tune on every task of a folder; return the results of each by name.
 
     Raises:
-        InputError: no folder, or none of the tasks in it.
-        CorpusError: whatever is wrong with a task's files.
+        InputError: there is no folder, or it holds none of the tasks.
+        CorpusError: anything wrong with a task's files.
     """
     if len(data) != 1 or not Path(data[0]).is_dir():
         raise InputError("the suite glue needs --data DIR, a folder with CoLA, SST-2, RTE, …")
@@ -52,60 +55,71 @@ def evaluate_glue(
         raise InputError(f"--data = {data[0]} holds no task: of {known} none has both its files")
     for name, missing in find_gaps(Path(data[0])):
         tell(f"{name} is left out: it lacks {' and '.join(missing)}")
-    results: dict[str, dict[str, Any]] = {}
-    for name, found in run_tasks(folder, tasks, config, tell):
-        results[name] = found
-        if out is not None:  # what is done stays, whatever becomes of the next task
+    results: dict[str, GlueResults] = {}
+    for name, train, valid in tasks:
+        files = make_files(GLUE[name], train, valid, skips_short=True)
+        results[name] = _run_task(GLUE[name], files, folder, config, tell)
+        if out is not None:  # what is done is kept, whatever happens to the next task
             write_json(out, results)
     return results
 
 
-def run_tasks(
-    folder: Path,
-    tasks: Sequence[tuple[str, Path, Path]],
-    config: FinetuneConfig,
-    tell: Callable[[str], None],
-) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Each task's name and its results, as in ``results.json`` of ``maskwright finetune``."""
+def make_files(task: GlueTask, train: Path, valid: Path, *, skips_short: bool = False) -> TaskFiles:
+    """Return the files of a task, of which the validation examples are the test."""
+    layout = task.find_layout(train)
+    return TaskFiles(
+        task=task.task,
+        train=train,
+        test=valid,
+        columns=layout.columns,
+        has_header=layout.has_header,
+        metrics=task.metrics,
+        skips_short=skips_short,
+    )
+
+
+def _run_task(
+    task: GlueTask, files: TaskFiles, folder: Path, config: FinetuneConfig, tell: Tell
+) -> GlueResults:
     device = choose_device(config.device, field="device")
-    for name, train, dev in tasks:
-        preset = GLUE[name]
-        layout = preset.find_layout(train)
-        files = TaskFiles(
-            task=preset.task,
-            train=train,
-            test=dev,
-            columns=layout.columns,
-            has_header=layout.has_header,
-            metrics=preset.metrics,
-            skips_short=True,
-        )
-        tell(f"{preset.folder}: reading, scoring the baselines")
-        loaded = open_pretrained(folder)
-        problem = read_task(files, loaded, config)
-        num_examples = len(problem.material.train)
-        budget = config.settle(num_examples, loaded.model.config.hidden_size)
-        tell(f"  {num_examples:,} examples, {describe_budget(budget)}")
-        for line in describe_skipped(problem):
-            tell(f"  {line}")
-        began = time.perf_counter()
-        outcome = run_task(
-            problem, loaded.model, config, device, lambda record: None, pulse=Pulse(tell)
-        )
-        minutes = (time.perf_counter() - began) / 60
-        yield name, {**summarise(problem, outcome), "minutes": minutes}
+    tell(f"{task.folder}: reading, scoring the baselines")
+    loaded = open_pretrained(folder)
+    data = read_task(files, loaded, config)
+    budget = config.resolve(len(data.train), loaded.model.config.hidden_size)
+    tell(f"  {len(data.train):,} examples, {budget.describe_budget()}")
+    for line in describe_skipped(data):
+        tell(f"  {line}")
+    began = time.perf_counter()
+    seeds = train_seeds(data, loaded.model, config, device, pulse=Pulse(tell))
+    minutes = (time.perf_counter() - began) / 60
+    return {**collect_results(data, seeds), "minutes": minutes}
 
 
-def show_tasks(results: dict[str, dict[str, Any]]) -> None:
-    """A row for each task, with what decides there."""
-    table = Table(box=None, pad_edge=False)
-    for column in ("task", "metric"):
-        table.add_column(column)
-    for column in ("majority", "bag of words", "this model", "minutes"):
-        table.add_column(column, justify="right")
+def find_tasks(folder: Path) -> Iterator[tuple[str, Path, Path]]:
+    """Yield the tasks whose files are in the subfolders of `folder`: name, training, validation."""
+    for name, task in GLUE.items():
+        own = folder / task.folder
+        for layout in task.layouts:
+            if not layout.list_missing(own):
+                yield name, own / layout.train, own / layout.valid
+                break
+
+
+def find_gaps(folder: Path) -> Iterator[tuple[str, list[str]]]:
+    """Yield the subfolders of tasks that lack files of every layout, and those of the nearest."""
+    for task in GLUE.values():
+        own = folder / task.folder
+        missing = min((layout.list_missing(own) for layout in task.layouts), key=len)
+        if own.is_dir() and missing:
+            yield task.folder, missing
+
+
+def list_rows(results: dict[str, GlueResults]) -> list[list[str]]:
+    """Return a row of `COLUMNS` for each task, in its deciding metric."""
+    rows: list[list[str]] = []
     for name, found in results.items():
-        metric = found["deciding_metric"]
-        baselines = (f"{scores[metric]:.4f}" for scores in found["test"]["baselines"].values())
-        score = show_mean(found["test"]["scores"][metric])
-        table.add_row(GLUE[name].folder, metric, *baselines, score, f"{found['minutes']:.1f}")
-    Console(highlight=False).print(table)
+        metric, judged = found["deciding_metric"], get_judged(found)
+        baselines = [f"{scores[metric]:.4f}" for scores in judged["baselines"].values()]
+        score = show_mean(judged["scores"][metric])
+        rows.append([GLUE[name].folder, metric, *baselines, score, f"{found['minutes']:.1f}"])
+    return rows

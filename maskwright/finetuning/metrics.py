@@ -1,16 +1,18 @@
-"""How good answers are: scikit-learn's and scipy's measures by the names of the GLUE benchmark.
+"""Metrics: those of scikit-learn and scipy by their GLUE names, and F1 of entities.
 
 N examples, K labels.
 """
 
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.errors import ConfigError
 from maskwright.extras import import_extra
+from maskwright.finetuning.conll import find_entities
 
 Metric = Literal[
     "accuracy",
@@ -22,31 +24,20 @@ Metric = Literal[
     "spearman",
     "mean_squared_error",
 ]
-
-# For each task the first is what early stopping looks at, if nothing else is asked for.
-TASK_METRICS: Mapping[str, tuple[Metric, ...]] = {
-    "classification": ("accuracy", "macro_f1", "matthews"),
-    "multilabel": ("micro_f1", "macro_f1"),
-    "regression": ("spearman", "pearson", "mean_squared_error"),
-}
-# What else has a meaning there; f1 is that of the second of two labels.
-OTHER_METRICS: Mapping[str, tuple[Metric, ...]] = {
-    "classification": ("f1", "micro_f1"),
-    "multilabel": ("accuracy",),
-    "regression": (),
-    "tokens": ("accuracy",),
-}
-LOWER_IS_BETTER: frozenset[Metric] = frozenset({"mean_squared_error"})
+Scores = dict[str, float]
+Baselines = dict[str, Scores]  # by the name of the baseline
+LOWER_IS_BETTER: frozenset[str] = frozenset({"mean_squared_error"})
+VALID_LOSS = "valid_loss"
 
 
-def compute_metric(name: Metric, true: NDArray[Any], found: NDArray[Any]) -> float:
-    """One measure of answers.
+def compute_metric(name: str, true: NDArray[Any], found: NDArray[Any]) -> float:
+    """Return one metric of predictions.
 
     Args:
         true, found: [N] ids of labels, [N, K] 0 or 1 for several labels at once, or [N] numbers.
 
     Returns:
-        The measure; 0 of a correlation with answers that are all the same, which has none.
+        The metric; 0 for a correlation with predictions that are all the same, which has none.
     """
     return _METRICS[name](true, found)
 
@@ -55,24 +46,8 @@ def _sklearn() -> Any:
     return import_extra("sklearn.metrics", "finetune", "fine-tuning")
 
 
-def check_metric(name: Metric, task: str, num_labels: int) -> None:
-    """Lets pass a measure that the answers of a task have.
-
-    Raises:
-        ConfigError: it has no meaning there.
-    """
-    fitting = [*TASK_METRICS.get(task, ()), *OTHER_METRICS[task]]
-    if num_labels != 2 and "f1" in fitting:
-        fitting.remove("f1")
-    if name not in fitting:
-        what = f"{task} of {num_labels} labels" if task == "classification" else task
-        rule = f"is no measure of {what}"
-        raise ConfigError("metric", name, rule, f"Choose from {', '.join(fitting)}.")
-
-
 def _accuracy(true: NDArray[Any], found: NDArray[Any]) -> float:
-    right = true == found
-    return float(np.mean(right.all(axis=1) if right.ndim > 1 else right))
+    return float(_sklearn().accuracy_score(true, found))
 
 
 def _f1(average: str) -> Callable[[NDArray[Any], NDArray[Any]], float]:
@@ -84,7 +59,7 @@ def _f1(average: str) -> Callable[[NDArray[Any], NDArray[Any]], float]:
 
 def _matthews(true: NDArray[Any], found: NDArray[Any]) -> float:
     if len(np.union1d(true, found)) < 2:
-        return 0.0  # of which scikit-learn warns
+        return 0.0  # scikit-learn warns of a single label
     return float(_sklearn().matthews_corrcoef(true, found))
 
 
@@ -102,7 +77,7 @@ def _mean_squared_error(true: NDArray[Any], found: NDArray[Any]) -> float:
     return float(np.mean((true - found) ** 2))
 
 
-_METRICS: Mapping[Metric, Callable[[NDArray[Any], NDArray[Any]], float]] = {
+_METRICS: Mapping[str, Callable[[NDArray[Any], NDArray[Any]], float]] = {
     "accuracy": _accuracy,
     "f1": _f1("binary"),
     "macro_f1": _f1("macro"),
@@ -112,3 +87,94 @@ _METRICS: Mapping[Metric, Callable[[NDArray[Any], NDArray[Any]], float]] = {
     "spearman": _correlation("spearmanr"),
     "mean_squared_error": _mean_squared_error,
 }
+
+
+@dataclass(frozen=True)
+class SpanScores:
+    """Precision, recall and F1 of entities, or of one label.
+
+    Attributes:
+        num_true: how many there are.
+        num_found: how many the model predicts.
+        num_right: how many of these are right (kind, beginning and end).
+    """
+
+    num_true: int
+    num_found: int
+    num_right: int
+
+    @property
+    def precision(self) -> float:
+        return self.num_right / self.num_found if self.num_found else 0.0
+
+    @property
+    def recall(self) -> float:
+        return self.num_right / self.num_true if self.num_true else 0.0
+
+    @property
+    def f1(self) -> float:
+        both = self.num_true + self.num_found
+        return 2 * self.num_right / both if both else 0.0
+
+
+def score_spans(
+    true: Iterable[Sequence[str]], found: Iterable[Sequence[str]]
+) -> tuple[SpanScores, dict[str, SpanScores]]:
+    """Return the scores of the entities of all sentences, and those of each kind of entity.
+
+    Own code: seqeval, with which a test compares it, does not know BILOU and BMES.
+
+    Args:
+        true, found: the tags of each sentence.
+    """
+    pairs = [({*find_entities(t)}, {*find_entities(f)}) for t, f in zip(true, found, strict=True)]
+    each = score_sets(
+        ((entity.kind for entity in entities) for entities in (t, f, t & f)) for t, f in pairs
+    )
+    sums = (
+        sum(getattr(one, name) for one in each.values())
+        for name in ("num_true", "num_found", "num_right")
+    )
+    return SpanScores(*sums), dict(sorted(each.items()))
+
+
+def score_sets(examples: Iterable[Iterable[Iterable[str]]]) -> dict[str, SpanScores]:
+    """Return the scores of each label.
+
+    Args:
+        examples: of each example the right labels, the predicted ones, and those that are both.
+    """
+    counts = (Counter[str](), Counter[str](), Counter[str]())
+    for example in examples:
+        for counter, names in zip(counts, example, strict=True):
+            counter.update(names)
+    return {
+        name: SpanScores(*(counter[name] for counter in counts)) for name in counts[0] | counts[1]
+    }
+
+
+def is_better(metric: str, scores: Mapping[str, float], than: Mapping[str, float]) -> bool:
+    """Return True if a metric is better, or equal with a lower loss.
+
+    A small encoder may predict the most frequent label for a while. Only the loss shows that it
+    makes progress then.
+    """
+    ours, theirs = scores[metric], than[metric]
+    if ours == theirs:
+        return scores[VALID_LOSS] < than[VALID_LOSS]
+    return beats(metric, ours, theirs)
+
+
+def beats(metric: str, ours: float, theirs: float) -> bool:
+    """Return True if one value of a metric is better than another."""
+    return ours < theirs if metric in LOWER_IS_BETTER else ours > theirs
+
+
+def is_perfect(metric: str, scores: Mapping[str, float]) -> bool:
+    """Return True if a metric cannot be better."""
+    return scores[metric] == 0 if metric in LOWER_IS_BETTER else scores[metric] >= 1
+
+
+def describe_scores(scores: Mapping[str, float]) -> str:
+    """Return the scores as one line, without those of single kinds of entities."""
+    return "  ".join(f"{name} {value:.4f}" for name, value in scores.items() if "/" not in name)

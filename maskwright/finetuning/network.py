@@ -1,14 +1,18 @@
-"""A classifier over a pretrained encoder, and the rates at which its layers learn."""
+"""The classifier on a pretrained encoder: how it is built, its learning rates, its logits."""
 
 import dataclasses
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import numpy as np
+import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from maskwright.errors import ConfigError
 from maskwright.finetuning.config import FinetuneConfig
+from maskwright.finetuning.examples import Examples, plan_scoring
 from maskwright.model.classifier import Classifier
 from maskwright.model.config import EncoderConfig, Level, Pooling
 from maskwright.model.electra import Discriminator
@@ -16,18 +20,23 @@ from maskwright.model.heads import HeadTransform
 from maskwright.model.init import initialize
 from maskwright.model.pretraining import MaskedLanguageModel
 from maskwright.model_folder.families import native_classifier
+from maskwright.progress import Pulse
+from maskwright.train.config import Precision
+from maskwright.train.device import autocast
 
 Pretrained = MaskedLanguageModel | Discriminator | Classifier
+_BATCH_TOKENS = {"cpu": 2048}
+_BATCH_TOKENS_ELSEWHERE = 32_768
 
 
 def build_classifier(
     pretrained: Pretrained, config: FinetuneConfig, level: Level, num_labels: int, seed: int
 ) -> Classifier:
-    """The encoder of `pretrained`, copied, under a new head whose output is drawn from `seed`.
+    """Return a copy of the encoder of `pretrained` with a new head, whose output `seed` draws.
 
-    What a family's class takes from pretraining besides the encoder is taken, too: BERT's pooler,
-    which learned to judge pairs, and ModernBERT's layer before the decoder. A classifier of another
-    task gives on its head but for the output.
+    What the family's class takes from pretraining besides the encoder is copied, too: BERT's
+    pooler, trained on pairs, and ModernBERT's layer before the decoder. From a classifier of
+    another task all of its head but the output is copied.
     """
     dropout = config.dropout
     architecture = dataclasses.replace(
@@ -50,14 +59,14 @@ def build_classifier(
 
 
 def check_pooling(architecture: EncoderConfig, level: Level, pooling: Pooling | None) -> None:
-    """Raises ConfigError if the class of such an encoder has not the pooling that is asked for."""
+    """Raise ConfigError unless the class of the encoder's family has the pooling."""
     (family, native), _ = native_classifier(architecture, level)
     known = tuple(native.poolings) or ("cls",) * (level == "text")
     if pooling is None or pooling in known:
         return
-    name = family.architecture
     has = f"It has {' and '.join(known)}" if known else "It labels each word by its first token"
-    raise ConfigError("pooling", pooling, f"is none that {name} has", f"{has}: leave it out.")
+    rule = f"is not a pooling of {family.architecture}"
+    raise ConfigError("pooling", pooling, rule, f"{has}: remove the setting.")
 
 
 def _find_layers(pretrained: Pretrained, model: Classifier) -> Iterator[tuple[nn.Module, Any]]:
@@ -77,14 +86,14 @@ def _find_layers(pretrained: Pretrained, model: Classifier) -> Iterator[tuple[nn
 
 
 def group_parameters(model: nn.Module, config: FinetuneConfig) -> list[dict[str, Any]]:
-    """Parameters by layer, the learning rate decaying from the head down to the embeddings.
+    """Return parameters by layer, with learning rates that decay from the head to the embeddings.
 
     Clark et al., "ELECTRA", 2020: ``rate * layer_decay ** (layers between it and the head)``.
-    Norms and biases are not decayed towards 0.
+    Norms and biases have no weight decay.
     """
     rate, decay = config.learning_rate, config.layer_decay
-    assert rate is not None, "not settled"
-    assert decay is not None, "not settled"
+    assert rate is not None, "the config is not resolved"
+    assert decay is not None, "the config is not resolved"
     blocks = [name for name, _ in model.named_modules() if name.startswith("encoder.blocks.")]
     num_layers = 1 + max(int(name.split(".")[2]) for name in blocks)
     groups: dict[tuple[int, bool], list[Tensor]] = {}
@@ -102,7 +111,7 @@ def group_parameters(model: nn.Module, config: FinetuneConfig) -> list[dict[str,
 
 
 def _depth(name: str, num_layers: int) -> int:
-    """0 for embeddings, 1 for the first block, one more than the last for all above it."""
+    """Return 0 for embeddings, 1 for the first block, one more than the last for all above it."""
     parts = name.split(".")
     if parts[:2] == ["encoder", "blocks"]:
         return 1 + int(parts[2])
@@ -112,7 +121,7 @@ def _depth(name: str, num_layers: int) -> int:
 
 @contextmanager
 def rescaled_output(model: Classifier, mean: float, deviation: float) -> Generator[None]:
-    """Within it, a model that learned to say ``(y - mean) / deviation`` says y."""
+    """Within this context a model trained on ``(y - mean) / deviation`` predicts y."""
     output = model.head.output
     weight, bias = output.weight.data, output.bias.data
     output.weight.data, output.bias.data = weight * deviation, bias * deviation + mean
@@ -120,3 +129,40 @@ def rescaled_output(model: Classifier, mean: float, deviation: float) -> Generat
         yield
     finally:
         output.weight.data, output.bias.data = weight, bias
+
+
+def batch_tokens_on(device: torch.device) -> int:
+    """Return the number of tokens that are scored together on a device."""
+    return _BATCH_TOKENS.get(device.type, _BATCH_TOKENS_ELSEWHERE)
+
+
+@torch.inference_mode()
+def compute_logits(
+    model: Classifier,
+    examples: Examples,
+    pad_id: int,
+    precision: Precision,
+    pulse: Pulse | None = None,
+) -> list[NDArray[np.float32]]:
+    """Return the logits of each example, in order: [K] of a text, [words, K] of a sentence's words.
+
+    Args:
+        pulse: reports how many examples have been scored.
+    """
+    num_scored, pulse = 0, pulse or Pulse()
+    device = next(model.parameters()).device
+    model.eval()
+    found: list[Any] = [None] * len(examples)
+    for numbers in plan_scoring(examples.lengths, batch_tokens_on(device)):
+        batch = examples.collate(numbers, pad_id, device)
+        with autocast(precision, device):
+            logits = model(
+                batch.input_ids, batch.context, batch.token_type_ids, batch.output_positions
+            )
+        if examples.positions is not None:
+            logits = logits.split([len(examples.positions[number]) for number in numbers])
+        for number, part in zip(numbers, logits, strict=True):
+            found[number] = part.float().cpu().numpy()
+        num_scored += len(numbers)
+        pulse.beat(f"  {num_scored:,} of {len(examples):,} examples scored")
+    return found

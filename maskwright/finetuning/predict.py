@@ -1,47 +1,46 @@
-"""A fine-tuned model's answers to texts, pairs of texts, and sentences of words.
+"""The answers of a fine-tuned model to texts, pairs of texts, and sentences of words. K labels."""
 
-K labels.
-"""
-
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
+from maskwright.console import tell
+from maskwright.corpus.readers.dispatch import recognize_name
 from maskwright.errors import InputError
+from maskwright.finetuning.conll import OUTSIDE, has_conll_name, read_words, split_words
 from maskwright.finetuning.examples import Examples, encode_texts, encode_words
-from maskwright.finetuning.scoring import compute_logits
-from maskwright.finetuning.spans import OUTSIDE
+from maskwright.finetuning.network import compute_logits
+from maskwright.finetuning.tables import (
+    TEXT_ROLES,
+    Column,
+    find_roles,
+    list_names,
+    open_lines,
+    parse_columns,
+    read_columns,
+)
+from maskwright.finetuning.task import Answer, Labels, Tell, find_label_task
+from maskwright.formatting import describe_cut
 from maskwright.model_folder.classifier_folder import open_classifier
+from maskwright.progress import Pulse
+from maskwright.runs.find_model import find_model_folder
+from maskwright.runs.run_directory import read_example_files
 from maskwright.train.config import Precision
 from maskwright.train.device import choose_device
 
-_THRESHOLD = 0.5  # of one label of several
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What a model says of one input.
-
-    Attributes:
-        label: the likeliest label, of several at once those above one half, or a number. Of a word
-            that the tokenizer drops, which the model never sees: ``O``, or "" if there is no ``O``.
-        score: the probability of that label; None where there are several, or a number, or nothing
-            was computed.
-        probabilities: of every label; none of a number, or where nothing was computed.
-    """
-
-    label: str | list[str] | float
-    score: float | None
-    probabilities: Mapping[str, float]
+_BLOCK = 512  # inputs that are answered together
+_TABLES = ("tsv", "csv", "jsonl", "parquet")
+_WORD = "word"  # the role of CoNLL files
+Texts = tuple[str, ...]
 
 
 class Predictor:
-    """The model in a folder that ``maskwright finetune`` wrote; behind ``maskwright predict``.
+    """The model in a folder that ``maskwright finetune`` wrote.
 
     ::
 
@@ -54,7 +53,7 @@ class Predictor:
         precision: of the matrix products.
 
     Raises:
-        ModelFolderError: `folder` is no classifier's folder.
+        ModelFolderError: `folder` is not a classifier's folder.
         ConfigError: there is no such device.
     """
 
@@ -64,24 +63,28 @@ class Predictor:
         self.loaded = open_classifier(folder)
         self.precision: Precision = precision
         self.loaded.model.to(choose_device(device, field="device"))
-        self.labels_tokens = self.loaded.model.head_config.level == "token"
+        level = self.loaded.model.head_config.level
+        self.labels_tokens = level == "token"
         self.longest = self.loaded.max_length
         self.num_texts = self.num_cut = 0
+        self._task = find_label_task(level, self.loaded.problem)
 
     def __call__(self, texts: Sequence[str | tuple[str, str]]) -> list[Answer]:
-        """The answer to each text, or to each pair of texts.
+        """Return the answer to each text, or to each pair of texts.
 
         Raises:
-            InputError: the model labels tokens (`tag` does), texts and pairs are mixed, or it was
+            InputError: the model labels words (`tag` does), texts and pairs are mixed, or it was
                 trained on the other of these.
         """
         if self.labels_tokens:
             raise InputError("this model labels words, not texts.")
         each = [(one,) if isinstance(one, str) else tuple(one) for one in texts]
+        if not each:
+            return []
         if len(set(map(len, each))) > 1:
             raise InputError("texts and pairs of texts cannot be mixed.")
         num_texts = self.loaded.num_texts
-        if num_texts is not None and each and len(each[0]) != num_texts:
+        if num_texts is not None and len(each[0]) != num_texts:
             raise InputError(
                 "this model was trained on single texts. Give one text at a time; of a table, "
                 "one column (sentence1)."
@@ -91,11 +94,10 @@ class Predictor:
             )
         inputs, num_cut = encode_texts(each, self.loaded.tokenizer, self.longest)
         self.num_texts, self.num_cut = self.num_texts + len(each), self.num_cut + num_cut
-        logits = self._compute(Examples(inputs, np.zeros(len(inputs))))
-        return [self._answer(one) for one in logits]
+        return self._answer(np.stack(self._compute(Examples(inputs, np.zeros(len(inputs))))))
 
     def tag(self, sentences: Sequence[Sequence[str]]) -> list[list[Answer]]:
-        """The answer to each word of each sentence, without a score for words that become no token.
+        """Return the answer to each word of each sentence; a dropped word has no score.
 
         Raises:
             InputError: the model labels texts.
@@ -106,23 +108,203 @@ class Predictor:
         unseen = Answer(OUTSIDE if OUTSIDE in self.loaded.labels else "", None, {})
         answers = [[unseen] * len(words) for words in sentences]
         for (sentence, words), logits in zip(owners, self._compute(examples), strict=True):
-            for word, one in zip(words, logits, strict=True):
-                answers[sentence][word] = self._answer(one)
+            for word, answer in zip(words, self._answer(logits), strict=True):
+                answers[sentence][word] = answer
         return answers
 
     def _compute(self, examples: Examples) -> list[NDArray[np.float32]]:
         pad_id = self.loaded.tokenizer.pad_id
         return compute_logits(self.loaded.model, examples, pad_id, self.precision)
 
-    def _answer(self, logits: NDArray[Any]) -> Answer:
-        names, problem = self.loaded.labels, self.loaded.problem
-        values = torch.from_numpy(np.asarray(logits, np.float32))
-        if problem == "regression":
-            return Answer(values[0].item(), None, {})
-        if problem == "multi_label_classification":
-            found = dict(zip(names, values.sigmoid().tolist(), strict=True))
-            chosen = [name for name, value in found.items() if value > _THRESHOLD]
-            return Answer(chosen, None, found)
-        found = dict(zip(names, values.softmax(-1).tolist(), strict=True))
-        best = max(found, key=found.__getitem__)
-        return Answer(best, found[best], found)
+    def _answer(self, logits: NDArray[np.float32]) -> list[Answer]:
+        return self._task.answer(Labels(self.loaded.labels), logits)
+
+
+@dataclass(frozen=True)
+class AnsweredText:
+    """An input and its answer.
+
+    Attributes:
+        texts: the text, or the two of a pair; if the model labels words, those of a sentence.
+        answer: None for a blank text; if the model labels words, one for each.
+    """
+
+    texts: Texts
+    answer: Answer | list[Answer] | None
+
+
+def predict(
+    folder: str | Path,
+    text: str | Iterable[str] = (),
+    *,
+    file: str | Path | None = None,
+    table: str | Path | None = None,
+    columns: Mapping[str, Column] | None = None,
+    header: bool | None = None,
+    device: str | None = None,
+    report: Tell = tell,
+) -> Iterator[AnsweredText]:
+    """Answer texts, pairs or sentences with a fine-tuned model, as ``maskwright predict``::
+
+        for prediction in predict("runs/sst2", "reviews.txt"):
+            print(prediction.answer.label, *prediction.texts)
+
+    Args:
+        folder: a run of fine-tuning, a classifier's folder, or ``hf:NAME``.
+        text: a text, several, or the path of one file: a table, CoNLL columns, or text, one a line.
+        file: a file of texts, one a line.
+        table: a TSV, CSV, JSON lines or Parquet file of texts or pairs.
+        columns: names or positions by role: sentence1, sentence2; of CoNLL: word. Default: those
+            that the model was trained on, or the usual names.
+        header: True if the table begins with names; None: it is inferred.
+        device: where to compute, such as ``cpu`` or ``cuda``; default: a GPU if there is one.
+        report: receives progress, and how many texts were cut.
+
+    Returns:
+        An iterator, which reads and answers as it is consumed.
+
+    Raises:
+        MaskwrightError: the input is wrong; while it is consumed, a line that cannot be read.
+    """
+    texts = [text] if isinstance(text, str) else text
+    source = _find_source(texts, file, table, columns or {}, header)
+    predictor = Predictor(find_model_folder(folder), device or "auto")
+    if source.is_conll and not predictor.labels_tokens:
+        raise InputError(f"{source.path} holds words, but this model labels texts.")
+    return _answer_all(predictor, source.read(Path(folder), predictor.labels_tokens), report)
+
+
+def _answer_all(
+    predictor: Predictor, inputs: Iterator[Texts], report: Tell
+) -> Iterator[AnsweredText]:
+    pulse, num_answered = Pulse(report), 0
+    while block := list(islice(inputs, _BLOCK)):
+        yield from _answer_block(predictor, block)
+        num_answered += len(block)
+        pulse.beat(f"{num_answered:,} texts answered")
+    if predictor.num_cut:
+        report(describe_cut(predictor.num_cut, predictor.num_texts, predictor.longest))
+
+
+def _answer_block(predictor: Predictor, block: Sequence[Texts]) -> Iterator[AnsweredText]:
+    if predictor.labels_tokens:
+        yield from map(AnsweredText, block, predictor.tag(block))
+        return
+    asked = [each[0] if len(each) == 1 else (each[0], each[1]) for each in block if _has_text(each)]
+    found = iter(predictor(asked))
+    for texts in block:
+        yield AnsweredText(texts, next(found) if _has_text(texts) else None)
+
+
+def _has_text(texts: Texts) -> bool:
+    return any(text.strip() for text in texts)
+
+
+@dataclass(frozen=True)
+class _Source:
+    """Where inputs are read: a file, or the texts themselves."""
+
+    texts: Iterable[str]
+    path: Path | None
+    is_table: bool
+    is_conll: bool
+    columns: Mapping[str, Column]
+    header: bool | None
+
+    def read(self, run: Path, labels_tokens: bool) -> Iterator[Texts]:
+        """Yield texts or pairs, or the words of sentences, as the model takes them."""
+        if self.is_conll:
+            assert self.path is not None
+            trained_on = read_example_files(run).get("columns", {})
+            word = int(self.columns.get(_WORD, trained_on.get(_WORD, 0)))
+            return map(tuple, read_words(self.path, word))
+        texts = self._check_not_blank(self._read_texts(run))
+        if labels_tokens:
+            return (tuple(word.text for word in split_words(one)) for one, *_ in texts)
+        return texts
+
+    def _read_texts(self, run: Path) -> Iterator[Texts]:
+        if self.path is None:
+            return ((text,) for text in self.texts)
+        if not self.is_table:
+            return ((line,) for line in open_lines(self.path)[1])
+        columns, header = parse_columns(self.columns), self.header
+        if not columns:
+            columns, header = _find_columns(run, self.path, header)
+        return (tuple(row.texts) for row in read_columns(self.path, columns, header))
+
+    def _check_not_blank(self, texts: Iterator[Texts]) -> Iterator[Texts]:
+        """Yield all texts once there is one that is not blank; raise InputError if all are."""
+        blank: list[Texts] = []
+        for each in texts:
+            blank.append(each)
+            if _has_text(each):
+                return chain(blank, texts)
+        raise InputError(
+            f"{self.path or 'the input'} holds no text, so there is nothing to answer."
+        )
+
+
+def _find_source(
+    texts: Iterable[str],
+    file: str | Path | None,
+    table: str | Path | None,
+    columns: Mapping[str, Column],
+    header: bool | None,
+) -> _Source:
+    """Return where inputs are read; raise InputError for arguments that cannot be combined."""
+    if sum((texts != (), file is not None, table is not None)) > 1:
+        raise InputError("give texts, --file or --table, one of them")
+    given = table if file is None else file
+    path = None if given is None else Path(given)
+    is_table = table is not None
+    if isinstance(texts, Sequence) and len(texts) == 1:
+        path = _find_file(texts[0])
+        is_table = path is not None and recognize_name(path, named=True)[0] in _TABLES
+    for role, column in columns.items():
+        if role not in (*TEXT_ROLES, _WORD):
+            raise InputError(
+                f"--columns {role}={column}: there is no role {role}; roles are sentence1, "
+                "sentence2 and word"
+            )
+    is_conll = path is not None and (_WORD in columns or has_conll_name(path))
+    if is_conll and (header is not None or not columns.keys() <= {_WORD}):
+        raise InputError(f"{path} is read as CoNLL: of --columns it takes word=N alone")
+    if _WORD in columns:
+        if not is_conll:
+            raise InputError(f"--columns word={columns[_WORD]} is for a CoNLL file: give one")
+        if not str(columns[_WORD]).lstrip("-").isdecimal():
+            raise InputError(f"--columns word={columns[_WORD]} must be a position, from 0")
+    elif not is_conll and not is_table and (columns or header is not None):
+        raise InputError("--columns and --header are for tables: give one")
+    return _Source(texts, path, is_table and not is_conll, is_conll, columns, header)
+
+
+def _find_file(text: str) -> Path | None:
+    """Return the path that a single text is, if it is one; raise InputError if it only looks so."""
+    path = Path(text)
+    try:
+        if path.is_file():
+            return path
+    except (OSError, ValueError):  # a text is rarely a path
+        return None
+    if (recognize_name(path)[0] or has_conll_name(path)) and " " not in text:
+        raise InputError(
+            f"{path} does not exist. Check the path. (A text that looks like one: echo it to "
+            "standard input.)"
+        )
+    return None
+
+
+def _find_columns(
+    run: Path, table: Path, header: bool | None
+) -> tuple[dict[str, Column], bool | None]:
+    """Return columns and header as in training, if the table has those, or by the usual names."""
+    files: Mapping[str, Any] = read_example_files(run)
+    names = list_names(table)
+    trained_on: dict[str, Column] = {
+        role: column for role, column in files.get("columns", {}).items() if role in TEXT_ROLES
+    }
+    if trained_on and all(isinstance(one, int) or one in names for one in trained_on.values()):
+        return trained_on, files["has_header"] if header is None else header
+    return {**find_roles(names, TEXT_ROLES, {}, table)}, header

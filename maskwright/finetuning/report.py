@@ -1,110 +1,296 @@
-"""``report.html`` of a fine-tuning: scores beside baselines, classes, confusions and mistakes.
+"""What a run says of its model: scores by class, predictions, and ``report.html``. N examples."""
 
-What a fine-tuning leaves for its user: scores by class, predictions and a page.
-"""
-
+import csv
 import importlib.util
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from rich.table import Table
-from rich.text import Text
+import numpy as np
+import torch
 
 from maskwright.config import read_yaml
-from maskwright.console import Console
-from maskwright.files import write_text
-from maskwright.finetuning.answers import Answers, list_texts, show_answer, write_predictions
-from maskwright.finetuning.spans import OUTSIDE
+from maskwright.files import replacing_file, write_text
+from maskwright.finetuning.config import FinetuneConfig
+from maskwright.finetuning.conll import OUTSIDE, TaggedSentence, marks_entities
+from maskwright.finetuning.examples import Examples, Row
+from maskwright.finetuning.metrics import SpanScores, score_sets, score_spans
+from maskwright.finetuning.network import compute_logits
+from maskwright.finetuning.results import (
+    ClassScores,
+    Results,
+    SetResults,
+    describe_defeats,
+    get_judged,
+    list_scores,
+    show_mean,
+)
+from maskwright.finetuning.task import Labels, LabelTask, TaskData, Tell
 from maskwright.logs import Record, read_metrics
+from maskwright.model.classifier import Classifier
+from maskwright.progress import Pulse
 from maskwright.report.charts import COLORS, FAINT, render
 from maskwright.report.templates import fill_template
 from maskwright.runs.run_directory import CONFIG_NAME, METRICS_NAME, REPORT_NAME
 
+_SHORT_TEXT = 200  # characters
 _MOST_CLASSES = 20  # of a matrix that can be read
 _MOST_MISTAKES, _MOST_CONFUSIONS = 30, 20
 _LONGEST_TEXT = 600
 _TITLES = {"majority": "most frequent answer", "bag of words": "bag of words"}
 
 
-def render_finetuning(
+class PredictedExample(NamedTuple):
+    """One example: its texts, what is right, the prediction and its probability."""
+
+    texts: list[str]
+    true: Any
+    found: Any
+    probability: float | None
+
+
+@dataclass(frozen=True)
+class Predictions:
+    """The predictions of a model for a set of examples, in their order.
+
+    Attributes:
+        rows: [N] the examples.
+        true, found: [N] labels, lists of labels (of several, or one for each word), or numbers.
+        probabilities: [N] of the predictions, where an example has one label; else None.
+    """
+
+    task: LabelTask
+    labels: Labels
+    rows: Sequence[Row]
+    true: list[Any]
+    found: list[Any]
+    probabilities: list[float | None]
+
+    def __len__(self) -> int:
+        return len(self.true)
+
+    def __iter__(self) -> Iterator[PredictedExample]:
+        columns = (self.rows, self.true, self.found, self.probabilities)
+        for row, true, found, probability in zip(*columns, strict=True):
+            yield PredictedExample(row.texts, true, found, probability)
+
+    def score_classes(self) -> dict[str, ClassScores]:
+        """Return precision, recall, F1 and number of each class, or kind of entity."""
+        if self.task.level == "token" and marks_entities(self.labels.names):
+            classes = score_spans(self.true, self.found)[1]
+        else:
+            sets = [({*true}, {*found}) for true, found in self._pair_up()]
+            known = score_sets((true, found, true & found) for true, found in sets)
+            names = self.labels.names if sets else ()
+            classes = {name: known.get(name, SpanScores(0, 0, 0)) for name in names}
+        return {
+            name: {
+                "precision": scores.precision,
+                "recall": scores.recall,
+                "f1": scores.f1,
+                "examples": scores.num_true,
+            }
+            for name, scores in classes.items()
+        }
+
+    def count_confusions(self) -> dict[str, dict[str, int]]:
+        """Return right label -> prediction -> count, without zeros; of words their tags.
+
+        Empty where there are several labels at once, or numbers.
+        """
+        if not self.task.counts_confusions:
+            return {}
+        counts: dict[str, Counter[str]] = defaultdict(Counter)
+        for (true,), (found,) in self._pair_up():
+            counts[true][found] += 1
+        return {
+            name: {other: counts[name][other] for other in self.labels.names if counts[name][other]}
+            for name in self.labels.names
+            if name in counts
+        }
+
+    def _pair_up(self) -> Iterator[tuple[Sequence[str], Sequence[str]]]:
+        for true, found in zip(self.true, self.found, strict=True):
+            yield from self.task.pair_up(true, found)
+
+
+def predict_sets(
+    data: TaskData,
+    model: Classifier,
+    config: FinetuneConfig,
+    device: torch.device,
+    pulse: Pulse | None = None,
+) -> list[Predictions]:
+    """Return the predictions for the validation examples, and for the test examples if any."""
+    model.to(device)
+    found = [predict_examples(model, one, data, config, pulse) for one in data.held_out]
+    model.cpu()
+    return found
+
+
+def predict_examples(
+    model: Classifier,
+    examples: Examples,
+    data: TaskData,
+    config: FinetuneConfig,
+    pulse: Pulse | None = None,
+) -> Predictions:
+    """Return the predictions of a model for examples."""
+    task, labels = data.task, data.labels
+    logits = compute_logits(model, examples, data.pad_id, config.precision, pulse)
+    if examples.sentences is not None:
+        joined = examples.sentences.join([task.decide(one).tolist() for one in logits])
+        true, found = (
+            [task.name_values(labels, np.asarray(one)) for one in each]
+            for each in (examples.sentences.targets, joined)
+        )
+        return Predictions(task, labels, examples.rows, true, found, [None] * len(true))
+    answers = task.answer(labels, np.stack(logits))
+    return Predictions(
+        task,
+        labels,
+        examples.rows,
+        task.name_values(labels, np.asarray(examples.targets)),
+        [answer.label for answer in answers],
+        [answer.score for answer in answers],
+    )
+
+
+def add_classes(results: Results, predictions: Sequence[Predictions]) -> None:
+    """Add scores by class and confusions of the saved model to the results."""
+    sets: list[SetResults] = [results, *([results["test"]] if "test" in results else [])]
+    for found, each in zip(sets, predictions, strict=True):
+        if classes := each.score_classes():
+            found["classes"] = classes
+        if confusions := each.count_confusions():
+            found["confusion_matrix"] = confusions
+
+
+def write_predictions(folder: Path, predictions: Predictions) -> Path:
+    """Write ``predictions.csv``, or of tags ``predictions.conll``: word, right tag, prediction."""
+    is_conll = predictions.task.level == "token"
+    path = folder / f"predictions.{'conll' if is_conll else 'csv'}"
+    # A text from JSON may hold half of a surrogate pair, which UTF-8 has not.
+    with (
+        replacing_file(path) as temporary,
+        temporary.open("w", encoding="utf-8", errors="backslashreplace", newline="") as file,
+    ):
+        if is_conll:
+            file.writelines(_list_lines(predictions))
+        else:
+            csv.writer(file).writerows(_list_rows(predictions))
+    return path
+
+
+def _list_lines(predictions: Predictions) -> Iterator[str]:
+    for row, true, found in zip(predictions.rows, predictions.true, predictions.found, strict=True):
+        assert isinstance(row, TaggedSentence)
+        yield from (f"{w}\t{t}\t{f}\n" for w, t, f in zip(row.words, true, found, strict=True))
+        yield "\n"
+
+
+def _list_rows(predictions: Predictions) -> Iterator[list[str]]:
+    has_probability = any(one is not None for one in predictions.probabilities)
+    for number, (texts, true, found, probability) in enumerate(predictions):
+        if number == 0:
+            names = ["sentence1", "sentence2"][: len(texts)]
+            yield [*names, "label", "prediction", *["probability"] * has_probability]
+        shown = [] if probability is None else [f"{probability:.4f}"]
+        yield [*texts, show_label(true), show_label(found), *shown]
+
+
+def choose_example(predictions: Predictions) -> list[str]:
+    """Return the texts of an example for the model card: the first short one, else the shortest.
+
+    A sentence with an entity comes before those without, whatever their lengths.
+    """
+
+    def rank(example: PredictedExample) -> tuple[bool, int]:
+        is_empty = predictions.task.level == "token" and set(example.true) == {OUTSIDE}
+        return is_empty, max(sum(map(len, example.texts)), _SHORT_TEXT)
+
+    return min(predictions, key=rank).texts
+
+
+def show_label(value: Any) -> str:
+    """Return a label, ``a|b`` of several labels, or a number."""
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return "|".join(value) if isinstance(value, list) else str(value)
+
+
+def write_page(out: Path, results: Results, predictions: Predictions, report: Tell) -> None:
+    """Write the page of a run; a run is complete without it, so an error is only reported."""
+    try:
+        records, config = read_metrics(out / METRICS_NAME), read_yaml(out / CONFIG_NAME)
+        page = render_page(out.absolute().name, results, records, predictions, config)
+        write_text(out / REPORT_NAME, page)
+    except Exception as error:
+        report(f"no {REPORT_NAME}: {error}")
+
+
+def render_page(
     name: str,
-    results: Mapping[str, Any],
+    results: Results,
     records: Sequence[Record],
-    answers: Answers,
+    predictions: Predictions,
     config: Mapping[str, Any],
-    notes: Sequence[str] = (),
 ) -> str:
-    """Return the page as HTML.
+    """Return the page of a run as HTML.
 
     Args:
-        name: of the run.
-        results, records: its results.json and metrics.jsonl.
-        answers: of the saved model to the test examples, or else to the validation examples.
-        notes: what the scores say against the model.
+        name: the name of the run.
+        records: its metrics.jsonl.
+        predictions: of the saved model for the test examples, or else the validation examples.
     """
-    judged = results.get("test", {"examples": results["valid_examples"], **results})
+    judged = get_judged(results)
+    models = ["random encoder"] * ("random_encoder" in judged) + ["this model"]
     has_plots = importlib.util.find_spec("matplotlib") is not None
-    matrix = _shade(judged.get("confusion_matrix", {}), list(results["labels"]))
+    confusions = judged.get("confusion_matrix", {})
+    matrix = _shade(confusions, list(results["labels"]))
     return fill_template(
         "finetuning.html.j2",
         title=name,
-        facts=list(_list_facts(results, judged)),
-        columns=_name_columns(judged),
-        scores=list(_list_scores(judged)),
-        notes=notes,
+        facts=list(_list_facts(results, judged, predictions.task)),
+        columns=[*(_TITLES.get(each, each) for each in judged["baselines"]), *models],
+        scores=list_scores(judged),
+        notes=describe_defeats(results),
         judged="test" if "test" in results else "validation",
         classes=_rate(judged.get("classes", {})),
         matrix=matrix if len(matrix) <= _MOST_CLASSES else [],
-        confusions=_list_confusions(judged.get("confusion_matrix", {})),
-        mistakes=list(_list_mistakes(answers)),
-        mistakes_kind=answers.labels.task,
+        confusions=_list_confusions(confusions),
+        mistakes=list(_list_mistakes(predictions)),
+        mistakes_note=predictions.task.mistakes_note,
         curves=_draw_curves(records, results) if has_plots else None,
         config=[(key, str(value)) for key, value in config.items()],
     )
 
 
-def _list_facts(results: Mapping[str, Any], judged: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _list_facts(results: Results, judged: SetResults, task: LabelTask) -> Iterator[tuple[str, str]]:
     metric = results["deciding_metric"]
     seeds, labels = len(results["runs"]), results["labels"]
-    yield metric, _show_mean(judged["scores"][metric])
+    yield metric, show_mean(judged["scores"][metric])
     yield "task", results["task"]
-    if results["task"] != "regression":
+    if task.problem != "regression":
         yield "labels", f"{len(labels):,}"
     extent = f"{results['train_examples']:,} to train on, {results['valid_examples']:,} to choose"
-    tested = f", {judged['examples']:,} to test" if "test" in results else ""
+    tested = f", {judged.get('examples', 0):,} to test" if "test" in results else ""
     yield "examples", f"{extent} the weights{tested}"
-    yield "runs", f"{seeds} (saved: seed {results['saved_seed']})"
+    yield "runs", f"{seeds} (saved: seed {results.get('saved_seed')})"
     seconds = sum(run["seconds"] for run in results["runs"])
     yield "minutes of training", f"{seconds / 60:.1f}"
 
 
-def _name_columns(judged: Mapping[str, Any]) -> list[str]:
-    models = ["random encoder"] * ("random_encoder" in judged) + ["this model"]
-    return [*(_TITLES.get(str(name), str(name)) for name in judged["baselines"]), *models]
-
-
-def _list_scores(judged: Mapping[str, Any]) -> Iterator[tuple[str, list[str]]]:
-    for metric in judged["baselines"]["majority"]:
-        if "/" in metric:  # of one kind of entity, in the table of classes
-            continue
-        row = [f"{scores[metric]:.4f}" for scores in judged["baselines"].values()]
-        if "random_encoder" in judged:
-            row.append(_show_mean(judged["random_encoder"][metric]))
-        yield metric, [*row, _show_mean(judged["scores"][metric])]
-
-
-def _show_mean(found: Mapping[str, float | None]) -> str:
-    deviation = found["deviation"]
-    return f"{found['mean']:.4f}" + (f" ± {deviation:.4f}" if deviation is not None else "")
-
-
-def _rate(classes: Mapping[str, Mapping[str, float]]) -> list[tuple[str, list[str]]]:
+def _rate(classes: Mapping[str, ClassScores]) -> list[tuple[str, list[str]]]:
     return [
         (
             name,
             [
-                *(f"{scores[each]:.3f}" for each in ("precision", "recall", "f1")),
+                f"{scores['precision']:.3f}",
+                f"{scores['recall']:.3f}",
+                f"{scores['f1']:.3f}",
                 f"{scores['examples']:,}",
             ],
         )
@@ -115,7 +301,7 @@ def _rate(classes: Mapping[str, Mapping[str, float]]) -> list[tuple[str, list[st
 def _shade(
     confusions: Mapping[str, Mapping[str, int]], labels: Sequence[str]
 ) -> list[tuple[str, list[tuple[int, int]]]]:
-    """Of each label the count of each answer, and its share of the row in percent."""
+    """Return the count of each prediction for each label, and its share of the row in percent."""
     rows: list[tuple[str, list[tuple[int, int]]]] = []
     for label in labels if confusions else ():
         counts = confusions.get(label, {})
@@ -126,61 +312,51 @@ def _shade(
 
 
 def _list_confusions(confusions: Mapping[str, Mapping[str, int]]) -> list[tuple[str, str, int]]:
-    """Right label, answer and how often, of the most frequent wrong answers."""
+    """Return right label, prediction and count of the most frequent confusions."""
     found = [
-        (true, answer, count)
+        (true, prediction, count)
         for true, counts in confusions.items()
-        for answer, count in counts.items()
-        if answer != true
+        for prediction, count in counts.items()
+        if prediction != true
     ]
     return sorted(found, key=lambda each: -each[2])[:_MOST_CONFUSIONS]
 
 
-def _list_mistakes(answers: Answers) -> Iterator[dict[str, Any]]:
-    """The wrong answers that the model is surest of; of numbers those that are farthest off."""
-    all_of_them = enumerate(list_texts(answers))
-    wrong = [(number, each) for number, each in all_of_them if each[1] != each[2]]
-    wrong.sort(key=lambda numbered: -_measure(answers.labels.task, *numbered[1][1:]))
+def _list_mistakes(predictions: Predictions) -> Iterator[dict[str, Any]]:
+    """Yield the worst mistakes first: those the model is surest of, or that are farthest off."""
+    task = predictions.task
+    wrong = [each for each in enumerate(predictions) if each[1].true != each[1].found]
+    wrong.sort(key=lambda numbered: -task.measure_mistake(*numbered[1][1:]))
     for number, (texts, true, found, probability) in wrong[:_MOST_MISTAKES]:
-        if answers.labels.task == "tokens":
-            row: Any = answers.rows[number]
+        row = predictions.rows[number]
+        if isinstance(row, TaggedSentence):
             yield {"parts": list(_mark_tags(row.words, true, found))}
             continue
         yield {
             "texts": [_shorten(text) for text in texts],
-            "true": show_answer(true) or "none",
-            "found": show_answer(found) or "none",
+            "true": show_label(true) or "none",
+            "found": show_label(found) or "none",
             "probability": "" if probability is None else f"{probability:.3f}",
         }
-
-
-def _measure(task: str, true: Any, found: Any, probability: float | None) -> float:
-    if task == "regression":
-        return abs(true - found)
-    if task == "tokens":
-        return sum(one != other for one, other in zip(true, found, strict=True))
-    if task == "multilabel":
-        return len({*true} ^ {*found})
-    return probability or 0.0
 
 
 def _mark_tags(
     words: Sequence[str], true: Sequence[str], found: Sequence[str]
 ) -> Iterator[tuple[str, str, str]]:
-    """Each word with its class, ``right`` or ``wrong`` where there is a tag, and what was said."""
-    for word, tag, answer in zip(words, true, found, strict=True):
-        if tag == answer:
+    """Yield each word with its style, ``right`` or ``wrong`` where there is a tag, and a note."""
+    for word, tag, prediction in zip(words, true, found, strict=True):
+        if tag == prediction:
             yield ("right" if tag != OUTSIDE else "", word, "")
         else:
-            yield "wrong", word, f"{answer}, not {tag}"
+            yield "wrong", word, f"{prediction}, not {tag}"
 
 
 def _shorten(text: str) -> str:
     return text if len(text) <= _LONGEST_TEXT else f"{text[:_LONGEST_TEXT]} …"
 
 
-def _draw_curves(records: Sequence[Record], results: Mapping[str, Any]) -> str:
-    """The deciding metric and both losses by epoch, a line for each seed."""
+def _draw_curves(records: Sequence[Record], results: Results) -> str:
+    """Return plots of the deciding metric and both losses by epoch, a line for each seed."""
     metric = results["deciding_metric"]
     panels = ((metric, f"{metric}, validation"), ("loss", "training loss"))
     panels = (*panels, ("valid_loss", "validation loss"))
@@ -215,65 +391,3 @@ def _draw_curves(records: Sequence[Record], results: Mapping[str, Any]) -> str:
         figure.legend(handles.values(), handles, loc="outside lower center", ncols=6, frameon=False)
 
     return render(draw, 11, 3.4, f"{metric} and losses by epoch")
-
-
-_SHOWN_CLASSES = 20
-
-
-def add_answers(results: dict[str, Any], answers: Sequence[Answers], saved_seed: int) -> None:
-    """Add scores by class and confusions of the saved model to ``results.json``."""
-    results["saved_seed"] = saved_seed
-    for found, each in zip((results, results.get("test", {})), answers, strict=False):
-        if classes := each.score_classes():
-            found["classes"] = classes
-        if confusions := each.count_confusions():
-            found["confusion_matrix"] = confusions
-
-
-def write_answers(out: Path, answers: Sequence[Answers], console: Console) -> None:
-    """Write the predictions of the test examples, or where there are none the validation's."""
-    path = write_predictions(out, answers[-1])
-    what = "sentences" if answers[-1].labels.task == "tokens" else "examples"
-    console.print(f"Predictions for {len(answers[-1]):,} {what}: {path}", markup=False)
-
-
-def write_page(
-    out: Path,
-    results: Mapping[str, Any],
-    answers: Sequence[Answers],
-    notes: Sequence[str],
-    console: Console,
-) -> None:
-    """Write the page about a run, which is whole without it, whatever goes wrong with the page."""
-    from maskwright.finetuning.report import render_finetuning
-
-    try:
-        records, config = read_metrics(out / METRICS_NAME), read_yaml(out / CONFIG_NAME)
-        name = out.absolute().name
-        page = render_finetuning(name, results, records, answers[-1], config, notes)
-        write_text(out / REPORT_NAME, page)
-    except Exception as error:
-        console.print(f"no {REPORT_NAME}: {error}", markup=False)
-        return
-    console.print(f"How it went: {out / REPORT_NAME}", markup=False)
-
-
-def show_classes(results: Mapping[str, Any], console: Console) -> None:
-    """Print a row for each class of the judged examples; of many classes those that occur most."""
-    judged = results.get("test", results)
-    classes = judged.get("classes", {})
-    most = sorted(classes, key=lambda name: -classes[name]["examples"])[:_SHOWN_CLASSES]
-    if len(classes) < 2:
-        return
-    table = Table(box=None, pad_edge=False)
-    table.add_column("")
-    for title in ("precision", "recall", "f1", "examples"):
-        table.add_column(title, justify="right")
-    for name in (name for name in classes if name in most):
-        scores = classes[name]
-        shown = [f"{scores[score]:.4f}" for score in ("precision", "recall", "f1")]
-        table.add_row(Text(name), *shown, f"{scores['examples']:,}")
-    console.print("\nby class, the saved model:")
-    console.print(table)
-    if len(classes) > len(most):
-        console.print(f"and {len(classes) - len(most):,} more classes in results.json")

@@ -1,363 +1,355 @@
-"""Fine-tuning with its output: what is printed, and what a run directory holds afterwards."""
+"""``maskwright finetune`` as a function: the checks of its arguments, and a run to its end."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict
+import difflib
+import inspect
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
-from rich.table import Table
 
-from maskwright.console import Console
-from maskwright.files import read_json, write_json
-from maskwright.finetuning.answers import choose_example
-from maskwright.finetuning.config import PROBLEMS, FinetuneConfig
-from maskwright.finetuning.files import TaskFiles
-from maskwright.finetuning.folder import (
-    RESULTS_NAME,
-    Asked,
-    begin_run,
-    end_run,
-    owning_run,
-)
+from maskwright.config import from_mapping
+from maskwright.console import tell
+from maskwright.errors import InputError
+from maskwright.files import write_json
+from maskwright.finetuning.config import GLUE, TASKS, FinetuneConfig
+from maskwright.finetuning.fit import FinishedSeeds, SeedsResult, train_seeds
+from maskwright.finetuning.metrics import VALID_LOSS, describe_scores
 from maskwright.finetuning.network import Pretrained, check_pooling
 from maskwright.finetuning.report import (
-    add_answers,
-    show_classes,
-    write_answers,
+    add_classes,
+    choose_example,
+    predict_sets,
     write_page,
+    write_predictions,
 )
-from maskwright.finetuning.scoring import VALID_LOSS, beats, describe_scores
-from maskwright.finetuning.seeds import read_finished
+from maskwright.finetuning.results import (
+    RESULTS_NAME,
+    Results,
+    add_control,
+    collect_results,
+    get_judged,
+)
+from maskwright.finetuning.resume import owning_run, read_request, record_end, record_start
+from maskwright.finetuning.tables import Column, parse_columns
 from maskwright.finetuning.task import (
-    Outcome,
-    Problem,
-    Summary,
-    answer_sets,
+    CustomTask,
+    Request,
+    Task,
+    TaskData,
+    TaskFiles,
+    Tell,
+    load_label_task,
+    load_task,
     read_task,
-    run_task,
 )
 from maskwright.formatting import count_noun, describe_cut, write_code
-from maskwright.logs import MetricsLog
+from maskwright.logs import MetricsLog, Record
 from maskwright.model_folder.card import add_example
 from maskwright.model_folder.classifier_folder import open_pretrained, save_classifier
-from maskwright.model_folder.folder import Loaded
 from maskwright.progress import Pulse
+from maskwright.runs.find_model import find_model_folder
 from maskwright.runs.run_directory import CHECKPOINTS_NAME, METRICS_NAME, MODEL_NAME
 from maskwright.train.device import choose_device
 
-MAX_RESULTS_BYTES = 64 << 20
 _SHOWN_LABELS = 12
 _FEW = 100  # examples, of which scores have steps of a hundredth or more
 
 
-def finetune_labels(
-    folder: Path, files: TaskFiles, config: FinetuneConfig, out: Path, with_control: bool
-) -> dict[str, Any]:
-    """Train all seeds, print the table and write the run directory; return its ``results.json``.
+def finetune(
+    folder: str | Path | None = None,
+    *,
+    train: str | Path | None = None,
+    out: str | Path | None = None,
+    task: str | None = None,
+    preset: str | None = None,
+    valid: str | Path | None = None,
+    test: str | Path | None = None,
+    valid_share: float = 0.1,
+    columns: Mapping[str, Column] | None = None,
+    header: bool | None = None,
+    control: bool = False,
+    resume: str | Path | None = None,
+    report: Tell = tell,
+    **settings: Any,
+) -> Path:
+    """Fine-tune a model on labeled text, as ``maskwright finetune``; return ``out/model``::
 
-    An unfinished run of the same arguments is resumed, a finished one left as it is.
+        folder = finetune("runs/mine", task="classification", train="mails.csv", out="runs/mails",
+                          columns={"sentence1": "body", "label": "folder"}, epochs=3)
+        [answer] = Predictor(folder)(["Where is my parcel?"])
+
+    Args:
+        folder: a run directory, a model folder, or ``hf:NAME``.
+        train: labeled examples: a table, or CoNLL columns for the task ``tokens``.
+        out: the run directory; its ``results.json`` has the scores.
+        task: ``classification``, ``multilabel``, ``regression``, ``tokens`` or ``embedding``.
+        preset: a task of GLUE instead of `task`: its task, columns and metrics.
+        valid: examples that choose the weights; default: `valid_share` of `train`.
+        test: examples on which the chosen weights are scored, once.
+        valid_share: the share of `train` that is held out without `valid`.
+        columns: names or positions by role: sentence1, sentence2, label; word, tag.
+        header: True if tables begin with names; None: it is inferred.
+        control: score an encoder with random weights as well.
+        resume: an unfinished run directory, without any other argument but `report`.
+        report: receives each line of progress.
+        settings: fields of the configuration: ``epochs``, ``learning_rate``, ``seeds``, ….
 
     Raises:
-        InputError: another process trains in `out`, or it holds something else.
+        MaskwrightError: the input is wrong; `StoppedError` if SIGTERM came.
+        KeyboardInterrupt: SIGINT came; the run can be resumed, as after SIGTERM.
     """
-    console = Console(highlight=False, soft_wrap=True)
+    files = {"train": train, "valid": valid, "test": test, "out": out}
+    table = {"columns": columns, "header": header, "valid_share": valid_share}
+    flags = {"folder": folder, "task": task, "preset": preset, "control": control}
+    run, request = _find_request({**flags, **files, **table}, settings, resume)
+    _run(request, run, report)
+    return run / MODEL_NAME
 
-    def say(line: str) -> None:
-        console.print(line, markup=False)
 
-    asked = Asked(folder, files, config, with_control)
-    with owning_run(out, asked, say) as is_due:
-        if is_due:
-            results = _run(asked, out, console)
-            end_run(out)
+def _find_request(
+    flags: Mapping[str, Any], settings: Mapping[str, Any], resume: str | Path | None
+) -> tuple[Path, Request]:
+    """Return the run directory, and what is to be trained there."""
+    if resume is None:
+        request = _make_request(flags, settings)
+        return Path(flags["out"]), request
+    defaults = inspect.signature(finetune).parameters
+    given = [name for name, value in flags.items() if value != defaults[name].default]
+    for name in (*given, *settings):
+        shown = _show_flag(name) if name in flags else f"--{name}"
+        raise InputError(f"--resume continues a run as it is. Remove {shown}.")
+    return Path(resume), read_request(Path(resume))
+
+
+def _show_flag(name: str) -> str:
+    return "MODEL" if name == "folder" else f"--{name.replace('_', '-')}"
+
+
+def _make_request(flags: Mapping[str, Any], settings: Mapping[str, Any]) -> Request:
+    """Return the request of arguments; raise MaskwrightError if any of them is wrong."""
+    missing = [_show_flag(name) for name in ("folder", "train", "out") if flags[name] is None]
+    if missing:
+        raise InputError(f"give {' and '.join(missing)}, or --resume RUN alone")
+    config = from_mapping(FinetuneConfig, settings)
+    if (flags["task"] is None) == (flags["preset"] is None):
+        raise InputError("give --task or --preset, one of them")
+    if not 0 < flags["valid_share"] < 1:
+        raise InputError(f"--valid-share = {flags['valid_share']} must lie between 0 and 1")
+    for name, known in (("task", TASKS), ("preset", GLUE)):
+        _check_known(name, flags[name], known)
+    task = load_task(flags["task"] or GLUE[flags["preset"]].task)
+    columns = flags["columns"] or {}
+    task.check_roles(columns)
+    _check_unused(task, flags, config)
+    model = find_model_folder(flags["folder"])
+    paths = {
+        name: None if flags[name] is None else Path(flags[name])
+        for name in ("train", "valid", "test")
+    }
+    return Request(model, _find_files(task, flags, columns, paths), config, flags["control"])
+
+
+def _check_known(kind: str, name: str | None, known: Collection[str]) -> None:
+    if name is not None and name not in known:
+        close = difflib.get_close_matches(name, known, n=1)
+        hint = f"did you mean {close[0]}?" if close else f"choose from {', '.join(known)}."
+        raise InputError(f"unknown {kind} {name}; {hint}")
+
+
+def _check_unused(task: Task, flags: Mapping[str, Any], config: FinetuneConfig) -> None:
+    """Raise InputError if a setting is given that has no effect on the task."""
+    default = FinetuneConfig()
+    for name in task.unused:
+        if flags[name] if name in flags else getattr(config, name) != getattr(default, name):
+            raise InputError(f"--{name} has no effect with --task {task.name}. Remove it.")
+
+
+def _find_files(
+    task: Task,
+    flags: Mapping[str, Any],
+    columns: Mapping[str, Column],
+    paths: Mapping[str, Any],
+) -> TaskFiles:
+    """Return the files of examples, in the layout of a preset if one is given."""
+    header, share = flags["header"], flags["valid_share"]
+    if flags["preset"] is None:
+        found = task.find_columns(paths["train"], columns)
+        return TaskFiles(
+            task=task.name, columns=found, has_header=header, valid_share=share, **paths
+        )
+    preset = GLUE[flags["preset"]]
+    layout = preset.find_layout(paths["train"])
+    return TaskFiles(
+        task=preset.task,
+        columns={**layout.columns, **parse_columns(columns)},
+        has_header=layout.has_header if header is None else header,
+        valid_share=share,
+        metrics=preset.metrics,
+        # With columns of one's own the file is one's own, too, and its short rows are mistakes.
+        skips_short=not columns,
+        **paths,
+    )
+
+
+def _run(request: Request, out: Path, report: Tell) -> None:
+    """Train what is not finished; an unfinished run of the same request is resumed."""
+    task = load_task(request.files.task)
+    with owning_run(out, request, report) as is_due:
+        if not is_due:
+            report(f"{out} is finished already: nothing is left to do")
+            return
+        if isinstance(task, CustomTask):
+            task.train(request, out, report)
         else:
-            say(f"{out} is finished already: nothing is left to do")
-            results = read_json(out / RESULTS_NAME, MAX_RESULTS_BYTES)
-        say(f'\n{out / MODEL_NAME}: try  maskwright predict {out} "…"')
-        return results
+            _train_labels(request, out, report)
+        record_end(out)
 
 
-def _run(asked: Asked, out: Path, console: Console) -> dict[str, Any]:
-    """What is left of a run."""
-    files = asked.files
-    assert isinstance(files, TaskFiles)
-    device = choose_device(asked.config.device, field="device")
-    loaded = open_pretrained(asked.model)
-    level = "token" if files.task == "tokens" else "text"
-    check_pooling(loaded.model.config, level, asked.config.pooling)
-    console.print(f"reading {files.train}, scoring the baselines", markup=False)
-    problem = read_task(files, loaded, asked.config)
+def _train_labels(request: Request, out: Path, report: Tell) -> None:
+    """Train all seeds; write the model, the results, the predictions and the page."""
+    files, config = request.files, request.config
+    device = choose_device(config.device, field="device")
+    loaded = open_pretrained(request.model)
+    check_pooling(loaded.model.config, load_label_task(files.task).level, config.pooling)
+    report(f"reading {files.train}, scoring the baselines")
+    data = read_task(files, loaded, config)
     if files.columns:
         named = ", ".join(f"{role} = {column}" for role, column in files.columns.items())
-        console.print(f"columns: {named}", markup=False)
-    describe_problem(problem, console)
-    config = asked.config.settle(len(problem.material.train), loaded.model.config.hidden_size)
-    console.print(describe_budget(config))
-    begin_run(out, asked, config, lambda line: console.print(line, markup=False))
-    with _Seeds(out, problem, loaded.model, config, device, console) as seeds:
+        report(f"columns: {named}")
+    for line in describe_data(data):
+        report(line)
+    config = config.resolve(len(data.train), loaded.model.config.hidden_size)
+    report(config.describe_budget())
+    record_start(out, request, config, report)
+    with _LoggedSeeds(out, data, loaded.model, config, device, report) as seeds:
         outcome = seeds.train()
-        results = summarise(problem, outcome)
-        answers = answer_sets(problem, outcome.model, config, device, seeds.pulse)
-        add_answers(results, answers, outcome.saved_seed)
-        save_labels(
+        results = collect_results(data, outcome)
+        predictions = predict_sets(data, outcome.model, config, device, seeds.pulse)
+        results["saved_seed"] = outcome.saved_seed
+        add_classes(results, predictions)
+        card = add_example(
+            _write_card(results, request.model), example := choose_example(predictions[-1])
+        )
+        save_classifier(
             out / MODEL_NAME,
-            outcome,
-            problem,
-            loaded,
-            results,
-            asked.model,
-            config.max_length,
-            choose_example(answers[-1]),
+            outcome.model,
+            loaded.tokenizer,
+            data.labels.names,
+            data.task.problem,
+            card,
+            add_special_tokens=loaded.add_special_tokens,
+            max_length=config.max_length,
+            num_texts=None if data.task.level == "token" else len(example),
         )
         write_json(out / RESULTS_NAME, results)
-        if asked.control:  # the model is safe by now
-            console.print("the same shape with random weights:")
+        if request.control:  # the model is safe by now
+            report("the same shape with random weights:")
             add_control(results, seeds.train(from_scratch=True))
             write_json(out / RESULTS_NAME, results)
-    show_run(results, files, console)
-    console.print()
-    write_answers(out, answers, console)
-    write_page(out, results, answers, describe_defeats(results), console)
-    return results
+    write_predictions(out, predictions[-1])
+    write_page(out, results, predictions[-1], report)
 
 
-class _Seeds:
-    """All seeds of a run and of its control, with a line for each score and in metrics.jsonl."""
+class _LoggedSeeds:
+    """All seeds of a run and of its control, with each score reported and in metrics.jsonl."""
 
     def __init__(
         self,
         out: Path,
-        problem: Problem,
+        data: TaskData,
         pretrained: Pretrained,
         config: FinetuneConfig,
         device: torch.device,
-        console: Console,
+        report: Tell,
     ) -> None:
-        self.checkpoints, self.problem, self.pretrained = (
-            out / CHECKPOINTS_NAME,
-            problem,
-            pretrained,
-        )
-        self.config, self.device = config, device
-        self.pulse = Pulse(lambda line: console.print(line, markup=False))
-        self.shown = {*problem.material.metrics, "span_f1", "accuracy", VALID_LOSS}
+        self.checkpoints, self.data, self.pretrained = out / CHECKPOINTS_NAME, data, pretrained
+        self.config, self.device, self.pulse = config, device, Pulse(report)
+        self.shown = {*data.metrics, data.deciding, VALID_LOSS}
         path = out / METRICS_NAME
         path.unlink(missing_ok=True)  # the records of finished seeds are in their checkpoint
         self.log = MetricsLog(path)
 
-    def __enter__(self) -> "_Seeds":
+    def __enter__(self) -> "_LoggedSeeds":
         return self
 
     def __exit__(self, *error: object) -> None:
         self.log.close()
 
-    def train(self, from_scratch: bool = False) -> Outcome:
+    def train(self, from_scratch: bool = False) -> SeedsResult:
         """Train the seeds that are not finished yet."""
         marks = {"run": "control"} if from_scratch else {}
         folder = self.checkpoints / "control" if from_scratch else self.checkpoints
-        finished = read_finished(folder, self.pulse.say)
-        deciding = self.problem.material.deciding
+        finished = FinishedSeeds.read(folder, self.pulse.say)
+        deciding = self.data.deciding
         for run in finished.runs:
             for record in run.history:
                 self.log.write({**record, **marks})
             score = f"{deciding} {run.scores[deciding]:.4f}"
             self.pulse.say(f"  seed {run.seed} is finished already: {score}")
 
-        def report(record: dict[str, Any]) -> None:
+        def log(record: Record) -> None:
             self.log.write({**record, **marks})
-            counts = (
-                f"seed {record['seed']}  epoch {record['epoch']:.2f}  loss {record['loss']:.4f}"
-            )
-            metrics = {name: record[name] for name in list(record) if name in self.shown}
-            self.pulse.say(f"  {counts}  {describe_scores(metrics)}")
+            step = f"seed {record['seed']}  epoch {record['epoch']:.2f}  loss {record['loss']:.4f}"
+            scores = {name: value for name, value in record.items() if name in self.shown}
+            self.pulse.say(f"  {step}  {describe_scores(scores)}")
 
-        return run_task(
-            self.problem,
+        return train_seeds(
+            self.data,
             self.pretrained,
             self.config,
             self.device,
-            report,
+            log,
             from_scratch=from_scratch,
             pulse=self.pulse,
             finished=finished,
         )
 
 
-def show_run(results: Mapping[str, Any], files: TaskFiles, console: Console) -> None:
-    """The tables of a run, and what they say against it."""
-    if "test" in results:
-        console.print(f"\non the {results['valid_examples']:,} examples that chose the weights:")
-    show_results(results, console)
-    if "test" in results:
-        console.print(
-            f"\non {results['test']['examples']:,} examples of {files.test}:", markup=False
-        )
-        show_results(results["test"], console)
-    show_classes(results, console)
-    for line in describe_defeats(results):
-        console.print(line)
-
-
-def describe_problem(problem: Problem, console: Console) -> None:
-    """Labels with their counts, and how much there is."""
-    material = problem.material
-    labels = material.labels
-    if labels.task != "regression":
+def describe_data(data: TaskData) -> Iterator[str]:
+    """Yield lines on labels and their counts, the numbers of examples, and the baselines."""
+    labels = data.labels
+    if data.task.problem != "regression":
         pairs = list(zip(labels.names, labels.counts, strict=True))
         named = "  ".join(f"{name} {count:,}" for name, count in pairs[:_SHOWN_LABELS])
         more = f"  and {len(pairs) - _SHOWN_LABELS} more" if len(pairs) > _SHOWN_LABELS else ""
-        console.print(f"{count_noun(len(pairs), 'label')}: {named}{more}", markup=False)
-    sets = (material.train, material.valid, material.test)
-    given = [each for each in sets if each is not None]
-    if cut := sum(each.num_cut for each in given):
-        longest = max(max(each.lengths) for each in given)
-        console.print(describe_cut(cut, sum(map(len, given)), longest))
-    console.print(
-        f"{len(material.train):,} examples to train on, {len(material.valid):,} to score on"
-        + (f", {len(material.test):,} to test" if material.test else "")
-    )
-    for line in describe_skipped(problem):
-        console.print(line, markup=False)
-    judged, flag = (
-        (material.valid, "--valid") if material.test is None else (material.test, "--test")
-    )
-    if len(judged) < _FEW:
-        console.print(
-            f"so few examples judge the model that scores will be rough: give {_FEW} or more "
-            f"with {flag}"
+        yield f"{count_noun(len(pairs), 'label')}: {named}{more}"
+    sets = [data.train, *data.held_out]
+    if cut := sum(each.num_cut for each in sets):
+        longest = max(max(each.lengths) for each in sets)
+        yield describe_cut(cut, sum(map(len, sets)), longest)
+    tested = f", {len(data.test):,} to test" if data.test else ""
+    yield f"{len(data.train):,} examples to train on, {len(data.valid):,} to score on{tested}"
+    yield from describe_skipped(data)
+    if len(judged := data.held_out[-1]) < _FEW:
+        flag = "--valid" if data.test is None else "--test"
+        yield (
+            f"only {len(judged):,} examples judge the model: scores will be noisy. Give {_FEW} or "
+            f"more with {flag}."
         )
-    for name, scores in problem.baselines.items():
-        console.print(f"  {name}: {describe_scores(scores)}")
+    for name, scores in data.baselines.items():
+        yield f"  {name}: {describe_scores(scores)}"
 
 
-def describe_budget(config: FinetuneConfig) -> str:
-    """What was chosen for this many examples and this model, if it was not given."""
-    return f"epochs at most {config.epochs:g}, learning rate {config.learning_rate:g}"
+def describe_skipped(data: TaskData) -> Iterator[str]:
+    """Yield a line for each file that has rows with too few columns."""
+    for name, count in data.skipped.items():
+        yield f"{count_noun(count, 'row')} of {name} skipped: fewer columns than the task needs"
 
 
-def describe_skipped(problem: Problem) -> list[str]:
-    """A line for each file that has rows with too few columns."""
-    return [
-        f"{count_noun(count, 'row')} of {name} skipped: fewer columns than the task needs"
-        for name, count in problem.skipped.items()
-    ]
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Summary):
-        return value._asdict()
-    if isinstance(value, Mapping):
-        return {str(key): _plain(one) for key, one in value.items()}
-    return value
-
-
-def summarise(problem: Problem, outcome: Outcome) -> dict[str, Any]:
-    """All that is known, for ``results.json``."""
-    material, test = problem.material, problem.material.test
-    found: dict[str, Any] = {
-        "task": material.labels.task,
-        "deciding_metric": material.deciding,
-        "labels": dict(zip(material.labels.names, material.labels.counts, strict=True)),
-        "train_examples": len(material.train),
-        "valid_examples": len(material.valid),
-        "skipped_rows": dict(problem.skipped),
-        "baselines": problem.baselines,
-        "scores": _plain(outcome.summarise()),
-        "runs": [asdict(run) for run in outcome.runs],
-    }
-    if test is not None:
-        judged = {"baselines": problem.test_baselines, "scores": outcome.summarise_test()}
-        found["test"] = {"examples": len(test), **_plain(judged)}
-    return found
-
-
-def add_control(results: dict[str, Any], control: Outcome) -> None:
-    """Adds what the same shape learned from random weights."""
-    results["random_encoder"] = _plain(control.summarise())
-    results["random_encoder_runs"] = [asdict(run) for run in control.runs]
-    if "test" in results:
-        results["test"]["random_encoder"] = _plain(control.summarise_test())
-
-
-def save_labels(
-    folder: Path,
-    outcome: Outcome,
-    problem: Problem,
-    loaded: Loaded[Any],
-    results: Mapping[str, Any],
-    origin: Path,
-    max_length: int | None,
-    example: Sequence[str],
-) -> None:
-    """The classifier of the best run, with a card that says what it scores and has an example."""
-    labels, deciding = problem.material.labels, outcome.deciding
+def _write_card(results: Results, origin: Path) -> str:
+    """Return the model card: from which model, on how many examples, and how good it is."""
     name = origin.parent.name if origin.name == MODEL_NAME else origin.name
-    judged = results.get("test", {"examples": results["valid_examples"], **results})
-    score = judged["scores"][deciding]["mean"]
-    card = (
-        f"# A model fine-tuned for {labels.task}\n\n"
+    judged, deciding = get_judged(results), results["deciding_metric"]
+    baselines = judged["baselines"]
+    return (
+        f"# A model fine-tuned for {results['task']}\n\n"
         f"Fine-tuned by maskwright from {write_code(name)} on "
         f"{results['train_examples']:,} examples. {deciding} on "
-        f"{judged['examples']:,} others{'' if 'test' in results else ', which chose the weights'}: "
-        f"{score:.4f} ({count_noun(len(outcome.runs), 'run')}; always the most frequent answer: "
-        f"{judged['baselines']['majority'][deciding]:.4f}, bag of words: "
-        f"{judged['baselines']['bag of words'][deciding]:.4f}).\n"
+        f"{judged.get('examples', 0):,} others"
+        f"{'' if 'test' in results else ', which chose the weights'}: "
+        f"{judged['scores'][deciding]['mean']:.4f} "
+        f"({count_noun(len(results['runs']), 'run')}; always the most frequent answer: "
+        f"{baselines['majority'][deciding]:.4f}, bag of words: "
+        f"{baselines['bag of words'][deciding]:.4f}).\n"
     )
-    save_classifier(
-        folder,
-        outcome.model,
-        loaded.tokenizer,
-        labels.names,
-        PROBLEMS[labels.task],
-        add_example(card, example),
-        add_special_tokens=loaded.add_special_tokens,
-        max_length=max_length,
-        num_texts=None if labels.task == "tokens" else len(example),
-    )
-
-
-def show_results(results: Mapping[str, Any], console: Console) -> None:
-    """A row for each metric: baselines, the random encoder if there is one, and the model.
-
-    Means with their deviations are wide, and there are four of them at most, so that they stand in
-    one line of a terminal; metrics may be more.
-    """
-    baselines = results["baselines"]
-    models = {"random encoder": "random_encoder", "this model": "scores"}
-    models = {title: key for title, key in models.items() if key in results}
-    table = Table(box=None, pad_edge=False)
-    table.add_column("")
-    for title in (*baselines, *models):
-        table.add_column(title, justify="right", no_wrap=True)
-    for name in baselines["majority"]:
-        if "/" in name:  # of one kind of entity
-            continue
-        row = [f"{scores[name]:.4f}" for scores in baselines.values()]
-        table.add_row(name, *row, *(show_mean(results[key][name]) for key in models.values()))
-    console.print()
-    console.print(table)
-
-
-def describe_defeats(results: Mapping[str, Any]) -> list[str]:
-    """A line for each baseline that leaves no use for the model; on the test if there is one."""
-    metric, judged = results["deciding_metric"], results.get("test", results)
-    ours, baselines = judged["scores"][metric]["mean"], judged["baselines"]
-    lines: list[str] = []
-    if not beats(metric, ours, baselines["majority"][metric]):
-        lines.append(
-            "It says no more than the most frequent answer: more epochs, or more examples."
-        )
-    bag = baselines["bag of words"][metric]
-    if beats(metric, bag, ours):
-        lines.append(
-            f"A bag of words does better: {metric} {bag:.4f}, this model {ours:.4f}. Such a model "
-            "is not worth deploying."
-        )
-    return lines
-
-
-def show_mean(found: Mapping[str, float | None]) -> str:
-    """``0.9012 ± 0.0034``, or the value of a single run."""
-    deviation = found["deviation"]
-    return f"{found['mean']:.4f}" + (f" ± {deviation:.4f}" if deviation is not None else "")

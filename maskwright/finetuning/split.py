@@ -1,7 +1,7 @@
-"""Which examples are held out where nobody says: a function of their texts.
+"""The validation split, where no file is given: a function of the texts, in any order.
 
-Examples that share a text are a group and stay on one side; a single text is its own group. N
-examples.
+Examples that share a text, directly or through others, are a group and stay on one side, mirrored
+pairs too. scikit-learn's grouped splits depend on the order of the examples. N examples.
 """
 
 import hashlib
@@ -9,77 +9,64 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
-from maskwright.finetuning.config import Task
 from maskwright.finetuning.conll import TaggedSentence
-from maskwright.finetuning.examples import read_texts
-from maskwright.finetuning.labels import read_names
-from maskwright.finetuning.tables import LabelledRow
+from maskwright.finetuning.examples import Row
+from maskwright.finetuning.tables import TableRow
 
-Row = TypeVar("Row", LabelledRow, TaggedSentence)
+RowType = TypeVar("RowType", bound=Row)
 Texts = Sequence[str]
 
 
-def split_examples(rows: Sequence[Row], task: Task, share: float) -> tuple[list[Row], list[Row]]:
-    """Examples to train on and to score on; none with a label that no other one has is held out."""
+def split_examples(
+    rows: Sequence[RowType], labels: Sequence[Sequence[str]], share: float
+) -> tuple[list[RowType], list[RowType]]:
+    """Return examples to train and to validate on.
+
+    Args:
+        labels: [N] the labels of each. A group with a label that no training example has is not
+            held out.
+        share: of the examples that are held out.
+    """
     groups, held_out = hold_out([_list_texts(row) for row in rows], share)
-    names = [read_names(task, row) for row in rows]
-    known = {
-        name
-        for group, found in zip(groups, names, strict=True)
-        if group not in held_out
-        for name in found
-    }
-    held_out -= {
-        group for group, found in zip(groups, names, strict=True) if not known.issuperset(found)
-    }
-    return divide(rows, groups, held_out)
-
-
-def split_pairs(
-    rows: Sequence[LabelledRow], share: float
-) -> tuple[list[LabelledRow], list[LabelledRow]]:
-    """Pairs without labels to train on and to score on."""
-    return divide(rows, *hold_out([read_texts(row) for row in rows], share))
-
-
-def divide(
-    rows: Sequence[Row], groups: Sequence[str], held_out: set[str]
-) -> tuple[list[Row], list[Row]]:
-    """The rows of all other groups, and those of the groups that are held out."""
-    pairs = list(zip(rows, groups, strict=True))
+    pairs = list(zip(groups, labels, strict=True))
+    known = {name for group, names in pairs if group not in held_out for name in names}
+    held_out -= {group for group, names in pairs if not known.issuperset(names)}
     return (
-        [row for row, group in pairs if group not in held_out],
-        [row for row, group in pairs if group in held_out],
+        [row for row, group in zip(rows, groups, strict=True) if group not in held_out],
+        [row for row, group in zip(rows, groups, strict=True) if group in held_out],
     )
 
 
 def hold_out(texts: Sequence[Texts], share: float) -> tuple[list[str], set[str]]:
-    """The group of each example, named by one of its texts, and the groups that are held out.
+    """Return the group of each example, named by one of its texts, and the groups held out.
 
-    Single texts are held out by their hash alone. So that groups of pairs, which may be large, give
-    the share that was asked for, those with the lowest hashes are taken that come closest to it.
-    Where shared texts connect nearly all pairs, that gives less than half of it; then the pairs
-    with the same first text are a group, or if these are as large, the pairs of the same texts.
+    Single texts are held out by their hash alone. Groups of pairs may be large, so those with the
+    lowest hashes are taken that come closest to `share`. Where shared texts connect nearly all
+    pairs, that is less than half of it; then pairs with the same first text are a group, or if
+    these are as large, pairs of the same two texts.
     """
     if all(len(each) == 1 for each in texts):
         groups = [text for (text,) in texts]
         return groups, {group for group in set(groups) if _hash(group) < share}
-    groups, held_out, wanted = list[str](), set[str](), share * len(texts)
+    groups, held_out, target = list[str](), set[str](), share * len(texts)
     for groups in _group(texts):
-        held_out = _fill(Counter(groups), wanted)
-        if sum(group in held_out for group in groups) >= wanted / 2:
+        held_out = _choose_groups(Counter(groups), target)
+        if sum(group in held_out for group in groups) >= target / 2:
             break
     return groups, held_out
 
 
-def count_shared(train: Sequence[LabelledRow], valid: Sequence[LabelledRow]) -> int:
-    """How many examples to score on have a text that one to train on has as well."""
-    known = {text for row in train for text in read_texts(row)}
-    return sum(not known.isdisjoint(read_texts(row)) for row in valid)
+def count_shared(train: Sequence[TableRow], valid: Sequence[TableRow]) -> int:
+    """Return the number of validation examples that share a text with a training example."""
+    known = {text for row in train for text in row.texts}
+    return sum(not known.isdisjoint(row.texts) for row in valid)
 
 
 def find_connected(texts: Sequence[Texts]) -> list[str]:
-    """Of each example the least text of all that it is connected with through shared texts."""
+    """Return the group of each example: the smallest text of its connected component.
+
+    Own union-find: scipy's would save three lines and make `--task embedding` need an extra.
+    """
     parents: dict[str, str] = {}
 
     def find(text: str) -> str:
@@ -96,24 +83,24 @@ def find_connected(texts: Sequence[Texts]) -> list[str]:
 
 
 def _group(texts: Sequence[Texts]) -> Iterator[list[str]]:
-    """Groups from large to small."""
+    """Yield ever smaller groupings of pairs."""
     yield find_connected(texts)
     yield [each[0] for each in texts]
     yield ["\x1f".join(sorted(each)) for each in texts]
 
 
-def _fill(sizes: Counter[str], wanted: float) -> set[str]:
-    """Groups by their hashes, each that brings their number of examples closer to `wanted`."""
+def _choose_groups(sizes: Counter[str], target: float) -> set[str]:
+    """Return groups in the order of their hashes, as long as each brings the sum to `target`."""
     chosen, count = set[str](), 0
     for group in sorted(sizes, key=_hash):
-        if count + sizes[group] / 2 <= wanted:
+        if count + sizes[group] / 2 <= target:
             chosen.add(group)
             count += sizes[group]
     return chosen
 
 
-def _list_texts(row: LabelledRow | TaggedSentence) -> Texts:
-    return ["\x1f".join(row.words)] if isinstance(row, TaggedSentence) else read_texts(row)
+def _list_texts(row: Row) -> Texts:
+    return ["\x1f".join(row.words)] if isinstance(row, TaggedSentence) else row.texts
 
 
 def _hash(text: str) -> float:

@@ -1,17 +1,19 @@
-"""Columns of labelled tables: TSV, CSV, JSON lines and Parquet, compressed or not.
+"""Tables of examples: TSV, CSV, JSON lines and Parquet, compressed or not.
 
-A column is called by its name or, in a table, by its position from 0. TSV and CSV have a header
-line if their columns are called by name, and none if all are called by position, unless it is said,
-or unless usual names such as ``text`` and ``label`` are at those positions. What separates columns
-is told from the first lines, whatever the ending of the file's name.
-Training text is small beside a corpus and each label matters: what cannot be read is an error that
-names the line, not a count.
+A column is called by its name or, in a table, by its position from 0. The separator of a TSV or CSV
+file is inferred from its first lines, whatever its name ends with, and so is whether it has a
+header. Columns with usual names (``text``, ``review``, ``category``) are found; two columns that
+may be the same thing are an error.
+
+A set of examples is small and each label matters, so a line that cannot be read is an error that
+names it, and is not just counted.
 """
 
 import csv
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -23,36 +25,71 @@ from maskwright.corpus.readers.text import decode_text, read_lines
 from maskwright.corpus.sources import Source, find_sources
 from maskwright.errors import CorpusError
 from maskwright.extras import import_extra
-from maskwright.finetuning.layout import (
-    cut,
-    find_delimiter,
-    has_usual_names,
-    looks_like_header,
-    propose_positions,
-)
 
 Column = str | int  # a name, or a position from 0
 _DELIMITERS = {"tsv": "\t", "csv": ","}
 _MARKS = {"\t": "tab", ",": "comma", ";": "semicolon"}
-_PEEKED = 100  # lines from which the layout of a table is told
+_PEEKED = 100  # lines from which the layout of a table is inferred
+FIRST, SECOND, LABEL = "sentence1", "sentence2", "label"
+TEXT_ROLES = (FIRST, SECOND)
+# The usual names of two texts that belong together, of a single text, and of a label.
+_PAIRS = (
+    (FIRST, SECOND), ("text1", "text2"), ("text_1", "text_2"), ("text_a", "text_b"),
+    ("sentence_a", "sentence_b"), ("sentence_1", "sentence_2"), ("question1", "question2"),
+    ("premise", "hypothesis"), ("anchor", "positive"), ("question", "answer"),
+    ("question", "sentence"), ("question", "passage"), ("query", "positive"), ("query", "passage"),
+    ("query", "document"), ("title", "abstract"),
+)  # fmt: skip
+_TEXTS = (
+    FIRST, "text", "texts", "sentence", "content", "body", "review", "comment", "message",
+    "document", "tweet", "post", "utterance", "question", "query", "title", "headline",
+    "description", "abstract",
+)  # fmt: skip
+_LABELS = (
+    LABEL, "labels", "class", "category", "categories", "target", "gold_label", "gold", "topic",
+    "topics", "sentiment", "intent", "emotion", "polarity", "score", "rating", "stars", "value",
+    "tag", "tags", "y", "is_duplicate", "similarity",
+)  # fmt: skip
+_USUAL: Mapping[str, frozenset[str]] = {
+    FIRST: frozenset([*_TEXTS, *(first for first, _ in _PAIRS)]),
+    SECOND: frozenset(second for _, second in _PAIRS),
+    LABEL: frozenset(_LABELS),
+}
+_LONGEST_NAME, _MOST_WORDS, _MANY_ROWS = 40, 4, 10
 
 
 @dataclass(frozen=True)
-class LabelledRow:
+class TableRow:
     """One row of a table.
 
     Attributes:
         place: file and line or row, for messages.
-        values: by what the column is for; text in TSV and CSV, of any kind in the others.
+        values: by role; strings in TSV and CSV, any JSON value in the others.
     """
 
     place: str
     values: Mapping[str, Any]
 
+    @property
+    def texts(self) -> list[str]:
+        """The one or two texts.
 
-def parse_columns(given: Mapping[str, str]) -> dict[str, Column]:
-    """Columns as a command line names them: digits are positions."""
-    return {role: int(name) if name.isdecimal() else name for role, name in given.items()}
+        Raises:
+            CorpusError: one of them is not a string.
+        """
+        texts = [self.values[role] for role in TEXT_ROLES if role in self.values]
+        for text in texts:
+            if not isinstance(text, str):
+                raise CorpusError(f"{self.place}: {text!r} is not a text. Correct the line.")
+        return texts
+
+
+def parse_columns(columns: Mapping[str, Column]) -> dict[str, Column]:
+    """Return columns with positions as numbers, where they are given as digits."""
+    return {
+        role: int(name) if isinstance(name, str) and name.isdecimal() else name
+        for role, name in columns.items()
+    }
 
 
 def read_columns(
@@ -60,19 +97,19 @@ def read_columns(
     columns: Mapping[str, Column],
     has_header: bool | None = None,
     skipped: Counter[str] | None = None,
-) -> Iterator[LabelledRow]:
-    """The rows of a file, with the columns that are asked for.
+) -> Iterator[TableRow]:
+    """Yield the rows of a file, with the given columns.
 
     Args:
-        columns: what each is for -> its name or position.
-        has_header: whether the first line of a TSV or CSV file names its columns; None: it does
-            if any column is called by name, or usual names are at the positions.
-        skipped: where it is given, a row of a TSV or CSV file that has too few columns is left out
-            and counted there, under the name of its file.
+        columns: the name or position of each column by role.
+        has_header: True if the first line of a TSV or CSV file names its columns; None infers it:
+            there is one if any column is given by name, or usual names are at the positions.
+        skipped: counts, by file name, the rows of TSV and CSV files that have too few columns and
+            are left out; None makes such a row an error.
 
     Raises:
-        CorpusError: no such file, a damaged one, a column that is not there, a row that is too
-            short, or text that is not UTF-8; names the encoding that it is likely in.
+        CorpusError: the file is missing, damaged or not UTF-8 (the message names its likely
+            encoding), a column is missing, or a row is too short.
     """
     source = _find_one(str(path))
     if source.kind == "parquet":
@@ -83,12 +120,13 @@ def read_columns(
         return _read_table(source, columns, has_header, skipped)
     next(_lines(source), None)  # a spreadsheet is refused by name
     raise CorpusError(
-        f"{path} is no table: .tsv, .csv, .jsonl and .parquet are read. Rename or convert it."
+        f"{path} is not a table: supported are .tsv, .csv, .jsonl and .parquet. Rename or convert "
+        "it."
     )
 
 
 def list_names(path: Path | str) -> list[str]:
-    """The names of a table's columns; those of the first row, where it has no names.
+    """Return the names of a table's columns, or its first row if it has no header.
 
     Raises:
         CorpusError: as `read_columns`.
@@ -102,10 +140,10 @@ def list_names(path: Path | str) -> list[str]:
 
 
 def open_lines(path: Path | str) -> tuple[str, Iterator[str]]:
-    """The name of a text file in messages, and its lines.
+    """Return the name of a text file in messages, and its lines.
 
     Raises:
-        CorpusError: no such file; while it is read, a damaged one or a line that is not UTF-8.
+        CorpusError: the file is missing; while it is read, it is damaged or not UTF-8.
     """
     source = _find_one(str(path))
     return source.name, _lines(source)
@@ -130,7 +168,7 @@ def _lines(source: Source) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class _Layout:
-    """How a TSV or CSV file is written; `rows` are its first ones."""
+    """The dialect of a TSV or CSV file, and its first rows."""
 
     delimiter: str
     quoting: Any
@@ -142,7 +180,7 @@ def _find_layout(source: Source) -> _Layout:
     csv.field_size_limit(max(csv.field_size_limit(), MAX_RECORD_CHARACTERS))
     lines = list(islice(_lines(source), _PEEKED))
     delimiter = find_delimiter(lines, own)
-    # GLUE's TSV files hold single quotation marks that mean nothing.
+    # GLUE's TSV files hold quotation marks that quote nothing.
     is_plain = source.kind == "tsv" and delimiter == "\t"
     quoting = csv.QUOTE_NONE if is_plain else csv.QUOTE_MINIMAL
     return _Layout(delimiter, quoting, cut(lines, delimiter))
@@ -153,11 +191,11 @@ def _read_table(
     columns: Mapping[str, Column],
     has_header: bool | None,
     skipped: Counter[str] | None,
-) -> Iterator[LabelledRow]:
+) -> Iterator[TableRow]:
     layout = _find_layout(source)
     lines = (f"{line}\n" for line in _lines(source))
     reader = csv.reader(lines, delimiter=layout.delimiter, quoting=layout.quoting, strict=True)
-    places: dict[str, int] = {}
+    positions: dict[str, int] = {}
     width = 0
     while True:
         try:
@@ -168,47 +206,49 @@ def _read_table(
             raise CorpusError(f"{source.name}:{reader.line_num} cannot be read: {error}.") from None
         if not row:
             continue
-        if not places:
+        if not positions:
             width = len(row)
-            places = _find_places(columns, row, has_header, layout, source)
-            if has_header or (has_header is None and _has_names(columns, row, places)):
+            positions = _find_positions(columns, row, has_header, layout, source)
+            by_name = any(isinstance(column, str) for column in columns.values())
+            if has_header or (has_header is None and (by_name or _is_header(row, positions))):
                 continue
         place = f"{source.name}:{reader.line_num}"
-        missing = next((role for role, number in places.items() if number >= len(row)), None)
+        missing = next((role for role, number in positions.items() if number >= len(row)), None)
         if missing is None and (skipped is not None or not any(row[width:])):
-            yield LabelledRow(place, {role: row[number] for role, number in places.items()})
+            yield TableRow(place, {role: row[number] for role, number in positions.items()})
         elif skipped is not None:
             skipped[source.name] += 1
         else:
             raise _wrong_width(place, len(row), width, missing, columns, layout)
 
 
-def _has_names(columns: Mapping[str, Column], row: list[str], places: Mapping[str, int]) -> bool:
-    """Whether the first row is a header where nobody said so."""
-    by_name = any(isinstance(column, str) for column in columns.values())
-    return by_name or has_usual_names(row, places)
+def _is_header(row: Sequence[str], positions: Mapping[str, int]) -> bool:
+    """Return True if the first row holds a usual name at each position, so is no example."""
+    return all(
+        _normalize(row[number]) in _USUAL.get(role, ()) for role, number in positions.items()
+    )
 
 
-def _find_places(
+def _find_positions(
     columns: Mapping[str, Column],
     first: list[str],
     has_header: bool | None,
     layout: _Layout,
     source: Source,
 ) -> dict[str, int]:
-    """The position of each column, which is called by name or by position."""
-    places: dict[str, int] = {}
+    """Return the position of each column, given by name or by position."""
+    positions: dict[str, int] = {}
     for role, column in columns.items():
         if isinstance(column, int):
             if column >= len(first):
                 raise CorpusError(f"{source.name} has {len(first)} columns, but {role} = {column}.")
-            places[role] = column
+            positions[role] = column
         elif has_header is False:
             raise CorpusError(
                 f"{source.name} has no header, so {role} = {column} must be a position, from 0."
             )
         elif column in first:
-            places[role] = first.index(column)
+            positions[role] = first.index(column)
         elif not looks_like_header(layout.rows):
             raise CorpusError(
                 f"{source.name} seems to have no header: its first line is an example. Name the "
@@ -216,7 +256,7 @@ def _find_places(
             )
         else:
             raise _missing(source, role, column, first)
-    return places
+    return positions
 
 
 def _wrong_width(
@@ -244,7 +284,7 @@ def _missing(source: Source, role: str, column: Column, known: list[str]) -> Cor
     what = f"{column} for {role}" if column != role else f"for {role}"
     return CorpusError(
         f"{source.name} has no column {what}: it has {names}. "
-        f"Say which it is: --columns {role}=NAME, or its position, from 0."
+        f"Name it: --columns {role}=NAME, or its position, from 0."
     )
 
 
@@ -252,7 +292,7 @@ def _unreadable(source: Source, error: Exception) -> CorpusError:
     return CorpusError(f"{source.name} cannot be read: {str(error).rstrip('.')}.")
 
 
-def _read_json_lines(source: Source, columns: Mapping[str, Column]) -> Iterator[LabelledRow]:
+def _read_json_lines(source: Source, columns: Mapping[str, Column]) -> Iterator[TableRow]:
     for number, line in enumerate(_lines(source), start=1):
         if not line.strip():
             continue
@@ -263,10 +303,10 @@ def _read_json_lines(source: Source, columns: Mapping[str, Column]) -> Iterator[
             if column not in record:
                 raise CorpusError(
                     f"{place} has no {column} for {role}: it has {', '.join(list(record)[:20])}. "
-                    f"Say which it is: --columns {role}=NAME."
+                    f"Name it: --columns {role}=NAME."
                 )
             values[role] = record[column]
-        yield LabelledRow(place, values)
+        yield TableRow(place, values)
 
 
 def _parse_object(line: str, place: str) -> dict[str, Any]:
@@ -280,7 +320,7 @@ def _parse_object(line: str, place: str) -> dict[str, Any]:
 
 
 def _open_parquet(source: Source) -> tuple[Any, list[str]]:
-    """The file, and the names of its columns."""
+    """Return the file, and the names of its columns."""
     parquet: Any = import_extra("pyarrow.parquet", "parquet", source.name)
     try:
         table = parquet.ParquetFile(source.path)
@@ -289,7 +329,7 @@ def _open_parquet(source: Source) -> tuple[Any, list[str]]:
         raise _unreadable(source, error) from None
 
 
-def _read_parquet(source: Source, columns: Mapping[str, Column]) -> Iterator[LabelledRow]:
+def _read_parquet(source: Source, columns: Mapping[str, Column]) -> Iterator[TableRow]:
     table, known = _open_parquet(source)
     names: dict[str, str] = {}
     for role, column in columns.items():
@@ -304,4 +344,134 @@ def _read_parquet(source: Source, columns: Mapping[str, Column]) -> Iterator[Lab
         raise _unreadable(source, error) from None
     for number, record in enumerate(read, start=1):
         values = {role: record[name] for role, name in names.items()}
-        yield LabelledRow(f"{source.name}, row {number}", values)
+        yield TableRow(f"{source.name}, row {number}", values)
+
+
+def find_delimiter(lines: Sequence[str], own: str) -> str:
+    """Return the delimiter of a table.
+
+    Args:
+        lines: the first lines of the file.
+        own: the delimiter of the file's extension. Another one is returned only if it cuts every
+            line into equally many columns and `own` does not; a comma, which is frequent in text,
+            only if the first line then also holds a usual name.
+    """
+    rows = cut(lines, own)
+    if not rows or (len(rows[0]) > 1 and len({len(row) for row in rows}) == 1):
+        return own
+    for mark in ";\t,":
+        found = cut(lines, mark) if mark != own else []
+        widths = {len(row) for row in found}
+        is_table = len(widths) == 1 and min(widths) > 1 and 2 * len(found) > len(lines)
+        if is_table and (mark != "," or _names_anything(found[0])):
+            return mark
+    if len(rows[0]) > 1:
+        return own
+    others = (mark for mark in ";\t," if mark != own)
+    return next((m for m in others if _names_anything(*cut(lines[:1], m))), own)
+
+
+def _names_anything(row: Sequence[str] = ()) -> bool:
+    names = {_normalize(name) for name in row}
+    return len(row) > 1 and any(names & usual for usual in _USUAL.values())
+
+
+def cut(lines: Iterable[str], delimiter: str) -> list[list[str]]:
+    """Return the rows of some lines, without a last one whose quotation mark is still open."""
+    quoting = csv.QUOTE_NONE if delimiter == "\t" else csv.QUOTE_MINIMAL
+    reader = csv.reader([f"{line}\n" for line in lines], delimiter=delimiter, quoting=quoting)
+    rows: list[list[str]] = []
+    with suppress(csv.Error):  # raised again, with its line, when the whole table is read
+        for row in reader:
+            rows += [row] * bool(row)
+    is_open = bool(rows) and rows[-1][-1].endswith("\n")
+    return rows[:-1] if is_open else rows
+
+
+def looks_like_header(rows: Sequence[Sequence[str]]) -> bool:
+    """Return True if the first row holds names: short, distinct, not numbers, in no other row.
+
+    The first name may be empty, as the index of a data frame is. In a table of few rows a label may
+    occur just once, so names of several words are not trusted there.
+    """
+    if not rows:
+        return False
+    first, others = rows[0], rows[1:]
+    named = [name.strip() for name in first]
+    is_indexed = len(named) > 1 and not named[0]
+    most_words = _MOST_WORDS if len(others) >= _MANY_ROWS else 1
+    if len(set(named)) < len(named) or not all(
+        _is_name(name, most_words) for name in named[is_indexed:]
+    ):
+        return False
+    return not any(
+        name and name == value.strip()
+        for row in others
+        for name, value in zip(named, row, strict=False)
+    )
+
+
+def _is_name(text: str, most_words: int) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return 0 < len(text) <= _LONGEST_NAME and len(text.split()) <= most_words
+    return False
+
+
+def propose_positions(rows: Sequence[Sequence[str]], roles: Sequence[str]) -> str:
+    """Return ``sentence1=1 label=0`` for a table without a header: long texts, repeated labels."""
+    columns = list(zip(*rows, strict=False))  # as many as the shortest row has
+    by_length = sorted(range(len(columns)), key=lambda number: -sum(map(len, columns[number])))
+    texts = [role for role in roles if role != LABEL]
+    found = dict(zip(texts, sorted(by_length[: len(texts)]), strict=False))
+    rest = [number for number in range(len(columns)) if number not in found.values()]
+    if LABEL in roles and rest:
+        found[LABEL] = min(rest, key=lambda number: (len(set(columns[number])), number))
+    return " ".join(f"{role}={number}" for role, number in found.items())
+
+
+def find_roles(
+    names: Sequence[str], roles: Sequence[str], given: Mapping[str, object], table: Path | str
+) -> dict[str, str]:
+    """Return the column of each role that is not given, by the usual names.
+
+    Args:
+        names: the names of the table's columns.
+        roles: the roles of the task; ``sentence2`` is left out if a table has one text.
+        given: the columns that the user named, by role.
+        table: the file, for messages.
+
+    Returns:
+        The names by role; a role without a usual name has its own, which the table may lack.
+
+    Raises:
+        CorpusError: two columns may have the same role.
+    """
+    free = {_normalize(name): name for name in names if name not in given.values()}
+    found: dict[str, str] = {}
+    names_texts = FIRST in given or SECOND in given
+    if not names_texts and SECOND in roles:
+        pairs = [pair for pair in _PAIRS if free.keys() >= set(pair)]
+        if pairs:
+            found = {FIRST: free[pairs[0][0]], SECOND: free[pairs[0][1]]}
+    for role, usual in ((FIRST, _TEXTS), (LABEL, _LABELS)):
+        if role in roles and role not in given and role not in found:
+            found[role] = _find_role(free, role, usual, table)
+    return found
+
+
+def _find_role(free: Mapping[str, str], role: str, usual: Sequence[str], table: Path | str) -> str:
+    known = [free[name] for name in usual if name in free]
+    if role in free or not known:
+        return free.get(role, role)
+    if len(known) > 1:
+        raise CorpusError(
+            f"{table} has several columns that may be the {role}: {', '.join(known)}. "
+            f"Choose one: --columns {role}={known[0]}."
+        )
+    return known[0]
+
+
+def _normalize(name: str) -> str:
+    return name.strip().casefold().replace(" ", "_").replace("-", "_")

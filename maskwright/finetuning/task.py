@@ -1,261 +1,396 @@
-"""Fine-tuning from files to scores: what ``maskwright finetune`` does, without its output.
+"""What a fine-tuning task is: how its examples are read, trained on, scored and answered.
 
-Every seed is a run of its own; the classifier that is kept is that of the run with the best score
-on the validation examples, and the scores that are reported are the means over the runs. Where
-there is a test, its examples are looked at once, after all of that.
+A `Task` is one class and one line in `config.TASKS`. Most label texts or words (`LabelTask`); a
+task that trains something else brings its own `train`. N examples, K labels.
 """
 
+import pkgutil
+from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import mean, stdev
-from typing import Any, NamedTuple
+from typing import Any, cast
 
 import numpy as np
 import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor
 
-from maskwright.errors import CorpusError
-from maskwright.finetuning.answers import Answers, Rows, answer_examples
-from maskwright.finetuning.baselines import score_baselines, score_tag_baselines
-from maskwright.finetuning.config import FinetuneConfig
-from maskwright.finetuning.conll import TaggedSentence, read_conll
-from maskwright.finetuning.examples import Examples, encode_rows, encode_sentences, read_texts
-from maskwright.finetuning.files import TaskFiles
-from maskwright.finetuning.fit import Fitted, Fitting, Material
-from maskwright.finetuning.labels import Labels, read_names
-from maskwright.finetuning.loop import Report
-from maskwright.finetuning.metrics import Metric, check_metric
-from maskwright.finetuning.network import Pretrained, build_classifier
-from maskwright.finetuning.scoring import list_metrics
-from maskwright.finetuning.seeds import FinishedSeeds, find_best
-from maskwright.finetuning.spans import marks_entities
-from maskwright.finetuning.split import Row, split_examples
-from maskwright.finetuning.tables import LabelledRow, read_columns
-from maskwright.model.classifier import Classifier
-from maskwright.model.init import initialize
+from maskwright.errors import ConfigError, CorpusError, InputError
+from maskwright.finetuning.config import TASKS, FinetuneConfig
+from maskwright.finetuning.examples import Examples, Row
+from maskwright.finetuning.metrics import Baselines, Metric, Scores
+from maskwright.finetuning.split import split_examples
+from maskwright.finetuning.tables import Column, find_roles, list_names, parse_columns
+from maskwright.model.config import Level, ProblemType
 from maskwright.model_folder.folder import Loaded
-from maskwright.progress import Pulse
+from maskwright.tokenizer.tokenizer import Tokenizer
 
-TAG_METRIC = "span_f1"
+Tell = Callable[[str], None]
 
 
-@dataclass(frozen=True)
-class Problem:
-    """A task as examples of one model, and what needs no model to answer it.
+@dataclass(frozen=True, kw_only=True)
+class TaskFiles:
+    """The files of examples.
 
     Attributes:
-        baselines: their scores on the validation examples.
-        test_baselines: those on the test examples; none without a test.
-        skipped: rows with too few columns, by file.
-        rows: the validation examples as they were read, and the test examples if there are any.
+        task: the name of the task.
+        valid: examples to choose weights by; None: `valid_share` of the training examples.
+        test: examples to score the chosen weights on, once; None: there are none.
+        columns: the name or position of each column by role.
+        has_header: True if tables begin with names; None: it is inferred.
+        metrics: reported before those of the task; the first decides, unless the config does.
+        skips_short: True if rows with too few columns are left out and counted, since GLUE's own
+            files have some; else they are an error.
     """
 
-    material: Material
-    baselines: dict[str, dict[str, float]]
-    test_baselines: dict[str, dict[str, float]] = field(default_factory=dict[str, dict[str, float]])
-    skipped: Mapping[str, int] = field(default_factory=dict[str, int])
-    rows: Sequence[Rows] = ()
-
-
-class Summary(NamedTuple):
-    """A score over all runs; a single one has no deviation."""
-
-    mean: float
-    deviation: float | None
+    task: str
+    train: Path
+    valid: Path | None = None
+    test: Path | None = None
+    columns: Mapping[str, Column] = field(default_factory=dict[str, Column])
+    has_header: bool | None = None
+    valid_share: float = 0.1
+    metrics: tuple[Metric, ...] = ()
+    skips_short: bool = False
 
 
 @dataclass(frozen=True)
-class Outcome:
-    """All runs, and the classifier of the best of them."""
+class Request:
+    """All that the scores of a run depend on.
 
-    model: Classifier
-    runs: list[Fitted]
+    Attributes:
+        model: the model folder to begin with.
+        control: True if an encoder with random weights is scored as well.
+    """
+
+    model: Path
+    files: TaskFiles
+    config: FinetuneConfig
+    control: bool = False
+
+
+@dataclass(frozen=True)
+class Labels:
+    """The labels of a task in the order of the logits.
+
+    Attributes:
+        counts: how often each occurs in the training examples.
+    """
+
+    names: tuple[str, ...]
+    counts: tuple[int, ...] = ()
+
+    def encode(self, names: Sequence[str], place: str) -> list[int]:
+        """Return the number of each label of an example.
+
+        Raises:
+            CorpusError: no training example has one of them.
+        """
+        numbers = {name: number for number, name in enumerate(self.names)}
+        for name in names:
+            if name not in numbers:
+                known = ", ".join(self.names[:10]) + ", …" * (len(self.names) > 10)
+                raise CorpusError(
+                    f"{place} has the label {name}, which no training example has: they have "
+                    f"{known}."
+                )
+        return [numbers[name] for name in names]
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a model answers to one input.
+
+    Attributes:
+        label: the likeliest label, of several at once those above one half, or a number. For a word
+            that the tokenizer drops, which the model never sees: ``O``, or "" if there is no ``O``.
+        score: the probability of that label; None for several labels, a number, or a dropped word.
+        probabilities: of every label; empty for a number or a dropped word.
+    """
+
+    label: str | list[str] | float
+    score: float | None
+    probabilities: Mapping[str, float]
+
+
+class Task(ABC):
+    """A task that a model can be fine-tuned for.
+
+    Attributes:
+        name: as in `config.TASKS`.
+        roles: what the columns of its examples are for.
+        unused: names of settings, and of ``test`` and ``control``, that have no effect on it.
+    """
+
+    name: str
+    roles: tuple[str, ...] = ("sentence1", "sentence2", "label")
+    unused: tuple[str, ...] = ()
+
+    def find_columns(self, train: Path, given: Mapping[str, Column]) -> dict[str, Column]:
+        """Return the columns by role: those that are given, the others by their usual names.
+
+        Raises:
+            CorpusError: the file cannot be read, or two columns may have the same role.
+        """
+        found = find_roles(list_names(train), self.roles, given, train)
+        return {**found, **parse_columns(given)}
+
+    def check_roles(self, columns: Mapping[str, Column]) -> None:
+        """Raise InputError unless the task has a role for each of the given columns."""
+        for role, column in columns.items():
+            if role not in self.roles:
+                raise InputError(
+                    f"--columns {role}={column}: {self.name} has no role {role}; roles are "
+                    f"{', '.join(self.roles)}"
+                )
+
+
+class CustomTask(Task):
+    """A task that trains something else than labels."""
+
+    @abstractmethod
+    def train(self, request: Request, out: Path, report: Tell) -> None:
+        """Train, and write the model, its scores and its records to the run directory `out`."""
+
+
+class LabelTask(Task):
+    """A task with one label for each text or each word; subclasses change what differs.
+
+    Attributes:
+        level: what is labeled: ``text`` or ``token``.
+        problem: what ``config.json`` says of the labels, in the words of transformers.
+        metrics: those that are reported; the first decides which weights are kept.
+        other_metrics: those that may decide instead.
+        counts_confusions: True if an example has exactly one label.
+        mistakes_note: what the page of a run says about the mistakes that it shows.
+    """
+
+    level: Level = "text"
+    problem: ProblemType = "single_label_classification"
+    metrics: tuple[Metric, ...] = ()
+    other_metrics: tuple[Metric, ...] = ()
+    counts_confusions = True
+    mistakes_note = (
+        "The wrong answers with the highest probability: a look at them often finds wrong labels."
+    )
+
+    @abstractmethod
+    def read(self, path: Path, files: TaskFiles, skipped: Counter[str] | None) -> list[Row]:
+        """Return the examples of a file; rows that are skipped are counted, if they may be."""
+
+    @abstractmethod
+    def list_labels(self, row: Row) -> list[str]:
+        """Return the labels of one example; none if it has a number."""
+
+    @abstractmethod
+    def find_labels(self, rows: Sequence[Row]) -> Labels:
+        """Return the labels of the training examples."""
+
+    @abstractmethod
+    def encode(
+        self, rows: Sequence[Row], labels: Labels, tokenizer: Tokenizer, max_length: int
+    ) -> Examples:
+        """Return examples as inputs of at most `max_length` tokens, with their targets."""
+
+    @abstractmethod
+    def score(
+        self,
+        labels: Labels,
+        metrics: Sequence[str],
+        examples: Examples,
+        logits: Sequence[NDArray[np.float32]],
+    ) -> Scores:
+        """Return the scores of the logits of each example."""
+
+    @abstractmethod
+    def score_baselines(
+        self,
+        labels: Labels,
+        metrics: Sequence[str],
+        train: Examples,
+        held_out: Sequence[Examples],
+    ) -> list[Baselines]:
+        """Return the scores of the baselines on each set of held-out examples."""
+
+    def choose_metrics(
+        self, labels: Labels, chosen: Metric | None, first: Sequence[Metric] = ()
+    ) -> tuple[str, tuple[str, ...]]:
+        """Return the deciding metric, and all that are reported.
+
+        Args:
+            chosen: what the user chose to decide.
+            first: the metrics of a preset.
+
+        Raises:
+            ConfigError: the deciding one is not a metric of this task.
+        """
+        deciding = chosen or (*first, *self.metrics)[0]
+        self.check_metric(deciding, len(labels.names))
+        return deciding, tuple(dict.fromkeys((*first, deciding, *self.metrics)))
+
+    def check_metric(self, metric: Metric, num_labels: int) -> None:
+        """Raise ConfigError unless a metric is defined for this task."""
+        known = [*self.metrics, *self.other_metrics]
+        if num_labels != 2 and "f1" in known:  # that of the second of two labels
+            known.remove("f1")
+        if metric not in known:
+            what = (
+                f"{self.name} of {num_labels} labels" if "f1" in self.other_metrics else self.name
+            )
+            rule = f"is not a metric of {what}"
+            raise ConfigError("metric", metric, rule, f"Choose from {', '.join(known)}.")
+
+    def weigh(self, labels: Labels, num_examples: int) -> NDArray[np.float32]:
+        """Return [K] class weights with which all labels count alike in sum."""
+        counts = np.array(labels.counts, np.float64)
+        return (counts.sum() / (len(counts) * counts)).astype(np.float32)
+
+    def normalize(self, targets: NDArray[Any] | list[list[int]]) -> tuple[float, float]:
+        """Return the mean and the deviation by which targets are scaled to be learned."""
+        return 0.0, 1.0
+
+    def loss(self, logits: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
+        """Return the mean loss of logits [N, K]; `weights` [K] are class weights."""
+        return F.cross_entropy(logits, targets, weight=weights)
+
+    def decide(self, logits: NDArray[np.float32]) -> NDArray[Any]:
+        """Return the predictions of logits [N, K], in the form of the targets."""
+        return logits.argmax(1)
+
+    def name_values(self, labels: Labels, values: NDArray[Any]) -> list[Any]:
+        """Return targets or predictions as labels, lists of labels, or numbers."""
+        return [labels.names[number] for number in values]
+
+    def probabilities(self, logits: NDArray[np.float32]) -> NDArray[np.float32] | None:
+        """Return the probability [N, K] of each label; None if the answer is a number."""
+        return torch.from_numpy(logits).softmax(1).numpy()
+
+    def answer(self, labels: Labels, logits: NDArray[np.float32]) -> list[Answer]:
+        """Return the answer to each of the logits [N, K]."""
+        named = self.name_values(labels, self.decide(logits))
+        probabilities = self.probabilities(logits)
+        if probabilities is None:
+            return [Answer(name, None, {}) for name in named]
+        found = [dict(zip(labels.names, row, strict=True)) for row in probabilities.tolist()]
+        return [
+            Answer(name, each[name] if isinstance(name, str) else None, each)
+            for name, each in zip(named, found, strict=True)
+        ]
+
+    def pair_up(self, true: Any, found: Any) -> Iterator[tuple[Sequence[str], Sequence[str]]]:
+        """Yield the right labels and the predicted ones of an example, or of each of its words."""
+        yield (true,), (found,)
+
+    def measure_mistake(self, true: Any, found: Any, probability: float | None) -> float:
+        """Return how bad a wrong answer is; the page of a run shows the worst first."""
+        return probability or 0.0
+
+
+def load_task(name: str) -> Task:
+    """Return the task of a name in `config.TASKS`."""
+    return cast(type[Task], pkgutil.resolve_name(TASKS[name][0]))()
+
+
+def load_label_task(name: str) -> LabelTask:
+    """Return the task of a name in `config.TASKS` that labels texts or words."""
+    task = load_task(name)
+    assert isinstance(task, LabelTask), f"{name} has no labels"
+    return task
+
+
+def find_label_task(level: Level, problem: ProblemType) -> LabelTask:
+    """Return the first task that has such labels: what a saved model answers."""
+    tasks = (load_task(name) for name in TASKS)
+    labeled = (task for task in tasks if isinstance(task, LabelTask) and task.level == level)
+    return next(task for task in labeled if level == "token" or task.problem == problem)
+
+
+@dataclass(frozen=True)
+class TaskData:
+    """The examples of a task as inputs of one model, and the scores of its baselines.
+
+    Attributes:
+        metrics: those that are reported; `deciding` decides which weights are kept.
+        pad_id: of the tokenizer.
+        test: what the chosen weights are scored on, if there is such.
+        baselines: their scores on the validation examples.
+        test_baselines: their scores on the test examples.
+        skipped: the number of rows with too few columns, by file.
+    """
+
+    task: LabelTask
+    labels: Labels
+    train: Examples
+    valid: Examples
+    metrics: Sequence[str]
     deciding: str
+    pad_id: int
+    test: Examples | None = None
+    baselines: Baselines = field(default_factory=dict[str, Scores])
+    test_baselines: Baselines = field(default_factory=dict[str, Scores])
+    skipped: Mapping[str, int] = field(default_factory=dict[str, int])
 
     @property
-    def saved_seed(self) -> int:
-        """The seed of `model`."""
-        return self.runs[find_best(self.runs, self.deciding)].seed
-
-    def summarise(self) -> dict[str, Summary]:
-        """Mean and deviation over the runs, by metric, on the validation examples."""
-        return _summarise([run.scores for run in self.runs])
-
-    def summarise_test(self) -> dict[str, Summary]:
-        """The same on the test examples; nothing without a test."""
-        return _summarise([run.test_scores for run in self.runs])
+    def held_out(self) -> list[Examples]:
+        """The validation examples, and the test examples if there are any."""
+        return [self.valid] if self.test is None else [self.valid, self.test]
 
 
-def _summarise(runs: Sequence[Mapping[str, float]]) -> dict[str, Summary]:
-    values = {name: [run.get(name, 0.0) for run in runs] for name in runs[0]}
-    return {
-        name: Summary(mean(found), stdev(found) if len(found) > 1 else None)
-        for name, found in values.items()
-    }
-
-
-def read_task(files: TaskFiles, loaded: Loaded[Any], config: FinetuneConfig) -> Problem:
-    """Examples, labels and baselines.
+def read_task(files: TaskFiles, loaded: Loaded[Any], config: FinetuneConfig) -> TaskData:
+    """Read the examples of a task and score its baselines.
 
     Raises:
-        ConfigError: a length that the model does not take, or a measure that the task has not.
-        CorpusError: whatever is wrong with the files.
+        ConfigError: a length that the model does not take, or a metric that the task has not.
+        CorpusError: anything wrong with the files.
     """
+    task = load_label_task(files.task)
     max_length = config.find_length(loaded.model.config.max_position_embeddings)
-    if files.task == "tokens":
-        return _read_tags(files, loaded, max_length, config.metric)
-
     skipped = Counter[str]() if files.skips_short else None
-
-    def read(path: Path) -> list[LabelledRow]:
-        return list(read_columns(path, files.columns, files.has_header, skipped))
-
-    sets = _read_sets(files, read)
-    labels = Labels.find(files.task, sets[0])
-    encoded = [encode_rows(rows, labels, loaded.tokenizer, max_length) for rows in sets]
-    deciding = config.metric or list_metrics(files.task, files.metrics)[0]
-    check_metric(deciding, files.task, len(labels.names))
-    metrics = list_metrics(files.task, (*files.metrics, deciding))
-    known, *new = (
-        ([read_texts(row) for row in rows], np.asarray(examples.targets))
-        for rows, examples in zip(sets, encoded, strict=True)
-    )
-    material = _gather(labels, encoded, metrics, deciding, loaded)
-    baselines, *of_test = score_baselines(labels, metrics, known, new)
-    return Problem(
-        material, baselines, of_test[0] if of_test else {}, dict(skipped or {}), sets[1:]
-    )
-
-
-def _read_tags(
-    files: TaskFiles, loaded: Loaded[Any], max_length: int, metric: Metric | None
-) -> Problem:
-    columns = {role: int(place) for role, place in files.columns.items()}
-    sets = _read_sets(files, lambda path: list(read_conll(path, **columns)))
-    labels = Labels.of_tags(sentence.tags for sentence in sets[0])
-    encoded = [encode_sentences(each, labels, loaded.tokenizer, max_length) for each in sets]
-    deciding = TAG_METRIC if marks_entities(labels.names) else "accuracy"
-    if metric is not None:
-        check_metric(metric, files.task, len(labels.names))
-        deciding = metric
-    material = _gather(labels, encoded, (), deciding, loaded)
-    baselines, *of_test = score_tag_baselines(labels, sets[0], sets[1:])
-    return Problem(material, baselines, of_test[0] if of_test else {}, rows=sets[1:])
-
-
-def _gather(
-    labels: Labels,
-    encoded: Sequence[Examples],
-    metrics: Sequence[Metric],
-    deciding: str,
-    loaded: Loaded[Any],
-) -> Material:
+    sets = _read_sets(task, files, skipped)
+    labels = task.find_labels(sets[0])
+    deciding, metrics = task.choose_metrics(labels, config.metric, files.metrics)
+    encoded = [task.encode(rows, labels, loaded.tokenizer, max_length) for rows in sets]
     train, valid, *test = encoded
-    return Material(
-        labels, train, valid, metrics, deciding, loaded.tokenizer.pad_id, test[0] if test else None
+    baselines, *of_test = task.score_baselines(labels, metrics, train, encoded[1:])
+    return TaskData(
+        task,
+        labels,
+        train,
+        valid,
+        metrics,
+        deciding,
+        loaded.tokenizer.pad_id,
+        test[0] if test else None,
+        baselines,
+        of_test[0] if of_test else {},
+        dict(skipped or {}),
     )
 
 
-def _read_sets(files: TaskFiles, read: Callable[[Path], list[Row]]) -> list[list[Row]]:
-    """The examples to train on, those to choose weights by, and those of a test if there is one."""
+def _read_sets(task: LabelTask, files: TaskFiles, skipped: Counter[str] | None) -> list[list[Row]]:
+    """Return the training examples, the validation examples, and the test examples if any."""
     paths = [path for path in (files.train, files.valid, files.test) if path is not None]
-    sets = [read(path) for path in paths]
+    sets = [task.read(path, files, skipped) for path in paths]
     for rows, path in zip(sets, paths, strict=True):
         if not rows:
             raise CorpusError(f"{path} holds no examples.")
+    if files.valid is not None:
+        return sets
     train, *others = sets
-    if len(train) == 1 and isinstance(train[0], TaggedSentence):
-        raise CorpusError(
-            f"{files.train} holds one sentence, of {len(train[0].words):,} words: sentences are "
-            "separated by blank lines. Add them."
-        )
-    if files.valid is None:
-        kept, held_out = split_examples(train, files.task, files.valid_share)
-        if not kept or not held_out:
-            raise _explain_too_few(files, train)
+    names = [task.list_labels(row) for row in train]
+    kept, held_out = split_examples(train, names, files.valid_share)
+    if kept and held_out:
         return [kept, held_out, *others]
-    return sets
-
-
-def _explain_too_few(files: TaskFiles, rows: Sequence[LabelledRow | TaggedSentence]) -> CorpusError:
-    """Why examples cannot be divided into some to train on and some to score on."""
-    names = [name for row in rows for name in read_names(files.task, row)]
-    if 2 < len(rows) <= len(names) == len(set(names)):
-        return CorpusError(
-            f"{files.train}: each of its {len(rows):,} examples has a label of its own. Is "
+    flat = [name for each in names for name in each]
+    if 2 < len(train) <= len(flat) == len(set(flat)):
+        raise CorpusError(
+            f"{files.train}: each of its {len(train):,} examples has a label of its own. Is "
             "--columns label=… the right column? (Numbers: --task regression.)"
         )
-    return CorpusError(
+    raise CorpusError(
         f"{files.train} holds too few examples to train and to score on. Add some, or give --valid "
         "or another --valid-share."
     )
-
-
-def run_task(
-    problem: Problem,
-    pretrained: Pretrained,
-    config: FinetuneConfig,
-    device: torch.device,
-    report: Report,
-    *,
-    from_scratch: bool = False,
-    pulse: Pulse | None = None,
-    finished: FinishedSeeds | None = None,
-) -> Outcome:
-    """Train all seeds but those that are finished already.
-
-    Args:
-        report: takes the scores of each moment at which a model is scored.
-        from_scratch: begin with random weights: what the same shape learns without pretraining.
-        pulse: is told of every step.
-        finished: seeds of an earlier process; each one that ends is added.
-
-    Raises:
-        TrainingError: a loss that is not finite.
-        CheckpointError: finished seeds that cannot be read or written.
-    """
-    material, finished = problem.material, finished or FinishedSeeds()
-    level = "token" if material.labels.task == "tokens" else "text"
-
-    def build(seed: int) -> Classifier:
-        model = build_classifier(pretrained, config, level, len(material.labels.names), seed)
-        if from_scratch:
-            initialize(model, seed)
-        return model.to(device)
-
-    best: Classifier | None = None
-    if finished.runs:
-        best = build(config.first_seed)
-        finished.fill(best)
-    for seed in range(config.first_seed + len(finished.runs), config.first_seed + config.seeds):
-        model = build(seed)
-        run = Fitting(model, material, config, seed, report, pulse).run()
-        if best is None or find_best([*finished.runs, run], material.deciding) == len(
-            finished.runs
-        ):
-            best = model
-        finished.keep(run, best)
-    assert best is not None
-    return Outcome(best.cpu(), list(finished.runs), material.deciding)
-
-
-def answer_sets(
-    problem: Problem,
-    model: Classifier,
-    config: FinetuneConfig,
-    device: torch.device,
-    pulse: Pulse | None = None,
-) -> list[Answers]:
-    """The answers of the saved model to the validation examples, and to the test examples."""
-    material = problem.material
-    sets = [one for one in (material.valid, material.test) if one is not None]
-    model.to(device)
-    answers = [
-        answer_examples(
-            model, examples, rows, material.labels, material.pad_id, config.precision, pulse
-        )
-        for examples, rows in zip(sets, problem.rows, strict=True)
-    ]
-    model.cpu()
-    return answers

@@ -16,22 +16,17 @@ from torch import Tensor
 
 from maskwright.errors import InputError
 from maskwright.files import write_text
-from maskwright.finetuning.batches import collate, plan_scoring
-from maskwright.finetuning.config import PROBLEMS, Task
 from maskwright.finetuning.conll import has_conll_name, read_conll
 from maskwright.finetuning.examples import (
     Examples,
-    encode_rows,
-    encode_sentences,
+    collate,
     encode_texts,
     encode_words,
-    read_texts,
+    plan_scoring,
 )
-from maskwright.finetuning.labels import Labels
-from maskwright.finetuning.metrics import TASK_METRICS
-from maskwright.finetuning.scoring import compute_logits, decide, score_answers, score_tags
-from maskwright.finetuning.spans import marks_entities
-from maskwright.finetuning.tables import Column, list_names, read_columns
+from maskwright.finetuning.network import compute_logits
+from maskwright.finetuning.tables import LABEL, TEXT_ROLES, Column, list_names, read_columns
+from maskwright.finetuning.task import Labels, LabelTask, find_label_task
 from maskwright.interop.comparison import (
     PYDOCS,
     Comparison,
@@ -54,7 +49,7 @@ from maskwright.model_folder.native.family import Family
 from maskwright.runs.run_directory import read_example_files
 
 NUM_EXAMPLES = 512  # from the beginning of the file
-_COLUMNS = ("sentence1", "sentence2", "label")  # of a table, where no run says otherwise
+_COLUMNS = (*TEXT_ROLES, LABEL)  # of a table, where no run says otherwise
 _BATCH_TOKENS, _TIMED_ROWS = 2048, 8
 Logits = list[NDArray[np.float32]]  # of each input: [K], or [words, K]
 
@@ -87,7 +82,7 @@ class TaskExamples:
     """
 
     source: str
-    task: Task
+    task: LabelTask
     names: tuple[str, ...]
     texts: list[tuple[str, ...] | None]
     encoded: Examples
@@ -100,7 +95,7 @@ class TaskExamples:
         for indices in plan_scoring(self.encoded.lengths, _BATCH_TOKENS):
             logits = compute(*self.batch(indices)).numpy()
             for row, index in zip(logits, indices, strict=True):
-                positions = self.encoded.places
+                positions = self.encoded.positions
                 found[index] = row if positions is None else row[positions[index]]
         return found
 
@@ -253,15 +248,12 @@ def choose_examples(loaded: LoadedClassifier, file: ExampleFile | None) -> TaskE
         CorpusError: the file cannot be read, or has labels that the model does not know.
         InputError: it holds no examples.
     """
-    of_tokens = loaded.model.head_config.level == "token"
-    problems: dict[str, Task] = {
-        problem: task for task, problem in PROBLEMS.items() if task != "tokens"
-    }
-    task: Task = "tokens" if of_tokens else problems[loaded.problem]
+    level = loaded.model.head_config.level
+    of_tokens, task = level == "token", find_label_task(level, loaded.problem)
     if file is None:
         texts, encoded = _encode_built_in(loaded, of_tokens)
     elif of_tokens:
-        texts, encoded = _encode_tagged(loaded, file)
+        texts, encoded = _encode_tagged(loaded, file, task)
     else:
         texts, encoded = _encode_table(loaded, file, task)
     source, pad_id = PYDOCS if file is None else file.path.name, loaded.tokenizer.pad_id
@@ -281,11 +273,10 @@ def _encode_built_in(loaded: LoadedClassifier, of_tokens: bool) -> Encoded:
     return [(text,) for text in texts], Examples(inputs, np.zeros(len(inputs)))
 
 
-def _encode_tagged(loaded: LoadedClassifier, file: ExampleFile) -> Encoded:
+def _encode_tagged(loaded: LoadedClassifier, file: ExampleFile, task: LabelTask) -> Encoded:
     columns = {role: int(column) for role, column in file.columns.items()}
     sentences = list(islice(read_conll(file.path, **columns), NUM_EXAMPLES))
-    labels = Labels("tokens", loaded.labels, (0,) * len(loaded.labels))
-    encoded = encode_sentences(sentences, labels, loaded.tokenizer, loaded.max_length)
+    encoded = task.encode(sentences, Labels(loaded.labels), loaded.tokenizer, loaded.max_length)
     assert encoded.sentences is not None
     words = [sentence.words for sentence in sentences]
     return _join_words(words, [sentence for sentence, _ in encoded.sentences.owners]), encoded
@@ -298,7 +289,7 @@ def _join_words(
     return [(" ".join(words[owner]),) if owners.count(owner) == 1 else None for owner in owners]
 
 
-def _encode_table(loaded: LoadedClassifier, file: ExampleFile, task: Task) -> Encoded:
+def _encode_table(loaded: LoadedClassifier, file: ExampleFile, task: LabelTask) -> Encoded:
     missing = next((role for role in ("sentence1", "label") if role not in file.columns), None)
     if missing:
         raise InputError(
@@ -309,9 +300,8 @@ def _encode_table(loaded: LoadedClassifier, file: ExampleFile, task: Task) -> En
     rows = list(islice(read_columns(file.path, file.columns, file.has_header), NUM_EXAMPLES))
     if not rows:
         raise InputError(f"{file.path} holds no examples to compare on.")
-    labels = Labels(task, loaded.labels, (0,) * len(loaded.labels))
-    encoded = encode_rows(rows, labels, loaded.tokenizer, loaded.max_length)
-    return [tuple(read_texts(row)) for row in rows], encoded
+    encoded = task.encode(rows, Labels(loaded.labels), loaded.tokenizer, loaded.max_length)
+    return [tuple(row.texts) for row in rows], encoded
 
 
 @dataclass(frozen=True)
@@ -326,37 +316,28 @@ class ExampleJudge:
 
     @property
     def metric(self) -> str:
-        if self.examples.task != "tokens":
-            return TASK_METRICS[self.examples.task][0]
-        return "span_f1" if marks_entities(self.examples.names) else "accuracy"
+        return self.examples.task.choose_metrics(Labels(self.examples.names), None)[0]
 
     @property
     def agreement(self) -> str:
-        return {
-            "regression": "numbers that correlate by",
-            "tokens": "the same tag for",
-        }.get(self.examples.task, "the same label for")
+        if self.examples.task.problem == "regression":
+            return "numbers that correlate by"
+        return f"the same {'tag' if self.examples.task.level == 'token' else 'label'} for"
 
     def answer(self, graph: Compute) -> Logits:
         return self.examples.run(graph)
 
     def agree(self, before: Logits, after: Logits) -> float:
         first, second = self._decide(before), self._decide(after)
-        if self.examples.task == "regression":
+        if self.examples.task.problem == "regression":
             with np.errstate(invalid="ignore"):  # equal numbers have no correlation: NaN
                 return float(np.corrcoef(first, second)[0, 1])
         same = first == second
         return float((same.all(-1) if same.ndim > 1 else same).mean())
 
     def score(self, answers: Logits) -> float:
-        encoded, task = self.examples.encoded, self.examples.task
-        if encoded.sentences is not None:
-            tags = encoded.sentences.join([one.argmax(1).tolist() for one in answers])
-            labels = Labels(task, self.examples.names, ())
-            return score_tags(labels, encoded.sentences.targets, tags)[self.metric]
-        metrics = (TASK_METRICS[task][0],)
-        targets = np.asarray(encoded.targets)
-        return score_answers(metrics, targets, self._decide(answers))[self.metric]
+        task, labels = self.examples.task, Labels(self.examples.names)
+        return task.score(labels, (self.metric,), self.examples.encoded, answers)[self.metric]
 
     def timed_batch(self) -> tuple[Tensor, Tensor, Tensor]:
         lengths = self.examples.encoded.lengths
@@ -364,6 +345,4 @@ class ExampleJudge:
         return self.examples.batch(indices[-_TIMED_ROWS:])
 
     def _decide(self, logits: Logits) -> NDArray[Any]:
-        if self.examples.task == "tokens":
-            return np.concatenate(logits).argmax(-1)
-        return decide(self.examples.task, np.stack(logits))
+        return self.examples.task.decide(np.vstack(logits))

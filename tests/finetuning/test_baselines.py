@@ -5,11 +5,20 @@ import random
 import numpy as np
 import pytest
 
-from maskwright.finetuning.baselines import BagOfWords, score_baselines
-from maskwright.finetuning.labels import Labels
+from maskwright.finetuning.baselines import BagOfWords, build_logistic
+from maskwright.finetuning.examples import Examples
+from maskwright.finetuning.tables import TableRow
+from maskwright.finetuning.task import Labels
+from maskwright.finetuning.text_tasks import Classification, Regression
 
-NUMBERS = Labels("regression", ("number",), (1,))
-KINDS = Labels("classification", ("no", "yes"), (1, 1))
+NUMBERS = Labels(("number",), (1,))
+KINDS = Labels(("no", "yes"), (1, 1))
+
+
+def make_examples(texts: list[list[str]], targets: np.ndarray) -> Examples:
+    roles = ("sentence1", "sentence2")
+    rows = [TableRow("", dict(zip(roles, each, strict=False))) for each in texts]
+    return Examples([], targets, rows=rows)
 
 
 def draw_pairs(count: int, seed: int) -> tuple[list[list[str]], np.ndarray]:
@@ -29,7 +38,8 @@ def draw_pairs(count: int, seed: int) -> tuple[list[list[str]], np.ndarray]:
 
 def test_a_bag_of_words_sees_what_two_texts_share() -> None:
     learned, scored = draw_pairs(500, 0), draw_pairs(200, 1)
-    [found] = score_baselines(NUMBERS, ("spearman",), learned, [scored])
+    sets = [make_examples(*learned), make_examples(*scored)]
+    [found] = Regression().score_baselines(NUMBERS, ("spearman",), sets[0], sets[1:])
     assert found["bag of words"]["spearman"] > 0.9
     assert np.isnan(found["majority"]["spearman"]) or found["majority"]["spearman"] == 0
 
@@ -37,9 +47,8 @@ def test_a_bag_of_words_sees_what_two_texts_share() -> None:
 def test_each_set_is_scored_with_what_the_training_examples_gave() -> None:
     texts, targets = [["good one"], ["good two"], ["bad one"], ["bad two"]], np.array([1, 1, 0, 0])
     upside_down = [["bad bad"], ["good good"]], np.array([1, 0])
-    right, wrong = score_baselines(
-        KINDS, ("accuracy",), (texts, targets), [(texts, targets), upside_down]
-    )
+    train, other = make_examples(texts, targets), make_examples(*upside_down)
+    right, wrong = Classification().score_baselines(KINDS, ("accuracy",), train, [train, other])
     assert right == {"majority": {"accuracy": 0.5}, "bag of words": {"accuracy": 1.0}}
     assert wrong["bag of words"] == {"accuracy": 0.0}
 
@@ -47,5 +56,9 @@ def test_each_set_is_scored_with_what_the_training_examples_gave() -> None:
 @pytest.mark.parametrize("sides", [1, 2])
 def test_where_no_word_occurs_twice_the_majority_answers(sides: int) -> None:
     texts = [[f"a{number}{side}" for side in range(sides)] for number in range(3)]
-    bag = BagOfWords(KINDS, texts, np.array([0, 1, 1]))
-    assert bag([["a"] * sides] * 2).tolist() == [1, 1]
+    bag = BagOfWords(build_logistic(), texts, np.array([0, 1, 1]))
+    assert bag([["a"] * sides] * 2) is None
+    train, new = make_examples(texts, np.array([0, 1, 1])), [["a"] * sides] * 2
+    held_out = make_examples(new, np.array([1, 0]))
+    [found] = Classification().score_baselines(KINDS, ("accuracy",), train, [held_out])
+    assert found["bag of words"] == found["majority"] == {"accuracy": 0.5}

@@ -11,7 +11,7 @@ from maskwright.finetuning.config import FinetuneConfig
     ("examples", "epochs"), [(500, 20.0), (5000, 6.4), (8000, 4.0), (70_000, 2.0), (10**6, 2.0)]
 )
 def test_few_examples_are_seen_more_often(examples: int, epochs: float) -> None:
-    assert FinetuneConfig().settle(examples, 256).epochs == epochs
+    assert FinetuneConfig().resolve(examples, 256).epochs == epochs
 
 
 @pytest.mark.parametrize(
@@ -19,13 +19,13 @@ def test_few_examples_are_seen_more_often(examples: int, epochs: float) -> None:
     [(128, 1e-3, 1.0), (256, 1e-3, 1.0), (768, 1e-4, 0.9), (1024, 6e-5, 0.9)],
 )
 def test_wide_models_learn_at_lower_rates(width: int, rate: float, decay: float) -> None:
-    config = FinetuneConfig().settle(1000, width)
+    config = FinetuneConfig().resolve(1000, width)
     assert (config.learning_rate, config.layer_decay) == (rate, decay)
 
 
 def test_what_was_given_stays() -> None:
     config = FinetuneConfig(epochs=7.5, learning_rate=0.3, layer_decay=0.5)
-    assert config.settle(1000, 256) == config
+    assert config.resolve(1000, 256) == config
 
 
 @pytest.mark.parametrize("name", ["epochs", "learning_rate"])

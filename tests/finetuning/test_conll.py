@@ -1,9 +1,22 @@
+"""CoNLL files, words of plain text, and entities."""
+
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from maskwright.errors import CorpusError
-from maskwright.finetuning.conll import has_conll_name, read_conll, read_words
+from maskwright.finetuning.conll import (
+    Entity,
+    find_entities,
+    has_conll_name,
+    marks_entities,
+    read_conll,
+    read_words,
+    split_words,
+)
 
 
 def write(folder: Path, content: str) -> Path:
@@ -28,7 +41,7 @@ def test_other_columns(tmp_path: Path) -> None:
 def test_words_need_no_tags(tmp_path: Path) -> None:
     path = write(tmp_path, "EU NNP I-ORG\nrejects\n\nNew York\tI-LOC\nis\tO\n")
     assert list(read_words(path)) == [["EU", "rejects"], ["New York", "is"]]
-    with pytest.raises(CorpusError, match=r"a\.conll:2 has 1 columns, where a word takes 2"):
+    with pytest.raises(CorpusError, match=r"a\.conll:2 has 1 columns, but the words need 2"):
         list(read_words(path, word=1))
 
 
@@ -50,10 +63,67 @@ def test_a_name_says_that_it_has_conll_name(name: str, expected: bool) -> None:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        ("EU I-ORG\nrejects\n", r"a\.conll:2 has 1 columns, where a word and its tag take 2"),
+        ("EU I-ORG\nrejects\n", r"a\.conll:2 has 1 columns, but the words and tags need 2"),
         ("\n\n-DOCSTART-\n", "holds no sentence"),
     ],
 )
 def test_what_is_wrong_is_named(content: str, message: str, tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match=message):
         list(read_conll(write(tmp_path, content)))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("She lives in Paris, France.", "She|lives|in|Paris|,|France|."),
+        ('"(Paris)," he said...', '"|(|Paris|)|,|"|he|said|...'),
+        ("A well-known don't costs $3.5!", "A|well-known|don't|costs|$|3.5|!"),
+        ("George W. Bush (U.S.), e.g.,", "George|W.|Bush|(|U.S.|)|,|e.g.|,"),
+        ("Snails live in Ireland . It 's so", "Snails|live|in|Ireland|.|It|'s|so"),
+        ("हिन्दी में। 東京。 a\u200b \ufe0f", "हिन्दी|में|।|東京|。|a\u200b|\ufe0f"),
+        (" \t", ""),
+    ],
+)
+def test_punctuation_stands_by_itself(text: str, expected: str) -> None:
+    assert "|".join(word.text for word in split_words(text)) == expected
+
+
+@given(st.text(st.sampled_from("a1 .,'()-$\u00a0é…"), max_size=20))
+def test_words_are_the_text_without_its_blanks(text: str) -> None:
+    words = split_words(text)
+    assert [text[word.start : word.end] for word in words] == [word.text for word in words]
+    assert "".join(word.text for word in words) == "".join(text.split())
+    assert all(a.end <= b.start for a, b in pairwise(words))
+    again = split_words(" ".join(word.text for word in words))
+    assert [word.text for word in again] == [word.text for word in words]
+
+
+@pytest.mark.parametrize(
+    ("tags", "entities"),
+    [
+        ("O O", []),
+        ("", []),
+        ("I-PER I-PER O I-LOC", [("PER", 0, 2), ("LOC", 3, 4)]),
+        ("I-PER I-LOC", [("PER", 0, 1), ("LOC", 1, 2)]),
+        ("B-PER I-PER B-PER I-PER", [("PER", 0, 2), ("PER", 2, 4)]),
+        ("B-PER I-LOC I-LOC O", [("PER", 0, 1), ("LOC", 1, 3)]),
+        ("S-PER S-PER", [("PER", 0, 1), ("PER", 1, 2)]),
+        ("B-PER I-PER E-PER I-PER", [("PER", 0, 3), ("PER", 3, 4)]),
+        ("O I-A-B", [("A-B", 1, 2)]),
+        ("O PER O LOC LOC", [("PER", 1, 2), ("LOC", 3, 5)]),
+        ("X-1 O", [("X-1", 0, 1)]),
+        (
+            "U-PER U-PER B-LOC L-LOC I-LOC",
+            [("PER", 0, 1), ("PER", 1, 2), ("LOC", 2, 4), ("LOC", 4, 5)],
+        ),
+        ("B-LOC M-LOC E-LOC", [("LOC", 0, 3)]),
+    ],
+)
+def test_entities_of_every_scheme(tags: str, entities: list[tuple[str, int, int]]) -> None:
+    assert find_entities(tags.split()) == [Entity(*entity) for entity in entities]
+
+
+def test_parts_of_speech_mark_no_entities() -> None:
+    assert not marks_entities(["NOUN", "VERB", "X-Y"])
+    assert marks_entities(["NOUN", "O"])
+    assert marks_entities(["B-PER"])

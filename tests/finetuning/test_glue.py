@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from maskwright.cli.main import main
-from maskwright.finetuning.presets import GLUE, find_gaps, find_tasks
+from maskwright.finetuning.config import GLUE
+from maskwright.finetuning.glue import find_gaps, find_tasks
 
 FAST = ["--epochs", "2", "--learning_rate", "0.003", "--device", "cpu"]
 

@@ -1,14 +1,23 @@
+"""Metrics against scikit-learn, seqeval and sums by hand."""
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from maskwright.finetuning.metrics import TASK_METRICS, Metric, compute_metric
+from maskwright.finetuning.config import TASKS
+from maskwright.finetuning.conll import find_entities
+from maskwright.finetuning.metrics import Metric, compute_metric, is_better, score_spans
+from maskwright.finetuning.task import LabelTask, load_task
 
 TRUE = np.array([0, 0, 0, 1, 1, 1, 1, 1])
 FOUND = np.array([0, 1, 0, 1, 1, 1, 0, 1])  # 2 of 3 and 4 of 5 are right
 
 
-def test_measures_of_classes_by_hand() -> None:
+def test_metrics_of_classes_by_hand() -> None:
     assert compute_metric("accuracy", TRUE, FOUND) == 6 / 8
+    several = np.array([[1, 0], [1, 1]], np.float32), np.array([[1, 1], [1, 1]], np.float32)
+    assert compute_metric("accuracy", *several) == 1 / 2
     of_1, of_0 = 2 * 4 / (5 + 5), 2 * 2 / (3 + 3)
     assert compute_metric("f1", TRUE, FOUND) == pytest.approx(of_1)
     assert compute_metric("macro_f1", TRUE, FOUND) == pytest.approx((of_0 + of_1) / 2)
@@ -21,7 +30,7 @@ def test_several_labels_at_once() -> None:
     assert compute_metric("micro_f1", true, found) == pytest.approx(2 * 2 / (3 + 3))
 
 
-def test_measures_of_numbers() -> None:
+def test_metrics_of_numbers() -> None:
     true, found = np.array([1.0, 2.0, 3.0, 10.0]), np.array([1.0, 2.0, 3.0, 4.0])
     assert compute_metric("spearman", true, found) == pytest.approx(1.0)
     assert compute_metric("pearson", true, found) == pytest.approx(np.corrcoef(true, found)[0, 1])
@@ -33,7 +42,51 @@ def test_answers_that_are_all_the_same_correlate_with_nothing(name: Metric) -> N
     assert compute_metric(name, np.array([1.0, 2.0]), np.array([3.0, 3.0])) == 0.0
 
 
-def test_every_task_has_measures_that_exist() -> None:
-    for names in TASK_METRICS.values():
-        for name in names:
-            assert np.isfinite(compute_metric(name, TRUE, FOUND))
+@pytest.mark.parametrize("name", [name for name in TASKS if name != "tokens"])
+def test_every_task_has_metrics_that_exist(name: str) -> None:
+    task = load_task(name)
+    for metric in task.metrics if isinstance(task, LabelTask) else ():
+        assert np.isfinite(compute_metric(metric, TRUE, FOUND))
+
+
+def test_of_equal_scores_the_one_with_the_smaller_loss_is_better() -> None:
+    flat = {"matthews": 0.0, "valid_loss": 0.7}
+    assert is_better("matthews", {"matthews": 0.0, "valid_loss": 0.6}, flat)
+    assert not is_better("matthews", flat, flat)
+    assert not is_better("matthews", {"matthews": -0.1, "valid_loss": 0.1}, flat)
+
+
+TAGS = st.sampled_from(["O", *(f"{p}-{k}" for p in "BIES" for k in ("PER", "LOC"))])
+SENTENCES = st.lists(st.integers(0, 6), min_size=1, max_size=5).flatmap(
+    lambda lengths: st.tuples(
+        *2 * [st.tuples(*(st.lists(TAGS, min_size=n, max_size=n) for n in lengths))]
+    )
+)
+
+
+@given(SENTENCES)
+def test_entities_are_scored_as_seqeval_does(
+    sentences: tuple[tuple[list[str], ...], tuple[list[str], ...]],
+):
+    sequence_labeling = pytest.importorskip("seqeval.metrics.sequence_labeling")
+    true, found = ([tags for tags in side if tags] for side in sentences)
+    for tags in (*true, *found):
+        assert [tuple(entity) for entity in find_entities(tags)] == [
+            (kind, start, last + 1) for kind, start, last in sequence_labeling.get_entities(tags)
+        ]
+    scores, each = score_spans(true, found)
+    if true:
+        arguments = {"average": "micro", "zero_division": 0}
+        theirs = sequence_labeling.precision_recall_fscore_support(true, found, **arguments)
+        assert (scores.precision, scores.recall, scores.f1) == pytest.approx(theirs[:3])
+    assert sum(kind.num_right for kind in each.values()) == scores.num_right
+
+
+def test_nothing_there_and_nothing_found_scores_zero() -> None:
+    scores, each = score_spans([["O"]], [["O"]])
+    assert (scores.precision, scores.recall, scores.f1, each) == (0.0, 0.0, 0.0, {})
+
+
+def test_kinds_without_a_prefix_are_told_apart() -> None:
+    scores, _ = score_spans([["O", "PER", "O"]], [["O", "LOC", "O"]])
+    assert (scores.num_true, scores.num_found, scores.num_right) == (1, 1, 0)

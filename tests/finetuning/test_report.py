@@ -1,32 +1,122 @@
-"""The page of a fine-tuning shows its results, and nothing in them is markup."""
+"""Predictions by class and as a file, and the page of a run, in which nothing is markup."""
 
+import csv
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from maskwright.finetuning import report
-from maskwright.finetuning.answers import Answers
-from maskwright.finetuning.config import Task
 from maskwright.finetuning.conll import TaggedSentence
-from maskwright.finetuning.labels import Labels
-from maskwright.finetuning.report import render_finetuning
-from maskwright.finetuning.tables import LabelledRow
+from maskwright.finetuning.report import (
+    Predictions,
+    choose_example,
+    render_page,
+    write_predictions,
+)
+from maskwright.finetuning.tables import TableRow
+from maskwright.finetuning.task import Labels, load_label_task
+
+
+def make(task: str, true: list[Any], found: list[Any], *, pairs: bool = False) -> Predictions:
+    names = ("a", "b", "c") if task != "tokens" else ("O", "B-X", "I-X")
+    texts = {"sentence1": 'He said, "no".\nOr so.'} | ({"sentence2": "x"} if pairs else {})
+    rows: list[Any] = [TableRow("a.csv:1", texts) for _ in true]
+    if task == "tokens":
+        rows = [TaggedSentence("a:1", ("the", "cat"), tuple(tags)) for tags in true]
+    probabilities = [0.75 if task == "classification" else None] * len(true)
+    labels = Labels(names, (1, 1, 1))
+    return Predictions(load_label_task(task), labels, rows, true, found, probabilities)
+
+
+def test_classes_are_scored_as_scikit_learn_does() -> None:
+    metrics = pytest.importorskip("sklearn.metrics")
+    draw = np.random.default_rng(0)
+    true, found = (draw.choice(["a", "b", "c"], 50).tolist() for _ in "tf")
+    answers = make("classification", true, found)
+    expected = metrics.precision_recall_fscore_support(true, found, labels=["a", "b", "c"])
+    scored = [list(scores.values()) for scores in answers.score_classes().values()]
+    assert np.allclose(np.array(scored).T, np.array(expected))
+    matrix = metrics.confusion_matrix(true, found, labels=["a", "b", "c"])
+    counts = answers.count_confusions()
+    assert [[counts[t].get(f, 0) for f in "abc"] for t in "abc"] == matrix.tolist()
+
+
+def test_several_labels_and_entities_have_classes_too() -> None:
+    several = make("multilabel", [["a", "b"], [], ["b"]], [["a"], ["c"], ["b"]])
+    classes = several.score_classes()
+    assert [classes[name]["f1"] for name in "abc"] == [1, pytest.approx(2 / 3), 0]
+    assert several.count_confusions() == {}
+    tags = make("tokens", [["O", "B-X"], ["B-X", "I-X"]], [["O", "B-X"], ["B-X", "O"]])
+    assert tags.score_classes() == {
+        "X": {"precision": 0.5, "recall": 0.5, "f1": 0.5, "examples": 2}
+    }
+    assert tags.count_confusions()["I-X"] == {"O": 1}
+    numbers = make("regression", [1.0, 2.0], [1.5, 2.0])
+    assert (numbers.score_classes(), numbers.count_confusions()) == ({}, {})
+
+
+def test_the_example_is_quickly_read() -> None:
+    answers = make("classification", ["a"] * 4, ["a"] * 4)
+    texts = ["long " * 100, "x" * 150, "short", "x" * 300]
+    rows = [TableRow("a.csv:1", {"sentence1": text}) for text in texts]
+    assert choose_example(replace(answers, rows=rows)) == ["x" * 150]
+    pairs = [TableRow("a.csv:1", {"sentence1": text, "sentence2": "y" * 99}) for text in texts]
+    assert choose_example(replace(answers, rows=pairs)) == ["short", "y" * 99]
+    tags = make("tokens", [["O", "O"], ["O", "B-X"]], [["O", "O"]] * 2)
+    rows = [TaggedSentence("a:1", words, ()) for words in (("no", "entity"), ("an", "entity"))]
+    assert choose_example(replace(tags, rows=rows)) == ["an entity"]
+
+
+@pytest.mark.parametrize(
+    ("answers", "expected"),
+    [
+        (
+            make("classification", ["a"], ["b"]),
+            [["sentence1", "label", "prediction", "probability"], ["a", "b", "0.7500"]],
+        ),
+        (
+            make("multilabel", [["a", "b"]], [[]], pairs=True),
+            [["sentence1", "sentence2", "label", "prediction"], ["x", "a|b", ""]],
+        ),
+        (
+            make("regression", [1.25], [0.5]),
+            [["sentence1", "label", "prediction"], ["1.25", "0.5"]],
+        ),
+    ],
+)
+def test_predictions_are_a_table(
+    answers: Predictions, expected: list[list[str]], tmp_path: Path
+) -> None:
+    path = write_predictions(tmp_path, answers)
+    with path.open(encoding="utf-8", newline="") as file:
+        header, [text, *row] = csv.reader(file)
+    assert [header, row] == expected
+    assert text == 'He said, "no".\nOr so.'
+
+
+def test_predictions_of_words_are_conll(tmp_path: Path) -> None:
+    path = write_predictions(tmp_path, make("tokens", [["O", "B-X"]], [["O", "O"]]))
+    assert path.name == "predictions.conll"
+    assert path.read_text() == "the\tO\tO\ncat\tB-X\tO\n\n"
+
 
 EVIL = "<script>alert(1)</script>"
 
 
 def render(
-    task: Task, true: list[Any], found: list[Any], names: tuple[str, ...] = ("a", "b"), **more: Any
+    task: str, true: list[Any], found: list[Any], names: tuple[str, ...] = ("a", "b"), **more: Any
 ) -> str:
-    rows: list[Any] = [LabelledRow("a", {"sentence1": f"{EVIL} {n}"}) for n in range(len(true))]
+    rows: list[Any] = [TableRow("a", {"sentence1": f"{EVIL} {n}"}) for n in range(len(true))]
     if task == "tokens":
         rows = [TaggedSentence("a", (EVIL, "cat"), tuple(tags)) for tags in true]
     probabilities = [0.6 + n / 10 if task == "classification" else None for n in range(len(true))]
-    answers = Answers(
-        Labels(task, names, tuple(1 for _ in names)), rows, true, found, probabilities
-    )
+    labels = Labels(names, tuple(1 for _ in names))
+    answers = Predictions(load_label_task(task), labels, rows, true, found, probabilities)
     scores = {"accuracy": {"mean": 0.5, "deviation": None}}
-    results = {
+    results: Any = {
         "task": task,
         "deciding_metric": "accuracy",
         "labels": dict.fromkeys(names, 1),
@@ -42,7 +132,7 @@ def render(
     }
     record = {"seed": 0, "epoch": 1.0, "loss": 0.5, "valid_loss": 0.4, "accuracy": 0.5}
     control = {**record, "run": "control", "valid_loss": None}  # a NaN, as metrics.jsonl has it
-    return render_finetuning(EVIL, results, [record, control], answers, {"dropout": EVIL}, [EVIL])
+    return render_page(EVIL, results, [record, control], answers, {"dropout": EVIL})
 
 
 def test_a_page_holds_scores_classes_confusions_and_mistakes() -> None:
@@ -66,7 +156,7 @@ def test_a_page_holds_scores_classes_confusions_and_mistakes() -> None:
     ],
 )
 def test_nothing_in_a_page_is_markup(
-    task: Task, true: list[Any], found: list[Any], names: tuple[str, ...]
+    task: str, true: list[Any], found: list[Any], names: tuple[str, ...]
 ) -> None:
     page = render(task, true, found, names)
     assert EVIL not in page
@@ -79,10 +169,11 @@ def test_nothing_in_a_page_is_markup(
 def test_a_test_is_shown_instead_of_the_validation(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(report.importlib.util, "find_spec", lambda name: None)
     scores = {"accuracy": {"mean": 0.875, "deviation": 0.01}}
-    judged = {"baselines": {"majority": {"accuracy": 0.1}}, "scores": scores, "examples": 7}
+    baselines = {"majority": {"accuracy": 0.1}, "bag of words": {"accuracy": 0.2}}
+    judged = {"baselines": baselines, "scores": scores, "examples": 7}
     page = render("classification", ["a"], ["a"], test={**judged, "random_encoder": scores})
     assert "Scores on the test examples" in page
-    assert "0.1000</td><td>0.8750 ± 0.0100</td><td>0.8750 ± 0.0100" in page
+    assert "0.1000</td><td>0.2000</td><td>0.8750 ± 0.0100</td><td>0.8750 ± 0.0100" in page
     assert "Mistakes" not in page
     assert "<svg" not in page
     assert "maskwright[plots]" in page

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from maskwright.cli.main import main
-from maskwright.finetuning.fit import Fitted, Fitting
+from maskwright.finetuning.fit import Fitting, RunResult
 from maskwright.logs import read_metrics
 from maskwright.runs.run_directory import locking_run
 from tests.cli.test_finetune import FAST, write_table
@@ -69,8 +69,8 @@ def stop_at(monkeypatch: pytest.MonkeyPatch, num_runs: int, stop: Callable[[], N
     begun: list[int] = []
     evaluate, run = Fitting._evaluate, Fitting.run
 
-    def count(self: Fitting) -> Fitted:
-        begun.append(self.fitted.seed)
+    def count(self: Fitting) -> RunResult:
+        begun.append(self.result.seed)
         return run(self)
 
     def evaluate_or_stop(self: Fitting, moment: Any) -> bool:

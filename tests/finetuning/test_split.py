@@ -11,16 +11,23 @@ from maskwright.finetuning.split import (
     find_connected,
     hold_out,
     split_examples,
-    split_pairs,
 )
-from maskwright.finetuning.tables import LabelledRow
+from maskwright.finetuning.tables import TableRow
 
 TEXT_PAIRS = st.lists(st.tuples(*[st.text("ABCDEFGH", min_size=1, max_size=2)] * 2), max_size=30)
 
 
-def make_rows(pairs: list[tuple[str, str]], label: str = "one") -> list[LabelledRow]:
+def split(rows: list[TableRow], share: float) -> tuple[list[TableRow], list[TableRow]]:
+    return split_examples(rows, [[row.values["label"]] for row in rows], share)
+
+
+def split_pairs(rows: list[TableRow], share: float) -> tuple[list[TableRow], list[TableRow]]:
+    return split_examples(rows, [()] * len(rows), share)
+
+
+def make_rows(pairs: list[tuple[str, str]], label: str = "one") -> list[TableRow]:
     return [
-        LabelledRow("", {"sentence1": first, "sentence2": second, "label": label})
+        TableRow("", {"sentence1": first, "sentence2": second, "label": label})
         for first, second in pairs
     ]
 
@@ -62,7 +69,7 @@ def test_partners_and_mirrored_copies_stay_with_their_anchor(
     train, valid = split_pairs(rows, share)
     assert count_shared(train, valid) == 0
     assert abs(len(valid) - share * len(rows)) <= num_partners  # half of a group
-    train, valid = split_examples(rows, "classification", share)
+    train, valid = split(rows, share)
     assert count_shared(train, valid) == 0
 
 
@@ -96,7 +103,7 @@ def test_a_label_of_one_example_takes_its_group_to_be_learned() -> None:
     rows = make_rows(pairs[::2], "common") + [
         row for n, pair in enumerate(pairs[1::2]) for row in make_rows([pair], f"rare {n % 25}")
     ]
-    train, valid = split_examples(rows, "classification", 0.3)
+    train, valid = split(rows, 0.3)
     assert valid
     assert count_shared(train, valid) == 0
     known = {row.values["label"] for row in train}
@@ -104,9 +111,9 @@ def test_a_label_of_one_example_takes_its_group_to_be_learned() -> None:
 
 
 def test_a_label_of_one_example_is_learned_and_not_held_out() -> None:
-    rows = [LabelledRow("", {"sentence1": str(n), "label": str(n % 2)}) for n in range(100)]
-    rare = [LabelledRow("", {"sentence1": f"rare {n}", "label": f"rare {n}"}) for n in range(30)]
-    train, valid = split_examples([*rows, *rare], "classification", 0.3)
+    rows = [TableRow("", {"sentence1": str(n), "label": str(n % 2)}) for n in range(100)]
+    rare = [TableRow("", {"sentence1": f"rare {n}", "label": f"rare {n}"}) for n in range(30)]
+    train, valid = split([*rows, *rare], 0.3)
     assert valid
     assert {"0", "1"} >= {row.values["label"] for row in valid}
     assert len(train) + len(valid) == 130

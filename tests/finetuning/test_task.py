@@ -6,15 +6,15 @@ import torch
 
 from maskwright.errors import ConfigError, CorpusError, ModelFolderError, TrainingError
 from maskwright.finetuning import fit
-from maskwright.finetuning.config import PROBLEMS, FinetuneConfig, Task
-from maskwright.finetuning.files import TaskFiles
-from maskwright.finetuning.loop import Patience
-from maskwright.finetuning.metrics import Metric, check_metric
+from maskwright.finetuning.config import FinetuneConfig
+from maskwright.finetuning.conll import find_entities
+from maskwright.finetuning.fit import EarlyStopping, RunResult, train_seeds
+from maskwright.finetuning.metrics import Metric
 from maskwright.finetuning.network import build_classifier
 from maskwright.finetuning.predict import Predictor
-from maskwright.finetuning.scoring import is_better, score_tags
-from maskwright.finetuning.spans import find_entities
-from maskwright.finetuning.task import Problem, read_task, run_task
+from maskwright.finetuning.results import Summary, summarize
+from maskwright.finetuning.task import TaskData, TaskFiles, load_label_task, read_task
+from maskwright.finetuning.token_task import score_tags
 from maskwright.model_folder.classifier_folder import open_classifier, save_classifier
 from maskwright.model_folder.folder import open_model, save_model
 from tests.finetuning.helpers import TOKENIZER, make_loaded, write_nouns, write_tags
@@ -26,8 +26,8 @@ CPU = torch.device("cpu")
 LABELS = {"sentence1": "sentence1", "label": "label"}
 
 
-def silent(record: dict) -> None:
-    pass
+def mean_scores(runs: list[RunResult]) -> dict[str, Summary]:
+    return summarize([run.scores for run in runs])
 
 
 @pytest.fixture(scope="module")
@@ -45,17 +45,17 @@ def nouns(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ],
 )
 def test_a_task_is_learned_saved_and_answered(
-    task: Task, columns: dict, metric: str, least: float, nouns: Path, tmp_path: Path
+    task: str, columns: dict, metric: str, least: float, nouns: Path, tmp_path: Path
 ) -> None:
     loaded = make_loaded()
-    problem = read_task(TaskFiles(task=task, train=nouns, columns=columns), loaded, CONFIG)
-    outcome = run_task(problem, loaded.model, CONFIG, CPU, silent)
-    assert outcome.summarise()[metric].mean >= least
-    assert problem.baselines["majority"][metric] < least
-    names = problem.material.labels.names
-    save_classifier(tmp_path / "model", outcome.model, TOKENIZER, names, PROBLEMS[task])
+    data = read_task(TaskFiles(task=task, train=nouns, columns=columns), loaded, CONFIG)
+    outcome = train_seeds(data, loaded.model, CONFIG, CPU)
+    assert mean_scores(outcome.runs)[metric]["mean"] >= least
+    assert data.baselines["majority"][metric] < least
+    names = data.labels.names
+    save_classifier(tmp_path / "model", outcome.model, TOKENIZER, names, data.task.problem)
     predict = Predictor(tmp_path / "model", "cpu")
-    assert predict.loaded.problem == PROBLEMS[task]
+    assert predict.loaded.problem == data.task.problem
     pairs = "sentence2" in columns
     texts = [("the cat sees", "the") if pairs else "the cat sees"]
     [answer] = predict(texts)
@@ -66,13 +66,13 @@ def test_a_task_is_learned_saved_and_answered(
 def test_tags_are_learned_saved_and_answered(tmp_path: Path) -> None:
     loaded = make_loaded()
     files = TaskFiles(task="tokens", train=write_tags(tmp_path / "train.conll"))
-    problem = read_task(files, loaded, CONFIG)
-    outcome = run_task(problem, loaded.model, CONFIG, CPU, silent)
-    assert outcome.summarise()["span_f1"].mean > 0.95
-    assert problem.baselines["majority"]["span_f1"] == 0
-    assert problem.baselines["bag of words"]["span_f1"] > 0.95
-    names = problem.material.labels.names
-    save_classifier(tmp_path / "model", outcome.model, TOKENIZER, names, PROBLEMS["tokens"])
+    data = read_task(files, loaded, CONFIG)
+    outcome = train_seeds(data, loaded.model, CONFIG, CPU)
+    assert mean_scores(outcome.runs)["span_f1"]["mean"] > 0.95
+    assert data.baselines["majority"]["span_f1"] == 0
+    assert data.baselines["bag of words"]["span_f1"] > 0.95
+    names = data.labels.names
+    save_classifier(tmp_path / "model", outcome.model, TOKENIZER, names, data.task.problem)
     predict = Predictor(tmp_path / "model", "cpu")
     [tags] = predict.tag([["the", "cat", "sees", "x-ray"]])
     assert [answer.label for answer in tags] == ["O", "I-animal", "O", "I-thing"]
@@ -81,23 +81,19 @@ def test_tags_are_learned_saved_and_answered(tmp_path: Path) -> None:
 def test_seeds_are_runs_of_their_own_and_give_the_same_again(nouns: Path) -> None:
     loaded = make_loaded()
     config = FinetuneConfig(epochs=1, seeds=2, device="cpu")
-    problem = read_task(
-        TaskFiles(task="classification", train=nouns, columns=LABELS), loaded, config
-    )
-    first, second = (run_task(problem, loaded.model, config, CPU, silent) for _ in range(2))
+    data = read_task(TaskFiles(task="classification", train=nouns, columns=LABELS), loaded, config)
+    first, second = (train_seeds(data, loaded.model, config, CPU) for _ in range(2))
     losses = [[run.history[-1]["loss"] for run in outcome.runs] for outcome in (first, second)]
     assert losses[0] == losses[1]
     assert losses[0][0] != losses[0][1]
-    assert first.summarise()["accuracy"].deviation is not None
+    assert mean_scores(first.runs)["accuracy"]["deviation"] is not None
 
 
 def test_the_weights_that_scored_best_are_kept(nouns: Path) -> None:
     loaded = make_loaded()
     config = FinetuneConfig(epochs=4, learning_rate=3e-3, device="cpu")
-    problem = read_task(
-        TaskFiles(task="classification", train=nouns, columns=LABELS), loaded, config
-    )
-    [run] = run_task(problem, loaded.model, config, CPU, silent).runs
+    data = read_task(TaskFiles(task="classification", train=nouns, columns=LABELS), loaded, config)
+    [run] = train_seeds(data, loaded.model, config, CPU).runs
     best = max(run.history, key=lambda record: (record["accuracy"], -record["valid_loss"]))
     assert (run.best_step, run.scores["accuracy"]) == (best["step"], best["accuracy"])
 
@@ -111,18 +107,19 @@ def test_a_test_is_scored_once_with_the_weights_that_were_chosen(
     test = tmp_path / "test.tsv"
     test.write_text("\n".join(line.replace("?", "thing") for line in flipped) + "\n")
     files = TaskFiles(task="classification", train=nouns, test=test, columns=LABELS)
-    problem = read_task(files, loaded, CONFIG)
-    outcome = run_task(problem, loaded.model, CONFIG, CPU, silent)
-    assert problem.material.test is not None
-    assert len(problem.material.test) == len(text) - 1
-    assert outcome.summarise()["accuracy"].mean > 0.9
-    assert outcome.summarise_test()["accuracy"].mean < 0.1  # every label there is the other one
-    assert problem.test_baselines["bag of words"]["accuracy"] < 0.1
+    data = read_task(files, loaded, CONFIG)
+    outcome = train_seeds(data, loaded.model, CONFIG, CPU)
+    assert data.test is not None
+    assert len(data.test) == len(text) - 1
+    [run] = outcome.runs
+    assert run.scores["accuracy"] > 0.9
+    assert run.test_scores["accuracy"] < 0.1  # every label there is the other one
+    assert data.test_baselines["bag of words"]["accuracy"] < 0.1
     without = replace(files, test=None)
-    problem = read_task(without, loaded, CONFIG)
-    again = run_task(problem, loaded.model, CONFIG, CPU, silent)
-    assert again.summarise_test() == {}
-    assert again.summarise() == outcome.summarise()
+    data = read_task(without, loaded, CONFIG)
+    [again] = train_seeds(data, loaded.model, CONFIG, CPU).runs
+    assert again.test_scores == {}
+    assert again.scores == run.scores
 
 
 @pytest.mark.parametrize(("accuracy", "num_scores"), [(0.5, 12), (1.0, 4)])
@@ -139,32 +136,25 @@ def test_a_lower_loss_is_no_reason_to_go_on_where_all_is_right(
     loaded = make_loaded()
     files = TaskFiles(task="classification", train=nouns, columns=LABELS)
     config = replace(CONFIG, epochs=6, patience=3, warmup_share=0.0)
-    [run] = run_task(read_task(files, loaded, config), loaded.model, config, CPU, silent).runs
+    [run] = train_seeds(read_task(files, loaded, config), loaded.model, config, CPU).runs
     assert len(run.history) == num_scores
     assert run.best_step == run.num_steps
 
 
-def test_patience_ends_a_run_but_not_its_warmup() -> None:
-    patience = Patience(FinetuneConfig(patience=2, warmup_share=0.5), num_steps=10)
-    assert not any(patience.is_over(step, improved=False) for step in (1, 2, 3, 4))
-    found = [patience.is_over(*score) for score in ((5, False), (6, True), (7, False), (8, False))]
+def test_early_stopping_ends_a_run_but_not_its_warmup() -> None:
+    stopping = EarlyStopping(FinetuneConfig(patience=2, warmup_share=0.5), num_steps=10)
+    assert not any(stopping.is_over(step, improved=False) for step in (1, 2, 3, 4))
+    found = [stopping.is_over(*score) for score in ((5, False), (6, True), (7, False), (8, False))]
     assert found == [False, False, False, True]
-    assert not Patience(FinetuneConfig(patience=0), 1).is_over(9, improved=False)
-
-
-def test_of_equal_scores_the_one_with_the_smaller_loss_is_better() -> None:
-    flat = {"matthews": 0.0, "valid_loss": 0.7}
-    assert is_better("matthews", {"matthews": 0.0, "valid_loss": 0.6}, flat)
-    assert not is_better("matthews", flat, flat)
-    assert not is_better("matthews", {"matthews": -0.1, "valid_loss": 0.1}, flat)
+    assert not EarlyStopping(FinetuneConfig(patience=0), 1).is_over(9, improved=False)
 
 
 @pytest.mark.parametrize(
     ("task", "metric", "num_labels", "message"),
     [
-        ("classification", "f1", 3, "is no measure of classification of 3 labels"),
-        ("classification", "spearman", 2, "is no measure"),
-        ("multilabel", "matthews", 2, "is no measure of multilabel"),
+        ("classification", "f1", 3, "is not a metric of classification of 3 labels"),
+        ("classification", "spearman", 2, "is not a metric"),
+        ("multilabel", "matthews", 2, "is not a metric of multilabel"),
         ("regression", "accuracy", 1, "Choose from spearman, pearson, mean_squared_error"),
         ("tokens", "macro_f1", 5, "Choose from accuracy"),
     ],
@@ -173,8 +163,8 @@ def test_metrics_without_a_meaning_are_refused(
     task: str, metric: Metric, num_labels: int, message: str
 ) -> None:
     with pytest.raises(ConfigError, match=message):
-        check_metric(metric, task, num_labels)
-    check_metric("f1", "classification", 2)
+        load_label_task(task).check_metric(metric, num_labels)
+    load_label_task("classification").check_metric("f1", 2)
 
 
 def test_parts_of_speech_are_scored_by_accuracy(tmp_path: Path) -> None:
@@ -182,7 +172,7 @@ def test_parts_of_speech_are_scored_by_accuracy(tmp_path: Path) -> None:
     (tmp_path / "pos.conll").write_text("\n".join(lines))
     (tmp_path / "valid.conll").write_text(lines[0])
     files = TaskFiles(task="tokens", train=tmp_path / "pos.conll", valid=tmp_path / "valid.conll")
-    assert read_task(files, make_loaded(), CONFIG).material.deciding == "accuracy"
+    assert read_task(files, make_loaded(), CONFIG).deciding == "accuracy"
 
 
 def test_long_sentences_are_scored_as_wholes(tmp_path: Path) -> None:
@@ -190,38 +180,36 @@ def test_long_sentences_are_scored_as_wholes(tmp_path: Path) -> None:
     (tmp_path / "long.conll").write_text("\n".join(["cat I-animal"] * 40 + ["", "dogs O"]))
     files = TaskFiles(task="tokens", train=tmp_path / "long.conll", valid=tmp_path / "long.conll")
     loaded = make_loaded()
-    material = read_task(files, loaded, replace(CONFIG, max_length=16)).material
-    assert len(material.valid) > 2
-    assert material.valid.sentences is not None
-    answers = [[1] * len(words) for _, words in material.valid.sentences.owners]
+    data = read_task(files, loaded, replace(CONFIG, max_length=16))
+    assert len(data.valid) > 2
+    assert data.valid.sentences is not None
+    answers = [[1] * len(words) for _, words in data.valid.sentences.owners]
     answers[-1] = [0]
-    joined = material.valid.sentences.join(answers)
-    scores = score_tags(material.labels, material.valid.sentences.targets, joined)
+    joined = data.valid.sentences.join(answers)
+    scores = score_tags(data.labels, data.valid.sentences.targets, joined)
     assert scores["span_f1"] == 1
-    spans = find_entities([material.labels.names[n] for n in joined[0]])
+    spans = find_entities([data.labels.names[n] for n in joined[0]])
     assert len(spans) == 1
 
 
 def test_a_loss_that_is_not_finite_ends_the_run(nouns: Path) -> None:
     loaded = make_loaded()
     config = FinetuneConfig(learning_rate=1e30, grad_clip=0, device="cpu")
-    problem = read_task(
-        TaskFiles(task="classification", train=nouns, columns=LABELS), loaded, config
-    )
+    data = read_task(TaskFiles(task="classification", train=nouns, columns=LABELS), loaded, config)
     with pytest.raises(TrainingError, match=r"step \d+ is not finite. Try a lower learning_rate"):
-        run_task(problem, loaded.model, config, CPU, silent)
+        train_seeds(data, loaded.model, config, CPU)
 
 
-def read_nouns(nouns: Path, share: float) -> Problem:
+def read_nouns(nouns: Path, share: float) -> TaskData:
     files = TaskFiles(task="classification", train=nouns, columns=LABELS, valid_share=share)
     return read_task(files, make_loaded(), CONFIG)
 
 
 def test_examples_are_held_out_by_their_text(nouns: Path) -> None:
-    material = read_nouns(nouns, 0.3).material
-    assert len(material.train) + len(material.valid) == 200
-    trained = {tuple(one.ids) for one in material.train.inputs}
-    assert not trained & {tuple(one.ids) for one in material.valid.inputs}
+    data = read_nouns(nouns, 0.3)
+    assert len(data.train) + len(data.valid) == 200
+    trained = {tuple(one.ids) for one in data.train.inputs}
+    assert not trained & {tuple(one.ids) for one in data.valid.inputs}
 
 
 def test_too_few_examples_are_an_error(nouns: Path) -> None:
@@ -246,7 +234,7 @@ def test_too_few_examples_are_an_error(nouns: Path) -> None:
     ],
 )
 def test_why_nothing_can_be_learned_is_said(
-    task: Task, content: str, message: str, tmp_path: Path
+    task: str, content: str, message: str, tmp_path: Path
 ) -> None:
     (tmp_path / "a.tsv").write_text(content)
     columns = LABELS if task == "classification" else {}
@@ -266,7 +254,7 @@ def test_files_of_no_examples_are_named(nouns: Path, tmp_path: Path) -> None:
 def test_other_folders_are_refused(tmp_path: Path) -> None:
     loaded = make_loaded()
     save_model(tmp_path / "mlm", loaded.model, TOKENIZER)
-    with pytest.raises(ModelFolderError, match=r"is no model that labels anything.*finetune"):
+    with pytest.raises(ModelFolderError, match=r"is not a classifier.*finetune"):
         open_classifier(tmp_path / "mlm")
     model = build_classifier(loaded.model, CONFIG, "text", 2, seed=0)
     save_classifier(

@@ -3,13 +3,13 @@
 import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from maskwright.cli.main import main
-from maskwright.cli.predict import _show_answers, _show_tags
-from maskwright.finetuning.predict import Answer
+from maskwright.cli.predict import show_prediction
+from maskwright.finetuning.predict import AnsweredText
+from maskwright.finetuning.task import Answer
 from maskwright.inference.fill_mask import FillMask, FillResult, Prediction
 
 EVIL = "\x1b]0;owned\x9b2J\x1b[31m"
@@ -41,21 +41,11 @@ def test_a_vocabulary(
         assert printed.count(SHOWN) == 2
 
 
-class Predictor:
-    """A classifier whose labels were chosen by somebody else."""
-
-    def __call__(self, texts: list[Any]) -> list[Answer]:
-        return [Answer(EVIL, 0.5, {EVIL: 0.5}) for _ in texts]
-
-    def tag(self, sentences: list[list[str]]) -> list[list[Answer]]:
-        return [self(words) for words in sentences]
-
-
 @pytest.mark.parametrize("as_json", [False, True])
 def test_a_label(as_json: bool, capsys: pytest.CaptureFixture[str]) -> None:
-    predictor: Any = Predictor()
-    _show_answers(predictor, as_json, [(f"a text {EVIL}",)])
-    _show_tags(predictor, as_json, [["a", EVIL]])
+    answer = Answer(EVIL, 0.5, {EVIL: 0.5})
+    show_prediction(AnsweredText((f"a text {EVIL}",), answer), as_json)
+    show_prediction(AnsweredText(("a", EVIL), [answer, answer]), as_json)
     printed = check_printed(capsys)
     if as_json:
         first, second = printed.splitlines()

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from maskwright.finetuning.config import FinetuneConfig
-from maskwright.finetuning.contrastive import (
+from maskwright.finetuning.embedding import (
     TEMPERATURE,
     ContrastiveFitting,
     Pairs,

@@ -1,4 +1,4 @@
-"""How likely a model finds a corpus of sentences: pseudo-perplexity and what goes with it."""
+"""The suite ``pll``: pseudo-perplexity of sentences, and scores from the same sums."""
 
 import hashlib
 import json
@@ -10,29 +10,35 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.errors import InputError
-from maskwright.evaluation.intervals import NUM_RESAMPLES, RESAMPLING_SEED
+from maskwright.evaluation.intervals import (
+    NUM_RESAMPLES,
+    RESAMPLING_SEED,
+    ScoreFormula,
+    SumTable,
+    ratio,
+)
 from maskwright.evaluation.pseudo_likelihood import Metric, scoring
-from maskwright.evaluation.scores import SuiteResult
-from maskwright.evaluation.sums import Figure, SumTable, ratio
+from maskwright.evaluation.suites import Request, Suite, mark_fast
 from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.runs.evaluation_file import SuiteResult
 from maskwright.tokenizer.token_text import BLANK, count_characters
 from maskwright.tokenizer.tokenizer import EncodedText, Tokenizer
 
-# By text: log-likelihood and tokens; log-likelihood of what spells characters, and these; 1.
+# Of a text: log-likelihood and tokens; log-likelihood of the tokens with characters, and these; 1.
 _SUMS = ("log_likelihood", "tokens", "spelled", "characters", "texts")
-_FIGURES = (
-    Figure(
+_FORMULAS = (
+    ScoreFormula(
         "pll/pseudo_perplexity",
         lambda sums: np.exp(-sums["log_likelihood"] / sums["tokens"]),
         "texts",
     ),
-    # Nothing but [UNK] and blanks has no character to divide by, and no such score.
-    Figure(
+    # Text of [UNK] and blanks alone has no character to divide by, and no such score.
+    ScoreFormula(
         "pll/bits_per_character",
         lambda sums: -sums["spelled"] / math.log(2) / sums["characters"],
         "characters",
     ),
-    Figure("pll/mean_log_likelihood", ratio("log_likelihood", "texts"), "texts"),
+    ScoreFormula("pll/mean_log_likelihood", ratio("log_likelihood", "texts"), "texts"),
 )
 
 
@@ -46,15 +52,15 @@ def evaluate_pseudo_likelihood(
     add_special_tokens: bool | None = None,
     batch_tokens: int | None = None,
 ) -> SuiteResult:
-    """Scores of a corpus; one sentence a text, as pseudo-log-likelihoods are meant.
+    """Return the scores of a corpus; each text should be one sentence.
 
     ``pll/pseudo_perplexity``, ``exp(-total / tokens)`` (Salazar et al. 2020), holds for one
     tokenizer alone; ``pll/bits_per_character`` also compares models of different tokenizers;
-    ``pll/mean_log_likelihood`` is of a text, in nats.
+    ``pll/mean_log_likelihood`` is the mean over texts, in nats.
 
     Args:
         texts: those without a token, such as blank lines, are left out.
-        metric: what is hidden together with a token.
+        metric: what is masked together with a token.
         name: of the data, for the record.
         add_special_tokens, batch_tokens: as in `score_pseudo_likelihood`.
 
@@ -83,7 +89,7 @@ def evaluate_encoded(
     add_special_tokens: bool | None = None,
     batch_tokens: int | None = None,
 ) -> SuiteResult:
-    """The same of texts that are tokens already, as prepared data holds them.
+    """Return the same for texts that are tokenized already, as prepared data holds them.
 
     Args:
         data: name and fingerprint of the texts, for the result.
@@ -112,12 +118,46 @@ def evaluate_encoded(
             "metric": metric,
             "interval": f"bootstrap over texts, {NUM_RESAMPLES} resamples, seed {RESAMPLING_SEED}",
         },
-        scores=tuple(table.score(_FIGURES)),
+        scores=tuple(table.score(_FORMULAS)),
     )
 
 
 def _measure(scores: list[float], characters: NDArray[np.int64]) -> list[float]:
-    """What a text adds to the sums of which all scores are made; see `_SUMS`."""
+    """Return what a text adds to the sums; see `_SUMS`."""
     is_text = characters != BLANK
     spelled = math.fsum(np.array(scores)[is_text])
     return [math.fsum(scores), len(scores), spelled, int(characters[is_text].sum()), 1]
+
+
+def _check(request: Request) -> None:
+    if not any(len(text.ids) for text in _drop_long(_find_texts(request), request)):
+        raise request.too_short("no sentence of it has a token and fits the model")
+
+
+def _score(request: Request) -> SuiteResult:
+    text, model, chosen = request.need_text(), request.model, _find_texts(request)
+    texts = _drop_long(chosen, request)
+    data = {**text.data, "num_left_out": len(chosen) - len(texts)}
+    result = evaluate_encoded(
+        *(model.model, model.tokenizer, texts, data), add_special_tokens=request.wraps
+    )
+    return mark_fast(result, request.is_fast and len(chosen) == SUITE.fast)
+
+
+def _find_texts(request: Request) -> list[EncodedText]:
+    return request.need_text().encoded(request.find_size(SUITE))
+
+
+def _drop_long(texts: Sequence[EncodedText], request: Request) -> list[EncodedText]:
+    return [text for text in texts if len(text.ids) <= request.room]
+
+
+SUITE = Suite(
+    name="pll",
+    needs="text",
+    full=500,
+    fast=50,
+    check=_check,
+    score=_score,
+    headlines=("pll/pseudo_perplexity",),
+)

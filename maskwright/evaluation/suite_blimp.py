@@ -1,14 +1,13 @@
-"""Files of minimal pairs: JSON lines, as BLiMP publishes them, plain or compressed.
+"""The suite ``blimp``: how often a model finds the good sentence of a pair likelier.
 
-``{"sentence_good": …, "sentence_bad": …, "UID": …, "linguistics_term": …, "field": …}``; the two
-sentences are all that is needed. Warstadt et al., "BLiMP: The Benchmark of Linguistic Minimal
-Pairs for English", 2020.
+By pseudo-log-likelihood; a tie counts one half, so a model without preferences scores 0.5. The
+default metric is ``within_word_l2r``: the sentences of a pair often differ in one word, and with
+``original`` the one that falls into more tokens is scored too high (see `pseudo_likelihood`).
 
-Minimal pairs: how often a model finds the good sentence likelier than the bad one.
-
-By pseudo-log-likelihood, ties counting one half, so that a model without an opinion scores 0.5.
-The default metric is ``within_word_l2r``: the sentences of a pair often differ in one word, and
-with ``original`` the one that falls into more tokens is scored too high (see `pseudo_likelihood`).
+Files of minimal pairs are JSON lines, as BLiMP publishes them, plain or compressed:
+``{"sentence_good": …, "sentence_bad": …, "UID": …, "linguistics_term": …, "field": …}``, of which
+the two sentences are required. Warstadt et al., "BLiMP: The Benchmark of Linguistic Minimal Pairs
+for English", 2020.
 """
 
 import hashlib
@@ -18,20 +17,23 @@ from collections.abc import Generator, Iterable, Sequence
 from contextlib import closing
 from dataclasses import astuple, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from maskwright.corpus.readers.blocks import read_blocks
 from maskwright.corpus.readers.encodings import UTF_8, not_decodable
 from maskwright.corpus.sources import Source, find_sources
 from maskwright.errors import CorpusError, InputError, show_value
-from maskwright.evaluation.intervals import wilson_interval
+from maskwright.evaluation.intervals import score_share, wilson_interval
 from maskwright.evaluation.pseudo_likelihood import Metric, score_pseudo_likelihood
-from maskwright.evaluation.scores import Score, SuiteResult
+from maskwright.evaluation.suites import Request, Suite, mark_fast
 from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.runs.evaluation_file import Score, SuiteResult
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 UNNAMED = "unnamed"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_CHANCE = 0.5
+_TIE = 0.5
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ class MinimalPair:
 
 
 def read_minimal_pairs(paths: Sequence[Path | str]) -> list[MinimalPair]:
-    """All pairs in files, or in the ``.jsonl`` files of folders, in an order that never varies.
+    """Return all pairs in files, or in the ``.jsonl`` files of folders, in a fixed order.
 
     Args:
         paths: files, folders, patterns; ``.gz``, ``.bz2``, ``.xz`` and ``.zst`` are unpacked.
@@ -73,7 +75,7 @@ def read_minimal_pairs(paths: Sequence[Path | str]) -> list[MinimalPair]:
 
 def _read_file(source: Source) -> list[MinimalPair]:
     paradigm = Path(source.label).name.partition(".")[0] or UNNAMED
-    with closing(_read_lines(source)) as lines:  # so that a damaged line leaves no file open
+    with closing(_read_lines(source)) as lines:  # a damaged line must leave no file open
         pairs = [
             _parse_line(line, source.name, number, paradigm)
             for number, line in enumerate(lines, start=1)
@@ -107,6 +109,7 @@ def _parse_line(line: bytes, name: str, number: int, paradigm: str) -> MinimalPa
             f"{place} is not a JSON object with sentence_good and sentence_bad. "
             "Correct or remove the line."
         )
+    record = cast(dict[str, Any], record)
     good, bad = (_take(record, key, place) for key in ("sentence_good", "sentence_bad"))
     return MinimalPair(
         good,
@@ -126,10 +129,6 @@ def _take(record: dict[str, Any], key: str, place: str, default: str | None = No
     return value
 
 
-_CHANCE = 0.5
-_TIE = 0.5
-
-
 def evaluate_minimal_pairs(
     model: MaskedLanguageModel,
     tokenizer: Tokenizer,
@@ -142,7 +141,7 @@ def evaluate_minimal_pairs(
     add_special_tokens: bool | None = None,
     batch_tokens: int | None = None,
 ) -> SuiteResult:
-    """Accuracy on each paradigm, phenomenon and field, and on all.
+    """Return the accuracy on each paradigm, phenomenon and field, and on all.
 
     Scores are called ``blimp/PHENOMENON/PARADIGM``, ``blimp/PHENOMENON`` and
     ``blimp/field/FIELD`` (both over their pairs), ``blimp/mean_over_paradigms`` and
@@ -153,7 +152,7 @@ def evaluate_minimal_pairs(
         pairs: see `read_minimal_pairs`.
         metric: of the pseudo-log-likelihood.
         name: of the data, for the record.
-        pairs_each: take only so many of each paradigm (see `choose_pairs`), for use in training.
+        pairs_each: the most pairs of each paradigm (see `choose_pairs`); None: all.
         seed: of that choice.
         add_special_tokens, batch_tokens: as in `score_pseudo_likelihood`.
 
@@ -186,17 +185,17 @@ def evaluate_minimal_pairs(
             "seed": None if pairs_each is None else seed,
             "interval": "Wilson; mean_over_paradigms with Kish's effective number of pairs",
         },
-        scores=tuple(summarise_credits(pairs, credits)),
+        scores=tuple(summarize_credits(pairs, credits)),
     )
 
 
 def judge(good: float, bad: float) -> float:
-    """What a pair counts: 1 if the good sentence is likelier, one half for a tie, else 0."""
+    """Return the credit of a pair: 1 if the good sentence is likelier, 0.5 for a tie, else 0."""
     return _TIE if good == bad else float(good > bad)
 
 
-def summarise_credits(pairs: Sequence[MinimalPair], credits: Sequence[float]) -> list[Score]:
-    """The accuracies, the overall ones first; `credits` is what each pair counts."""
+def summarize_credits(pairs: Sequence[MinimalPair], credits: Sequence[float]) -> list[Score]:
+    """Return the accuracies, the overall ones first; `credits` are those of the pairs."""
     paradigms: defaultdict[tuple[str, str], list[float]] = defaultdict(list)
     phenomena: defaultdict[str, list[float]] = defaultdict(list)
     fields: defaultdict[str, list[float]] = defaultdict(list)
@@ -208,16 +207,16 @@ def summarise_credits(pairs: Sequence[MinimalPair], credits: Sequence[float]) ->
         phenomena[phenomenon].append(credit)
         fields[field].append(credit)
     means = [sum(found) / len(found) for found in paradigms.values()]
-    # Kish 1965: a mean of means of unequal sizes is as sure as one of so many samples.
+    # The effective sample size of a mean of means over groups of unequal sizes (Kish 1965).
     effective = round(len(means) ** 2 / sum(1 / len(found) for found in paradigms.values()))
     overall = sum(means) / len(means)
     low, high = wilson_interval(overall * effective, effective)
     return [
         Score("blimp/mean_over_paradigms", overall, low, high, len(credits), _CHANCE),
-        _score("blimp/mean_over_pairs", credits),
-        *(_score(f"blimp/field/{name}", fields[name]) for name in _named(fields)),
-        *(_score(f"blimp/{name}", phenomena[name]) for name in _named(phenomena)),
-        *(_score(f"blimp/{'/'.join(name)}", found) for name, found in paradigms.items()),
+        _score_credits("blimp/mean_over_pairs", credits),
+        *(_score_credits(f"blimp/field/{name}", fields[name]) for name in _named(fields)),
+        *(_score_credits(f"blimp/{name}", phenomena[name]) for name in _named(phenomena)),
+        *(_score_credits(f"blimp/{'/'.join(name)}", found) for name, found in paradigms.items()),
     ]
 
 
@@ -225,17 +224,15 @@ def _named(groups: Iterable[str]) -> list[str]:
     return sorted(name for name in groups if name != UNNAMED)
 
 
-def _score(name: str, credits: Sequence[float]) -> Score:
-    right, count = sum(credits), len(credits)
-    low, high = wilson_interval(right, count)
-    return Score(name, right / count, low, high, count, _CHANCE)
+def _score_credits(name: str, credits: Sequence[float]) -> Score:
+    return score_share(name, sum(credits), len(credits), _CHANCE)
 
 
 def choose_pairs(pairs: Sequence[MinimalPair], pairs_each: int, seed: int = 0) -> list[MinimalPair]:
-    """At most `pairs_each` pairs of each paradigm, in their order.
+    """Return at most `pairs_each` pairs of each paradigm, in their order.
 
     The choice is a function of the seed and the pair itself: other paradigms, the order of files
-    and the number chosen change nothing, so fewer are always among more.
+    and the number chosen change nothing, so fewer pairs are a subset of more.
 
     Raises:
         InputError: `pairs_each` is below 1.
@@ -255,7 +252,7 @@ def choose_pairs(pairs: Sequence[MinimalPair], pairs_each: int, seed: int = 0) -
 
 
 def fingerprint_pairs(pairs: Iterable[MinimalPair]) -> str:
-    """sha256 (hex) of the pairs in their order."""
+    """Return the sha256 (hex) of the pairs in their order."""
     digest = hashlib.sha256()
     for pair in pairs:
         digest.update(_spell(pair).encode() + b"\n")
@@ -264,3 +261,44 @@ def fingerprint_pairs(pairs: Iterable[MinimalPair]) -> str:
 
 def _spell(pair: MinimalPair) -> str:
     return json.dumps(astuple(pair))
+
+
+def read_named_pairs(source: str) -> tuple[str, list[MinimalPair]]:
+    """Return the name of a file or folder of minimal pairs, and its pairs.
+
+    Raises:
+        CorpusError: there are none, or they cannot be read.
+    """
+    return Path(source).resolve().name, read_minimal_pairs([source])
+
+
+def _check(request: Request) -> None:
+    _, pairs = request.need_pairs()
+    model = request.model
+    for pair in choose_pairs(pairs, SUITE.fast) if request.is_fast else pairs:
+        for text in (pair.good, pair.bad):
+            model.wrap_text(model.tokenizer.encode(text).ids.tolist(), text)
+
+
+def _score(request: Request) -> SuiteResult:
+    model, (name, pairs) = request.model, request.need_pairs()
+    result = evaluate_minimal_pairs(
+        model.model,
+        model.tokenizer,
+        pairs,
+        name=name,
+        pairs_each=SUITE.fast if request.is_fast else None,
+        add_special_tokens=request.wraps,
+    )
+    return mark_fast(result, result.data["num_pairs"] < len(pairs))
+
+
+SUITE = Suite(
+    name="blimp",
+    needs="pairs",
+    full=None,
+    fast=20,
+    check=_check,
+    score=_score,
+    headlines=("blimp/mean_over_paradigms",),
+)

@@ -11,11 +11,11 @@ import torch
 
 from maskwright.data.config import DataConfig, MaskingConfig
 from maskwright.errors import InputError, ModelFolderError
-from maskwright.evaluation import masked_detail
-from maskwright.evaluation.masked_suite import evaluate_mlm
-from maskwright.evaluation.pinned import MASK_ONLY, PINNED_MASKING, WORD_MASKING, PinnedText
-from maskwright.evaluation.scores import SuiteResult
+from maskwright.evaluation import token_ranks
+from maskwright.evaluation.pinned import PINNED_MASKING, PinnedText
+from maskwright.evaluation.suite_mlm import MASK_ONLY, WORD_MASKING, evaluate_mlm
 from maskwright.objectives.mlm import evaluate_masked_lm, predict_masked
+from maskwright.runs.evaluation_file import SuiteResult
 from tests.helpers import MASK, VOCAB_SIZE, SyntheticCorpus, random_corpus, special_ids, vocabulary
 from tests.models import small_model
 
@@ -225,7 +225,7 @@ def test_equal_logits_are_ranked_by_id() -> None:
 def test_masks_are_named_and_logits_come_in_parts(
     result: SuiteResult, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(masked_detail, "_LOGITS_AT_ONCE", 3 * VOCAB_SIZE)
+    monkeypatch.setattr(token_ranks, "_LOGITS_AT_ONCE", 3 * VOCAB_SIZE)
     again = evaluate(make_text())
     assert again.settings == result.settings
     for score, other in zip(again.scores, result.scores, strict=True):

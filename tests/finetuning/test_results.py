@@ -1,9 +1,11 @@
-"""What ``maskwright finetune`` shows of scores."""
+"""What is said of scores."""
+
+from typing import Any
 
 import pytest
 
-from maskwright.console import Console
-from maskwright.finetuning.run import describe_defeats, show_results
+from maskwright.cli.finetune import show_scores
+from maskwright.finetuning.results import describe_defeats
 
 
 def test_the_table_fits_a_terminal(capsys: pytest.CaptureFixture[str]):
@@ -11,8 +13,8 @@ def test_the_table_fits_a_terminal(capsys: pytest.CaptureFixture[str]):
     scores = dict.fromkeys(names, 0.25)
     means = {name: {"mean": 0.0235, "deviation": 0.0333} for name in names}
     baselines = {"majority": scores, "bag of words": scores}
-    results = {"baselines": baselines, "random_encoder": means, "scores": means}
-    show_results(results, Console(width=80, soft_wrap=True))
+    results: Any = {"baselines": baselines, "random_encoder": means, "scores": means}
+    show_scores(results)
     _, titles, *rows = capsys.readouterr().out.splitlines()
     assert titles.split("  ")[-1].strip() == "this model"
     assert [row.split()[0] for row in rows] == list(names[:4])
@@ -23,20 +25,19 @@ def test_the_table_fits_a_terminal(capsys: pytest.CaptureFixture[str]):
     ("metric", "majority", "bag", "expected"),
     [
         ("accuracy", 0.5, 0.7, []),
-        ("accuracy", 0.5, 0.9, ["A bag of words does better: accuracy 0.9000, this model 0.8000."]),
-        ("accuracy", 0.8, 0.8, ["It says no more than the most frequent answer"]),
+        ("accuracy", 0.5, 0.9, ["A bag of words is better: accuracy 0.9000, this model 0.8000."]),
+        ("accuracy", 0.8, 0.8, ["The model is not better than always"]),
         ("mean_squared_error", 0.9, 0.9, []),
-        ("mean_squared_error", 0.9, 0.1, ["A bag of words does better: mean_squared_error 0.1"]),
+        ("mean_squared_error", 0.9, 0.1, ["A bag of words is better: mean_squared_error 0.1"]),
     ],
 )
 def test_a_model_that_loses_hears_so(metric: str, majority: float, bag: float, expected: list[str]):
     baselines = {"majority": {metric: majority}, "bag of words": {metric: bag}}
-    judged = {"scores": {metric: {"mean": 0.8}}, "baselines": baselines}
-    chosen_by = {"scores": {metric: {"mean": 0.4}}, "baselines": baselines}
-    assert_lines(describe_defeats({"deciding_metric": metric, **judged}), expected)
-    assert_lines(
-        describe_defeats({"deciding_metric": metric, **chosen_by, "test": judged}), expected
-    )
+    judged: Any = {"scores": {metric: {"mean": 0.8}}, "baselines": baselines}
+    chosen_by: Any = {"scores": {metric: {"mean": 0.4}}, "baselines": baselines}
+    results: Any = {"deciding_metric": metric, "valid_examples": 1, **judged}
+    assert_lines(describe_defeats(results), expected)
+    assert_lines(describe_defeats({**results, **chosen_by, "test": judged}), expected)
 
 
 def assert_lines(lines: list[str], beginnings: list[str]) -> None:

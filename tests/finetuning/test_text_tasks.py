@@ -4,41 +4,46 @@ import numpy as np
 import pytest
 
 from maskwright.errors import CorpusError
-from maskwright.finetuning.config import Task
-from maskwright.finetuning.labels import Labels
-from maskwright.finetuning.tables import LabelledRow
+from maskwright.finetuning.conll import TaggedSentence
+from maskwright.finetuning.tables import TableRow
+from maskwright.finetuning.task import load_label_task
+from maskwright.finetuning.text_tasks import Classification, MultiLabel, Regression
+from maskwright.finetuning.token_task import Tokens
+
+CLASSES, SEVERAL, NUMBER = Classification(), MultiLabel(), Regression()
 
 
-def rows(*labels: Any) -> list[LabelledRow]:
-    return [LabelledRow(f"t.tsv:{n}", {"label": label}) for n, label in enumerate(labels, start=1)]
+def rows(*labels: Any) -> list[TableRow]:
+    return [TableRow(f"t.tsv:{n}", {"label": label}) for n, label in enumerate(labels, start=1)]
 
 
 def test_labels_are_found_in_one_order_whatever_comes_first() -> None:
-    labels = Labels.find("classification", rows("pos", "neg", "pos"))
+    labels = CLASSES.find_labels(rows("pos", "neg", "pos"))
     assert (labels.names, labels.counts) == (("neg", "pos"), (1, 2))
-    assert labels.encode(rows("pos", "neg")).tolist() == [1, 0]
-    numbers = Labels.find("classification", rows("10", "9", 9.0, 10))
+    assert CLASSES.encode_labels(rows("pos", "neg"), labels).tolist() == [1, 0]
+    numbers = CLASSES.find_labels(rows("10", "9", 9.0, 10))
     assert numbers.names == ("9", "10")  # in the order of numbers, and 9.0 is 9
 
 
 def test_several_labels_at_once_are_read_in_every_spelling() -> None:
     given = rows("a|b", "a,c", '["b"]', ["c", "a"], "", None)
-    labels = Labels.find("multilabel", given)
+    labels = SEVERAL.find_labels(given)
     assert labels.names == ("a", "b", "c")
     expected = [[1, 1, 0], [1, 0, 1], [0, 1, 0], [1, 0, 1], [0, 0, 0], [0, 0, 0]]
-    assert labels.encode(given).tolist() == expected
+    assert SEVERAL.encode_labels(given, labels).tolist() == expected
 
 
 def test_numbers_are_numbers() -> None:
-    labels = Labels.find("regression", rows("0.5", 2))
+    labels = NUMBER.find_labels(rows("0.5", 2))
     assert labels.names == ("score",)
-    assert labels.encode(rows("0.5", 2)).tolist() == [0.5, 2.0]
+    assert NUMBER.encode_labels(rows("0.5", 2), labels).tolist() == [0.5, 2.0]
 
 
 def test_tags_begin_with_that_of_no_entity() -> None:
-    labels = Labels.of_tags([["I-PER", "O"], ["I-LOC"]])
+    sentences = [TaggedSentence("", (), tags) for tags in (("I-PER", "O"), ("I-LOC",))]
+    labels = Tokens().find_labels(sentences)
     assert labels.names == ("O", "I-LOC", "I-PER")
-    assert labels.encode_tags(["I-PER", "O"], "x") == [2, 0]
+    assert labels.encode(["I-PER", "O"], "x") == [2, 0]
 
 
 @pytest.mark.parametrize(
@@ -54,20 +59,20 @@ def test_tags_begin_with_that_of_no_entity() -> None:
         ("regression", ["1", None], "t.tsv:2: label = None is not a number"),
     ],
 )
-def test_what_cannot_be_learned_is_named(task: Task, labels: list[Any], message: str) -> None:
+def test_what_cannot_be_learned_is_named(task: str, labels: list[Any], message: str) -> None:
     with pytest.raises(CorpusError, match=message):
-        Labels.find(task, rows(*labels))
+        load_label_task(task).find_labels(rows(*labels))
 
 
 def test_a_label_that_training_never_saw_is_named() -> None:
-    labels = Labels.find("classification", rows("a", "b"))
+    labels = CLASSES.find_labels(rows("a", "b"))
     with pytest.raises(CorpusError, match=r"t.tsv:1 has the label c, which .* they have a, b\."):
-        labels.encode(rows("c"))
+        CLASSES.encode_labels(rows("c"), labels)
 
 
 def test_weights_make_all_labels_count_alike() -> None:
-    labels = Labels.find("classification", rows("a", "a", "a", "b"))
-    weighted = labels.weigh(4) * np.array(labels.counts)
+    labels = CLASSES.find_labels(rows("a", "a", "a", "b"))
+    weighted = CLASSES.weigh(labels, 4) * np.array(labels.counts)
     assert weighted == pytest.approx([2, 2])
-    several = Labels.find("multilabel", rows("a", "a|b", "a", "a"))
-    assert several.weigh(4).tolist() == [0.25, 3]  # one of all examples still counts
+    several = SEVERAL.find_labels(rows("a", "a|b", "a", "a"))
+    assert SEVERAL.weigh(several, 4).tolist() == [0.25, 3]  # one of all examples still counts

@@ -8,9 +8,9 @@ import torch
 
 from maskwright.attention_context import context_from_lengths
 from maskwright.errors import InputError, ModelFolderError
-from maskwright.evaluation.scores import SuiteResult
-from maskwright.evaluation.single_mask import choose_hidden, evaluate_fill
+from maskwright.evaluation.suite_fill import choose_positions, evaluate_fill
 from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.runs.evaluation_file import SuiteResult
 from tests.golden.pseudo_likelihood import make_model, make_tokenizer
 
 TOKENIZER = make_tokenizer()
@@ -20,13 +20,14 @@ COUNTS = np.arange(TOKENIZER.vocab_size)[::-1] * 3
 DATA = {"name": "sentences", "fingerprint": "0" * 64}
 TEXTS = ["the cat sleeps .", "dogs see trees", "sleep", "the the the cat", "x-ray ! The Dog ."]
 SENTENCES = [TOKENIZER.encode(text).ids.tolist() for text in TEXTS * 6]
+POSITIONS = choose_positions(SENTENCES, TOKENIZER.ordinary_ids)
 
 
 def test_a_model_that_predicts_from_the_token_before_is_asked_there() -> None:
     config = replace(MODEL.config, next_token_prediction=True)
     model = MaskedLanguageModel.from_tensors(config, dict(MODEL.named_parameters())).eval()
     losses: list[float] = []
-    for ids, place in zip(SENTENCES, choose_hidden(SENTENCES, TOKENIZER.ordinary_ids), strict=True):
+    for ids, place in zip(SENTENCES, POSITIONS, strict=True):
         assert place is not None
         row = [TOKENIZER.cls_id, *ids, TOKENIZER.sep_id]
         row[place + 1] = TOKENIZER.mask_id
@@ -48,7 +49,7 @@ def test_one_sentence_at_a_time(wrap: bool) -> None:
     losses: list[float] = []
     ranks: list[int] = []
     guesses: list[int] = []
-    for ids, place in zip(SENTENCES, choose_hidden(SENTENCES, TOKENIZER.ordinary_ids), strict=True):
+    for ids, place in zip(SENTENCES, POSITIONS, strict=True):
         assert place is not None
         hidden = [*ids]
         hidden[place] = TOKENIZER.mask_id
@@ -71,18 +72,18 @@ def test_one_sentence_at_a_time(wrap: bool) -> None:
 
 def test_the_choice_depends_on_the_number_alone() -> None:
     ordinary = TOKENIZER.ordinary_ids
-    places = choose_hidden(SENTENCES, ordinary)
-    assert choose_hidden(SENTENCES[:7], ordinary) == places[:7]
+    places = choose_positions(SENTENCES, ordinary)
+    assert choose_positions(SENTENCES[:7], ordinary) == places[:7]
     # Equal sentences at other places have other tokens hidden, and every token its turn.
     same = [SENTENCES[0]] * 600
-    counts = np.bincount([place for place in choose_hidden(same, ordinary) if place is not None])
+    counts = np.bincount([place for place in choose_positions(same, ordinary) if place is not None])
     assert len(counts) == len(SENTENCES[0])
     assert counts.min() > 600 / len(counts) / 1.5
 
 
 def test_special_tokens_are_never_hidden() -> None:
     sentence = [TOKENIZER.unk_id, TOKENIZER.sep_id, SENTENCES[0][0], TOKENIZER.unk_id]
-    assert set(choose_hidden([sentence] * 50, TOKENIZER.ordinary_ids)) == {2}
+    assert set(choose_positions([sentence] * 50, TOKENIZER.ordinary_ids)) == {2}
     none = [TOKENIZER.unk_id] * 3
     result = evaluate([none, *SENTENCES, []])
     assert result.settings["num_passed_over"] == 2

@@ -5,11 +5,11 @@ import pytest
 
 from maskwright.errors import InputError
 from maskwright.evaluation.pseudo_likelihood import (
-    compute_pseudo_perplexity,
+    PseudoLikelihoodScorer,
     score_pseudo_likelihood,
     scoring,
 )
-from maskwright.evaluation.pseudo_perplexity import evaluate_encoded, evaluate_pseudo_likelihood
+from maskwright.evaluation.suite_pll import evaluate_encoded, evaluate_pseudo_likelihood
 from maskwright.tokenizer.tokenizer import EncodedText
 from tests.golden.pseudo_likelihood import TEXTS, make_model, make_tokenizer
 
@@ -30,7 +30,7 @@ def test_scores_are_those_of_the_texts() -> None:
     )
     num_characters = len("".join(TEXTS).replace(" ", "").replace("£", ""))
     expected = {
-        "pll/pseudo_perplexity": compute_pseudo_perplexity(
+        "pll/pseudo_perplexity": PseudoLikelihoodScorer.compute_perplexity(
             total, sum(each.num_tokens for each in single)
         ),
         "pll/bits_per_character": -spelled / math.log(2) / num_characters,

@@ -1,0 +1,164 @@
+"""``results.json`` of a run, and what its scores say against the model. Imports no torch."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from statistics import mean, stdev
+from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, cast
+
+from maskwright.files import read_json
+from maskwright.finetuning.metrics import Baselines, beats
+
+if TYPE_CHECKING:
+    from maskwright.finetuning.fit import RunResult, SeedsResult
+    from maskwright.finetuning.task import TaskData
+
+RESULTS_NAME = "results.json"
+_MAX_BYTES = 64 << 20
+
+
+class Summary(TypedDict):
+    """A score over all runs; a single run has no deviation."""
+
+    mean: float
+    deviation: float | None
+
+
+class ClassScores(TypedDict):
+    """The scores of one label or kind of entity; `examples` is how often it is right."""
+
+    precision: float
+    recall: float
+    f1: float
+    examples: int
+
+
+class SetResults(TypedDict):
+    """The scores on one set of examples.
+
+    `random_encoder` is the control run; `confusion_matrix` maps right label -> prediction -> count,
+    without zeros. Classes and confusions are of the saved model.
+    """
+
+    examples: NotRequired[int]
+    baselines: Baselines
+    scores: dict[str, Summary]
+    classes: NotRequired[dict[str, ClassScores]]
+    confusion_matrix: NotRequired[dict[str, dict[str, int]]]
+    random_encoder: NotRequired[dict[str, Summary]]
+
+
+class Results(SetResults):
+    """``results.json``: the scores on the validation examples, and on the test examples if any."""
+
+    task: str
+    deciding_metric: str
+    labels: dict[str, int]
+    train_examples: int
+    valid_examples: int
+    skipped_rows: dict[str, int]
+    runs: list[dict[str, Any]]
+    test: NotRequired[SetResults]
+    saved_seed: NotRequired[int]
+    random_encoder_runs: NotRequired[list[dict[str, Any]]]
+
+
+def read_results(run: Path) -> Results | None:
+    """Return the results of a run directory; None if its task has no labels."""
+    results = read_json(run / RESULTS_NAME, _MAX_BYTES)
+    return cast(Results, results) if "scores" in results else None
+
+
+def summarize(runs: Sequence[Mapping[str, float]]) -> dict[str, Summary]:
+    """Return mean and deviation of each score over runs."""
+    values = {name: [run.get(name, 0.0) for run in runs] for name in runs[0]}
+    return {
+        name: {"mean": mean(found), "deviation": stdev(found) if len(found) > 1 else None}
+        for name, found in values.items()
+    }
+
+
+def collect_results(data: "TaskData", seeds: "SeedsResult") -> Results:
+    """Return the results of all seeds, but for the classes and the control."""
+    results: Results = {
+        "task": data.task.name,
+        "deciding_metric": data.deciding,
+        "labels": dict(zip(data.labels.names, data.labels.counts, strict=True)),
+        "train_examples": len(data.train),
+        "valid_examples": len(data.valid),
+        "skipped_rows": dict(data.skipped),
+        "baselines": data.baselines,
+        "scores": summarize([run.scores for run in seeds.runs]),
+        "runs": _list_runs(seeds.runs),
+    }
+    if data.test is not None:
+        results["test"] = {
+            "examples": len(data.test),
+            "baselines": data.test_baselines,
+            "scores": summarize([run.test_scores for run in seeds.runs]),
+        }
+    return results
+
+
+def add_control(results: Results, control: "SeedsResult") -> None:
+    """Add the scores of the same shape trained from random weights."""
+    results["random_encoder"] = summarize([run.scores for run in control.runs])
+    results["random_encoder_runs"] = _list_runs(control.runs)
+    if "test" in results:
+        test = summarize([run.test_scores for run in control.runs])
+        results["test"]["random_encoder"] = test
+
+
+def _list_runs(runs: "Sequence[RunResult]") -> list[dict[str, Any]]:
+    return [asdict(run) for run in runs]
+
+
+def get_judged(results: Results) -> SetResults:
+    """Return the results on the test examples, or without these on the validation examples."""
+    found = results.get("test") or {"examples": results["valid_examples"], **results}
+    return cast(SetResults, found)
+
+
+def show_mean(found: Summary) -> str:
+    """Return ``0.9012 ± 0.0034``, or the value of a single run."""
+    deviation = found["deviation"]
+    return f"{found['mean']:.4f}" + (f" ± {deviation:.4f}" if deviation is not None else "")
+
+
+def list_scores(results: SetResults) -> list[tuple[str, list[str]]]:
+    """Return each metric with the scores of baselines, the random encoder if any, and the model.
+
+    The scores of single kinds of entities are left out.
+    """
+    models = [results["random_encoder"]] if "random_encoder" in results else []
+    models.append(results["scores"])
+    return [
+        (
+            name,
+            [
+                *(f"{scores[name]:.4f}" for scores in results["baselines"].values()),
+                *(show_mean(model[name]) for model in models),
+            ],
+        )
+        for name in results["baselines"]["majority"]
+        if "/" not in name
+    ]
+
+
+def describe_defeats(results: Results) -> list[str]:
+    """Return a line for each baseline that is as good as the model or better."""
+    metric, judged = results["deciding_metric"], get_judged(results)
+    ours, baselines = judged["scores"][metric]["mean"], judged["baselines"]
+    lines: list[str] = []
+    if not beats(metric, ours, baselines["majority"][metric]):
+        lines.append(
+            "The model is not better than always predicting the most frequent label. Train for "
+            "more epochs, or on more examples."
+        )
+    bag = baselines["bag of words"][metric]
+    if beats(metric, bag, ours):
+        lines.append(
+            f"A bag of words is better: {metric} {bag:.4f}, this model {ours:.4f}. Such a model is "
+            "not worth deploying."
+        )
+    return lines

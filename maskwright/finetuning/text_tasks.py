@@ -1,0 +1,273 @@
+"""Tasks that label a text or a pair of texts: classification, multi-label, regression.
+
+N examples, K labels.
+"""
+
+import json
+import math
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from numpy.typing import NDArray
+from torch import Tensor
+
+from maskwright.errors import CorpusError
+from maskwright.finetuning.baselines import BagOfWords, build_logistic, build_ridge, one_vs_rest
+from maskwright.finetuning.examples import Examples, Row, encode_texts
+from maskwright.finetuning.metrics import Baselines, Scores, compute_metric
+from maskwright.finetuning.tables import TableRow, read_columns
+from maskwright.finetuning.task import Labels, LabelTask, TaskFiles
+from maskwright.tokenizer.tokenizer import Tokenizer
+
+_SEPARATORS = "|,"
+
+
+class TextTask(LabelTask):
+    """A task whose examples are rows of a table, with one or two texts and a label."""
+
+    def read(self, path: Path, files: TaskFiles, skipped: Counter[str] | None) -> list[Row]:
+        return list(read_columns(path, files.columns, files.has_header, skipped))
+
+    def encode(
+        self, rows: Sequence[Row], labels: Labels, tokenizer: Tokenizer, max_length: int
+    ) -> Examples:
+        inputs, num_cut = encode_texts([row.texts for row in rows], tokenizer, max_length)
+        return Examples(inputs, self.encode_labels(rows, labels), num_cut=num_cut, rows=rows)
+
+    @abstractmethod
+    def encode_labels(self, rows: Sequence[Row], labels: Labels) -> NDArray[Any]:
+        """Return the targets of examples, [N] or [N, K]."""
+
+    def find_labels(self, rows: Sequence[Row]) -> Labels:
+        """Return the labels of training examples, sorted as numbers if they are, else as text."""
+        counts = Counter(name for row in rows for name in dict.fromkeys(self.list_labels(row)))
+        if len(counts) < (2 if self.counts_confusions else 1):
+            raise CorpusError(
+                f"all {len(rows)} examples have the label {next(iter(counts), 'none')}: there is "
+                "nothing to tell apart. Is --columns label=… the right column?"
+            )
+        names = tuple(sorted(counts, key=_sort_key))
+        return Labels(names, tuple(counts[name] for name in names))
+
+    def score(
+        self,
+        labels: Labels,
+        metrics: Sequence[str],
+        examples: Examples,
+        logits: Sequence[NDArray[np.float32]],
+    ) -> Scores:
+        return _score(metrics, np.asarray(examples.targets), self.decide(np.stack(logits)))
+
+    @abstractmethod
+    def predict_majority(self, train: NDArray[Any], count: int) -> NDArray[Any]:
+        """Return the most frequent prediction, for each of `count` examples."""
+
+    @abstractmethod
+    def build_baseline(self) -> Any:
+        """Return scikit-learn's model for a bag of words."""
+
+    def score_baselines(
+        self,
+        labels: Labels,
+        metrics: Sequence[str],
+        train: Examples,
+        held_out: Sequence[Examples],
+    ) -> list[Baselines]:
+        known = np.asarray(train.targets)
+        bag = BagOfWords(self.build_baseline(), [row.texts for row in train.rows], known)
+        found: list[Baselines] = []
+        for examples in held_out:
+            targets = np.asarray(examples.targets)
+            majority = self.predict_majority(known, len(targets))
+            predicted = bag([row.texts for row in examples.rows])
+            found.append(
+                {
+                    "majority": _score(metrics, targets, majority),
+                    "bag of words": _score(
+                        metrics, targets, majority if predicted is None else predicted
+                    ),
+                }
+            )
+        return found
+
+
+def _score(metrics: Sequence[str], targets: NDArray[Any], found: NDArray[Any]) -> Scores:
+    return {name: compute_metric(name, targets, found) for name in metrics}
+
+
+class Classification(TextTask):
+    """One label of several: cross-entropy, by default without class weights."""
+
+    name = "classification"
+    metrics = ("accuracy", "macro_f1", "matthews")
+    other_metrics = ("f1", "micro_f1")
+
+    def list_labels(self, row: Row) -> list[str]:
+        """Return the label of a row; raise CorpusError if it is empty."""
+        name = _spell(_label_of(row))
+        if not name:
+            raise CorpusError(f"{row.place} has no label. Correct or remove the line.")
+        return [name]
+
+    def encode_labels(self, rows: Sequence[Row], labels: Labels) -> NDArray[Any]:
+        return np.array(
+            [labels.encode(self.list_labels(row), row.place)[0] for row in rows], np.int64
+        )
+
+    def predict_majority(self, train: NDArray[Any], count: int) -> NDArray[Any]:
+        return np.full(count, np.bincount(train).argmax())
+
+    def build_baseline(self) -> Any:
+        return build_logistic()
+
+
+class MultiLabel(TextTask):
+    """Any number of labels: binary cross-entropy of each."""
+
+    name = "multilabel"
+    problem = "multi_label_classification"
+    metrics = ("micro_f1", "macro_f1")
+    other_metrics = ("accuracy",)
+    counts_confusions = False
+    mistakes_note = "The answers with most wrong or missing labels."
+
+    def list_labels(self, row: Row) -> list[str]:
+        """Return the labels of ``a|b``, ``a,b``, a JSON list or a list; there may be none."""
+        value = _label_of(row)
+        if isinstance(value, str) and value.lstrip().startswith("["):
+            try:
+                value = json.loads(value)
+            except ValueError:
+                raise CorpusError(f"{row.place}: label = {value} is not a JSON list.") from None
+        if isinstance(value, list):
+            return [_spell(name) for name in value]
+        text = _spell(value)
+        separator = next((mark for mark in _SEPARATORS if mark in text), _SEPARATORS[0])
+        return [name.strip() for name in text.split(separator) if name.strip()]
+
+    def encode_labels(self, rows: Sequence[Row], labels: Labels) -> NDArray[Any]:
+        targets = np.zeros((len(rows), len(labels.names)), np.float32)
+        for target, row in zip(targets, rows, strict=True):
+            target[labels.encode(self.list_labels(row), row.place)] = 1
+        return targets
+
+    def weigh(self, labels: Labels, num_examples: int) -> NDArray[np.float32]:
+        """Return [K] weights of the examples that have a label, against those that do not."""
+        counts = np.array(labels.counts, np.float64)
+        # A label of all examples still counts a little.
+        return (np.maximum(num_examples - counts, 1) / counts).astype(np.float32)
+
+    def loss(self, logits: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
+        return F.binary_cross_entropy_with_logits(logits, targets, pos_weight=weights)
+
+    def decide(self, logits: NDArray[np.float32]) -> NDArray[Any]:
+        return (logits > 0).astype(np.float32)
+
+    def name_values(self, labels: Labels, values: NDArray[Any]) -> list[Any]:
+        names = np.array(labels.names, object)
+        return [names[one > 0].tolist() for one in values]
+
+    def probabilities(self, logits: NDArray[np.float32]) -> NDArray[np.float32] | None:
+        return torch.from_numpy(logits).sigmoid().numpy()
+
+    def pair_up(self, true: Any, found: Any) -> Iterator[tuple[Sequence[str], Sequence[str]]]:
+        yield true, found
+
+    def measure_mistake(self, true: Any, found: Any, probability: float | None) -> float:
+        return len({*true} ^ {*found})
+
+    def predict_majority(self, train: NDArray[Any], count: int) -> NDArray[Any]:
+        """Return the labels that most examples have."""
+        return np.broadcast_to(train.mean(0) > 0.5, (count, train.shape[1])).astype(np.float32)
+
+    def build_baseline(self) -> Any:
+        return one_vs_rest(build_logistic())
+
+
+class Regression(TextTask):
+    """A number: squared error, of targets scaled to mean 0 and deviation 1."""
+
+    name = "regression"
+    problem = "regression"
+    metrics = ("spearman", "pearson", "mean_squared_error")
+    unused = ("class_weights",)
+    counts_confusions = False
+    mistakes_note = "The answers that are farthest off."
+
+    def list_labels(self, row: Row) -> list[str]:
+        return []
+
+    def find_labels(self, rows: Sequence[Row]) -> Labels:
+        for row in rows:
+            _read_number(row)
+        return Labels(("score",), (len(rows),))
+
+    def encode_labels(self, rows: Sequence[Row], labels: Labels) -> NDArray[Any]:
+        return np.array([_read_number(row) for row in rows], np.float32)
+
+    def normalize(self, targets: NDArray[Any] | list[list[int]]) -> tuple[float, float]:
+        return float(np.mean(targets)), float(np.std(targets)) or 1.0
+
+    def loss(self, logits: Tensor, targets: Tensor, weights: Tensor | None = None) -> Tensor:
+        return F.mse_loss(logits[:, 0], targets)
+
+    def decide(self, logits: NDArray[np.float32]) -> NDArray[Any]:
+        return logits[:, 0]
+
+    def name_values(self, labels: Labels, values: NDArray[Any]) -> list[Any]:
+        return values.tolist()
+
+    def probabilities(self, logits: NDArray[np.float32]) -> NDArray[np.float32] | None:
+        return None
+
+    def pair_up(self, true: Any, found: Any) -> Iterator[tuple[Sequence[str], Sequence[str]]]:
+        yield from ()
+
+    def measure_mistake(self, true: Any, found: Any, probability: float | None) -> float:
+        return abs(true - found)
+
+    def predict_majority(self, train: NDArray[Any], count: int) -> NDArray[Any]:
+        """Return the mean number."""
+        return np.full(count, train.mean(), np.float32)
+
+    def build_baseline(self) -> Any:
+        return build_ridge()
+
+
+def _label_of(row: Row) -> Any:
+    assert isinstance(row, TableRow)
+    return row.values["label"]
+
+
+def _read_number(row: Row) -> float:
+    """Return the label of a row as a number; raise CorpusError if it is not a finite one."""
+    value = _label_of(row)
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not math.isfinite(number):
+        remedy = "Write a point, not a comma." if "," in str(value) else "Correct the line."
+        raise CorpusError(f"{row.place}: label = {value} is not a number. {remedy}")
+    return number
+
+
+def _spell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return str(value).strip()
+
+
+def _sort_key(name: str) -> tuple[bool, float, str]:
+    try:
+        return False, float(name), name
+    except ValueError:
+        return True, 0.0, name

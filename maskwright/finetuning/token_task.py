@@ -1,0 +1,150 @@
+"""The task that labels words: entities, parts of speech, and other tags of CoNLL files."""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.errors import CorpusError, InputError
+from maskwright.finetuning.baselines import BagOfWordFeatures
+from maskwright.finetuning.conll import TaggedSentence, marks_entities, read_conll
+from maskwright.finetuning.examples import Examples, Row, Sentences, encode_words
+from maskwright.finetuning.metrics import Baselines, Metric, Scores, score_spans
+from maskwright.finetuning.tables import Column
+from maskwright.finetuning.task import Labels, LabelTask, TaskFiles
+from maskwright.tokenizer.tokenizer import Tokenizer
+
+Tags = Sequence[Sequence[int]]  # of the words of each sentence
+
+
+class Tokens(LabelTask):
+    """A tag for each word: cross-entropy of its first token, scored by whole sentences."""
+
+    name = "tokens"
+    roles = ("word", "tag")
+    level = "token"
+    other_metrics = ("accuracy",)
+
+    def check_roles(self, columns: Mapping[str, Column]) -> None:
+        super().check_roles(columns)
+        for role, column in columns.items():
+            if not str(column).lstrip("-").isdecimal():
+                raise InputError(
+                    f"--columns {role}={column} must be a position, from 0; -1 is the last column"
+                )
+
+    def find_columns(self, train: Path, given: Mapping[str, Column]) -> dict[str, Column]:
+        return {role: int(column) for role, column in given.items()}
+
+    def read(self, path: Path, files: TaskFiles, skipped: Counter[str] | None) -> list[Row]:
+        columns = {role: int(column) for role, column in files.columns.items()}
+        sentences: list[Row] = list(read_conll(path, **columns))
+        if path == files.train and len(sentences) == 1:
+            raise CorpusError(
+                f"{path} holds one sentence, of {len(_sentence(sentences[0]).words):,} words: "
+                "sentences are separated by blank lines. Add them."
+            )
+        return sentences
+
+    def list_labels(self, row: Row) -> list[str]:
+        return [*_sentence(row).tags]
+
+    def find_labels(self, rows: Sequence[Row]) -> Labels:
+        """Return the tags, that of no entity first."""
+        counts = Counter(tag for row in rows for tag in _sentence(row).tags)
+        names = tuple(sorted(counts, key=lambda tag: (tag != "O", tag)))
+        return Labels(names, tuple(counts[name] for name in names))
+
+    def encode(
+        self, rows: Sequence[Row], labels: Labels, tokenizer: Tokenizer, max_length: int
+    ) -> Examples:
+        """Return sentences as inputs; pieces in which no word begins are left out."""
+        sentences = [_sentence(row) for row in rows]
+        examples, owners = encode_words([one.words for one in sentences], tokenizer, max_length)
+        assert examples.positions is not None
+        used = [number for number, (_, words) in enumerate(owners) if words]
+        owners = [owners[number] for number in used]
+        targets = [labels.encode(one.tags, one.place) for one in sentences]
+        return replace(
+            examples,
+            inputs=[examples.inputs[number] for number in used],
+            targets=[[targets[sentence][word] for word in words] for sentence, words in owners],
+            positions=[examples.positions[number] for number in used],
+            sentences=Sentences(targets, owners),
+            rows=rows,
+        )
+
+    def choose_metrics(
+        self, labels: Labels, chosen: Metric | None, first: Sequence[Metric] = ()
+    ) -> tuple[str, tuple[str, ...]]:
+        """Return F1 of entities as the deciding metric, or accuracy if tags mark no entities."""
+        if chosen is not None:
+            self.check_metric(chosen, len(labels.names))
+        default = "span_f1" if marks_entities(labels.names) else "accuracy"
+        return chosen or default, ("span_f1", "accuracy")
+
+    def score(
+        self,
+        labels: Labels,
+        metrics: Sequence[str],
+        examples: Examples,
+        logits: Sequence[NDArray[np.float32]],
+    ) -> Scores:
+        assert examples.sentences is not None
+        found = examples.sentences.join([one.argmax(1).tolist() for one in logits])
+        return score_tags(labels, examples.sentences.targets, found)
+
+    def score_baselines(
+        self,
+        labels: Labels,
+        metrics: Sequence[str],
+        train: Examples,
+        held_out: Sequence[Examples],
+    ) -> list[Baselines]:
+        bag = BagOfWordFeatures(*_words_and_targets(train))
+        most_frequent = int(np.argmax(labels.counts))
+        found: list[Baselines] = []
+        for examples in held_out:
+            words, targets = _words_and_targets(examples)
+            majority = [[most_frequent] * len(one) for one in targets]
+            found.append(
+                {
+                    "majority": score_tags(labels, targets, majority),
+                    "bag of words": score_tags(labels, targets, bag(words)),
+                }
+            )
+        return found
+
+    def pair_up(self, true: Any, found: Any) -> Iterator[tuple[Sequence[str], Sequence[str]]]:
+        yield from (((t,), (f,)) for t, f in zip(true, found, strict=True))
+
+    def measure_mistake(self, true: Any, found: Any, probability: float | None) -> float:
+        return sum(one != other for one, other in zip(true, found, strict=True))
+
+
+def _sentence(row: Row) -> TaggedSentence:
+    assert isinstance(row, TaggedSentence)
+    return row
+
+
+def _words_and_targets(examples: Examples) -> tuple[list[tuple[str, ...]], list[list[int]]]:
+    assert examples.sentences is not None
+    return [_sentence(row).words for row in examples.rows], examples.sentences.targets
+
+
+def score_tags(labels: Labels, targets: Tags, found: Tags) -> Scores:
+    """Return F1, precision and recall of entities, and the accuracy of all tags."""
+    true, said = ([[labels.names[n] for n in one] for one in each] for each in (targets, found))
+    scores, kinds = score_spans(true, said)
+    pairs = [pair for one in zip(true, said, strict=True) for pair in zip(*one, strict=True)]
+    return {
+        "span_f1": scores.f1,
+        "span_precision": scores.precision,
+        "span_recall": scores.recall,
+        "accuracy": sum(t == f for t, f in pairs) / max(1, len(pairs)),
+        **{f"span_f1/{kind}": each.f1 for kind, each in kinds.items()},
+    }
