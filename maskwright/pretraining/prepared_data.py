@@ -280,6 +280,6 @@ def _check_source(source: PreparedData, first: Path, tokenizer: Tokenizer) -> No
         path, out = f"{first / TOKENIZER_NAME}", f"{folder}-again"
         command = shlex.join(["prepare", *paths, "--tokenizer.path", path, "--out", out])
         raise ShardError(
-            f"{source.name} was prepared with another tokenizer than {name_path(first)}. Prepare its "
-            f"text again: maskwright {command} (and its other flags)"
+            f"{source.name} was prepared with another tokenizer than {name_path(first)}. Prepare "
+            f"its text again: maskwright {command} (and its other flags)"
         )
