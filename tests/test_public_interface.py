@@ -74,6 +74,15 @@ def test_a_verb_takes_the_words_of_its_flags(verb: str):
     assert set(hints) == {*parameters, "return"}
 
 
+@pytest.mark.parametrize("verb", ["pretrain", "watch"])
+def test_a_job_takes_the_words_of_its_command(verb: str):
+    parser = importlib.import_module(f"maskwright.cli.{verb}").build_parser()
+    flags = {action.dest.removeprefix("config:") for action in parser._actions}
+    assert (
+        set(inspect.signature(getattr(maskwright, verb)).parameters) - ONLY_HERE - {"out"} <= flags
+    )
+
+
 @pytest.mark.parametrize("verb", [*VERBS, "pretrain", "watch"])
 def test_a_verb_is_documented_with_an_example(verb: str):
     text = inspect.getdoc(getattr(maskwright, verb)) or ""

@@ -182,7 +182,7 @@ gives every token the share of the replaced ones (loss)."""
         )
 
     def list_models(self, network: GeneratorAndDiscriminator) -> list[TrainedModel]:
-        title = "A discriminator of replaced tokens (ELECTRA), whose generator lies beside it,"
+        title = "A discriminator of replaced tokens (ELECTRA), whose generator is saved beside it,"
         return [
             TrainedModel(
                 "The generator, which fills in words,",

@@ -22,6 +22,7 @@ from maskwright.model_folder.weights import holds_pair_head, read_model
 from maskwright.runs.config import PretrainConfig, as_mapping
 from maskwright.runs.find_data import named_folder
 from maskwright.runs.find_model import find_model_folder
+from maskwright.runs.run_directory import Origin
 from maskwright.shards.folder import name_path
 from maskwright.shards.manifest import TOKENIZER_NAME
 from maskwright.tokenizer.config import TokenizerConfig
@@ -65,7 +66,7 @@ class InitialModel:
             tensors = grow_vocabulary(tensors, config.vocab_size, pieces)
         return MaskedLanguageModel.from_tensors(config, tensors)
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> Origin:
         """Return what identifies it, for provenance.json."""
         weights = sorted(self.folder.glob("*.safetensors"))
         return {

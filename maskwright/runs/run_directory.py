@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, NotRequired, TypedDict
 
 from maskwright.config import from_mapping, read_yaml, to_mapping
 from maskwright.errors import CheckpointError, ConfigError, InputError
@@ -33,6 +33,31 @@ RUNS_NAME = "runs"  # where runs go unless --runs-dir says otherwise
 _CHANGEABLE = ("train", "optim", "evaluate")
 _MAX_PROVENANCE_BYTES = 64 << 20
 _TENSORBOARD_NAME = "tensorboard"
+
+
+class Origin(TypedDict):
+    """The model that a run began with: its name as given, its folder and its files' hashes."""
+
+    name: str
+    folder: str
+    sha256: dict[str, str]
+    tokenizer_fingerprint: str
+
+
+class RunFacts(TypedDict):
+    """A run of pretraining in provenance.json, beside its environment.
+
+    Attributes:
+        corpus: the fingerprint of the prepared data, and what its manifest says about the text.
+        prepared_data: its folder, or its folders by name.
+    """
+
+    recipe: str | None
+    num_parameters: int
+    corpus: dict[str, Any]
+    prepared_data: str | dict[str, str]
+    tokenizer_fingerprint: str
+    init_from: NotRequired[Origin]
 
 
 def check_new(run: Path) -> None:
@@ -142,7 +167,9 @@ def locking_run(run: Path, report: Callable[[str], None]) -> Generator[None]:
         yield
 
 
-def begin_run(run: Path, config: str, facts: dict[str, Any], report: Callable[[str], None]) -> None:
+def begin_run(
+    run: Path, config: str, facts: Mapping[str, object], report: Callable[[str], None]
+) -> None:
     """Write config.yaml and provenance.json, removing what a run without checkpoints left.
 
     Raises:
