@@ -31,7 +31,7 @@ from maskwright.corpus.stream import stream_corpus
 from maskwright.inference.embed import Embedder
 from maskwright.inference.fill_mask import FillMask
 from maskwright.model.config import ModelConfig, resolve_config
-from maskwright.model.init import initialise
+from maskwright.model.init import initialize
 from maskwright.model.pretraining import MaskedLanguageModel
 from maskwright.model_folder.folder import save_model
 from maskwright.tokenizer.config import TokenizerConfig
@@ -106,7 +106,7 @@ def make_model(folder: Path, name: str, documents: Sequence[str]) -> None:
     tokenizer = train_tokenizer(documents, TokenizerConfig(vocab_size=8192))
     config = resolve_config(architecture, vocab_size=vocab_size, max_seq_length=longest)
     model = MaskedLanguageModel(config)
-    initialise(model, seed=0)
+    initialize(model, seed=0)
     with torch.no_grad():
         for parameter in model.parameters():
             if parameter.ndim == 2:
@@ -249,7 +249,7 @@ def measure_latency(peers: Peers, text: str) -> dict[str, float]:
 
     @torch.inference_mode()
     def run_model() -> object:
-        return fill.model.head(fill.model.encoder(ids, context, wanted=place))
+        return fill.model.head(fill.model.encoder(ids, context, output_positions=place))
 
     ways: dict[str, Callable[[], object]] = {
         "ours": lambda: fill(text),

@@ -30,15 +30,15 @@ from benchmarks.twins import (
     list_twins,
     our_logits,
 )
+from maskwright import export
 from maskwright.config import from_mapping
 from maskwright.data.loader import RowSource
 from maskwright.data.rows import DataPosition
 from maskwright.distributed.parallel import Parallel
-from maskwright.interop.export import export_model
 from maskwright.model.config import ModelConfig, resolve_config
-from maskwright.model.init import count_fused_matrices
+from maskwright.model.encoder import count_stacked_matrices
 from maskwright.model.pretraining import MaskedLanguageModel
-from maskwright.model_folder.families import FAMILIES, NATIVE, native_family
+from maskwright.model_folder.families import FAMILIES, list_native, native_family
 from maskwright.model_folder.folder import load_model, save_model
 from maskwright.objectives.mlm import MaskedLM
 from maskwright.optim.build import build_optimizers
@@ -60,7 +60,7 @@ from maskwright.train.step import (
 
 PAGE = Path(__file__).parents[1] / "docs" / "interchange.md"
 WAYS = ("load", "continue", "save", "round trip")
-ONNX = "ONNX"  # run by onnxruntime; `export_model` says itself how far it may be off
+ONNX = "ONNX"  # run by onnxruntime; `export` says itself how far it may be off
 _STEPS, _ROW_LENGTH, _TOKENS = 3, 24, 240
 
 
@@ -91,8 +91,8 @@ class Workshop(NamedTuple):
         """A few steps, as `maskwright pretrain` takes them."""
         objective, device = MaskedLM(model.train()), torch.device("cpu")
         parallel, terms = Parallel(objective), objective.terms
-        fused = count_fused_matrices(model)
-        optimizers = build_optimizers(OptimConfig(), model.named_parameters(), fused)
+        num_stacked = count_stacked_matrices(model)
+        optimizers = build_optimizers(OptimConfig(), model.named_parameters(), num_stacked)
         position = DataPosition(_ROW_LENGTH)
         for step in range(_STEPS):
             seed_dropout(0, step)
@@ -152,11 +152,11 @@ def measure_all(names: list[str]) -> list[dict[str, Any]]:
         for number, name in enumerate(names):
             folder = root / str(number)
             twins[name] = measure(name, workshop, folder)
-            report = export_model(folder / "trained", "onnx", folder / "onnx", workshop.data)
-            twins[name][ONNX] = report.difference.largest
+            report = export(folder / "trained", "onnx", folder / "onnx", workshop.data)
+            twins[name][ONNX] = report.comparison.largest
             print(name, {way: f"{value:.1e}" for way, value in twins[name].items()})
     families: list[dict[str, Any]] = []
-    for family in NATIVE:
+    for family in list_native():
         own = {n: found for n, found in twins.items() if TWINS[n].model_type == family.model_type}
         if own:
             worst = {way: max(found[way] for found in own.values()) for way in (*WAYS, ONNX)}

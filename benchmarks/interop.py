@@ -21,15 +21,20 @@ import torch
 from torch import Tensor
 
 from benchmarks.common import write_result
+from maskwright import export
 from maskwright.inference.fill_mask import FillMask
 from maskwright.interop.comparison import PaddedBatch, encode, pad_rows
-from maskwright.interop.export import export_model
-from maskwright.interop.held_out import MaskedRow, all_labels, predict, read_masked_rows
 from maskwright.interop.hugging_face import import_transformers
 from maskwright.interop.libraries import quiet_transformers
-from maskwright.interop.onnx_graph import GRAPH, OnnxModel
-from maskwright.interop.quantization import QUANTIZED
-from maskwright.interop.targets import TARGETS, Target
+from maskwright.interop.masked_model import (
+    MaskedRow,
+    all_labels,
+    predict_masks,
+    read_masked_rows,
+)
+from maskwright.interop.onnx import GRAPH, OnnxModel
+from maskwright.interop.onnx_int8 import QUANTIZED
+from maskwright.interop.targets import TARGETS
 from maskwright.model_folder.folder import LoadedModel, open_model
 from maskwright.shards.reader import TokenStore
 
@@ -48,10 +53,10 @@ def main() -> None:
     torch.set_num_threads(os.cpu_count() or 1)
     loaded = open_model(arguments.model)
     with tempfile.TemporaryDirectory() as folder:
-        exports: dict[Target, Path] = {to: Path(folder) / to for to in TARGETS}
+        exports = {to: Path(folder) / to for to in TARGETS}
         reports: dict[str, Any] = {}
         for to, out in exports.items():
-            report = export_model(arguments.model, to, out, arguments.data)
+            report = export(arguments.model, to, out, arguments.data)
             reports[to] = report.to_json()
             print("\n".join(report.describe()))
         graphs = {
@@ -99,8 +104,8 @@ def compare_top1(
 
     labels = all_labels(rows)
     sizes = (loaded.model.config.vocab_size, loaded.tokenizer.pad_id)
-    words = {name: predict(rows, graph, *sizes) for name, graph in graphs.items()}
-    words["torch"] = predict(rows, compute, *sizes)
+    words = {name: predict_masks(rows, graph, *sizes) for name, graph in graphs.items()}
+    words["torch"] = predict_masks(rows, compute, *sizes)
     found: dict[str, float | int] = {"masks": len(labels)}
     for name, word in words.items():
         found[f"{name}: accuracy"] = (word == labels).float().mean().item()
@@ -115,8 +120,8 @@ def first_masks(rows: Sequence[MaskedRow], number: int) -> list[MaskedRow]:
     chosen: list[MaskedRow] = []
     for row in rows:
         if number > 0:
-            chosen.append(MaskedRow(row.ids, row.places[:number], row.labels[:number]))
-        number -= len(row.places)
+            chosen.append(MaskedRow(row.ids, row.positions[:number], row.labels[:number]))
+        number -= len(row.positions)
     return chosen
 
 

@@ -61,7 +61,7 @@ def list_polynomials(name: str) -> tuple[Polynomial, ...]:
     return tuple((a / _MARGIN, b / _MARGIN**3, c / _MARGIN**5) for a, b, c in _POLAR[name])
 
 
-def orthogonalise(name: str, matrices: Tensor, dtype: torch.dtype) -> Tensor:
+def orthogonalize(name: str, matrices: Tensor, dtype: torch.dtype) -> Tensor:
     """[B, m, n] with singular values moved towards 1."""
     x = matrices.to(dtype)
     if tall := x.shape[1] > x.shape[2]:
@@ -97,7 +97,7 @@ def measure_nearness(momentum: list[Tensor], dtype: torch.dtype) -> dict[str, fl
         left, _, right = torch.linalg.svd(matrices.float(), full_matrices=False)
         polar = left @ right
         for name, distances in found.items():
-            gap = orthogonalise(name, matrices, dtype).float() - polar
+            gap = orthogonalize(name, matrices, dtype).float() - polar
             distances += (gap.norm(dim=(1, 2)) / polar.norm(dim=(1, 2))).tolist()
     return {name: round(sum(each) / len(each), 4) for name, each in found.items()}
 
@@ -107,7 +107,7 @@ def time_variant(name: str, momentum: list[Tensor], dtype: torch.dtype) -> float
     began = time.perf_counter()
     for _ in range(10):
         for matrices in momentum:
-            orthogonalise(name, matrices, dtype)
+            orthogonalize(name, matrices, dtype)
     return 100 * (time.perf_counter() - began)
 
 
@@ -116,8 +116,8 @@ def train(variant: str, run: Path, data: Path, seed: int) -> dict[str, Any]:
     if not (run / "model").is_dir():
         code = (
             "import sys; from functools import partial; import maskwright.optim.muon as muon\n"
-            "from benchmarks.orthogonalisers import orthogonalise\n"
-            f"muon.orthogonalise = lambda m, steps, dtype: orthogonalise({variant!r}, m, dtype)\n"
+            "from benchmarks.orthogonalisers import orthogonalize\n"
+            f"muon.orthogonalize = lambda m, steps, dtype: orthogonalize({variant!r}, m, dtype)\n"
             "from maskwright.cli.main import main; sys.exit(main(sys.argv[1:]))"
         )
         flags = ["--recipe", "sprint", "--seed", str(seed), "--name", run.name]

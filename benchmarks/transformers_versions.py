@@ -47,9 +47,8 @@ from maskwright.model.classifier import Classifier
 from maskwright.model.config import Level
 from maskwright.model.pretraining import MaskedLanguageModel
 from maskwright.model_folder.classifier_folder import save_classifier
-from maskwright.model_folder.families import FAMILIES
+from maskwright.model_folder.families import FAMILIES, list_classifiers
 from maskwright.model_folder.folder import load_model, save_model
-from maskwright.model_folder.native.classifiers import FORMS
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 # The versions between which a family appeared or a file format changed, and both ends.
@@ -79,7 +78,7 @@ def write_folders(root: Path) -> dict[str, dict[str, Any]]:
         _write_expected(folder, tokenizer, our_logits(ours), ours.config.pad_token_id)
         family, folders = TWINS[name].model_type, [folder.name]
         for level in ("text", "token"):
-            if family in FORMS[level]:
+            if family in list_classifiers(level):
                 folder = root / "folders" / f"{number}--{level}"
                 _write_classifier(folder, ours, tokenizer, level)
                 folders.append(folder.name)
@@ -102,8 +101,8 @@ def _write_classifier(
 def _classify(model: Classifier, level: Level) -> Tensor:
     ids, real = fill_rows(PADDED, model.config.pad_token_id)
     context = context_from_lengths([sum(row) for row in PADDED], ROW)
-    wanted = real.flatten().nonzero()[:, 0] if level == "token" else None
-    return model(ids.flatten(), context, wanted=wanted)
+    positions = real.flatten().nonzero()[:, 0] if level == "token" else None
+    return model(ids.flatten(), context, output_positions=positions)
 
 
 def _write_expected(folder: Path, tokenizer: Tokenizer, logits: Tensor, pad_id: int) -> None:

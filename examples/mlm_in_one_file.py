@@ -234,10 +234,10 @@ class Encoder(nn.Module):
         return self.final_norm(x)[hidden] @ self.words.weight.mT
 
 
-def orthogonalise(x: Tensor) -> Tensor:
+def orthogonalize(x: Tensor) -> Tensor:
     """Moves singular values s towards 1 by Newton-Schulz: s = 3.4445 s - 4.775 s^3 + 2.0315 s^5."""
     if x.shape[0] > x.shape[1]:
-        return orthogonalise(x.mT).mT  # the same, with smaller products
+        return orthogonalize(x.mT).mT  # the same, with smaller products
     x = x / (x.norm() + 1e-7)
     for _ in range(5):
         gram = x @ x.mT
@@ -255,7 +255,7 @@ def step_muon(name: str, weight: Tensor, average: Tensor, scale: float, settings
     weight.mul_(1 - rate * settings.weight_decay)
     fused = 3 if "qkv" in name else 2 if "gate_up" in name else 1  # matrices in one
     for part, change in zip(weight.chunk(fused), direction.chunk(fused), strict=True):
-        part -= rate * max(1, part.shape[0] / part.shape[1]) ** 0.5 * orthogonalise(change)
+        part -= rate * max(1, part.shape[0] / part.shape[1]) ** 0.5 * orthogonalize(change)
 
 
 def train(corpus: Corpus, settings: Settings, steps: int) -> Iterator[float]:

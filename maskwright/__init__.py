@@ -8,8 +8,9 @@ first used, because torch takes two seconds to import and many commands do witho
     folder = pretrain("corpus/*.txt", recipe="tiny", out="runs/mine", train={"max_minutes": 10})
     print(FillMask(folder)("The larvae are black and [MASK] on snails."))
 
-`pretrain`, `prepare`, `finetune`, `evaluate`, `compare` and `serve` do what the commands of these
-names do, and take the same words as their flags; the classes are for models in memory.
+`pretrain`, `prepare`, `finetune`, `evaluate`, `compare`, `serve`, `export` and `publish` do what
+the commands of these names do, and take the same words as their flags; the classes are for models
+in memory.
 """
 
 import importlib
@@ -18,17 +19,20 @@ from typing import TYPE_CHECKING, Any
 from maskwright.errors import MaskwrightError
 
 if TYPE_CHECKING:
-    from maskwright.cli.compare import compare
-    from maskwright.cli.evaluate import evaluate
     from maskwright.cli.finetune import finetune
-    from maskwright.evaluation.minimal_pairs import evaluate_minimal_pairs, read_minimal_pairs
-    from maskwright.evaluation.pseudo_likelihood import score_pseudo_likelihood
-    from maskwright.evaluation.pseudo_perplexity import evaluate_pseudo_likelihood
+    from maskwright.evaluation.compare import compare
+    from maskwright.evaluation.pseudo_likelihood import (
+        PseudoLikelihoodScorer,
+        score_pseudo_likelihood,
+    )
+    from maskwright.evaluation.run import evaluate
+    from maskwright.evaluation.suite_blimp import evaluate_minimal_pairs, read_minimal_pairs
+    from maskwright.evaluation.suite_pll import evaluate_pseudo_likelihood
     from maskwright.finetuning.predict import Predictor
-    from maskwright.inference.embed import Embedder
+    from maskwright.inference.embed import Embedder, embed
     from maskwright.inference.fill_mask import FillMask
-    from maskwright.interop.export import export_model
-    from maskwright.interop.publish import publish_model
+    from maskwright.interop.export import export
+    from maskwright.interop.publish import publish
     from maskwright.model_folder.folder import load_model, save_model
     from maskwright.pretraining.prepare import prepare
     from maskwright.pretraining.runner import pretrain
@@ -45,18 +49,20 @@ __all__ = [
     "MaskwrightError",
     "Predictor",
     "PretrainConfig",
+    "PseudoLikelihoodScorer",
     "TokenStore",
     "Tokenizer",
     "compare",
+    "embed",
     "evaluate",
     "evaluate_minimal_pairs",
     "evaluate_pseudo_likelihood",
-    "export_model",
+    "export",
     "finetune",
     "load_model",
     "prepare",
     "pretrain",
-    "publish_model",
+    "publish",
     "read_minimal_pairs",
     "save_model",
     "score_pseudo_likelihood",
@@ -70,19 +76,21 @@ _HOMES = {
     "FillMask": "maskwright.inference.fill_mask",
     "Predictor": "maskwright.finetuning.predict",
     "PretrainConfig": "maskwright.runs.config",
+    "PseudoLikelihoodScorer": "maskwright.evaluation.pseudo_likelihood",
     "TokenStore": "maskwright.shards.reader",
     "Tokenizer": "maskwright.tokenizer.tokenizer",
-    "compare": "maskwright.cli.compare",
-    "evaluate": "maskwright.cli.evaluate",
-    "evaluate_minimal_pairs": "maskwright.evaluation.minimal_pairs",
-    "evaluate_pseudo_likelihood": "maskwright.evaluation.pseudo_perplexity",
-    "export_model": "maskwright.interop.export",
+    "compare": "maskwright.evaluation.compare",
+    "embed": "maskwright.inference.embed",
+    "evaluate": "maskwright.evaluation.run",
+    "evaluate_minimal_pairs": "maskwright.evaluation.suite_blimp",
+    "evaluate_pseudo_likelihood": "maskwright.evaluation.suite_pll",
+    "export": "maskwright.interop.export",
     "finetune": "maskwright.cli.finetune",
     "load_model": "maskwright.model_folder.folder",
     "prepare": "maskwright.pretraining.prepare",
     "pretrain": "maskwright.pretraining.runner",
-    "publish_model": "maskwright.interop.publish",
-    "read_minimal_pairs": "maskwright.evaluation.minimal_pairs",
+    "publish": "maskwright.interop.publish",
+    "read_minimal_pairs": "maskwright.evaluation.suite_blimp",
     "save_model": "maskwright.model_folder.folder",
     "score_pseudo_likelihood": "maskwright.evaluation.pseudo_likelihood",
     "serve": "maskwright.serving.server",

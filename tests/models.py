@@ -2,7 +2,7 @@
 
 from maskwright.config import from_mapping
 from maskwright.model.config import EncoderConfig, ModelConfig, resolve_config
-from maskwright.model.init import initialise
+from maskwright.model.init import initialize
 from maskwright.model.pretraining import MaskedLanguageModel
 from tests.helpers import CLS, MASK, PAD, SEP, VOCAB_SIZE
 
@@ -28,5 +28,5 @@ def small_config(max_seq_length: int = 16, **fields: object) -> EncoderConfig:
 
 def small_model(seed: int = 0, max_seq_length: int = 16, **fields: object) -> MaskedLanguageModel:
     model = MaskedLanguageModel(small_config(max_seq_length, **fields))
-    initialise(model, seed)
+    initialize(model, seed)
     return model

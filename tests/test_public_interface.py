@@ -18,18 +18,20 @@ PUBLIC = {
     "MaskwrightError",
     "Predictor",
     "PretrainConfig",
+    "PseudoLikelihoodScorer",
     "TokenStore",
     "Tokenizer",
     "compare",
+    "embed",
     "evaluate",
     "evaluate_minimal_pairs",
     "evaluate_pseudo_likelihood",
-    "export_model",
+    "export",
     "finetune",
     "load_model",
     "prepare",
     "pretrain",
-    "publish_model",
+    "publish",
     "read_minimal_pairs",
     "save_model",
     "score_pseudo_likelihood",
@@ -51,8 +53,8 @@ def test_each_exists_and_is_documented(name: str):
     assert thing.__doc__
 
 
-VERBS = ("compare", "evaluate", "finetune", "prepare", "serve")
-ONLY_HERE = {"sections", "settings", "texts"}
+VERBS = ("compare", "embed", "evaluate", "export", "finetune", "prepare", "publish", "serve")
+ONLY_HERE = {"report", "sections", "settings", "texts"}
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -63,7 +65,8 @@ def test_a_verb_takes_the_words_of_its_flags(verb: str):
     parameters = set(inspect.signature(getattr(maskwright, verb)).parameters)
     assert parameters - ONLY_HERE <= flags
     if not {"sections", "settings"} & parameters:  # which take any other flag
-        assert flags - {"json", "details"} <= parameters
+        of_texts = {"text", "file"} if "texts" in parameters else set[str]()
+        assert flags - of_texts - {"json", "details"} <= parameters
     hints = typing.get_type_hints(getattr(maskwright, verb))
     assert set(hints) == {*parameters, "return"}
 
@@ -81,9 +84,13 @@ def test_a_room_does_not_hide_a_function():
     assert inspect.isfunction(maskwright.finetune)
 
 
-def test_importing_a_verb_leaves_torch_out():
-    verbs = ", ".join(VERBS)
-    code = f"import sys\nfrom maskwright import {verbs}\nprint('torch' in sys.modules)"
+def test_the_help_of_a_verb_leaves_torch_out():
+    verbs = ", ".join([*VERBS, "fill", "score"])
+    code = (
+        f"import sys\nfrom maskwright.cli import {verbs}\n"
+        f"for verb in ({verbs}): verb.build_parser().format_help()\n"
+        "print('torch' in sys.modules)"
+    )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert result.stdout.strip() == "False", result.stderr
 

@@ -21,7 +21,7 @@ from safetensors.torch import save_file
 from maskwright.config import from_mapping, write_yaml
 from maskwright.data.rows import DataPosition
 from maskwright.model.config import ModelConfig, resolve_config
-from maskwright.model.init import initialise
+from maskwright.model.init import initialize
 from maskwright.model.pretraining import MaskedLanguageModel
 from maskwright.model_folder.folder import save_model
 from maskwright.model_folder.weights import INDEX, WEIGHTS
@@ -143,7 +143,7 @@ def model_folder(preset: str) -> Path:
         mask_token_id=words.mask_id,
     )
     model = MaskedLanguageModel(config)
-    initialise(model, 0)
+    initialize(model, 0)
     folder = fresh_folder("model") / preset
     save_model(folder, model, words)
     return folder

@@ -12,7 +12,7 @@ from maskwright.cli.finetune import ROLES, add_table_flags, read_roles
 from maskwright.cli.flags import Parser
 from maskwright.cli.inputs import add_arguments, read_sentences
 from maskwright.console import say, say_json, tell
-from maskwright.corpus.formats import recognise_name
+from maskwright.corpus.readers.dispatch import recognize_name
 from maskwright.errors import InputError
 from maskwright.finetuning.conll import has_conll_name, read_words
 from maskwright.finetuning.layout import find_roles
@@ -108,11 +108,11 @@ def _find_file(arguments: argparse.Namespace, is_conll: bool) -> None:
     arguments.conll = None
     if len(arguments.text) == 1 and not (arguments.table or arguments.file):
         path = Path(arguments.text[0])
-        kind, _ = recognise_name(path, named=True)
+        kind, _ = recognize_name(path, named=True)
         if _is_file(path):
             setattr(arguments, "table" if kind in _TABLES else "file", path)
             arguments.text = []
-        elif (recognise_name(path)[0] or has_conll_name(path)) and " " not in arguments.text[0]:
+        elif (recognize_name(path)[0] or has_conll_name(path)) and " " not in arguments.text[0]:
             raise InputError(
                 f"{path} does not exist. Check the path. (A text that looks like one: echo it to "
                 "standard input.)"

@@ -1,14 +1,11 @@
-"""``maskwright publish``: a model folder goes to the Hugging Face hub."""
+"""``maskwright publish``: uploads a model folder to the Hugging Face hub."""
 
 from collections.abc import Sequence
 from pathlib import Path
 
+import maskwright
 from maskwright.cli.flags import Parser
-from maskwright.config import read_yaml
-from maskwright.console import Console
-from maskwright.errors import InputError
-from maskwright.runs.find_model import PREFIX, find_model_folder, is_hub_name
-from maskwright.runs.run_directory import CONFIG_NAME
+from maskwright.console import say
 
 _EPILOG = """examples:
   maskwright publish runs/NAME --repo me/my-encoder --dry-run
@@ -21,12 +18,12 @@ or set HF_TOKEN.
 
 
 def build_parser() -> Parser:
-    """The command line of ``maskwright publish``."""
+    """Return the command line of ``maskwright publish``."""
     parser = Parser("publish", "Upload a model to the Hugging Face hub.", _EPILOG)
     parser.add_argument("folder", type=Path, help="a run directory or a model folder")
     parser.add_argument("--repo", required=True, metavar="OWNER/NAME", help="the repository")
     parser.add_argument("--private", action="store_true", help="make a new repository private")
-    parser.add_argument("--revision", metavar="BRANCH", help="made if it is not there [main]")
+    parser.add_argument("--revision", metavar="BRANCH", help="created if it does not exist [main]")
     parser.add_argument("--message", metavar="TEXT", help="of the commit")
     parser.add_argument("--license", metavar="NAME", help="for the model card, such as apache-2.0")
     parser.add_argument(
@@ -35,7 +32,7 @@ def build_parser() -> Parser:
     parser.add_argument(
         "--base-model",
         metavar="OWNER/NAME",
-        help="the model it was initialised from; of a run begun with hf:NAME it is known",
+        help="the model it was initialized from [that of a run begun with hf:NAME]",
     )
     parser.add_argument(
         "--dry-run", action="store_true", help="show what would be uploaded; no network"
@@ -44,51 +41,15 @@ def build_parser() -> Parser:
 
 
 def main(argv: Sequence[str]) -> int:
-    arguments = build_parser().parse(argv)
-    if is_hub_name(str(arguments.folder)):
-        raise InputError(f"{arguments.folder} is on the hub already. Name a folder.")
-    folder = find_model_folder(arguments.folder)
-    from maskwright.interop.publish import plan_upload, send_upload
-
-    upload = plan_upload(
-        folder,
-        arguments.repo,
-        license_name=arguments.license,
-        languages=[code for code in arguments.language.split(",") if code],
-        base_model=arguments.base_model or find_base_model(arguments.folder),
-    )
-    console = Console(highlight=False, soft_wrap=True, markup=False)
-    for line in upload.describe():
-        console.print(line)
-    if upload.example:
-        console.print(
-            "\nREADME.md quotes a text as its example (widget), which a run takes from "
-            "held-out text. Remove it there if it is private:"
-        )
-    for text in upload.example:
-        console.print(f"  {text}")
-    if arguments.dry_run:
-        console.print(
-            f"\n{upload.card}\nNothing was uploaded. Other weights and tokenizer files that are in "
-            f"{arguments.repo} already would be removed."
+    arguments = vars(build_parser().parse(argv))
+    result = maskwright.publish(**arguments, report=say)
+    if arguments["dry_run"]:
+        say(
+            f"\n{result.card}\nNothing was uploaded. Other weights and tokenizer files that are in "
+            f"{result.repo} already would be removed."
         )
         return 0
-    published = send_upload(
-        upload,
-        private=arguments.private,
-        revision=arguments.revision,
-        message=arguments.message,
-    )
-    for name in published.removed:
-        console.print(f"removed there, of an older model: {name}")
-    console.print(f"published: {published.url}")
+    for name in result.removed:
+        say(f"removed there, of an older model: {name}")
+    say(f"published: {result.url}")
     return 0
-
-
-def find_base_model(run: Path) -> str | None:
-    """The model on the hub that a run began with, if this is a run and it did."""
-    path = run / CONFIG_NAME
-    source = read_yaml(path).get("init_from") if path.is_file() else None
-    if not isinstance(source, str) or not is_hub_name(source):
-        return None
-    return source.removeprefix(PREFIX).partition("@")[0]

@@ -1,7 +1,15 @@
-"""A document is a piece of text that belongs together; no training segment crosses its ends."""
+"""Documents and where they come from.
 
-from collections.abc import Iterator
+A document is a piece of text that belongs together; no training segment crosses its ends.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from pathlib import Path
+
+from maskwright.corpus.config import CorpusConfig
+from maskwright.corpus.readers.blocks import Compression
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,8 +25,45 @@ class Document:
     source: str
 
 
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One thing to read.
+
+    Attributes:
+        name: in messages and documents.
+        label: the short form in document ids.
+        kind: a key of `maskwright.corpus.readers.dispatch.FORMATS`.
+        compression: of the file.
+        path: None unless it is a file.
+        explicit: the user named this very file, so it is an error if it cannot be read; a file
+            found in a folder is skipped and counted.
+    """
+
+    name: str
+    label: str
+    kind: str
+    compression: Compression = ""
+    path: Path | None = None
+    explicit: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What a reader is given.
+
+    Attributes:
+        counts: the reader counts in it what it drops or repairs, by reason.
+        advance: the reader calls it with how many bytes of the file it has read, as stored.
+    """
+
+    source: Source
+    config: CorpusConfig
+    counts: Counter[str]
+    advance: Callable[[int], None] = lambda position: None
+
+
 def cut_text(text: str, limit: int) -> Iterator[str]:
-    """Cuts `text` into pieces of at most `limit` characters; nothing is lost.
+    """Cut `text` into pieces of at most `limit` characters; nothing is lost.
 
     A cut falls on the last line end in the second half of a piece, else on the last blank there,
     else in mid-word.

@@ -1,23 +1,23 @@
-"""How far a pass over text is, by the bytes of its files, and how much time is left."""
+"""The progress of a pass over text, by the bytes of its files, and the time left."""
 
 import time
 from collections.abc import Iterable, Iterator
 from datetime import timedelta
 from typing import TypeVar
 
-from maskwright.corpus.sources import Source
+from maskwright.corpus.documents import Source
 
 Item = TypeVar("Item")
 
 
 class ReadProgress:
-    """How far one pass over files is: what was read of their total, and was worked on.
+    """The share of the files that one pass has read and worked on.
 
-    Sizes are those on disk, so compressed files count by their compressed bytes. The readers keep
-    it up to date; whoever shares out what was read counts the work with `hand_out` and `finish`.
+    Sizes are those on disk, so compressed files count by their compressed bytes. Readers call
+    `begin` and `advance`; a caller that hands items to workers calls `hand_out` and `finish`.
 
     Args:
-        total: bytes, or any other unit that `advance` then takes; None: `expect` finds it out.
+        total: in bytes, or in any other unit that `advance` then takes; None: `expect` sets it.
     """
 
     def __init__(self, total: int | None = None) -> None:
@@ -28,12 +28,12 @@ class ReadProgress:
         self._start = time.monotonic()
 
     def expect(self, sources: Iterable[Source]) -> None:
-        """Add up the sizes of all that the pass will read; of some sources they are not known."""
+        """Set the total to the sizes of all sources; unknown if the size of one is."""
         sizes = [_measure(source) for source in sources]
         self._total = None if None in sizes else sum(size or 0 for size in sizes)
 
     def begin(self, source: Source) -> None:
-        """Note that `source` is read now, and those before it were read whole."""
+        """Note that `source` is read now, and those before it are done."""
         self._before += self._size
         self._size, self._position = _measure(source) or 0, 0
 

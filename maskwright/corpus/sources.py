@@ -1,60 +1,48 @@
-"""From what the user names to a list of things to read, in an order that never varies.
+"""Inputs as the user names them: a list of things to read, in an order that never varies.
 
 An input is a file, a folder (read recursively), a pattern such as ``corpus/**/*.txt``, ``-`` for
 standard input, ``pydocs`` for the documentation of the Python environment, or a Hugging Face
-dataset, ``hf:NAME[:CONFIG][#FIELD]``.
+dataset, ``hf:NAME[:CONFIG][#FIELD]``. Texts in memory become a file first.
 """
 
+import hashlib
+import json
 import os
+import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from maskwright.corpus.formats import (
-    KINDS,
-    Compression,
-    Kind,
-    is_dump_index,
-    is_wikipedia_dump,
-    recognise_name,
-)
-from maskwright.corpus.hub import parse_hub_name
-from maskwright.corpus.paths import expand_home, show_name
+from maskwright.corpus.documents import Source, cut_text
+from maskwright.corpus.readers.dispatch import FORMATS, recognize_name
+from maskwright.corpus.readers.hub import expand_home, parse_hub_name
+from maskwright.corpus.readers.records import MAX_RECORD_CHARACTERS
 from maskwright.errors import CorpusError
+from maskwright.files import flush, naming_file, temporary_path
 
+# Names that Wikimedia gives to dumps of articles, and to the indices of multistream dumps.
+_DUMP = re.compile(r"pages-articles[^.]*\.xml(?:-p\d+p\d+)?(?:\.\w+)?$")
+_INDEX = re.compile(r"pages-articles.*-index\d*\.txt(?:-p\d+p\d+)?(?:\.bz2)?")
+# JSON spells one character with at most six; a longer line of a file would be cut.
+_MAX_TEXT_CHARACTERS = MAX_RECORD_CHARACTERS // 8
 
-@dataclass(frozen=True, slots=True)
-class Source:
-    """One thing to read.
-
-    `name` is how messages and documents call it; `label` is the short form in document ids.
-    `path` is None unless it is a file. `explicit` says that the user named this very file, so
-    that a file that cannot be read is an error; found in a folder, it is skipped and counted.
-    """
-
-    name: str
-    label: str
-    kind: Kind
-    compression: Compression = ""
-    path: Path | None = None
-    explicit: bool = True
+PathLike = str | os.PathLike[str]
 
 
 def find_sources(
     paths: Sequence[str], counts: Counter[str] | None = None, reads_json: bool = False
 ) -> list[Source]:
-    """All sources that `paths` name: in the order given, folders sorted, no file twice.
+    """Return all sources that `paths` name: in the given order, folders sorted, no file twice.
 
-    Hidden files and folders are passed over; files of unknown suffix inside folders are ignored
+    Hidden files and folders are skipped; files of unknown suffix inside folders are ignored
     and counted in `counts`. Symbolic links to folders are not followed.
 
     Args:
-        reads_json: files called ``.json`` are read inside folders, too.
+        reads_json: read ``.json`` files in folders, too.
 
     Raises:
         CorpusError: no input, a missing path, a pattern without matches, a folder with nothing
-            to read, a device or pipe, a dataset name that cannot be one.
+            to read, a device or pipe, or an invalid dataset name.
     """
     if not paths:
         raise CorpusError("no input given. Name files, folders, hf:NAME, pydocs, or - for stdin.")
@@ -82,33 +70,33 @@ def _expand_path(given: str, counts: Counter[str], reads_json: bool) -> Iterator
     for match in list_matches(given):
         if match.is_dir():
             yield from _walk(match, counts, reads_json)
-        elif is_dump_index(match):
+        elif _is_dump_index(match):
             raise CorpusError(
                 f"{match} is the index of a dump and holds no text. Name the dump; its index is "
                 "found beside it."
             )
         elif match.is_file():
-            kind, compression = recognise_name(match, named=True)
+            kind, compression = recognize_name(match, named=True)
             name, label = show_name(str(match)), show_name(match.name)
             yield Source(name, label, kind or "plain", compression, match)
-        else:  # a device may have no end, and a pipe can be read only once
-            raise CorpusError(f"{match} is no regular file. Send its text to standard input: -")
+        else:  # a device may not end, and a pipe can be read only once
+            raise CorpusError(f"{match} is not a regular file. Send its text to standard input: -")
 
 
 def list_matches(given: str) -> list[Path]:
-    """The files and folders that a path or a pattern names, sorted; of a pattern no dump's index.
+    """Return the files and folders that a path or a pattern names, sorted, without dump indices.
 
     Raises:
         CorpusError: there are none.
     """
     path = expand_home(given)
-    if path.name == "**":  # a folder is read recursively anyway
+    if path.name == "**":  # folders are read recursively
         path = path.parent
     if _exists(path):
         return [path]
     if not any(character in given for character in "*?["):
         raise CorpusError(f"{given} does not exist. Check the path.")
-    matches = [match for match in _match(path) if not is_dump_index(match)]
+    matches = [match for match in _match(path) if not _is_dump_index(match)]
     if not matches:
         raise CorpusError(f"{given} matches no file. Check the pattern and the folder.")
     return matches
@@ -117,12 +105,12 @@ def list_matches(given: str) -> list[Path]:
 def _exists(path: Path) -> bool:
     try:
         return path.exists()
-    except (OSError, ValueError):  # a name too long, or with a NUL in it
+    except (OSError, ValueError):  # the name is too long or has a NUL
         return False
 
 
 def _match(pattern: Path) -> list[Path]:
-    """What a pattern matches, sorted; hidden names only where it spells them out."""
+    """Return what a pattern matches, sorted; hidden names only if it spells them out."""
     relative = pattern.relative_to(pattern.anchor)
     named = set(pattern.parts)
     try:
@@ -132,34 +120,39 @@ def _match(pattern: Path) -> list[Path]:
             if not any(part.startswith(".") and part not in named for part in match.parts)
         )
     except (ValueError, RecursionError, OSError) as error:
-        raise CorpusError(f"{pattern} is no valid pattern: {error}.") from None
+        raise CorpusError(f"{pattern} is not a valid pattern: {error}.") from None
 
 
 def _walk(folder: Path, counts: Counter[str], reads_json: bool) -> Iterator[Source]:
     empty = True
     for path in list_files(folder):
-        kind, compression = recognise_name(path, reads_json)
-        if is_wikipedia_dump(path):
+        kind, compression = recognize_name(path, reads_json)
+        if recognize_name(path, named=True)[0] == "dump" and _DUMP.search(path.name):
             pattern = folder / (f"*.xml*{compression}" if compression else "*.xml")
             raise CorpusError(
                 f"{path} is a dump of Wikipedia, which is not read as one file of a folder. Name "
                 f"it: {path}, or a pattern: {pattern}"
             )
-        if kind in (None, "dump") or is_dump_index(path) or not path.is_file():
+        if kind in (None, "dump") or _is_dump_index(path) or not path.is_file():
             counts[f"ignored file {show_name(path.suffix.lower()) or 'without suffix'}"] += 1
             continue
         empty = False
         name, label = str(path), path.relative_to(folder).as_posix()
         yield Source(show_name(name), show_name(label), kind, compression, path, explicit=False)
     if empty:
-        raise CorpusError(f"{folder} holds no file to read. Known suffixes: {' '.join(KINDS)}.")
+        known = " ".join(suffix for form in FORMATS.values() for suffix in form.suffixes)
+        raise CorpusError(f"{folder} holds no file to read. Known suffixes: {known}.")
+
+
+def _is_dump_index(path: Path) -> bool:
+    return _INDEX.search(path.name) is not None
 
 
 def list_files(folder: Path) -> Iterator[Path]:
-    """The files below `folder`, sorted folder by folder, without hidden ones.
+    """Yield the files below `folder`, sorted folder by folder, without hidden ones.
 
     Raises:
-        CorpusError: a folder that cannot be listed.
+        CorpusError: a folder cannot be listed.
     """
 
     def fail(error: OSError) -> None:
@@ -168,3 +161,56 @@ def list_files(folder: Path) -> Iterator[Path]:
     for parent, folders, files in os.walk(folder, onerror=fail):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         yield from (Path(parent, name) for name in sorted(files) if not name.startswith("."))
+
+
+def show_name(name: str) -> str:
+    """Return `name` as valid Unicode: file names may be any bytes, and what we write is UTF-8."""
+    return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def keep_texts(
+    text: PathLike | Sequence[PathLike], texts: Iterable[str], folder: Path, field: str
+) -> str:
+    """Write texts to ``folder/texts-HASH.jsonl``, one a line, and return its path.
+
+    Preparation reads text more than once. The same texts have the same file, so a run that is
+    repeated or resumed finds its text again.
+
+    Args:
+        text: the caller's argument beside `texts`; must be empty.
+        texts: read once, and never held together in memory.
+        field: the name of the field that holds the text.
+
+    Raises:
+        TypeError: `text` is given, too, or `texts` holds something else than strings.
+        CorpusError: there are no texts.
+        OSError: the file cannot be written; names it.
+    """
+    if text:
+        raise TypeError("give text or texts, not both")
+    if isinstance(texts, str):
+        raise TypeError("texts is one string; give a list of texts, or name files with text")
+    folder.mkdir(parents=True, exist_ok=True)
+    digest, number = hashlib.sha256(), 0
+    temporary = temporary_path(folder / f"texts-{os.getpid()}.jsonl")
+    try:
+        with naming_file(temporary), temporary.open("wb") as file:
+            for number, each in enumerate(texts, start=1):
+                for line in _to_lines(each, number, field):
+                    digest.update(line)
+                    file.write(line)
+        if not number:
+            raise CorpusError("texts is empty: nothing to train on.")
+        flush(temporary)
+        kept = folder / f"texts-{digest.hexdigest()[:12]}.jsonl"
+        temporary.replace(kept)
+    finally:
+        temporary.unlink(missing_ok=True)
+    return str(kept)
+
+
+def _to_lines(text: object, number: int, field: str) -> Iterable[bytes]:
+    if not isinstance(text, str):
+        raise TypeError(f"texts[{number - 1}] is {type(text).__name__}; every text must be a str")
+    for part in cut_text(text, _MAX_TEXT_CHARACTERS):
+        yield json.dumps({field: part}).encode() + b"\n"  # in ASCII, whatever a text holds

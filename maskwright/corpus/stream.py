@@ -1,4 +1,4 @@
-"""The whole way of a text into the program: read → clean → deduplicate → split."""
+"""Read, clean, deduplicate and split a corpus."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -7,12 +7,16 @@ from typing import Literal
 
 from maskwright.corpus.clean import clean_text
 from maskwright.corpus.config import CorpusConfig
-from maskwright.corpus.dedup import FingerprintSet, fingerprint_text
-from maskwright.corpus.documents import Document
+from maskwright.corpus.documents import Document, Source
+from maskwright.corpus.fingerprints import (
+    LEAST_VALID_FRACTION,
+    FingerprintSet,
+    fingerprint_text,
+    is_validation,
+)
 from maskwright.corpus.progress import ReadProgress
 from maskwright.corpus.readers.dispatch import read_source
-from maskwright.corpus.sources import Source, find_sources
-from maskwright.corpus.splits import LEAST_VALID_FRACTION, is_validation
+from maskwright.corpus.sources import find_sources
 from maskwright.errors import CorpusError
 
 Split = Literal["train", "valid"]
@@ -25,18 +29,16 @@ def stream_corpus(
     counts: Counter[str],
     progress: ReadProgress | None = None,
 ) -> Iterator[tuple[Split, Document]]:
-    """All documents that `paths` name, cleaned, each with its side of the split.
+    """Yield all documents that `paths` name, cleaned, each with its side of the split.
 
-    What `config.valid_text` names comes first and is held out, whatever its hash; a document of
-    `paths` that occurs there is dropped. The same input gives the same documents in the same order.
-    Memory does not grow with the text, but for about 16 bytes a document of `config.valid_text`,
-    and if `config.deduplicate` of the others. All that is dropped or
-    repaired is counted by reason in `counts`: documents, lines or files, as the reason says.
-    `progress` says how far reading is.
+    Documents of `config.valid_text` come first and are held out; a document of `paths` that occurs
+    there is dropped. The same input yields the same documents in the same order. Memory does not
+    grow with the text but for about 16 bytes a document of `config.valid_text`, and of `paths` if
+    `config.deduplicate`. All that is dropped or repaired is counted by reason in `counts`:
+    documents, lines or files, as the reason says. `progress` is kept up to date.
 
     Raises:
-        CorpusError: an input cannot be read, or no document is left to train on, or none of
-            `config.valid_text` to validate on.
+        CorpusError: an input cannot be read, or no document is left to train or validate on.
     """
     held_out = FingerprintSet()
     num_train = num_valid = 0
@@ -69,7 +71,7 @@ def stream_corpus(
 
 
 def fingerprint_held_out(config: CorpusConfig) -> FingerprintSet:
-    """The fingerprints of the cleaned documents that `config.valid_text` names.
+    """Return the fingerprints of the cleaned documents that `config.valid_text` names.
 
     Raises:
         CorpusError: an input cannot be read.
@@ -84,7 +86,7 @@ def fingerprint_held_out(config: CorpusConfig) -> FingerprintSet:
 def _read_cleaned(
     sources: Sequence[Source], config: CorpusConfig, counts: Counter[str], progress: ReadProgress
 ) -> Iterator[tuple[int, Document]]:
-    """Documents with text in them, cleaned, and their fingerprints; none twice if so wanted."""
+    """Yield cleaned documents that are not empty and, if configured, not duplicates."""
     seen = FingerprintSet()
     for source in sources:
         for document in read_source(source, config, counts, progress):

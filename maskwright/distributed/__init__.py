@@ -1,1 +1,1 @@
-"""Several processes, one run: torch's own engine, applied to a model from outside."""
+"""Several processes for one run: torch's own parallelism, applied to a model from outside."""

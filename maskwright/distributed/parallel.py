@@ -1,8 +1,8 @@
-"""Data parallelism applied to a finished model: torch's DDP or FSDP2, nothing home-made.
+"""Data parallelism, applied to a finished model: torch's DDP or FSDP2.
 
-The model is single-device code and stays so. Gradients are *sums* over ranks, because the loss of
-every rank is already divided by the number of predictions of all: DDP's averaging is undone by a
-factor, FSDP2's is switched off.
+The model is single-device code. Gradients are *sums* over ranks, because every rank divides its
+loss by the number of predictions of all ranks: a factor undoes DDP's averaging, and FSDP2's is
+switched off.
 """
 
 from collections.abc import Callable, Iterable
@@ -22,14 +22,14 @@ from maskwright.distributed.world import World
 
 @dataclass(frozen=True)
 class Parallel:
-    """An objective on all ranks, and what a step has to know about it.
+    """An objective on all ranks.
 
     Attributes:
-        objective: called like the one that it was made from.
-        loss_factor: losses are multiplied by it, to undo averaging over ranks.
-        accumulating: a context for the backward passes of all micro-batches but the last, after
-            which gradients travel.
-        sharding: how parameters, gradients and optimizer states are spread.
+        objective: called like the objective that it wraps.
+        loss_factor: the factor of losses that undoes averaging over ranks.
+        accumulating: a context for the backward passes of all micro-batches but the last, whose
+            pass reduces gradients over ranks.
+        sharding: how parameters, gradients and optimizer states are sharded.
     """
 
     objective: Callable[..., Any]
@@ -39,7 +39,7 @@ class Parallel:
 
 
 def checkpoint_activations(blocks: Iterable[nn.Module]) -> None:
-    """Lets the backward pass compute the inside of every block again, instead of keeping it.
+    """Recompute the activations inside every block in the backward pass instead of storing them.
 
     About a third more arithmetic for a fraction of the memory (Chen et al. 2016,
     https://arxiv.org/abs/1604.06174).
@@ -49,7 +49,7 @@ def checkpoint_activations(blocks: Iterable[nn.Module]) -> None:
 
 
 def replicate(objective: nn.Module, world: World, device: torch.device) -> Parallel:
-    """The whole model on every rank (DistributedDataParallel)."""
+    """Put the whole model on every rank (DistributedDataParallel)."""
     ddp = DistributedDataParallel(
         objective,
         device_ids=[device] if device.type == "cuda" else None,
@@ -61,13 +61,13 @@ def replicate(objective: nn.Module, world: World, device: torch.device) -> Paral
 def shard(
     model: nn.Module, blocks: Iterable[nn.Module], world: World, device: torch.device, bf16: bool
 ) -> Sharded:
-    """Spreads parameters over ranks in place, block by block (FSDP2, ``fully_shard``).
+    """Shard parameters over ranks in place, block by block (FSDP2, ``fully_shard``).
 
     Args:
-        model: on the CPU; its parts move to `device` one at a time.
-        blocks: the modules that are gathered, used and let go again one after another; what is in
-            none of them is gathered for the whole step.
-        bf16: gather and compute in bf16; master weights and sums of gradients stay in fp32.
+        model: a model on the CPU; its parts move to `device` one at a time.
+        blocks: the modules that are gathered, used and released one after another; all other
+            parameters are gathered for the whole step.
+        bf16: gather and compute in bf16; master weights and sums of gradients are fp32.
     """
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
@@ -79,7 +79,7 @@ def shard(
     for module in (*blocks, model):
         fully_shard(module, mesh=mesh, mp_policy=policy)
         assert isinstance(module, FSDPModule)
-        # Sums, not means. gloo knows no averaging, so that it takes both calls.
+        # Sums, not means. gloo cannot average, so both calls are needed.
         module.set_gradient_divide_factor(1.0)
         module.set_force_sum_reduction_for_comms(True)
     return Sharded()

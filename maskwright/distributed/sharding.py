@@ -1,4 +1,4 @@
-"""How parameters, gradients and optimizer states are spread over ranks, seen from outside."""
+"""The sharding of parameters, gradients and optimizer states over ranks."""
 
 from typing import Protocol
 
@@ -6,28 +6,28 @@ from torch import Tensor, nn
 
 
 class Sharding(Protocol):
-    """Where the parts of tensors are."""
+    """The conversion between whole tensors and the shards of a rank."""
 
-    def whole(self, tensor: Tensor) -> Tensor:
-        """A tensor from its parts. All ranks must call it."""
+    def gather(self, tensor: Tensor) -> Tensor:
+        """Return the whole tensor of a shard. All ranks must call it."""
         ...
 
-    def part(self, whole: Tensor, like: Tensor) -> Tensor:
-        """This rank's part of a whole tensor, spread as `like` is."""
+    def shard(self, whole: Tensor, like: Tensor) -> Tensor:
+        """Return this rank's shard of a whole tensor, sharded as `like`."""
         ...
 
     def release(self, model: nn.Module) -> None:
-        """Lets go of what was put together to compute; parameters are parts again."""
+        """Release the tensors that were gathered to compute; parameters are shards again."""
         ...
 
 
 class Unsharded:
-    """Every rank has all of every tensor."""
+    """Every rank holds every tensor as a whole."""
 
-    def whole(self, tensor: Tensor) -> Tensor:
+    def gather(self, tensor: Tensor) -> Tensor:
         return tensor
 
-    def part(self, whole: Tensor, like: Tensor) -> Tensor:
+    def shard(self, whole: Tensor, like: Tensor) -> Tensor:
         return whole
 
     def release(self, model: nn.Module) -> None:
@@ -38,23 +38,23 @@ UNSHARDED = Unsharded()
 
 
 class Sharded:
-    """Ranks have parts of tensors, as torch's DTensor, and put them together with FSDP2."""
+    """Ranks hold shards, as torch's DTensor, and gather them with FSDP2."""
 
-    def whole(self, tensor: Tensor) -> Tensor:
+    def gather(self, tensor: Tensor) -> Tensor:
         from torch.distributed.tensor import DTensor
 
         return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
-    def part(self, whole: Tensor, like: Tensor) -> Tensor:
+    def shard(self, whole: Tensor, like: Tensor) -> Tensor:
         from torch.distributed.tensor import DTensor, distribute_tensor
 
         if not isinstance(like, DTensor):
             return whole
-        # Every rank has the whole and keeps its own part: nothing travels.
+        # Every rank has the whole tensor and keeps its own shard: no communication.
         return distribute_tensor(whole, like.device_mesh, like.placements, src_data_rank=None)
 
     def release(self, model: nn.Module) -> None:
-        # Without a backward pass FSDP2 keeps what is in no block: whole, and in bf16 if need be.
+        # Without a backward pass FSDP2 keeps parameters outside of blocks gathered, maybe in bf16.
         from torch.distributed.fsdp import FSDPModule
 
         for module in model.modules():

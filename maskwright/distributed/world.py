@@ -1,9 +1,9 @@
-"""The processes that train one model together, and what they tell one another.
+"""The processes that train one model together, and their communication.
 
 ``torchrun`` (or anything else that sets ``RANK``, ``WORLD_SIZE``, ``MASTER_ADDR`` and
-``MASTER_PORT``) starts them; a process that was started alone is a world of one and talks to
-nobody. Gradients travel by nccl on GPUs and by gloo on CPUs; the few numbers that ranks must agree
-on always travel by gloo, so that agreeing does not wait for a GPU.
+``MASTER_PORT``) starts them; a process that was started alone is a world of one. Gradients are
+reduced by nccl on GPUs and by gloo on CPUs; the few numbers that ranks must agree on always use
+gloo, so that agreeing does not wait for a GPU.
 """
 
 import os
@@ -20,7 +20,7 @@ from torch.distributed.rendezvous import rendezvous
 
 from maskwright.errors import ConfigError, TrainingError
 
-# While one process prepares the data. A rank that dies meanwhile is noticed at once all the same.
+# For the preparation of data by one process. A rank that dies meanwhile is noticed at once.
 _LONG_WAIT = timedelta(days=7)
 
 
@@ -30,7 +30,7 @@ class World:
 
     Attributes:
         rank: its number, from 0.
-        size: how many there are.
+        size: the number of processes.
         local_rank: its number on this machine.
     """
 
@@ -40,11 +40,11 @@ class World:
 
     @property
     def is_first(self) -> bool:
-        """Whether this process is the one that writes files and speaks to the user."""
+        """Return True if this process writes the files and the messages."""
         return self.rank == 0
 
     def sum(self, *values: float) -> list[float]:
-        """Each value summed over all ranks, in fp64. All ranks must call it."""
+        """Return each value summed over all ranks, in fp64. All ranks must call it."""
         if self.size == 1:
             return list(values)
         sums = torch.tensor(values, dtype=torch.float64)
@@ -53,22 +53,22 @@ class World:
         return sums.tolist()
 
     def sum_tensor(self, values: Tensor) -> Tensor:
-        """`values` summed over all ranks, on their device and in place. All ranks must call it."""
+        """Sum `values` over all ranks, on their device and in place. All ranks must call it."""
         if self.size > 1:
             with self._noticing_loss():
                 dist.all_reduce(values)
         return values
 
     def from_first(self, *values: float) -> list[float]:
-        """The values of rank 0, in fp64. All ranks must call it."""
+        """Return the values of rank 0, in fp64. All ranks must call it."""
         return self.sum(*(values if self.is_first else [0.0] * len(values)))
 
     def wait(self) -> None:
-        """Returns when all ranks have called it."""
+        """Return when all ranks have called it."""
         self.sum(0)
 
     def text_from_first(self, make: Callable[[], str]) -> str:
-        """What `make` gives on rank 0, even if it takes days. All ranks must call it."""
+        """Return the result of `make` on rank 0, even after days. All ranks must call it."""
         if self.size == 1:
             return make()
         text = make().encode() if self.is_first else b""
@@ -89,7 +89,7 @@ class World:
             yield
         except RuntimeError as error:
             raise TrainingError(
-                f"rank {self.rank} has lost another rank, whose own message says why "
+                f"rank {self.rank} has lost another rank, whose own message gives the reason "
                 f"({str(error).splitlines()[0]})"
             ) from None
 
@@ -98,17 +98,17 @@ ALONE = World()
 
 
 def open_channel(timeout: timedelta | None = None) -> dist.ProcessGroup:
-    """Another group of all ranks, for what must not get into the way of the training."""
+    """Return another group of all ranks, whose messages do not block the training."""
     group = dist.new_group(backend="gloo", timeout=timeout)
     assert isinstance(group, dist.ProcessGroup)
     return group
 
 
 def read_world() -> World:
-    """What the environment says, without joining anything.
+    """Return the world that the environment states, without joining it.
 
     Raises:
-        ConfigError: a variable that is no number, or a rank outside the world.
+        ConfigError: a variable is not a number, or a rank is outside the world.
     """
     if "RANK" not in os.environ or "WORLD_SIZE" not in os.environ:
         return ALONE
@@ -132,10 +132,10 @@ def _read_number(name: str) -> int:
 
 @contextmanager
 def joining(world: World, device: torch.device) -> Generator[World]:
-    """Within this context the ranks of `world` can talk to one another.
+    """Connect the ranks of `world` within this context.
 
     Raises:
-        ConfigError: `device` has no means to do so.
+        ConfigError: `device` does not support several processes.
         TrainingError: the other ranks cannot be reached.
     """
     if world.size == 1:
@@ -146,7 +146,7 @@ def joining(world: World, device: torch.device) -> Generator[World]:
         rule = "cannot be used by several processes"
         raise ConfigError("train.device", device.type, rule, "Take cpu or cuda, or one process.")
     if device.type == "cuda" and device.index != world.local_rank:
-        rule = "is one GPU, and every process needs its own"
+        rule = "is a single GPU, and every process needs its own"
         raise ConfigError("train.device", str(device), rule, "Set it to cuda.")
     if device.type == "cuda":
         torch.cuda.set_device(device)
@@ -168,11 +168,11 @@ def joining(world: World, device: torch.device) -> Generator[World]:
 
 
 def _open_store(world: World) -> Store:
-    """Where ranks find one another's addresses.
+    """Return the store in which ranks find each other's addresses.
 
-    When torchrun starts the ranks of one machine again, its store may still hold the addresses of
-    the dead ones, hence a name for each attempt. Over several machines torchrun does not count
-    attempts alike, but its c10d rendezvous makes a new store each time.
+    When torchrun restarts the ranks of one machine, its store may still hold the addresses of the
+    dead ones, hence a prefix for each attempt. On several machines torchrun may count attempts
+    differently, but its c10d rendezvous makes a new store each time.
     """
     store, _, _ = next(rendezvous("env://", world.rank, world.size))
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")

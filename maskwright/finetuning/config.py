@@ -6,12 +6,12 @@ from typing import Literal
 from maskwright.config import setting
 from maskwright.errors import ConfigError
 from maskwright.finetuning.metrics import Metric
-from maskwright.model.config import Pooling, Problem
+from maskwright.model.config import Pooling, ProblemType
 from maskwright.train.config import Precision
 
 Task = Literal["classification", "multilabel", "regression", "tokens"]
 
-PROBLEMS: dict[Task, Problem] = {
+PROBLEMS: dict[Task, ProblemType] = {
     "classification": "single_label_classification",
     "multilabel": "multi_label_classification",
     "regression": "regression",

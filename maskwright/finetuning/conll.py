@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 
-from maskwright.corpus.formats import COMPRESSIONS
+from maskwright.corpus.readers.blocks import COMPRESSIONS
 from maskwright.errors import CorpusError
 from maskwright.finetuning.tables import open_lines
 

@@ -308,4 +308,4 @@ def _with_dropout(model: MaskedLanguageModel, dropout: float) -> MaskedLanguageM
     config = replace(
         model.config, attention_dropout=dropout, hidden_dropout=dropout, embedding_dropout=dropout
     )
-    return MaskedLanguageModel.around(config, dict(model.named_parameters()))
+    return MaskedLanguageModel.from_tensors(config, dict(model.named_parameters()))

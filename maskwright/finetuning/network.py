@@ -13,9 +13,9 @@ from maskwright.model.classifier import Classifier
 from maskwright.model.config import EncoderConfig, Level, Pooling
 from maskwright.model.electra import Discriminator
 from maskwright.model.heads import HeadTransform
-from maskwright.model.init import initialise
+from maskwright.model.init import initialize
 from maskwright.model.pretraining import MaskedLanguageModel
-from maskwright.model_folder.families import classifier_form
+from maskwright.model_folder.families import native_classifier
 
 Pretrained = MaskedLanguageModel | Discriminator | Classifier
 
@@ -37,12 +37,12 @@ def build_classifier(
         hidden_dropout=dropout,
         embedding_dropout=dropout,
     )
-    form, _ = classifier_form(architecture, level)
+    native = native_classifier(architecture, level)[0].head
     pooling = config.pooling or "mean"
-    pooling = pooling if pooling in form.poolings else "cls"
-    head = form.head(architecture, level, num_labels, pooling, dropout)
+    pooling = pooling if pooling in native.poolings else "cls"
+    head = native.build_config(architecture, level, num_labels, pooling, dropout)
     model = Classifier(architecture, head)
-    initialise(model, seed)
+    initialize(model, seed)
     model.encoder.load_state_dict(pretrained.encoder.state_dict())
     for ours, theirs in _find_layers(pretrained, model):
         ours.load_state_dict(theirs.state_dict())
@@ -51,11 +51,11 @@ def build_classifier(
 
 def check_pooling(architecture: EncoderConfig, level: Level, pooling: Pooling | None) -> None:
     """Raises ConfigError if the class of such an encoder has not the pooling that is asked for."""
-    form, _ = classifier_form(architecture, level)
-    known = tuple(form.poolings) or ("cls",) * (level == "text")
+    (family, native), _ = native_classifier(architecture, level)
+    known = tuple(native.poolings) or ("cls",) * (level == "text")
     if pooling is None or pooling in known:
         return
-    name = form.family.architecture
+    name = family.architecture
     has = f"It has {' and '.join(known)}" if known else "It labels each word by its first token"
     raise ConfigError("pooling", pooling, f"is none that {name} has", f"{has}: leave it out.")
 

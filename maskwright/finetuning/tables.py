@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from maskwright.corpus.readers.blocks import read_blocks
-from maskwright.corpus.readers.fields import MAX_RECORD_CHARACTERS
+from maskwright.corpus.readers.records import MAX_RECORD_CHARACTERS
 from maskwright.corpus.readers.text import decode_text, read_lines
 from maskwright.corpus.sources import Source, find_sources
 from maskwright.errors import CorpusError

@@ -33,7 +33,7 @@ from maskwright.finetuning.spans import marks_entities
 from maskwright.finetuning.split import Row, split_examples
 from maskwright.finetuning.tables import LabelledRow, read_columns
 from maskwright.model.classifier import Classifier
-from maskwright.model.init import initialise
+from maskwright.model.init import initialize
 from maskwright.model_folder.folder import Loaded
 from maskwright.progress import Pulse
 
@@ -221,7 +221,7 @@ def run_task(
     def build(seed: int) -> Classifier:
         model = build_classifier(pretrained, config, level, len(material.labels.names), seed)
         if from_scratch:
-            initialise(model, seed)
+            initialize(model, seed)
         return model.to(device)
 
     best: Classifier | None = None

@@ -1,49 +1,52 @@
-"""Our outputs beside another library's, on real tokens.
+"""Our outputs beside another library's: the texts, padded batches, and how far they may differ.
 
-B rows of L slots, D width, V vocabulary.
+B rows of L positions, D width, V vocabulary.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from maskwright.attention_context import context_from_lengths
+from maskwright.corpus.readers.pydocs import read_pydocs
 from maskwright.errors import ExportError
-from maskwright.model_folder.folder import LoadedModel
+from maskwright.model_folder.folder import Loaded, LoadedModel
 
-# fp32 gives about seven digits, of which a deep model loses two: for logits of up to 10 an
-# absolute bound, and for larger ones a relative one.
+# fp32 has about seven digits, of which a deep model loses two: an absolute bound for logits of up
+# to 10, a relative one for larger logits.
 TOLERANCE, RELATIVE_TOLERANCE = 1e-4, 1e-5
-_MOST_LOGITS = 1 << 25  # in one batch: 128 MiB
-_MOST_ROWS = 8
+PYDOCS = "pydocs"  # the source of the built-in texts
+AWKWARD = (
+    "The larvae are black and feed on snails.",
+    "Naïve cafés, Straßen and ÅNGSTRÖM: 6.02214·10²³ (±0.5 %)",
+    "tabs\tand  blanks\nand lines",
+    "someone@example.org wrote https://example.org/?q=1&r=2 at 10:45.",
+    "Москва, 서울, 東京, ภาษาไทย, ﬁn, 🙂👍🏽",
+    "!",
+)
+NUM_TEXTS = 24
+LONGEST = 512  # tokens; longer inputs cost time and show nothing new
+SHORTEST = 4
+_CHARACTERS_PER_TOKEN = 20  # more than any real text has
+_MAX_LOGITS = 1 << 25  # in one batch: 128 MiB
+_MAX_ROWS = 8
 
 # input_ids, attention_mask and, for classifiers, token_type_ids [B, L] -> logits [B, L, V]
 Compute = Callable[..., Tensor]
 
 
 @dataclass(frozen=True)
-class PaddedBatch:
-    """Rows of ids, filled up with [PAD] to one length."""
-
-    input_ids: Tensor  # [B, L] int64
-    lengths: list[int]
-
-    @property
-    def attention_mask(self) -> Tensor:
-        """[B, L] int64, 1 where there is a token."""
-        place = torch.arange(self.input_ids.shape[1])
-        return (place < torch.tensor(self.lengths)[:, None]).long()
-
-
-@dataclass(frozen=True)
-class Difference:
-    """How far two computations of the same thing are apart.
+class Comparison:
+    """The difference between two computations of the same outputs.
 
     Attributes:
+        what: the outputs that are compared, in words.
         largest: the largest absolute difference of any number.
-        allowed: more than that is no rounding.
+        allowed: the largest difference that rounding explains.
     """
 
     what: str
@@ -53,27 +56,66 @@ class Difference:
     num_tokens: int
 
     def check(self, library: str) -> None:
-        """Lets pass what rounding explains.
+        """Raise unless rounding explains the difference.
 
         Raises:
-            ExportError: it does not; NaN never passes.
+            ExportError: the difference is larger, or NaN.
         """
         if not self.largest <= self.allowed:
             raise ExportError(
-                f"what {library} computes is not what the model computes: {self.what} differ by up "
-                f"to {self.largest:.2g}, and {self.allowed:.2g} is allowed. Nothing was written; "
-                "this is a bug in maskwright or in that library."
+                f"{library} computes another function than the model: {self.what} differ by up "
+                f"to {self.largest:.2g}, and {self.allowed:.2g} is allowed. Nothing was written. "
+                "Report it: this is a bug in maskwright or in that library."
             )
 
     def describe(self) -> str:
-        """The same as part of a sentence."""
+        """Return the difference as part of a sentence."""
         return (
             f"largest difference of {self.what} {self.largest:.2g} ({self.allowed:.2g} is allowed)"
         )
 
 
+def choose_texts(loaded: Loaded[Any], documents: Iterable[str] | None = None) -> Iterator[str]:
+    """Yield awkward texts, then beginnings of documents, from a few tokens to the model's length.
+
+    Args:
+        documents: real text; None for the documentation in the Python environment (``pydocs``).
+    """
+    longest = min(loaded.model.config.max_position_embeddings, LONGEST)
+    documents = (text for _, text in read_pydocs()) if documents is None else documents
+    real = _cut(loaded, documents, np.geomspace(SHORTEST, longest, NUM_TEXTS))
+    special = loaded.tokenizer.special_tokens.values()
+    for text in (*AWKWARD, *real):
+        if not any(token in text for token in special):  # some libraries would encode the token
+            yield text
+
+
+def _cut(loaded: Loaded[Any], documents: Iterable[str], lengths: Iterable[float]) -> Iterator[str]:
+    """Yield the beginning of each document, about as long in tokens as `lengths` says."""
+    extra = len(loaded.wrap([]))
+    for document, length in zip(documents, lengths, strict=False):
+        most = max(1, round(length) - extra)
+        document = document[: most * _CHARACTERS_PER_TOKEN].strip()
+        ends = loaded.tokenizer.encode_prompt(document).offsets[:most, 1]
+        yield document[: ends[-1] if len(ends) else 0].strip()
+
+
+@dataclass(frozen=True)
+class PaddedBatch:
+    """Rows of ids, padded to one length."""
+
+    input_ids: Tensor  # [B, L] int64
+    lengths: list[int]
+
+    @property
+    def attention_mask(self) -> Tensor:
+        """[B, L] int64, 1 where there is a token."""
+        position = torch.arange(self.input_ids.shape[1])
+        return (position < torch.tensor(self.lengths)[:, None]).long()
+
+
 def batch_rows(rows: Sequence[list[int]], vocab_size: int, pad_id: int) -> Iterator[PaddedBatch]:
-    """The rows in batches of mixed lengths, so that there is padding, and of bounded logits."""
+    """Yield the rows in batches of mixed lengths, so that there is padding."""
     most = _count_rows(rows, vocab_size)
     for first in range(0, len(rows), most):
         yield pad_rows(rows[first : first + most], pad_id)
@@ -82,31 +124,34 @@ def batch_rows(rows: Sequence[list[int]], vocab_size: int, pad_id: int) -> Itera
 def batch_by_length(
     rows: Sequence[list[int]], vocab_size: int, pad_id: int
 ) -> Iterator[tuple[list[int], PaddedBatch]]:
-    """Batches of similar lengths, with the numbers of their rows: little padding."""
+    """Yield batches of similar lengths, which need little padding, with the indices of their rows.
+
+    The number of logits in a batch is bounded, as in `batch_rows`.
+    """
     most = _count_rows(rows, vocab_size)
-    by_length = sorted(range(len(rows)), key=lambda number: len(rows[number]))
+    by_length = sorted(range(len(rows)), key=lambda index: len(rows[index]))
     for first in range(0, len(rows), most):
-        numbers = by_length[first : first + most]
-        yield numbers, pad_rows([rows[number] for number in numbers], pad_id)
+        indices = by_length[first : first + most]
+        yield indices, pad_rows([rows[index] for index in indices], pad_id)
 
 
 def _count_rows(rows: Sequence[list[int]], vocab_size: int) -> int:
-    """How many rows of the longest one's length a batch may hold."""
-    return max(1, min(_MOST_ROWS, _MOST_LOGITS // (max(map(len, rows)) * vocab_size)))
+    """Return how many rows as long as the longest one a batch may hold."""
+    return max(1, min(_MAX_ROWS, _MAX_LOGITS // (max(map(len, rows)) * vocab_size)))
 
 
 def pad_rows(rows: Sequence[list[int]], pad_id: int) -> PaddedBatch:
-    """One batch of them all."""
+    """Return all rows as one batch."""
     lengths = [len(row) for row in rows]
     ids = torch.full((len(rows), max(lengths)), pad_id)
-    for place, row in enumerate(rows):
-        ids[place, : len(row)] = torch.tensor(row)
+    for index, row in enumerate(rows):
+        ids[index, : len(row)] = torch.tensor(row)
     return PaddedBatch(ids, lengths)
 
 
 @torch.no_grad()
 def encode(loaded: LoadedModel, batch: PaddedBatch) -> Tensor:
-    """What our encoder makes of a batch: [B, L, D]."""
+    """Return the outputs of our encoder for a batch: [B, L, D]."""
     context = context_from_lengths(batch.lengths, batch.input_ids.shape[1])
     hidden = loaded.model.encoder(batch.input_ids.flatten(), context)
     return hidden.unflatten(0, batch.input_ids.shape)
@@ -115,30 +160,34 @@ def encode(loaded: LoadedModel, batch: PaddedBatch) -> Tensor:
 @torch.no_grad()
 def compare_logits(
     loaded: LoadedModel, batches: Iterable[PaddedBatch], compute: Compute
-) -> Difference:
-    """`compute` beside our model, on all that is no padding."""
+) -> Comparison:
+    """Compare the logits of `compute` to those of our model, padding excluded."""
     largest, scale, num_texts, num_tokens = 0.0, 0.0, 0, 0
     for batch in batches:
         real = batch.attention_mask.bool()
         if loaded.model.config.next_token_prediction:
             real[:, 0] = False
         context = context_from_lengths(batch.lengths, batch.input_ids.shape[1])
-        places = real.flatten().nonzero()[:, 0]
-        ours = loaded.model(batch.input_ids.flatten(), context, places)
+        positions = real.flatten().nonzero()[:, 0]
+        ours = loaded.model(batch.input_ids.flatten(), context, positions)
         theirs = compute(batch.input_ids, batch.attention_mask)[real]
-        largest = _max(largest, (ours - theirs).abs().max().item())
+        largest = max_or_nan(largest, (ours - theirs).abs().max().item())
         scale = max(scale, ours.abs().max().item())
         num_texts, num_tokens = num_texts + len(batch.lengths), num_tokens + len(ours)
-    allowed = max(TOLERANCE, RELATIVE_TOLERANCE * scale)
-    return Difference("logits", largest, allowed, num_texts, num_tokens)
+    return Comparison("logits", largest, allow(scale), num_texts, num_tokens)
 
 
-def compare_vectors(ours: Tensor, theirs: Tensor, num_tokens: int) -> Difference:
-    """Sentence vectors of length 1 beside one another, [N, D] each."""
+def compare_vectors(ours: Tensor, theirs: Tensor, num_tokens: int) -> Comparison:
+    """Compare sentence vectors of length 1, [N, D] each."""
     largest = (ours - theirs).abs().max().item()
-    return Difference("sentence vectors", largest, TOLERANCE, len(ours), num_tokens)
+    return Comparison("sentence vectors", largest, TOLERANCE, len(ours), num_tokens)
 
 
-def _max(a: float, b: float) -> float:
-    """The larger one; NaN if one is."""
+def allow(scale: float) -> float:
+    """Return the largest difference that rounding explains for numbers of up to `scale`."""
+    return max(TOLERANCE, RELATIVE_TOLERANCE * scale)
+
+
+def max_or_nan(a: float, b: float) -> float:
+    """Return the larger number; NaN if one is NaN."""
     return b if b != b or b > a else a

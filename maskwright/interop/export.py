@@ -1,192 +1,186 @@
-"""Model folders for other libraries; each is compared with the model before it appears."""
+"""Exports of a model for other libraries, each compared to the model there before it appears."""
 
 import dataclasses
-from collections.abc import Callable
+import importlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, TypedDict
 
 from maskwright.errors import ExportError, InputError, MaskwrightError
 from maskwright.files import replacing_folder, write_json
-from maskwright.interop.classifier_folders import write_classifier
-from maskwright.interop.comparison import Difference
-from maskwright.interop.folders import RECORD, check_new, list_sizes, read_card
-from maskwright.interop.held_out import read_masked_rows
-from maskwright.interop.hugging_face import write_hugging_face
-from maskwright.interop.int8 import Int8Scores
+from maskwright.interop.classifier import ClassifierSource, ExampleFile, find_examples
+from maskwright.interop.comparison import Comparison
 from maskwright.interop.libraries import list_versions
-from maskwright.interop.onnx_folder import write_onnx, write_onnx_int8
-from maskwright.interop.sentence_transformers_folder import write_sentence_transformers
-from maskwright.interop.sentences import choose_sentences
-from maskwright.interop.targets import TARGETS, Target
-from maskwright.interop.task_examples import ExampleFile, choose_examples
-from maskwright.model_folder.classifier_folder import is_classifier, open_classifier
-from maskwright.model_folder.folder import open_model
+from maskwright.interop.masked_model import MaskedModelSource, find_prepared_data
+from maskwright.interop.onnx_int8 import Int8Scores
+from maskwright.interop.targets import TARGETS, Source, Target, Written
+from maskwright.model_folder.classifier_folder import is_classifier
 from maskwright.provenance import describe_cpu
+from maskwright.runs.find_model import find_model_folder
 
-# The library that computes the comparison, and others whose version decides about the result.
-_PACKAGES = {
-    "hf": ("transformers", "torch"),
-    "onnx": ("onnxruntime", "torch"),
-    "onnx-int8": ("onnxruntime", "torch"),
-    "sentence-transformers": ("sentence-transformers", "transformers", "torch"),
-}
+RECORD = "export.json"
+
+
+class ExportRecord(TypedDict, total=False):
+    """``export.json``; `compared` and `int8` hold the fields of `Comparison` and `Int8Scores`."""
+
+    to: str
+    files: dict[str, int]
+    versions: dict[str, str]
+    cpu: str
+    max_length: int
+    compared: dict[str, Any]
+    int8: dict[str, Any]
 
 
 @dataclass(frozen=True)
-class ExportReport:
-    """What was written, and how it was found to be right.
+class ExportResult:
+    """An export, and how it was compared to the model.
 
     Attributes:
         to: the target.
-        folder: where it is.
-        sizes: bytes of each file.
-        versions: of the libraries it was compared with; the first computed the comparison.
-        source: where the sentences of the comparison are from.
-        difference: how far the library's outputs are from ours.
+        folder: the folder that was written.
+        files: bytes of each file.
+        versions: of the libraries; the first one computed the comparison.
+        source: where the texts of the comparison come from.
+        comparison: the largest difference between the library's outputs and ours.
         int8: what quantization changed; None without it.
-        max_length: tokens of an input, at most; longer ones are cut.
+        max_length: the longest input in tokens; longer ones are cut.
+        notes: what else a user of the folder should know.
     """
 
-    to: Target
+    to: str
     folder: Path
-    sizes: dict[str, int]
+    files: dict[str, int]
     versions: dict[str, str]
     source: str
-    difference: Difference
+    comparison: Comparison
     int8: Int8Scores | None
     max_length: int
+    notes: tuple[str, ...] = ()
 
     def describe(self) -> list[str]:
-        """Lines for a reader."""
+        """Return lines for a reader."""
         library, version = next(iter(self.versions.items()))
-        size = sum(self.sizes.values()) / 1e6
+        size = sum(self.files.values()) / 1e6
         subject = "the graph in fp32" if self.int8 else "it"
-        lines = [
-            f"{self.folder}: {len(self.sizes)} files, {size:.1f} MB, for {self.to}",
-            f"{library} {version} loads {subject}; on {self.difference.num_texts} texts "
-            f"({self.source}), {self.difference.num_tokens:,} tokens: {self.difference.describe()}",
+        return [
+            f"{self.folder}: {len(self.files)} files, {size:.1f} MB, for {self.to}",
+            f"{library} {version} loads {subject}; on {self.comparison.num_texts} texts "
+            f"({self.source}), {self.comparison.num_tokens:,} tokens: {self.comparison.describe()}",
+            *self.notes,
+            *(self.int8.describe() if self.int8 else []),
         ]
-        if self.to == "sentence-transformers":
-            lines.append(f"encode() cuts texts at {self.max_length} tokens (max_seq_length)")
-        return lines + (self.int8.describe() if self.int8 else [])
 
-    def to_json(self) -> dict[str, Any]:
-        """Plain values, as ``export.json`` keeps them."""
-        values = {
+    def to_json(self) -> ExportRecord:
+        """Return the record that ``export.json`` holds."""
+        record: ExportRecord = {
             "to": self.to,
-            "files": self.sizes,
+            "files": self.files,
             "versions": self.versions,
             "cpu": describe_cpu(),
             "max_length": self.max_length,
-            "compared": {"source": self.source, **dataclasses.asdict(self.difference)},
+            "compared": {"source": self.source, **dataclasses.asdict(self.comparison)},
         }
-        return {**values, "int8": dataclasses.asdict(self.int8)} if self.int8 else values
+        if self.int8:
+            record["int8"] = dataclasses.asdict(self.int8)
+        return record
 
 
-def export_model(
+def export(
     folder: Path | str,
-    to: Target,
+    to: str,
     out: Path | str,
-    data: Path | str | None = None,
-    examples: ExampleFile | None = None,
-) -> ExportReport:
-    """Write the model in `folder` for another library, and prove that it is the same there.
+    data: Path | str | ExampleFile | None = None,
+) -> ExportResult:
+    """Write a model for another library, and check that it computes the same there.
 
-    What was written is loaded with the target library, and its outputs are compared with ours on
-    real sentences, those of a fine-tuned model on examples of its task. Only then does `out`
-    appear, with a record of the comparison in ``export.json``; otherwise nothing is left of it.
+    What was written is loaded with the other library, and its outputs are compared to ours on
+    real sentences, those of a fine-tuned model on examples of its task. `out` appears only if they
+    are equal, with a record of the comparison in ``export.json``::
+
+        result = export("runs/mine", to="onnx", out="exports/mine-onnx")
+        print(result.comparison.largest)
 
     Args:
-        folder: a model folder.
+        folder: a run directory, a model folder, or ``hf:NAME[@REVISION]``.
         to: ``hf`` (transformers), ``onnx``, ``onnx-int8`` or ``sentence-transformers``.
-        out: where to; it must not exist, or be empty.
-        data: a prepared folder, whose held-out text gives the sentences; ``onnx-int8`` needs it
-            for its scores. A fine-tuned model has no use for it.
-        examples: labeled examples of a fine-tuned model's task, which it needs for ``onnx-int8``.
+        out: the folder to write; it must not exist, or be empty.
+        data: a prepared folder or its URL, whose held-out text is compared on; of a fine-tuned
+            model a file of labeled examples. Default: those of the run, else built-in sentences,
+            which have no labels and so cannot judge ``onnx-int8``.
 
     Raises:
         ModelFolderError: `folder` is not a model folder.
-        ExportError: the outputs differ, no class of transformers computes this architecture, too
-            little is left of the model in int8, or `out` exists already.
-        InputError: an unknown target, ``onnx-int8`` without `data`.
+        ExportError: the outputs differ, no class of transformers computes this architecture, int8
+            changes too many answers, or `out` exists already.
+        InputError: an unknown target, `data` of another kind, ``onnx-int8`` without `data`.
         MissingPackageError: a package that the target needs is not installed.
         ShardError: `data` is damaged, or was prepared with another tokenizer.
+        CorpusError: the examples cannot be read, or have labels that the model does not know.
     """
-    folder, out = Path(folder), Path(out)
-    data = None if data is None else Path(data)
+    out = Path(out)
     if to not in TARGETS:
-        raise InputError(f"unknown export {to}; choose {', '.join(TARGETS)}.")
-    is_fine_tuned = is_classifier(folder)
-    _check_request(to, out, has_text=is_fine_tuned or data is not None)
-    work = (
-        _prepare_classifier(folder, to, examples)
-        if is_fine_tuned
-        else _prepare_model(folder, to, data)
-    )
+        raise InputError(f"--to = {to} must be one of {', '.join(TARGETS)}")
+    _check_out(out)
+    source = _open_source(Path(folder), find_model_folder(folder), data)
+    target: Target = importlib.import_module(TARGETS[to]).TARGET
+    versions = list_versions(*target.packages)
     with replacing_folder(out) as temporary:
-        versions = list_versions(*_PACKAGES[to])
-        try:
-            difference, int8 = work.write(temporary)
-        except (MaskwrightError, OSError):
-            raise
-        except Exception as error:  # of several libraries, and in each release of others
-            reason = " ".join(str(error).split())[:300] or type(error).__name__
-            names = ", ".join(f"{name} {version}" for name, version in versions.items())
-            raise ExportError(
-                f"the export to {to} failed ({names}): {reason}. Nothing was written."
-            ) from error
-        difference.check(next(iter(versions)))
-        sizes = list_sizes(temporary)
-        report = ExportReport(
-            to, out, sizes, versions, work.source, difference, int8, work.max_length
+        written = _write(to, target, temporary, source, versions)
+        result = ExportResult(
+            to,
+            out,
+            _list_sizes(temporary),
+            versions,
+            source.texts_from,
+            written.comparison,
+            written.int8,
+            source.max_length,
+            written.notes,
         )
-        write_json(temporary / RECORD, report.to_json())
-    return report
+        write_json(temporary / RECORD, result.to_json())
+    return result
 
 
-def _check_request(to: Target, out: Path, has_text: bool) -> None:
-    """Raise if nothing can be written to `out`, or int8 has nothing to be judged on."""
-    if to == "onnx-int8" and not has_text:
-        raise InputError(
-            "onnx-int8 is judged on held-out text: name a prepared folder with --data, or export "
-            "from a run directory whose prepared data is still there."
-        )
+def _write(
+    to: str, target: Target, folder: Path, source: Source, versions: Mapping[str, str]
+) -> Written:
+    """Write `source` for a target; raise ExportError unless the library computes the same."""
+    try:
+        written = target.write(folder, source)
+    except (MaskwrightError, OSError):
+        raise
+    except Exception as error:  # of several libraries, and of other classes in each release
+        reason = " ".join(str(error).split())[:300] or type(error).__name__
+        names = ", ".join(f"{name} {version}" for name, version in versions.items())
+        raise ExportError(
+            f"the export to {to} failed ({names}): {reason}. Nothing was written."
+        ) from error
+    written.comparison.check(next(iter(versions)))
+    return written
+
+
+def _open_source(run: Path, model: Path, data: Path | str | ExampleFile | None) -> Source:
+    """Open a model with the texts to compare on, which are `data` or those of the run."""
+    if is_classifier(model):
+        is_found = isinstance(data, ExampleFile)
+        return ClassifierSource.open(model, data if is_found else find_examples(run, model, data))
+    if isinstance(data, ExampleFile):
+        raise InputError(f"{data.path} holds labeled examples, but {model} labels nothing")
+    return MaskedModelSource.open(model, find_prepared_data(run, data))
+
+
+def _check_out(out: Path) -> None:
+    """Raise unless `out` is a new folder, or an empty one."""
     if out.name in ("", "..") or out.resolve() == Path.cwd():
         raise InputError(f"--out = {out} must be a folder of its own. Name a new one.")
-    check_new(out)
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise ExportError(f"{out} exists already. Choose another --out, or remove it.")
 
 
-class _Work(NamedTuple):
-    """What writes a model into a folder, where the texts are from, and their longest input."""
-
-    write: Callable[[Path], tuple[Difference, Int8Scores | None]]
-    source: str
-    max_length: int
-
-
-def _prepare_classifier(folder: Path, to: Target, file: ExampleFile | None) -> _Work:
-    loaded, card = open_classifier(folder), read_card(folder)
-    examples = choose_examples(loaded, file)
-
-    def write(out: Path) -> tuple[Difference, Int8Scores | None]:
-        return write_classifier(out, to, loaded, examples, card)
-
-    return _Work(write, examples.source, loaded.max_length)
-
-
-def _prepare_model(folder: Path, to: Target, data: Path | None) -> _Work:
-    loaded, card = open_model(folder), read_card(folder)
-    sentences = choose_sentences(loaded, data, hide_words=to != "sentence-transformers")
-
-    def write(out: Path) -> tuple[Difference, Int8Scores | None]:
-        if to == "onnx-int8" and data is not None:
-            return write_onnx_int8(out, loaded, sentences, card, read_masked_rows(loaded, data))
-        write_one = {
-            "hf": write_hugging_face,
-            "onnx": write_onnx,
-            "sentence-transformers": write_sentence_transformers,
-        }[to]
-        return write_one(out, loaded, sentences, card), None
-
-    return _Work(write, sentences.source, loaded.model.config.max_position_embeddings)
+def _list_sizes(folder: Path) -> dict[str, int]:
+    """Return the bytes of each file by its name in the folder."""
+    files = sorted(path for path in folder.rglob("*") if path.is_symlink() or not path.is_dir())
+    return {path.relative_to(folder).as_posix(): path.stat().st_size for path in files}

@@ -1,4 +1,4 @@
-"""A folder for transformers: its own names, and proof that it computes the same."""
+"""Export to transformers: a folder in its names, loaded and compared there."""
 
 from pathlib import Path
 from typing import Any
@@ -7,48 +7,37 @@ import torch
 from torch import Tensor
 
 from maskwright.errors import ExportError, InputError
-from maskwright.files import write_text
-from maskwright.interop.comparison import Difference, batch_rows, compare_logits
-from maskwright.interop.folders import write_model_folder
 from maskwright.interop.libraries import import_library, quiet_transformers
-from maskwright.interop.sentences import Sentences
-from maskwright.model.config import EncoderConfig
-from maskwright.model_folder.families import native_family
-from maskwright.model_folder.folder import CARD, LoadedModel
-from maskwright.model_folder.native.family import Family
+from maskwright.interop.targets import Source, Target, Written
 
-NEEDS = "an export to transformers"
+_NEEDED_BY = "an export to transformers"
+_INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
 
 def import_transformers() -> Any:
-    """The library, of which an extra brings a version that knows all our families.
+    """Return the module; the extra installs a version that knows all our families.
 
     Raises:
         MissingPackageError: it is not installed.
     """
-    return import_library("transformers", "sentence-transformers", NEEDS)
+    return import_library("transformers", "sentence-transformers", _NEEDED_BY)
 
 
-def check_native(config: EncoderConfig) -> None:
+def check_family(source: Source) -> None:
     """Raise unless a class of the installed transformers computes this architecture.
 
     Raises:
-        ExportError: there is no such class; says why.
-        InputError: the installed version does not have it yet.
+        ExportError: there is no such class; the message says why.
+        InputError: the installed version is too old to have it.
     """
-    family, reason = native_family(config)
+    family, reason = source.find_family()
     if family is None:
         raise ExportError(
             f"no class of transformers computes this architecture: {reason}. Export it to onnx, "
             "which takes every architecture."
         )
-    check_version(family, config)
-
-
-def check_version(family: Family, config: EncoderConfig) -> None:
-    """Raise InputError if the installed transformers is too old for a folder of this family."""
-    installed, needed = import_transformers().__version__, family.since(config)
-    version = import_library("packaging.version", "sentence-transformers", NEEDS).Version
+    installed, needed = import_transformers().__version__, family.since(source.model.config)
+    version = import_library("packaging.version", "sentence-transformers", _NEEDED_BY).Version
     if version(installed) < version(needed):
         raise InputError(
             f"a folder of model_type {family.model_type} needs transformers {needed} or newer, "
@@ -56,40 +45,36 @@ def check_version(family: Family, config: EncoderConfig) -> None:
         )
 
 
-def write_hugging_face(
-    folder: Path, loaded: LoadedModel, sentences: Sentences, card: str | None
-) -> Difference:
-    """Writes the folder, loads it with transformers, and compares ids and logits.
+def write(folder: Path, source: Source) -> Written:
+    """Write the model folder, load it with transformers, and compare ids and logits.
 
     Raises:
-        ExportError: no class of transformers computes this architecture, or it computes
-            something else.
+        ExportError: no class of transformers computes this architecture, or the ids differ.
+        InputError: the installed transformers is too old.
     """
     transformers = import_transformers()
-    check_native(loaded.model.config)
-    write_model_folder(folder, loaded)
-    if card is not None:
-        write_text(folder / CARD, card)
+    check_family(source)
+    source.save(folder)
+    takes_types = source.model.config.type_vocab_size > 1
+    names = _INPUTS if takes_types else _INPUTS[:2]
     with quiet_transformers(transformers):
         tokenizer = transformers.AutoTokenizer.from_pretrained(folder, local_files_only=True)
-        may_leave = loaded.model.config.sentence_pair_head  # which is for AutoModelForPreTraining
-        model = load_whole(transformers.AutoModelForMaskedLM, folder, may_leave)
-        check_ids(tokenizer, sentences)
+        source.check_ids(tokenizer)
+        auto_class = getattr(transformers, source.auto_class)
+        model = load_whole(auto_class, folder, may_leave=source.has_unused_head)
 
-        def compute(input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        def compute(*inputs: Tensor) -> Tensor:
             with torch.no_grad():
-                return model(input_ids=input_ids, attention_mask=attention_mask).logits
+                return model(**dict(zip(names, inputs, strict=False))).logits
 
-        config, pad_id = loaded.model.config, loaded.tokenizer.pad_id
-        batches = batch_rows(sentences.rows, config.vocab_size, pad_id)
-        return compare_logits(loaded, batches, compute)
+        return Written(source.compare(compute))
 
 
 def load_whole(model_class: Any, folder: Path, may_leave: bool = False, **options: Any) -> Any:
-    """A model of transformers in which no tensor is missing or of another shape.
+    """Load a model with transformers and require that no tensor is missing or of another shape.
 
     Args:
-        may_leave: whether the folder may hold tensors that this class has no use for.
+        may_leave: True if the folder may hold tensors that this class does not load.
 
     Raises:
         ExportError: there is such a tensor.
@@ -105,18 +90,4 @@ def load_whole(model_class: Any, folder: Path, may_leave: bool = False, **option
     return model.eval()
 
 
-def check_ids(tokenizer: Any, sentences: Sentences) -> None:
-    """Lets pass a tokenizer of transformers that gives the same ids, padded on the right.
-
-    Raises:
-        ExportError: it does not.
-    """
-    encoded = tokenizer(sentences.texts, padding=True, return_tensors="pt")
-    rows = zip(encoded["input_ids"], encoded["attention_mask"].sum(1).tolist(), strict=True)
-    theirs = [ids[:length].tolist() for ids, length in rows]
-    for text, ours, found in zip(sentences.texts, sentences.rows, theirs, strict=True):
-        if ours != found:
-            raise ExportError(
-                f"transformers' tokenizer gives other ids for {text[:60]!r}: {found[:8]} … instead "
-                f"of {ours[:8]} …. Nothing was written; this is a bug in maskwright or there."
-            )
+TARGET = Target(("transformers", "torch"), write)

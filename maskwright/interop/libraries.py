@@ -1,4 +1,4 @@
-"""Other people's libraries: imported when they are needed, and kept quiet while they work."""
+"""Libraries of others, imported when they are needed and kept quiet while they work."""
 
 import logging
 import warnings
@@ -21,7 +21,7 @@ def import_library(module: str, extra: str, needed_by: str) -> Any:
 
 
 def list_versions(*packages: str) -> dict[str, str]:
-    """The version of each package that is installed, for a record of what was compared."""
+    """Return the version of each package that is installed."""
     versions: dict[str, str] = {}
     for package in packages:
         with suppress(PackageNotFoundError):
@@ -31,7 +31,7 @@ def list_versions(*packages: str) -> dict[str, str]:
 
 @contextmanager
 def quiet() -> Generator[None]:
-    """No warnings and no log lines below errors: what matters of them is checked and said by us."""
+    """Suppress warnings and log records below ERROR: we check the results ourselves."""
     disabled = logging.root.manager.disable
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -44,7 +44,7 @@ def quiet() -> Generator[None]:
 
 @contextmanager
 def quiet_transformers(transformers: Any) -> Generator[None]:
-    """The same, and no progress bars of transformers."""
+    """Suppress the progress bars of transformers as well."""
     bars = transformers.utils.logging
     had_bars = bars.is_progress_bar_enabled()
     bars.disable_progress_bar()

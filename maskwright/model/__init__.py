@@ -1,1 +1,1 @@
-"""The encoder: single-device modules on packed tokens, in one configurable architecture."""
+"""The encoder: single-device modules on packed tokens, one configurable architecture."""

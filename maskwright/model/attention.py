@@ -1,9 +1,7 @@
-"""``softmax(q k^T / sqrt(K)) v`` inside each segment: one function, four ways to compute it.
+"""Multi-head self-attention inside each segment: one function with four backends, and its layer.
 
-T tokens, H heads, K head size; R rows of L tokens. Every backend gives the same numbers; the
-reference is the one to read.
-
-Multi-head self-attention. T tokens, D width, H heads, K head size (D = H K).
+Every backend returns the same numbers; the reference is the one to read. T tokens in R rows of L,
+W output positions, D width, H heads, K head size (D = H K).
 """
 
 from dataclasses import dataclass
@@ -25,21 +23,21 @@ _LONGEST_ROW_FOR_PRODUCTS = 256
 
 @dataclass(frozen=True)
 class LayerContext:
-    """What all layers of one type (global or local) share in one forward pass.
+    """The inputs that all layers of one type (global or local) share in one forward pass.
 
     Attributes:
         context: the segments.
-        window: how many tokens to each side a token sees, inclusive; None = the whole segment.
-        backend: how to compute attention, already chosen.
-        visible: [R, 1, L, L], `AttentionContext.attention_mask` of that window, where the backend
-            needs it.
-        angles: cosines and sines [T, 1, K / 2] of the rotary positions, if there are any.
+        window: a token attends to this many tokens on each side; None = to its whole segment.
+        backend: the backend, already chosen.
+        attention_mask: [R, 1, L, L], `AttentionContext.attention_mask` of that window; None where
+            the backend needs none.
+        angles: cosines and sines [T, 1, K / 2] of rotary positions; None without these.
     """
 
     context: AttentionContext
     window: int | None
     backend: AttentionBackend
-    visible: Tensor | None
+    attention_mask: Tensor | None
     angles: tuple[Tensor, Tensor] | None
 
 
@@ -51,19 +49,19 @@ def attend(
     window: int | None = None,
     dropout: float = 0.0,
     backend: AttentionBackend = "auto",
-    visible: Tensor | None = None,
+    attention_mask: Tensor | None = None,
 ) -> Tensor:
-    """Attention of every token to the tokens of its own segment: [T, H, K] -> [T, H, K].
+    """Return ``softmax(q k^T / sqrt(K)) v`` over the segment of each token: [T, H, K].
 
     Args:
         q, k, v: [T, H, K].
-        context: where segments begin and end.
-        window: how many tokens to each side a token sees, inclusive; None = the whole segment.
-        dropout: probability of dropping an attention probability (0 outside training).
+        context: the boundaries of the segments.
+        window: a token attends to this many tokens on each side; None = to its whole segment.
+        dropout: the probability of dropping an attention probability (0 outside training).
         backend: ``reference`` (dense, slow, obvious), ``products`` (of matrices, row by row),
             ``sdpa`` (torch's fused kernels), ``varlen`` (CUDA in half precision, no padding, no
             dropout) or ``auto``.
-        visible: ``context.attention_mask(window)``, if it is computed once for all layers.
+        attention_mask: ``context.attention_mask(window)``, if it is computed once for all layers.
     """
     if backend == "auto":
         backend = choose_backend(q.device, q.dtype, dropout, context.row_length)
@@ -71,21 +69,22 @@ def attend(
         return attend_reference(q, k, v, context, window, dropout)
     if backend == "varlen":
         return attend_varlen(q, k, v, context, window)
-    visible = context.attention_mask(window) if visible is None else visible
+    if attention_mask is None:
+        attention_mask = context.attention_mask(window)
     over_rows = attend_products if backend == "products" else attend_sdpa
-    return over_rows(q, k, v, visible, dropout)
+    return over_rows(q, k, v, attention_mask, dropout)
 
 
 def choose_backend(
     device: torch.device, dtype: torch.dtype, dropout: float, row_length: int
 ) -> AttentionBackend:
-    """The fastest that runs: it depends on the device, and on whether gradients are wanted."""
+    """Return the fastest backend for these inputs; gradients need another one on a CPU."""
     half = dtype in (torch.float16, torch.bfloat16)
     if device.type == "cuda" and half and dropout == 0:
         return "varlen"
     if device.type == "cpu" and torch.is_grad_enabled():
         short = row_length <= _LONGEST_ROW_FOR_PRODUCTS
-        if dropout > 0 or (half and short):  # no fused kernel on a CPU drops anything
+        if dropout > 0 or (half and short):  # no fused kernel on a CPU has dropout
             return "products"
     return "sdpa"
 
@@ -98,38 +97,41 @@ def attend_reference(
     window: int | None,
     dropout: float,
 ) -> Tensor:
-    """One dense [T, T] table of who sees whom, and a softmax in fp32."""
-    place = torch.arange(len(q), device=q.device)
-    row, segment = place // context.row_length, context.segment_ids
-    visible = (row[:, None] == row[None, :]) & (segment[:, None] == segment[None, :])
+    """Compute attention with one dense [T, T] attention mask and a softmax in fp32."""
+    index = torch.arange(len(q), device=q.device)
+    row, segment = index // context.row_length, context.segment_ids
+    attends = (row[:, None] == row[None, :]) & (segment[:, None] == segment[None, :])
     if window is not None:
-        visible &= (place[:, None] - place[None, :]).abs() <= window
+        attends &= (index[:, None] - index[None, :]).abs() <= window
     if context.is_causal:
-        visible &= place[None, :] <= place[:, None]
+        attends &= index[None, :] <= index[:, None]
     scores = torch.einsum("qhk,shk->hqs", q.float(), k.float()) / q.shape[-1] ** 0.5
-    probabilities = scores.masked_fill(~visible, float("-inf")).softmax(-1)
+    probabilities = scores.masked_fill(~attends, float("-inf")).softmax(-1)
     probabilities = drop(probabilities, dropout)
     return torch.einsum("hqs,shk->qhk", probabilities, v.float()).to(q.dtype)
 
 
-def attend_products(q: Tensor, k: Tensor, v: Tensor, visible: Tensor, dropout: float) -> Tensor:
-    """Products of whole rows, with `visible` [R, 1, L, L] as the mask."""
-    q, k, v = (_to_rows(x, visible) for x in (q, k, v))
+def attend_products(
+    q: Tensor, k: Tensor, v: Tensor, attention_mask: Tensor, dropout: float
+) -> Tensor:
+    """Compute attention by products of whole rows, with a mask [R, 1, L, L]."""
+    q, k, v = (_to_rows(x, attention_mask) for x in (q, k, v))
     scores = (q * q.shape[-1] ** -0.5) @ k.mT
-    scores = scores.add_(visible.to(q.dtype).log())  # 0 or -inf; a CPU adds faster than it fills
+    # 0 or -inf: a CPU adds faster than it fills.
+    scores = scores.add_(attention_mask.to(q.dtype).log())
     return _from_rows(drop(scores.softmax(-1), dropout) @ v)
 
 
-def attend_sdpa(q: Tensor, k: Tensor, v: Tensor, visible: Tensor, dropout: float) -> Tensor:
-    """torch's fused attention over rows, with `visible` [R, 1, L, L] as its mask."""
-    q, k, v = (_to_rows(x, visible) for x in (q, k, v))
-    attended = F.scaled_dot_product_attention(q, k, v, attn_mask=visible, dropout_p=dropout)
+def attend_sdpa(q: Tensor, k: Tensor, v: Tensor, attention_mask: Tensor, dropout: float) -> Tensor:
+    """Compute attention over rows by torch's fused kernels, with a mask [R, 1, L, L]."""
+    q, k, v = (_to_rows(x, attention_mask) for x in (q, k, v))
+    attended = F.scaled_dot_product_attention(q, k, v, attn_mask=attention_mask, dropout_p=dropout)
     return _from_rows(attended)
 
 
-def _to_rows(x: Tensor, visible: Tensor) -> Tensor:
+def _to_rows(x: Tensor, attention_mask: Tensor) -> Tensor:
     """[T, H, K] -> [R, H, L, K]."""
-    return x.unflatten(0, (visible.shape[0], visible.shape[-1])).transpose(1, 2)
+    return x.unflatten(0, (attention_mask.shape[0], attention_mask.shape[-1])).transpose(1, 2)
 
 
 def _from_rows(x: Tensor) -> Tensor:
@@ -140,12 +142,12 @@ def _from_rows(x: Tensor) -> Tensor:
 def attend_varlen(
     q: Tensor, k: Tensor, v: Tensor, context: AttentionContext, window: int | None
 ) -> Tensor:
-    """Flash attention over segments of any length; CUDA, fp16 or bf16."""
+    """Compute flash attention over segments of any length; CUDA, fp16 or bf16."""
     from torch.nn.attention.varlen import varlen_attn
 
     bounds, longest = context.cu_seqlens, context.max_seqlen
     before = -1 if window is None else window
-    # Seven positional arguments and window_size only: the rest of the signature still moves.
+    # Seven positional arguments and window_size only: the rest differs between torch versions.
     attended = varlen_attn(
         *(q, k, v, bounds, bounds, longest, longest),
         window_size=(before, 0 if context.is_causal else before),
@@ -154,10 +156,10 @@ def attend_varlen(
 
 
 class SelfAttention(nn.Module):
-    """``output(attend(q, k, v))`` with q, k, v from one fused projection: [T, D] -> [T, D].
+    """``output(attend(q, k, v))`` with ``q, k, v = qkv(x)``: [T, D] -> [T, D].
 
     Vaswani et al., "Attention Is All You Need", 2017. The rows of ``qkv.weight`` [3 D, D] are
-    those of q, then k, then v, head by head. With `wanted` [W], only those tokens: [W, D].
+    those of q, then k, then v, head by head. With `output_positions` [W] only for these: [W, D].
     """
 
     def __init__(self, config: EncoderConfig) -> None:
@@ -170,7 +172,9 @@ class SelfAttention(nn.Module):
         self.k_norm = RMSNorm(config.head_size, config.norm_eps) if config.qk_norm else None
         self.output = nn.Linear(size, size, bias=bias)
 
-    def forward(self, x: Tensor, layer: LayerContext, wanted: Tensor | None = None) -> Tensor:
+    def forward(
+        self, x: Tensor, layer: LayerContext, output_positions: Tensor | None = None
+    ) -> Tensor:
         q, k, v = self.qkv(x).unflatten(-1, (3, *self.heads_and_size)).unbind(1)
         if self.q_norm is not None and self.k_norm is not None:
             q, k = self.q_norm(q).to(v.dtype), self.k_norm(k).to(v.dtype)
@@ -178,7 +182,8 @@ class SelfAttention(nn.Module):
             q, k = rotate(q, layer.angles), rotate(k, layer.angles)
         dropout = self.dropout if self.training else 0.0
         attended = attend(
-            q, k, v, layer.context, layer.window, dropout, layer.backend, layer.visible
-        )
-        attended = attended.flatten(1)
-        return self.output(attended if wanted is None else attended.index_select(0, wanted))
+            q, k, v, layer.context, layer.window, dropout, layer.backend, layer.attention_mask
+        ).flatten(1)
+        if output_positions is not None:
+            attended = attended.index_select(0, output_positions)
+        return self.output(attended)

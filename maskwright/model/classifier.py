@@ -1,6 +1,6 @@
-"""An encoder with a head that labels texts or tokens: what fine-tuning trains.
+"""An encoder with a head that labels texts or tokens, for fine-tuning.
 
-R rows of L tokens, T = R L tokens, W wanted tokens, D width, K labels.
+R rows of L tokens, T = R L tokens, W output positions, D width, K labels.
 """
 
 from collections.abc import Callable, Mapping
@@ -44,7 +44,10 @@ class ClassifierHead(nn.Module):
 
 
 class Classifier(Network):
-    """An encoder and a head for labels."""
+    """``head(pool(encoder(input_ids)))``: [T] -> [R, K]; of tokens, [T] or [W] -> [T or W, K].
+
+    Devlin et al., "BERT", 2019. `HeadConfig` states the level (texts or tokens) and the pooling.
+    """
 
     def __init__(self, config: EncoderConfig, head: HeadConfig) -> None:
         super().__init__()
@@ -53,10 +56,10 @@ class Classifier(Network):
         self.head = ClassifierHead(config, head)
 
     @classmethod
-    def around(
+    def from_tensors(
         cls, config: EncoderConfig, head: HeadConfig, tensors: Mapping[str, Tensor]
     ) -> "Classifier":
-        """A classifier of tensors that exist already, by parameter name; none is copied."""
+        """Return a classifier of existing tensors, by parameter name, without a copy."""
         with torch.device("meta"):
             model = cls(config, head)
         model.load_state_dict(tensors, assign=True)
@@ -67,25 +70,25 @@ class Classifier(Network):
         input_ids: Tensor,
         context: AttentionContext,
         token_type_ids: Tensor | None = None,
-        wanted: Tensor | None = None,
+        output_positions: Tensor | None = None,
     ) -> Tensor:
-        """The logits of each text [R, K], or of the wanted tokens [W, K].
+        """Return the logits of each text [R, K], or of the tokens at `output_positions` [W, K].
 
         Args:
-            input_ids: [T] int64, a text a row (`context_from_lengths`).
-            context: how long each text is.
-            token_type_ids: [T] int64, or None for type 0 everywhere; a model that does not tell
-                types takes no notice.
-            wanted: [W] int64, places in [T] of the tokens to label; of texts none are named.
+            input_ids: [T] int64, one text per row (`context_from_lengths`).
+            context: the lengths of the texts.
+            token_type_ids: [T] int64, or None for type 0 everywhere; ignored by a model without
+                token types.
+            output_positions: [W] int64, indices into [T] of the tokens to label; None for texts.
         """
         if self.config.type_vocab_size < 2:
             token_type_ids = None
         if self.head_config.level == "token":
-            return self.head(self.encoder(input_ids, context, token_type_ids, wanted=wanted))
-        assert wanted is None, "texts are labelled as a whole"
+            return self.head(self.encoder(input_ids, context, token_type_ids, output_positions))
+        assert output_positions is None, "texts are labeled as a whole"
         first = torch.arange(0, len(input_ids), context.row_length, device=input_ids.device)
         if self.head_config.pooling == "cls":
-            return self.head(self.encoder(input_ids, context, token_type_ids, wanted=first))
+            return self.head(self.encoder(input_ids, context, token_type_ids, first))
         hidden = self.encoder(input_ids, context, token_type_ids)
         if self.head_config.pooling == "late":
             return pool_mean(self.head(hidden), context)
@@ -93,7 +96,7 @@ class Classifier(Network):
 
 
 def pool_mean(hidden: Tensor, context: AttentionContext) -> Tensor:
-    """The mean [R, D] of [T, D] over the tokens of each row, without its padding."""
+    """Return the mean [R, D] of [T, D] over the tokens of each row, without its padding."""
     real = (context.segment_ids == 0).view(-1, 1, context.row_length).to(hidden.dtype)
     rows = hidden.view(-1, context.row_length, hidden.shape[-1])
     return torch.bmm(real, rows)[:, 0] / real.sum(-1)

@@ -1,15 +1,10 @@
-"""What stands on an encoder that labels texts or tokens.
-
-What the user says about the model, and what that means.
+"""The configuration of a model, as a user writes it and as the modules read it.
 
 `ModelConfig` is the section ``model`` of a recipe: a preset, sizes, and any number of structural
-fields of which ``None`` means "as the preset says". `resolve_config` turns it into an
-`EncoderConfig`, which leaves nothing open and is all that the modules read.
-
-The way back from an architecture to the section ``model`` of a configuration that states it.
-
-So a run that begins with a model that exists has a configuration as complete as any other: what
-is resolved from it is the architecture of that model.
+fields, of which ``None`` means "as in the preset". `resolve_config` turns it into an
+`EncoderConfig`, which leaves nothing open and is all that the modules read; `to_model_config` turns
+that back, so that a run that begins with an existing model has a complete configuration, too.
+`HeadConfig` is the head of a classifier.
 """
 
 import dataclasses
@@ -22,37 +17,6 @@ from maskwright.config import MAX_VOCAB_SIZE, setting
 from maskwright.errors import ConfigError
 from maskwright.model.presets import FOLLOWS, PRESETS, ModelType, Preset
 
-Level = Literal["text", "token"]
-Pooling = Literal["cls", "mean", "late"]
-HeadActivation = Literal["tanh", "gelu", "gelu_pytorch_tanh", "relu", "silu"]
-# In the words of transformers: one label of several, any number of them, or a number.
-Problem = Literal["single_label_classification", "multi_label_classification", "regression"]
-
-
-@dataclass(frozen=True)
-class HeadConfig:
-    """The head of a classifier; published families differ in what stands before its output.
-
-    Attributes:
-        level: whether texts or single tokens are labelled.
-        num_labels: K; 1 for a number.
-        pooling: what a text is labelled by: the vector of its first token, the mean of all, or
-            (late) the mean of the logits of all.
-        activation: of the dense layer before the output; None = there is no such layer.
-        bias: whether that layer has one.
-        norm: whether a norm follows it.
-        dropout: before the output.
-    """
-
-    level: Level
-    num_labels: int
-    pooling: Pooling = "cls"
-    activation: HeadActivation | None = None
-    bias: bool = True
-    norm: bool = False
-    dropout: float = 0.1
-
-
 Activation = Literal["gelu", "gelu_pytorch_tanh", "relu", "relu2", "silu"]
 NormKind = Literal["layernorm", "rmsnorm"]
 NormPosition = Literal["pre", "post"]
@@ -61,7 +25,13 @@ InitOutput = Literal["normal", "scaled", "zero"]
 AttentionBackend = Literal["auto", "reference", "products", "sdpa", "varlen"]
 LayerType = Literal["full_attention", "sliding_attention"]
 
-# Nothing published comes near. A slip of the pen or a hostile file must not fill the memory.
+Level = Literal["text", "token"]
+Pooling = Literal["cls", "mean", "late"]
+HeadActivation = Literal["tanh", "gelu", "gelu_pytorch_tanh", "relu", "silu"]
+# The names of transformers for: one label of several, any number of labels, a number.
+ProblemType = Literal["single_label_classification", "multi_label_classification", "regression"]
+
+# Published models are far smaller. A typo or a hostile file must not exhaust the memory.
 MOST = {
     "num_hidden_layers": 1000,
     "vocab_size": MAX_VOCAB_SIZE,
@@ -78,11 +48,7 @@ MOST = {
 
 
 def check_sizes(values: Mapping[str, Any]) -> None:
-    """Lets pass sizes that a model may have.
-
-    Raises:
-        ConfigError: one is too large.
-    """
+    """Raise ConfigError if a size is too large."""
     for name, most in MOST.items():
         value = values.get(name)
         if value is not None and value > most:
@@ -91,18 +57,18 @@ def check_sizes(values: Mapping[str, Any]) -> None:
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """The architecture as a recipe states it; ``None`` means "as the preset says"."""
+    """The architecture as a recipe states it; ``None`` means "as in the preset"."""
 
     preset: Preset = setting("modernbert", "published architecture to start from")
     model_type: ModelType | None = setting(
-        None, "class of transformers to write it as, where several fit; none = the preset's"
+        None, "class of transformers to save it as, where several fit; none = the preset's"
     )
     vocab_size: int | None = setting(
         None, "rows of the word embeddings; none = as many as the tokenizer has tokens"
     )
     hidden_size: int = setting(256, "width of the token vectors")
     embedding_size: int | None = setting(
-        None, "width of the embeddings where it is another one (ELECTRA); none = hidden_size"
+        None, "width of the embeddings if it differs (ELECTRA); none = hidden_size"
     )
     num_hidden_layers: int = setting(6, "encoder blocks")
     num_attention_heads: int = setting(4, "attention heads; must divide hidden_size")
@@ -118,7 +84,7 @@ class ModelConfig:
     norm_position: NormPosition | None = setting(None, "pre (before) or post (after the residual)")
     norm_bias: bool | None = setting(None, "biases in LayerNorm")
     norm_eps: float | None = setting(None, "epsilon of the norms")
-    positions: Positions | None = setting(None, "how the model knows the order of tokens")
+    positions: Positions | None = setting(None, "how positions are encoded")
     rope_theta: float | None = setting(None, "base of the rotary frequencies, global layers")
     local_rope_theta: float | None = setting(None, "base of the rotary frequencies, local layers")
     embedding_norm: bool | None = setting(None, "normalize the sum of embeddings")
@@ -133,7 +99,8 @@ class ModelConfig:
     )
     qk_norm: bool | None = setting(None, "RMSNorm on queries and keys of each head")
     global_attn_every_n_layers: int | None = setting(
-        None, "every n-th layer sees everything, the others a window; 1 = all layers see everything"
+        None,
+        "every n-th layer attends to everything, the others to a window; 1 = all to everything",
     )
     layer_types: tuple[LayerType, ...] = setting(
         (), "instead of that, for each layer full_attention or sliding_attention"
@@ -142,7 +109,7 @@ class ModelConfig:
     tie_word_embeddings: bool | None = setting(None, "decoder shares the word embeddings")
     head_transform: bool | None = setting(None, "dense-activation-norm before the decoder")
     prediction_head_size: int | None = setting(
-        None, "instead of that, two layers, so wide between them (UltraBERT); 0 = none"
+        None, "instead of that, two layers with this width between them (UltraBERT); 0 = none"
     )
     head_act: Activation | None = setting(None, "activation of either")
     head_bias: bool | None = setting(None, "biases of either")
@@ -152,11 +119,11 @@ class ModelConfig:
     )
     embedding_dropout: float | None = setting(None, "dropout on the embeddings")
     attention_dropout: float | None = setting(None, "dropout on the attention probabilities")
-    hidden_dropout: float | None = setting(None, "dropout on what attention and MLP give back")
+    hidden_dropout: float | None = setting(None, "dropout on the outputs of attention and MLP")
     mlp_dropout: float | None = setting(None, "dropout inside the MLP")
     initializer_range: float | None = setting(None, "standard deviation of initial weights")
     initializer_cutoff_factor: float | None = setting(
-        None, "truncate initial weights at so many standard deviations; 0 = not at all"
+        None, "truncate initial weights at this many standard deviations; 0 = not at all"
     )
     init_output: InitOutput | None = setting(
         None, "output projections: normal, scaled by 1/sqrt(2 x layers), or zero"
@@ -176,14 +143,14 @@ class ModelConfig:
         if every < 1:
             raise ConfigError("global_attn_every_n_layers", every, "must be at least 1")
         if self.layer_types and self.global_attn_every_n_layers is not None:
-            rule = "is given beside model.layer_types"
-            raise ConfigError("global_attn_every_n_layers", every, rule, "Leave one of them out.")
+            rule = "cannot be combined with model.layer_types"
+            raise ConfigError("global_attn_every_n_layers", every, rule, "Remove one of the two.")
         _resolve(self, {"vocab_size": 64, "max_position_embeddings": 1})
 
 
 @dataclass(frozen=True)
 class EncoderConfig:
-    """One architecture with nothing left open. Field names as in `ModelConfig`.
+    """An architecture with nothing left open. Field names as in `ModelConfig`.
 
     Raises:
         ConfigError: a value out of range, or fields that contradict each other.
@@ -231,10 +198,10 @@ class EncoderConfig:
     cls_token_id: int | None = None
     sep_token_id: int | None = None
     mask_token_id: int | None = None
-    embedding_size: int | None = None  # another width than hidden_size, or None
-    sentence_pair_head: bool = False  # judges pairs of texts, from their [CLS]
-    model_type: str | None = None  # the published family to be written as, where several fit
-    attention_backend: AttentionBackend = "auto"  # how to compute, not what: never saved
+    embedding_size: int | None = None  # None = hidden_size
+    sentence_pair_head: bool = False  # classifies pairs of texts by their [CLS]
+    model_type: str | None = None  # the published family to save it as, where several fit
+    attention_backend: AttentionBackend = "auto"  # a choice of the run: never saved
 
     def __post_init__(self) -> None:
         check_sizes(vars(self))
@@ -248,16 +215,40 @@ class EncoderConfig:
 
     @property
     def embedding_width(self) -> int:
-        """Width of the embeddings, and of what the decoder reads."""
+        """Width of the embeddings and of the input of the decoder."""
         return self.hidden_size if self.embedding_size is None else self.embedding_size
 
     def window(self, kind: LayerType) -> int | None:
-        """How far (in tokens, inclusive) layers of this type look to each side; None = all."""
+        """Return the tokens on each side that layers of this type attend to; None = all."""
         return self.local_attention // 2 if kind == "sliding_attention" else None
 
     def theta(self, kind: LayerType) -> float:
-        """Base of the rotary frequencies in layers of this type."""
+        """Return the base of the rotary frequencies in layers of this type."""
         return self.local_rope_theta if kind == "sliding_attention" else self.rope_theta
+
+
+@dataclass(frozen=True)
+class HeadConfig:
+    """The head of a classifier; published families differ in the layers before its output.
+
+    Attributes:
+        level: whether texts or single tokens are labeled.
+        num_labels: K; 1 for a number.
+        pooling: the vector that labels a text: that of its first token, the mean of all, or (late)
+            the mean of the logits of all.
+        activation: of the dense layer before the output; None = no such layer.
+        bias: whether that layer has a bias.
+        norm: whether a norm follows it.
+        dropout: before the output.
+    """
+
+    level: Level
+    num_labels: int
+    pooling: Pooling = "cls"
+    activation: HeadActivation | None = None
+    bias: bool = True
+    norm: bool = False
+    dropout: float = 0.1
 
 
 def resolve_config(
@@ -271,21 +262,21 @@ def resolve_config(
     mask_token_id: int | None = None,
     sentence_pair_head: bool = False,
 ) -> EncoderConfig:
-    """The architecture that `config` means for this vocabulary and this length of input.
+    """Return the architecture that `config` states for this vocabulary and length of input.
 
     Raises:
-        ConfigError: ``model.max_position_embeddings`` is shorter than ``data.max_seq_length``, or
-            ``model.vocab_size`` smaller than `vocab_size`, the tokenizer's; or pairs of texts are
-            to be judged, and there are no token types to tell one text from the other.
+        ConfigError: ``model.max_position_embeddings`` is below ``data.max_seq_length``,
+            ``model.vocab_size`` is below `vocab_size`, that of the tokenizer, or there is a
+            `sentence_pair_head` but no second token type.
     """
     rows = config.vocab_size or vocab_size
     if rows < vocab_size:
         rule = f"is less than the {vocab_size} tokens of the tokenizer"
-        raise ConfigError("model.vocab_size", rows, rule, "Raise it or leave it.")
+        raise ConfigError("model.vocab_size", rows, rule, "Raise it or remove it.")
     longest = config.max_position_embeddings or max_seq_length
     if longest < max_seq_length:
         rule = f"is less than data.max_seq_length = {max_seq_length}"
-        raise ConfigError("model.max_position_embeddings", longest, rule, "Raise it or leave it.")
+        raise ConfigError("model.max_position_embeddings", longest, rule, "Raise it or remove it.")
     given = {
         "vocab_size": rows,
         "max_position_embeddings": longest,
@@ -300,13 +291,13 @@ def resolve_config(
     except ConfigError as error:
         raise error.within("model") from None
     if sentence_pair_head and resolved.type_vocab_size < 2:
-        rule = "must be at least 2, one for each text, where pairs are judged (data.pairs)"
+        rule = "must be at least 2, one for each text of a pair (data.pairs)"
         raise ConfigError("model.type_vocab_size", resolved.type_vocab_size, rule, "Set it to 2.")
     return resolved
 
 
 def alternate_layers(num_layers: int, every: int) -> tuple[LayerType, ...]:
-    """Every n-th layer, from the first on, sees everything."""
+    """Return the types of layers: every n-th, from the first on, attends to everything."""
     layers = range(num_layers)
     return tuple("sliding_attention" if layer % every else "full_attention" for layer in layers)
 
@@ -320,7 +311,7 @@ def _resolve(config: ModelConfig, given: dict[str, Any]) -> EncoderConfig:
     preset = PRESETS[config.preset]
     chosen = {name: _choose(config, name) for name in preset}
     every = chosen.pop("global_attn_every_n_layers")
-    # Some choices follow another one unless they are made on purpose.
+    # Some fields follow another one unless they are set.
     if config.norm_bias is None and chosen["norm"] == "rmsnorm":
         chosen["norm_bias"] = False
     if config.first_attention_norm is None and chosen["norm_position"] == "post":
@@ -337,7 +328,7 @@ def _resolve(config: ModelConfig, given: dict[str, Any]) -> EncoderConfig:
             inner = max(inner * 2 // 3 // 64 * 64, 64)
     return EncoderConfig(
         hidden_size=config.hidden_size,
-        # One architecture has one spelling.
+        # An architecture has one spelling only.
         embedding_size=None
         if config.embedding_size == config.hidden_size
         else config.embedding_size,
@@ -377,21 +368,21 @@ def _check_structure(config: EncoderConfig) -> None:
         rule = f"does not divide model.hidden_size = {width}"
         raise ConfigError("num_attention_heads", heads, rule, _nearest_divisors(width, heads))
     if config.positions == "rotary" and config.head_size % 2:
-        rule = f"gives heads of {config.head_size} (odd), which rotary positions cannot turn"
+        rule = f"makes heads of {config.head_size}; rotary positions need an even size"
         raise ConfigError("num_attention_heads", heads, rule, _nearest_divisors(width, heads))
     _check_embeddings(config)
     if config.norm == "rmsnorm" and config.norm_bias:
-        raise ConfigError("norm_bias", True, "is impossible: RMSNorm has no bias", "Leave it out.")
+        raise ConfigError("norm_bias", True, "is impossible: RMSNorm has no bias", "Remove it.")
     if config.norm_position == "post" and not config.first_attention_norm:
         rule = "is for pre-norm: post-norm normalizes after the attention"
-        raise ConfigError("first_attention_norm", False, rule, "Leave it out.")
+        raise ConfigError("first_attention_norm", False, rule, "Remove it.")
     if config.head_transform and config.prediction_head_size:
-        rule = "is impossible with model.head_transform = True"
+        rule = "cannot be combined with model.head_transform = True"
         raise ConfigError(
             "prediction_head_size", config.prediction_head_size, rule, "Set one of the two."
         )
     if config.attention_backend == "varlen" and config.attention_dropout:
-        rule = "is impossible with model.attention_backend = varlen"
+        rule = "cannot be combined with model.attention_backend = varlen"
         raise ConfigError("attention_dropout", config.attention_dropout, rule, "Set it to 0.")
     if len(config.layer_types) != config.num_hidden_layers:
         rule = f"must name one type for each of {config.num_hidden_layers} layers"
@@ -407,14 +398,12 @@ def _check_embeddings(config: EncoderConfig) -> None:
         raise ConfigError(name, width, "is odd; sinusoidal positions need it even")
     has_transform = config.head_transform or config.prediction_head_size
     if width != config.hidden_size and not has_transform:
-        rule = (
-            f"is not model.hidden_size = {config.hidden_size}, and no layer comes between the two"
-        )
+        rule = f"is not model.hidden_size = {config.hidden_size}, and no layer projects to that"
         raise ConfigError(name, width, rule, "Set model.head_transform to True.")
 
 
 def _nearest_divisors(width: int, heads: int) -> str:
-    """The (up to) three numbers of heads nearest in ratio that give heads of an even size."""
+    """Suggest up to three numbers of heads, the nearest in ratio with heads of an even size."""
     fits = [n for n in range(1, width + 1) if width % n == 0 and width // n % 2 == 0]
     fits = sorted(sorted(fits, key=lambda n: abs(math.log(n / heads)))[:3])
     if not fits:
@@ -423,14 +412,15 @@ def _nearest_divisors(width: int, heads: int) -> str:
     return f"Choose {', '.join(others)} or {last}." if others else f"Choose {last}."
 
 
-def state_architecture(config: EncoderConfig) -> ModelConfig:
-    """A configuration that leaves nothing to its preset, and is resolved to `config`.
+def to_model_config(config: EncoderConfig) -> ModelConfig:
+    """Convert an `EncoderConfig` to the section ``model`` of a run configuration.
 
-    Ids of special tokens are the tokenizer's to say; fields that have no effect are left out.
+    It resolves to `config` again, except for ids of special tokens, which come from the tokenizer.
+    Fields without effect are None.
     """
     names = {field.name for field in dataclasses.fields(ModelConfig)}
     stated: dict[str, Any] = {name: v for name, v in vars(config).items() if name in names}
-    del stated["attention_backend"]  # how to compute is the run's business
+    del stated["attention_backend"]  # a choice of the run
     if config.positions != "rotary":
         del stated["rope_theta"], stated["local_rope_theta"]
     if not config.head_transform and not config.prediction_head_size:
@@ -444,7 +434,7 @@ def state_architecture(config: EncoderConfig) -> ModelConfig:
 
 
 def _choose_preset(config: EncoderConfig) -> Preset:
-    """The one of the model's own name, or the nearest."""
+    """Return the preset of the name of the model, or else the nearest."""
 
     def count_differences(preset: Preset) -> int:
         chosen = PRESETS[preset].items()

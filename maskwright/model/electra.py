@@ -1,4 +1,4 @@
-"""An encoder that says of every token whether it was replaced, and the model that replaces.
+"""ELECTRA: a discriminator that detects replaced tokens, and the generator that replaces them.
 
 Clark et al., "ELECTRA: Pre-training Text Encoders as Discriminators Rather Than Generators", 2020.
 T tokens, M masked tokens, D width, V vocabulary.
@@ -20,7 +20,7 @@ GENERATOR = "generator"  # the folder of a run beside the discriminator's that h
 
 
 class ReplacedTokenHead(nn.Module):
-    """``output(act(dense(x)))``: [T, D] -> [T], positive where a token looks replaced."""
+    """``output(act(dense(x)))``, the log odds that a token is replaced: [T, D] -> [T]."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
@@ -33,7 +33,7 @@ class ReplacedTokenHead(nn.Module):
 
 
 class Discriminator(Network):
-    """An encoder and a head that tells replaced tokens from original ones."""
+    """``head(encoder(input_ids))``, the log odds that each token is replaced: [T] -> [T]."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
@@ -42,8 +42,8 @@ class Discriminator(Network):
         self.head = ReplacedTokenHead(config)
 
     @classmethod
-    def around(cls, config: EncoderConfig, tensors: Mapping[str, Tensor]) -> "Discriminator":
-        """A discriminator of tensors that exist already, by parameter name; none is copied."""
+    def from_tensors(cls, config: EncoderConfig, tensors: Mapping[str, Tensor]) -> "Discriminator":
+        """Return a discriminator of existing tensors, by parameter name, without a copy."""
         with torch.device("meta"):
             model = cls(config)
         model.load_state_dict(tensors, assign=True)
@@ -55,22 +55,22 @@ class Discriminator(Network):
         context: AttentionContext,
         token_type_ids: Tensor | None = None,
     ) -> Tensor:
-        """[T], the log odds of each token of having been replaced.
+        """Return [T], the log odds that each token is replaced.
 
         Args:
-            input_ids: [T] int64, of which some may be replaced; none is [MASK].
-            context: where the segments of [T] begin and end.
+            input_ids: [T] int64, some of them replaced, none of them [MASK].
+            context: the boundaries of the segments in [T].
             token_type_ids: [T] int64, or None for type 0 everywhere.
         """
         return self.head(self.encoder(input_ids, context, token_type_ids))
 
 
 class GeneratorAndDiscriminator(Network):
-    """What ELECTRA trains: both models, with one and the same embeddings.
+    """Both models, with shared embeddings.
 
     Words, positions, token types and the norm over their sum are shared, as in the authors' code;
-    the projections to the two widths are not. The shared parameters are named once, as the
-    discriminator's.
+    the projections to the two widths are not. The shared parameters are named once, as those of the
+    discriminator.
     """
 
     def __init__(self, config: EncoderConfig, generator_config: EncoderConfig) -> None:
@@ -85,9 +85,9 @@ class GeneratorAndDiscriminator(Network):
 
 
 def narrow_config(config: EncoderConfig, share: float) -> EncoderConfig:
-    """The generator's architecture: the same depth, `share` of the width, the same embeddings.
+    """Return the architecture of a generator: same depth and embeddings, `share` of the width.
 
-    So many fewer heads that they keep their size as far as whole numbers let them, and an even one.
+    It has as many heads as keep the size of a head nearly the same, and even.
     """
     heads = max(1, round(share * config.num_attention_heads))
     half_head = max(1, round(share * config.hidden_size / heads / 2))

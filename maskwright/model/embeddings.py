@@ -1,11 +1,8 @@
-"""Functions of a token's position: rotary angles and sinusoids.
+"""From token ids and positions to vectors: embeddings, sinusoids and rotary positions.
 
-Both are computed from the positions where they are needed. A table would be a buffer to save, to
-move and to outgrow; the angles of one batch cost less than one row of one matrix product.
-
-T tokens, H heads, K head size, D width.
-
-From token ids to vectors. T tokens, E width of the embeddings.
+Sinusoids and rotary angles are computed from the positions where they are needed. A table would be
+a buffer to save, to move and to outgrow; the angles of one batch cost less than one row of one
+matrix product. T tokens, H heads, K head size, E width of the embeddings.
 """
 
 from typing import Any
@@ -18,16 +15,16 @@ from maskwright.model.layers import Dropout, build_norm
 
 
 def rotary_frequencies(head_size: int, theta: float, device: torch.device | str = "cpu") -> Tensor:
-    """[K / 2] in fp32: by how much a step to the right turns each pair of a head."""
+    """Return [K / 2] in fp32: the angle between neighbors, for each pair of a head."""
     steps = torch.arange(0, head_size, 2, dtype=torch.float32, device=device)
     return 1.0 / (theta ** (steps / head_size))
 
 
 def rotary_angles(positions: Tensor, head_size: int, theta: float) -> tuple[Tensor, Tensor]:
-    """Cosines and sines, each [T, 1, K / 2] in fp32, for `rotate`.
+    """Return cosines and sines, each [T, 1, K / 2] in fp32, for `rotate`.
 
     Su et al., "RoFormer: Enhanced Transformer with Rotary Position Embedding", 2021; the two
-    halves of a head are the real and the imaginary parts ("rotate half", as transformers has it).
+    halves of a head are the real and the imaginary parts ("rotate half" in transformers).
     """
     frequencies = rotary_frequencies(head_size, theta, positions.device)
     angles = (positions[:, None].float() * frequencies).unsqueeze(1)
@@ -35,44 +32,44 @@ def rotary_angles(positions: Tensor, head_size: int, theta: float) -> tuple[Tens
 
 
 def rotate(x: Tensor, angles: tuple[Tensor, Tensor]) -> Tensor:
-    """Turns each head of `x` [T, H, K] by its token's `angles`, in fp32 at least."""
+    """Rotate each head of `x` [T, H, K] by the `angles` of its token, in fp32 at least."""
     if torch.compiler.is_compiling():  # which fuses the plain formula better than we can
         return rotate_plainly(x, *angles)
     return _Rotation.apply(x, *angles)
 
 
 def rotate_plainly(x: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
-    """``(real + i imaginary) (cos + i sin)``."""
+    """Return ``(real + i imaginary) (cos + i sin)``."""
     real, imaginary = x.chunk(2, dim=-1)
-    turned = (real * cosines - imaginary * sines, imaginary * cosines + real * sines)
-    return torch.cat(turned, dim=-1).to(x.dtype)
+    rotated = (real * cosines - imaginary * sines, imaginary * cosines + real * sines)
+    return torch.cat(rotated, dim=-1).to(x.dtype)
 
 
 class _Rotation(torch.autograd.Function):
-    """The same in fewer passes over x; its gradient is turned back by the same angles."""
+    """The same in fewer passes over x; the gradient is rotated back by the same angles."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, cosines: Tensor, sines: Tensor) -> Tensor:
         ctx.save_for_backward(cosines, sines)
-        return _turn(x, cosines, sines, 1)
+        return _rotate_once(x, cosines, sines, 1)
 
     @staticmethod
     def backward(ctx: Any, *grad_outputs: Tensor) -> tuple[Tensor, None, None]:
-        return _turn(grad_outputs[0], *ctx.saved_tensors, direction=-1), None, None
+        return _rotate_once(grad_outputs[0], *ctx.saved_tensors, direction=-1), None, None
 
 
-def _turn(x: Tensor, cosines: Tensor, sines: Tensor, direction: int) -> Tensor:
+def _rotate_once(x: Tensor, cosines: Tensor, sines: Tensor, direction: int) -> Tensor:
     wide = x.to(torch.promote_types(x.dtype, cosines.dtype))
     real, imaginary = wide.chunk(2, dim=-1)
-    turned = torch.empty(wide.shape, dtype=wide.dtype, device=x.device)
-    new_real, new_imaginary = turned.chunk(2, dim=-1)
+    rotated = torch.empty(wide.shape, dtype=wide.dtype, device=x.device)
+    new_real, new_imaginary = rotated.chunk(2, dim=-1)
     torch.mul(real, cosines, out=new_real).addcmul_(imaginary, sines, value=-direction)
     torch.mul(imaginary, cosines, out=new_imaginary).addcmul_(real, sines, value=direction)
-    return turned.to(x.dtype)
+    return rotated.to(x.dtype)
 
 
 def sinusoids(positions: Tensor, size: int) -> Tensor:
-    """[T] -> [T, D]: sines in the first half, cosines in the second, of falling frequencies.
+    """Return sines, then cosines, of falling frequencies: [T] -> [T, E].
 
     Vaswani et al., "Attention Is All You Need", 2017, section 3.5.
     """
@@ -82,7 +79,10 @@ def sinusoids(positions: Tensor, size: int) -> Tensor:
 
 
 class Embeddings(nn.Module):
-    """``dropout(norm(word + position + token type))``, each part as configured: [T] -> [T, E]."""
+    """``dropout(norm(word + position + token_type))``: [T] -> [T, E].
+
+    Devlin et al., "BERT", 2019. The configuration decides which of the parts there are.
+    """
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
@@ -100,7 +100,7 @@ class Embeddings(nn.Module):
     ) -> Tensor:
         x = self.word(input_ids)
         if self.token_type is not None:
-            types = self.token_type.weight[0]  # of all tokens, unless somebody says otherwise
+            types = self.token_type.weight[0]  # type 0 for all tokens, unless others are given
             x = x + (types if token_type_ids is None else self.token_type(token_type_ids))
         if self.position is not None:
             x = x + self.position(positions)

@@ -1,8 +1,6 @@
-"""One layer of the encoder. T tokens, W wanted tokens, D width.
+"""The encoder: embeddings and a stack of blocks over packed tokens.
 
-The encoder: embeddings and a stack of blocks over packed tokens.
-
-T tokens, W wanted tokens, D width.
+T tokens, W output positions, D width.
 """
 
 import torch
@@ -20,8 +18,8 @@ class EncoderBlock(nn.Module):
 
     Post-norm (BERT): ``x = norm(x + f(x))``. Pre-norm: ``x = x + f(norm(x))``; Xiong et al., "On
     Layer Normalization in the Transformer Architecture", 2020. A block that is not `normed` has
-    no norm before its attention (ModernBERT's first, whose input the embedding norm made).
-    With `wanted` [W], places in [T], the block ends for those tokens alone: [T, D] -> [W, D].
+    no norm before its attention (ModernBERT's first, which follows the norm of the embeddings).
+    With `output_positions` [W], indices into [T], only for these: [T, D] -> [W, D].
     """
 
     def __init__(self, config: EncoderConfig, normed: bool = True) -> None:
@@ -33,9 +31,14 @@ class EncoderBlock(nn.Module):
         self.mlp = GatedMLP(config) if config.gated_mlp else MLP(config)
         self.dropout = Dropout(config.hidden_dropout)
 
-    def forward(self, x: Tensor, layer: LayerContext, wanted: Tensor | None = None) -> Tensor:
-        attended = self.attention(self.attention_norm(x) if self.pre_norm else x, layer, wanted)
-        x = (x if wanted is None else x.index_select(0, wanted)) + self.dropout(attended)
+    def forward(
+        self, x: Tensor, layer: LayerContext, output_positions: Tensor | None = None
+    ) -> Tensor:
+        normed = self.attention_norm(x) if self.pre_norm else x
+        attended = self.attention(normed, layer, output_positions)
+        if output_positions is not None:
+            x = x.index_select(0, output_positions)
+        x = x + self.dropout(attended)
         if self.pre_norm:
             return x + self.dropout(self.mlp(self.mlp_norm(x)))
         x = self.attention_norm(x)
@@ -43,9 +46,10 @@ class EncoderBlock(nn.Module):
 
 
 class Encoder(nn.Module):
-    """Token ids to contextual vectors: [T] -> [T, D].
+    """``final_norm(block_n(… block_1(project(embeddings(ids)))))``: [T] -> [T, D].
 
-    Embeddings of another width go through a projection first (Clark et al., "ELECTRA", 2020).
+    Devlin et al., "BERT", 2019. Embeddings of another width are projected to D first (Clark et
+    al., "ELECTRA", 2020).
     """
 
     def __init__(self, config: EncoderConfig) -> None:
@@ -66,16 +70,16 @@ class Encoder(nn.Module):
         input_ids: Tensor,
         context: AttentionContext,
         token_type_ids: Tensor | None = None,
-        wanted: Tensor | None = None,
+        output_positions: Tensor | None = None,
     ) -> Tensor:
-        """Encodes packed tokens; what blocks share is computed once, before the first.
+        """Encode packed tokens; the inputs that blocks share are computed once.
 
         Args:
             input_ids: [T] int64.
-            context: where the segments of [T] begin and end.
+            context: the boundaries of the segments in [T].
             token_type_ids: [T] int64 below ``type_vocab_size``; None = type 0 everywhere.
-            wanted: [W] int64, places in [T] of the tokens whose vectors are returned, [W, D]; in
-                the last block the others are only looked at. None = all of them, [T, D].
+            output_positions: [W] int64, indices into [T] of the vectors to return, [W, D]; in the
+                last block the other tokens are only attended to. None = all, [T, D].
         """
         backend = self._choose_backend(input_ids.device, context.row_length)
         kinds = dict.fromkeys(self.config.layer_types)
@@ -83,7 +87,7 @@ class Encoder(nn.Module):
         x = self.project(self.embeddings(input_ids, context.positions, token_type_ids))
         last = self.blocks[-1]
         for block, kind in zip(self.blocks, self.config.layer_types, strict=True):
-            x = block(x, layers[kind], wanted if block is last else None)
+            x = block(x, layers[kind], output_positions if block is last else None)
         return self.final_norm(x)
 
     def _choose_backend(self, device: torch.device, row_length: int) -> AttentionBackend:
@@ -101,5 +105,23 @@ class Encoder(nn.Module):
         config, window, angles = self.config, self.config.window(kind), None
         if config.positions == "rotary":
             angles = rotary_angles(context.positions, config.head_size, config.theta(kind))
-        visible = context.attention_mask(window) if backend in ("products", "sdpa") else None
-        return LayerContext(context, window, backend, visible, angles)
+        needs_mask = backend in ("products", "sdpa")
+        attention_mask = context.attention_mask(window) if needs_mask else None
+        return LayerContext(context, window, backend, attention_mask, angles)
+
+
+def count_stacked_matrices(model: nn.Module) -> dict[str, int]:
+    """Return the hidden 2-D weights of `model` by name, with the number of matrices in each.
+
+    Queries, keys and values are stacked in one weight, and so are the two inputs of a gated MLP;
+    optimizers that work on whole matrices (Muon) must split them.
+    """
+    counts: dict[str, int] = {}
+    for block_name, block in model.named_modules():
+        if isinstance(block, EncoderBlock):
+            inputs = 2 if isinstance(block.mlp, GatedMLP) else 1
+            stacked = {"attention.qkv.weight": 3, "mlp.input.weight": inputs}
+            for name, parameter in block.named_parameters():
+                if parameter.ndim == 2:
+                    counts[f"{block_name}.{name}"] = stacked.get(name, 1)
+    return counts

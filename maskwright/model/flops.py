@@ -1,4 +1,4 @@
-"""How big a model is and how much work a token costs, from the configuration alone."""
+"""Parameters of a model and operations per token, from the configuration alone."""
 
 from dataclasses import dataclass
 
@@ -27,7 +27,7 @@ class ParameterCount:
 def count_parameters(
     config: EncoderConfig, kind: type[MaskedLanguageModel | Discriminator] = MaskedLanguageModel
 ) -> ParameterCount:
-    """Counts on the meta device: nothing is allocated."""
+    """Return the numbers of parameters, counted on the meta device: nothing is allocated."""
     with torch.device("meta"):
         model = kind(config)
     counts = {"embeddings": 0, "blocks": 0, "head": 0}
@@ -40,17 +40,17 @@ def count_parameters(
 def count_flops_per_token(
     config: EncoderConfig, segment_length: float, masked_share: float, pair_share: float = 0.0
 ) -> float:
-    """Floating-point operations of one training step (forward and backward) per token.
+    """Return the floating-point operations of a training step (forward and backward) per token.
 
     Matrix products only: 2 forward and 4 backward per weight and token, and as much for scores
     and values of attention (Kaplan et al. 2020; Hoffmann et al. 2022, appendix F). The heads, and
-    what follows attention in the last block, work on masked tokens and pairs alone.
+    the part of the last block after attention, compute masked tokens and pairs only.
 
     Args:
         config: the architecture.
-        segment_length: tokens that a token sees in a global layer (mean).
-        masked_share: share of the tokens that reach the head, and the end of the last block.
-        pair_share: pairs for each token; one [CLS] of each reaches their head and that end.
+        segment_length: mean number of tokens that a token attends to in a global layer.
+        masked_share: share of the tokens that reach the head and the end of the last block.
+        pair_share: pairs per token; the [CLS] of each reaches their head and that end.
     """
     size, inner, width = config.hidden_size, config.intermediate_size, config.embedding_width
     end = size**2 + (3 if config.gated_mlp else 2) * size * inner  # of a block, after attention
@@ -67,14 +67,14 @@ def count_flops_per_token(
 
 
 def count_detection_flops_per_token(config: EncoderConfig, segment_length: float) -> float:
-    """The same for a discriminator, to whose head all tokens go."""
+    """Return the same for a discriminator, whose head computes all tokens."""
     size = config.hidden_size
     everywhere = count_flops_per_token(config, segment_length, 1.0)
     return everywhere + 6 * (size * (size + 1) - _count_head(config))
 
 
 def _count_head(config: EncoderConfig) -> int:
-    """Weights of a head that guesses words."""
+    """Return the number of weights of a masked-language-model head."""
     size, width = config.hidden_size, config.embedding_width
     inner = config.prediction_head_size
     transform = size * width if config.head_transform else (size + width) * inner

@@ -1,6 +1,6 @@
 """Heads on top of the encoder.
 
-M masked tokens, P pairs of texts, D width, E of the embeddings, V vocabulary.
+M masked tokens, P pairs of texts, D width, E width of the embeddings, V vocabulary.
 """
 
 import torch
@@ -11,7 +11,7 @@ from maskwright.model.layers import ACTIVATIONS, build_norm
 
 
 class HeadTransform(nn.Module):
-    """``norm(act(dense(x)))``, BERT's step between encoder and decoder: [M, D] -> [M, E]."""
+    """``norm(act(dense(x)))``, between encoder and decoder in BERT: [M, D] -> [M, E]."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
@@ -25,7 +25,7 @@ class HeadTransform(nn.Module):
 
 
 class TwoLayerTransform(nn.Module):
-    """``act(output(act(input(x))))``, UltraBERT's step: [M, D] -> [M, E]."""
+    """``act(output(act(input(x))))``, the same in UltraBERT: [M, D] -> [M, E]."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
@@ -45,10 +45,11 @@ def _build_transform(config: EncoderConfig) -> nn.Module:
 
 
 class MLMHead(nn.Module):
-    """Scores every word of the vocabulary: [M, D] -> [M, V].
+    """``decoder(transform(x))``, the logits of the vocabulary: [M, D] -> [M, V].
 
-    A tied decoder is the very parameter of the word embeddings, so it is counted, trained and
-    saved once.
+    Devlin et al., "BERT", 2019. The weight of a tied decoder is the parameter of the word
+    embeddings, so it is counted, trained and saved once (Press and Wolf, "Using the Output
+    Embedding to Improve Language Models", 2017).
     """
 
     def __init__(self, config: EncoderConfig, word_embeddings: nn.Embedding) -> None:
@@ -65,10 +66,10 @@ class MLMHead(nn.Module):
 
 
 class SentencePairHead(nn.Module):
-    """Whether the second text of a pair follows the first: [P, D] -> [P, 2].
+    """``classifier(tanh(pooler(x)))`` of the vectors of [CLS]: [P, D] -> [P, 2].
 
-    BERT's pooler, ``tanh(dense(x))`` of the vector of [CLS], and two logits (Devlin et al., 2019):
-    of 0, it does, and 1, it does not.
+    Devlin et al., "BERT", 2019. Class 0: the second text of a pair follows the first; class 1: it
+    does not.
     """
 
     def __init__(self, config: EncoderConfig) -> None:

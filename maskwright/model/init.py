@@ -1,13 +1,12 @@
-"""Which weights are hidden matrices, and which of them hold several matrices in one.
+"""Initial weights: drawn, or grown from those of a smaller vocabulary.
 
-A vocabulary that grows: rows for new tokens, made of the rows of the tokens that spelled them.
+Drawn weights are a pure function of (architecture, seed), whatever the device.
 
-A new row is the mean of the old ones, so the model begins with what it knew of the pieces. Rows
-that only fill up a round size are the mean of all: Hewitt, "Initializing New Word Embeddings for
-Pretrained Language Models", 2021, shows that such a row can take at most a share of one in V from
-the others' probability, where a random one may take nearly all.
-
-Initial weights as a pure function of (architecture, seed), whatever the device.
+A row for a new token is the mean of the rows of the tokens that spelled it, so the model begins
+with what it knew of them. Rows that only fill up a round size are the mean of all: Hewitt,
+"Initializing New Word Embeddings for Pretrained Language Models", 2021, shows that such a row can
+take at most a share of one in V from the others' probability, where a random one may take nearly
+all.
 """
 
 import math
@@ -22,55 +21,12 @@ from maskwright.model.heads import SentencePairHead
 from maskwright.model.pretraining import PAIR_HEAD, Network
 
 
-def count_fused_matrices(model: Network) -> dict[str, int]:
-    """Hidden 2-D weights by parameter name, each with the number of matrices stacked in it.
-
-    Queries, keys and values share one weight, and so do the two inputs of a gated MLP; optimizers
-    that look at a matrix as a whole (Muon) must take them apart.
-    """
-    fused = {"attention.qkv.weight": 3, "mlp.input.weight": 2 if model.config.gated_mlp else 1}
-    return {
-        name: next((n for suffix, n in fused.items() if name.endswith(suffix)), 1)
-        for name, parameter in model.named_parameters()
-        if "encoder.blocks." in name and parameter.ndim == 2
-    }
-
-
-# [V, D] or [V]; a tied decoder is the word embeddings and has no name of its own.
-_TABLES = ("encoder.embeddings.word.weight", "head.decoder.weight", "head.decoder.bias")
-
-
-def grow_vocabulary(
-    tensors: Mapping[str, Tensor], vocab_size: int, pieces: Mapping[int, Sequence[int]]
-) -> dict[str, Tensor]:
-    """A model's tensors, by parameter name, for a vocabulary of `vocab_size`.
-
-    Args:
-        tensors: none of them is changed.
-        vocab_size: at least what it is.
-        pieces: for each new id, the old ids that spelled its token.
-    """
-    grown = dict(tensors)
-    for name in _TABLES:
-        if name in tensors:
-            grown[name] = _grow(tensors[name].detach(), vocab_size, pieces)
-    return grown
-
-
-def _grow(rows: Tensor, vocab_size: int, pieces: Mapping[int, Sequence[int]]) -> Tensor:
-    missing = vocab_size - len(rows)
-    grown = torch.cat([rows, rows.mean(0, keepdim=True).expand(missing, *rows.shape[1:])])
-    for token_id, old_ids in pieces.items():
-        grown[token_id] = rows[list(old_ids)].mean(0)
-    return grown
-
-
 @torch.no_grad()
-def initialise(model: Network, seed: int) -> None:
-    """Draws all weights anew, in the order of ``named_parameters``, from one generator on the CPU.
+def initialize(model: Network, seed: int) -> None:
+    """Draw all weights, in the order of ``named_parameters``, from one generator on the CPU.
 
     Matrices and embeddings are normal with deviation ``initializer_range`` (truncated if
-    ``initializer_cutoff_factor`` says so), except the output projections of attention and MLP
+    ``initializer_cutoff_factor`` is not 0), except the output projections of attention and MLP
     (``init_output``) and the zero row of the padding token. Biases are 0, norms 1.
     """
     _draw_parameters(model, model.config, seed)
@@ -81,7 +37,7 @@ def initialise(model: Network, seed: int) -> None:
 
 @torch.no_grad()
 def draw_pair_head(config: EncoderConfig, seed: int) -> dict[str, Tensor]:
-    """A new head for pairs by parameter name of the model, for one that was trained without."""
+    """Return a new head for pairs by parameter name, for a model that was trained without."""
     head = SentencePairHead(config)
     _draw_parameters(head, config, seed)
     return {f"{PAIR_HEAD}{name}": p.detach() for name, p in head.named_parameters()}
@@ -118,3 +74,32 @@ def _draw(
         return drawn.normal_(0.0, deviation, generator=generator)
     cutoff = config.initializer_cutoff_factor * deviation
     return nn.init.trunc_normal_(drawn, 0.0, deviation, -cutoff, cutoff, generator=generator)
+
+
+# [V, D] or [V]; the weight of a tied decoder is that of the embeddings and has no other name.
+_TABLES = ("encoder.embeddings.word.weight", "head.decoder.weight", "head.decoder.bias")
+
+
+def grow_vocabulary(
+    tensors: Mapping[str, Tensor], vocab_size: int, pieces: Mapping[int, Sequence[int]]
+) -> dict[str, Tensor]:
+    """Return the tensors of a model by parameter name, for a vocabulary of `vocab_size`.
+
+    Args:
+        tensors: the old tensors, which do not change.
+        vocab_size: at least the old size.
+        pieces: for each new id, the old ids that spelled its token.
+    """
+    grown = dict(tensors)
+    for name in _TABLES:
+        if name in tensors:
+            grown[name] = _grow(tensors[name].detach(), vocab_size, pieces)
+    return grown
+
+
+def _grow(rows: Tensor, vocab_size: int, pieces: Mapping[int, Sequence[int]]) -> Tensor:
+    missing = vocab_size - len(rows)
+    grown = torch.cat([rows, rows.mean(0, keepdim=True).expand(missing, *rows.shape[1:])])
+    for token_id, old_ids in pieces.items():
+        grown[token_id] = rows[list(old_ids)].mean(0)
+    return grown

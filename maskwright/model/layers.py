@@ -1,10 +1,6 @@
-"""Normalization of token vectors. T tokens, D width (``...`` any leading dimensions).
+"""The position-wise parts of a block: normalization, dropout and the MLP.
 
-Dropout (Srivastava et al., 2014), with random numbers that do not hold a CPU up.
-
-torch draws them on a CPU one by one in one thread, 10 ns each: an eighth of a step of BERT.
-
-The position-wise part of a block. T tokens, D width, F inner width.
+T tokens, D width, F inner width (``...`` any leading dimensions).
 """
 
 import math
@@ -17,6 +13,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from maskwright.model.config import Activation, EncoderConfig
+
+_STEPS = 2**16  # steps of a probability in dropout: each draw has 16 bits
 
 
 class RMSNorm(nn.Module):
@@ -32,12 +30,12 @@ class RMSNorm(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         if torch.compiler.is_compiling():  # which fuses the plain formula better than we can
-            return normalise_plainly(x, self.weight, self.eps)
+            return normalize_plainly(x, self.weight, self.eps)
         return _RootMeanSquare.apply(x, self.weight, self.eps)
 
 
-def normalise_plainly(x: Tensor, weight: Tensor, eps: float) -> Tensor:
-    """The formula of `RMSNorm`, which goes over x twice as often, forward and backward."""
+def normalize_plainly(x: Tensor, weight: Tensor, eps: float) -> Tensor:
+    """Compute `RMSNorm` by its formula, which reads x twice as often, forward and backward."""
     wide = x.float()
     wide = wide * torch.rsqrt(wide.square().mean(-1, keepdim=True) + eps)
     return weight * wide.to(x.dtype)
@@ -66,18 +64,15 @@ class _RootMeanSquare(torch.autograd.Function):
 
 
 def build_norm(config: EncoderConfig, size: int | None = None) -> nn.Module:
-    """The norm that this architecture uses everywhere, over ``hidden_size`` or another `size`."""
+    """Return the norm of this architecture, over ``hidden_size`` or another `size`."""
     size = config.hidden_size if size is None else size
     if config.norm == "rmsnorm":
         return RMSNorm(size, config.norm_eps)
     return nn.LayerNorm(size, eps=config.norm_eps, bias=config.norm_bias)
 
 
-_STEPS = 2**16  # of a probability; each draw has 16 bits
-
-
 class Dropout(nn.Module):
-    """`drop` in training, nothing otherwise."""
+    """``drop(x)`` in training, ``x`` otherwise: [...] -> [...]."""
 
     def __init__(self, probability: float) -> None:
         super().__init__()
@@ -88,9 +83,11 @@ class Dropout(nn.Module):
 
 
 def drop(x: Tensor, probability: float) -> Tensor:
-    """0 with this probability, else ``x / (1 - probability)``, for each element.
+    """Return, for each element, 0 with this probability, else ``x / (1 - probability)``.
 
-    What is dropped is a function of the state of torch's generator, which moves on.
+    Srivastava et al., "Dropout", 2014. The dropped elements are a function of the state of torch's
+    generator, which advances. On a CPU torch would draw one by one in one thread, 10 ns each: an
+    eighth of a step of BERT.
     """
     if probability == 0:
         return x
@@ -102,7 +99,7 @@ def drop(x: Tensor, probability: float) -> Tensor:
 
 
 def draw_factors(seed: Tensor, shape: Sequence[int], probability: float) -> Tensor:
-    """0 or ``1 / (1 - p)``, in fp32, with p the multiple of 1 / 65,536 nearest to `probability`.
+    """Draw factors 0 or ``1 / (1 - p)`` in fp32; p is `probability` as a multiple of 2^-16.
 
     Args:
         seed: [] int64; the factors are a function of it.
@@ -115,8 +112,8 @@ def draw_factors(seed: Tensor, shape: Sequence[int], probability: float) -> Tens
     return factors.mul_(_STEPS / (_STEPS - limit))
 
 
-# To the compiler one call that it does not look into. It would make one of two equal calls, hence
-# the seed, which it knows to be random.
+# For the compiler an opaque call. It would merge two calls with equal arguments, hence the seed,
+# which it knows to be random.
 draw_in_graph = torch.library.custom_op("maskwright::draw_factors", draw_factors, mutates_args=())
 
 
@@ -143,7 +140,7 @@ ACTIVATIONS: dict[Activation, Callable[[Tensor], Tensor]] = {
 
 
 class MLP(nn.Module):
-    """``output(act(input(x)))``: [T, D] -> [T, F] -> [T, D]."""
+    """``output(dropout(act(input(x))))``: [T, D] -> [T, F] -> [T, D]."""
 
     def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
@@ -158,7 +155,7 @@ class MLP(nn.Module):
 
 
 class GatedMLP(nn.Module):
-    """``output(act(a) * b)`` with a, b the halves of one fused projection: [T, D] -> [T, D].
+    """``output(dropout(act(a) * b))`` with ``a, b = input(x)``: [T, D] -> [T, F] -> [T, D].
 
     Shazeer, "GLU Variants Improve Transformer", 2020. The rows of ``input.weight`` [2 F, D] are
     those of a (activated), then b.
@@ -174,5 +171,5 @@ class GatedMLP(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         activated, gate = self.input(x).chunk(2, dim=-1)
-        # A CPU computes a function of half rows twice as slowly where they lie.
+        # On a CPU, activations of half rows take twice as long unless they are contiguous.
         return self.output(self.dropout(self.activate(activated.contiguous()) * gate))

@@ -1,7 +1,7 @@
-"""What published architectures choose, field by field, as `ModelConfig` names the fields.
+"""Published architectures: the values of the structural fields of `ModelConfig`.
 
-Each preset has the word that ``config.json`` has for the architecture (``model_type``), and a model
-of it is written in the names of that class. Sizes are for whoever trains to say.
+The name of a preset is the ``model_type`` of ``config.json``, and a model of it is written in the
+names of that class. Sizes are not part of a preset.
 """
 
 from typing import Any, Literal
@@ -22,7 +22,7 @@ Preset = Literal[
     "electra",
 ]
 
-# Classes that compute the same function as one of these have a word of their own as well.
+# Two classes of transformers compute the same function as a preset under another name.
 ModelType = Literal[Preset, "xlm-roberta", "camembert"]
 
 # Devlin et al., 2019.
@@ -98,8 +98,8 @@ PRESETS: dict[Preset, dict[str, Any]] = {
         **_BERT, "positions": "rotary", "rope_theta": 160_000.0, "gated_mlp": True,
         "mlp_bias": False, "type_vocab_size": 1, "attention_dropout": 0.0,
     },
-    # EuroBERT with local attention and a head of two layers. Its own choice of global layers is
-    # every third from the third; as everywhere here it is every third from the first.
+    # EuroBERT with local attention and a head of two layers. The published model has a global layer
+    # every third from the third; here, as in all presets, it is every third from the first.
     "ultrabert": {
         **_EUROBERT, "norm_eps": 1e-6, "rope_theta": 2_560_000.0, "global_attn_every_n_layers": 3,
         "local_attention": 256, "prediction_head_size": 768, "head_act": "gelu_pytorch_tanh",
@@ -108,7 +108,7 @@ PRESETS: dict[Preset, dict[str, Any]] = {
     "electra": _BERT,
 }  # fmt: skip
 
-# What is one field in a published configuration: the first follows the second unless it is set.
+# Fields that are one in a published configuration: the first follows the second unless it is set.
 FOLLOWS: dict[Preset, dict[str, str]] = {
     "bert": {"head_act": "hidden_act"},
     "distilbert": {"head_act": "hidden_act"},

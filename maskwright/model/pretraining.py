@@ -1,4 +1,4 @@
-"""The model that is pretrained. T tokens, M masked tokens, P pairs, D width, V vocabulary."""
+"""The masked language model. T tokens, M masked tokens, P pairs, D width, V vocabulary."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -11,29 +11,30 @@ from maskwright.model.config import EncoderConfig
 from maskwright.model.encoder import Encoder
 from maskwright.model.heads import MLMHead, SentencePairHead
 
-TIED = "head.decoder.weight"  # is the word embeddings where the two are tied
-PAIR_HEAD = "pair_head."  # begins the names of that head's parameters
+TIED = "head.decoder.weight"  # the weight that may be tied to the word embeddings
+PAIR_HEAD = "pair_head."  # prefix of the parameters of that head
 
 
 class PretrainingLogits(NamedTuple):
-    """What is said of hidden words [M, V] and of pairs of texts [P, 2]."""
+    """Logits of masked tokens [M, V] and of pairs of texts [P, 2]."""
 
     masked: Tensor
     pairs: Tensor
 
 
 class Network(nn.Module):
-    """A module that knows its architecture."""
+    """A module with an architecture."""
 
     config: EncoderConfig
 
 
 class MaskedLanguageModel(Network):
-    """An encoder and a head that guesses hidden words; a second one judges pairs, if configured.
+    """``head(encoder(input_ids)[masked_positions])``: [T] -> [M, V].
 
-    Only masked positions reach the head, and the end of the last block: at 15 % masks and a
-    vocabulary of 30,000 the logits of all positions would be the largest tensor of the whole
-    model, and most of it unused.
+    Devlin et al., "BERT", 2019; a second head classifies pairs of texts, if configured. Only masked
+    positions reach the head and the end of the last block: at 15 % masks and a vocabulary of
+    30,000, the logits of all positions would be the largest tensor of the whole model, and most of
+    it unused.
     """
 
     def __init__(self, config: EncoderConfig) -> None:
@@ -44,8 +45,10 @@ class MaskedLanguageModel(Network):
         self.pair_head = SentencePairHead(config) if config.sentence_pair_head else None
 
     @classmethod
-    def around(cls, config: EncoderConfig, tensors: Mapping[str, Tensor]) -> "MaskedLanguageModel":
-        """A model of tensors that exist already, by parameter name; none of them is copied."""
+    def from_tensors(
+        cls, config: EncoderConfig, tensors: Mapping[str, Tensor]
+    ) -> "MaskedLanguageModel":
+        """Return a model of existing tensors, by parameter name, without a copy."""
         with torch.device("meta"):
             model = cls(config)
         embeddings = model.encoder.embeddings
@@ -57,11 +60,11 @@ class MaskedLanguageModel(Network):
         return model
 
     def predictors(self, positions: Tensor) -> Tensor:
-        """The places [M] of the vectors that predict the tokens at `positions` [M].
+        """Return the positions [M] of the vectors that predict the tokens at `positions` [M].
 
-        With ``next_token_prediction`` those before them (masked next-token prediction, Charpentier
-        and Samuel, "GPT or BERT: why not both?", 2024), so that masked and causal rows train the
-        same function.
+        With ``next_token_prediction`` these are the positions before (masked next-token prediction,
+        Charpentier and Samuel, "GPT or BERT: why not both?", 2024), so that masked and causal rows
+        train the same function.
         """
         return (positions - 1).clamp(min=0) if self.config.next_token_prediction else positions
 
@@ -73,22 +76,22 @@ class MaskedLanguageModel(Network):
         token_type_ids: Tensor | None = None,
         pair_positions: Tensor | None = None,
     ) -> Tensor | PretrainingLogits:
-        """Logits [M, V] for the tokens at `masked_positions`; with `pair_positions` of both kinds.
+        """Return the logits [M, V] at `masked_positions`; with `pair_positions`, of both heads.
 
         Args:
-            input_ids: [T] int64, corrupted.
-            context: where the segments of [T] begin and end.
+            input_ids: [T] int64, masked.
+            context: the boundaries of the segments in [T].
             masked_positions: [M] int64, indices into [T]; repeated ones are allowed.
             token_type_ids: [T] int64, or None for type 0 everywhere.
-            pair_positions: [P] int64, where in [T] the [CLS] of each pair is; for a model with a
-                ``sentence_pair_head``.
+            pair_positions: [P] int64, indices into [T] of the [CLS] of each pair, for a model with
+                a ``sentence_pair_head``.
         """
         predictors = self.predictors(masked_positions)
         if pair_positions is not None:
-            assert self.pair_head is not None, "this model judges no pairs"
-            wanted = torch.cat([predictors, pair_positions])
-            both = self.encoder(input_ids, context, token_type_ids, wanted=wanted)
+            assert self.pair_head is not None, "this model has no head for pairs"
+            positions = torch.cat([predictors, pair_positions])
+            both = self.encoder(input_ids, context, token_type_ids, positions)
             masked, pairs = both.split([len(masked_positions), len(pair_positions)])
             return PretrainingLogits(self.head(masked), self.pair_head(pairs))
-        hidden = self.encoder(input_ids, context, token_type_ids, wanted=predictors)
+        hidden = self.encoder(input_ids, context, token_type_ids, output_positions=predictors)
         return self.head(hidden)

@@ -1,8 +1,8 @@
 """README.md of a model folder: the model card, Markdown below the hub's YAML front matter."""
 
 import re
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, TypedDict
 
 import yaml
 
@@ -79,6 +79,14 @@ computes this architecture: {reason}.
 """
 
 
+class HubMetadata(TypedDict):
+    """Front matter by which the hub knows how a model is loaded and what it does."""
+
+    library_name: str
+    pipeline_tag: str
+    tags: list[str]
+
+
 def write_card(text: str | None, config: EncoderConfig, family: Family, reason: str) -> str:
     """The card: `text` (or a heading), with its use and the architecture before other sections."""
     native, detects = not reason, family in DISCRIMINATORS.values()
@@ -120,14 +128,14 @@ def write_classifier_card(
     return change_card(body, metadata, ending)
 
 
-def describe_labels(of_tokens: bool, library: str) -> dict[str, Any]:
-    """Return a classifier's metadata for the hub; `library` is what loads the folder."""
+def describe_labels(of_tokens: bool, library: str) -> HubMetadata:
+    """Return a classifier's metadata for the hub; `library` loads the folder."""
     task = "token-classification" if of_tokens else "text-classification"
     return {"library_name": library, "pipeline_tag": task, "tags": ["maskwright", task]}
 
 
-def describe_for_hub(native: bool, detects: bool = False) -> dict[str, Any]:
-    """The metadata by which the hub knows how a model is loaded and what it does."""
+def describe_for_hub(native: bool, detects: bool = False) -> HubMetadata:
+    """Return the metadata that tell the hub how a model is loaded and what it does."""
     task = "replaced-token-detection" if detects else "masked-language-model"
     return {
         "library_name": "transformers" if native else "maskwright",
@@ -164,7 +172,7 @@ def read_example(card: str) -> tuple[str, ...]:
     return texts if texts[:1] == tuple(found[:1]) else ()
 
 
-def change_card(card: str, metadata: dict[str, Any], ending: str | None = None) -> str:
+def change_card(card: str, metadata: Mapping[str, Any], ending: str | None = None) -> str:
     """The card with other metadata, and another section on its use, which is the first one.
 
     Args:

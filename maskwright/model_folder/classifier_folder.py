@@ -10,11 +10,11 @@ from typing import Any, cast, get_args
 
 from maskwright.errors import ModelFolderError, show_value
 from maskwright.model.classifier import Classifier
-from maskwright.model.config import EncoderConfig, HeadConfig, Level, Pooling, Problem
+from maskwright.model.config import EncoderConfig, HeadConfig, Level, Pooling, ProblemType
 from maskwright.model.electra import Discriminator
 from maskwright.model.pretraining import MaskedLanguageModel
 from maskwright.model_folder.card import write_classifier_card
-from maskwright.model_folder.families import classifier_form
+from maskwright.model_folder.families import find_classifier, native_classifier
 from maskwright.model_folder.folder import (
     EXTRA_KEY,
     NUM_TEXTS_KEY,
@@ -30,10 +30,10 @@ from maskwright.model_folder.folder import (
     with_ids_of,
     write_folder,
 )
-from maskwright.model_folder.native.classifiers import ARCHITECTURES, Form
-from maskwright.model_folder.special_tokens import wrap_inputs
+from maskwright.model_folder.native.family import ClassifierHead
 from maskwright.model_folder.weights import read_classifier
 from maskwright.tokenizer.files import read_max_length
+from maskwright.tokenizer.template import wrap_inputs
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 
@@ -50,7 +50,7 @@ class LoadedClassifier(Loaded[Classifier]):
     """
 
     labels: tuple[str, ...]
-    problem: Problem
+    problem: ProblemType
     max_length: int
     num_texts: int | None = None
 
@@ -60,7 +60,7 @@ def save_classifier(
     model: Classifier,
     tokenizer: Tokenizer,
     labels: tuple[str, ...],
-    problem: Problem,
+    problem: ProblemType,
     card: str | None = None,
     *,
     add_special_tokens: bool = True,
@@ -78,16 +78,16 @@ def save_classifier(
     check_replaceable(folder)
     tokenizer = wrap_inputs(tokenizer, add_special_tokens)
     config = with_ids_of(model.config, tokenizer)
-    form, reason = classifier_form(config, model.head_config.level)
+    (family, head), reason = native_classifier(config, model.head_config.level)
     fields = {
-        **form.family.write_config(config),
-        **form.write_head(model.head_config),
+        **family.write_config(config),
+        **head.write_config(model.head_config),
         "id2label": {str(number): label for number, label in enumerate(labels)},
         "label2id": {label: number for number, label in enumerate(labels)},
         "problem_type": problem,
     }
-    card = write_classifier_card(card, config, labels, form.family, reason)
-    write_folder(folder, model, config, tokenizer, form.family, fields, card, max_length, num_texts)
+    card = write_classifier_card(card, config, labels, family, reason)
+    write_folder(folder, model, config, tokenizer, family, fields, card, max_length, num_texts)
 
 
 def open_classifier(folder: Path | str) -> LoadedClassifier:
@@ -99,20 +99,20 @@ def open_classifier(folder: Path | str) -> LoadedClassifier:
     """
     folder = find_model(folder)
     raw = read_config_file(folder)
-    found = next((name for name in list_classes(raw) if name in ARCHITECTURES), None)
+    found = find_classifier(list_classes(raw))
     if found is None:
         raise ModelFolderError(
             f"{folder} is no model that labels anything: it names {show_value(list_classes(raw))}. "
             "maskwright finetune makes one of it."
         )
-    level, form = ARCHITECTURES[found]
+    level, native = found
     extra = raw.get(EXTRA_KEY) or {}
-    config = read_architecture(raw, extra, form.family, folder)
+    config = read_architecture(raw, extra, native.family, folder)
     tokenizer = Tokenizer.load(folder)
     check_tokenizer(tokenizer, config, extra, folder)
     labels = _read_labels(raw, folder)
-    head = _read_head(raw, config, form, level, len(labels), folder)
-    model = read_classifier(folder, config, head, form.family).eval()
+    head = _read_head(raw, config, native.head, level, len(labels), folder)
+    model = read_classifier(folder, config, head, native.family).eval()
     wraps = check_wrapping(tokenizer, folder)
     longest = config.max_position_embeddings
     max_length = int(min(read_max_length(folder) or longest, longest))
@@ -135,7 +135,7 @@ def is_classifier(folder: Path) -> bool:
     Raises:
         ModelFolderError: it is no model folder.
     """
-    return any(name in ARCHITECTURES for name in list_classes(read_config_file(folder)))
+    return find_classifier(list_classes(read_config_file(folder))) is not None
 
 
 def _read_labels(raw: dict[str, Any], folder: Path) -> tuple[str, ...]:
@@ -148,11 +148,11 @@ def _read_labels(raw: dict[str, Any], folder: Path) -> tuple[str, ...]:
     return tuple(names[str(number)] for number in numbers)
 
 
-def _read_problem(raw: dict[str, Any], num_labels: int) -> Problem:
+def _read_problem(raw: dict[str, Any], num_labels: int) -> ProblemType:
     """What transformers takes where a file says nothing: a number if there is one label."""
     problem = raw.get("problem_type")
-    if problem in get_args(Problem):
-        return cast(Problem, problem)
+    if problem in get_args(ProblemType):
+        return cast(ProblemType, problem)
     return "regression" if num_labels == 1 else "single_label_classification"
 
 
@@ -169,14 +169,14 @@ def _read_num_texts(extra: dict[str, Any], folder: Path) -> int | None:
 def _read_head(
     raw: dict[str, Any],
     config: EncoderConfig,
-    form: Form,
+    head: ClassifierHead,
     level: Level,
     num_labels: int,
     folder: Path,
 ) -> HeadConfig:
     pooling: Pooling = "cls"
-    if form.poolings:
-        words: dict[str, Pooling] = {word: known for known, word in form.poolings.items()}
+    if head.poolings:
+        words: dict[str, Pooling] = {word: known for known, word in head.poolings.items()}
         word = raw.get("classifier_pooling", next(iter(words)))
         if word not in words:
             raise ModelFolderError(
@@ -184,10 +184,10 @@ def _read_head(
                 f"Supported are {' and '.join(words)}."
             )
         pooling = words[word]
-    return form.head(config, level, num_labels, pooling, _read_dropout(raw, form))
+    return head.build_config(config, level, num_labels, pooling, _read_dropout(raw, head))
 
 
-def _read_dropout(raw: dict[str, Any], form: Form) -> float:
+def _read_dropout(raw: dict[str, Any], head: ClassifierHead) -> float:
     """Only further training reads it; no number means that of the hidden layers there, usually."""
-    dropout = raw.get(form.dropout_field)
+    dropout = raw.get(head.dropout_field)
     return float(dropout) if isinstance(dropout, int | float) and 0 <= dropout < 1 else 0.1

@@ -1,39 +1,48 @@
-"""Which published architecture an `EncoderConfig` is, if it is one."""
+"""The published architectures, and which of them an `EncoderConfig` is.
 
-from typing import Any
+To add one, write its `Family` into a module of ``native/`` and add it to `FAMILIES`.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from maskwright.errors import ConfigError
 from maskwright.model.config import EncoderConfig, Level
-from maskwright.model_folder.native.bert import BERT
-from maskwright.model_folder.native.classifiers import FORMS, Form
+from maskwright.model_folder.native.bert import BERT, MEGATRON_BERT
 from maskwright.model_folder.native.distilbert import DISTILBERT
 from maskwright.model_folder.native.electra import ELECTRA, ELECTRA_DISCRIMINATOR
 from maskwright.model_folder.native.esm import ESM
 from maskwright.model_folder.native.eurobert import EUROBERT
-from maskwright.model_folder.native.family import Family
+from maskwright.model_folder.native.family import ClassifierHead, Family
 from maskwright.model_folder.native.gte import GTE
 from maskwright.model_folder.native.jina_embeddings_v3 import JINA_EMBEDDINGS_V3
-from maskwright.model_folder.native.megatron_bert import MEGATRON_BERT
 from maskwright.model_folder.native.modernbert import MODERNBERT
 from maskwright.model_folder.native.nomic_bert import NOMIC_BERT
 from maskwright.model_folder.native.own import OWN, OWN_DISCRIMINATOR
-from maskwright.model_folder.native.roberta import CAMEMBERT, ROBERTA, XLM_ROBERTA
-from maskwright.model_folder.native.roberta_prelayernorm import ROBERTA_PRELAYERNORM
+from maskwright.model_folder.native.roberta import (
+    CAMEMBERT,
+    ROBERTA,
+    ROBERTA_PRELAYERNORM,
+    XLM_ROBERTA,
+)
 from maskwright.model_folder.native.ultrabert import ULTRABERT
 
-# Where several compute the same function and none is asked for, the first of them is it.
-NATIVE: tuple[Family, ...] = (
-    *(BERT, MODERNBERT, EUROBERT, ROBERTA, XLM_ROBERTA, CAMEMBERT, DISTILBERT, MEGATRON_BERT),
-    *(ROBERTA_PRELAYERNORM, ESM, JINA_EMBEDDINGS_V3, NOMIC_BERT, GTE, ULTRABERT, ELECTRA),
-)
-FAMILIES: dict[str, Family] = {family.model_type: family for family in (*NATIVE, OWN)}
-# Encoders with a head that tells replaced tokens, by the same words; their class tells them apart.
+# Where several compute the same function and none is asked for, the first of them is taken.
+FAMILIES: dict[str, Family] = {
+    family.model_type: family
+    for family in (
+        *(BERT, MODERNBERT, EUROBERT, ROBERTA, XLM_ROBERTA, CAMEMBERT, DISTILBERT, MEGATRON_BERT),
+        *(ROBERTA_PRELAYERNORM, ESM, JINA_EMBEDDINGS_V3, NOMIC_BERT, GTE, ULTRABERT, ELECTRA, OWN),
+    )
+}
+# Encoders with a head that detects replaced tokens, by model_type; their class tells them apart
+# from the masked language models of the same model_type.
 DISCRIMINATORS: dict[str, Family] = {
     family.model_type: family for family in (ELECTRA_DISCRIMINATOR, OWN_DISCRIMINATOR)
 }
 
-# Fields that only training reads. They never cost a model its native home: where a family has no
-# word for one, it is kept under "maskwright" in config.json.
+# Fields that only training reads. They never decide about the family: where it has no word for one,
+# the value is stored under "maskwright" in config.json.
 TRAINING_FIELDS = (
     "embedding_dropout",
     "attention_dropout",
@@ -43,7 +52,7 @@ TRAINING_FIELDS = (
     "initializer_cutoff_factor",
     "init_output",
 )
-# What `Family.write_more` says, if anything does; a preset's values are not the only ones.
+# Fields that `Family.write_more` writes, if anything does; the preset does not fix them.
 _WRITTEN_APART = ("rope_theta", "local_rope_theta", "local_attention")
 _TOKEN_IDS = ("cls_token_id", "sep_token_id", "mask_token_id")
 _MLM_HEAD = (
@@ -53,29 +62,55 @@ _MLM_HEAD = (
 _NOT_ARCHITECTURE = (*TRAINING_FIELDS, *_TOKEN_IDS, "attention_backend", "model_type")
 
 
-def native_family(config: EncoderConfig) -> tuple[Family | None, str]:
-    """The published family that computes the same function as `config`, or why there is none.
+class NativeClassifier(NamedTuple):
+    """One class of transformers that labels texts or tokens: its encoder's names, and its head."""
 
-    Several may, a RoBERTa being a BERT as well; then it is the one that `config` names.
+    family: Family
+    head: ClassifierHead
+
+
+def list_native() -> list[Family]:
+    """Return the published families: all but our own."""
+    return [family for family in FAMILIES.values() if family is not OWN]
+
+
+def list_classifiers(level: Level) -> dict[str, NativeClassifier]:
+    """Return the classifiers of texts or tokens by model_type, our own included."""
+    return {
+        name: NativeClassifier(family.as_classifier(head), head)
+        for name, family in FAMILIES.items()
+        if (head := family.classifiers.get(level)) is not None
+    }
+
+
+def find_classifier(classes: Sequence[str]) -> tuple[Level, NativeClassifier] | None:
+    """Return the first classifier whose class is among `classes`, and what it labels."""
+    levels: tuple[Level, ...] = ("text", "token")
+    known: dict[str, tuple[Level, NativeClassifier]] = {
+        native.head.architecture: (level, native)
+        for level in levels
+        for native in list_classifiers(level).values()
+    }
+    return next((known[name] for name in classes if name in known), None)
+
+
+def native_family(config: EncoderConfig) -> tuple[Family | None, str]:
+    """Return the published family that computes the same function as `config`.
+
+    Several may, as every RoBERTa is a BERT; then it is the one that `config` names.
 
     Returns:
         The family and an empty reason, or None and a sentence about the nearest family: the
         fields of `config` that it has no word for.
     """
-    asked_first = sorted(NATIVE, key=lambda family: family.model_type != config.model_type)
-    misfits = {family.architecture: _find_misfits(config, family) for family in asked_first}
-    for family in asked_first:
-        if not misfits[family.architecture]:
-            return family, ""
-    nearest = min(misfits, key=lambda name: len(misfits[name]))
-    fields = "; no ".join(misfits[nearest])
-    return None, f"{nearest}, the nearest class of transformers, has no {fields}"
+    return _find_nearest([(family, ()) for family in list_native()], config)
 
 
 def discriminator_family(config: EncoderConfig) -> tuple[Family, str]:
-    """The family of a discriminator, and why it is our own if it is; of what MLM heads have, none.
+    """Return the family of a discriminator, and the reason if it is our own.
 
-    Its encoder may be one that `native_family` knows by another name, as BERT's.
+    Fields of heads that predict tokens have no effect. The encoder may be one that `native_family`
+    knows by another name, such as BERT's.
     """
     fields = _find_misfits(config, ELECTRA_DISCRIMINATOR, (*_MLM_HEAD, "head_act", "head_bias"))
     if not fields:
@@ -84,26 +119,46 @@ def discriminator_family(config: EncoderConfig) -> tuple[Family, str]:
     return OWN_DISCRIMINATOR, f"{nearest}, the only one for it, has no {'; no '.join(fields)}"
 
 
-def classifier_form(config: EncoderConfig, level: Level) -> tuple[Form, str]:
-    """What labels texts or tokens over this encoder, and why it is our own form if it is."""
-    forms = FORMS[level]
-    unused = (*_MLM_HEAD, "sentence_pair_head")
-    candidates = [family for family in NATIVE if family.model_type in forms]
-    candidates.sort(key=lambda family: family.model_type != config.model_type)
+def native_classifier(config: EncoderConfig, level: Level) -> tuple[NativeClassifier, str]:
+    """Return the classifier over this encoder, and the reason if it is our own."""
+    classifiers = list_classifiers(level)
+    own = classifiers.pop(OWN.model_type)
+    candidates = [
+        (native.family, (*_MLM_HEAD, "sentence_pair_head", *_list_unread(native.head)))
+        for native in classifiers.values()
+    ]
+    found, reason = _find_nearest(candidates, config)
+    return (classifiers[found.model_type] if found else own), reason
+
+
+def _list_unread(head: ClassifierHead) -> tuple[str, ...]:
+    """Return the fields of an MLM head that have no effect on a classifier head."""
+    return () if callable(head.activation) else ("head_act", "head_bias")
+
+
+def _find_nearest(
+    candidates: Sequence[tuple[Family, tuple[str, ...]]], config: EncoderConfig
+) -> tuple[Family | None, str]:
+    """Return the first family that computes `config`, or a sentence about the nearest one.
+
+    Args:
+        candidates: families, each with the fields that have no effect on its class; the family that
+            `config` names is tried first.
+    """
     misfits: dict[str, list[str]] = {}
-    for family in candidates:
-        form = forms[family.model_type]
-        head = () if callable(form.activation) else ("head_act", "head_bias")
-        found = _find_misfits(config, family, (*unused, *head))
-        if not found:
-            return form, ""
-        misfits[form.family.architecture] = found
+    for family, unused in sorted(
+        candidates, key=lambda one: one[0].model_type != config.model_type
+    ):
+        misfits[family.architecture] = _find_misfits(config, family, unused)
+        if not misfits[family.architecture]:
+            return family, ""
     nearest = min(misfits, key=lambda name: len(misfits[name]))
     fields = "; no ".join(misfits[nearest])
-    return forms[OWN.model_type], f"{nearest}, the nearest class of transformers, has no {fields}"
+    return None, f"{nearest}, the nearest class of transformers, has no {fields}"
 
 
-def _find_misfits(config: EncoderConfig, family: Family, unused: tuple[str, ...] = ()) -> list[str]:
+def _find_misfits(config: EncoderConfig, family: Family, unused: tuple[str, ...]) -> list[str]:
+    """Return the fields of `config` that `family` would lose or change, with their values."""
     ours = {name: value for name, value in _effective_fields(config).items() if name not in unused}
     misfits = []
     try:
@@ -120,13 +175,13 @@ def _spell(name: str, value: Any) -> str:
 
 
 def _fields(config: EncoderConfig) -> dict[str, Any]:
-    # An odd window and the even one below it are the same: so many tokens to each side.
+    # An odd window and the even one below it reach equally many tokens to each side.
     halved = {"local_attention": config.local_attention // 2}
     return {**vars(config), **halved, "embedding_size": config.embedding_width}
 
 
 def _effective_fields(config: EncoderConfig) -> dict[str, Any]:
-    """The fields that decide which function is computed, and nothing that has no effect."""
+    """Return the fields that decide which function is computed."""
     idle = set[str](_NOT_ARCHITECTURE)
     sliding = "sliding_attention" in config.layer_types
     if not sliding:
@@ -141,7 +196,7 @@ def _effective_fields(config: EncoderConfig) -> dict[str, Any]:
 
 
 def training_fields(config: EncoderConfig, family: Family) -> dict[str, Any]:
-    """The fields that training reads and `family` has no word for."""
+    """Return the fields that training reads and `family` has no word for."""
     back = family.read_config(family.write_config(config))
     return {
         name: getattr(config, name)

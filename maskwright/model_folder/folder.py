@@ -17,26 +17,27 @@ from maskwright.model.classifier import Classifier
 from maskwright.model.config import EncoderConfig
 from maskwright.model.electra import GENERATOR, Discriminator
 from maskwright.model.pretraining import MaskedLanguageModel, Network
-from maskwright.model_folder.card import write_card
+from maskwright.model_folder.card import HubMetadata, change_card, write_card
 from maskwright.model_folder.families import (
     DISCRIMINATORS,
     FAMILIES,
     TRAINING_FIELDS,
     discriminator_family,
+    find_classifier,
     native_family,
     training_fields,
 )
-from maskwright.model_folder.native.classifiers import ARCHITECTURES
 from maskwright.model_folder.native.family import Family, read_value
 from maskwright.model_folder.native.own import OWN
-from maskwright.model_folder.special_tokens import list_added_ids, wrap_inputs, wraps_inputs
 from maskwright.model_folder.weights import WEIGHTS, read_discriminator, read_model, write_weights
+from maskwright.tokenizer.template import list_added_ids, wrap_inputs, wraps_inputs
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 CONFIG, CARD, EXTRA_KEY = "config.json", "README.md", "maskwright"
 NUM_TEXTS_KEY = "num_texts"  # in maskwright's section of config.json: 1, or 2 for pairs
 MODEL = "model"  # the folder of a run that holds its model
 MAX_CONFIG_BYTES = 4 << 20
+MAX_CARD_BYTES = 4 << 20
 WRITTEN = {CONFIG, CARD, WEIGHTS, "tokenizer.json", "tokenizer_config.json"}
 
 
@@ -242,11 +243,11 @@ def parse_config(
     discriminator = DISCRIMINATORS.get(model_type)
     if discriminator and discriminator.architecture in classes:
         family = discriminator
-    labels = next((name for name in classes if name in ARCHITECTURES), None)
-    if labels:
+    if labels := find_classifier(classes):
+        level, native = labels
         raise ModelFolderError(
-            f"{folder} labels {ARCHITECTURES[labels][0]}s ({labels}) and has no head that guesses "
-            "words. maskwright predict takes it."
+            f"{folder} labels {level}s ({native.head.architecture}) and has no head that predicts "
+            "masked tokens. maskwright predict takes it."
         )
     if family is None:
         raise ModelFolderError(
@@ -328,4 +329,55 @@ def check_replaceable(folder: Path) -> None:
         raise ModelFolderError(
             f"{folder} holds {strange[0]}, which no model folder of ours does. Choose another "
             "folder, or empty this one."
+        )
+
+
+def read_card(folder: Path) -> str | None:
+    """Return the model card in a folder that anybody may have written; None if there is none.
+
+    Raises:
+        ModelFolderError: it is no text, or too large, or a link that leads out of the folder.
+    """
+    path = folder / CARD
+    check_inside(folder, path)
+    if not path.is_file():
+        return None
+    with path.open("rb") as file:
+        content = file.read(MAX_CARD_BYTES + 1)
+    try:
+        if len(content) > MAX_CARD_BYTES:
+            raise ValueError(f"it has more than {MAX_CARD_BYTES:,} bytes")
+        return content.decode()
+    except ValueError as error:
+        raise ModelFolderError(f"{path} cannot be read: {error}.") from None
+
+
+def adapt_card(folder: Path, metadata: HubMetadata, ending: str) -> None:
+    """Change the metadata and the section on the use of the card in `folder`.
+
+    Raises:
+        ModelFolderError: the card is damaged.
+    """
+    path = folder / CARD
+    try:
+        write_text(path, change_card(path.read_text(encoding="utf-8"), metadata, ending))
+    except ValueError as error:
+        raise ModelFolderError(f"the model card {CARD} is damaged: {error}.") from None
+
+
+def check_inside(folder: Path, path: Path) -> None:
+    """Raise unless a file is in `folder` also after links are followed.
+
+    Whatever a folder holds is published or exported: a link in a folder from elsewhere may lead to
+    any file of this machine. Links of the hub's own cache lead to the blobs beside it.
+
+    Raises:
+        ModelFolderError: the file is elsewhere.
+    """
+    root, found = folder.resolve(), path.resolve()
+    roots = [root, root.parents[1] / "blobs"] if root.parent.name == "snapshots" else [root]
+    if not any(found.is_relative_to(one) for one in roots):
+        raise ModelFolderError(
+            f"{path} is a link to {found}, which is not in the model folder, so it may be private. "
+            "Put the file itself there."
         )

@@ -287,14 +287,14 @@ def read_model(folder: Path, config: EncoderConfig, family: Family) -> MaskedLan
     """
     with torch.device("meta"):
         expected = dict(MaskedLanguageModel(config).named_parameters())
-    return MaskedLanguageModel.around(config, _read_tensors(folder, expected, config, family))
+    return MaskedLanguageModel.from_tensors(config, _read_tensors(folder, expected, config, family))
 
 
 def read_discriminator(folder: Path, config: EncoderConfig, family: Family) -> Discriminator:
     """The same for a discriminator; raises as `read_model` does."""
     with torch.device("meta"):
         expected = dict(Discriminator(config).named_parameters())
-    return Discriminator.around(config, _read_tensors(folder, expected, config, family))
+    return Discriminator.from_tensors(config, _read_tensors(folder, expected, config, family))
 
 
 def read_classifier(
@@ -303,7 +303,7 @@ def read_classifier(
     """The same for a classifier; raises as `read_model` does."""
     with torch.device("meta"):
         expected = dict(Classifier(config, head).named_parameters())
-    return Classifier.around(config, head, _read_tensors(folder, expected, config, family))
+    return Classifier.from_tensors(config, head, _read_tensors(folder, expected, config, family))
 
 
 def _read_tensors(

@@ -1,6 +1,6 @@
 """The objective of a run, from its configuration."""
 
-import importlib
+import pkgutil
 from typing import Any
 
 from torch import nn
@@ -14,8 +14,8 @@ def build_objective(
     config: ObjectiveConfig, data: DataConfig, masking: MaskingConfig
 ) -> Objective[Any]:
     """Return the objective that the sections of a configuration choose."""
-    module, _, name = OBJECTIVES[choose_name(config, data, masking)].home.partition(":")
-    return getattr(importlib.import_module(module), name)(config, data, masking)
+    home = OBJECTIVES[choose_name(config, data, masking)].home
+    return pkgutil.resolve_name(home)(config, data, masking)
 
 
 def count_parameters_of(network: nn.Module) -> int:

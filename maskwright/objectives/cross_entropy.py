@@ -1,4 +1,4 @@
-"""The sum of -log p(label) and of right predictions, with its gradient computed along the way.
+"""The sum of -log p(label) and of right predictions, whose gradient is computed along the way.
 
 M predictions, V classes.
 """
@@ -14,7 +14,7 @@ from maskwright.objectives.objective import TermSums
 
 
 def sum_cross_entropy(logits: Tensor, labels: Tensor) -> TermSums:
-    """Sums over the rows of `logits` [M, V] whose label [M] is not -100; computed in fp32.
+    """Return sums over the rows of `logits` [M, V] whose label [M] is not -100, in fp32.
 
     A prediction is right where no other class scores higher than the label.
     """
@@ -25,7 +25,7 @@ def sum_cross_entropy(logits: Tensor, labels: Tensor) -> TermSums:
 
 
 def sum_cross_entropy_plainly(logits: Tensor, labels: Tensor) -> TermSums:
-    """The same by the formula, which goes over the logits twice as often."""
+    """Return the same by the formula, which reads the logits twice as often."""
     used = labels != IGNORED
     logits = logits.float()
     loss = F.cross_entropy(logits, labels, ignore_index=IGNORED, reduction="sum")
@@ -44,13 +44,13 @@ class _SumCrossEntropy(torch.autograd.Function):
     def forward(ctx: Any, logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         wide = logits.float()
         used = (labels != IGNORED)[:, None]
-        places = labels.clamp_min(0)[:, None]
-        own, top = wide.gather(1, places), wide.amax(-1, keepdim=True)
+        classes = labels.clamp_min(0)[:, None]
+        own, top = wide.gather(1, classes), wide.amax(-1, keepdim=True)
         gradient = (wide - top).exp_()
         total = gradient.sum(-1, keepdim=True)
         loss = torch.where(used, total.log() + top - own, 0.0).sum()
         num_correct = ((own == top) & used).sum()
-        gradient.mul_(used / total).scatter_add_(1, places, -used.float())
+        gradient.mul_(used / total).scatter_add_(1, classes, -used.float())
         ctx.save_for_backward(gradient.to(logits.dtype))
         ctx.mark_non_differentiable(num_correct)
         return loss, num_correct

@@ -1,4 +1,4 @@
-"""From a configuration to the optimizers of a model, as one object with one schedule."""
+"""The optimizers of a model, built from a configuration, as one object with one schedule."""
 
 from collections.abc import Iterable, Mapping
 
@@ -29,28 +29,29 @@ class Optimizers:
         return self._peaks[0][0]
 
     def scale_learning_rates(self, scale: float) -> None:
-        """Sets every learning rate to `scale` times its peak."""
+        """Set every learning rate to `scale` times its peak."""
         for optimizer, peaks in zip(self.optimizers, self._peaks, strict=True):
             for group, peak in zip(optimizer.param_groups, peaks, strict=True):
                 group["lr"] = peak * scale
 
     def step(self, is_good: Tensor | None = None) -> None:
-        """One update; where `is_good` [], on the device, says no, nothing changes.
+        """Update all parameters, unless `is_good` [], on the device, is False.
 
-        The device decides, so that nobody waits for it. torch's fused optimizers leave weights and
-        state alone where their attribute ``found_inf`` is 1, as mixed precision wants it; Muon
-        does the same.
+        The device decides, so that the host does not wait for it. torch's fused optimizers change
+        neither weights nor state if their attribute ``found_inf`` is 1, a feature for mixed
+        precision; Muon does the same.
         """
         for optimizer in self.optimizers:
             optimizer.found_inf = None if is_good is None else (~is_good).float()
             optimizer.step()
 
     def zero_grad(self) -> None:
+        """Remove all gradients."""
         for optimizer in self.optimizers:
             optimizer.zero_grad(set_to_none=True)
 
     def state_tensors(self) -> dict[str, Tensor]:
-        """All state as tensors by ``slot/parameter``; scalars become 0-dimensional tensors."""
+        """Return all state as tensors by ``slot/parameter``; scalars are 0-dimensional."""
         return {
             f"{slot}/{self._names[parameter]}": torch.as_tensor(value)
             for optimizer in self.optimizers
@@ -59,9 +60,9 @@ class Optimizers:
         }
 
     def allocate_state(self, shapes: Mapping[str, torch.Size]) -> dict[str, Tensor]:
-        """State as `state_tensors` gives it, of these names and shapes, for a caller to fill.
+        """Return state as `state_tensors`, of these names and shapes, for the caller to fill.
 
-        A slot of its parameter's shape is spread over devices as the parameter is.
+        A slot of its parameter's shape is sharded like the parameter.
 
         Raises:
             CheckpointError: a name belongs to no parameter of this model.
@@ -77,7 +78,7 @@ class Optimizers:
             if name not in owners:
                 raise CheckpointError(f"optimizer state {key} belongs to no parameter of the model")
             optimizer, parameter = owners[name]
-            # torch's fused AdamW wants its step count in fp32 on the parameter's device.
+            # torch's fused AdamW requires its step count in fp32 on the parameter's device.
             optimizer.state[parameter][slot] = (
                 torch.zeros_like(parameter, requires_grad=False)
                 if shape == parameter.shape
@@ -89,22 +90,22 @@ class Optimizers:
 def build_optimizers(
     config: OptimConfig,
     named_parameters: Iterable[tuple[str, nn.Parameter]],
-    fused: Mapping[str, int],
+    num_stacked: Mapping[str, int],
     sharding: Sharding = UNSHARDED,
     dtype: torch.dtype = torch.float32,
 ) -> Optimizers:
-    """The optimizers for a model's parameters.
+    """Return the optimizers for the parameters of a model.
 
     Args:
-        fused: hidden matrices by parameter name, with the number of matrices that each holds;
-            these are Muon's when the configuration says so. All others are AdamW's. Parameters
-            with fewer than two dimensions (norms, biases) are not decayed.
-        sharding: how the parameters are spread over ranks.
-        dtype: of the products of Muon's orthogonalisation; weights and state are fp32.
+        num_stacked: hidden matrices by parameter name, with the number of matrices stacked in
+            each; if the configuration names Muon, it updates these. AdamW updates all others.
+            Parameters with fewer than two dimensions (norms, biases) have no weight decay.
+        sharding: how the parameters are sharded over ranks.
+        dtype: precision of Muon's orthogonalization; weights and state are fp32.
     """
     names: dict[Tensor, str] = {parameter: name for name, parameter in named_parameters}
-    hidden = [p for p, name in names.items() if config.name == "muon" and name in fused]
-    others = [p for p, name in names.items() if config.name != "muon" or name not in fused]
+    hidden = [p for p, name in names.items() if config.name == "muon" and name in num_stacked]
+    others = [p for p, name in names.items() if config.name != "muon" or name not in num_stacked]
     matrices = [p for p in others if p.ndim >= 2]
     vectors = [p for p in others if p.ndim < 2]
     optimizers: list[EagerOptimizer] = [
@@ -116,14 +117,14 @@ def build_optimizers(
             lr=config.learning_rate,
             betas=(config.beta1, config.beta2),
             eps=config.eps,
-            fused=True,  # a third of the default's time on CPU, too
+            fused=True,  # a third of the time of the default, on a CPU too
         )
     ]
     if hidden:
         optimizers.append(
             Muon(
                 hidden,
-                [fused[names[p]] for p in hidden],
+                [num_stacked[names[p]] for p in hidden],
                 lr=config.muon_learning_rate,
                 momentum=config.momentum,
                 weight_decay=config.muon_weight_decay,

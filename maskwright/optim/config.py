@@ -7,7 +7,7 @@ from maskwright.config import setting
 from maskwright.errors import ConfigError
 
 Schedule = Literal["linear", "cosine", "wsd", "wsd_sqrt", "onecycle", "noam"]
-STABLE: tuple[Schedule, ...] = ("wsd", "wsd_sqrt")  # those that stay at the peak for a while
+STABLE: tuple[Schedule, ...] = ("wsd", "wsd_sqrt")  # schedules with a constant part
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class OptimConfig:
     beta2: float = setting(0.98, "AdamW: decay of the mean squared gradient")
     eps: float = setting(1e-8, "AdamW: added to the root of the mean squared gradient")
     momentum: float = setting(0.95, "Muon: momentum (Nesterov)")
-    newton_schulz_steps: int = setting(5, "Muon: iterations of the orthogonalisation")
+    newton_schulz_steps: int = setting(5, "Muon: iterations of the orthogonalization")
     schedule: Schedule = setting(
         "wsd",
         "after the warm-up: linear or cosine decay; wsd, wsd_sqrt: stable, then a decay, linear or "
@@ -62,10 +62,10 @@ class OptimConfig:
             )
 
     def _check_noam(self) -> None:
-        """Its formula has no share to start from or to end at, and divides by the warm-up."""
+        """Check ``noam``: its formula has no first or last share and divides by the warm-up."""
         if self.warmup_share == 0:
             raise ConfigError("warmup_share", 0.0, "must be above 0 for noam", "Try 0.1.")
         for name in ("initial_share", "final_share"):
             if getattr(self, name):
                 rule = "has no effect: optim.schedule is noam"
-                raise ConfigError(name, getattr(self, name), rule, "Leave it out.")
+                raise ConfigError(name, getattr(self, name), rule, "Remove it.")

@@ -1,9 +1,8 @@
-"""Muon: momentum, orthogonalised (Jordan et al. 2024, https://kellerjordan.github.io/posts/muon).
+"""Muon: orthogonalized momentum (Jordan et al. 2024, https://kellerjordan.github.io/posts/muon).
 
-torch's own Muon orthogonalises in bf16, which is 38 times slower than fp32 on a CPU without bf16
-units. Here the precision is that of the run, matrices of one shape are orthogonalised as one
-batch, and a fused matrix (queries, keys and values in one weight) is treated as the separate
-matrices it holds.
+torch's own Muon orthogonalizes in bf16, which is 38 times slower than fp32 on a CPU without bf16
+units. Here the precision is that of the run, matrices of one shape are orthogonalized as one
+batch, and stacked matrices (queries, keys and values in one weight) are split first.
 """
 
 from collections import defaultdict
@@ -18,20 +17,23 @@ from maskwright.optim.eager import EagerOptimizer
 
 # Quintic iteration x -> a x + b x^3 + c x^5 for singular values x, from the source above.
 _A, _B, _C = 3.4445, -4.7750, 2.0315
-# Iterations on the Gram matrix take fewer products from this ratio of columns to rows on. Five of
-# them round to 1e-4 of the update in fp32, and each more to twelve times as much.
+# Above this ratio of columns to rows, iterations on the Gram matrix take fewer products. Five of
+# them have a rounding error of 1e-4 of the update in fp32, each further one twelve times as much.
 _WIDE, _MOST_ON_GRAM = 1.5, 5
 
+# A weight, the directions of its matrices, and its group.
+_Entry = tuple[Tensor, Tensor, dict[str, Any]]
 
-def orthogonalise(matrices: Tensor, num_steps: int, dtype: torch.dtype) -> Tensor:
-    """Moves all singular values towards 1 by Newton-Schulz iterations.
+
+def orthogonalize(matrices: Tensor, num_steps: int, dtype: torch.dtype) -> Tensor:
+    """Move all singular values towards 1 by Newton-Schulz iterations.
 
     Args:
         matrices: [B, m, n].
         dtype: precision of the products.
 
     Returns:
-        [B, m, n] in the dtype of `matrices`; singular values lie in about 0.7..1.2.
+        [B, m, n] in the dtype of `matrices`; singular values are in about 0.7..1.2.
     """
     x = matrices.to(dtype)
     if tall := x.shape[1] > x.shape[2]:
@@ -43,13 +45,13 @@ def orthogonalise(matrices: Tensor, num_steps: int, dtype: torch.dtype) -> Tenso
 
 
 def uses_gram(rows: int, columns: int, num_steps: int, dtype: torch.dtype) -> bool:
-    """Whether `iterate_on_gram` takes fewer products, and is exact enough, for such matrices."""
+    """Return True if `iterate_on_gram` takes fewer products for these and is exact enough."""
     exact = dtype is torch.float32 and num_steps <= _MOST_ON_GRAM
     return exact and columns > _WIDE * rows
 
 
 def iterate(x: Tensor, num_steps: int) -> Tensor:
-    """``x <- (a + b x x^T + c (x x^T)^2) x``, so many times, for [B, m, n]."""
+    """Apply ``x <- (a + b x x^T + c (x x^T)^2) x`` N times to [B, m, n]."""
     for _ in range(num_steps):
         gram = x @ x.mT
         x = torch.baddbmm(x, _evaluate(gram), x, beta=_A)
@@ -57,10 +59,10 @@ def iterate(x: Tensor, num_steps: int) -> Tensor:
 
 
 def iterate_on_gram(x: Tensor, num_steps: int) -> Tensor:
-    """The same with all but two products square, [B, m, m].
+    """Return the same as `iterate`, with all but two products square: [B, m, m].
 
-    Each iteration multiplies x from the left by a polynomial p of its own Gram matrix g, with which
-    it commutes: so g becomes ``p g p``, and x is multiplied once, by the product of all p.
+    Each iteration multiplies x from the left by a polynomial p of its Gram matrix g, and p commutes
+    with g: so g becomes ``p g p``, and x is multiplied once, by the product of all p.
     """
     gram, whole = x @ x.mT, None
     for step in range(num_steps):
@@ -73,7 +75,7 @@ def iterate_on_gram(x: Tensor, num_steps: int) -> Tensor:
 
 
 def _evaluate(gram: Tensor) -> Tensor:
-    """``b g + c g^2``"""
+    """Return ``b g + c g^2``."""
     return torch.baddbmm(gram, gram, gram, beta=_B, alpha=_C)
 
 
@@ -82,17 +84,17 @@ class Muon(EagerOptimizer):
 
     Args:
         parameters: weights [out, in].
-        fused: for each weight, how many matrices of ``out / fused`` rows it holds.
+        num_stacked: the number of matrices that are stacked in each weight, along ``out``.
         lr: size of a step; an orthogonal update is scaled by ``sqrt(max(1, out / in))``.
-        sharding: how parameters are spread over ranks; matrices are put together to be
-            orthogonalised, by every rank.
-        dtype: precision of the orthogonalisation.
+        sharding: how parameters are sharded over ranks; every rank gathers the matrices and
+            orthogonalizes all of them.
+        dtype: precision of the orthogonalization.
     """
 
     def __init__(
         self,
         parameters: Sequence[Tensor],
-        fused: Sequence[int],
+        num_stacked: Sequence[int],
         *,
         lr: float,
         momentum: float,
@@ -102,34 +104,36 @@ class Muon(EagerOptimizer):
         dtype: torch.dtype = torch.float32,
     ) -> None:
         groups: dict[int, list[Tensor]] = defaultdict(list)
-        for parameter, count in zip(parameters, fused, strict=True):
+        for parameter, count in zip(parameters, num_stacked, strict=True):
             groups[count].append(parameter)
         defaults = {"lr": lr, "momentum": momentum, "weight_decay": weight_decay}
-        super().__init__([{"params": group, "fused": n} for n, group in groups.items()], defaults)
+        super().__init__(
+            [{"params": group, "num_stacked": n} for n, group in groups.items()], defaults
+        )
         self.num_steps, self.sharding, self.dtype = num_steps, sharding, dtype
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> Any:
-        """One update of all parameters that have a gradient; a `closure` is not called."""
-        # A tensor, where the device is to decide whether there is a step.
+        """Update all parameters that have a gradient; a `closure` is not called."""
+        # A tensor if the device decides whether there is a step.
         share = 1.0 if self.found_inf is None else 1.0 - self.found_inf
-        by_shape: dict[tuple[int, ...], list[tuple[Tensor, Tensor, dict]]] = defaultdict(list)
+        by_shape: dict[tuple[int, ...], list[_Entry]] = defaultdict(list)
         for group in self.param_groups:
             for parameter in group["params"]:
                 if parameter.grad is not None:
                     direction = self._nesterov(parameter, group["momentum"])
-                    direction = self.sharding.whole(direction)
-                    matrices = direction.unflatten(0, (group["fused"], -1))
+                    direction = self.sharding.gather(direction)
+                    matrices = direction.unflatten(0, (group["num_stacked"], -1))
                     by_shape[tuple(matrices.shape[1:])].append((parameter, matrices, group))
         for (rows, columns), entries in by_shape.items():
             stacked = torch.cat([matrices for _, matrices, _ in entries])
-            updates = orthogonalise(stacked, self.num_steps, self.dtype)
+            updates = orthogonalize(stacked, self.num_steps, self.dtype)
             updates = updates.split([len(matrices) for _, matrices, _ in entries])
             scale = max(1.0, rows / columns) ** 0.5
             for (parameter, _, group), update in zip(entries, updates, strict=True):
                 parameter.mul_(1 - share * (group["lr"] * group["weight_decay"]))
                 update = update.reshape(parameter.shape) * (share * (-group["lr"] * scale))
-                parameter.add_(self.sharding.part(update, parameter))
+                parameter.add_(self.sharding.shard(update, parameter))
 
     def _nesterov(self, parameter: Tensor, momentum: float) -> Tensor:
         gradient = parameter.grad

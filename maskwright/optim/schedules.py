@@ -1,7 +1,7 @@
 """Learning-rate schedules as functions of progress.
 
-Progress is the share of the budget that is used up, whether the budget is steps, tokens or
-minutes; so one schedule ends on any of them.
+Progress is the share of the budget that is used, whether the budget is steps, tokens or minutes;
+so a schedule works with any of them.
 
 ==============  ==================================  ==============================================
 schedule        after the rise                      source
@@ -24,7 +24,7 @@ from maskwright.optim.config import STABLE, OptimConfig
 
 
 def learning_rate_scale(config: OptimConfig, progress: float) -> float:
-    """The factor on every peak learning rate at `progress` (0..1), from 0 to 1."""
+    """Return the factor of all peak learning rates at `progress` (0..1)."""
     progress = min(max(progress, 0.0), 1.0)
     warmup = config.warmup_share
     if progress < warmup:
@@ -46,5 +46,5 @@ def learning_rate_scale(config: OptimConfig, progress: float) -> float:
 
 
 def _ease(share: float) -> float:
-    """From 0 to 1 along half a cosine."""
+    """Return half a cosine from 0 to 1."""
     return 0.5 * (1 - math.cos(math.pi * share))

@@ -12,9 +12,9 @@ from functools import partial
 from pathlib import Path
 
 from maskwright.corpus.documents import cut_text
-from maskwright.corpus.formats import recognise_name
 from maskwright.corpus.progress import ReadProgress
 from maskwright.corpus.readers.blocks import read_blocks
+from maskwright.corpus.readers.dispatch import recognize_name
 from maskwright.corpus.readers.dump import (
     DumpReader,
     Page,
@@ -78,7 +78,7 @@ def _list_matches(path: str) -> list[Path]:
 
 
 def _is_dump(path: Path) -> bool:
-    return path.is_file() and recognise_name(path, named=True)[0] == "dump"
+    return path.is_file() and recognize_name(path, named=True)[0] == "dump"
 
 
 def _put_in_place(paths: Iterable[str], folders: Mapping[Path, str]) -> Iterator[str]:
@@ -127,7 +127,7 @@ def _cut(dump: Path, progress: ReadProgress) -> tuple[SiteInfo, Iterator[Part]]:
         list(head.read([unpack(dump, streams[0]), _END]))
         return head.site, _group_streams(streams[1:], progress)
     reader = DumpReader(dump.name)
-    compression = recognise_name(dump, named=True)[1]
+    compression = recognize_name(dump, named=True)[1]
     pages = reader.read(read_blocks(dump, compression, dump.name, progress.advance))
     first = next(pages, None)
     return reader.site, _group_pages(pages, [first] if first else [])

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from maskwright.config import to_mapping
-from maskwright.corpus.hub import parse_hub_name
+from maskwright.corpus.readers.hub import parse_hub_name
 from maskwright.corpus.sources import Source, find_sources, list_files
 from maskwright.errors import CorpusError
 from maskwright.files import hash_file

@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar, cast
 
 import zstandard
 
-from maskwright.corpus.readers.fields import MAX_RECORD_CHARACTERS
+from maskwright.corpus.readers.records import MAX_RECORD_CHARACTERS
 from maskwright.files import read_json, replacing_file, write_json
 
 # Of a text. A longer line is not read as one, and JSON writes some characters as two.

@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.corpus.dedup import FingerprintSet
+from maskwright.corpus.fingerprints import FingerprintSet
 from maskwright.corpus.progress import ReadProgress
 from maskwright.corpus.readers.dispatch import read_source
 from maskwright.corpus.sources import find_sources

@@ -1,4 +1,4 @@
-"""Builds the trainer of a run, on one process or several."""
+"""Build the trainer of a run, on one process or several."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -11,8 +11,8 @@ from maskwright.data.rows import DataPosition
 from maskwright.distributed.parallel import Parallel, checkpoint_activations, replicate, shard
 from maskwright.distributed.sharding import UNSHARDED, Sharding
 from maskwright.distributed.world import ALONE, World
-from maskwright.model.encoder import EncoderBlock
-from maskwright.model.init import count_fused_matrices, initialise
+from maskwright.model.encoder import EncoderBlock, count_stacked_matrices
+from maskwright.model.init import initialize
 from maskwright.model.pretraining import MaskedLanguageModel, Network
 from maskwright.optim.build import build_optimizers
 from maskwright.pretraining.init_from import InitialModel
@@ -60,7 +60,7 @@ def distribute(
 def build_writer(
     config: TrainConfig, folder: Path, world: World, sharding: Sharding
 ) -> CheckpointWriter:
-    """What writes the checkpoints of a run."""
+    """Return the writer of a run's checkpoints."""
     writer = WholeWriter if sharding is UNSHARDED else ShardedWriter
     return writer(folder, config.keep_checkpoints, world)
 
@@ -73,7 +73,7 @@ def build_model(
     if initial is not None:
         return initial.adapt(architecture, data.tokenizer, config.seed)
     model = objective_of(config).build_network(architecture)
-    initialise(model, config.seed)
+    initialize(model, config.seed)
     return model
 
 
@@ -94,7 +94,7 @@ def build_trainer(
     device = choose_device(config.train.device, world.local_rank)
     objective = objective_of(config)
     model = build_model(config, data, initial)
-    fused = count_fused_matrices(model)
+    num_stacked = count_stacked_matrices(model)
     compiles, reason = should_compile(config.train, device)
     loss = objective.build_loss(model)
     parallel = distribute(config.train, loss, model, world, device, compiles)
@@ -110,7 +110,7 @@ def build_trainer(
         optimizers=build_optimizers(
             config.optim,
             model.named_parameters(),
-            fused,
+            num_stacked,
             parallel.sharding,
             product_dtype(config.train.precision, device),
         ),
@@ -140,9 +140,9 @@ def consolidate(trainer: Trainer) -> Network | None:
         return trainer.model if world.is_first else None
     tensors: dict[str, torch.Tensor] = {}
     for name, parameter in trainer.model.named_parameters():
-        whole = sharding.whole(parameter.detach())
+        whole = sharding.gather(parameter.detach())
         if world.is_first:
             tensors[name] = whole.cpu()
     if not world.is_first:
         return None
-    return MaskedLanguageModel.around(trainer.model.config, tensors)
+    return MaskedLanguageModel.from_tensors(trainer.model.config, tensors)

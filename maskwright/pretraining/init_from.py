@@ -1,11 +1,8 @@
-"""The weights that a run begins with, where they come from a model that exists.
+"""Runs that begin with a model that exists: its weights, and its part of the configuration.
 
-A run that begins with a model that exists says of that model what its folder says.
-
-The resolved configuration is the whole truth: the architecture, the tokenizer and whether inputs
-are wrapped stand in config.yaml like those of any other run. So a resumed run needs the folder no
-more, and a reader needs no second file. What the user asked for and the folder contradicts is an
-error; what only a recipe says gives way.
+Architecture, tokenizer and whether inputs are wrapped are written to config.yaml like those of any
+other run. So a resumed run needs the model folder no more. What the user asked for and the folder
+contradicts is an error; what only a recipe says gives way.
 """
 
 import os
@@ -17,7 +14,7 @@ from typing import Any
 from maskwright.console import tell
 from maskwright.errors import ConfigError, ShardError
 from maskwright.files import hash_file
-from maskwright.model.config import EncoderConfig, ModelConfig
+from maskwright.model.config import EncoderConfig, ModelConfig, to_model_config
 from maskwright.model.init import draw_pair_head, grow_vocabulary
 from maskwright.model.pretraining import PAIR_HEAD, MaskedLanguageModel
 from maskwright.model_folder.folder import describe_folder
@@ -28,6 +25,8 @@ from maskwright.runs.find_model import find_model_folder
 from maskwright.shards.folder import name_path
 from maskwright.shards.manifest import TOKENIZER_NAME
 from maskwright.tokenizer.config import TokenizerConfig
+from maskwright.tokenizer.extension import extends
+from maskwright.tokenizer.template import wraps_inputs
 from maskwright.tokenizer.token_text import TokenText
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.tokenizer.vocabulary import round_up
@@ -46,7 +45,7 @@ class InitialModel:
     def adapt(
         self, config: EncoderConfig, tokenizer: Tokenizer, seed: int = 0
     ) -> MaskedLanguageModel:
-        """The same weights in an architecture that may have a larger vocabulary.
+        """Return the same weights in an architecture that may have a larger vocabulary.
 
         Args:
             config: differs from the model's own in vocabulary, in positions that are computed, in
@@ -64,10 +63,10 @@ class InitialModel:
             old = TokenText(self.tokenizer)
             pieces = {i: old.cut_token(tokenizer.token(i)) for i in new_ids}
             tensors = grow_vocabulary(tensors, config.vocab_size, pieces)
-        return MaskedLanguageModel.around(config, tensors)
+        return MaskedLanguageModel.from_tensors(config, tensors)
 
     def describe(self) -> dict[str, Any]:
-        """What identifies it, for provenance.json."""
+        """Return what identifies it, for provenance.json."""
         weights = sorted(self.folder.glob("*.safetensors"))
         return {
             "name": self.name,
@@ -78,7 +77,7 @@ class InitialModel:
 
 
 def load_initial(config: PretrainConfig) -> InitialModel | None:
-    """The model of ``init_from``, on the CPU; None where the run begins from scratch.
+    """Return the model of ``init_from``, on the CPU; None for a run from scratch.
 
     Raises:
         InputError, ModelFolderError, TokenizerError: it cannot be had or read.
@@ -96,20 +95,20 @@ def load_initial(config: PretrainConfig) -> InitialModel | None:
 
 Report = Callable[[str], None]
 
-# Of these a folder says nothing: how to compute, and what an extended tokenizer is learnt by.
+# A folder does not fix these: how to compute, and how an extended tokenizer is trained.
 _OUR_OWN = ("attention_backend", "extend_vocab", "min_frequency", "sample_megabytes")
-# Only training reads these, so they may differ from what a folder says.
+# Only training reads these, so they may differ from the folder's.
 _MAY_DIFFER = ("embedding_dropout", "attention_dropout", "hidden_dropout", "mlp_dropout")
 _POSITIONS = "max_position_embeddings"
 
 
 @dataclass(frozen=True)
-class Statement:
-    """What a model says that the configuration of a run that begins with it must say, too.
+class ModelFacts:
+    """The part of a run's configuration that the model it begins with fixes.
 
     Attributes:
         source: the model, for messages.
-        special_tokens: whether inputs are [CLS] … [SEP]; None where they are something else.
+        special_tokens: whether inputs are [CLS] … [SEP]; None if they are anything else.
     """
 
     source: str
@@ -118,8 +117,8 @@ class Statement:
     special_tokens: bool | None
 
 
-def say_on_first_rank(line: str) -> None:
-    """A note about the configuration; standard output is for the configuration itself."""
+def tell_on_first_rank(line: str) -> None:
+    """Print a note about the configuration on standard error, on the first rank."""
     if os.environ.get("RANK", "0") == "0":
         tell(line)
 
@@ -127,15 +126,15 @@ def say_on_first_rank(line: str) -> None:
 def adopt_model(
     config: PretrainConfig,
     given: Mapping[str, Any],
-    report: Report = say_on_first_rank,
+    report: Report = tell_on_first_rank,
     begun: PretrainConfig | None = None,
 ) -> PretrainConfig:
-    """`config` with what the model of ``init_from`` says; as it is where there is none.
+    """Return `config` with the parts that the model of ``init_from`` fixes; unchanged without one.
 
     Args:
         given: what the user asked for over the recipe, nested.
-        report: called with a line about each thing that is not as the recipe has it.
-        begun: of the run that is gone on with; it said the same when it was begun.
+        report: called with a line about each value that differs from the recipe.
+        begun: that of the run to resume, which has adopted the model already.
 
     Raises:
         ConfigError: `given` contradicts the model.
@@ -146,27 +145,20 @@ def adopt_model(
         return config
     if begun is not None and begun.init_from == config.init_from:
         wraps = begun.data.special_tokens
-        statement = Statement(config.init_from, begun.model, begun.tokenizer, wraps)
+        facts = ModelFacts(config.init_from, begun.model, begun.tokenizer, wraps)
     else:
-        statement = read_statement(config.init_from, config)
-    source = statement.source
-    model = _adopt_section("model", config.model, statement.model, given, source)
-    model = replace(model, **_choose_positions(config.model, statement, given))
-    tokenizer = _adopt_section("tokenizer", config.tokenizer, statement.tokenizer, given, source)
-    data = replace(config.data, special_tokens=_choose_wrapping(config, statement, given))
+        facts = read_model_facts(config.init_from, config)
+    source = facts.source
+    model = _adopt_section("model", config.model, facts.model, given, source)
+    model = replace(model, **_choose_positions(config.model, facts, given))
+    tokenizer = _adopt_section("tokenizer", config.tokenizer, facts.tokenizer, given, source)
+    data = replace(config.data, special_tokens=_choose_wrapping(config, facts, given))
     config = replace(config, model=model, tokenizer=tokenizer, data=data)
     return _shorten_rows(config, source, given, report)
 
 
-def read_statement(source: str, config: PretrainConfig) -> Statement:
-    """What the folder that `source` names says; its weights are not read."""
-    # torch is imported here, for the few runs that begin with a model.
-    from maskwright.model.config import state_architecture
-    from maskwright.model_folder.folder import describe_folder
-    from maskwright.model_folder.special_tokens import wraps_inputs
-    from maskwright.tokenizer.extension import extends
-    from maskwright.tokenizer.tokenizer import Tokenizer
-
+def read_model_facts(source: str, config: PretrainConfig) -> ModelFacts:
+    """Return the model config of the folder that `source` names; its weights are not read."""
     folder = find_model_folder(source)
     described = describe_folder(folder)
     tokenizer, prepared = described.tokenizer, named_folder(config)
@@ -178,7 +170,7 @@ def read_statement(source: str, config: PretrainConfig) -> Statement:
             path=str(folder),
         )
         num_tokens = tokenizer.vocab_size + config.tokenizer.extend_vocab
-    else:  # whose tokenizer has been told already, by `adopt_preparation`
+    else:  # whose tokenizer is in `config` already, by `adopt_preparation`
         stated, found = config.tokenizer, Tokenizer.load(prepared / TOKENIZER_NAME)
         num_tokens = found.vocab_size
         if not extends(found, tokenizer):
@@ -186,14 +178,14 @@ def read_statement(source: str, config: PretrainConfig) -> Statement:
                 f"{name_path(prepared)} was prepared with another tokenizer than that of {source}. "
                 f"Name the text itself, or prepare it with --tokenizer.path {folder}."
             )
-    model = state_architecture(described.config)
+    model = to_model_config(described.config)
     if num_tokens > described.config.vocab_size:
         model = replace(model, vocab_size=round_up(num_tokens))
-    return Statement(source, model, stated, wraps_inputs(tokenizer))
+    return ModelFacts(source, model, stated, wraps_inputs(tokenizer))
 
 
 def _asked(given: Mapping[str, Any], section: str, name: str) -> bool:
-    """Whether the user gave a field a value; none and an empty list leave it to something else."""
+    """Return True if the user gave a field a value; none and an empty list are no value."""
     values = given.get(section)
     value = values.get(name) if isinstance(values, Mapping) else None
     return value is not None and str(value).lower() not in ("", "none", "null", "[]")
@@ -202,7 +194,7 @@ def _asked(given: Mapping[str, Any], section: str, name: str) -> bool:
 def _adopt_section(
     section: str, asked: Any, stated: Any, given: Mapping[str, Any], source: str
 ) -> Any:
-    """The section as stated, with those of its fields that are the user's to choose.
+    """Return the model's section, with those of its fields that the user may choose.
 
     Raises:
         ConfigError: another field was given, with another value.
@@ -215,53 +207,54 @@ def _adopt_section(
             chosen[name] = value
         elif is_given and name != _POSITIONS and value != getattr(stated, name):
             rule = f"contradicts {source}, which has {getattr(stated, name)}"
-            raise ConfigError(f"{section}.{name}", value, rule, "Leave it out.")
+            raise ConfigError(f"{section}.{name}", value, rule, "Remove it.")
     return replace(stated, **chosen)
 
 
 def _choose_positions(
-    asked: ModelConfig, statement: Statement, given: Mapping[str, Any]
+    asked: ModelConfig, facts: ModelFacts, given: Mapping[str, Any]
 ) -> dict[str, int]:
-    """More positions than the model has, if the user wants them and they are not learned."""
-    wanted, stated = asked.max_position_embeddings, statement.model.max_position_embeddings
-    if not _asked(given, "model", _POSITIONS) or wanted is None or stated is None:
+    """Return the positions asked for; more than the model has only if they are not learned."""
+    positions, stated = asked.max_position_embeddings, facts.model.max_position_embeddings
+    if not _asked(given, "model", _POSITIONS) or positions is None or stated is None:
         return {}
-    if wanted < stated or (wanted > stated and statement.model.positions == "learned"):
-        rule = f"contradicts {statement.source}, which has {stated}"
-        remedy = "Leave it out." if wanted > stated else "To use fewer, set data.max_seq_length."
-        raise ConfigError(f"model.{_POSITIONS}", wanted, rule, remedy)
-    return {_POSITIONS: wanted}
+    if positions < stated or (positions > stated and facts.model.positions == "learned"):
+        rule = f"contradicts {facts.source}, which has {stated}"
+        remedy = "Remove it." if positions > stated else "To use fewer, set data.max_seq_length."
+        raise ConfigError(f"model.{_POSITIONS}", positions, rule, remedy)
+    return {_POSITIONS: positions}
 
 
-def _choose_wrapping(
-    config: PretrainConfig, statement: Statement, given: Mapping[str, Any]
-) -> bool:
-    """Whether inputs are [CLS] … [SEP], as the model knows them."""
-    asked, stated = config.data.special_tokens, statement.special_tokens
+def _choose_wrapping(config: PretrainConfig, facts: ModelFacts, given: Mapping[str, Any]) -> bool:
+    """Return True if the model's inputs are [CLS] … [SEP]."""
+    asked, stated = config.data.special_tokens, facts.special_tokens
     is_given = _asked(given, "data", "special_tokens")
     if stated is None and not is_given:
-        rule = f"cannot be told from {statement.source}: its tokenizer wraps texts in its own way"
+        rule = (
+            f"cannot be inferred: the tokenizer of {facts.source} adds special tokens other than "
+            "[CLS] … [SEP]"
+        )
         remedy = "Set it to true for [CLS] … [SEP] around every segment, or to false."
         raise ConfigError("data.special_tokens", None, rule, remedy)
     if stated is not None and is_given and asked != stated:
-        rule = f"contradicts {statement.source}, which has {stated}"
-        raise ConfigError("data.special_tokens", asked, rule, "Leave it out.")
+        rule = f"contradicts {facts.source}, which has {stated}"
+        raise ConfigError("data.special_tokens", asked, rule, "Remove it.")
     return asked if stated is None else stated
 
 
 def _shorten_rows(
     config: PretrainConfig, source: str, given: Mapping[str, Any], report: Report
 ) -> PretrainConfig:
-    """Rows no longer than the model has positions."""
-    wanted, longest = config.data.max_seq_length, config.model.max_position_embeddings
-    if longest is None or wanted <= longest:
+    """Return the configuration with rows no longer than the model has positions."""
+    length, longest = config.data.max_seq_length, config.model.max_position_embeddings
+    if longest is None or length <= longest:
         return config
     if _asked(given, "data", "max_seq_length"):
-        more = f", or --model.{_POSITIONS} {wanted} as well"
+        more = f", or --model.{_POSITIONS} {length} as well"
         remedy = f"Give at most {longest}{more * (config.model.positions != 'learned')}."
         rule = f"is longer than the {longest} positions of {source}"
-        raise ConfigError("data.max_seq_length", wanted, rule, remedy)
-    report(f"data.max_seq_length is {longest} and not {wanted}: {source} has no more positions")
+        raise ConfigError("data.max_seq_length", length, rule, remedy)
+    report(f"data.max_seq_length is {longest} and not {length}: {source} has no more positions")
     stages = config.train.seq_length_schedule
     if stages:
         parsed = parse_schedule("seq_length_schedule", stages, longest)

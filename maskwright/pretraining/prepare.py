@@ -8,7 +8,7 @@ from typing import Any
 from maskwright.config import Plain, from_mapping, merge, read_yaml
 from maskwright.console import say
 from maskwright.corpus.config import CorpusConfig
-from maskwright.corpus.texts import keep_texts
+from maskwright.corpus.sources import keep_texts
 from maskwright.errors import InputError
 from maskwright.files import write_text
 from maskwright.preparation import pipeline

@@ -1,7 +1,4 @@
-"""Prepared data and a configuration, put together and checked against one another.
-
-Several prepared folders of one tokenizer, to be trained on together.
-"""
+"""The prepared data of a run, one folder or several, checked against its configuration."""
 
 import shlex
 from collections.abc import Iterator, Mapping
@@ -21,7 +18,7 @@ from maskwright.data.rows import DataPosition
 from maskwright.distributed.world import ALONE, World
 from maskwright.errors import ConfigError, InputError, ShardError
 from maskwright.model.config import EncoderConfig, resolve_config
-from maskwright.model.init import count_fused_matrices
+from maskwright.model.encoder import count_stacked_matrices
 from maskwright.objectives.build import build_objective
 from maskwright.objectives.objective import Objective
 from maskwright.optim.build import build_optimizers
@@ -70,7 +67,7 @@ class PreparedData:
 
     @property
     def name(self) -> str:
-        """What to call it in messages."""
+        """Its name in messages."""
         return name_path(self.folder)
 
     @property
@@ -80,7 +77,7 @@ class PreparedData:
 
     @property
     def vocabulary(self) -> Vocabulary:
-        """What masking must know of the tokenizer."""
+        """The tokenizer's part of masking."""
         return Vocabulary(
             size=self.tokenizer.vocab_size,
             mask_id=self.tokenizer.mask_id,
@@ -89,13 +86,13 @@ class PreparedData:
         )
 
     def special_ids(self, wrap: bool) -> SpecialIds:
-        """The ids that rows are built with."""
+        """Return the special ids that rows are built with."""
         tokenizer = self.tokenizer
         return SpecialIds(tokenizer.pad_id, tokenizer.cls_id, tokenizer.sep_id, wrap)
 
 
 def resolve_model(config: PretrainConfig, tokenizer: Tokenizer) -> EncoderConfig:
-    """The architecture for a tokenizer's vocabulary."""
+    """Return the architecture for a tokenizer's vocabulary."""
     model = resolve_config(
         config.model,
         vocab_size=tokenizer.vocab_size,
@@ -111,7 +108,7 @@ def resolve_model(config: PretrainConfig, tokenizer: Tokenizer) -> EncoderConfig
 
 
 def guess_model(config: PretrainConfig) -> EncoderConfig:
-    """The architecture before there is a tokenizer, with the vocabulary that was asked for."""
+    """Return the architecture before there is a tokenizer, with the vocabulary asked for."""
     tokenizer = config.tokenizer
     size = round_up(tokenizer.vocab_size)
     if tokenizer.path is not None:
@@ -138,12 +135,12 @@ def objective_of(config: PretrainConfig) -> Objective[Any]:
 
 
 def build_planner(config: PretrainConfig) -> Planner:
-    """The schedules of the run."""
+    """Return the schedules of the run."""
     return Planner(config.train, config.data, config.masking, config.optim)
 
 
 def check_config(config: PretrainConfig) -> None:
-    """Finds what can be wrong without looking at the text, before hours go into preparing it.
+    """Raise for what is wrong whatever the text is, before hours go into preparing it.
 
     Raises:
         ConfigError: sections that do not fit one another or this machine.
@@ -156,19 +153,19 @@ def check_config(config: PretrainConfig) -> None:
     model = guess_model(config)
     with torch.device("meta"):
         network = objective_of(config).build_network(model)
-    build_optimizers(config.optim, network.named_parameters(), count_fused_matrices(network))
+    build_optimizers(config.optim, network.named_parameters(), count_stacked_matrices(network))
 
 
 def build_row_source(
     config: PretrainConfig, data: PreparedData, world: World = ALONE, split: str = "train"
 ) -> RowSource:
-    """The rows of a split, masked as configured; each rank loads its own.
+    """Return the rows of a split, masked as configured; each rank loads its own.
 
     Training mixes the sources of `data`, if there are several; held out, each is there once.
 
     Raises:
         ConfigError: a protected token that the tokenizer does not know.
-        ShardError: pairs of two documents are wanted, and there is one.
+        ShardError: pairs of two documents are asked for, and there is one document.
     """
     protected: list[int] = []
     for token in config.masking.no_mask_tokens:
@@ -185,7 +182,7 @@ def build_row_source(
 def fetch_ahead(
     config: PretrainConfig, data: PreparedData, position: DataPosition, world: World = ALONE
 ) -> None:
-    """Begins to fetch what is not here yet of remote data, in the order in which it is read.
+    """Begin to fetch what is not here yet of remote data, in the order in which it is read.
 
     One rank of a machine does so for all of them.
 
@@ -241,7 +238,7 @@ class PreparedMixture(PreparedData):
         return sum(self.passes[name] * s.train.num_tokens for name, s in self.sources.items())
 
     def describe(self) -> Iterator[str]:
-        """A line for each source: its share of the training, and how often it is passed over."""
+        """Yield a line for each source: its share of the training, and its passes an epoch."""
         width = max(map(len, self.sources))
         for name, source in self.sources.items():
             num_tokens = source.train.num_tokens
@@ -255,7 +252,7 @@ class PreparedMixture(PreparedData):
 def open_data(
     folders: Mapping[str, Path], config: MixtureConfig, verify: Verify = "full"
 ) -> PreparedData:
-    """The prepared data of a run: one folder, or several as one.
+    """Open the prepared data of a run: one folder, or several as one.
 
     Raises:
         ShardError, ConfigError: as `PreparedMixture`.
@@ -267,13 +264,13 @@ def open_data(
 
 
 def describe_sources(data: PreparedData) -> list[str]:
-    """What there is of each source, if there are several."""
+    """Return a line about each source, if there are several."""
     return [*data.describe()] if isinstance(data, PreparedMixture) else []
 
 
 def _check_source(source: PreparedData, first: PreparedData) -> None:
     if not source.train.num_tokens:
-        raise ShardError(f"{source.name} holds no text to train on. Leave it out.")
+        raise ShardError(f"{source.name} holds no text to train on. Remove it.")
     if source.tokenizer.fingerprint != first.tokenizer.fingerprint:
         paths = map(str, source.train.manifest.source.get("paths", []))
         folder = Path("data", source.train.name) if source.train.is_remote else source.folder

@@ -4,13 +4,13 @@ import json
 import signal
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from maskwright.config import write_yaml
 from maskwright.console import say
-from maskwright.corpus.texts import keep_texts
+from maskwright.corpus.sources import keep_texts
 from maskwright.distributed.world import World, joining, read_world
 from maskwright.errors import CheckpointError, ConfigError, InputError, ShardError, StoppedError
 from maskwright.objectives.build import count_parameters_of
@@ -35,7 +35,6 @@ from maskwright.runs.run_directory import (
     check_changes,
     check_new,
     find_begun,
-    has_checkpoint,
     list_changes,
     load_run_config,
     locking_run,
@@ -102,45 +101,45 @@ def pretrain(
             `text` and `texts`, or `texts` that holds anything but strings.
     """
     given = sections if init_from is None else {"init_from": str(init_from), **sections}
-    run, data_dir = Path(out if resume is None else resume), Path(data_dir)
-    name = None
-    if resume is not None:
-        if text or texts is not None or recipe or config or auto_resume or init_from:
-            raise InputError(
-                "--resume resumes a run as it is. Remove text, recipe, config, name and init_from."
-            )
-        resolved = load_run_config(run, sections)
+    folder = Path(data_dir)
+    if resume is None:
+        request = _request_run(text, texts, recipe, config, Path(out), folder, given, auto_resume)
+    elif text or texts is not None or recipe or config or auto_resume:
+        raise InputError("--resume resumes a run as it is. Remove text, recipe, config and name.")
     else:
-        name, resolved = _resolve(recipe, config, given)
-        if texts is not None:
-            text = keep_texts(text, texts, data_dir, resolved.corpus.text_field)
-        paths = tuple(map(str, (text,) if isinstance(text, str | Path) else text))
-        resolved = adopt_preparation(replace(resolved, text=paths or resolved.text), given)
-        file = Path(config) if isinstance(config, str | Path) else None
-        begun = find_begun(run) if auto_resume else None
-        resolved = adopt_model(resolved, read_given(file, given), begun=begun)
-    if print_config:
-        say(write_yaml(resolved), end="")
-        return run / MODEL_NAME
-    if not resolved.text:
-        raise InputError("no text given: name files or folders, or try pydocs")
-    if dry_run:
-        for line in describe_run(resolved, data_dir):
-            say(line, flush=True)
-        return run / MODEL_NAME
-    if resume is not None:
-        return _resume(run, resolved, data_dir, sections)
-    if auto_resume and has_checkpoint(run):
-        changes = list_changes(load_run_config(run, {}), resolved)
-        check_changes(changes)
-        return _resume(run, resolved, data_dir, changes)
-    return _start(run, resolved, data_dir, name)
+        begun = load_run_config(Path(resume), given)
+        request = _Request(Path(resume), folder, begun, changes=given)
+    return _carry_out(request, print_config, dry_run)
 
 
-def _resolve(
-    recipe: str | None, config: PretrainConfig | str | Path | None, given: Mapping[str, Any]
-) -> tuple[str | None, PretrainConfig]:
-    """Return the name of the recipe, if there is one, and the configuration."""
+@dataclass(frozen=True)
+class _Request:
+    """A run to start or, if there are `changes` of its configuration, to resume.
+
+    Attributes:
+        recipe: the name of the recipe that `config` began with, for the report.
+        changes: nested; empty if the configuration is that of the run.
+    """
+
+    run: Path
+    data_dir: Path
+    config: PretrainConfig
+    recipe: str | None = None
+    changes: Mapping[str, Any] | None = None
+
+
+def _request_run(
+    text: str | Path | Sequence[str | Path],
+    texts: Iterable[str] | None,
+    recipe: str | None,
+    config: PretrainConfig | str | Path | None,
+    run: Path,
+    data_dir: Path,
+    given: Mapping[str, Any],
+    auto_resume: bool,
+) -> _Request:
+    """Resolve the arguments of `pretrain`, which are in `given` if they are no others."""
+    file = Path(config) if isinstance(config, str | Path) else None
     if isinstance(config, PretrainConfig):
         if recipe is not None or given:
             raise TypeError("give a whole config, or a recipe and sections over it; not both")
@@ -148,9 +147,36 @@ def _resolve(
             raise TypeError(
                 "a whole config cannot name init_from; give it as an argument, and sections"
             )
-        return None, config
-    file = None if config is None else Path(config)
-    return choose_recipe(recipe, file, given), resolve(recipe, file, given)
+        name, resolved = None, config
+    else:
+        name, resolved = choose_recipe(recipe, file, given), resolve(recipe, file, given)
+    if texts is not None:
+        text = keep_texts(text, texts, data_dir, resolved.corpus.text_field)
+    paths = tuple(map(str, (text,) if isinstance(text, str | Path) else text))
+    resolved = adopt_preparation(replace(resolved, text=paths or resolved.text), given)
+    begun = find_begun(run) if auto_resume else None
+    resolved = adopt_model(resolved, read_given(file, given), begun=begun)
+    if begun is None:
+        return _Request(run, data_dir, resolved, name)
+    changes = list_changes(begun, resolved)
+    check_changes(changes)
+    return _Request(run, data_dir, resolved, name, changes)
+
+
+def _carry_out(request: _Request, print_config: bool, dry_run: bool) -> Path:
+    """Do what is asked for; return the model folder of the run."""
+    if print_config:
+        say(write_yaml(request.config), end="")
+    elif not request.config.text:
+        raise InputError("no text given: name files or folders, or try pydocs")
+    elif dry_run:
+        for line in describe_run(request.config, request.data_dir):
+            say(line, flush=True)
+    elif request.changes is None:
+        _start(request)
+    else:
+        _resume(request, request.changes)
+    return request.run / MODEL_NAME
 
 
 @contextmanager
@@ -163,14 +189,12 @@ def _joined(config: PretrainConfig) -> Generator[World]:
         yield world
 
 
-def _start(run: Path, config: PretrainConfig, data_dir: Path, recipe: str | None) -> Path:
-    """Prepare the data if need be, then train in the new directory `run`.
+def _start(request: _Request) -> None:
+    """Prepare the data if need be, then train in a new run directory.
 
     Nothing is written there before all has been checked.
-
-    Args:
-        recipe: the name of the recipe that `config` began with, for the report.
     """
+    run, config, data_dir = request.run, request.config, request.data_dir
     with _joined(config) as world:
         console = open_console(world)
         if world.is_first:
@@ -187,25 +211,23 @@ def _start(run: Path, config: PretrainConfig, data_dir: Path, recipe: str | None
         with _owning(run, world):
             if world.is_first:
                 size = count_parameters_of(session.trainer.model)
-                facts = {"recipe": recipe, "num_parameters": size, **_describe_data(data)}
+                facts = {"recipe": request.recipe, "num_parameters": size, **_describe_data(data)}
                 facts |= {INIT_FROM: origin} if origin else {}
                 begin_run(run, write_yaml(config), facts, console.print)
             tokenizer = data.tokenizer
             console.print(
                 f"tokenizer: {tokenizer.kind}, {tokenizer.vocab_size:,} tokens, {tokenizer.case}"
             )
-            return _train(session)
+            _train(session)
 
 
-def _resume(run: Path, config: PretrainConfig, data_dir: Path, changes: Mapping[str, Any]) -> Path:
-    """Resume from the newest whole checkpoint of `run`.
-
-    Args:
-        changes: what of `config` is new, nested.
+def _resume(request: _Request, changes: Mapping[str, Any]) -> None:
+    """Resume from the newest whole checkpoint of a run.
 
     Raises:
         ConfigError: a new budget is spent already.
     """
+    run, config, data_dir = request.run, request.config, request.data_dir
     begun = load_run_config(run, {})
     with _joined(config) as world, _owning(run, world):
         console = open_console(world)
@@ -225,14 +247,18 @@ def _resume(run: Path, config: PretrainConfig, data_dir: Path, changes: Mapping[
             record_resumption(run, write_yaml(config), step, changes)
         ended = " (it had ended; its last weights are scored again)" * (trainer.progress >= 1)
         console.print(f"resuming {run} at step {step:,}{ended}")
-        return _train(session)
+        _train(session)
 
 
-def _train(session: Session) -> Path:
-    """Train to the end; raise what a signal that came before it raises."""
+def _train(session: Session) -> None:
+    """Train to the end.
+
+    Raises:
+        KeyboardInterrupt, StoppedError: SIGINT or SIGTERM came before it.
+    """
     stopped_by = session.train()
     if stopped_by is None:
-        return session.run / MODEL_NAME
+        return
     message = (
         f"stopped by {stopped_by.name} at step {session.trainer.state.step:,}; resume with "
         f"maskwright pretrain --resume {session.run}"

@@ -13,7 +13,8 @@ from maskwright.data.masking import Masker, Vocabulary
 from maskwright.data.rows import DataPosition
 from maskwright.distributed.parallel import Parallel
 from maskwright.model.config import EncoderConfig
-from maskwright.model.init import count_fused_matrices, initialise
+from maskwright.model.encoder import count_stacked_matrices
+from maskwright.model.init import initialize
 from maskwright.optim.build import build_optimizers
 from maskwright.pretraining.prepared_data import build_planner, objective_of
 from maskwright.runs.config import PretrainConfig
@@ -51,7 +52,7 @@ def measure_step_seconds(
     device: torch.device,
     timed_flops: float | None = None,
 ) -> float:
-    """Seconds of a mean step, uncompiled, from a few rows as they are at half of the run.
+    """Return the seconds of a mean step, uncompiled, from a few rows as at half of the run.
 
     Args:
         timed_flops: floating-point operations that the few rows take; none: what suits the device.
@@ -67,14 +68,14 @@ def measure_step_seconds(
     loaded = source.load(StepRequest(length, num_rows, num_rows, rate), DataPosition(length))
 
     model = objective.build_network(model_config)
-    initialise(model, config.seed)
+    initialize(model, config.seed)
     model.to(device).train()
     loss = objective.build_loss(model)
     parallel, terms = Parallel(loss), loss.terms
     optimizers = build_optimizers(
         config.optim,
         model.named_parameters(),
-        count_fused_matrices(model),
+        count_stacked_matrices(model),
         dtype=product_dtype(config.train.precision, device),
     )
     computing, stepping = [], []

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from maskwright.errors import InputError, show_value
-from maskwright.evaluation.scores import Score, SuiteResult
 from maskwright.files import write_text
 from maskwright.report.charts import (
     Curve,
@@ -19,6 +18,7 @@ from maskwright.report.charts import (
 )
 from maskwright.report.facts import RunFacts
 from maskwright.report.templates import as_mapping, fill_template, flatten
+from maskwright.runs.evaluation_file import Score, SuiteResult
 from maskwright.shards.manifest import Manifest
 from maskwright.train.panel import of_sources, split_sample
 

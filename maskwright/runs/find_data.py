@@ -10,7 +10,6 @@ from typing import Any
 from maskwright.config import from_mapping, to_mapping
 from maskwright.corpus.config import CorpusConfig
 from maskwright.errors import ConfigError, InputError, ShardError
-from maskwright.model_folder.special_tokens import wrap_inputs, wraps_inputs
 from maskwright.preparation.config import PrepareConfig
 from maskwright.preparation.fingerprint import fingerprint_input
 from maskwright.preparation.locate import locate
@@ -21,6 +20,7 @@ from maskwright.shards.folder import name_path
 from maskwright.shards.manifest import MANIFEST_NAME, TOKENIZER_NAME, read_manifest
 from maskwright.shards.remote import is_remote
 from maskwright.tokenizer.config import TokenizerConfig
+from maskwright.tokenizer.template import wrap_inputs, wraps_inputs
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 

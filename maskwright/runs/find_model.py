@@ -14,6 +14,7 @@ from maskwright.errors import InputError, ModelFolderError
 from maskwright.runs.run_directory import (
     CONFIG_NAME,
     MODEL_NAME,
+    find_run,
     is_fine_tuning,
     load_run_config,
     suggest_run,
@@ -137,9 +138,8 @@ def find_masked_model(argument: Path | str, report: Callable[[str], None]) -> Pa
     Raises:
         MaskwrightError: as `find_model_folder`.
     """
-    folder, run = find_model_folder(argument), Path(argument)
-    is_run = (run / CONFIG_NAME).is_file() and not is_fine_tuning(run)
-    if not is_run or load_run_config(run, {}).objective.name != "rtd":
+    folder, run = find_model_folder(argument), find_run(argument)
+    if run is None or load_run_config(run, {}).objective.name != "rtd":
         return folder
     from maskwright.model.electra import GENERATOR  # with torch
 

@@ -68,6 +68,12 @@ def is_fine_tuning(run: Path) -> bool:
     return "finetune" in read_asked(run)
 
 
+def find_run(argument: str | Path) -> Path | None:
+    """Return the pretraining run that an argument names; None if it names something else."""
+    run = Path(argument)
+    return run if (run / CONFIG_NAME).is_file() and not is_fine_tuning(run) else None
+
+
 def read_example_files(run: Path) -> Mapping[str, Any]:
     """Return the files of a fine-tuning run and their layout: ``columns``, ``has_header``, ….
 

@@ -13,9 +13,8 @@ from typing import Any, cast
 
 import numpy as np
 
-from maskwright.corpus.formats import Kind
 from maskwright.corpus.readers.blocks import read_blocks
-from maskwright.corpus.readers.fields import MAX_RECORD_CHARACTERS
+from maskwright.corpus.readers.records import MAX_RECORD_CHARACTERS
 from maskwright.corpus.readers.text import decode_text, read_lines
 from maskwright.corpus.sources import Source, find_sources
 from maskwright.errors import CorpusError
@@ -126,4 +125,4 @@ def _find_texts(value: Any) -> Iterator[str]:
             yield from _find_texts(inner)
 
 
-_SPLIT: dict[Kind, Callable[[str], Iterable[str]]] = {"jsonl": _read_record, "csv": _read_row}
+_SPLIT: dict[str, Callable[[str], Iterable[str]]] = {"jsonl": _read_record, "csv": _read_row}

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from maskwright.corpus.clean import clean_text
-from maskwright.corpus.dedup import FingerprintSet, fingerprint_text
+from maskwright.corpus.fingerprints import FingerprintSet, fingerprint_text
 from maskwright.extras import import_extra
 from maskwright.selection.config import SelectionConfig
 from maskwright.selection.contamination import EvaluationTexts

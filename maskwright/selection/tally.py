@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from maskwright.corpus.dedup import fingerprint_text
+from maskwright.corpus.fingerprints import fingerprint_text
 
 KEPT = "kept"
 _SAMPLES = 5  # of each fate

@@ -20,10 +20,9 @@ from maskwright.finetuning.spans import OUTSIDE, find_entities
 from maskwright.finetuning.words import Word, split_words
 from maskwright.inference.embed import Embedder
 from maskwright.inference.fill_mask import FillMask, FillResult, Prediction
-from maskwright.interop.folders import read_card
 from maskwright.model_folder.card import read_example
 from maskwright.model_folder.classifier_folder import is_classifier
-from maskwright.model_folder.folder import CARD
+from maskwright.model_folder.folder import CARD, read_card
 from maskwright.serving.config import ServeConfig
 from maskwright.serving.schemas import (
     EntityGroup,

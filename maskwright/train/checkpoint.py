@@ -1,4 +1,4 @@
-"""Checkpoints: all that a run needs to go on, and nothing that has to be unpickled.
+"""Checkpoints: all that a run needs to resume, and nothing that has to be unpickled.
 
 ``checkpoints/step_00001200/`` holds tensors as safetensors (one file, or one of each rank where
 they are spread), the counts of `TrainState` and the sums of `LogWindow` as ``state.json`` and,
@@ -63,7 +63,7 @@ class Checkpoint:
         return int(self.path.name.removeprefix("step_"))
 
     def read_into(self, tensors: Mapping[str, Tensor], sharding: Sharding = UNSHARDED) -> None:
-        """Fills tensors in place, each by its name; a rank reads no more than its own parts.
+        """Fill tensors in place, each by its name; a rank reads no more than its own parts.
 
         Raises:
             CheckpointError: a tensor is not there, or has another shape.
@@ -78,13 +78,13 @@ class Checkpoint:
         if (self.path / WHOLE).is_file():
             with torch.no_grad(), safe_open(self.path / WHOLE, framework="pt") as file:
                 for name, tensor in tensors.items():
-                    tensor.copy_(sharding.part(file.get_tensor(name), tensor))
+                    tensor.copy_(sharding.shard(file.get_tensor(name), tensor))
         else:
             _read_shards(self.path, tensors)
 
 
 def _read_shards(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Reads what any number of ranks wrote, on any number of ranks."""
+    """Read what any number of ranks wrote, on any number of ranks."""
     from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader
     from torch.distributed.checkpoint.state_dict_loader import load
 
@@ -104,19 +104,19 @@ def describe_lost_folder(run: Path) -> str:
 
 
 def checkpoint_path(folder: Path, step: int) -> Path:
-    """Where the checkpoint of a step belongs."""
+    """Return the folder of a step's checkpoint."""
     return folder / f"step_{step:08d}"
 
 
 def seal(temporary: Path, state: Mapping[str, Any]) -> None:
-    """Adds to a folder of tensors what makes it a checkpoint; its name comes after that."""
+    """Add the files that make a folder of tensors a checkpoint, before it gets its name."""
     write_json(temporary / _STATE, state)
     names = sorted(file.name for file in temporary.iterdir())
     write_json(temporary / _MANIFEST, {name: hash_file(temporary / name) for name in names})
 
 
 def keep_newest(path: Path, keep: int) -> None:
-    """Leaves the `keep` newest checkpoints beside and up to `path`.
+    """Delete all checkpoints beside `path` but the `keep` newest ones up to it.
 
     A checkpoint of a later step can only be one that was found damaged when the run was resumed,
     so it goes, too; and so does what an interrupted save has left.
@@ -129,7 +129,7 @@ def keep_newest(path: Path, keep: int) -> None:
 
 
 def list_checkpoints(folder: Path) -> list[Path]:
-    """The checkpoints in a folder, oldest first; no links, and nothing with another name."""
+    """Return the checkpoints in a folder, oldest first; no links, and nothing with another name."""
     for interrupted in folder.glob(".step_*.old"):
         restore_folder(folder / interrupted.name.removeprefix(".").removesuffix(".old"))
     found = {path: _NAME.fullmatch(path.name) for path in folder.glob("step_*")}
@@ -139,7 +139,7 @@ def list_checkpoints(folder: Path) -> list[Path]:
 
 
 def find_newest(folder: Path) -> tuple[Checkpoint | None, list[str]]:
-    """The newest whole checkpoint, or None where there is none; and what was found damaged."""
+    """Return the newest whole checkpoint, or None, and messages about damaged ones."""
     complaints: list[str] = []
     for path in reversed(list_checkpoints(folder)):
         try:
@@ -151,7 +151,7 @@ def find_newest(folder: Path) -> tuple[Checkpoint | None, list[str]]:
 
 
 def verify_checkpoint(path: Path) -> None:
-    """Compares every file with the manifest.
+    """Raise unless every file is as the manifest says.
 
     Raises:
         CheckpointError: a file is missing, too many, or not what was written.
@@ -170,7 +170,7 @@ def verify_checkpoint(path: Path) -> None:
 
 
 def open_checkpoint(path: Path) -> Checkpoint:
-    """Reads all but the tensors of a checkpoint.
+    """Read all of a checkpoint but its tensors.
 
     Raises:
         CheckpointError: it cannot be read.
@@ -204,10 +204,10 @@ def _read_shapes(path: Path) -> dict[str, torch.Size]:
 
 
 class CheckpointWriter(Protocol):
-    """Where a run's checkpoints go. All ranks call it."""
+    """Writes a run's checkpoints. All ranks call it."""
 
     def save(self, step: int, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
-        """Writes a checkpoint, or begins to; tensors may change as soon as it returns.
+        """Write a checkpoint, or begin to; tensors may change as soon as it returns.
 
         Raises:
             CheckpointError: it, or the one before, could not be written.
@@ -215,11 +215,11 @@ class CheckpointWriter(Protocol):
         ...
 
     def wait(self) -> None:
-        """Returns when all checkpoints are written; raises as `save` does."""
+        """Return when all checkpoints are written; raise as `save` does."""
         ...
 
     def close(self) -> None:
-        """Ends what is being written, well or ill. Before ranks part: they write together."""
+        """Finish what is being written. All ranks must call it, because they write together."""
         ...
 
 
@@ -248,7 +248,7 @@ class WholeWriter:
 def save_checkpoint(
     folder: Path, step: int, tensors: Mapping[str, Tensor], state: Mapping[str, Any], keep: int
 ) -> Path:
-    """Writes ``folder/step_N`` in this process and keeps the `keep` newest checkpoints.
+    """Write ``folder/step_N`` in this process and keep the `keep` newest checkpoints.
 
     Raises:
         CheckpointError: it cannot be written, or the parent of `folder` is gone.
@@ -277,13 +277,13 @@ def _make_folder(folder: Path) -> None:
 class ShardedWriter:
     """Every rank writes its parts in a thread (torch.distributed.checkpoint, as safetensors).
 
-    The parts are copied to the CPU first, so that training goes on meanwhile. A checkpoint gets
+    The parts are copied to the CPU first, so that training continues meanwhile. A checkpoint gets
     its name when the parts of all ranks are on disk.
     """
 
     def __init__(self, folder: Path, keep: int, world: World) -> None:
         self.folder, self.keep, self.world = folder, keep, world
-        # The thread talks to the other ranks, too, and must not get into the way of the training.
+        # The thread talks to the other ranks, too, and must not interfere with the training.
         self._channel = open_channel()
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
         self._pending: Future[None] | None = None
@@ -317,7 +317,7 @@ class ShardedWriter:
         keep_newest(path, self.keep)
 
     def _write_parts(self, temporary: Path, path: Path, staged: dict[str, Tensor]) -> None:
-        """Returns on rank 0 when all ranks have written."""
+        """Write this rank's parts; return on rank 0 when all ranks have written."""
         from torch.distributed.checkpoint.api import CheckpointException
         from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageWriter
         from torch.distributed.checkpoint.state_dict_saver import save

@@ -88,7 +88,7 @@ class TrainConfig:
             raise ConfigError("seq_length_schedule", stages, rule, "Write 0:64,0.7:128.")
 
     def count_epochs(self, num_tokens: float) -> "TrainConfig":
-        """The same with the budget of epochs as one of tokens, as training wants it.
+        """Return the same with the budget of epochs as one of tokens, which training counts.
 
         Args:
             num_tokens: tokens of the text; infinite if nobody knows.
@@ -153,7 +153,7 @@ class TrainConfig:
         return shares
 
     def batch_tokens_at(self, progress: float) -> int:
-        """Token slots of a step when `progress` (0..1) of the budget is used."""
+        """Return the token slots of a step when `progress` (0..1) of the budget is used."""
         stages = parse_schedule(
             "batch_tokens_schedule", self.batch_tokens_schedule, self.batch_tokens
         )
@@ -171,18 +171,18 @@ class TrainConfig:
         )
 
     def seq_length_at(self, progress: float, max_seq_length: int) -> int:
-        """Row length when `progress` of the budget is used."""
+        """Return the row length when `progress` of the budget is used."""
         stages = parse_schedule("seq_length_schedule", self.seq_length_schedule, max_seq_length)
         return _stage_at(stages, progress)
 
     def seq_lengths(self, max_seq_length: int) -> list[int]:
-        """All row lengths of the run, in order."""
+        """Return all row lengths of the run, in order."""
         stages = parse_schedule("seq_length_schedule", self.seq_length_schedule, max_seq_length)
         return [length for _, length in stages]
 
 
 def parse_schedule(name: str, stages: tuple[str, ...], default: int) -> list[tuple[float, int]]:
-    """``("0:64", "0.7:128")`` as [(0.0, 64), (0.7, 128)]; without stages `default` throughout.
+    """Parse ``("0:64", "0.7:128")`` to [(0.0, 64), (0.7, 128)]; no stages: `default` throughout.
 
     Raises:
         ConfigError: a stage that is not progress:count, or stages out of order.

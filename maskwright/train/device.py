@@ -1,7 +1,4 @@
-"""Which device, which precision, and whether to compile.
-
-How this process's memory is handed out.
-"""
+"""Device, precision, compiling, and how this process's memory is allocated."""
 
 import ctypes
 import shutil
@@ -25,10 +22,10 @@ _WORTH_COMPILING = {
 
 
 def choose_device(name: str, local_rank: int = 0, field: str = "train.device") -> torch.device:
-    """The device of a configuration; ``auto`` and ``cuda`` take this process's own GPU.
+    """Return the device of that name; ``auto`` and ``cuda`` take this process's own GPU.
 
     Args:
-        field: where the user says it, for the message.
+        field: the setting that names it, for the message.
 
     Raises:
         ConfigError: no such device here.
@@ -44,7 +41,7 @@ def choose_device(name: str, local_rank: int = 0, field: str = "train.device") -
 
 
 def computes_in_bf16(device: torch.device) -> bool:
-    """Whether bf16 is fast on `device`; on a CPU without bf16 units it is far slower than fp32."""
+    """Return True if bf16 is fast on `device`; on a CPU without bf16 units fp32 is far faster."""
     if device.type == "cuda":
         return torch.cuda.is_bf16_supported(including_emulation=False)
     if device.type == "cpu":
@@ -53,19 +50,19 @@ def computes_in_bf16(device: torch.device) -> bool:
 
 
 def product_dtype(precision: Precision, device: torch.device) -> torch.dtype:
-    """The type in which a run multiplies matrices."""
+    """Return the type in which a run multiplies matrices."""
     bf16 = precision == "bf16" or (precision == "auto" and computes_in_bf16(device))
     return torch.bfloat16 if bf16 else torch.float32
 
 
 def autocast(precision: Precision, device: torch.device) -> AbstractContextManager[object]:
-    """The context in which the loss is computed."""
+    """Return the context in which the loss is computed."""
     dtype = product_dtype(precision, device)
     return nullcontext() if dtype is torch.float32 else torch.autocast(device.type, dtype=dtype)
 
 
 def should_compile(config: TrainConfig, device: torch.device) -> tuple[bool, str]:
-    """Whether to compile, and why, in words for the user."""
+    """Return whether to compile, and why, in words for the user."""
     if config.compile != "auto":
         return config.compile == "on", f"train.compile is {config.compile}"
     if device.type == "cpu" and not (shutil.which("g++") or shutil.which("clang++")):
@@ -83,7 +80,7 @@ _LARGEST_BLOCK, _NEVER = 32 * 2**20, 2**31 - 1
 
 
 def keep_freed_memory() -> bool:
-    """Has the C library keep freed memory for the next step instead of giving it back.
+    """Make the C library keep freed memory for the next step instead of returning it.
 
     Every training step on a CPU asks for the same large blocks again; each time the kernel would
     map and clear their pages anew, up to a fifth of a step. Memory in use stays at its peak anyway.

@@ -20,12 +20,12 @@ class WeightAverage:
         self.restart(model)
 
     def restart(self, model: nn.Module) -> None:
-        """Begins with the weights that the model has now."""
+        """Restart from the weights that the model has now."""
         self.averages = {name: p.detach().clone() for name, p in model.named_parameters()}
 
     @torch.no_grad()
     def update(self, model: nn.Module, step: int, is_good: Tensor | bool = True) -> None:
-        """Takes the weights after a step; where `is_good` [] says no, nothing changes."""
+        """Add the weights after a step; where `is_good` [] is false, nothing changes."""
         weight = (1 - min(self.decay, (1 + step) / (10 + step))) * is_good
         for name, parameter in model.named_parameters():
             self.averages[name].lerp_(parameter, weight)

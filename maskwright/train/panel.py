@@ -57,7 +57,7 @@ _COLORS = {"right": "not dim green", "wrong": "not dim red", "plain": ""}
 
 
 def split_sample(line: str) -> Iterator[tuple[str, str]]:
-    """Parts of a sample of `maskwright.inference.samples`: right and wrong guesses, text."""
+    """Yield the parts of a sample (`inference.samples`): right and wrong guesses, text."""
     for number, part in enumerate(_GUESS.split(line)):
         is_guess = number % 2 == 1
         kind = ("wrong" if "✗" in part or "≠" in part else "right") if is_guess else "plain"
@@ -66,7 +66,7 @@ def split_sample(line: str) -> Iterator[tuple[str, str]]:
 
 
 def color_sample(line: str) -> Text:
-    """A sample with right guesses in green and wrong ones in red."""
+    """Return a sample with right guesses in green and wrong ones in red."""
     parts = ((part, _COLORS[kind]) for kind, part in split_sample(line))
     return Text.assemble(*parts, style="dim")
 
@@ -148,7 +148,7 @@ class Panel:
             self._pulse.say(self._unsaid)
 
     def advance(self, counts: Record, progress: float) -> None:
-        """Shows how far a run is between two records; as a line only if one is due.
+        """Show how far a run is between two records; as a line only if one is due.
 
         Args:
             counts: split, step, tokens and seconds.
@@ -164,7 +164,7 @@ class Panel:
             self._unsaid = None
 
     def show(self, record: Record, progress: float) -> None:
-        """Shows a training or validation record; `samples` in it are lines to show."""
+        """Show a training or validation record; `samples` in it are lines to show."""
         is_first = record["split"] not in self._latest
         self._latest[record["split"]] = record
         self._samples = record.get("samples", self._samples)
@@ -192,7 +192,7 @@ class Panel:
             self._console.print(Text("      ").append_text(color_sample(sample)), soft_wrap=True)
 
     def draw(self) -> Group:
-        """The records and samples that were last shown, and the bar."""
+        """Return the records and samples that were last shown, and the bar."""
         table = Table.grid(padding=(0, 2))
         for record in self._latest.values():
             table.add_row(describe_record(record, self._scores))

@@ -1,4 +1,4 @@
-"""What a step does, as a function of how much of the budget is used up."""
+"""The plan of a step: a function of how much of the budget is used up."""
 
 from dataclasses import dataclass
 
@@ -42,11 +42,11 @@ class Planner:
                 "train.valid_seq_length",
                 valid,
                 f"is longer than data.max_seq_length = {self.data.max_seq_length}",
-                "Leave it out.",
+                "Remove it.",
             )
 
     def plan_step(self, progress: float) -> StepPlan:
-        """The step at `progress` (0..1)."""
+        """Return the plan of the step at `progress` (0..1)."""
         length = self.train.seq_length_at(progress, self.data.max_seq_length)
         num_rows = max(1, self.train.batch_tokens_at(progress) // length)
         micro_tokens = self.train.micro_batch_tokens or num_rows * length

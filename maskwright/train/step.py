@@ -23,7 +23,7 @@ from maskwright.train.device import autocast
 
 
 def seed_dropout(seed: int, step: int, rank: int = 0) -> None:
-    """Makes dropout a function of (seed, step, rank): no generator state has to be saved."""
+    """Make dropout a function of (seed, step, rank): no generator state has to be saved."""
     torch.manual_seed(int(derive_keys(seed, step, rank)[0]) % 2**63)
 
 
@@ -35,7 +35,7 @@ def compute_gradients(
     device: torch.device,
     precision: Precision,
 ) -> dict[str, TermSums]:
-    """Adds the gradient of the loss to the parameters.
+    """Add the gradient of the loss to the parameters.
 
     Args:
         terms: of the objective.
@@ -67,24 +67,24 @@ def compute_gradients(
 
 
 def count_predictions(loaded: LoadedStep, terms: Mapping[str, Term]) -> dict[str, int]:
-    """This rank's predictions in a step, for each term."""
+    """Return the number of this rank's predictions in a step, for each term."""
     return {name: sum(map(term.count, loaded.micro_batches)) for name, term in terms.items()}
 
 
 def clip_gradients(model: nn.Module, limit: float, parallel: Parallel) -> Tensor:
-    """Scales the gradients down to the norm `limit` (0: never); returns their norm before, []."""
+    """Scale the gradients down to the norm `limit` (0: never); return their norm before, []."""
     norm = nn.utils.clip_grad_norm_(model.parameters(), limit or float("inf"))
-    return parallel.sharding.whole(norm)
+    return parallel.sharding.gather(norm)
 
 
 @dataclass(frozen=True)
 class StepFigures:
-    """What a step gave, on the device: reading it waits until the step is done.
+    """The results of a step, on the device: reading them waits until the step is done.
 
     Attributes:
         values: [2 N + 1] in fp32: mean loss and right predictions of each of N terms, of all ranks
             together, and the norm of the gradient.
-        is_good: [] whether all of them are finite.
+        is_good: [], true if all of them are finite.
     """
 
     values: Tensor
@@ -92,7 +92,7 @@ class StepFigures:
 
     @classmethod
     def gather(cls, own: Mapping[str, TermSums], norm: Tensor, world: World) -> "StepFigures":
-        """From this rank's part of each term, and a norm that all ranks know."""
+        """Build the figures from this rank's part of each term, and a norm that all ranks know."""
         sums = torch.stack([figure.float() for term in own.values() for figure in term])
         values = torch.cat([world.sum_tensor(sums), norm.float()[None]])
         return cls(values, values.isfinite().all())
@@ -101,6 +101,6 @@ class StepFigures:
 def update_weights(
     optimizers: Optimizers, learning_rate_scale: float, is_good: Tensor | None = None
 ) -> None:
-    """Applies the gradients; or, where `is_good` [] says no, leaves everything as it is."""
+    """Apply the gradients; where `is_good` [] is false, leave everything as it is."""
     optimizers.scale_learning_rates(learning_rate_scale)
     optimizers.step(is_good)

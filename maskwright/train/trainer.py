@@ -89,8 +89,8 @@ class Trainer:
         terms: of that loss.
         checkpoints: where checkpoints go; None saves none.
         last_scores: the record of the last validation of this process, None before it.
-        scores_beginning: whether the weights before the first step are worth scoring, because
-            they are not random. It is done on the text of the last validation, to be compared.
+        scores_beginning: whether to score the weights before the first step, which are not random,
+            on the text of the last validation.
 
     Raises:
         TrainingError: from `fit`, when too many steps in a row were skipped because the loss or
@@ -175,10 +175,10 @@ class Trainer:
     def _train_on(
         self, loaded: LoadedStep, plan: StepPlan, num_predictions: Mapping[str, float]
     ) -> None:
-        """One step; if loss or gradient is not finite, weights and optimizers stay as they are.
+        """Do one step; weights and optimizers do not change if loss or gradient is not finite.
 
-        The device decides that, and all ranks come to the same result. What the step gave is read
-        when the next one has been started, so that a GPU never waits to be told what to do.
+        The device decides that, and all ranks come to the same result. The figures are read when
+        the next step has been started, so that a GPU never waits for work.
 
         Args:
             num_predictions: of all ranks, for each term.
@@ -198,7 +198,7 @@ class Trainer:
         self._unread = _UnreadStep(self.state.step + 1, loaded, num_predictions, figures)
 
     def _read_figures(self) -> None:
-        """Counts what the last step gave as good or skipped, unless that was done before."""
+        """Count the last step as good or skipped, unless that is done already."""
         unread, self._unread = self._unread, None
         if unread is None:
             return
@@ -241,7 +241,7 @@ class Trainer:
     def _describe_failure(self, failed: "_UnreadStep") -> str:
         request, position = failed.loaded.request, failed.loaded.position
         remedy = (
-            "The last good checkpoint is kept: go on from it"
+            "The last good checkpoint is kept: resume from it"
             if self._has_checkpoint
             else "There is no checkpoint yet: start again"
         )
@@ -329,7 +329,7 @@ class Trainer:
         }
 
     def save(self) -> None:
-        """Writes a checkpoint of the current step, or begins to."""
+        """Write a checkpoint of the current step, or begin to."""
         if self.checkpoints is not None:
             tensors = {**self._weights(), **_named("optimizer", self.optimizers.state_tensors())}
             state = {**self.state.to_json(), "window": self._window.to_json()}
@@ -344,7 +344,7 @@ class Trainer:
         }
 
     def restore(self, checkpoint: Checkpoint) -> None:
-        """Puts weights, optimizers and counts back to where the checkpoint was written.
+        """Set weights, optimizers and counts to those of the checkpoint.
 
         Raises:
             CheckpointError: it is not one of this run.

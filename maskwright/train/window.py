@@ -1,4 +1,4 @@
-"""What is said about the steps since the last record."""
+"""Means over the steps since the last record."""
 
 import math
 import time
@@ -49,11 +49,11 @@ class LogWindow:
         self._sums = _Sums.zero(self.terms)
 
     def restart_clock(self) -> None:
-        """Leaves what came before (compiling, validation) out of the tokens per second."""
+        """Leave the time until now (compiling, validation) out of the tokens per second."""
         self._timed_tokens, self._clock = 0, time.perf_counter()
 
     def add(self, figures: Mapping[str, TermFigures], grad_norm: float) -> None:
-        """Takes a good step."""
+        """Add a good step."""
         sums = self._sums
         for name, term in figures.items():
             sums.losses[name] += term.loss
@@ -64,7 +64,7 @@ class LogWindow:
         sums.steps += 1
 
     def add_time(self, num_tokens: int) -> None:
-        """Takes the tokens of any step, which took time whether it was good or not."""
+        """Add the tokens of any step, which took time whether it was good or not."""
         self._timed_tokens += num_tokens
 
     def to_json(self) -> dict[str, Any]:
@@ -86,7 +86,7 @@ class LogWindow:
         self._sums = _Sums(**values)
 
     def means(self) -> dict[str, float]:
-        """Losses, accuracies and speed; not a number where no good step predicted anything."""
+        """Return losses, accuracies and speed; NaN where no good step predicted anything."""
         seconds = time.perf_counter() - self._clock
         sums, means = self._sums, dict[str, float]()
         for name, term in self.terms.items():

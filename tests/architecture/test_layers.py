@@ -29,10 +29,10 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("objectives", "model_folder"),
     ("train",),
     ("runs",),
-    ("inference",),
-    ("evaluation",),
     ("report",),
+    ("inference",),
     ("finetuning",),
+    ("evaluation",),
     ("interop",),
     ("pretraining", "serving"),
     ("cli",),
@@ -47,7 +47,7 @@ MODULES = {source.module for source in SOURCES}
 # check an export. Nothing else may depend on them.
 TWINS = {
     "transformers": "maskwright.interop.hugging_face",
-    "sentence_transformers": "maskwright.interop.sentence_transformers_folder",
+    "sentence_transformers": "maskwright.interop.sentence_transformers",
 }
 
 

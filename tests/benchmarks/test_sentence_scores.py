@@ -15,7 +15,7 @@ from benchmarks.sentence_scores import our_logits, score_sentences
 from maskwright.corpus.config import CorpusConfig
 from maskwright.inference.text_model import TextModel
 from maskwright.logs import read_metrics
-from maskwright.model.init import initialise
+from maskwright.model.init import initialize
 from maskwright.model.pretraining import MaskedLanguageModel
 from maskwright.preparation.config import PrepareConfig
 from maskwright.preparation.pipeline import prepare
@@ -49,7 +49,7 @@ def test_ours_and_the_notebook_s_are_scored_alike() -> None:
     torch.manual_seed(0)
     config = replace(small_config(max_seq_length=64), vocab_size=TOKENIZER.vocab_size)
     model = MaskedLanguageModel(config)
-    initialise(model, seed=0)
+    initialize(model, seed=0)
     text_model = TextModel.from_parts(model, TOKENIZER, add_special_tokens=True)
     scores = score_sentences(our_logits(text_model), SENTENCES, TOKENIZER)
     again = score_sentences(our_logits(text_model), SENTENCES, TOKENIZER)

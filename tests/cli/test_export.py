@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from maskwright.cli.export import find_data
 from maskwright.cli.main import main
-from maskwright.interop import int8, onnx_folder
+from maskwright.interop import onnx_int8
 from maskwright.interop.comparison import pad_rows
-from maskwright.interop.onnx_graph import OnnxModel
-from maskwright.interop.quantization import RECIPES
+from maskwright.interop.masked_model import find_prepared_data
+from maskwright.interop.onnx import OnnxModel, write_graph
+from maskwright.interop.onnx_int8 import RECIPES
 from maskwright.model_folder.folder import open_model
 
 pytest.importorskip("onnxscript")
@@ -22,7 +22,7 @@ def graph(workplace: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The graph of the run's model in fp32, which takes seconds."""
     path = tmp_path_factory.mktemp("graph") / "model.onnx"
     model = open_model(workplace / "runs/small/model").model
-    onnx_folder.write_graph(path, model)
+    write_graph(path, model)
     return path
 
 
@@ -31,7 +31,7 @@ def export(
     workplace: Path, tmp_path: Path, graph: Path, monkeypatch: pytest.MonkeyPatch
 ) -> list[str]:
     """The command to export the run to int8, with a graph that has been made already."""
-    monkeypatch.setattr(onnx_folder, "write_graph", lambda path, model: shutil.copy(graph, path))
+    monkeypatch.setattr(onnx_int8, "write_graph", lambda path, model: shutil.copy(graph, path))
     run = str(workplace / "runs/small")
     return ["export", run, "--to", "onnx-int8", "--out", str(tmp_path / "out")]
 
@@ -81,7 +81,7 @@ def test_too_much_lost_in_int8_fails_and_leaves_nothing(
                 weight.CopyFrom(onnx.numpy_helper.from_array(values, weight.name))
         onnx.save(graph, target)
 
-    monkeypatch.setattr(int8, "quantize", quantize_badly)
+    monkeypatch.setattr(onnx_int8, "quantize", quantize_badly)
     capsys.readouterr()
     assert main(export) == 2
     [line] = capsys.readouterr().err.splitlines()
@@ -94,14 +94,14 @@ def test_the_best_recipe_is_taken_where_none_is_good_enough(
     export: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     written: list[object] = []
-    real = int8.quantize
+    real = onnx_int8.quantize
 
     def remember(source: Path, target: Path, recipe: Any) -> None:
         written.append(recipe)
         real(source, target, recipe)
 
-    monkeypatch.setattr(int8, "quantize", remember)
-    monkeypatch.setattr(int8, "AIM", 1.1)
+    monkeypatch.setattr(onnx_int8, "quantize", remember)
+    monkeypatch.setattr(onnx_int8, "AIM", 1.1)
     assert main(export) == 0
     assert tuple(written[:3]) == RECIPES
     scores = json.loads((tmp_path / "out/export.json").read_text())["int8"]
@@ -162,11 +162,11 @@ def test_the_current_folder_is_not_written_over(
 def test_data_that_is_gone_is_not_found(workplace: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     run.mkdir()
-    assert find_data(run) is None
+    assert find_prepared_data(run, None) is None
     (run / "config.yaml").write_text("{}")
-    assert find_data(run) is None
+    assert find_prepared_data(run, None) is None
     provenance = json.loads((workplace / "runs/small/provenance.json").read_text())
     (run / "provenance.json").write_text(json.dumps(provenance))
-    assert find_data(run) == Path(provenance["prepared_data"])
+    assert find_prepared_data(run, None) == Path(provenance["prepared_data"])
     (run / "provenance.json").write_text(json.dumps({**provenance, "prepared_data": "nowhere"}))
-    assert find_data(run) is None
+    assert find_prepared_data(run, None) is None

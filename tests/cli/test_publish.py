@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from maskwright.cli.main import main
-from maskwright.cli.publish import find_base_model
+from maskwright.interop.publish import find_base_model
 from maskwright.model_folder.card import read_example
 from tests.interop.receiving_hub import ReceivingHub
 

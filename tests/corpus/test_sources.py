@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from maskwright.corpus.sources import find_sources
+from maskwright.corpus.sources import find_sources, show_name
 from maskwright.errors import CorpusError
 from tests.corpus.helpers import write
 
@@ -133,3 +133,8 @@ def test_the_pattern_for_a_dump_leaves_its_checksum_out(tmp_path: Path):
         find_sources([str(tmp_path)])
     pattern = str(caught.value).rpartition(" ")[2]
     assert [source.kind for source in find_sources([pattern])] == ["dump"]
+
+
+def test_names_are_shown_as_unicode() -> None:
+    assert show_name("größe.txt") == "größe.txt"
+    assert show_name("a\udcff.txt") == "a\ufffd.txt"

@@ -179,9 +179,9 @@ def count_gathered(world: World) -> tuple[int, int, int]:
     gathered: list[int] = []
 
     class Counting(Sharded):
-        def whole(self, tensor: Tensor) -> Tensor:
+        def gather(self, tensor: Tensor) -> Tensor:
             gathered.append(tensor.numel())
-            return super().whole(tensor)
+            return super().gather(tensor)
 
     trainer.parallel = replace(trainer.parallel, sharding=Counting())
     consolidate(trainer)

@@ -28,9 +28,9 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_no_link_leads_nowhere(site: Path):
     assert list(list_broken(site)) == []
-    order = (site / "source" / "maskwright" / "data" / "order.py.html").read_text(encoding="utf-8")
-    assert "def " in order
-    assert "corruption.py" in (site / "tour.html").read_text(encoding="utf-8")
+    source = site / "source" / "maskwright" / "data" / "permutation.py.html"
+    assert "def permute" in source.read_text(encoding="utf-8")
+    assert "permutation.py" in (site / "tour.html").read_text(encoding="utf-8")
 
 
 def test_formulas_are_drawn(site: Path):

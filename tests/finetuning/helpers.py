@@ -5,10 +5,10 @@ from pathlib import Path
 
 from maskwright.config import from_mapping
 from maskwright.model.config import ModelConfig, resolve_config
-from maskwright.model.init import initialise
+from maskwright.model.init import initialize
 from maskwright.model.pretraining import MaskedLanguageModel
 from maskwright.model_folder.folder import Loaded
-from maskwright.model_folder.special_tokens import wrap_inputs
+from maskwright.tokenizer.template import wrap_inputs
 from tests.golden.pseudo_likelihood import make_tokenizer
 
 TOKENIZER = wrap_inputs(make_tokenizer(), wrap=True)
@@ -22,7 +22,7 @@ def make_loaded() -> Loaded[MaskedLanguageModel]:
         from_mapping(ModelConfig, fields), vocab_size=TOKENIZER.vocab_size, max_seq_length=64
     )
     model = MaskedLanguageModel(config)
-    initialise(model, seed=0)
+    initialize(model, seed=0)
     return Loaded(model, TOKENIZER, add_special_tokens=True)
 
 

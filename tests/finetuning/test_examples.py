@@ -5,7 +5,7 @@ from maskwright.finetuning.conll import TaggedSentence
 from maskwright.finetuning.examples import cut_words, encode_rows, encode_sentences
 from maskwright.finetuning.labels import Labels
 from maskwright.finetuning.tables import LabelledRow
-from maskwright.model_folder.special_tokens import wrap_inputs
+from maskwright.tokenizer.template import wrap_inputs
 from tests.golden.pseudo_likelihood import make_tokenizer
 
 TOKENIZER = wrap_inputs(make_tokenizer(), wrap=True)

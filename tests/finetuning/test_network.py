@@ -14,7 +14,7 @@ from maskwright.finetuning.network import (
 )
 from maskwright.model.electra import Discriminator
 from maskwright.model.heads import HeadTransform
-from maskwright.model.init import initialise
+from maskwright.model.init import initialize
 from tests.model.helpers import tiny_model, with_pair_head
 
 CONFIG = FinetuneConfig(layer_decay=0.5, learning_rate=1.0)
@@ -45,7 +45,7 @@ def test_what_pretraining_taught_a_head_is_kept() -> None:
 
 def test_a_discriminator_is_fine_tuned_like_any_encoder() -> None:
     discriminator = Discriminator(tiny_model().config)
-    initialise(discriminator, 0)
+    initialize(discriminator, 0)
     model = build_classifier(discriminator, CONFIG, "token", 2, 0)
     assert torch.equal(
         model.encoder.embeddings.word.weight, discriminator.encoder.embeddings.word.weight

@@ -1,4 +1,4 @@
-"""Small files that unfold to gigabytes: refused, in bounded memory and time."""
+"""Small files that unpack to gigabytes: refused, in bounded memory and time."""
 
 import bz2
 import gzip
@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
-from maskwright.corpus.readers.fields import MAX_RECORD_CHARACTERS
-from maskwright.corpus.readers.tables import MAX_ROW_CHARACTERS
+from maskwright.corpus.readers.records import MAX_RECORD_CHARACTERS, MAX_ROW_CHARACTERS
 from tests.hostile.sandbox import read_limited, run_limited
 
 _BLOCK, _BLOCKS = b"0" * 10_000_000, 1_000  # ten gigabytes on one line
@@ -33,7 +32,7 @@ def test_ten_gigabytes_of_zeros_are_refused(tmp_path: Path, suffix: str) -> None
     output = read_limited(path)
     assert "CorpusError" in output
     assert "bomb.txt." in output
-    assert "unfolds to more than 500 times its size" in output
+    assert "unpacks to more than 500 times its size" in output
 
 
 def test_a_bomb_ends_prepare_with_one_line(tmp_path: Path) -> None:
@@ -105,13 +104,13 @@ def test_a_value_of_parquet_that_a_million_rows_repeat(tmp_path: Path) -> None:
     long, rows = arrow.array(["0" * 30_000_000]), arrow.array([0] * 100_000, arrow.int32())
     text = arrow.DictionaryArray.from_arrays(rows, long)
     path = write_parquet(tmp_path / "x.parquet", text=text)
-    assert "unfolds to more than 500 times its size" in read_limited(path)
+    assert "unpacks to more than 500 times its size" in read_limited(path)
 
 
 def test_rows_of_parquet_that_hold_nothing(tmp_path: Path) -> None:
     arrow = pytest.importorskip("pyarrow")
     path = write_parquet(tmp_path / "x.parquet", text=arrow.nulls(5_000_000, arrow.string()))
-    assert "unfolds to more than 500 times its size" in read_limited(path)
+    assert "unpacks to more than 500 times its size" in read_limited(path)
 
 
 def test_a_long_value_of_parquet_is_left_out(tmp_path: Path) -> None:

@@ -10,23 +10,24 @@ import pytest
 
 from maskwright.cli.main import main
 from maskwright.corpus.config import CorpusConfig
-from maskwright.corpus.hub import parse_hub_name, read_hub
+from maskwright.corpus.readers.hub import parse_hub_name
 from maskwright.corpus.sources import find_sources
 from maskwright.errors import CheckpointError, CorpusError, InputError
 from maskwright.inference.fill_mask import FillMask
 from maskwright.train.state import TrainState
+from tests.corpus.helpers import read_all
 
 
 @pytest.mark.parametrize(
     ("given", "message"),
     [
         ("~nobody-of-this-name/x", "Could not determine home directory"),
-        ("/dev/zero", "is no regular file"),
-        ("/dev/stdin", "is no regular file|does not exist"),
+        ("/dev/zero", "is not a regular file"),
+        ("/dev/stdin", "is not a regular file|does not exist"),
         ("x\0y", "does not exist"),
         ("x" * 5_000, "does not exist"),
         ("[" * 50, "matches no file"),
-        ("**/../" * 500 + "*", "matches no file|is no valid pattern"),
+        ("**/../" * 500 + "*", "matches no file|is not a valid pattern"),
         ("hf:", "names no dataset"),
         ("hf:#text", "names no dataset"),
     ],
@@ -41,7 +42,9 @@ def test_inputs_that_are_none(
 
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "x.txt")
-    with pytest.raises(CorpusError, match=r"x\.txt is no regular file. Send its text to standard"):
+    with pytest.raises(
+        CorpusError, match=r"x\.txt is not a regular file. Send its text to standard"
+    ):
         find_sources([str(tmp_path / "x.txt")])
     with pytest.raises(CorpusError, match="holds no file to read"):
         find_sources([str(tmp_path)])
@@ -53,7 +56,7 @@ def test_datasets_that_are_damaged(tmp_path: Path, content: bytes) -> None:
     for name in ("state.json", "dataset_info.json"):
         (tmp_path / name).write_bytes(content)
     with pytest.raises(CorpusError, match="cannot be read"):
-        list(read_hub(f"hf:{tmp_path}", "text", Counter()))
+        read_all(f"hf:{tmp_path}")
     with pytest.raises(CorpusError, match="Could not determine home directory"):
         _ = parse_hub_name("hf:~nobody-of-this-name/x").folder
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from maskwright.config import from_mapping
 from maskwright.model.config import ModelConfig, resolve_config
-from maskwright.model.init import initialise
+from maskwright.model.init import initialize
 from maskwright.model.pretraining import MaskedLanguageModel
 from maskwright.model_folder.folder import save_model
 from tests.model_folder.helpers import tiny_tokenizer
@@ -43,6 +43,6 @@ def write_model(
         sentence_pair_head=judges_pairs,
     )
     model = MaskedLanguageModel(config)
-    initialise(model, seed=0)
+    initialize(model, seed=0)
     save_model(folder, model, tokenizer, card)
     return folder

@@ -1,3 +1,4 @@
+import json
 import sys
 from importlib.metadata import PackageNotFoundError
 from pathlib import Path
@@ -5,15 +6,16 @@ from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import load_file, save_file
 
+from maskwright.cli.main import main
 from maskwright.errors import ExportError, InputError, MissingPackageError, ModelFolderError
-from maskwright.interop import folders, hugging_face
-from maskwright.interop import sentence_transformers_folder as st_folder
-from maskwright.interop.comparison import Difference
-from maskwright.interop.export import export_model
-from maskwright.interop.targets import TARGETS, Target
+from maskwright.interop import hugging_face, masked_model
+from maskwright.interop.comparison import Comparison
+from maskwright.interop.export import export
+from maskwright.interop.targets import TARGETS
 from maskwright.model.pretraining import MaskedLanguageModel
-from maskwright.model_folder.folder import open_model
+from maskwright.model_folder.folder import open_model, save_model
 from tests.interop.models import LONGEST, NATIVE, OWN, write_model
 
 pytest.importorskip("transformers")
@@ -27,9 +29,9 @@ def bert(tmp_path: Path) -> Path:
 @pytest.mark.parametrize("preset", NATIVE)
 def test_hf_gives_the_same_ids_and_logits(tmp_path: Path, preset: str) -> None:
     folder = write_model(tmp_path / "model", NATIVE[preset], "# Larvae")
-    report = export_model(folder, "hf", tmp_path / "out")
-    assert report.difference.largest <= 1e-5
-    assert report.difference.num_texts > 20
+    report = export(folder, "hf", tmp_path / "out")
+    assert report.comparison.largest <= 1e-5
+    assert report.comparison.num_texts > 20
     assert report.source == "pydocs"
     ours, theirs = open_model(folder).model, open_model(tmp_path / "out").model
     for a, b in zip(ours.parameters(), theirs.parameters(), strict=True):
@@ -38,23 +40,23 @@ def test_hf_gives_the_same_ids_and_logits(tmp_path: Path, preset: str) -> None:
 
 
 @pytest.mark.parametrize("to", ["hf", "sentence-transformers", "onnx"])
-def test_a_head_that_judges_pairs_is_in_nobodys_way(tmp_path: Path, to: Target) -> None:
+def test_a_head_that_judges_pairs_is_in_nobodys_way(tmp_path: Path, to: str) -> None:
     """It stays where there is a class for it, and is left out elsewhere."""
     library = {"hf": "transformers", "sentence-transformers": "sentence_transformers"}
     pytest.importorskip(library.get(to, "onnxruntime"))
     folder = write_model(tmp_path / "model", NATIVE["bert"], judges_pairs=True)
-    assert export_model(folder, to, tmp_path / "out").difference.largest <= 1e-5
+    assert export(folder, to, tmp_path / "out").comparison.largest <= 1e-5
     if to == "hf":
         assert open_model(tmp_path / "out").model.pair_head is not None
 
 
 @pytest.mark.parametrize("to", ["hf", "sentence-transformers"])
 def test_what_transformers_does_not_compute_is_refused_with_the_reason(
-    tmp_path: Path, to: Target
+    tmp_path: Path, to: str
 ) -> None:
     folder = write_model(tmp_path / "model", OWN)
     with pytest.raises(ExportError, match=r"no class of transformers .*qk_norm = True.*to onnx"):
-        export_model(folder, to, tmp_path / "out")
+        export(folder, to, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
@@ -65,8 +67,8 @@ def test_sentence_transformers_gives_the_same_vectors(
     library = pytest.importorskip("sentence_transformers")
     folder = write_model(tmp_path / "model", NATIVE[preset])
     capfd.readouterr()
-    report = export_model(folder, "sentence-transformers", tmp_path / "out")
-    assert report.difference.largest <= 1e-6
+    report = export(folder, "sentence-transformers", tmp_path / "out")
+    assert report.comparison.largest <= 1e-6
     model = library.SentenceTransformer(str(tmp_path / "out"), device="cpu")
     assert model.max_seq_length == LONGEST
     vectors = model.encode(["the cat sat", "a bird flew under the tree " * 20])
@@ -85,65 +87,62 @@ def damage(model: MaskedLanguageModel) -> None:
 
 @pytest.mark.parametrize("to", ["hf", "sentence-transformers"])
 def test_another_function_is_noticed_and_nothing_of_it_stays(
-    bert: Path, tmp_path: Path, to: Target, monkeypatch: pytest.MonkeyPatch
+    bert: Path, tmp_path: Path, to: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def write_damaged(folder: Path, loaded: Any, with_weights: bool = True) -> None:
-        copy = open_model(bert)
-        damage(copy.model)
-        folders.write_model_folder(folder, copy, with_weights)
+    def save_damaged(folder: Path, model: Any, tokenizer: Any, **options: Any) -> None:
+        copy = open_model(bert).model
+        damage(copy)
+        save_model(folder, copy, tokenizer, **options)
 
-    monkeypatch.setattr(hugging_face, "write_model_folder", write_damaged)
-    monkeypatch.setattr(st_folder, "write_model_folder", write_damaged)
+    monkeypatch.setattr(masked_model, "save_model", save_damaged)
     before = sorted(tmp_path.iterdir())
     with pytest.raises(ExportError, match=r"differ by up to .* is allowed. Nothing was written"):
-        export_model(bert, to, tmp_path / "out")
+        export(bert, to, tmp_path / "out")
     assert sorted(tmp_path.iterdir()) == before
 
 
 def test_other_ids_are_noticed(bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def write_other_tokenizer(*arguments: Any) -> None:
-        folders.write_model_folder(*arguments)
-        path = arguments[0] / "tokenizer.json"
+    def save_other_tokenizer(folder: Path, *arguments: Any, **options: Any) -> None:
+        save_model(folder, *arguments, **options)
+        path = folder / "tokenizer.json"
         path.write_text(path.read_text().replace('"Lowercase"', '"StripAccents"'))
 
-    monkeypatch.setattr(hugging_face, "write_model_folder", write_other_tokenizer)
-    with pytest.raises(ExportError, match="tokenizer gives other ids for 'The"):
-        export_model(bert, "hf", tmp_path / "out")
+    monkeypatch.setattr(masked_model, "save_model", save_other_tokenizer)
+    with pytest.raises(ExportError, match="gives other ids for 'The"):
+        export(bert, "hf", tmp_path / "out")
 
 
 def test_a_tensor_that_transformers_would_make_up_is_noticed(
     bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def write_without_a_tensor(*arguments: Any) -> None:
-        from safetensors.torch import load_file, save_file
-
-        folders.write_model_folder(*arguments)
-        path = arguments[0] / "model.safetensors"
+    def save_without_a_tensor(folder: Path, *arguments: Any, **options: Any) -> None:
+        save_model(folder, *arguments, **options)
+        path = folder / "model.safetensors"
         tensors = load_file(path)
         del tensors["cls.predictions.transform.dense.weight"]
         save_file(tensors, path, metadata={"format": "pt"})
 
-    monkeypatch.setattr(hugging_face, "write_model_folder", write_without_a_tensor)
+    monkeypatch.setattr(masked_model, "save_model", save_without_a_tensor)
     with pytest.raises(ExportError, match=r"missing keys: cls\.predictions\.transform"):
-        export_model(bert, "hf", tmp_path / "out")
+        export(bert, "hf", tmp_path / "out")
 
 
 @pytest.mark.parametrize("largest", [1.1e-4, float("nan"), float("inf")])
 def test_what_is_no_rounding_does_not_pass(largest: float) -> None:
     with pytest.raises(ExportError, match="logits differ"):
-        Difference("logits", largest, 1e-4, 1, 1).check("a library")
-    Difference("logits", 1e-4, 1e-4, 1, 1).check("a library")
+        Comparison("logits", largest, 1e-4, 1, 1).check("a library")
+    Comparison("logits", 1e-4, 1e-4, 1, 1).check("a library")
 
 
 def test_nothing_is_replaced(bert: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = tmp_path / "out"
     out.mkdir()
-    assert export_model(bert, "hf", out).folder == out  # an empty folder is as good as none
+    assert export(bert, "hf", out).folder == out  # an empty folder is as good as none
     before = {path: path.read_bytes() for path in out.iterdir()}
-    monkeypatch.setattr(hugging_face, "check_ids", None)  # it does not come that far
+    monkeypatch.setattr(hugging_face, "load_whole", None)  # it does not come that far
     for taken in (out, bert, out / "README.md"):
         with pytest.raises(ExportError, match=r"exists already\. Choose another --out"):
-            export_model(bert, "hf", taken)
+            export(bert, "hf", taken)
     assert {path: path.read_bytes() for path in out.iterdir()} == before
 
 
@@ -157,7 +156,7 @@ def test_nothing_is_replaced(bert: Path, tmp_path: Path, monkeypatch: pytest.Mon
 def test_a_missing_package_names_its_extra(
     bert: Path,
     tmp_path: Path,
-    to: Target,
+    to: str,
     package: str,
     extra: str,
     monkeypatch: pytest.MonkeyPatch,
@@ -169,19 +168,34 @@ def test_a_missing_package_names_its_extra(
     monkeypatch.setattr("maskwright.interop.libraries.version", find_version)
     message = rf"needs the package {package}.*pip install 'maskwright\[{extra}\]'"
     with pytest.raises(MissingPackageError, match=message):
-        export_model(bert, to, tmp_path / "out")
+        export(bert, to, tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
 def test_int8_without_held_out_text_is_refused(bert: Path, tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"judged on held-out text: .* --data"):
-        export_model(bert, "onnx-int8", tmp_path / "out")
+        export(bert, "onnx-int8", tmp_path / "out")
 
 
 def test_unknown_targets_and_folders_are_refused(bert: Path, tmp_path: Path) -> None:
-    unknown: Any = "tflite"
-    with pytest.raises(InputError, match="unknown export tflite; choose hf, onnx"):
-        export_model(bert, unknown, tmp_path / "out")
+    with pytest.raises(InputError, match="--to = tflite must be one of hf, onnx"):
+        export(bert, "tflite", tmp_path / "out")
     with pytest.raises(ModelFolderError, match="is not a folder"):
-        export_model(tmp_path / "nowhere", "hf", tmp_path / "out")
+        export(tmp_path / "nowhere", "hf", tmp_path / "out")
     assert set(TARGETS) == {"hf", "onnx", "onnx-int8", "sentence-transformers"}
+
+
+def test_a_target_is_one_file_and_one_line_of_registration(
+    bert: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setitem(TARGETS, "toy", "tests.interop.toy_target")
+    assert main(["export", str(bert), "--to", "toy", "--out", str(tmp_path / "out")]) == 0
+    said = capsys.readouterr().out.splitlines()
+    assert said[0].endswith("for toy")
+    assert said[1].startswith("torch ")
+    assert said[2:] == ["a toy"]
+    record = json.loads((tmp_path / "out/export.json").read_text())
+    assert (record["to"], record["compared"]["what"]) == ("toy", "logits")

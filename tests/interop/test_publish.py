@@ -10,7 +10,7 @@ import yaml
 from safetensors.torch import load_file, save_file
 
 from maskwright.errors import InputError, MissingPackageError, ModelFolderError
-from maskwright.interop.publish import Upload, plan_upload, publish_model, send_upload
+from maskwright.interop.publish import PublishResult, publish
 from maskwright.model_folder.card import split_card
 from tests.interop.models import NATIVE, OWN, write_model
 from tests.interop.receiving_hub import ReceivingHub
@@ -40,8 +40,13 @@ def folder(tmp_path: Path) -> Path:
     return folder
 
 
+def plan(folder: Path, repo: str = "me/larvae", **options: Any) -> PublishResult:
+    """Return what would be uploaded."""
+    return publish(folder, repo, dry_run=True, **options)
+
+
 def test_the_bytes_that_arrive_are_those_of_the_model(folder: Path, hub: ReceivingHub) -> None:
-    url = publish_model(folder, "me/larvae", license_name="apache-2.0", languages=["en", "no"])
+    url = publish(folder, "me/larvae", license="apache-2.0", language=["en", "no"]).url
     assert url == f"{hub.address}/me/larvae"
     [(name, branch, message, files)] = hub.commits
     assert (name, branch) == ("me/larvae", "main")
@@ -66,25 +71,25 @@ def test_the_bytes_that_arrive_are_those_of_the_model(folder: Path, hub: Receivi
     assert "They glow." in body
 
 
-def test_the_plan_tells_what_arrives(folder: Path, hub: ReceivingHub) -> None:
-    upload = plan_upload(folder, "me/larvae")
-    planned = {file.name: (file.num_bytes, file.sha256) for file in upload.files}
+def test_what_is_reported_is_what_arrives(folder: Path, hub: ReceivingHub) -> None:
+    reported: list[str] = []
+    result = plan(folder, report=reported.append)
+    assert result.url is None
     assert hub.tokens == set()
-    send_upload(upload)
+    publish(folder, "me/larvae")
     [(*_, files)] = hub.commits
-    assert planned == {
-        name: (len(content), hashlib.sha256(content).hexdigest()) for name, content in files.items()
-    }
-    for name, (size, digest) in planned.items():
+    assert reported == result.describe()
+    assert len(reported) == len(files)
+    for name, content in files.items():
+        digest = hashlib.sha256(content).hexdigest()
         assert any(
-            line.startswith(name) and f" {size:,} " in line and line.endswith(digest)
-            for line in upload.describe()
+            line.startswith(name) and f" {len(content):,} " in line and line.endswith(digest)
+            for line in reported
         )
 
 
 def test_a_branch_a_message_and_a_private_repository(folder: Path, hub: ReceivingHub) -> None:
-    upload = plan_upload(folder, "me/larvae")
-    published = send_upload(upload, private=True, revision="v2", message="Brighter")
+    published = publish(folder, "me/larvae", private=True, revision="v2", message="Brighter")
     assert published.url == f"{hub.address}/me/larvae/tree/v2"
     assert hub.repositories == {"me/larvae": True}
     assert hub.branches == ["v2"]
@@ -96,16 +101,15 @@ def test_no_library_finds_the_weights_of_an_older_model(folder: Path, hub: Recei
     older += ["model.safetensors.index.json", "pytorch_model.bin", "special_tokens_map.json"]
     older += ["vocab.txt"]
     hub.stored = [".gitattributes", "LICENSE", "figures/model.safetensors", "notes.bin", *older]
-    published = send_upload(plan_upload(folder, "me/larvae"))
-    assert published.removed == hub.removed == sorted(older)
+    assert list(publish(folder, "me/larvae").removed) == hub.removed == sorted(older)
 
 
 def test_what_was_to_be_private_is_not_put_into_a_public_repository(
     folder: Path, hub: ReceivingHub
 ) -> None:
     hub.repositories["me/larvae"] = False
-    with pytest.raises(InputError, match="me/larvae exists on the hub and is public"):
-        send_upload(plan_upload(folder, "me/larvae"), private=True)
+    with pytest.raises(InputError, match="--private: me/larvae exists on the hub and is public"):
+        publish(folder, "me/larvae", private=True)
     assert hub.commits == []
 
 
@@ -113,16 +117,16 @@ def test_a_foreign_card_keeps_what_it_says(folder: Path) -> None:
     said = {"license": "mit", "pipeline_tag": "feature-extraction", "tags": ["larvae"]}
     (folder / "README.md").write_text(f"---\n{yaml.safe_dump(said)}---\n# Theirs\n")
     for base in ("a/b", "bert-base-uncased"):
-        metadata, body = split_card(plan_upload(folder, "me/larvae", base_model=base).card)
+        metadata, body = split_card(plan(folder, base_model=base).card)
         assert metadata == {"library_name": "transformers", "base_model": base, **said}
     assert body == "\n# Theirs\n"
     (folder / "README.md").unlink()
-    assert "AutoModelForMaskedLM" in plan_upload(folder, "me/larvae").card
+    assert "AutoModelForMaskedLM" in plan(folder).card
 
 
 def test_an_own_architecture_is_not_said_to_be_of_transformers(tmp_path: Path) -> None:
-    upload = plan_upload(write_model(tmp_path / "own", OWN), "me/own")
-    assert split_card(upload.card)[0]["library_name"] == "maskwright"
+    result = plan(write_model(tmp_path / "own", OWN))
+    assert split_card(result.card)[0]["library_name"] == "maskwright"
 
 
 def test_weights_in_parts_go_with_their_index(folder: Path) -> None:
@@ -135,8 +139,8 @@ def test_weights_in_parts_go_with_their_index(folder: Path) -> None:
     index = folder / "model.safetensors.index.json"
     index.write_text(json.dumps({"weight_map": places}))
     (folder / "model.safetensors").unlink()
-    files = {file.name for file in plan_upload(folder, "me/larvae").files}
-    assert files == NAMES - {"model.safetensors"} | {index.name, *names}
+    files = {path.name for path in plan(folder).files}
+    assert files == NAMES - {"README.md", "model.safetensors"} | {index.name, *names}
 
 
 @pytest.mark.parametrize(
@@ -156,7 +160,7 @@ def test_what_the_hub_refuses_is_one_line(
     if path == "/api/repos/create":  # the library then looks whether there is one already
         hub.refused["/api/models/me/larvae"] = 404
     with pytest.raises(InputError, match=f"me/larvae is not published: .*{said}") as caught:
-        send_upload(plan_upload(folder, "me/larvae"))
+        publish(folder, "me/larvae")
     assert "\n" not in str(caught.value)
     assert "hf_secret" not in str(caught.value)
     assert hub.commits == []
@@ -166,59 +170,53 @@ def test_without_a_network_it_says_so(folder: Path, hub: ReceivingHub) -> None:
     constants: Any = pytest.importorskip("huggingface_hub.constants")
     constants.ENDPOINT = "http://127.0.0.1:9"  # the fixture puts it back
     with pytest.raises(InputError, match=r"is not published: .*[Cc]onnection refused"):
-        send_upload(plan_upload(folder, "me/larvae"))
+        publish(folder, "me/larvae")
 
 
 def test_without_a_token_or_the_package_there_is_a_remedy(
     folder: Path, hub: ReceivingHub, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    upload = plan_upload(folder, "me/larvae")
     constants: Any = pytest.importorskip("huggingface_hub.constants")
     monkeypatch.delenv("HF_TOKEN")
     monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "no-token"))
     with pytest.raises(InputError, match=r"who publishes me/larvae: .*hf auth login; or set HF"):
-        send_upload(upload)
+        publish(folder, "me/larvae")
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(
         MissingPackageError, match=r"huggingface_hub, .*pip install 'maskwright\[hub\]'"
     ):
-        send_upload(upload)
+        publish(folder, "me/larvae")
     assert hub.tokens == set()
 
 
 @pytest.mark.parametrize(
     ("given", "flag"),
     [
-        ({"repository": "larvae"}, "--repo"),
-        ({"repository": "me/lar/vae"}, "--repo"),
-        ({"license_name": "mine: all"}, "--license"),
-        ({"languages": ["en", ""]}, "--language"),
+        ({"repo": "larvae"}, "--repo"),
+        ({"repo": "me/lar/vae"}, "--repo"),
+        ({"license": "mine: all"}, "--license"),
+        ({"language": ["en", ""]}, "--language"),
         ({"base_model": "/home/me/model"}, "--base-model"),
     ],
 )
 def test_names_that_are_none_are_refused(folder: Path, given: dict[str, Any], flag: str) -> None:
     with pytest.raises(InputError, match=f"{flag} = .* must be"):
-        plan_upload(folder, **{"repository": "me/larvae", **given})
+        plan(folder, **given)
 
 
 def test_what_is_no_model_is_not_planned(folder: Path, tmp_path: Path) -> None:
     with pytest.raises(ModelFolderError, match="is not a folder"):
-        plan_upload(tmp_path / "nowhere", "me/larvae")
+        plan(tmp_path / "nowhere")
     for damaged in ("---\nlicense: [mit\n---\n", "---\nlicense: mit\n", "---\n- mit\n---\n"):
         (folder / "README.md").write_text(damaged)
         with pytest.raises(ModelFolderError, match=r"README\.md cannot be published: its front"):
-            plan_upload(folder, "me/larvae")
+            plan(folder)
     (folder / "README.md").write_bytes(b"\xff\xfe")
     with pytest.raises(ModelFolderError, match=r"README\.md cannot be read"):
-        plan_upload(folder, "me/larvae")
+        plan(folder)
     (folder / "model.safetensors").unlink()
     with pytest.raises(ModelFolderError, match=r"no model\.safetensors"):
-        plan_upload(folder, "me/larvae")
-
-
-def test_a_plan_holds_its_card(folder: Path) -> None:
-    upload: Upload = plan_upload(folder, "me/larvae")
-    assert upload.card.startswith("---\nlibrary_name: transformers\n")
+        plan(folder)
 
 
 @pytest.mark.parametrize("name", sorted(NAMES))
@@ -227,7 +225,7 @@ def test_a_link_out_of_the_folder_is_not_followed(folder: Path, tmp_path: Path, 
     (folder / name).rename(elsewhere)
     (folder / name).symlink_to(elsewhere)
     with pytest.raises(ModelFolderError, match=f"{name} is a link to {elsewhere}, which is not in"):
-        plan_upload(folder, "me/larvae")
+        plan(folder)
 
 
 def test_links_within_the_folder_and_to_the_blobs_of_the_hub_are_followed(
@@ -241,4 +239,4 @@ def test_links_within_the_folder_and_to_the_blobs_of_the_hub_are_followed(
     (folder / "config.json").symlink_to("real.json")
     (folder / "README.md").rename(blobs / "abcd")
     (folder / "README.md").symlink_to("../../blobs/abcd")
-    assert {file.name for file in plan_upload(folder, "me/larvae").files} == NAMES
+    assert {path.name for path in plan(folder).files} == NAMES - {"README.md"}

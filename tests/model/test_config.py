@@ -1,13 +1,19 @@
+"""What a model configuration resolves to, and back; errors name field and value."""
+
+import dataclasses
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maskwright.config import from_mapping
+from maskwright.config import from_mapping, to_mapping
 from maskwright.errors import ConfigError
-from maskwright.model.config import ModelConfig, resolve_config
+from maskwright.model.config import EncoderConfig, ModelConfig, resolve_config, to_model_config
 from maskwright.model.presets import PRESETS
 from maskwright.model.pretraining import MaskedLanguageModel
 from tests.model.helpers import tiny_config
+from tests.models import small_config
 
 
 def parse(**fields: object) -> ModelConfig:
@@ -24,20 +30,19 @@ def parse(**fields: object) -> ModelConfig:
         ),
         (
             {"hidden_size": 20, "num_attention_heads": 4},
-            "model.num_attention_heads = 4 gives heads of 5 (odd), which rotary positions cannot "
-            "turn. Choose 2, 5 or 10.",
+            "model.num_attention_heads = 4 makes heads of 5; rotary positions need an even size. "
+            "Choose 2, 5 or 10.",
         ),
         ({"hidden_dropout": 1.0}, "model.hidden_dropout = 1.0 must lie between 0 and 1. Try 0.1."),
         ({"num_hidden_layers": 0}, "model.num_hidden_layers = 0 must be at least 1."),
         ({"norm_eps": 0.0}, "model.norm_eps = 0.0 must be positive."),
         (
             {"norm": "rmsnorm", "norm_bias": True},
-            "model.norm_bias = True is impossible: RMSNorm has no bias. Leave it out.",
+            "model.norm_bias = True is impossible",
         ),
         (
             {"preset": "bert", "first_attention_norm": False},
-            "model.first_attention_norm = False is for pre-norm: post-norm normalizes after the "
-            "attention. Leave it out.",
+            "model.first_attention_norm = False is for pre-norm",
         ),
         (
             {"positions": "learned", "rope_theta": 5.0},
@@ -45,15 +50,13 @@ def parse(**fields: object) -> ModelConfig:
         ),
         (
             {"preset": "bert", "attention_backend": "varlen"},
-            "model.attention_dropout = 0.1 is impossible with model.attention_backend = varlen. "
-            "Set it to 0.",
+            "model.attention_dropout = 0.1 cannot be combined with model.attention_backend",
         ),
         ({"hidden_act": "gleu"}, "model.hidden_act = gleu must be"),
         ({"preset": "robert"}, "model.preset = robert must be bert|modernbert|eurobert|roberta|"),
         (
             {"prediction_head_size": 8},
-            "model.prediction_head_size = 8 is impossible with model.head_transform = True. Set "
-            "one of the two.",
+            "model.prediction_head_size = 8 cannot be combined with model.head_transform = True",
         ),
         ({"preset": "ultrabert", "prediction_head_size": -1}, "model.prediction_head_size = -1 "),
         (
@@ -167,3 +170,53 @@ def test_suggested_heads_would_be_accepted(hidden_size: int, heads: int) -> None
                 parse(num_attention_heads=int(word), **sizes)
             else:
                 assert hidden_size % 2
+
+
+FULL, SLIDING = "full_attention", "sliding_attention"
+
+
+def resolve_again(config: EncoderConfig) -> EncoderConfig:
+    """Through the plain values of a configuration file."""
+    stated = from_mapping(ModelConfig, to_mapping(to_model_config(config)))
+    ids = ("pad_token_id", "cls_token_id", "sep_token_id", "mask_token_id")
+    return resolve_config(
+        stated, vocab_size=60, max_seq_length=8, **{name: getattr(config, name) for name in ids}
+    )
+
+
+OTHERS: list[dict[str, Any]] = [
+    {"preset": "bert"},
+    {"preset": "bert", "positions": "sinusoidal", "type_vocab_size": 0, "head_transform": False},
+    {"preset": "modernbert", "global_attn_every_n_layers": 2, "norm_eps": 1e-7},
+    {"preset": "eurobert", "qk_norm": True, "tie_word_embeddings": True, "mlp_bias": True},
+    {"preset": "bert", "hidden_act": "relu", "head_act": "silu", "hidden_dropout": 0.3},
+]
+
+
+@pytest.mark.parametrize("fields", OTHERS, ids=str)
+def test_what_is_stated_is_resolved(fields: dict[str, Any]) -> None:
+    config = small_config(**fields)
+    assert resolve_again(config) == config
+    assert to_model_config(config).preset == fields["preset"]
+    assert to_model_config(config).vocab_size == config.vocab_size == 64
+
+
+@given(st.lists(st.sampled_from([FULL, SLIDING]), min_size=2, max_size=2))
+def test_any_order_of_layers(types: list[Any]) -> None:
+    config = dataclasses.replace(small_config(preset="modernbert"), layer_types=tuple(types))
+    assert resolve_again(config) == config
+    assert bool(to_model_config(config).layer_types) == (types[0] == SLIDING)
+
+
+def test_layers_are_stated_once() -> None:
+    with pytest.raises(
+        ConfigError,
+        match=r"global_attn_every_n_layers = 1 cannot be combined with model.layer_types",
+    ):
+        ModelConfig(num_hidden_layers=1, layer_types=(FULL,), global_attn_every_n_layers=1)
+
+
+def test_there_is_a_row_for_every_token() -> None:
+    with pytest.raises(ConfigError, match=r"model.vocab_size = 32 is less than the 64 tokens"):
+        resolve_config(ModelConfig(vocab_size=32), vocab_size=64, max_seq_length=8)
+    assert resolve_config(ModelConfig(vocab_size=96), vocab_size=64, max_seq_length=8).vocab_size

@@ -6,18 +6,19 @@ import torch
 
 from benchmarks.twins import PACKED, ROW, fill_rows, pack
 from maskwright.errors import ConfigError
-from maskwright.model.config import resolve_config, state_architecture
+from maskwright.model.config import resolve_config, to_model_config
 from maskwright.model.electra import (
     Discriminator,
     GeneratorAndDiscriminator,
     narrow_config,
 )
+from maskwright.model.encoder import count_stacked_matrices
 from maskwright.model.flops import (
     count_detection_flops_per_token,
     count_flops_per_token,
     count_parameters,
 )
-from maskwright.model.init import count_fused_matrices, grow_vocabulary, initialise
+from maskwright.model.init import grow_vocabulary, initialize
 from maskwright.model.pretraining import MaskedLanguageModel
 from tests.model.helpers import tiny_config
 
@@ -37,13 +38,13 @@ def test_embeddings_of_another_width() -> None:
 
 def test_a_narrow_model_states_itself_and_learns_new_words() -> None:
     config = tiny_config(preset="electra", embedding_size=24)
-    stated = state_architecture(config)
+    stated = to_model_config(config)
     assert resolve_config(stated, vocab_size=64, max_seq_length=16) == config
     model = MaskedLanguageModel(config)
-    initialise(model, 0)
+    initialize(model, 0)
     tensors = {name: p.detach() for name, p in model.named_parameters()}
     larger = dataclasses.replace(config, vocab_size=72)
-    grown = MaskedLanguageModel.around(larger, grow_vocabulary(tensors, 72, {64: [5, 6]}))
+    grown = MaskedLanguageModel.from_tensors(larger, grow_vocabulary(tensors, 72, {64: [5, 6]}))
     words, old = grown.encoder.embeddings.word.weight, tensors["encoder.embeddings.word.weight"]
     assert torch.equal(words[:64], old)
     assert torch.equal(words[64], old[5:7].mean(0))
@@ -62,7 +63,7 @@ def test_the_width_of_the_layers_is_no_other_width() -> None:
         ({"embedding_size": 1 << 20}, "embedding_size = 1048576 must be at most"),
         (
             {"embedding_size": 24, "head_transform": False},
-            "embedding_size = 24 is not model.hidden_size = 32, and no layer comes between",
+            "embedding_size = 24 is not model.hidden_size = 32, and no layer",
         ),
         (
             {"embedding_size": 23, "positions": "sinusoidal"},
@@ -93,7 +94,7 @@ def test_the_generator_is_narrower(share: float, expected: tuple[int, int, int])
 def test_what_is_shared_is_drawn_and_counted_once() -> None:
     config = tiny_config(preset="electra", embedding_size=16)
     model = GeneratorAndDiscriminator(config, narrow_config(config, 0.25))
-    initialise(model, 3)
+    initialize(model, 3)
     names = dict(model.named_parameters())
     assert not any(name.startswith("generator.encoder.embeddings") for name in names)
     assert "generator.head.decoder.weight" not in names
@@ -102,15 +103,15 @@ def test_what_is_shared_is_drawn_and_counted_once() -> None:
     assert words[1:].std().item() == pytest.approx(0.02, rel=0.1)
     assert names["generator.head.transform.norm.weight"].eq(1).all()
     assert names["discriminator.head.output.bias"].eq(0).all()
-    fused = count_fused_matrices(model)
-    assert fused["generator.encoder.blocks.0.attention.qkv.weight"] == 3
-    assert sum(name.startswith("discriminator.") for name in fused) == 3 * 4
-    assert len(fused) == 2 * 3 * 4
+    num_stacked = count_stacked_matrices(model)
+    assert num_stacked["generator.encoder.blocks.0.attention.qkv.weight"] == 3
+    assert sum(name.startswith("discriminator.") for name in num_stacked) == 3 * 4
+    assert len(num_stacked) == 2 * 3 * 4
 
 
 def test_an_untrained_discriminator_has_no_opinion() -> None:
     model = Discriminator(tiny_config(preset="electra"))
-    initialise(model, 0)
+    initialize(model, 0)
     ids, _ = fill_rows(PACKED, 0)
     tails = [(*row, ROW - sum(row)) if sum(row) < ROW else row for row in PACKED]
     scores = model.eval()(ids.flatten(), pack(tails))

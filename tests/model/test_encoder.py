@@ -1,9 +1,13 @@
+"""The encoder on packed tokens."""
+
 import pytest
 import torch
 
 from maskwright.attention_context import context_from_lengths
+from maskwright.model.encoder import count_stacked_matrices
 from maskwright.model.pretraining import MaskedLanguageModel
 from tests.model.helpers import RAGGED_ROWS, pack, random_ids, tiny_config, tiny_model
+from tests.models import small_model
 
 VARIANTS = {
     "bert": {"preset": "bert"},
@@ -120,12 +124,34 @@ def test_bf16_autocast_stays_near_fp32() -> None:
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_wanted_tokens_have_the_vectors_that_they_have_among_all(variant: str) -> None:
+def test_output_positions_have_the_vectors_that_they_have_among_all(variant: str) -> None:
     encoder, context = tiny_model(**VARIANTS[variant]).encoder, pack(RAGGED_ROWS)
     ids, wanted = random_ids(36), torch.tensor([30, 3, 3, 0])
     with torch.no_grad():
         everything = encoder(ids, context)
         torch.testing.assert_close(
-            encoder(ids, context, wanted=wanted), everything[wanted], atol=1e-5, rtol=0
+            encoder(ids, context, output_positions=wanted), everything[wanted], atol=1e-5, rtol=0
         )
-        assert encoder(ids, context, wanted=wanted[:0]).shape == (0, 32)
+        assert encoder(ids, context, output_positions=wanted[:0]).shape == (0, 32)
+
+
+def test_hidden_matrices_are_counted_by_what_is_stacked_in_them() -> None:
+    counts = count_stacked_matrices(small_model(preset="modernbert", num_hidden_layers=1))
+    assert counts == {
+        "encoder.blocks.0.attention.qkv.weight": 3,
+        "encoder.blocks.0.attention.output.weight": 1,
+        "encoder.blocks.0.mlp.input.weight": 2,
+        "encoder.blocks.0.mlp.output.weight": 1,
+    }
+
+
+def test_a_plain_mlp_has_one_input_matrix() -> None:
+    counts = count_stacked_matrices(small_model(preset="bert", num_hidden_layers=1))
+    assert counts["encoder.blocks.0.mlp.input.weight"] == 1
+
+
+def test_every_fused_weight_divides_evenly() -> None:
+    model = small_model(preset="eurobert")
+    parameters = dict(model.named_parameters())
+    for name, count in count_stacked_matrices(model).items():
+        assert parameters[name].shape[0] % count == 0

@@ -9,8 +9,9 @@ from torch.utils.flop_counter import FlopCounterMode
 from maskwright.attention_context import context_from_lengths
 from maskwright.errors import ConfigError
 from maskwright.model.config import ModelConfig, resolve_config
+from maskwright.model.encoder import count_stacked_matrices
 from maskwright.model.flops import count_flops_per_token, count_parameters
-from maskwright.model.init import count_fused_matrices, draw_pair_head, initialise
+from maskwright.model.init import draw_pair_head, initialize
 from maskwright.model.pretraining import MaskedLanguageModel
 from tests.model.helpers import random_ids, tiny_config, tiny_model, with_pair_head
 
@@ -52,8 +53,8 @@ def test_a_model_without_the_head_has_none_of_its_parameters() -> None:
     config = tiny_config(preset="bert")
     other = dataclasses.replace(config, sentence_pair_head=True)
     plain, paired = MaskedLanguageModel(config), MaskedLanguageModel(other)
-    initialise(plain, 3)
-    initialise(paired, 3)
+    initialize(plain, 3)
+    initialize(paired, 3)
     more = dict(paired.named_parameters())
     for name, parameter in plain.named_parameters():
         assert torch.equal(more.pop(name), parameter), name
@@ -65,7 +66,7 @@ def test_a_model_without_the_head_has_none_of_its_parameters() -> None:
     assert more["pair_head.pooler.weight"].std().item() == pytest.approx(0.02, rel=0.1)
     assert count_parameters(other).head - count_parameters(config).head == 32 * 33 + 2 * 33
     # Not hidden matrices of the encoder, so they are AdamW's.
-    assert not any("pair_head" in name for name in count_fused_matrices(paired))
+    assert not any("pair_head" in name for name in count_stacked_matrices(paired))
 
 
 def test_a_new_head_follows_the_seed() -> None:
@@ -96,5 +97,5 @@ def test_texts_need_two_token_types() -> None:
 
 
 def test_a_model_without_the_head_judges_nothing() -> None:
-    with pytest.raises(AssertionError, match="judges no pairs"):
+    with pytest.raises(AssertionError, match="no head for pairs"):
         tiny_model(preset="bert")(random_ids(32), CONTEXT, MASKED, TYPES, PAIRS)

@@ -1,13 +1,24 @@
 import dataclasses
+import json
+from pathlib import Path
 from typing import get_args
 
 import pytest
+from safetensors.torch import load_file
 
 from maskwright.errors import ConfigError
 from maskwright.model.presets import PRESETS, Preset
-from maskwright.model_folder.families import FAMILIES, native_family, training_fields
+from maskwright.model_folder.families import (
+    FAMILIES,
+    find_classifier,
+    native_family,
+    training_fields,
+)
+from maskwright.model_folder.folder import load_model, save_model
 from maskwright.model_folder.native.own import OWN
-from tests.model.helpers import tiny_config
+from tests.model.helpers import tiny_config, tiny_model
+from tests.model_folder.helpers import tiny_tokenizer
+from tests.model_folder.toy_family import TOY
 
 ESM = {"vocab_size": 33, "pad_token_id": 1, "position_embedding_type": "rotary"}
 
@@ -196,3 +207,21 @@ def test_absent_fields_have_the_defaults_of_transformers() -> None:
     assert [ultra.theta(kind) for kind in ultra.layer_types] == [7.0, 9.0, 7.0]
     euro = FAMILIES["eurobert"].read_config({"rope_theta": 250_000})
     assert (euro.rope_theta, euro.tie_word_embeddings, euro.hidden_act) == (250_000, False, "silu")
+
+
+def test_a_family_is_one_file_and_one_line_of_registration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(FAMILIES, "toy", TOY)
+    model = tiny_model(preset="bert")
+    model.config = dataclasses.replace(model.config, model_type="toy")
+    save_model(tmp_path / "model", model, tiny_tokenizer(tmp_path / "tokenizer"))
+    raw = json.loads((tmp_path / "model/config.json").read_text(encoding="utf-8"))
+    assert (raw["model_type"], raw["architectures"]) == ("toy", ["ToyForMaskedLM"])
+    assert "toy.layers.0.norm1.weight" in load_file(tmp_path / "model/model.safetensors")
+    assert "`ToyForMaskedLM`" in (tmp_path / "model/README.md").read_text(encoding="utf-8")
+    back, _ = load_model(tmp_path / "model")
+    assert back.config.model_type == "toy"
+    for (name, ours), theirs in zip(model.named_parameters(), back.parameters(), strict=True):
+        assert ours.equal(theirs), name
+    assert find_classifier(["ToyForTokenClassification"]) is not None

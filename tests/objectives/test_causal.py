@@ -141,7 +141,7 @@ def test_the_folder_says_so_and_fills_masks(tmp_path: Path) -> None:
     ids = [2, 10, tokenizer.mask_id, 12, 3]
     best = FillMask(tmp_path / "model").predict_ids([ids], top_k=1)[0][0][0]
     shifted = replace(model.config, next_token_prediction=False)
-    plain = type(model).around(shifted, {n: p.detach() for n, p in model.named_parameters()})
+    plain = type(model).from_tensors(shifted, {n: p.detach() for n, p in model.named_parameters()})
     fill = FillMask.from_parts(plain, tokenizer)
     [batch] = fill.make_batches([ids])
     with torch.inference_mode():

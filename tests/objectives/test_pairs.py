@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from maskwright.data.batch import Batch
 from maskwright.data.loader import StepRequest
 from maskwright.data.rows import DataPosition
-from maskwright.model.init import initialise
+from maskwright.model.init import initialize
 from maskwright.model.pretraining import MaskedLanguageModel
 from maskwright.objectives.mlm import MaskedLM, predict_masked
 from maskwright.objectives.pairs import MaskedLMWithPairs, predict_pairs
@@ -20,7 +20,7 @@ from tests.train.helpers import Recorder, make_trainer
 
 def make_model() -> MaskedLanguageModel:
     model = MaskedLanguageModel(replace(small_config(preset="bert"), sentence_pair_head=True))
-    initialise(model, 0)
+    initialize(model, 0)
     return model.eval()
 
 

@@ -12,7 +12,7 @@ from maskwright.data.batch import Batch
 from maskwright.data.config import DataConfig, PairKind
 from maskwright.errors import InputError
 from maskwright.evaluation.pinned import PinnedText
-from maskwright.model.init import initialise
+from maskwright.model.init import initialize
 from maskwright.model.pretraining import MaskedLanguageModel, PretrainingLogits
 from maskwright.objectives.pairs import evaluate_sentence_pairs, predict_pairs
 from tests.helpers import SyntheticCorpus, random_corpus, special_ids, vocabulary
@@ -72,7 +72,7 @@ def test_scores_are_means_over_the_labels(kind: PairKind) -> None:
 
 def test_a_model_that_knows_nothing_says_so() -> None:
     model = MaskedLanguageModel(CONFIG)
-    initialise(model, 0)
+    initialize(model, 0)
     scores = evaluate_sentence_pairs(model.eval(), batches_of("next"), CPU)
     assert scores.pair_loss == pytest.approx(math.log(2), abs=0.01)
     assert scores == evaluate_sentence_pairs(model, batches_of("next"), CPU)

@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 
 from maskwright.errors import CheckpointError
-from maskwright.model.init import count_fused_matrices
+from maskwright.model.encoder import count_stacked_matrices
 from maskwright.model.pretraining import MaskedLanguageModel
 from maskwright.optim.build import Optimizers, build_optimizers
 from maskwright.optim.config import OptimConfig
@@ -17,7 +17,7 @@ Name = Literal["muon", "adamw"]
 
 def build(model: MaskedLanguageModel, name: Name = "muon") -> Optimizers:
     config = OptimConfig(name=name, weight_decay=0.3)
-    return build_optimizers(config, model.named_parameters(), count_fused_matrices(model))
+    return build_optimizers(config, model.named_parameters(), count_stacked_matrices(model))
 
 
 def set_gradients(model: MaskedLanguageModel, seed: int) -> None:

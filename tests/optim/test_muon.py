@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from maskwright.optim.muon import Muon, iterate, iterate_on_gram, orthogonalise, uses_gram
+from maskwright.optim.muon import Muon, iterate, iterate_on_gram, orthogonalize, uses_gram
 
 SETTINGS = {"lr": 0.02, "momentum": 0.9, "weight_decay": 0.1, "num_steps": 5}
 
@@ -13,7 +13,7 @@ def random(*shape: int, seed: int = 0) -> Tensor:
 
 @pytest.mark.parametrize("shape", [(3, 16, 16), (2, 48, 16), (2, 16, 48)])
 def test_singular_values_come_near_one(shape: tuple[int, ...]) -> None:
-    updates = orthogonalise(random(*shape), 5, torch.float32)
+    updates = orthogonalize(random(*shape), 5, torch.float32)
     values = torch.linalg.svdvals(updates)
     assert updates.shape == shape
     assert float(values.max()) < 1.25
@@ -25,10 +25,10 @@ def test_singular_values_come_near_one(shape: tuple[int, ...]) -> None:
 def test_orthogonalising_keeps_the_singular_vectors_and_forgets_the_scale() -> None:
     u, _, v = torch.linalg.svd(random(8, 8))
     spread = u @ torch.diag(torch.linspace(0.5, 1.5, 8)) @ v
-    update = orthogonalise(spread[None], 5, torch.float32)[0]
+    update = orthogonalize(spread[None], 5, torch.float32)[0]
     inner = u.T @ update @ v.T
     assert float((inner - torch.diag(inner.diagonal())).abs().max()) < 1e-5
-    scaled = orthogonalise(1000 * spread[None], 5, torch.float32)[0]
+    scaled = orthogonalize(1000 * spread[None], 5, torch.float32)[0]
     assert torch.allclose(update, scaled, atol=1e-5)
 
 
@@ -50,11 +50,11 @@ def test_the_gram_matrix_is_used_where_it_saves_products_and_loses_nothing() -> 
     assert not uses_gram(256, 704, 9, torch.float32)
     tall = random(2, 48, 16)
     expected = iterate(tall.mT / tall.norm(dim=(1, 2), keepdim=True), 5).mT
-    torch.testing.assert_close(orthogonalise(tall, 5, torch.float32), expected, atol=1e-4, rtol=0)
+    torch.testing.assert_close(orthogonalize(tall, 5, torch.float32), expected, atol=1e-4, rtol=0)
 
 
 def test_a_zero_gradient_gives_a_zero_update() -> None:
-    assert torch.equal(orthogonalise(torch.zeros(1, 4, 6), 5, torch.float32), torch.zeros(1, 4, 6))
+    assert torch.equal(orthogonalize(torch.zeros(1, 4, 6), 5, torch.float32), torch.zeros(1, 4, 6))
 
 
 def step_slowly(weight: Tensor, gradients: list[Tensor], settings: dict[str, float]) -> Tensor:
@@ -85,28 +85,28 @@ def test_steps_equal_those_of_the_slow_twin(shape: tuple[int, int]) -> None:
     assert torch.allclose(weight, step_slowly(expected, gradients, SETTINGS), atol=1e-5)
 
 
-def test_a_fused_weight_is_the_matrices_it_holds() -> None:
-    fused = nn.Parameter(random(3 * 8, 8))
-    parts = [nn.Parameter(part.clone()) for part in fused.detach().chunk(3)]
-    together, apart = Muon([fused], [3], **SETTINGS), Muon(parts, [1, 1, 1], **SETTINGS)
+def test_a_stacked_weight_is_the_matrices_it_holds() -> None:
+    stacked = nn.Parameter(random(3 * 8, 8))
+    parts = [nn.Parameter(part.clone()) for part in stacked.detach().chunk(3)]
+    together, apart = Muon([stacked], [3], **SETTINGS), Muon(parts, [1, 1, 1], **SETTINGS)
     for step in range(3):
-        fused.grad = random(3 * 8, 8, seed=step)
-        for part, gradient in zip(parts, fused.grad.chunk(3), strict=True):
+        stacked.grad = random(3 * 8, 8, seed=step)
+        for part, gradient in zip(parts, stacked.grad.chunk(3), strict=True):
             part.grad = gradient.clone()
         together.step()
         apart.step()
-    assert torch.allclose(fused, torch.cat(list(parts)), atol=1e-6)
+    assert torch.allclose(stacked, torch.cat(list(parts)), atol=1e-6)
 
 
 def test_weights_of_mixed_shapes_are_updated_each_by_its_own_gradient() -> None:
     shapes = [(8, 8), (24, 8), (8, 16), (8, 8)]
     weights = [nn.Parameter(random(*shape, seed=i)) for i, shape in enumerate(shapes)]
     alone = [nn.Parameter(weight.detach().clone()) for weight in weights]
-    fused = [1, 3, 1, 1]
+    num_stacked = [1, 3, 1, 1]
     for i, weight in enumerate([*weights, *alone]):
         weight.grad = random(*weight.shape, seed=i % 4 + 10)
-    Muon(weights, fused, **SETTINGS).step()
-    for weight, count in zip(alone, fused, strict=True):
+    Muon(weights, num_stacked, **SETTINGS).step()
+    for weight, count in zip(alone, num_stacked, strict=True):
         Muon([weight], [count], **SETTINGS).step()
     for a, b in zip(weights, alone, strict=True):
         assert torch.allclose(a, b, atol=1e-6)

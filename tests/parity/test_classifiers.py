@@ -19,11 +19,10 @@ from maskwright.finetuning.config import FinetuneConfig
 from maskwright.finetuning.network import build_classifier
 from maskwright.finetuning.predict import Predictor
 from maskwright.model.config import Level, ModelConfig, Pooling, resolve_config
-from maskwright.model.init import initialise
+from maskwright.model.init import initialize
 from maskwright.model.pretraining import MaskedLanguageModel
 from maskwright.model_folder.classifier_folder import open_classifier, save_classifier
-from maskwright.model_folder.families import classifier_form
-from maskwright.model_folder.native.classifiers import FORMS
+from maskwright.model_folder.families import list_classifiers, native_classifier
 from tests.golden.pseudo_likelihood import make_tokenizer
 from tests.interop.models import OWN
 
@@ -31,7 +30,8 @@ TOKENIZER = make_tokenizer()
 TEXTS = ["the cat sees the dog", "dog sleeps", "the"]
 PAIRS = [("the cat", "sleeps"), ("the dog sees the cat", "the cat")]
 LABELS = ("bad", "good", "odd")
-FAMILIES = sorted(set(FORMS["text"]) - {"maskwright"})
+OF_TEXTS = list_classifiers("text")
+FAMILIES = sorted(set(OF_TEXTS) - {"maskwright"})
 
 
 def make_pretrained(model_type: str) -> MaskedLanguageModel:
@@ -48,7 +48,7 @@ def make_pretrained(model_type: str) -> MaskedLanguageModel:
         pad_token_id=TOKENIZER.pad_id,
     )
     model = MaskedLanguageModel(replace(config, model_type=model_type))
-    initialise(model, 1)
+    initialize(model, 1)
     return model.eval()
 
 
@@ -64,7 +64,7 @@ def save(folder: Path, model_type: str, level: Level, pooling: Pooling = "cls") 
 def test_texts_have_the_same_logits_there(model_type: str, tmp_path: Path) -> None:
     save(tmp_path / "model", model_type, "text")
     theirs = AutoModelForSequenceClassification.from_pretrained(tmp_path / "model").eval()
-    assert type(theirs).__name__ == FORMS["text"][model_type].family.architecture
+    assert type(theirs).__name__ == OF_TEXTS[model_type].family.architecture
     tokenizer = AutoTokenizer.from_pretrained(tmp_path / "model")
     predict = Predictor(tmp_path / "model", "cpu")
     for texts in (TEXTS, PAIRS):
@@ -97,7 +97,7 @@ def test_tokens_have_the_same_logits_there(model_type: str, tmp_path: Path) -> N
     [
         (name, pooling)
         for name in ("modernbert", "eurobert")
-        for pooling in FORMS["text"][name].poolings
+        for pooling in OF_TEXTS[name].head.poolings
     ],
 )
 def test_poolings_are_theirs(model_type: str, pooling: Pooling, tmp_path: Path) -> None:
@@ -125,8 +125,8 @@ def test_what_transformers_wrote_comes_back(tmp_path: Path) -> None:
 
 
 def test_an_encoder_without_a_class_there_is_saved_in_our_own_names(tmp_path: Path) -> None:
-    form, reason = classifier_form(make_pretrained("maskwright").config, "text")
-    assert form is FORMS["text"]["maskwright"]
+    native, reason = native_classifier(make_pretrained("maskwright").config, "text")
+    assert native == OF_TEXTS["maskwright"]
     assert "has no" in reason
     save(tmp_path / "model", "maskwright", "text", "mean")
     assert open_classifier(tmp_path / "model").model.head_config.pooling == "mean"

@@ -18,7 +18,7 @@ from benchmarks.twins import (
     our_logits,
 )
 from maskwright.model.presets import PRESETS
-from maskwright.model_folder.families import FAMILIES, NATIVE, native_family
+from maskwright.model_folder.families import FAMILIES, list_native, native_family
 from maskwright.model_folder.folder import load_model, save_model
 from maskwright.model_folder.native.own import OWN
 from tests.model.helpers import tiny_model
@@ -90,7 +90,9 @@ VARIANTS: dict[str, dict[str, Any]] = {
 
 
 def test_every_family_has_a_twin() -> None:
-    assert {twin.model_type for twin in TWINS.values()} == {family.model_type for family in NATIVE}
+    assert {twin.model_type for twin in TWINS.values()} == {
+        family.model_type for family in list_native()
+    }
 
 
 @pytest.mark.parametrize("name", VARIANTS)

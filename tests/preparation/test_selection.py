@@ -11,7 +11,7 @@ import pytest
 
 from maskwright.cli.main import main
 from maskwright.corpus.config import CorpusConfig
-from maskwright.corpus.readers import dispatch
+from maskwright.corpus.readers import records
 from maskwright.errors import ConfigError, CorpusError
 from maskwright.preparation import selection
 from maskwright.preparation.config import PrepareConfig
@@ -152,7 +152,7 @@ def test_steps_that_cannot_be_taken_are_known_before_the_text_is_read(tmp_path: 
 def test_long_documents_are_cut_and_not_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(dispatch, "MAX_RECORD_CHARACTERS", 3_000)
+    monkeypatch.setattr(records, "MAX_RECORD_CHARACTERS", 3_000)
     monkeypatch.setattr(selection, "MOST_CHARACTERS", 1_000)
     words = " ".join(f"word{n}" for n in range(9_000)).replace("7 ", "7\n")
     (tmp_path / "book.txt").write_text(words)

@@ -14,7 +14,7 @@ from maskwright.cli.main import main
 from maskwright.errors import ConfigError
 from maskwright.files import hash_file
 from maskwright.logs import Record, read_metrics
-from maskwright.model.config import state_architecture
+from maskwright.model.config import to_model_config
 from maskwright.model_folder.folder import describe_folder
 from maskwright.runs.config import resolve
 from maskwright.runs.run_directory import load_run_config
@@ -212,7 +212,7 @@ def test_a_resumed_run_needs_the_folder_no_more(text: Path, tmp_path: Path) -> N
         assert [r["step"] for r in records if r["split"] == "train"] == [1, 2, 3, 4, 5, 6]
     config = describe_folder(run / "model").config
     assert list(config.layer_types) == types
-    assert load_run_config(run, {}).model == state_architecture(config)
+    assert load_run_config(run, {}).model == to_model_config(config)
 
 
 def test_the_record_says_where_it_came_from(
@@ -305,7 +305,7 @@ def test_wrapping_that_is_no_pair_must_be_said(
     description["post_processor"]["single"].pop()
     (twin / "tokenizer.json").write_text(json.dumps(description), encoding="utf-8")
     assert main(command(text, twin, tmp_path)) == 2
-    assert "data.special_tokens = None cannot be told from" in capsys.readouterr().err
+    assert "data.special_tokens = None cannot be inferred" in capsys.readouterr().err
     assert main(command(text, twin, tmp_path, "--data.special_tokens", "true")) == 0
     assert load_run_config(tmp_path / "run", {}).data.special_tokens
 

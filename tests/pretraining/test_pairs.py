@@ -92,7 +92,7 @@ def test_a_dry_run_counts_them(data: str, capsys: pytest.CaptureFixture[str]) ->
         ([*PAIRS, "--data.special_tokens", "false"], "data.pairs = next needs [CLS] and [SEP]"),
         (
             [*PAIRS, "--model.next_token_prediction", "true", "--masking.causal_share", "0.5"],
-            "masking.causal_share = 0.5 is impossible with data.pairs",
+            "data.pairs = next cannot be combined with masking.causal_share",
         ),
         (
             ["--data.pairs", "nxt"],

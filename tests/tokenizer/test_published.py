@@ -8,7 +8,7 @@ import pytest
 from transformers import AutoTokenizer
 
 from maskwright.errors import TokenizerError
-from maskwright.model_folder.special_tokens import wraps_inputs
+from maskwright.tokenizer.template import wraps_inputs
 from maskwright.tokenizer.tokenizer import Tokenizer
 from tests.tokenizer.helpers import CHINESE, KOREAN, MIXED, english_texts
 from tests.tokenizer.published import PUBLISHED

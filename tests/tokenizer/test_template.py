@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maskwright.model_folder.special_tokens import wrap_inputs
-from maskwright.tokenizer.template import InputTemplate, cut_texts
+from maskwright.tokenizer.template import InputTemplate, cut_texts, wrap_inputs
 from maskwright.tokenizer.tokenizer import Tokenizer
 from tests.golden.pseudo_likelihood import make_tokenizer
 

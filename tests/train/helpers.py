@@ -14,7 +14,8 @@ from maskwright.data.loader import Prefetcher
 from maskwright.data.rows import DataPosition
 from maskwright.distributed.world import ALONE, World
 from maskwright.logs import Record
-from maskwright.model.init import count_fused_matrices, initialise
+from maskwright.model.encoder import count_stacked_matrices
+from maskwright.model.init import initialize
 from maskwright.objectives.build import build_objective
 from maskwright.objectives.config import ObjectiveConfig
 from maskwright.optim.build import build_optimizers
@@ -77,8 +78,8 @@ def make_trainer(
     judges = replace(small_config(**(model or {})), sentence_pair_head=pairs is not None)
     chosen = build_objective(learnt, source.config, masking_config)
     network = chosen.build_network(judges)
-    initialise(network, seed)
-    fused = count_fused_matrices(network)
+    initialize(network, seed)
+    num_stacked = count_stacked_matrices(network)
     device = torch.device("cpu")
     loss = chosen.build_loss(network)
     parallel = distribute(config, loss, network, world, device, compiles=False)
@@ -91,7 +92,7 @@ def make_trainer(
         parallel=parallel,
         terms=loss.terms,
         optimizers=build_optimizers(
-            optim_config, network.named_parameters(), fused, parallel.sharding
+            optim_config, network.named_parameters(), num_stacked, parallel.sharding
         ),
         prefetcher=Prefetcher(source.load),
         device=device,

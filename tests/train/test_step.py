@@ -13,7 +13,7 @@ from maskwright.data.loader import LoadedStep, StepRequest
 from maskwright.data.rows import DataPosition
 from maskwright.distributed.parallel import Parallel
 from maskwright.distributed.world import ALONE
-from maskwright.model.init import count_fused_matrices
+from maskwright.model.encoder import count_stacked_matrices
 from maskwright.model.pretraining import MaskedLanguageModel
 from maskwright.objectives.mlm import MaskedLM
 from maskwright.objectives.objective import Loss, TermSums
@@ -144,8 +144,8 @@ def test_a_learning_rate_of_zero_changes_nothing() -> None:
 @pytest.mark.parametrize("name", ["adamw", "muon"])
 def test_the_device_decides_whether_a_step_is_done(name: Literal["adamw", "muon"]) -> None:
     model, config = small_model(), OptimConfig(name=name)
-    fused = count_fused_matrices(model)
-    optimizers = build_optimizers(config, model.named_parameters(), fused)
+    num_stacked = count_stacked_matrices(model)
+    optimizers = build_optimizers(config, model.named_parameters(), num_stacked)
 
     def snapshot() -> dict[str, torch.Tensor]:
         tensors = {**dict(model.named_parameters()), **optimizers.state_tensors()}
@@ -172,8 +172,8 @@ def test_a_good_step_is_the_step_that_nobody_asks_about(name: Literal["adamw", "
     weights: list[torch.Tensor] = []
     for is_good in (None, torch.tensor(True)):
         model = small_model()
-        fused = count_fused_matrices(model)
-        optimizers = build_optimizers(OptimConfig(name=name), model.named_parameters(), fused)
+        num_stacked = count_stacked_matrices(model)
+        optimizers = build_optimizers(OptimConfig(name=name), model.named_parameters(), num_stacked)
         for _ in range(2):
             gradients_of(model, load(8, 8))
             update_weights(optimizers, 1.0, is_good)

@@ -1,4 +1,4 @@
-"""Bytes of a file in blocks of bounded size, decompressed by suffix."""
+"""The bytes of a file in blocks of bounded size, decompressed by suffix."""
 
 import bz2
 import gzip
@@ -7,23 +7,28 @@ import sys
 import zlib
 from collections.abc import Callable, Generator, Iterable, Iterator
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import BinaryIO, Literal, Protocol
 
 import zstandard
 
-from maskwright.corpus.formats import Compression
-from maskwright.corpus.readers.expansion import Expansion
 from maskwright.errors import CorpusError
 
+Compression = Literal["", ".gz", ".bz2", ".xz", ".zst"]
+COMPRESSIONS: dict[str, Compression] = {".gz": ".gz", ".bz2": ".bz2", ".xz": ".xz", ".zst": ".zst"}
 BLOCK_BYTES = 1 << 20
 _INPUT_BYTES = 1 << 16
-# What a decompressor may take; the strongest usual settings (xz -9, zstd -19) need a third of it.
+# Memory of a decompressor; the strongest usual settings (xz -9, zstd -19) need a third of it.
 MAX_DECOMPRESSOR_BYTES = 256 << 20
-# So few bytes of zstandard unfold to 8 MB at most (runs of 128 kB in four bytes each).
+# So few bytes of zstandard unpack to 8 MB at most (runs of 128 kB in four bytes each).
 _ZSTD_INPUT_BYTES = 256
 _ZSTD_MAGICS = tuple(
     magic.to_bytes(4, "little") for magic in (0xFD2FB528, *range(0x184D2A50, 0x184D2A60))
 )
+
+# Text shrinks to a tenth or a twentieth of its size. What unpacks to a thousand times its size is
+# one byte repeated, made to fill memory, disk or time (a "decompression bomb").
+MAX_EXPANSION = 500
+_FREE_BYTES = 64 << 20  # are harmless, and a test file may well repeat itself
 
 
 class _Readable(Protocol):
@@ -31,7 +36,7 @@ class _Readable(Protocol):
 
 
 class _Decompressor(Protocol):
-    """One compressed stream: bz2 and xz files are made of one or several."""
+    """One compressed stream, of which bz2 and xz files have one or more."""
 
     @property
     def eof(self) -> bool: ...
@@ -42,20 +47,41 @@ class _Decompressor(Protocol):
     def decompress(self, data: bytes, max_length: int = -1) -> bytes: ...
 
 
+class Expansion:
+    """The sum of what the file `name` has unpacked to."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._num_unpacked = 0
+
+    def add(self, num_bytes: int, num_packed: int) -> None:
+        """Add what was just unpacked from the first `num_packed` bytes of the file.
+
+        Raises:
+            CorpusError: it is more than `MAX_EXPANSION` times as many bytes.
+        """
+        self._num_unpacked += num_bytes
+        if self._num_unpacked > _FREE_BYTES + MAX_EXPANSION * num_packed:
+            raise CorpusError(
+                f"{self._name} unpacks to more than {MAX_EXPANSION} times its size, as no text does"
+                " (a decompression bomb?). If you trust it, unpack it and name the result."
+            )
+
+
 def read_blocks(
     path: Path | None,
     compression: Compression,
     name: str,
     advance: Callable[[int], None] = lambda position: None,
 ) -> Generator[bytes]:
-    """The decompressed bytes of `path` (None: standard input); only the last block is short.
+    """Yield the decompressed bytes of `path` (None: standard input); only the last block is short.
 
     Args:
         advance: called with how many bytes of the file, as it is stored, were read for each block.
 
     Raises:
         CorpusError: the file cannot be read, its compressed data is damaged or cut off, or it
-            unfolds to a multiple of its size that no text has (see `Expansion`).
+            unpacks to more than `MAX_EXPANSION` times its size.
     """
     try:
         if path is None:
@@ -108,7 +134,7 @@ def _read_file(file: _Readable) -> Iterator[bytes]:
 
 
 def _gather(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """The same bytes in blocks, of which only the last is short."""
+    """Yield the same bytes in blocks, of which only the last is short."""
     ready = bytearray()
     for piece in pieces:
         ready += piece
@@ -120,8 +146,10 @@ def _gather(pieces: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _unpack_streams(file: BinaryIO, new_stream: Callable[[], _Decompressor]) -> Iterator[bytes]:
-    """Unlike the readers of the standard library this one bounds the memory of xz, and notices
-    rubbish after the first stream."""
+    """Unpack bz2 or xz.
+
+    Unlike the standard library, this bounds the memory of xz and finds garbage after a stream.
+    """
     data = file.read(_INPUT_BYTES)
     while data:
         stream = new_stream()
@@ -136,7 +164,7 @@ def _unpack_streams(file: BinaryIO, new_stream: Callable[[], _Decompressor]) -> 
 
 
 def _unzstd(file: BinaryIO) -> Iterator[bytes]:
-    """Unlike zstandard's own reader this one notices a cut-off file."""
+    """Unpack zstandard. Unlike its own reader, this finds that a file is cut off."""
     frame = None
     rest = b""
     while piece := rest + file.read(_ZSTD_INPUT_BYTES - len(rest)):

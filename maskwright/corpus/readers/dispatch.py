@@ -1,23 +1,75 @@
-"""Reads any source with the reader of its kind."""
+"""The formats that can be read, and reading any source in its format.
 
+To add a format: write a module with a reader, a function of a `Reading` that yields texts, and
+register it in `FORMATS`.
+"""
+
+import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
 
 from maskwright.corpus.config import CorpusConfig
-from maskwright.corpus.documents import Document, cut_text
-from maskwright.corpus.hub import read_hub
+from maskwright.corpus.documents import Document, Reading, Source, cut_text
 from maskwright.corpus.progress import ReadProgress
-from maskwright.corpus.readers.blocks import read_blocks
+from maskwright.corpus.readers.blocks import COMPRESSIONS, Compression
 from maskwright.corpus.readers.dump import read_dump
-from maskwright.corpus.readers.fields import MAX_RECORD_CHARACTERS, TextField
-from maskwright.corpus.readers.jsonl import read_jsonl
+from maskwright.corpus.readers.hub import read_hub
 from maskwright.corpus.readers.parquet import read_parquet
-from maskwright.corpus.readers.plain import read_plain
 from maskwright.corpus.readers.pydocs import read_pydocs
-from maskwright.corpus.readers.tables import read_table
-from maskwright.corpus.readers.text import decode_text, read_lines
-from maskwright.corpus.readers.unreadable import UnreadableError
-from maskwright.corpus.sources import Source
+from maskwright.corpus.readers.records import read_csv, read_jsonl, read_tsv
+from maskwright.corpus.readers.signatures import UnreadableError
+from maskwright.corpus.readers.text import read_markdown, read_plain
+
+# Yields texts, or (name, text) where texts have names of their own.
+Reader = Callable[[Reading], Iterator[str] | Iterator[tuple[str, str]]]
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """How sources of one kind are read.
+
+    Attributes:
+        suffixes: of its files.
+        suffixes_if_named: suffixes that count only for a file that the user names: data sets often
+            call their JSON lines .json, but inside a folder such files are settings.
+    """
+
+    read: Reader
+    suffixes: tuple[str, ...] = ()
+    suffixes_if_named: tuple[str, ...] = ()
+
+
+FORMATS: dict[str, Format] = {
+    "plain": Format(read_plain, (".txt", ".text")),
+    "markdown": Format(read_markdown, (".md",)),
+    "jsonl": Format(read_jsonl, (".jsonl", ".ndjson"), (".json",)),
+    "csv": Format(read_csv, (".csv",)),
+    "tsv": Format(read_tsv, (".tsv",)),
+    "parquet": Format(read_parquet, (".parquet",)),
+    "dump": Format(read_dump, (), (".xml",)),
+    "hub": Format(read_hub),
+    "pydocs": Format(lambda _: read_pydocs()),
+}
+_DUMP_PART = re.compile(r"\.xml-p\d+p\d+")  # holds the pages with these numbers
+
+
+def recognize_name(path: Path, named: bool = False) -> tuple[str | None, Compression]:
+    """Return the kind of a file (None for an unknown suffix) and its compression ("" for none).
+
+    Args:
+        named: the user named this very file.
+    """
+    suffixes = [_DUMP_PART.sub(".xml", suffix.lower()) for suffix in path.suffixes]
+    compression = COMPRESSIONS.get(suffixes[-1], "") if suffixes else ""
+    if compression:
+        suffixes.pop()
+    suffix = suffixes[-1] if suffixes else None
+    for kind, form in FORMATS.items():
+        if suffix in form.suffixes or (named and suffix in form.suffixes_if_named):
+            return kind, compression
+    return None, compression
 
 
 def read_source(
@@ -26,22 +78,23 @@ def read_source(
     counts: Counter[str],
     progress: ReadProgress | None = None,
 ) -> Iterator[Document]:
-    """The documents of one source, uncleaned, with bounded memory.
+    """Yield the documents of one source, uncleaned, in bounded memory.
 
     What cannot be read is counted by reason in `counts`; how far reading is, in `progress`.
 
     Raises:
-        CorpusError: the source is damaged, or cannot be read although it was named explicitly.
+        CorpusError: the source is damaged, or cannot be read although the user named it.
     """
     number = 0
     limit = config.max_document_characters
     progress = progress or ReadProgress()
     progress.begin(source)
     try:
-        for key, text in _read_keyed(source, config, counts, progress):
+        for item in FORMATS[source.kind].read(Reading(source, config, counts, progress.advance)):
+            name, text = item if isinstance(item, tuple) else ("", item)
             for piece in cut_text(text, limit):
                 number += 1
-                yield Document(piece, f"{source.label}:{key or number}", source.name)
+                yield Document(piece, f"{source.label}:{name or number}", source.name)
             if len(text) > limit:
                 counts["long document cut"] += 1
         if not number:
@@ -52,34 +105,3 @@ def read_source(
         if source.explicit:
             raise
         counts[error.reason] += 1
-
-
-def _read_keyed(
-    source: Source, config: CorpusConfig, counts: Counter[str], progress: ReadProgress
-) -> Iterator[tuple[str, str]]:
-    """Texts with a key of their own where they have one, else with an empty key."""
-    if source.kind == "pydocs":
-        return read_pydocs()
-    return (("", text) for text in _read_texts(source, config, counts, progress))
-
-
-def _read_texts(
-    source: Source, config: CorpusConfig, counts: Counter[str], progress: ReadProgress
-) -> Iterator[str]:
-    field = TextField(config.text_field, source.name, counts)
-    if source.kind == "hub":
-        return read_hub(source.name, config.text_field, counts)
-    if source.kind == "parquet" and source.path:
-        return read_parquet(source.path, source.compression, field, counts, progress.advance)
-    blocks = read_blocks(source.path, source.compression, source.name, progress.advance)
-    if source.kind == "dump":
-        return read_dump(blocks, source.name, counts)
-    texts = decode_text(blocks, source.name, config.encoding)
-    if source.kind in ("plain", "markdown"):
-        whole = source.kind == "markdown" and config.documents == "auto"
-        mode = "file" if whole else config.documents
-        return read_plain(texts, mode, config.max_document_characters, counts)
-    lines = read_lines(texts, MAX_RECORD_CHARACTERS, counts)
-    if source.kind == "jsonl":
-        return read_jsonl(lines, field, counts)
-    return read_table(lines, "csv" if source.kind == "csv" else "tsv", field, counts)

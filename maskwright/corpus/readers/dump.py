@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Any
 from xml.parsers import expat
 
+from maskwright.corpus.documents import Reading
+from maskwright.corpus.readers.blocks import read_blocks
 from maskwright.corpus.readers.wikitext import Links, SiteInfo, read_wikitext
 from maskwright.errors import CorpusError
 
@@ -174,17 +176,19 @@ def _build_page(fields: dict[str, str]) -> Page:
     )
 
 
-def read_dump(blocks: Iterable[bytes], name: str, counts: Counter[str]) -> Iterator[str]:
+def read_dump(reading: Reading) -> Iterator[str]:
     """Yield the articles of a dump; other pages are counted by reason.
 
     Raises:
         CorpusError: the XML is damaged, or not a dump of MediaWiki.
     """
-    reader = DumpReader(name)
+    source = reading.source
+    blocks = read_blocks(source.path, source.compression, source.name, reading.advance)
+    reader = DumpReader(source.name)
     links: Links | None = None
     for page in reader.read(blocks):
         links = links or Links.of(reader.site)
-        if article := read_article(page, links, counts):
+        if article := read_article(page, links, reading.counts):
             yield article
 
 

@@ -9,18 +9,16 @@ https://github.com/apache/parquet-format
 import importlib
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Generator, Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from maskwright.corpus.formats import Compression
-from maskwright.corpus.readers.blocks import read_blocks
-from maskwright.corpus.readers.expansion import Expansion
-from maskwright.corpus.readers.fields import MAX_RECORD_CHARACTERS, TextField
-from maskwright.corpus.readers.signatures import check_signature
-from maskwright.corpus.readers.unreadable import UnreadableError
+from maskwright.corpus.documents import Reading
+from maskwright.corpus.readers.blocks import Compression, Expansion, read_blocks
+from maskwright.corpus.readers.records import MAX_RECORD_CHARACTERS, TextField
+from maskwright.corpus.readers.signatures import UnreadableError, check_signature
 from maskwright.errors import CorpusError
 from maskwright.extras import import_extra
 
@@ -53,26 +51,19 @@ _PLACES = ((7, _I64), (9, _I64), (11, _I64))  # packed bytes, first data page, d
 _SIZES = ((2, _I32), (3, _I32))  # of PageHeader: unpacked and packed bytes of the page
 
 
-def read_parquet(
-    path: Path,
-    compression: Compression,
-    field: TextField,
-    counts: Counter[str],
-    advance: Callable[[int], None] = lambda position: None,
-) -> Iterator[str]:
+def read_parquet(reading: Reading) -> Iterator[str]:
     """Yield the texts of one column in the order of the rows; too long ones are counted.
-
-    Args:
-        advance: called with about how many bytes of the file were read so far.
 
     Raises:
         CorpusError: the file is damaged, asks for too much memory, or lacks the column.
         MissingPackageError: pyarrow is not installed.
         UnreadableError: the file is empty.
     """
+    field, path = TextField.of(reading), reading.source.path
+    assert path is not None, "only files are Parquet"
     arrow: Any = import_extra("pyarrow", "parquet", field.source)
     parquet: Any = import_extra("pyarrow.parquet", "parquet", field.source)
-    with _open_seekable(path, compression, field.source) as (file, num_bytes):
+    with _open_seekable(path, reading.source.compression, field.source) as (file, num_bytes):
         try:
             footer = read_footer(file)
             table = parquet.ParquetFile(file, buffer_size=_BUFFER_BYTES, pre_buffer=False)
@@ -83,10 +74,10 @@ def read_parquet(
             num_read, stored = 0, path.stat().st_size
             for batch in table.iter_batches(rows, columns=[field.name]):
                 num_read += batch.num_rows
-                advance(stored * num_read // max(table.metadata.num_rows, 1))
+                reading.advance(stored * num_read // max(table.metadata.num_rows, 1))
                 column = _unfold(arrow, batch.column(0))
                 expansion.add(_ROW_BYTES * len(column) + column.nbytes, num_bytes)
-                for value in _read_values(arrow, column, counts):
+                for value in _read_values(arrow, column, reading.counts):
                     if (text := field.pick(value, columns)) is not None:
                         yield text
         except (*_DAMAGE, arrow.ArrowException, PageError) as error:

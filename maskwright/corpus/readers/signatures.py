@@ -1,6 +1,6 @@
-"""Files that are no text, recognized by their first bytes whatever they are called."""
+"""Files that are not text, recognized by their first bytes whatever their names."""
 
-from maskwright.corpus.readers.unreadable import UnreadableError
+from maskwright.errors import CorpusError
 
 _ZIPPED = {
     b"word/": "a Word document (docx)",
@@ -60,8 +60,20 @@ _REMEDIES = {
 _TO_TEXT = "Convert it to plain text first, or leave it out."
 
 
+class UnreadableError(CorpusError):
+    """A source without text of the expected kind: binary, empty, other JSON.
+
+    An error for a file that the user named; inside a folder the file is skipped and counted under
+    `reason`. Damage, such as a truncated archive, is a `CorpusError` in both cases.
+    """
+
+    def __init__(self, reason: str, message: str) -> None:
+        self.reason = reason
+        super().__init__(message)
+
+
 def check_signature(head: bytes, name: str) -> None:
-    """Raise if the first bytes of the file `name` are those of a kind of file that is no text.
+    """Raise if the first bytes of the file `name` are those of a file that is not text.
 
     Raises:
         UnreadableError: they are; names the kind.
@@ -75,7 +87,7 @@ def check_signature(head: bytes, name: str) -> None:
 
 
 def recognize(head: bytes) -> str | None:
-    """Return what a file with these first bytes is, as the end of a sentence; None if unknown."""
+    """Return the kind of a file with these first bytes, for a message; None if unknown."""
     for signature, kind in _SIGNATURES.items():
         if head.startswith(signature):
             inside = (what for part, what in _ZIPPED.items() if part in head)

@@ -1,26 +1,30 @@
-"""From blocks of bytes to text and to lines, with what cannot be decoded kept visible."""
+"""Plain text: from bytes to text, lines and documents.
+
+A document is a block between blank lines, a line, or the whole file.
+"""
 
 import codecs
 import io
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from itertools import chain
+from itertools import chain, pairwise
 from typing import Any
 
-from maskwright.corpus.documents import cut_text
-from maskwright.corpus.readers.encodings import guess_encoding
-from maskwright.corpus.readers.signatures import check_signature
-from maskwright.corpus.readers.undecodable import (
+from maskwright.corpus.config import DocumentMode
+from maskwright.corpus.documents import Reading, cut_text
+from maskwright.corpus.readers.blocks import read_blocks
+from maskwright.corpus.readers.encodings import (
     FLAG,
     UNDECODABLE,
     UTF_8,
+    guess_encoding,
     is_mostly_utf8,
     is_stray,
     mixed,
     not_decodable,
 )
-from maskwright.corpus.readers.unreadable import UnreadableError
+from maskwright.corpus.readers.signatures import UnreadableError, check_signature
 
 _HEAD_BYTES = 1 << 16
 _MAX_UNDECODABLE = 0.001  # of the bytes; more is another encoding, or damage that loses words
@@ -36,6 +40,10 @@ _MARKS = {  # byte order marks; that of UTF-32 begins as that of UTF-16 does
     codecs.BOM_UTF16_BE: "utf-16-be",
 }
 
+# Stray blank lines in a file of one document a line must not join thousands of lines; the longest
+# articles of an encyclopedia have a few hundred paragraphs.
+_MAX_LINES_A_BLANK = 500
+
 
 def _keep_visible(error: UnicodeError) -> tuple[str, int]:
     """Decode each undecodable byte to a lone surrogate; "surrogateescape" has none for ASCII."""
@@ -47,20 +55,41 @@ def _keep_visible(error: UnicodeError) -> tuple[str, int]:
 codecs.register_error("maskwright-keep", _keep_visible)
 
 
+def read_plain(reading: Reading) -> Iterator[str]:
+    """Yield the documents of a text file."""
+    config = reading.config
+    return split_documents(
+        read_text(reading), config.documents, config.max_document_characters, reading.counts
+    )
+
+
+def read_markdown(reading: Reading) -> Iterator[str]:
+    """Yield a Markdown file as one document, unless the configuration says what is one."""
+    config = reading.config
+    mode = "file" if config.documents == "auto" else config.documents
+    return split_documents(read_text(reading), mode, config.max_document_characters, reading.counts)
+
+
+def read_text(reading: Reading) -> Iterator[str]:
+    """Yield the decoded text of a file in blocks."""
+    source = reading.source
+    blocks = read_blocks(source.path, source.compression, source.name, reading.advance)
+    return decode_text(blocks, source.name, reading.config.encoding)
+
+
 def decode_text(
     blocks: Iterable[bytes], name: str, encoding: str = UTF_8, *, exact: bool = False
 ) -> Iterator[str]:
     """Decode text; all line ends become a newline.
 
-    A byte that cannot be decoded becomes a lone surrogate, which cleaning replaces and counts per
-    document.
+    A byte that cannot be decoded becomes a lone surrogate, which cleaning replaces and counts.
 
     Args:
         blocks: of the file, in order.
         name: of the file, for messages.
-        encoding: that of text which is not UTF-8. A byte order mark wins over it, and so does a
-            file whose first characters beyond ASCII are UTF-8.
-        exact: for text of which no byte may be lost, and whose encoding cannot be named.
+        encoding: that of text which is not UTF-8. A byte order mark has precedence, and so has
+            UTF-8 if the first characters beyond ASCII are UTF-8.
+        exact: no byte may be lost, and the command has no flag for the encoding.
 
     Raises:
         UnreadableError: there are no bytes, or those at the beginning are not text.
@@ -99,7 +128,7 @@ def decode_text(
 
 
 def _choose_at_once(first: bytes, encoding: str) -> str | None:
-    """Return the encoding of a file without a mark; None if it can wait, as ASCII is the same."""
+    """Return the encoding of a file without a mark; None if it is ASCII so far in any case."""
     kind = codecs.lookup(encoding).name
     if kind == UTF_8:
         return UTF_8
@@ -122,7 +151,7 @@ def _reads_ascii(encoding: str) -> bool:
 
 
 class _Chooser(codecs.IncrementalDecoder):
-    """Decode UTF-8 or another encoding, whichever the first characters beyond ASCII are in.
+    """A decoder of UTF-8 or another encoding, whichever the first non-ASCII characters are in.
 
     Args:
         name: of the file, for messages.
@@ -163,7 +192,7 @@ def _build_decoder(encoding: str) -> codecs.IncrementalDecoder:
 
 
 def _check_control(text: str, block: bytes, name: str, encoding: str, flag: str | None) -> None:
-    """Raise if the beginning of a file is no text in any encoding."""
+    """Raise if the beginning of a file is not text in any encoding."""
     share = len(_CONTROL.findall(text)) / max(len(text), 1)
     is_decodable = len(UNDECODABLE.findall(text)) <= _MAX_UNDECODABLE * len(text)
     if share <= (_MAX_CONTROL if is_decodable else _MAX_CONTROL_UNDECODABLE):
@@ -179,7 +208,7 @@ def _check_control(text: str, block: bytes, name: str, encoding: str, flag: str 
 
 
 def read_lines(texts: Iterable[str], limit: int, counts: Counter[str]) -> Iterator[str]:
-    """The lines of a text that comes in blocks; one longer than `limit` characters is cut."""
+    """Yield the lines of a text that comes in blocks; lines longer than `limit` are cut."""
     pending = ""
     for text in texts:
         lines = (pending + text).split("\n")
@@ -198,3 +227,52 @@ def read_lines(texts: Iterable[str], limit: int, counts: Counter[str]) -> Iterat
                 yield from pieces
     if pending:
         yield pending
+
+
+def split_documents(
+    texts: Iterable[str], mode: DocumentMode, limit: int, counts: Counter[str]
+) -> Iterator[str]:
+    """Yield the documents of a plain text; longer ones than `limit` characters are cut."""
+    blocks = iter(texts)
+    if mode == "auto":
+        first = next(blocks, "")
+        mode = detect_mode(first)
+        blocks = chain([first], blocks)
+    lines = read_lines(blocks, limit, counts)
+    if mode == "line":
+        return (line for line in lines if line and not line.isspace())
+    return _gather(lines, mode == "blank_line", limit, counts)
+
+
+def detect_mode(beginning: str) -> DocumentMode:
+    """Return what separates the documents of a file, inferred from its first megabyte.
+
+    Blank lines do if there are more than a few; otherwise every line is a document.
+    """
+    lines = [bool(line.strip()) for line in beginning.split("\n")]
+    num_separators = sum(a and not b for a, b in pairwise(lines))
+    # Blank lines at the end separate nothing.
+    num_separators -= not lines[-1] and any(lines)
+    few = num_separators * _MAX_LINES_A_BLANK < sum(lines)
+    return "line" if few else "blank_line"
+
+
+def _gather(
+    lines: Iterable[str], split_at_blanks: bool, limit: int, counts: Counter[str]
+) -> Iterator[str]:
+    gathered: list[str] = []
+    size = 0
+    for line in lines:
+        blank = not line or line.isspace()
+        if size + len(line) > limit and gathered:
+            counts["long document cut"] += 1
+            yield "\n".join(gathered)
+            gathered, size = [], 0
+        if not blank or (gathered and not split_at_blanks):
+            gathered.append(line)
+            size += len(line) + 1
+        elif gathered:
+            yield "\n".join(gathered)
+            gathered, size = [], 0
+    if gathered:
+        yield "\n".join(gathered)

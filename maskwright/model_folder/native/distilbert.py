@@ -4,8 +4,14 @@ Whether its positions began as sinusoids (``sinusoidal_pos_embds``) says nothing
 the file. In training its class drops nothing of what attention gives back, ours ``hidden_dropout``.
 """
 
-from maskwright.model_folder.native.family import Family, Field, same
-from maskwright.model_folder.native.tables import ENCODER_ONLY, GAMMA_BETA
+from maskwright.model_folder.native.family import ClassifierHead, Family, Field, same
+from maskwright.model_folder.native.tables import (
+    DENSE,
+    ENCODER_ONLY,
+    GAMMA_BETA,
+    OUTPUT,
+    token_classifier,
+)
 
 LAYER = "distilbert.transformer.layer.*"
 DISTILBERT = Family(
@@ -48,4 +54,13 @@ DISTILBERT = Family(
     accepts=ENCODER_ONLY,
     renamed=GAMMA_BETA,
     ignored=("distilbert.embeddings.position_ids",),
+    classifiers={
+        "text": ClassifierHead(
+            "DistilBertForSequenceClassification",
+            {DENSE: "pre_classifier", OUTPUT: "classifier"},
+            "relu",
+            dropout_field="seq_classif_dropout",
+        ),
+        "token": token_classifier("DistilBert"),
+    },
 )

@@ -17,6 +17,7 @@ from maskwright.model_folder.native.tables import (
     bert_blocks,
     bert_embeddings,
     bert_fields,
+    roberta_classifiers,
 )
 
 _EMBEDDING_SIZE = 128
@@ -65,6 +66,7 @@ ELECTRA = Family(
     ignored=("discriminator_predictions.*", _OLDER),
     write_more=_write_width,
     read_more=_read_width,
+    classifiers=roberta_classifiers("Electra", activation="gelu"),
 )
 ELECTRA_DISCRIMINATOR = dataclasses.replace(
     ELECTRA,

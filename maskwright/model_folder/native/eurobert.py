@@ -3,11 +3,14 @@
 from typing import Any
 
 from maskwright.model.config import EncoderConfig
-from maskwright.model_folder.native.family import Family, Field, RawConfig, same
+from maskwright.model_folder.native.family import ClassifierHead, Family, Field, RawConfig, same
 from maskwright.model_folder.native.tables import (
+    DENSE,
+    OUTPUT,
     llama_blocks,
     read_one_rope,
     size_fields,
+    token_classifier,
     write_one_rope,
 )
 
@@ -67,4 +70,13 @@ EUROBERT = Family(
     accepts={"rope_scaling": (None,), "is_decoder": (False,)},
     write_more=_write_more,
     read_more=_read_more,
+    classifiers={
+        "text": ClassifierHead(
+            "EuroBertForSequenceClassification",
+            {DENSE: "dense", OUTPUT: "classifier"},
+            "gelu",
+            poolings={"late": "late", "mean": "mean", "cls": "bos"},
+        ),
+        "token": token_classifier("EuroBert"),
+    },
 )

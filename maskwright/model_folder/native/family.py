@@ -7,6 +7,7 @@ to a family exactly when writing it and reading it back changes nothing, so no l
 can disagree with the tables.
 """
 
+import dataclasses
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -16,7 +17,14 @@ from torch import Tensor
 
 from maskwright.config import convert
 from maskwright.errors import ConfigError
-from maskwright.model.config import EncoderConfig, check_sizes
+from maskwright.model.config import (
+    EncoderConfig,
+    HeadActivation,
+    HeadConfig,
+    Level,
+    Pooling,
+    check_sizes,
+)
 from maskwright.model.presets import PRESETS, Preset
 
 RawConfig = Mapping[str, Any]
@@ -49,6 +57,55 @@ def same(ours: str, default: Any) -> Field:
 
 
 @dataclass(frozen=True)
+class ClassifierHead:
+    """What one class of transformers puts on the encoder of its family to label texts or tokens.
+
+    Attributes:
+        architecture: the class.
+        tensors: our module of the head -> the name in their class.
+        activation: of the dense layer, or a function of the configuration; None if the head has no
+            such layer.
+        has_norm: True if a norm follows that layer.
+        poolings: the poolings that it knows -> its word for each. The first one applies where a
+            file says nothing; a class that has no such field takes the first token.
+        dropout_field: its word for the dropout before the output.
+        bias: True if the dense layer has one.
+        ignored: names of tensors that it does not use, besides those that the family ignores.
+    """
+
+    architecture: str
+    tensors: Names
+    activation: HeadActivation | Callable[[EncoderConfig], HeadActivation] | None
+    has_norm: bool = False
+    poolings: Mapping[Pooling, str] = field(default_factory=dict)
+    dropout_field: str = "classifier_dropout"
+    bias: Callable[[EncoderConfig], bool] = lambda config: True
+    ignored: tuple[str, ...] = ()
+
+    def build_config(
+        self, config: EncoderConfig, level: Level, num_labels: int, pooling: Pooling, dropout: float
+    ) -> HeadConfig:
+        """Return the configuration of our head that computes the same."""
+        activation = self.activation(config) if callable(self.activation) else self.activation
+        return HeadConfig(
+            level=level,
+            num_labels=num_labels,
+            pooling=pooling,
+            activation=activation,
+            bias=self.bias(config),
+            norm=self.has_norm,
+            dropout=dropout,
+        )
+
+    def write_config(self, head: HeadConfig) -> dict[str, Any]:
+        """Return the fields of the head in their ``config.json``."""
+        fields: dict[str, Any] = {self.dropout_field: head.dropout}
+        if self.poolings:
+            fields["classifier_pooling"] = self.poolings[head.pooling]
+        return fields
+
+
+@dataclass(frozen=True)
 class Family:
     """One published architecture.
 
@@ -76,6 +133,7 @@ class Family:
         fused: (after that) one name for several tensors that lie below each other -> their names.
         ignored: names (``*`` is anything) that the masked language model does not use.
         write_more, read_more: what a table cannot say.
+        classifiers: its classes that label texts and tokens; without one, ours is written.
     """
 
     model_type: str
@@ -96,6 +154,7 @@ class Family:
     ignored: tuple[str, ...] = ()
     write_more: Callable[[EncoderConfig], dict[str, Any]] = lambda config: {}
     read_more: Callable[[RawConfig, dict[str, Any]], dict[str, Any]] = lambda raw, values: {}
+    classifiers: Mapping[Level, ClassifierHead] = field(default_factory=dict)
 
     @property
     def fixed(self) -> dict[str, Any]:
@@ -104,6 +163,19 @@ class Family:
         chosen = {name for entry in self.fields for name in entry.ours}
         chosen.add("global_attn_every_n_layers")  # which `layer_types` says layer by layer
         return {name: value for name, value in preset.items() if name not in chosen}
+
+    def as_classifier(self, head: ClassifierHead) -> "Family":
+        """Return the family of the class with `head`, whose encoder has the same names."""
+        encoder = {ours: theirs for ours, theirs in self.tensors.items() if ours.startswith("enc")}
+        ignored = (name for name in self.ignored if "pooler" not in name)
+        return dataclasses.replace(
+            self,
+            architecture=head.architecture,
+            pair_architecture="",
+            tensors={**encoder, **head.tensors},
+            tied_bias="",
+            ignored=(*ignored, *head.ignored),
+        )
 
     def name_class(self, config: EncoderConfig) -> str:
         """Their class for `config`, with all of its heads if there is one."""

@@ -4,12 +4,27 @@ Its class uses ``attention_dropout`` once more after the output projection, as o
 ``hidden_dropout`` does; published models have none.
 """
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, cast
 
 from maskwright.config import convert
-from maskwright.model.config import EncoderConfig
-from maskwright.model_folder.native.family import Family, Field, RawConfig, read_value, same
-from maskwright.model_folder.native.tables import read_two_ropes, size_fields, write_two_ropes
+from maskwright.model.config import EncoderConfig, HeadActivation, Pooling
+from maskwright.model_folder.native.family import (
+    ClassifierHead,
+    Family,
+    Field,
+    RawConfig,
+    read_value,
+    same,
+)
+from maskwright.model_folder.native.tables import (
+    DENSE,
+    NORM,
+    OUTPUT,
+    read_two_ropes,
+    size_fields,
+    write_two_ropes,
+)
 
 LAYER = "model.layers.*"
 
@@ -63,6 +78,17 @@ def _read_more(raw: RawConfig, values: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def _build_classifier(kind: str, poolings: Mapping[Pooling, str]) -> ClassifierHead:
+    return ClassifierHead(
+        f"ModernBertFor{kind}Classification",
+        {DENSE: "head.dense", NORM: "head.norm", OUTPUT: "classifier"},
+        lambda config: cast(HeadActivation, config.head_act),
+        has_norm=True,
+        poolings=poolings,
+        bias=lambda config: config.head_bias,
+    )
+
+
 MODERNBERT = Family(
     model_type="modernbert",
     architecture="ModernBertForMaskedLM",
@@ -109,4 +135,8 @@ MODERNBERT = Family(
     accepts={"position_embedding_type": ("absolute", "rope"), "rope_scaling": (None,)},
     write_more=_write_more,
     read_more=_read_more,
+    classifiers={
+        "text": _build_classifier("Sequence", {"cls": "cls", "mean": "mean"}),
+        "token": _build_classifier("Token", {}),
+    },
 )

@@ -4,7 +4,14 @@ import dataclasses
 from typing import Any
 
 from maskwright.model.config import EncoderConfig
-from maskwright.model_folder.native.family import Family, RawConfig, read_value, same
+from maskwright.model_folder.native.family import (
+    ClassifierHead,
+    Family,
+    RawConfig,
+    read_value,
+    same,
+)
+from maskwright.model_folder.native.tables import DENSE, OUTPUT
 
 _OPTIONAL = ("cls_token_id", "sep_token_id", "mask_token_id")
 _LEFT_OUT = ("attention_backend", "model_type", "mlp_output_bias", "embedding_size", *_OPTIONAL)
@@ -26,7 +33,7 @@ _MLM_HEAD = (
     *(f"head.transform.{name}" for name in ("dense", "norm", "input", "output")),
     *(f"pair_head.{name}" for name in ("pooler", "classifier")),
 )
-_DISCRIMINATOR_HEAD = ("head.dense", "head.output")
+_DISCRIMINATOR_HEAD = (DENSE, OUTPUT)
 
 
 def _write_more(config: EncoderConfig) -> dict[str, Any]:
@@ -53,6 +60,15 @@ OWN = Family(
     tensors={name: name for name in (*_TENSORS, *_MLM_HEAD)},
     write_more=_write_more,
     read_more=_read_more,
+    classifiers={
+        "text": ClassifierHead(
+            "TextClassifier",
+            {DENSE: DENSE, OUTPUT: OUTPUT},
+            "gelu",
+            poolings={"mean": "mean", "cls": "cls", "late": "late"},
+        ),
+        "token": ClassifierHead("TokenClassifier", {OUTPUT: OUTPUT}, None),
+    },
 )
 OWN_DISCRIMINATOR = dataclasses.replace(
     OWN,

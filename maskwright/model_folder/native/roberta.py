@@ -1,7 +1,10 @@
 """RobertaForMaskedLM and the classes that compute the same under other names.
 
 Liu et al., "RoBERTa: A Robustly Optimized BERT Pretraining Approach", 2019; XLM-RoBERTa, Conneau et
-al., 2020; CamemBERT, Martin et al., 2020. It is BERT but for the head, whose activation is always
+al., 2020; CamemBERT, Martin et al., 2020; RobertaPreLayerNorm, RoBERTa with pre-norm as fairseq
+trains it, Wettig et al., "Should You Mask 15% in Masked Language Modeling?", 2022.
+
+It is BERT but for the head, whose activation is always
 GELU, and the position table, which begins with rows that no token has (`count_padding_rows`).
 """
 
@@ -17,6 +20,7 @@ from maskwright.model_folder.native.tables import (
     bert_fields,
     count_padding_rows,
     read_padding_rows,
+    roberta_classifiers,
     roberta_head,
     write_padding_rows,
 )
@@ -57,13 +61,37 @@ ROBERTA = Family(
     ignored=("roberta.pooler.*", "roberta.embeddings.position_ids"),
     write_more=write_padding_rows,
     read_more=read_padding_rows,
+    classifiers=roberta_classifiers("Roberta"),
 )
 XLM_ROBERTA = dataclasses.replace(
     ROBERTA,
     model_type="xlm-roberta",
     architecture="XLMRobertaForMaskedLM",
     fields=roberta_fields(vocab_size=30_522),
+    classifiers=roberta_classifiers("XLMRoberta"),
 )
 CAMEMBERT = dataclasses.replace(
-    XLM_ROBERTA, model_type="camembert", architecture="CamembertForMaskedLM"
+    XLM_ROBERTA,
+    model_type="camembert",
+    architecture="CamembertForMaskedLM",
+    classifiers=roberta_classifiers("Camembert"),
+)
+_PRE_NORM = "roberta_prelayernorm"
+ROBERTA_PRELAYERNORM = dataclasses.replace(
+    ROBERTA,
+    model_type="roberta-prelayernorm",
+    architecture="RobertaPreLayerNormForMaskedLM",
+    preset="roberta-prelayernorm",
+    tensors={
+        **bert_embeddings(_PRE_NORM),
+        **bert_blocks(
+            f"{_PRE_NORM}.encoder.layer.*",
+            attention_norm="attention.LayerNorm",
+            mlp_norm="intermediate.LayerNorm",
+        ),
+        "encoder.final_norm": f"{_PRE_NORM}.LayerNorm",
+        **roberta_head(),
+    },
+    ignored=(f"{_PRE_NORM}.pooler.*", f"{_PRE_NORM}.embeddings.position_ids"),
+    classifiers=roberta_classifiers("RobertaPreLayerNorm"),
 )

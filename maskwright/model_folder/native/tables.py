@@ -8,8 +8,15 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from maskwright.errors import ConfigError
-from maskwright.model.config import EncoderConfig
-from maskwright.model_folder.native.family import Field, Names, RawConfig, read_value, same
+from maskwright.model.config import EncoderConfig, HeadActivation, Level
+from maskwright.model_folder.native.family import (
+    ClassifierHead,
+    Field,
+    Names,
+    RawConfig,
+    read_value,
+    same,
+)
 
 ENCODER_ONLY = {"is_decoder": (False,), "add_cross_attention": (False,)}
 ABSOLUTE = {**ENCODER_ONLY, "position_embedding_type": ("absolute",)}
@@ -131,6 +138,33 @@ def roberta_head() -> Names:
         "head.transform.norm": "lm_head.layer_norm",
         "head.decoder": "lm_head.decoder",
     }
+
+
+# Modules of our classifier heads.
+DENSE, NORM, OUTPUT = "head.dense", "head.norm", "head.output"
+
+
+def bert_classifiers(name: str) -> dict[Level, ClassifierHead]:
+    """Return BERT's classifiers, whose dense layer is the pooler; `name` begins their classes."""
+    head = {DENSE: "bert.pooler.dense", OUTPUT: "classifier"}
+    text = ClassifierHead(f"{name}ForSequenceClassification", head, "tanh", ignored=("cls.*",))
+    return {"text": text, "token": token_classifier(name, "cls.*")}
+
+
+def roberta_classifiers(
+    name: str, activation: HeadActivation = "tanh"
+) -> dict[Level, ClassifierHead]:
+    """Return RoBERTa's classifiers, with a dense layer of their own."""
+    head = {DENSE: "classifier.dense", OUTPUT: "classifier.out_proj"}
+    text = ClassifierHead(f"{name}ForSequenceClassification", head, activation)
+    return {"text": text, "token": token_classifier(name)}
+
+
+def token_classifier(name: str, *ignored: str) -> ClassifierHead:
+    """Return a classifier of tokens that has an output layer alone."""
+    ignored = ("*.pooler.*", *ignored)
+    architecture = f"{name}ForTokenClassification"
+    return ClassifierHead(architecture, {OUTPUT: "classifier"}, None, ignored=ignored)
 
 
 # fairseq counts positions from the padding token's id + 1, and its table has these rows, too.

@@ -13,8 +13,13 @@ import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maskwright.corpus.formats import Compression
-from maskwright.corpus.readers.blocks import BLOCK_BYTES, read_blocks
+from maskwright.corpus.readers.blocks import (
+    BLOCK_BYTES,
+    MAX_EXPANSION,
+    Compression,
+    Expansion,
+    read_blocks,
+)
 from maskwright.errors import CorpusError
 from tests.corpus.helpers import write
 
@@ -104,3 +109,24 @@ def test_streams_follow_one_another_with_padding_between(
     (tmp_path / "x").write_bytes(content + b"rubbish")
     with pytest.raises(CorpusError, match="x cannot be decompressed"):
         list(read_blocks(tmp_path / "x", suffix, "x"))
+
+
+FREE = 64 << 20
+
+
+def test_text_may_unpack_to_many_times_its_size() -> None:
+    expansion = Expansion("x.gz")
+    for number in range(1, 1000):
+        expansion.add(MAX_EXPANSION * 1_000_000, num_packed=number * 1_000_000)
+
+
+def test_a_small_file_may_be_all_alike() -> None:
+    Expansion("x.gz").add(FREE, num_packed=0)
+
+
+def test_more_than_that_is_refused_as_soon_as_it_is_seen() -> None:
+    expansion = Expansion("x.gz")
+    expansion.add(FREE, num_packed=10)
+    expansion.add(10 * MAX_EXPANSION, num_packed=10)
+    with pytest.raises(CorpusError, match=r"x\.gz unpacks to more than 500 times .* unpack it"):
+        expansion.add(1, num_packed=10)

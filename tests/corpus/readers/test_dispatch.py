@@ -12,12 +12,13 @@ import pytest
 import zstandard
 
 from maskwright.corpus.config import CorpusConfig
-from maskwright.corpus.formats import COMPRESSIONS, KINDS
-from maskwright.corpus.readers.dispatch import read_source
+from maskwright.corpus.readers.blocks import COMPRESSIONS
+from maskwright.corpus.readers.dispatch import FORMATS, read_source, recognize_name
 from maskwright.corpus.sources import find_sources
 from maskwright.errors import CorpusError
 from tests.corpus.helpers import read_all, write
 
+SUFFIXES = [s for form in FORMATS.values() for s in (*form.suffixes, *form.suffixes_if_named)]
 CONTENTS = {
     ".txt": "one\n\ntwo\n",
     ".jsonl": '{"text": "one"}\n{"text": "two"}\n',
@@ -41,7 +42,7 @@ def test_every_format_in_every_compression(tmp_path: Path, suffix: str, compress
     assert read_all(path) == ["one", "two"]
 
 
-@pytest.mark.parametrize("suffix", [*KINDS, ".json", ".dat", *COMPRESSIONS])
+@pytest.mark.parametrize("suffix", [*SUFFIXES, ".dat", *COMPRESSIONS])
 def test_random_bytes_under_every_suffix_are_no_crash(tmp_path: Path, suffix: str) -> None:
     draw = random.Random(suffix)
     beginnings = [b"", b"text\n", b'{"text": "', b"PAR1", b"\x1f\x8b\x08", b'text\n"', b"a\n\n"]
@@ -75,3 +76,28 @@ def test_standard_input_is_plain_text(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"")))
     with pytest.raises(CorpusError, match=r"^standard input is empty: nothing to train on\.$"):
         read_all("-")
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("a.txt", ("plain", "")),
+        ("A.TXT.GZ", ("plain", ".gz")),
+        ("20231101.en.jsonl.zst", ("jsonl", ".zst")),
+        ("part-0.parquet", ("parquet", "")),
+        ("notes.md", ("markdown", "")),
+        ("table.tsv.xz", ("tsv", ".xz")),
+        ("archive.gz", (None, ".gz")),
+        ("README", (None, "")),
+        ("photo.jpg", (None, "")),
+    ],
+)
+def test_a_name_tells_kind_and_compression(name: str, expected: tuple[str | None, str]) -> None:
+    assert recognize_name(Path(name)) == expected
+
+
+@pytest.mark.parametrize("compression", ["", ".gz", ".bz2", ".xz", ".zst"])
+def test_json_counts_if_it_is_named(compression: str) -> None:
+    path = Path(f"dump.json{compression}")
+    assert recognize_name(path) == (None, compression)
+    assert recognize_name(path, named=True) == ("jsonl", compression)

@@ -57,7 +57,7 @@ def test_a_missing_column_names_those_there_are(tmp_path: Path) -> None:
 
 
 def test_a_column_of_numbers_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(CorpusError, match="its values are no strings"):
+    with pytest.raises(CorpusError, match="has no text in its field text"):
         read_all(make(tmp_path / "x.parquet", text=[1, 2]))
 
 

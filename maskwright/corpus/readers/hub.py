@@ -1,0 +1,106 @@
+"""Hugging Face datasets, streamed (extra `hub`): ``hf:wikimedia/wikipedia:20231101.en#text``.
+
+A local folder works, too, ``hf:/data/my_set#body``: one that `datasets` can load, or that its
+`save_to_disk` has written.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from maskwright.corpus.documents import Reading
+from maskwright.corpus.readers.records import TextField
+from maskwright.errors import CorpusError
+from maskwright.extras import import_extra
+
+_SPLIT = "train"
+
+
+@dataclass(frozen=True, slots=True)
+class HubName:
+    """A parsed name; `config` and `field` are empty where the name has none."""
+
+    path: str
+    config: str
+    field: str
+
+    @property
+    def folder(self) -> Path | None:
+        """The local folder of this name; None if there is none."""
+        folder = expand_home(self.path)
+        return folder if folder.is_dir() else None
+
+
+def expand_home(given: str) -> Path:
+    """Return a path with its ``~`` or ``~user`` replaced.
+
+    Raises:
+        CorpusError: there is no such user.
+    """
+    try:
+        return Path(given).expanduser()
+    except RuntimeError as error:
+        raise CorpusError(f"{given}: {error} Check the path.") from None
+
+
+def parse_hub_name(name: str) -> HubName:
+    """Parse ``hf:NAME[:CONFIG][#FIELD]``.
+
+    Raises:
+        CorpusError: the name is empty.
+    """
+    rest, _, field = name.removeprefix("hf:").partition("#")
+    local = rest.startswith(("/", ".", "~"))
+    path, config = (rest, "") if local else rest.partition(":")[::2]
+    if not path:
+        raise CorpusError(f"{name} names no dataset. Write hf:NAME, hf:NAME:CONFIG or add #FIELD.")
+    return HubName(path, config, field)
+
+
+def read_hub(reading: Reading) -> Iterator[str]:
+    """Yield the texts of a dataset's train split in its order.
+
+    Raises:
+        CorpusError: the dataset cannot be found or read, or lacks the field.
+        MissingPackageError: `datasets` is not installed.
+    """
+    name = reading.source.name
+    parsed = parse_hub_name(name)
+    datasets: Any = import_extra("datasets", "hub", name)
+    field = TextField(parsed.field or reading.config.text_field, name, reading.counts)
+    try:
+        rows = _load(datasets, parsed)
+        columns: list[str] | None = getattr(rows, "column_names", None)
+        if columns is not None:
+            field.check_columns(columns)
+            rows = rows.select_columns([field.name])
+        yield from _pick(rows, field)
+    except CorpusError:
+        raise
+    except Exception as error:  # damaged datasets raise anything
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise CorpusError(f"{name} cannot be read: {reason}") from None
+    field.check_found()
+
+
+def _pick(rows: Iterable[Mapping[str, object]], field: TextField) -> Iterator[str]:
+    for row in rows:
+        if (text := field.pick(row.get(field.name), row)) is not None:
+            yield text
+
+
+def _load(datasets: Any, name: HubName) -> Any:
+    folder = name.folder
+    if folder is None:
+        if name.path.startswith(("/", ".", "~")):
+            raise FileNotFoundError(f"there is no folder {expand_home(name.path)}")
+        return datasets.load_dataset(name.path, name.config or None, split=_SPLIT, streaming=True)
+    if (folder / "dataset_dict.json").is_file():
+        splits = datasets.load_from_disk(str(folder))
+        if _SPLIT not in splits:
+            raise ValueError(f"it has no split {_SPLIT} but {', '.join(splits)}")
+        return splits[_SPLIT]
+    if (folder / "state.json").is_file():
+        return datasets.load_from_disk(str(folder))
+    return datasets.load_dataset(str(folder), name.config or None, split=_SPLIT, streaming=True)

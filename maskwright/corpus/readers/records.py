@@ -1,0 +1,185 @@
+"""Records with a text field: JSON lines, and comma- and tab-separated tables with a header."""
+
+import csv
+import json
+import textwrap
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any, cast
+
+from maskwright.corpus.documents import Reading
+from maskwright.corpus.readers.signatures import UnreadableError
+from maskwright.corpus.readers.text import read_lines, read_text
+from maskwright.errors import CorpusError
+
+# A longer line of JSON or of a table is cut, so it is not a record (parsing one takes up to thirty
+# times its size); a longer value in a Parquet file is dropped.
+MAX_RECORD_CHARACTERS = 16_000_000
+_NUM_SHOWN = 12
+# A row with an unclosed quotation mark is dropped after so many characters.
+MAX_ROW_CHARACTERS = 10_000_000
+BAD_LINE = "bad JSON line"
+
+
+class TextField:
+    """The field that holds the text: picks texts out of records and counts records without one.
+
+    A field that no record has is an error even in a folder, as the whole source would be lost.
+    """
+
+    def __init__(self, name: str, source: str, counts: Counter[str]) -> None:
+        self.name, self.source, self._counts = name, source, counts
+        self._found = False
+        self._failure: CorpusError | None = None  # raised if no record has a text
+
+    @classmethod
+    def of(cls, reading: Reading) -> "TextField":
+        """Return the field that the configuration names."""
+        return cls(reading.config.text_field, reading.source.name, reading.counts)
+
+    def pick(self, value: object, columns: Collection[str]) -> str | None:
+        """Return `value` if it is a text; else count it. `columns` are those of its record."""
+        if isinstance(value, str):
+            self._found = True
+            return value
+        self._counts[f"missing field {self.name}"] += 1
+        if self._failure is None and columns:
+            self._failure = self.no_text() if self.name in columns else self._no_column(columns)
+        return None
+
+    def check_found(self) -> None:
+        """Raise CorpusError, at the end of a source, if no record had the field."""
+        if self._failure is not None and not self._found:
+            raise self._failure
+
+    def check_columns(self, columns: Collection[str]) -> None:
+        """Raise CorpusError unless the field is one of `columns`; names some that are."""
+        if self.name not in columns:
+            raise self._no_column(columns)
+
+    def no_text(self) -> CorpusError:
+        """Return the error for a field whose values are not text."""
+        return CorpusError(
+            f"{self.source} has no text in its field {self.name}: its values are not strings."
+        )
+
+    def _no_column(self, columns: Collection[str]) -> CorpusError:
+        # A hostile record may have a million columns, and columns may have a million characters.
+        shown = [
+            textwrap.shorten(repr(column[:100])[1:-1], 40) for column in islice(columns, _NUM_SHOWN)
+        ]
+        shown += ["…"] * (len(columns) > _NUM_SHOWN)
+        return CorpusError(
+            f"{self.source} has no field {self.name}; it has: {', '.join(shown)}."
+            " Choose with corpus.text_field."
+        )
+
+
+def read_jsonl(reading: Reading) -> Iterator[str]:
+    """Yield the texts of JSON lines; lines that are not a JSON object are counted.
+
+    Raises:
+        UnreadableError: no line holds an object.
+        CorpusError: no object has the field.
+    """
+    field, counts = TextField.of(reading), reading.counts
+    num_objects = first_bad = 0
+    for number, line in enumerate(_read_lines(reading), start=1):
+        if not line or line.isspace():
+            continue
+        try:
+            # Not strict: cleaning removes a raw control character in a string.
+            record: object = json.loads(line, strict=False)
+        except (ValueError, RecursionError):
+            record = None
+        if not isinstance(record, dict):
+            counts[_find_reason(counts, field.source, number)] += 1
+            first_bad = first_bad or number
+            continue
+        num_objects += 1
+        mapping = cast(dict[str, Any], record)
+        if (text := field.pick(mapping.get(field.name), mapping)) is not None:
+            yield text
+    if not num_objects:
+        where = f", and line {first_bad} is not one" if first_bad else ""
+        raise UnreadableError(
+            "not JSON lines",
+            f"{field.source} holds no JSON object: one a line is expected{where}.",
+        )
+    field.check_found()
+
+
+def _find_reason(counts: Counter[str], source: str, number: int) -> str:
+    """Return the reason, which names the first bad line of all sources."""
+    found = next((reason for reason in counts if reason.startswith(BAD_LINE)), None)
+    return found or f"{BAD_LINE} (first {Path(source).name}:{number})"
+
+
+def read_csv(reading: Reading) -> Iterator[str]:
+    """Yield the texts of one column of a table as RFC 4180 has it: fields may be quoted."""
+    lines = _RowLines(_read_lines(reading))
+    return _read_table(csv.reader(lines), lines, reading)
+
+
+def read_tsv(reading: Reading) -> Iterator[str]:
+    """Yield the texts of one column of IANA's text/tab-separated-values: quotes are text."""
+    lines = _RowLines(_read_lines(reading))
+    return _read_table(csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE), lines, reading)
+
+
+def _read_lines(reading: Reading) -> Iterator[str]:
+    return read_lines(read_text(reading), MAX_RECORD_CHARACTERS, reading.counts)
+
+
+def _read_table(rows: Iterator[list[str]], lines: "_RowLines", reading: Reading) -> Iterator[str]:
+    """Yield the texts of one column; rows that cannot be parsed or are too short are counted."""
+    csv.field_size_limit(max(csv.field_size_limit(), MAX_ROW_CHARACTERS))
+    field = TextField.of(reading)
+    parsed = _parse_rows(rows, lines, reading.counts)
+    header = next(parsed, None)
+    if header is None:
+        raise UnreadableError("no header", f"{field.source} has no header line.")
+    field.check_columns(header)
+    column = header.index(field.name)
+    for row in parsed:
+        if (text := field.pick(row[column] if column < len(row) else None, header)) is not None:
+            yield text
+
+
+class _RowLines:
+    """Lines for the csv module, which takes lines for a row until its quotation marks are closed.
+
+    `num_characters` were taken since it was last set to 0.
+    """
+
+    def __init__(self, lines: Iterable[str]) -> None:
+        self._lines = iter(lines)
+        self.num_characters = 0
+
+    def __iter__(self) -> Iterator[str]:
+        return self
+
+    def __next__(self) -> str:
+        line = next(self._lines) + "\n"
+        self.num_characters += len(line)
+        if self.num_characters > MAX_ROW_CHARACTERS:
+            raise csv.Error("row too long")
+        return line
+
+
+def _parse_rows(
+    rows: Iterator[list[str]], lines: _RowLines, counts: Counter[str]
+) -> Iterator[list[str]]:
+    while True:
+        lines.num_characters = 0
+        try:
+            row = next(rows)
+        except StopIteration:
+            return
+        except csv.Error:
+            counts["bad table row"] += 1
+            continue
+        if row:
+            yield row

@@ -1,0 +1,369 @@
+"""A fine-tuned model to export, compared and judged on examples of its task.
+
+The examples are those that the model was scored on, or built-in sentences where their file is gone.
+B inputs in a batch, L tokens in the longest, K labels.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from maskwright.errors import InputError
+from maskwright.files import write_text
+from maskwright.finetuning.batches import collate, plan_scoring
+from maskwright.finetuning.config import PROBLEMS, Task
+from maskwright.finetuning.conll import has_conll_name, read_conll
+from maskwright.finetuning.examples import (
+    Examples,
+    encode_rows,
+    encode_sentences,
+    encode_texts,
+    encode_words,
+    read_texts,
+)
+from maskwright.finetuning.labels import Labels
+from maskwright.finetuning.metrics import TASK_METRICS
+from maskwright.finetuning.scoring import compute_logits, decide, score_answers, score_tags
+from maskwright.finetuning.spans import marks_entities
+from maskwright.finetuning.tables import Column, list_names, read_columns
+from maskwright.interop.comparison import (
+    PYDOCS,
+    Comparison,
+    Compute,
+    allow,
+    choose_texts,
+    max_or_nan,
+)
+from maskwright.interop.masked_model import check_equal_ids
+from maskwright.model.classifier import Classifier
+from maskwright.model_folder.card import HubMetadata, describe_labels
+from maskwright.model_folder.classifier_folder import (
+    LoadedClassifier,
+    open_classifier,
+    save_classifier,
+)
+from maskwright.model_folder.families import native_classifier
+from maskwright.model_folder.folder import CARD, read_card
+from maskwright.model_folder.native.family import Family
+from maskwright.runs.run_directory import read_example_files
+
+NUM_EXAMPLES = 512  # from the beginning of the file
+_COLUMNS = ("sentence1", "sentence2", "label")  # of a table, where no run says otherwise
+_BATCH_TOKENS, _TIMED_ROWS = 2048, 8
+Logits = list[NDArray[np.float32]]  # of each input: [K], or [words, K]
+
+
+@dataclass(frozen=True)
+class ExampleFile:
+    """A file of labeled examples and its layout, as `maskwright finetune` read it.
+
+    Attributes:
+        columns: the role of each column -> its name or position.
+        has_header: True if a table begins with names; None: if any column is called by name.
+    """
+
+    path: Path
+    columns: Mapping[str, Column] = field(default_factory=dict)
+    has_header: bool | None = None
+
+
+@dataclass(frozen=True)
+class TaskExamples:
+    """Inputs of a fine-tuned model.
+
+    Attributes:
+        source: where they come from.
+        task: the task of the model.
+        names: of its labels.
+        texts: of each input, one or two; None where an input is a part of a longer sentence.
+        encoded: the inputs, and their targets if `labeled`.
+        pad_id: of the tokenizer.
+    """
+
+    source: str
+    task: Task
+    names: tuple[str, ...]
+    texts: list[tuple[str, ...] | None]
+    encoded: Examples
+    pad_id: int
+    labeled: bool
+
+    def run(self, compute: Compute) -> Logits:
+        """Return the logits of each input, of padded batches, as `compute_logits` does."""
+        found: list[Any] = [None] * len(self.encoded)
+        for indices in plan_scoring(self.encoded.lengths, _BATCH_TOKENS):
+            logits = compute(*self.batch(indices)).numpy()
+            for row, index in zip(logits, indices, strict=True):
+                positions = self.encoded.places
+                found[index] = row if positions is None else row[positions[index]]
+        return found
+
+    def batch(self, indices: Sequence[int]) -> tuple[Tensor, Tensor, Tensor]:
+        """Return ids, attention mask and token types of some inputs: int64 [B, L] each."""
+        batch = collate([self.encoded.inputs[index] for index in indices], self.pad_id)
+        shape = (len(indices), -1)
+        real = (batch.context.segment_ids == 0).long()
+        return (
+            batch.input_ids.view(shape),
+            real.view(shape),
+            batch.token_type_ids.view(shape),
+        )
+
+    def list_plain(self, special: Sequence[str]) -> Iterator[int]:
+        """Yield the indices of inputs that are whole texts and contain no special tokens."""
+        for index, texts in enumerate(self.texts):
+            if texts is not None and not any(token in text for token in special for text in texts):
+                yield index
+
+
+@dataclass(frozen=True)
+class ClassifierSource:
+    """A fine-tuned model to export; see `maskwright.interop.targets.Source`.
+
+    Attributes:
+        card: the model's own card; None if it has none.
+    """
+
+    loaded: LoadedClassifier
+    card: str | None
+    examples: TaskExamples
+
+    has_unused_head = False
+    example_text = "A text."
+
+    @classmethod
+    def open(cls, folder: Path, file: ExampleFile | None) -> "ClassifierSource":
+        """Open a model folder; raises as `open_classifier` and `choose_examples` do."""
+        loaded, card = open_classifier(folder), read_card(folder)
+        return cls(loaded, card, choose_examples(loaded, file))
+
+    @property
+    def model(self) -> Classifier:
+        return self.loaded.model
+
+    @property
+    def texts_from(self) -> str:
+        return self.examples.source
+
+    @property
+    def max_length(self) -> int:
+        return self.loaded.max_length
+
+    @property
+    def labels_tokens(self) -> bool:
+        return self.model.head_config.level == "token"
+
+    @property
+    def metadata(self) -> HubMetadata:
+        return describe_labels(self.labels_tokens, "transformers")
+
+    @property
+    def auto_class(self) -> str:
+        kind = "Token" if self.labels_tokens else "Sequence"
+        return f"AutoModelFor{kind}Classification"
+
+    @property
+    def output_shape(self) -> str:
+        sizes = "batch, length, labels" if self.labels_tokens else "batch, labels"
+        return f"[{sizes}], labels in the order of `id2label` in `config.json`"
+
+    def save(self, folder: Path) -> None:
+        loaded = self.loaded
+        save_classifier(
+            folder,
+            loaded.model,
+            loaded.tokenizer,
+            loaded.labels,
+            loaded.problem,
+            add_special_tokens=loaded.add_special_tokens,
+            max_length=loaded.max_length,
+            num_texts=loaded.num_texts,
+        )
+        if self.card is not None:
+            write_text(folder / CARD, self.card)
+
+    def find_family(self) -> tuple[Family | None, str]:
+        native, reason = native_classifier(self.model.config, self.model.head_config.level)
+        return (None if reason else native.family), reason
+
+    def check_ids(self, tokenizer: Any) -> None:
+        for index in self.examples.list_plain([*self.loaded.tokenizer.special_tokens.values()]):
+            texts = self.examples.texts[index] or ("",)
+            found = tokenizer(*texts, truncation=True)["input_ids"]
+            check_equal_ids(texts[0], self.examples.encoded.inputs[index].ids, found)
+
+    def compare(self, compute: Compute) -> Comparison:
+        encoded = self.examples.encoded
+        ours = compute_logits(self.model, encoded, self.examples.pad_id, "fp32")
+        theirs = self.examples.run(compute)
+        largest = scale = 0.0
+        for one, other in zip(ours, theirs, strict=True):
+            if one.size:  # else a part of a sentence in which no word begins
+                largest = max_or_nan(largest, float(np.abs(one - other).max()))
+                scale = max(scale, float(np.abs(one).max()))
+        num_tokens = sum(encoded.lengths)
+        return Comparison("logits", largest, allow(scale), len(encoded), num_tokens)
+
+    def judge(self) -> "ExampleJudge":
+        if not self.examples.labeled:
+            raise InputError(
+                "onnx-int8 is judged on labeled examples: name a file of them with --data, or "
+                "export from the run directory, whose own files must still exist."
+            )
+        return ExampleJudge(self.examples)
+
+
+def find_examples(run: Path, model: Path, data: Path | str | None) -> ExampleFile | None:
+    """Return the examples of a fine-tuned model's task: `data`, or those that it was scored on.
+
+    Args:
+        run: the run directory of the model, or the model folder.
+        model: the model folder.
+        data: a file of examples.
+
+    Returns:
+        None if `data` is None and the files of the run are gone.
+
+    Raises:
+        InputError: there is no file at `data`.
+    """
+    asked = read_example_files(run) or read_example_files(model.parent)
+    given = [data] if data else [asked.get(name) for name in ("test", "valid", "train")]
+    found = next((Path(name) for name in given if name and Path(name).is_file()), None)
+    if found is None:
+        if data:
+            raise InputError(f"--data = {data} is not a file of labeled examples")
+        return None
+    if not asked and not has_conll_name(found):  # a model folder without its run
+        names = list_names(found)
+        return ExampleFile(found, {role: role for role in _COLUMNS if role in names})
+    return ExampleFile(found, asked.get("columns") or {}, asked.get("has_header"))
+
+
+def choose_examples(loaded: LoadedClassifier, file: ExampleFile | None) -> TaskExamples:
+    """Return the first examples of `file`, or built-in sentences without labels.
+
+    Raises:
+        CorpusError: the file cannot be read, or has labels that the model does not know.
+        InputError: it holds no examples.
+    """
+    of_tokens = loaded.model.head_config.level == "token"
+    problems: dict[str, Task] = {
+        problem: task for task, problem in PROBLEMS.items() if task != "tokens"
+    }
+    task: Task = "tokens" if of_tokens else problems[loaded.problem]
+    if file is None:
+        texts, encoded = _encode_built_in(loaded, of_tokens)
+    elif of_tokens:
+        texts, encoded = _encode_tagged(loaded, file)
+    else:
+        texts, encoded = _encode_table(loaded, file, task)
+    source, pad_id = PYDOCS if file is None else file.path.name, loaded.tokenizer.pad_id
+    return TaskExamples(source, task, loaded.labels, texts, encoded, pad_id, file is not None)
+
+
+Encoded = tuple[list[tuple[str, ...] | None], Examples]
+
+
+def _encode_built_in(loaded: LoadedClassifier, of_tokens: bool) -> Encoded:
+    texts = list(choose_texts(loaded))
+    if of_tokens:
+        words = [text.split() for text in texts]
+        encoded, owners = encode_words(words, loaded.tokenizer, loaded.max_length)
+        return _join_words(words, [sentence for sentence, _ in owners]), encoded
+    inputs, _ = encode_texts([(text,) for text in texts], loaded.tokenizer, loaded.max_length)
+    return [(text,) for text in texts], Examples(inputs, np.zeros(len(inputs)))
+
+
+def _encode_tagged(loaded: LoadedClassifier, file: ExampleFile) -> Encoded:
+    columns = {role: int(column) for role, column in file.columns.items()}
+    sentences = list(islice(read_conll(file.path, **columns), NUM_EXAMPLES))
+    labels = Labels("tokens", loaded.labels, (0,) * len(loaded.labels))
+    encoded = encode_sentences(sentences, labels, loaded.tokenizer, loaded.max_length)
+    assert encoded.sentences is not None
+    words = [sentence.words for sentence in sentences]
+    return _join_words(words, [sentence for sentence, _ in encoded.sentences.owners]), encoded
+
+
+def _join_words(
+    words: Sequence[Sequence[str]], owners: Sequence[int]
+) -> list[tuple[str, ...] | None]:
+    """Return the text of each input; None where its sentence was divided into several inputs."""
+    return [(" ".join(words[owner]),) if owners.count(owner) == 1 else None for owner in owners]
+
+
+def _encode_table(loaded: LoadedClassifier, file: ExampleFile, task: Task) -> Encoded:
+    missing = next((role for role in ("sentence1", "label") if role not in file.columns), None)
+    if missing:
+        raise InputError(
+            f"{file.path} has no column {missing}: examples have the columns sentence1 (and "
+            "sentence2) and label. Rename its columns, or export from the run directory, which "
+            "knows them."
+        )
+    rows = list(islice(read_columns(file.path, file.columns, file.has_header), NUM_EXAMPLES))
+    if not rows:
+        raise InputError(f"{file.path} holds no examples to compare on.")
+    labels = Labels(task, loaded.labels, (0,) * len(loaded.labels))
+    encoded = encode_rows(rows, labels, loaded.tokenizer, loaded.max_length)
+    return [tuple(read_texts(row)) for row in rows], encoded
+
+
+@dataclass(frozen=True)
+class ExampleJudge:
+    """Judges a quantized graph by its answers to a task's labeled examples."""
+
+    examples: TaskExamples
+
+    @property
+    def questions(self) -> str:
+        return f"{len(self.examples.encoded):,} examples of {self.examples.source}"
+
+    @property
+    def metric(self) -> str:
+        if self.examples.task != "tokens":
+            return TASK_METRICS[self.examples.task][0]
+        return "span_f1" if marks_entities(self.examples.names) else "accuracy"
+
+    @property
+    def agreement(self) -> str:
+        return {
+            "regression": "numbers that correlate by",
+            "tokens": "the same tag for",
+        }.get(self.examples.task, "the same label for")
+
+    def answer(self, graph: Compute) -> Logits:
+        return self.examples.run(graph)
+
+    def agree(self, before: Logits, after: Logits) -> float:
+        first, second = self._decide(before), self._decide(after)
+        if self.examples.task == "regression":
+            with np.errstate(invalid="ignore"):  # equal numbers have no correlation: NaN
+                return float(np.corrcoef(first, second)[0, 1])
+        same = first == second
+        return float((same.all(-1) if same.ndim > 1 else same).mean())
+
+    def score(self, answers: Logits) -> float:
+        encoded, task = self.examples.encoded, self.examples.task
+        if encoded.sentences is not None:
+            tags = encoded.sentences.join([one.argmax(1).tolist() for one in answers])
+            labels = Labels(task, self.examples.names, ())
+            return score_tags(labels, encoded.sentences.targets, tags)[self.metric]
+        metrics = (TASK_METRICS[task][0],)
+        targets = np.asarray(encoded.targets)
+        return score_answers(metrics, targets, self._decide(answers))[self.metric]
+
+    def timed_batch(self) -> tuple[Tensor, Tensor, Tensor]:
+        lengths = self.examples.encoded.lengths
+        indices = sorted(range(len(lengths)), key=lengths.__getitem__)
+        return self.examples.batch(indices[-_TIMED_ROWS:])
+
+    def _decide(self, logits: Logits) -> NDArray[Any]:
+        if self.examples.task == "tokens":
+            return np.concatenate(logits).argmax(-1)
+        return decide(self.examples.task, np.stack(logits))

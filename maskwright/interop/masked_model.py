@@ -1,0 +1,318 @@
+"""A masked language model to export, compared on sentences and judged on masked held-out text.
+
+The masks are those of every validation (`maskwright.evaluation.pinned`), on rows as long as the
+model's longest input; packed rows are split, because other libraries have no packing.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import islice, pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from maskwright.data.batch import Batch
+from maskwright.data.collate import SpecialIds
+from maskwright.data.config import DataConfig
+from maskwright.data.masking import IGNORED, Vocabulary
+from maskwright.errors import CheckpointError, ExportError, InputError, ShardError
+from maskwright.evaluation.pinned import PinnedText
+from maskwright.files import write_text
+from maskwright.interop.comparison import (
+    LONGEST,
+    NUM_TEXTS,
+    PYDOCS,
+    SHORTEST,
+    Comparison,
+    Compute,
+    batch_by_length,
+    batch_rows,
+    choose_texts,
+    compare_logits,
+    pad_rows,
+)
+from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.model_folder.card import HubMetadata, describe_for_hub
+from maskwright.model_folder.families import native_family
+from maskwright.model_folder.folder import CARD, LoadedModel, open_model, read_card, save_model
+from maskwright.model_folder.native.family import Family
+from maskwright.preparation.locate import locate
+from maskwright.runs.find_data import check_made_for, is_prepared
+from maskwright.runs.run_directory import CONFIG_NAME, name_prepared, read_provenance
+from maskwright.shards.reader import TokenStore
+
+NUM_TOKENS = 16_384  # of held-out text, padding included: about 2,400 masks
+_TIMED_ROWS = 8
+
+
+@dataclass(frozen=True)
+class Sentences:
+    """Texts and their ids as the model reads them; `source` is where the texts come from."""
+
+    source: str
+    texts: list[str]
+    rows: list[list[int]]
+
+
+@dataclass(frozen=True)
+class MaskedModelSource:
+    """A masked language model to export; see `maskwright.interop.targets.Source`.
+
+    Attributes:
+        card: the model's own card; None if it has none.
+        data: a prepared folder with held-out text; None for the built-in texts.
+    """
+
+    loaded: LoadedModel
+    card: str | None
+    data: Path | None
+
+    auto_class = "AutoModelForMaskedLM"
+    output_shape = "[batch, length, vocabulary]"
+
+    @classmethod
+    def open(cls, folder: Path, data: Path | None) -> "MaskedModelSource":
+        """Open a model folder; raises as `open_model` does."""
+        return cls(open_model(folder), read_card(folder), data)
+
+    @property
+    def model(self) -> MaskedLanguageModel:
+        return self.loaded.model
+
+    @property
+    def texts_from(self) -> str:
+        return PYDOCS if self.data is None else self.data.name
+
+    @property
+    def max_length(self) -> int:
+        return self.model.config.max_position_embeddings
+
+    @property
+    def metadata(self) -> HubMetadata:
+        return describe_for_hub(native=True)
+
+    @property
+    def has_unused_head(self) -> bool:
+        return self.model.config.sentence_pair_head  # which AutoModelForPreTraining loads
+
+    @property
+    def example_text(self) -> str:
+        return f"A sentence with a {self.loaded.tokenizer.mask_token} in it."
+
+    @cached_property
+    def sentences(self) -> Sentences:
+        """The sentences of the comparison, each with a mask token in it."""
+        return choose_sentences(self.loaded, self.data, mask_words=True)
+
+    def save(self, folder: Path) -> None:
+        wraps = self.loaded.add_special_tokens
+        save_model(folder, self.model, self.loaded.tokenizer, add_special_tokens=wraps)
+        if self.card is not None:
+            write_text(folder / CARD, self.card)
+
+    def find_family(self) -> tuple[Family | None, str]:
+        return native_family(self.model.config)
+
+    def check_ids(self, tokenizer: Any) -> None:
+        encoded = tokenizer(self.sentences.texts, padding=True, return_tensors="pt")
+        lengths = encoded["attention_mask"].sum(1).tolist()
+        theirs = [
+            ids[:length].tolist() for ids, length in zip(encoded["input_ids"], lengths, strict=True)
+        ]
+        for text, ours, found in zip(
+            self.sentences.texts, self.sentences.rows, theirs, strict=True
+        ):
+            check_equal_ids(text, ours, found)
+
+    def compare(self, compute: Compute) -> Comparison:
+        config, pad_id = self.model.config, self.loaded.tokenizer.pad_id
+        batches = batch_rows(self.sentences.rows, config.vocab_size, pad_id)
+        return compare_logits(self.loaded, batches, compute)
+
+    def judge(self) -> "MaskJudge":
+        if self.data is None:
+            raise InputError(
+                "onnx-int8 is judged on held-out text: name a prepared folder with --data, or "
+                "export from a run directory whose prepared data still exists."
+            )
+        rows = read_masked_rows(self.loaded, self.data)
+        return MaskJudge(rows, self.model.config.vocab_size, self.loaded.tokenizer.pad_id)
+
+
+def check_equal_ids(text: str, ours: Sequence[int], theirs: Sequence[int]) -> None:
+    """Raise ExportError unless both tokenizers give the same ids for `text`."""
+    if ours != theirs:
+        raise ExportError(
+            f"the tokenizer of transformers gives other ids for {text[:60]!r}: {theirs[:8]} … "
+            f"instead of {ours[:8]} …. Nothing was written. Report it: this is a bug in maskwright "
+            "or in transformers."
+        )
+
+
+def find_prepared_data(run: Path, data: Path | str | None) -> Path | None:
+    """Return the prepared folder to take texts from: `data`, or that of a run directory.
+
+    Args:
+        run: a run directory, or another folder, which has no data.
+        data: a prepared folder or its URL; None for that of the run. If the run has several, the
+            first one is taken, because any text shows whether outputs are equal.
+
+    Returns:
+        None if `data` is None and `run` has no data, or its data is gone.
+
+    Raises:
+        InputError: `data` is not a prepared folder.
+    """
+    if data is not None:
+        found = locate(str(data))
+        if not is_prepared(found):
+            raise InputError(f"--data = {found} is not a folder that maskwright prepare wrote")
+        return found
+    if not (run / CONFIG_NAME).is_file():
+        return None
+    try:
+        first = next(iter(name_prepared(read_provenance(run)).values()))
+    except CheckpointError:
+        return None
+    return first if is_prepared(first) else None
+
+
+def choose_sentences(loaded: LoadedModel, data: Path | None, mask_words: bool) -> Sentences:
+    """Return sentences that fit into the model and hold no special tokens but masks.
+
+    Args:
+        data: a prepared folder; None for the built-in texts.
+        mask_words: True to replace a word of each by the mask token.
+    """
+    longest = min(loaded.model.config.max_position_embeddings, LONGEST)
+    documents = None if data is None else _read_held_out(loaded, data)
+    sentences = Sentences(PYDOCS if data is None else data.name, [], [])
+    for text in choose_texts(loaded, documents):
+        shown = _mask_word(text, loaded.tokenizer.mask_token) if mask_words else text
+        ids: list[int] = loaded.tokenizer.encode_prompt(shown).ids.tolist()
+        row = loaded.wrap(ids)
+        if 0 < len(row) <= longest:
+            sentences.texts.append(shown)
+            sentences.rows.append(row)
+    return sentences
+
+
+def _mask_word(text: str, mask_token: str) -> str:
+    words = text.split(" ")
+    words[len(words) // 2] = mask_token
+    return " ".join(words)
+
+
+def _read_held_out(loaded: LoadedModel, data: Path) -> Iterator[str]:
+    store = _open_held_out(loaded, data)
+    lengths = store.document_lengths
+    starts = np.cumsum(lengths) - lengths
+    for start, length in islice(zip(starts.tolist(), lengths.tolist(), strict=True), 4 * NUM_TEXTS):
+        if length >= SHORTEST:
+            ids = store.tokens(start, start + min(length, 2 * LONGEST))
+            yield loaded.tokenizer.decode(ids.tolist())
+
+
+def _open_held_out(loaded: LoadedModel, data: Path) -> TokenStore:
+    """Open the held-out text; raise ShardError if it has another tokenizer than the model."""
+    check_made_for(loaded.tokenizer, data)
+    return TokenStore.open(data, "valid", "sizes")
+
+
+@dataclass(frozen=True)
+class MaskedRow:
+    """One segment: its ids, the positions of its masked tokens, and their labels."""
+
+    ids: list[int]
+    positions: list[int]
+    labels: list[int]
+
+
+def read_masked_rows(
+    loaded: LoadedModel, data: Path, num_tokens: int = NUM_TOKENS
+) -> list[MaskedRow]:
+    """Return the segments of a prepared folder's held-out text that hold a masked token.
+
+    Raises:
+        ShardError: the data was prepared with another tokenizer, or holds too little held-out text.
+    """
+    tokenizer, valid = loaded.tokenizer, _open_held_out(loaded, data)
+    longest = min(loaded.model.config.max_position_embeddings, LONGEST)
+    batches = PinnedText(
+        valid,
+        DataConfig(max_seq_length=longest, special_tokens=loaded.add_special_tokens),
+        SpecialIds(tokenizer.pad_id, tokenizer.cls_id, tokenizer.sep_id, loaded.add_special_tokens),
+        Vocabulary(
+            tokenizer.vocab_size, tokenizer.mask_id, tokenizer.ordinary_ids, valid.unigram_counts
+        ),
+        num_tokens,
+    ).batches()
+    rows = [row for batch in batches for row in split_rows(batch)]
+    if not rows:
+        raise ShardError(
+            f"{data} holds too little validation text: no token of it is masked. Prepare it with a "
+            "larger corpus.valid_fraction."
+        )
+    return rows
+
+
+def split_rows(batch: Batch) -> Iterator[MaskedRow]:
+    """Yield the segments of a batch that hold a masked token."""
+    used = batch.masked_labels != IGNORED
+    positions, labels = batch.masked_positions[used], batch.masked_labels[used]
+    order = positions.argsort()
+    positions, labels = positions[order], labels[order]
+    bounds = batch.context.cu_seqlens.unique().tolist()
+    for start, stop in pairwise(bounds):
+        inside = (positions >= start) & (positions < stop)
+        if inside.any():
+            ids = batch.input_ids[start:stop].tolist()
+            yield MaskedRow(ids, (positions[inside] - start).tolist(), labels[inside].tolist())
+
+
+def predict_masks(rows: list[MaskedRow], compute: Compute, vocab_size: int, pad_id: int) -> Tensor:
+    """Return the likeliest token at every masked position, in the order of `rows`: [M]."""
+    found: list[Tensor] = [torch.empty(0)] * len(rows)
+    for indices, batch in batch_by_length([row.ids for row in rows], vocab_size, pad_id):
+        logits = compute(batch.input_ids, batch.attention_mask)
+        for index, row_logits in zip(indices, logits, strict=True):
+            found[index] = row_logits[rows[index].positions].argmax(-1)
+    return torch.cat(found)
+
+
+def all_labels(rows: list[MaskedRow]) -> Tensor:
+    """Return the labels of all masked positions, in the order of `rows`: [M]."""
+    return torch.tensor([label for row in rows for label in row.labels])
+
+
+@dataclass(frozen=True)
+class MaskJudge:
+    """Judges a quantized graph by the likeliest tokens for the masks of held-out text."""
+
+    rows: list[MaskedRow]
+    vocab_size: int
+    pad_id: int
+    metric = "accuracy"
+    agreement = "the same best word for"
+
+    @property
+    def questions(self) -> str:
+        return f"{sum(len(row.labels) for row in self.rows):,} masks of held-out text"
+
+    def answer(self, graph: Compute) -> Tensor:
+        return predict_masks(self.rows, graph, self.vocab_size, self.pad_id)
+
+    def agree(self, before: Tensor, after: Tensor) -> float:
+        return (after == before).float().mean().item()
+
+    def score(self, answers: Tensor) -> float:
+        return self.agree(all_labels(self.rows), answers)
+
+    def timed_batch(self) -> tuple[Tensor, Tensor]:
+        longest = sorted((row.ids for row in self.rows), key=len)[-_TIMED_ROWS:]
+        batch = pad_rows(longest, self.pad_id)
+        return batch.input_ids, batch.attention_mask

@@ -1,0 +1,129 @@
+"""Export to sentence-transformers: the encoder without its head, then mean pooling.
+
+The JSON files are in the form that all versions of the library since 2 read; older versions cannot
+read the form that version 6 writes.
+"""
+
+import inspect
+import shutil
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from maskwright.errors import ExportError
+from maskwright.files import write_json
+from maskwright.inference.embed import Embedder
+from maskwright.interop.comparison import compare_vectors
+from maskwright.interop.hugging_face import check_family, import_transformers, load_whole
+from maskwright.interop.libraries import import_library, quiet_transformers
+from maskwright.interop.masked_model import MaskedModelSource, choose_sentences
+from maskwright.interop.targets import Source, Target, Written
+from maskwright.model_folder.card import HubMetadata
+from maskwright.model_folder.folder import CONFIG, adapt_card
+from maskwright.model_folder.weights import WEIGHTS
+
+_NEEDED_BY = "an export to sentence-transformers"
+_POOLING, _NORMALIZE = "1_Pooling", "2_Normalize"
+_CARD = """
+The encoder with mean pooling over all tokens, as vectors of length 1:
+
+```python
+from sentence_transformers import SentenceTransformer
+
+model = SentenceTransformer("path/to/this/folder")
+vectors = model.encode(["A sentence.", "Another one."])
+```
+
+Texts are cut at {longest} tokens. It has learned to predict masked words, not yet which
+sentences mean the same: fine-tune it for that.
+"""
+_METADATA: HubMetadata = {
+    "library_name": "sentence-transformers",
+    "pipeline_tag": "sentence-similarity",
+    "tags": ["maskwright", "sentence-transformers", "feature-extraction", "sentence-similarity"],
+}
+
+
+def write(folder: Path, source: Source) -> Written:
+    """Write the folder, load it with sentence-transformers, and compare vectors.
+
+    Raises:
+        ExportError: no class of transformers computes this architecture, the model is a
+            classifier, or the library cuts texts elsewhere.
+        InputError: the installed transformers is too old.
+    """
+    if not isinstance(source, MaskedModelSource):
+        raise ExportError(
+            "this model labels its inputs and has no sentence vectors. Export it to hf: if it "
+            "labels texts, CrossEncoder of sentence-transformers loads that folder."
+        )
+    library = import_library("sentence_transformers", "sentence-transformers", _NEEDED_BY)
+    transformers = import_transformers()
+    check_family(source)
+    longest = source.max_length
+    with quiet_transformers(transformers):
+        _write_encoder(folder, source, transformers)
+        adapt_card(folder, _METADATA, _CARD.format(longest=longest))
+        model = library.SentenceTransformer(str(folder), device="cpu", local_files_only=True)
+        if model.max_seq_length != longest:
+            raise ExportError(
+                f"sentence-transformers reads max_seq_length = {model.max_seq_length}, but the "
+                f"model takes {longest} tokens. Nothing was written."
+            )
+        sentences = choose_sentences(source.loaded, source.data, mask_words=False)
+        theirs = torch.from_numpy(model.encode(sentences.texts, show_progress_bar=False))
+    loaded = source.loaded
+    embed = Embedder.from_parts(loaded.model, loaded.tokenizer, loaded.add_special_tokens)
+    ours = torch.from_numpy(embed(sentences.texts))
+    comparison = compare_vectors(ours, theirs, sum(map(len, sentences.rows)))
+    note = f"encode() cuts texts at {longest} tokens (max_seq_length)"
+    return Written(comparison, notes=(note,))
+
+
+def _write_encoder(folder: Path, source: MaskedModelSource, transformers: Any) -> None:
+    """Write what AutoModel loads of the model, and the modules around it."""
+    whole = folder / "whole"
+    source.save(whole)
+    config = transformers.AutoConfig.from_pretrained(whole, local_files_only=True)
+    model_class = transformers.MODEL_MAPPING[type(config)]
+    # BERT's class would add a layer of random weights that nothing here uses.
+    has_pooler = "add_pooling_layer" in inspect.signature(model_class.__init__).parameters
+    options = {"add_pooling_layer": False} if has_pooler else {}
+    model = load_whole(model_class, whole, may_leave=True, **options)  # it leaves the head
+    for path in whole.iterdir():
+        if path.name not in (CONFIG, WEIGHTS):
+            path.rename(folder / path.name)
+    model.save_pretrained(folder)
+    shutil.rmtree(whole)
+    settings: dict[str, Any] = {"max_seq_length": source.max_length, "do_lower_case": False}
+    write_json(
+        folder / "sentence_bert_config.json",
+        {**settings, "model_args": options} if options else settings,
+    )
+    _write_modules(folder, source.model.config.hidden_size)
+
+
+def _write_modules(folder: Path, width: int) -> None:
+    kinds = (("", "Transformer"), (_POOLING, "Pooling"), (_NORMALIZE, "Normalize"))
+    modules = [
+        {"idx": n, "name": str(n), "path": path, "type": f"sentence_transformers.models.{kind}"}
+        for n, (path, kind) in enumerate(kinds)
+    ]
+    write_json(folder / "modules.json", modules)
+    write_json(
+        folder / "config_sentence_transformers.json",
+        {"prompts": {}, "default_prompt_name": None, "similarity_fn_name": "cosine"},
+    )
+    modes = ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens")
+    (folder / _POOLING).mkdir()
+    write_json(
+        folder / _POOLING / CONFIG,
+        {
+            "word_embedding_dimension": width,
+            **{f"pooling_mode_{mode}": mode == "mean_tokens" for mode in modes},
+        },
+    )
+
+
+TARGET = Target(("sentence-transformers", "transformers", "torch"), write)

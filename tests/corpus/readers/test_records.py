@@ -1,0 +1,97 @@
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from maskwright.errors import CorpusError
+from tests.corpus.helpers import read_all, write
+
+
+def test_objects_without_text_and_bad_lines_are_counted(tmp_path: Path) -> None:
+    lines = [
+        '{"text": "first\\nline", "id": 1}',
+        "",
+        "{broken",
+        "[1, 2]",
+        '"a string"',
+        '{"id": 2}',
+        '{"text": null}',
+        '{"text": 3}',
+        "9" * 5_000,
+        "[" * 100_000,
+        '{"text": "raw\ttab"}',
+        json.dumps({"text": "a\u2028b \ud800"}, ensure_ascii=True),
+    ]
+    counts: Counter[str] = Counter()
+    path = write(tmp_path / "x.jsonl", "\n".join(lines))
+    assert read_all(path, counts) == ["first\nline", "raw\ttab", "a\u2028b \ud800"]
+    assert counts == {"bad JSON line (first x.jsonl:3)": 5, "missing field text": 3}
+
+
+def test_another_field(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.jsonl", '{"body": "words"}\n')
+    assert read_all(path, text_field="body") == ["words"]
+
+
+def test_a_field_that_no_object_has_names_those_there_are(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.jsonl", '{"body": "words", "id": 1}\n')
+    with pytest.raises(CorpusError, match=r"x.jsonl has no field text; it has: body, id\."):
+        read_all(path)
+    with pytest.raises(CorpusError, match="it has: body, id"):  # never in silence
+        read_all(str(tmp_path))
+
+
+def test_a_field_without_strings_is_an_error(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.jsonl", '{"text": 1}\n{"text": 2}\n')
+    with pytest.raises(CorpusError, match="has no text in its field text"):
+        read_all(path)
+
+
+def test_json_that_is_not_one_object_a_line_is_refused(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.json", json.dumps([{"text": "a"}], indent=1))
+    with pytest.raises(
+        CorpusError,
+        match=r"x.json holds no JSON object: .* line 1 ",
+    ):
+        read_all(path)
+    write(tmp_path / "y.txt", "words")
+    counts: Counter[str] = Counter()
+    assert read_all(str(tmp_path), counts) == ["words"]
+    assert counts == {"ignored file .json": 1}
+
+
+def test_csv_fields_may_be_quoted_and_hold_line_ends(tmp_path: Path) -> None:
+    content = 'id,text\r\n1,"one, ""two""\r\n\r\nthree"\r\n\r\n2,four\r\n3\r\n'
+    counts: Counter[str] = Counter()
+    path = write(tmp_path / "x.csv", content)
+    assert read_all(path, counts) == ['one, "two"\n\nthree', "four"]
+    assert counts == {"missing field text": 1}
+
+
+def test_tsv_takes_quotation_marks_as_they_are(tmp_path: Path) -> None:
+    path = write(tmp_path / "x.tsv", 'text\tlabel\n"Oh", she said\t1\n"never closed\t0\n')
+    assert read_all(path) == ['"Oh", she said', '"never closed']
+
+
+def test_an_unclosed_quotation_mark_is_bounded(tmp_path: Path) -> None:
+    content = 'text\ngood\n"never closed\n' + "swallowed words\n" * 700_000 + '"after"\n'
+    counts: Counter[str] = Counter()
+    documents = read_all(write(tmp_path / "x.csv", content), counts)
+    assert documents[0] == "good"
+    assert documents[-1] == "after"
+    assert counts["bad table row"] == 1
+
+
+@pytest.mark.parametrize("suffix", ["csv", "tsv"])
+def test_a_column_that_does_not_exist_names_those_there_are(tmp_path: Path, suffix: str) -> None:
+    separator = "," if suffix == "csv" else "\t"
+    path = write(tmp_path / f"x.{suffix}", separator.join(["id", "body"]) + "\n")
+    with pytest.raises(CorpusError, match=f"x.{suffix} has no field text; it has: id, body"):
+        read_all(path)
+    with pytest.raises(CorpusError, match="is empty: nothing to train on"):
+        read_all(path, text_field="body")
+
+
+def test_a_byte_order_mark_does_not_hide_the_first_column(tmp_path: Path) -> None:
+    assert read_all(write(tmp_path / "x.csv", b"\xef\xbb\xbftext\nwords\n")) == ["words"]

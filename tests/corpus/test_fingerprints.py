@@ -1,0 +1,69 @@
+import sys
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from maskwright.corpus.fingerprints import (
+    FingerprintSet,
+    choose_valid_fraction,
+    fingerprint_text,
+    is_validation,
+)
+
+FINGERPRINTS = st.one_of(
+    st.integers(0, 2**64 - 1),
+    st.integers(0, 40),  # near each other, with zero, and many collisions of low bits
+    st.integers(0, 40).map(lambda n: n << 32),
+)
+
+
+@given(st.lists(FINGERPRINTS))
+def test_it_behaves_like_a_set(fingerprints: list[int]) -> None:
+    compact, plain = FingerprintSet(), set[int]()
+    for fingerprint in fingerprints:
+        assert compact.add(fingerprint) == (fingerprint not in plain)
+        plain.add(fingerprint)
+        assert fingerprint in compact
+        assert len(compact) == len(plain)
+    assert all((n in compact) == (n in plain) for n in range(50))
+
+
+def test_growing_keeps_everything_and_stays_compact() -> None:
+    compact = FingerprintSet()
+    fingerprints = [fingerprint_text(str(number)) for number in range(20_000)]
+    assert all(compact.add(fingerprint) for fingerprint in fingerprints)
+    assert not any(compact.add(fingerprint) for fingerprint in fingerprints)
+    assert len(compact) == 20_000
+    assert sum(sys.getsizeof(part) for part in vars(compact).values()) <= 22 * len(compact)
+
+
+def test_fingerprints_are_pinned() -> None:
+    """Splits and prepared data depend on them: another value would move documents."""
+    assert fingerprint_text("") == 0xB4B2797457A0A6E4
+    assert fingerprint_text("maskwright") == 0x61D16321B2D662EB
+
+
+def test_the_share_is_the_fraction() -> None:
+    num_valid = sum(is_validation(fingerprint_text(str(n)), 0.1) for n in range(20_000))
+    assert 1_850 < num_valid < 2_150  # 3.5 standard deviations
+
+
+@given(st.integers(0, 2**64 - 1), st.floats(0, 0.5), st.floats(0, 0.5))
+def test_a_larger_fraction_contains_the_smaller(fingerprint: int, one: float, two: float) -> None:
+    small, large = sorted((one, two))
+    assert is_validation(fingerprint, large) or not is_validation(fingerprint, small)
+
+
+@given(st.integers(0, 2**64 - 1))
+def test_the_ends(fingerprint: int) -> None:
+    assert not is_validation(fingerprint, 0.0)
+    assert is_validation(fingerprint, 0.5) == (fingerprint < 2**63)
+
+
+@pytest.mark.parametrize(
+    ("num_bytes", "fraction"),
+    [(0, 0.1), (200_000, 0.1), (800_000, 0.1), (2_000_000, 0.04), (8_000_000, 0.01), (9**12, 0.01)],
+)
+def test_more_of_a_small_text_is_held_out(num_bytes: int, fraction: float) -> None:
+    assert choose_valid_fraction(num_bytes) == fraction

@@ -1,0 +1,158 @@
+import json
+import shutil
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from maskwright.attention_context import context_from_lengths
+from maskwright.errors import ExportError, MissingPackageError
+from maskwright.interop import onnx, onnx_int8
+from maskwright.interop.comparison import encode, pad_rows
+from maskwright.interop.export import ExportResult, export
+from maskwright.interop.onnx import GRAPH, OnnxModel, PaddedModel
+from maskwright.interop.onnx_int8 import RECIPES, quantize, rewrite_products
+from maskwright.model_folder.folder import open_model
+from tests.interop.models import LONGEST, PRESETS, write_model
+from tests.models import small_model
+
+pytest.importorskip("onnxscript")
+pytest.importorskip("onnxruntime")
+LENGTHS = ([1], [LONGEST], [2, 7, 1], [LONGEST, 3, 30, 9])  # none is of the shape that was traced
+
+
+@pytest.fixture(scope="module", params=PRESETS)
+def exported(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[str, Path, ExportResult]:
+    """A model folder and its export, which takes seconds."""
+    folder = tmp_path_factory.mktemp(request.param)
+    with pytest.MonkeyPatch.context() as patch:
+        if request.param == "own":
+            patch.setattr(onnx, "MAX_BYTES_WITHIN", 0)  # as if it had gigabytes
+        write_model(folder / "model", PRESETS[request.param], "# Larvae")
+        report = export(folder / "model", "onnx", folder / "out")
+    return request.param, folder, report
+
+
+def test_onnx_gives_the_same_logits_for_sizes_that_were_not_traced(
+    exported: tuple[str, Path, ExportResult],
+) -> None:
+    preset, folder, report = exported
+    assert report.comparison.largest <= 1e-5
+    assert report.comparison.num_texts > 20
+    names = {"config.json", "tokenizer.json", "tokenizer_config.json", "README.md", GRAPH}
+    names |= {f"{GRAPH}.data"} if preset == "own" else set()
+    assert set(report.files) == names
+    assert json.loads((folder / "out/export.json").read_text())["to"] == "onnx"
+    card = (folder / "out/README.md").read_text()
+    assert card.startswith("---\nlibrary_name: onnx\n")
+    assert "\n# Larvae\n" in card
+    assert "AutoModelForMaskedLM" not in card
+    loaded, graph = open_model(folder / "model"), OnnxModel(folder / "out" / GRAPH)
+    for lengths in LENGTHS:
+        batch = pad_rows([[5 + position % 50 for position in range(n)] for n in lengths], 0)
+        real = batch.attention_mask.bool()
+        ours = loaded.model.head(encode(loaded, batch)[real])
+        theirs = graph(batch.input_ids, batch.attention_mask)[real]
+        torch.testing.assert_close(ours, theirs, atol=1e-5, rtol=0)
+
+
+def test_another_graph_is_noticed_and_nothing_of_it_stays(
+    exported: tuple[str, Path, ExportResult], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, folder, _ = exported
+    write_other_graph(folder / "out" / GRAPH, tmp_path / "other.onnx")
+    monkeypatch.setattr(
+        onnx, "write_graph", lambda path, model: shutil.copy(tmp_path / "other.onnx", path)
+    )
+    with pytest.raises(ExportError, match=r"onnxruntime computes .* differ by up to .* Nothing"):
+        export(folder / "model", "onnx", tmp_path / "out")
+    assert [path.name for path in tmp_path.iterdir()] == ["other.onnx"]
+
+
+def write_other_graph(source: Path, target: Path) -> None:
+    """The same graph with one number of one matrix changed."""
+    library: Any = pytest.importorskip("onnx")
+    graph = library.load(source)
+    [weight] = [w for w in graph.graph.initializer if w.name.endswith("0.mlp.output.weight")]
+    values = library.numpy_helper.to_array(weight).copy()
+    values[3, 5] += 1.0
+    weight.CopyFrom(library.numpy_helper.from_array(values, weight.name))
+    library.save(graph, target)
+
+
+def test_scaled_rows_change_no_product(
+    exported: tuple[str, Path, ExportResult], tmp_path: Path
+) -> None:
+    """Before anything is quantized, the rewritten graph computes what the first one does."""
+    library: Any = pytest.importorskip("onnx")
+    source = exported[1] / "out" / GRAPH
+    model = library.load(source)
+    layers = open_model(exported[1] / "model").model.config.num_hidden_layers
+    names = rewrite_products(library, model.graph, ("mlp.output", "attention.qkv"))
+    assert len(names) == 2 * layers + (1 if exported[0] == "eurobert" else 2)
+    assert not any(node.op_type == "Gemm" for node in model.graph.node)
+    library.checker.check_model(model)
+    library.save(model, tmp_path / "scaled.onnx")
+    batch = pad_rows([[5, 6, 7, 8, 9], [0, 0, 3]], 0)
+    inputs = (batch.input_ids, batch.attention_mask)
+    plain, scaled = OnnxModel(source)(*inputs), OnnxModel(tmp_path / "scaled.onnx")(*inputs)
+    torch.testing.assert_close(plain, scaled, atol=1e-4, rtol=1e-4)
+
+
+def test_int8_is_near_and_has_its_weights_beside_it_where_fp32_has(
+    exported: tuple[str, Path, ExportResult], tmp_path: Path
+) -> None:
+    source = exported[1] / "out" / GRAPH
+    quantize(source, tmp_path / "int8.onnx", RECIPES[-1])
+    assert (tmp_path / "int8.onnx.data").exists() == (exported[0] == "own")
+    batch = pad_rows([[5, 6, 7, 8, 9], [10, 11, 3]], 0)
+    inputs = (batch.input_ids, batch.attention_mask)
+    plain, int8 = OnnxModel(source)(*inputs), OnnxModel(tmp_path / "int8.onnx")(*inputs)
+    assert 0 < (plain - int8).abs().mean() < 0.05 * plain.std()
+
+
+@pytest.mark.parametrize("package", ["onnx", "onnxscript", "onnxruntime"])
+def test_a_missing_package_names_its_extra(
+    tmp_path: Path, package: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    model = write_model(tmp_path / "model", PRESETS["bert"])
+    if package == "onnxruntime":
+        monkeypatch.setattr(onnx, "write_graph", lambda path, model: None)
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(
+        MissingPackageError, match=rf"package {package}, .* install 'maskwright\[onnx\]'"
+    ):
+        export(model, "onnx", tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_padded_model_predicts_from_the_token_before() -> None:
+    model = small_model(next_token_prediction=True).eval()
+    batch = pad_rows([[2, 9, 10, 11, 3], [2, 12, 3]], 0)
+    logits = PaddedModel(model)(batch.input_ids, batch.attention_mask)
+    context = context_from_lengths(batch.lengths)
+    expected = model(batch.input_ids.flatten(), context, torch.tensor([1, 4, 6, 7]))
+    theirs = logits.flatten(0, 1)[[1, 4, 6, 7]]
+    torch.testing.assert_close(theirs, expected, atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_the_padded_model_is_the_model(tmp_path: Path, preset: str) -> None:
+    loaded = open_model(write_model(tmp_path / "model", PRESETS[preset]))
+    for lengths in LENGTHS:
+        batch = pad_rows([[5 + position % 50 for position in range(n)] for n in lengths], 0)
+        real = batch.attention_mask.bool()
+        ours = loaded.model.head(encode(loaded, batch)[real])
+        padded = PaddedModel(loaded.model)(batch.input_ids, batch.attention_mask)[real]
+        torch.testing.assert_close(ours, padded, atol=1e-5, rtol=0)
+
+
+def test_programs_are_timed_in_turns() -> None:
+    calls: list[str] = []
+    onnx_int8.time_interleaved([lambda: calls.append("a"), lambda: calls.append("b")])
+    assert "".join(calls) == "ab" * (len(calls) // 2)
+    assert len(calls) > 6
