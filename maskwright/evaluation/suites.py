@@ -161,7 +161,7 @@ def parse_names(suite: str | Iterable[str]) -> tuple[str, ...]:
 
 @contextmanager
 def before_each_pass(model: "MaskedLanguageModel", call: Callable[[], None]) -> Generator[None]:
-    """Within this context, call `call` before every pass through the model."""
+    """Call `call` before every pass through the model within this context."""
 
     def before(*_: object) -> None:
         call()

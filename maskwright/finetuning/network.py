@@ -121,7 +121,7 @@ def _depth(name: str, num_layers: int) -> int:
 
 @contextmanager
 def rescaled_output(model: Classifier, mean: float, deviation: float) -> Generator[None]:
-    """Within this context a model trained on ``(y - mean) / deviation`` predicts y."""
+    """Let a model trained on ``(y - mean) / deviation`` predict y within this context."""
     output = model.head.output
     weight, bias = output.weight.data, output.bias.data
     output.weight.data, output.bias.data = weight * deviation, bias * deviation + mean
