@@ -146,7 +146,7 @@ def _fill_folder(
         dropped={reason: count for reason, count in sorted(dropped.items()) if count},
     )
     write_manifest(out, manifest)
-    report(_summarise(manifest))
+    report(_summarize(manifest))
     return manifest
 
 
@@ -180,7 +180,7 @@ def _is_described(out: Path) -> bool:
     return tally is not None and bool(tally.languages)
 
 
-def _summarise(manifest: Manifest) -> str:
+def _summarize(manifest: Manifest) -> str:
     train, valid = manifest.splits["train"], manifest.splits["valid"]
     dropped = ", ".join(f"{count:,} {reason}" for reason, count in manifest.dropped.items())
     summary = (

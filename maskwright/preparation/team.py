@@ -100,7 +100,7 @@ class _Team(Generic[Item, Result]):
         return len(self._processes)
 
     def hire(self) -> None:
-        """Start another process. Ctrl-C, which the terminal sends to all, is handled by the parent."""
+        """Start another process. Ctrl-C, which the terminal sends to all, is for the parent."""
         context = get_context("spawn")
         ours, theirs = context.Pipe()
         process = context.Process(target=_work, args=(self._start, theirs), daemon=True)

@@ -65,7 +65,7 @@ class Spool:
             temporary.write_bytes(content)
 
     def has_result(self, index: int) -> bool:
-        """Return True if an item is done. No cached listing hides a file that is asked for itself."""
+        """Return True if an item is done, by asking for its file, which no stale listing hides."""
         return self._result(index).exists()
 
     def read_result(self, index: int) -> Any:
