@@ -20,12 +20,11 @@ from torch import Tensor
 
 from benchmarks.common import find_corpus, write_result
 from benchmarks.inference import make_model, race, read_documents
+from maskwright.evaluation.minimal_pairs import MinimalPair, read_minimal_pairs
 from maskwright.evaluation.pseudo_likelihood import Metric, PseudoLikelihoodScorer
 from maskwright.evaluation.suite_blimp import (
-    MinimalPair,
     choose_pairs,
     evaluate_minimal_pairs,
-    read_minimal_pairs,
 )
 
 _ROWS = 64
