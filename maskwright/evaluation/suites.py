@@ -17,7 +17,7 @@ from maskwright.runs.evaluation_file import SuiteResult
 
 if TYPE_CHECKING:
     from maskwright.evaluation.held_out_text import EvaluationText
-    from maskwright.evaluation.suite_blimp import MinimalPair
+    from maskwright.evaluation.minimal_pairs import MinimalPair
     from maskwright.inference.text_model import TextModel
     from maskwright.model.pretraining import MaskedLanguageModel
 
