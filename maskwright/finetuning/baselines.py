@@ -70,7 +70,7 @@ class BagOfWords:
         return self._sparse.hstack(bags).tocsr()
 
 
-class BagOfWordFeatures:
+class TagFeatures:
     """Logistic regression on each word, its neighbors, its ending and its capitals.
 
     Args:

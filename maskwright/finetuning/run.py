@@ -139,7 +139,7 @@ def _make_request(flags: Mapping[str, Any], settings: Mapping[str, Any]) -> Requ
     for name, known in (("task", TASKS), ("preset", GLUE)):
         _check_known(name, flags[name], known)
     task = load_task(flags["task"] or GLUE[flags["preset"]].task)
-    columns = flags["columns"] or {}
+    columns: Mapping[str, Column] = flags["columns"] or {}
     task.check_roles(columns)
     _check_unused(task, flags, config)
     model = find_model_folder(flags["folder"])
