@@ -3,8 +3,8 @@
     python examples/mlm_in_one_file.py FILE.txt --steps 200
     python examples/mlm_in_one_file.py data/NAME     (a folder that `maskwright prepare` wrote)
 
-What the library does, in the plainest way and not the fastest, without importing it; a test holds
-the losses of both equal. R rows of L tokens, D width, H heads of K, M hidden tokens, V words.
+The computation of the library in its simplest form, not the fastest, without importing it; a test
+requires equal losses of both. R rows of L tokens, D width, H heads of K, M masked tokens, V words.
 """
 
 import argparse
@@ -23,10 +23,10 @@ from torch import Tensor, nn
 
 
 class Settings(NamedTuple):
-    seed: int = 0  # names the initial weights, the order of the data and the masks
+    seed: int = 0  # determines the initial weights, the order of the data and the masks
     num_rows: int = 16  # R
     row_length: int = 128  # L
-    mask_rate: float = 0.3  # share of the tokens that is hidden, at the start
+    mask_rate: float = 0.3  # share of the tokens that is masked, at the start
     final_mask_rate: float = 0.15  # and at the end
     hidden_size: int = 256  # D
     num_hidden_layers: int = 6
@@ -42,47 +42,48 @@ class Settings(NamedTuple):
 
 MAX_WORDS = 8187  # tokens of a text file, beside the five special ones
 
-# A random number is a hash of what it is for, so any row of any epoch can be built by itself.
+# A random number is a hash of its purpose, so any row of any epoch can be built on its own.
 ORDER, ROW_ORDER, MASK_COUNT, MASK_CHOICE, CORRUPTION, REPLACEMENT = 1, 2, 3, 4, 6, 7
 
 
 def scatter(bits: int) -> int:
-    """64 bits to 64 bits, one to one: the finaliser of SplitMix64 (Steele et al. 2014)."""
+    """Hash 64 bits to 64 bits, one to one: the finalizer of SplitMix64 (Steele et al. 2014)."""
     bits = (bits ^ bits >> 30) * 0xBF58476D1CE4E5B9 % 2**64
     bits = (bits ^ bits >> 27) * 0x94D049BB133111EB % 2**64
     return bits ^ bits >> 31
 
 
-def draw(*what: int) -> int:
-    """64 random bits; divided by 2^64, a number from 0 to 1."""
+def draw(*purpose: int) -> int:
+    """Return 64 random bits; divided by 2^64, a number from 0 to 1."""
     bits = 0
-    for part in what:
+    for part in purpose:
         bits = scatter((bits + (part + 1) * 0x9E3779B97F4A7C15) % 2**64)
     return bits
 
 
 def shuffle(index: int, size: int, *key: int) -> int:
-    """Where `index` goes in a random order of range(size), which is never stored.
+    """Return the position of `index` in a random order of range(size), which is never stored.
 
     A Feistel network on a grid of a x b cells: add a hash of the line to the column, then one of
-    the column to the line. Both can be undone, so no two meet. Who lands outside `size` walks on.
+    the column to the line. Both are invertible, so no two indices meet. Cells outside of `size`
+    are permuted again.
     """
     a = math.isqrt(size - 1) + 1
-    a += a % 2  # with two odd sides, only even permutations would come about
+    a += a % 2  # with two odd sides, all permutations would be even
     b = math.ceil(size / a)
     column, line = divmod(index, b)
-    for turn in range(0, 16, 2):
-        column = (column + scatter(line ^ draw(*key, ORDER, turn))) % a
-        line = (line + scatter(column ^ draw(*key, ORDER, turn + 1))) % b
+    for half_round in range(0, 16, 2):
+        column = (column + scatter(line ^ draw(*key, ORDER, half_round))) % a
+        line = (line + scatter(column ^ draw(*key, ORDER, half_round + 1))) % b
     index = column * b + line
     return index if index < size else shuffle(index, size, *key)
 
 
 class Corpus:
-    """The training text as (start, length) segments of one long row of tokens.
+    """The training text as (start, length) segments of one sequence of tokens.
 
-    A prepared folder (docs/shard-format.md), or a text file, whose words are its tokens: documents
-    are its blocks between blank lines.
+    It is a prepared folder (docs/shard-format.md) or a text file. The tokens of a text file are
+    words, and blank lines separate its documents.
     """
 
     def __init__(self, path: Path, row_length: int) -> None:
@@ -95,7 +96,7 @@ class Corpus:
             raise ValueError("holds no text to train on")
 
     def read_folder(self, folder: Path) -> list[int]:
-        """Return where each document ends among the tokens of all shards."""
+        """Return the end of each document in the tokens of all shards."""
         manifest = json.loads((folder / "manifest.json").read_bytes())
         self.vocab_size, dtype = manifest["vocab_size"], getattr(torch, manifest["dtype"])
         shards, all_ends, start = [], [], 0
@@ -114,7 +115,7 @@ class Corpus:
         return all_ends
 
     def read_file(self, file: Path) -> list[int]:
-        """Return where each document ends; all but the most frequent words are [UNK]."""
+        """Return the end of each document; all but the most frequent words are [UNK]."""
         text = file.read_text(encoding="utf-8").lower()
         documents = [re.findall(r"\w+|[^\w\s]", block) for block in text.split("\n\n")]
         special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -129,7 +130,7 @@ class Corpus:
 
 
 def pack(lengths: list[int], capacity: int) -> list[list[int]]:
-    """Best fit decreasing: from the longest on, each into the fullest row with room for it."""
+    """Pack by best fit decreasing: the longest first, each in the fullest row with room for it."""
     rows, rows_by_room = [], [[] for _ in range(capacity + 1)]  # room is free slots
     for index in sorted(range(len(lengths)), key=lambda index: -lengths[index]):
         room = next((n for n in range(lengths[index], capacity) if rows_by_room[n]), capacity)
@@ -143,12 +144,12 @@ def pack(lengths: list[int], capacity: int) -> list[list[int]]:
 
 
 def plan_rows(corpus: Corpus, seed: int, window_size: int = 4096) -> Iterator[tuple[int, list]]:
-    """The key and the segments of each row: shuffled, packed a window at a time, shuffled."""
+    """Yield key and segments of each row: shuffled, packed a window at a time, shuffled."""
     size = len(corpus.segments)
     for epoch in count():
         for window, first in enumerate(range(0, size, window_size)):
-            places = range(first, min(first + window_size, size))
-            segments = [corpus.segments[shuffle(place, size, seed, epoch)] for place in places]
+            indices = range(first, min(first + window_size, size))
+            segments = [corpus.segments[shuffle(index, size, seed, epoch)] for index in indices]
             rows = pack([length + 2 for _, length in segments], corpus.row_length)
             order = sorted(range(len(rows)), key=lambda i: draw(seed, epoch, window, ROW_ORDER, i))
             for number, row in enumerate(order, start=first):
@@ -156,10 +157,11 @@ def plan_rows(corpus: Corpus, seed: int, window_size: int = 4096) -> Iterator[tu
 
 
 def build_row(key: int, segments: list, corpus: Corpus, rate: float) -> list[list[int]]:
-    """One row: input ids, labels (-100 where nothing is hidden), positions and segment numbers.
+    """Return input ids, labels (-100 where no token is masked), positions and segment numbers.
 
-    The padding at the end is a segment too. `rate` of the ordinary tokens are hidden, rounded at
-    random; 80 % of these become [MASK], 10 % a random token, 10 % stay (Devlin et al. 2019).
+    The padding at the end is a segment too. A share `rate` of the ordinary tokens is masked,
+    rounded at random; 80 % of these become [MASK], 10 % a random token, 10 % stay (Devlin et al.
+    2019).
     """
     pad, cls, sep = (corpus.special[token] for token in ("[PAD]", "[CLS]", "[SEP]"))
     pieces = [[cls, *corpus.tokens[i : i + n].tolist(), sep] for i, n in segments]
@@ -192,21 +194,21 @@ class Block(nn.Module):
         self.gate_up = nn.Linear(D, 2 * inner, bias=False)
         self.mlp_output = nn.Linear(inner, D, bias=False)
 
-    def forward(self, x: Tensor, turns: Tensor, visible: Tensor) -> Tensor:
+    def forward(self, x: Tensor, rotations: Tensor, attention_mask: Tensor) -> Tensor:
         qkv = self.qkv(self.attention_norm(x)).unflatten(-1, (3, *self.heads))
         qkv = qkv.permute(2, 0, 3, 1, 4)  # [3, R, H, L, K]
         # Rotary positions (Su et al. 2021): the halves of a head are real and imaginary parts.
-        qk = torch.complex(*qkv[:2].chunk(2, dim=-1)) * turns
+        qk = torch.complex(*qkv[:2].chunk(2, dim=-1)) * rotations
         q, k = torch.cat((qk.real, qk.imag), dim=-1)
-        scores = (q @ k.mT / math.sqrt(q.shape[-1])).masked_fill(~visible, -math.inf)
-        attended = scores.softmax(dim=-1) @ qkv[2]
+        scores = q @ k.mT / math.sqrt(q.shape[-1])
+        attended = scores.masked_fill(~attention_mask, -math.inf).softmax(dim=-1) @ qkv[2]
         x = x + self.attention_output(attended.transpose(1, 2).flatten(2))
         a, b = self.gate_up(self.mlp_norm(x)).chunk(2, dim=-1)
         return x + self.mlp_output(F.gelu(a) * b)
 
 
 class Encoder(nn.Module):
-    """EuroBERT's shape (Boizard et al. 2025) with gelu; words are embedded and scored alike."""
+    """EuroBERT (Boizard et al. 2025) with gelu and tied word embeddings."""
 
     def __init__(self, settings: Settings, corpus: Corpus) -> None:
         super().__init__()
@@ -223,19 +225,19 @@ class Encoder(nn.Module):
                 nn.init.normal_(weight, 0.0, 0.02, generator)
         self.words.weight.data[corpus.special["[PAD]"]] = 0.0
 
-    def forward(self, ids: Tensor, positions: Tensor, numbers: Tensor, hidden: Tensor) -> Tensor:
-        """[R, L] each -> scores [M, V] of all words at the places that are `hidden`."""
+    def forward(self, ids: Tensor, positions: Tensor, numbers: Tensor, masked: Tensor) -> Tensor:
+        """Return the logits [M, V] at the `masked` positions; all arguments are [R, L]."""
         angles = positions[:, None, :, None] * self.frequencies
-        turns = torch.polar(torch.ones_like(angles), angles)  # e^(i angle)
-        visible = numbers[:, None, :, None] == numbers[:, None, None, :]
+        rotations = torch.polar(torch.ones_like(angles), angles)  # e^(i angle)
+        attention_mask = numbers[:, None, :, None] == numbers[:, None, None, :]
         x = self.words(ids)
         for block in self.blocks:
-            x = block(x, turns, visible)
-        return self.final_norm(x)[hidden] @ self.words.weight.mT
+            x = block(x, rotations, attention_mask)
+        return self.final_norm(x)[masked] @ self.words.weight.mT
 
 
 def orthogonalize(x: Tensor) -> Tensor:
-    """Moves singular values s towards 1 by Newton-Schulz: s = 3.4445 s - 4.775 s^3 + 2.0315 s^5."""
+    """Move singular values s towards 1 by Newton-Schulz: s = 3.4445 s - 4.775 s^3 + 2.0315 s^5."""
     if x.shape[0] > x.shape[1]:
         return orthogonalize(x.mT).mT  # the same, with smaller products
     x = x / (x.norm() + 1e-7)
@@ -247,19 +249,19 @@ def orthogonalize(x: Tensor) -> Tensor:
 
 @torch.no_grad()
 def step_muon(name: str, weight: Tensor, average: Tensor, scale: float, settings: Settings) -> None:
-    """Muon (Jordan et al. 2024): moves a matrix against its momentum, orthogonalised."""
+    """Update a matrix by Muon (Jordan et al. 2024): against its orthogonalized momentum."""
     assert weight.grad is not None
     rate = scale * settings.muon_learning_rate
     average.lerp_(weight.grad, 1 - settings.momentum)
     direction = weight.grad.lerp(average, settings.momentum)  # Nesterov's
     weight.mul_(1 - rate * settings.weight_decay)
-    fused = 3 if "qkv" in name else 2 if "gate_up" in name else 1  # matrices in one
-    for part, change in zip(weight.chunk(fused), direction.chunk(fused), strict=True):
+    n = 3 if "qkv" in name else 2 if "gate_up" in name else 1  # matrices that are stacked in one
+    for part, change in zip(weight.chunk(n), direction.chunk(n), strict=True):
         part -= rate * max(1, part.shape[0] / part.shape[1]) ** 0.5 * orthogonalize(change)
 
 
 def train(corpus: Corpus, settings: Settings, steps: int) -> Iterator[float]:
-    """Yields the loss of each step: the mean of -log p(hidden token)."""
+    """Yield the loss of each step: the mean of -log p(masked token)."""
     model, rows = Encoder(settings, corpus), plan_rows(corpus, settings.seed)
     momenta = {n: torch.zeros_like(w) for n, w in model.blocks.named_parameters() if w.ndim == 2}
     words = {"params": [model.words.weight], "weight_decay": settings.weight_decay}

@@ -19,14 +19,17 @@ from typing import TYPE_CHECKING, Any
 from maskwright.errors import MaskwrightError
 
 if TYPE_CHECKING:
-    from maskwright.cli.compare import compare
-    from maskwright.cli.evaluate import evaluate
-    from maskwright.evaluation.minimal_pairs import evaluate_minimal_pairs, read_minimal_pairs
-    from maskwright.evaluation.pseudo_likelihood import score_pseudo_likelihood
-    from maskwright.evaluation.pseudo_perplexity import evaluate_pseudo_likelihood
+    from maskwright.evaluation.compare import compare
+    from maskwright.evaluation.pseudo_likelihood import (
+        PseudoLikelihoodScorer,
+        score_pseudo_likelihood,
+    )
+    from maskwright.evaluation.run import evaluate
+    from maskwright.evaluation.suite_blimp import evaluate_minimal_pairs, read_minimal_pairs
+    from maskwright.evaluation.suite_pll import evaluate_pseudo_likelihood
     from maskwright.finetuning.predict import Predictor, predict
     from maskwright.finetuning.run import finetune
-    from maskwright.inference.embed import Embedder
+    from maskwright.inference.embed import Embedder, embed
     from maskwright.inference.fill_mask import FillMask
     from maskwright.interop.export import export
     from maskwright.interop.publish import publish
@@ -46,9 +49,11 @@ __all__ = [
     "MaskwrightError",
     "Predictor",
     "PretrainConfig",
+    "PseudoLikelihoodScorer",
     "TokenStore",
     "Tokenizer",
     "compare",
+    "embed",
     "evaluate",
     "evaluate_minimal_pairs",
     "evaluate_pseudo_likelihood",
@@ -72,12 +77,14 @@ _HOMES = {
     "FillMask": "maskwright.inference.fill_mask",
     "Predictor": "maskwright.finetuning.predict",
     "PretrainConfig": "maskwright.runs.config",
+    "PseudoLikelihoodScorer": "maskwright.evaluation.pseudo_likelihood",
     "TokenStore": "maskwright.shards.reader",
     "Tokenizer": "maskwright.tokenizer.tokenizer",
-    "compare": "maskwright.cli.compare",
-    "evaluate": "maskwright.cli.evaluate",
-    "evaluate_minimal_pairs": "maskwright.evaluation.minimal_pairs",
-    "evaluate_pseudo_likelihood": "maskwright.evaluation.pseudo_perplexity",
+    "compare": "maskwright.evaluation.compare",
+    "embed": "maskwright.inference.embed",
+    "evaluate": "maskwright.evaluation.run",
+    "evaluate_minimal_pairs": "maskwright.evaluation.suite_blimp",
+    "evaluate_pseudo_likelihood": "maskwright.evaluation.suite_pll",
     "export": "maskwright.interop.export",
     "finetune": "maskwright.finetuning.run",
     "load_model": "maskwright.model_folder.folder",
@@ -85,7 +92,7 @@ _HOMES = {
     "prepare": "maskwright.pretraining.prepare",
     "pretrain": "maskwright.pretraining.runner",
     "publish": "maskwright.interop.publish",
-    "read_minimal_pairs": "maskwright.evaluation.minimal_pairs",
+    "read_minimal_pairs": "maskwright.evaluation.suite_blimp",
     "save_model": "maskwright.model_folder.folder",
     "score_pseudo_likelihood": "maskwright.evaluation.pseudo_likelihood",
     "serve": "maskwright.serving.server",

@@ -19,7 +19,9 @@ A message names the field or file, its value, the rule it breaks and the remedy,
 Anything that is not in this tree is a bug in maskwright and keeps its traceback.
 """
 
+import difflib
 import reprlib
+from collections.abc import Sequence
 
 _LONGEST_MESSAGE = 1_000
 _MOST_BITS = 256
@@ -145,3 +147,10 @@ class StoppedError(MaskwrightError):
 
     Ctrl-C raises KeyboardInterrupt instead, as Python programs expect.
     """
+
+
+def suggest(kind: str, name: str, valid: Sequence[str], remedy: str) -> InputError:
+    """Return the error for a name that does not exist, with the nearest one that does."""
+    close = difflib.get_close_matches(name, valid, n=1)
+    hint = f"did you mean {close[0]}?" if close else f"{remedy}."
+    return InputError(f"unknown {kind} {name}; {hint}")

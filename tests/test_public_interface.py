@@ -18,9 +18,11 @@ PUBLIC = {
     "MaskwrightError",
     "Predictor",
     "PretrainConfig",
+    "PseudoLikelihoodScorer",
     "TokenStore",
     "Tokenizer",
     "compare",
+    "embed",
     "evaluate",
     "evaluate_minimal_pairs",
     "evaluate_pseudo_likelihood",
@@ -52,8 +54,9 @@ def test_each_exists_and_is_documented(name: str):
     assert thing.__doc__
 
 
-LIGHT_VERBS = ("compare", "evaluate", "prepare", "serve")
-VERBS = (*LIGHT_VERBS, "export", "finetune", "predict", "publish")
+VERBS = (
+    "compare", "embed", "evaluate", "export", "finetune", "predict", "prepare", "publish", "serve"
+)  # fmt: skip
 ONLY_HERE = {"report", "sections", "settings", "texts"}
 
 
@@ -65,9 +68,19 @@ def test_a_verb_takes_the_words_of_its_flags(verb: str):
     parameters = set(inspect.signature(getattr(maskwright, verb)).parameters)
     assert parameters - ONLY_HERE <= flags
     if not {"sections", "settings"} & parameters:  # which take any other flag
-        assert flags - {"json", "details"} <= parameters
+        of_texts = {"text", "file"} if "texts" in parameters else set[str]()
+        assert flags - of_texts - {"json", "details"} <= parameters
     hints = typing.get_type_hints(getattr(maskwright, verb))
     assert set(hints) == {*parameters, "return"}
+
+
+@pytest.mark.parametrize("verb", ["pretrain", "watch"])
+def test_a_job_takes_the_words_of_its_command(verb: str):
+    parser = importlib.import_module(f"maskwright.cli.{verb}").build_parser()
+    flags = {action.dest.removeprefix("config:") for action in parser._actions}
+    assert (
+        set(inspect.signature(getattr(maskwright, verb)).parameters) - ONLY_HERE - {"out"} <= flags
+    )
 
 
 @pytest.mark.parametrize("verb", [*VERBS, "pretrain", "watch"])
@@ -83,9 +96,13 @@ def test_a_room_does_not_hide_a_function():
     assert inspect.isfunction(maskwright.finetune)
 
 
-def test_importing_a_verb_leaves_torch_out():
-    verbs = ", ".join(LIGHT_VERBS)
-    code = f"import sys\nfrom maskwright import {verbs}\nprint('torch' in sys.modules)"
+def test_the_help_of_a_verb_leaves_torch_out():
+    verbs = ", ".join([*VERBS, "fill", "score"])
+    code = (
+        f"import sys\nfrom maskwright.cli.main import {verbs}\n"
+        f"for verb in ({verbs}): verb.build_parser().format_help()\n"
+        "print('torch' in sys.modules)"
+    )
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert result.stdout.strip() == "False", result.stderr
 

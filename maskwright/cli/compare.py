@@ -1,22 +1,19 @@
 """``maskwright compare``: runs side by side, with intervals of their differences, and plots."""
 
-import argparse
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.markup import escape
-from rich.table import Table
 
-from maskwright.cli.evaluation_flags import add_text_flags, check_text_flags
+import maskwright
 from maskwright.cli.flags import Parser
-from maskwright.console import Console, tell
-from maskwright.files import check_new_folder, write_json
-from maskwright.formatting import shorten_names
-from maskwright.report.charts import Curve, check_matplotlib, plot_curves
+from maskwright.cli.inputs import add_text_flags
+from maskwright.cli.tables import make_console, print_table
+from maskwright.console import Console
 
 if TYPE_CHECKING:
-    from maskwright.evaluation.compare import Compared, Difference
+    from maskwright.evaluation.compare import ComparedModel, ModelDifference
 
 _EPILOG = """examples:
   maskwright compare runs/A runs/B
@@ -28,10 +25,12 @@ intervals of a bootstrap over rows that draws the same rows for both. Models of 
 are compared by bits per character, on text files: give --data. --out gets comparison.json, and
 curves.png and curves.svg: loss and masked accuracy against steps, tokens and minutes.
 """
+_BITS_PER_CHARACTER = "bits_per_character"
+_SHOWN = ("loss", "masked_accuracy", "masked_accuracy_top5", _BITS_PER_CHARACTER)
 
 
 def build_parser() -> Parser:
-    """The command line of ``maskwright compare``."""
+    """Return the parser of ``maskwright compare``."""
     parser = Parser("compare", "Put runs side by side.", _EPILOG)
     parser.add_argument("runs", nargs="+", help="run directories, model folders, or hf:NAME")
     parser.add_argument("--out", type=Path, metavar="DIR", help="write comparison and plots there")
@@ -40,122 +39,72 @@ def build_parser() -> Parser:
     return parser
 
 
-def compare(
-    runs: Sequence[str | Path],
-    *,
-    data: str | Path | Sequence[str | Path] = (),
-    out: str | Path | None = None,
-    fast: bool = False,
-    seq_length: int | None = None,
-    device: str | None = None,
-) -> dict[str, Any]:
-    """Score models on the same masks; the Python twin of ``maskwright compare``::
-
-        found = compare(["runs/A", "runs/B"])
-        [difference] = found["differences_from_first"]
-
-    Args:
-        runs: run directories, model folders, or ``hf:NAME``: two or more.
-        data: a prepared folder or its URL, or text files; default: the data of the first run.
-        out: a folder to write ``comparison.json`` and plots to.
-        fast: scores an eighth of the text.
-        seq_length: tokens of a row; default: the shortest of the runs.
-        device: where to compute, such as ``cpu`` or ``cuda``; default: a GPU if there is one.
-
-    Returns:
-        ``{"models": [{"name", "mlm", "last_validation", …}, …], "differences_from_first":
-        [{"name", "is_paired", "scores": [{"name", "value", "low", "high", …}, …]}, …], …}``.
-
-    Raises:
-        MaskwrightError: anything wrong with the input, as one line.
-    """
-    options = {"data": data, "out": out, "fast": fast, "seq_length": seq_length, "device": device}
-    return _run(build_parser().fill({}, runs=runs, **options), Console(quiet=True))
-
-
 def main(argv: Sequence[str]) -> int:
-    _run(build_parser().parse(argv), Console(highlight=False, soft_wrap=True))
+    arguments = build_parser().parse(argv)
+    comparison = maskwright.compare(**vars(arguments))
+    console, models = make_console(), comparison["models"]
+    console.print(f"{escape(_describe_task(models))}\n")
+    titles = ("model", "parameters", "steps", "tokens", "minutes", *_SHOWN)
+    print_table(console, titles, _list_models(models))
+    console.print()
+    for difference in comparison["differences_from_first"]:
+        _print_difference(console, difference, models[0]["name"])
+    if arguments.out is not None:
+        for path in sorted(arguments.out.iterdir()):
+            console.print(f"written to {escape(str(path))}")
     return 0
 
 
-def _run(arguments: argparse.Namespace, console: Console) -> dict[str, Any]:
-    check_text_flags(arguments)
-    if arguments.out is not None:
-        check_matplotlib()
-        check_new_folder(arguments.out)
-        arguments.out.mkdir(parents=True, exist_ok=True)
-    from maskwright.evaluation.compare import (
-        compare_models,
-        describe_comparison,
-        describe_task,
-        find_differences,
-        tabulate,
-    )
-    from maskwright.evaluation.held_out_text import describe_cut
-
-    compared = compare_models(
-        arguments.runs,
-        arguments.data,
-        arguments.seq_length,
-        arguments.device,
-        is_fast=arguments.fast,
-        report=tell,
-        progress=tell,
-    )
-    if line := describe_cut(compared[0].result.data):
-        tell(line)
-    differences, task = find_differences(compared), describe_task(compared)
-    console.print(f"{escape(task)}\n")
-    _print_lines(console, tabulate(compared))
-    for difference in differences:
-        _print_difference(console, difference, compared[0].name)
-    described = describe_comparison(compared, differences)
-    if arguments.out is not None:
-        path = arguments.out / "comparison.json"
-        write_json(path, described)
-        for written in (path, *_plot(compared, arguments.out)):
-            console.print(f"written to {escape(str(written))}")
-    return described
+def _share_masks(models: "Sequence[ComparedModel]") -> bool:
+    return len({one["mlm"]["settings"]["masks_sha256"] for one in models}) == 1
 
 
-def _print_lines(console: Console, lines: Sequence[tuple[str, ...]]) -> None:
-    titles, *rest = lines
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for column, title in enumerate(titles):
-        width = max(len(line[column]) for line in lines)
-        table.add_column(title, justify="right" if column else "left", min_width=width)
-    for line in rest:
-        table.add_row(*map(escape, line))
-    console.print(table)
-    console.print()
-
-
-def _print_difference(console: Console, difference: "Difference", first: str) -> None:
-    how = "paired by row" if difference.is_paired else "not paired: other masks"
-    console.print(f"[bold]{escape(difference.name)}[/bold] minus {escape(first)}  ({how})")
-    lines = [("score", "difference", "95 % interval", "")]
-    for score in difference.scores:
-        interval, sure = "", ""
-        if score.low is not None and score.high is not None:
-            interval = f"{score.low:+.4f} to {score.high:+.4f}"
-            sure = "" if score.low <= 0 <= score.high else "differs"
-        lines.append((score.name, f"{score.value:+.4f}", interval, sure))
-    _print_lines(console, lines)
-
-
-def _plot(compared: "Sequence[Compared]", folder: Path) -> list[Path]:
-    names = shorten_names([one.name for one in compared])
-    curves = [
-        Curve(name, one.validations)
-        for name, one in zip(names, compared, strict=True)
-        if one.validations
-    ]
-    if not curves:
-        return []
-    tokenizers = {one.facts["tokenizer_fingerprint"] for one in compared if one.validations}
-    note = "Validations during training, on pinned masks at 15 %."
-    if len(tokenizers) > 1:
-        note += (
-            " The runs have different tokenizers: losses and accuracies of tokens do not compare."
+def _list_models(models: "Sequence[ComparedModel]") -> list[tuple[str, ...]]:
+    """Return a line for each model, without the scores that cannot be compared."""
+    comparable = _SHOWN if _share_masks(models) else (_BITS_PER_CHARACTER,)
+    lines: list[tuple[str, ...]] = []
+    for one in models:
+        last, seconds = one["last_validation"], one["last_validation"].get("seconds")
+        values = {score["name"]: score["value"] for score in one["mlm"]["scores"]}
+        scores = [values.get(name) if name in comparable else None for name in _SHOWN]
+        lines.append(
+            (
+                one["name"],
+                f"{one['num_parameters']:,}",
+                *(_show_count(last.get(name)) for name in ("step", "tokens")),
+                f"{seconds / 60:.1f}" if isinstance(seconds, int | float) else "",
+                *("" if score is None else f"{score:.4f}" for score in scores),
+            )
         )
-    return plot_curves(curves, folder, note)
+    return lines
+
+
+def _show_count(value: Any) -> str:
+    return f"{value:,}" if isinstance(value, int) else ""
+
+
+def _describe_task(models: "Sequence[ComparedModel]") -> str:
+    """Return one line: what the models were scored on, and what can be compared."""
+    result = models[0]["mlm"]
+    count = next(score["num_samples"] for score in result["scores"] if score["name"] == "loss")
+    task = f"{count:,} masked tokens of {result['data']['name']}, rows of "
+    task += f"{result['settings']['max_seq_length']}, pinned masks at 15 %"
+    if _share_masks(models):
+        return task
+    why = "tokenizers" if len({one["tokenizer_fingerprint"] for one in models}) > 1 else "rows"
+    return f"{task}; {why} differ, so only bits per character can be compared, and not paired"
+
+
+def _print_difference(console: Console, difference: "ModelDifference", first: str) -> None:
+    how = "paired by row" if difference["is_paired"] else "not paired: other masks"
+    console.print(f"[bold]{escape(difference['name'])}[/bold] minus {escape(first)}  ({how})")
+    lines: list[tuple[str, ...]] = []
+    for score in difference["scores"]:
+        value, low, high = score["value"], score["low"], score["high"]
+        interval, sure = "", ""
+        if low is not None and high is not None:
+            interval = f"{low:+.4f} to {high:+.4f}"
+            sure = "" if low <= 0 <= high else "differs"
+        lines.append((score["name"], "" if value is None else f"{value:+.4f}", interval, sure))
+    print_table(console, ("score", "difference", "95 % interval", ""), lines)
+    console.print()

@@ -1,29 +1,27 @@
-"""``maskwright evaluate``: how good a model is, with intervals and what no learning would score."""
+"""``maskwright evaluate``: how good a model is, with intervals and baselines."""
 
-import argparse
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from maskwright.cli.evaluation_flags import (
-    add_text_flags,
-    check_suites,
-    check_text_flags,
-)
+from rich.markup import escape
+
+import maskwright
 from maskwright.cli.flags import Parser
-from maskwright.console import say_json, tell
+from maskwright.cli.inputs import add_text_flags
+from maskwright.cli.tables import make_console, print_table, show_number
+from maskwright.console import Console, say_json
 from maskwright.errors import InputError
-from maskwright.files import check_new_file
-from maskwright.runs.find_model import HELP, find_masked_model, find_model_folder
+from maskwright.evaluation.suites import GLUE, GLUE_HELP, SUITES, load_suite
+from maskwright.formatting import count_noun
+from maskwright.runs.evaluation_file import RESULTS_NAME
+from maskwright.runs.find_model import HELP
+from maskwright.runs.run_directory import find_run
 
-_EPILOG = """suites:
-  mlm     masked language modelling on pinned masks: loss, perplexity, bits per character,
-          accuracies, whole words, by frequency, calibration
-  fill    one token of each sentence hidden behind [MASK]
-  pll     pseudo-perplexity of sentences
-  blimp   minimal pairs: is the good sentence likelier? Needs --blimp
-  glue    stands alone: fine-tunes on every task of the benchmark that --data DIR holds
+if TYPE_CHECKING:
+    from maskwright.runs.evaluation_file import EvaluationResult, ScoreRecord, SuiteRecord
 
+_EXAMPLES = """
 examples:
   maskwright evaluate runs/NAME
   maskwright evaluate runs/NAME --suite mlm,fill --fast
@@ -33,14 +31,19 @@ examples:
   maskwright evaluate runs/NAME --suite glue --data glue/
   maskwright evaluate hf:google-bert/bert-base-uncased --data novel.txt --json
 
-The results of a run go into its evaluation.json (those of glue into --out alone); those of other
-suites and other data that it has of the same model stay. What each score is: docs/evaluation.md.
+The results of a run are written to its evaluation.json (those of glue to --out alone); earlier
+ones of the same model on other suites and other data stay. Every score: docs/evaluation.md.
 """
+_TITLES = ("score", "value", "95 % interval", "no learning", "of")
 
 
 def build_parser() -> Parser:
-    """The command line of ``maskwright evaluate``."""
-    parser = Parser("evaluate", "Score a model.", _EPILOG)
+    """Return the parser of ``maskwright evaluate``."""
+    helps = {name: entry.help for name, entry in SUITES.items()} | {GLUE: GLUE_HELP}
+    lines = ["suites:"]
+    for name, text in helps.items():
+        lines.append(f"  {name:<7} " + text.replace("\n", "\n" + 10 * " "))
+    parser = Parser("evaluate", "Score a model.", "\n".join([*lines, _EXAMPLES]))
     parser.add_argument("folder", help=HELP)
     parser.add_argument("--suite", default="mlm,fill", help="separated by commas [mlm,fill]")
     parser.add_argument(
@@ -56,114 +59,80 @@ def build_parser() -> Parser:
     return parser
 
 
-def evaluate(
-    folder: str | Path,
-    *,
-    suite: str | Sequence[str] = ("mlm", "fill"),
-    data: str | Path | Sequence[str | Path] = (),
-    blimp: str | Path | None = None,
-    out: str | Path | None = None,
-    fast: bool = False,
-    seq_length: int | None = None,
-    device: str | None = None,
-) -> dict[str, Any]:
-    """Score a model; the Python twin of ``maskwright evaluate --json``::
-
-        found = evaluate("runs/mine", suite="mlm")
-        scores = {score["name"]: score["value"] for score in found["suites"][0]["scores"]}
-
-    Args:
-        folder: a run directory, a model folder, or ``hf:NAME``.
-        suite: ``mlm``, ``fill``, ``pll``, ``blimp``; or ``glue`` alone.
-        data: a prepared folder or its URL, or text files; default: the held-out text of the run.
-        blimp: the folder of minimal pairs, for the suite ``blimp``.
-        out: a JSON file to write the results to. Those of a run go into its ``evaluation.json``,
-            too.
-        fast: scores an eighth of the text or less; of ``glue`` one epoch.
-        seq_length: tokens of a row; default: the run's, else 128.
-        device: where to compute, such as ``cpu`` or ``cuda``; default: a GPU if there is one.
-
-    Returns:
-        ``{"format", "model", "suites": [{"suite", "scores": [{"name", "value", "low", "high", …},
-        …], …}, …]}``, as in ``evaluation.json``; of ``glue`` the results of each task by name.
-
-    Raises:
-        MaskwrightError: anything wrong with the input, as one line.
-    """
-    names = suite if isinstance(suite, str) else ",".join(suite)
-    options = {"blimp": blimp, "out": out, "fast": fast, "seq_length": seq_length}
-    parser = build_parser()
-    arguments = parser.fill({}, folder=folder, suite=names, data=data, device=device, **options)
-    found, _ = _run(arguments)
-    return found
-
-
-def _check_alone(arguments: argparse.Namespace, names: Sequence[str]) -> None:
-    if len(names) > 1:
-        raise InputError("--suite glue stands alone: score the others by themselves")
-    for flag in ("blimp", "seq_length"):
-        if getattr(arguments, flag) is not None:
-            shown = flag.replace("_", "-")
-            raise InputError(f"--{shown} is nothing to --suite glue: leave it out")
-    if arguments.details:
-        raise InputError("--details is nothing to --suite glue, which has one table: leave it out")
-
-
 def main(argv: Sequence[str]) -> int:
-    arguments = build_parser().parse(argv)
-    found, show = _run(arguments)
-    if arguments.json:
-        say_json(found, indent=2)
+    given = vars(build_parser().parse(argv))
+    as_json, in_detail = given.pop("json"), given.pop("details")
+    if given["suite"].strip(" ,") == GLUE:
+        if in_detail:
+            raise InputError("--details has no effect with --suite glue. Remove it.")
+        from maskwright.finetuning.glue import COLUMNS, list_rows  # with torch
+
+        tasks: Any = maskwright.evaluate(**given)
+        if as_json:
+            say_json(tasks, indent=2)
+        else:
+            print_table(make_console(), COLUMNS, list_rows(tasks), num_names=2)
+        return 0
+    results = maskwright.evaluate(**given)
+    if as_json:
+        say_json(results, indent=2)
     else:
-        show()
+        run = find_run(given["folder"])
+        written = [
+            *([run / RESULTS_NAME] if run else []),
+            *([given["out"]] if given["out"] else []),
+        ]
+        _print_results(results, in_detail, written)
     return 0
 
 
-def _run(arguments: argparse.Namespace) -> tuple[dict[str, Any], Callable[[], None]]:
-    """Return all results, and what shows them as tables."""
-    check_text_flags(arguments)
-    if arguments.out is not None:
-        check_new_file(arguments.out)
-    names = tuple(name.strip() for name in arguments.suite.split(",") if name.strip())
-    if "glue" in names:
-        _check_alone(arguments, names)
-        return _run_glue(arguments)
-    suites = check_suites(names)
-    folder = find_masked_model(arguments.folder, tell)
-    # torch is imported from here on
-    from maskwright.cli.tables import print_results
-    from maskwright.evaluation.held_out_text import describe_cut
-    from maskwright.evaluation.run import Evaluation
+def _print_results(results: "EvaluationResult", in_detail: bool, paths: list[Path]) -> None:
+    """Print a table for each suite with all of its scores, or a short one for all suites."""
+    console, model = make_console(), results["model"]
+    size = f"{model['num_parameters']:,} parameters"
+    console.print(f"[bold]{escape(model['name'])}[/bold]  {size}  {model['sha256'][:12]}\n")
+    if in_detail:
+        for suite in results["suites"]:
+            part = "  (--fast: a part of it)" if suite["settings"]["fast"] else ""
+            console.print(f"[bold]{suite['suite']}[/bold]  {escape(suite['data']['name'])}{part}")
+            rows = [(score["name"], *_show_score(score)) for score in suite["scores"]]
+            print_table(console, _TITLES, rows)
+            console.print()
+    else:
+        _print_summary(results["suites"], console)
+    for suite in results["suites"]:
+        if left_out := suite["data"].get("num_left_out"):
+            verb = "is" if left_out == 1 else "are"
+            console.print(
+                f"{count_noun(left_out, 'sentence')} {verb} longer than the model and left out"
+            )
+    for path in paths:
+        console.print(f"all scores are in {escape(str(path))}")
 
-    evaluation = Evaluation(arguments.folder, folder, arguments.device)
-    request = evaluation.make_request(
-        suites,
-        arguments.data,
-        arguments.seq_length,
-        arguments.blimp,
-        is_fast=arguments.fast,
+
+def _print_summary(suites: "Sequence[SuiteRecord]", console: Console) -> None:
+    named = {
+        f"{suite['suite']}/{score['name'].removeprefix(suite['suite'] + '/')}": score
+        for suite in suites
+        for score in suite["scores"]
+    }
+    headlines = [name for suite in suites for name in load_suite(suite["suite"]).headlines]
+    rows = [(name, *_show_score(named[name])) for name in headlines if name in named]
+    print_table(console, _TITLES, rows)
+    names = dict.fromkeys(suite["data"]["name"] for suite in suites)
+    fast = [suite["suite"] for suite in suites if suite["settings"]["fast"]]
+    part = f" (--fast: a part of it in {', '.join(fast)})" if fast else ""
+    console.print(f"on {escape(' and '.join(names))}{part}")
+    console.print(f"--details shows {len(named) - len(rows):,} more")
+
+
+def _show_score(score: "ScoreRecord") -> tuple[str, str, str, str]:
+    """Return value, interval, baseline and number of samples as they are shown."""
+    low, high, baseline = score["low"], score["high"], score["baseline"]
+    known = low is not None and high is not None
+    return (
+        show_number(score["value"]),
+        f"{show_number(low)} to {show_number(high)}" if known else "",
+        "" if baseline is None else show_number(baseline),
+        f"{score['num_samples']:,}",
     )
-    if request.text is not None and (line := describe_cut(request.text.data)):
-        tell(line)
-    results = evaluation.run_suites(suites, request, tell)
-    paths = evaluation.write(results, arguments.out)
-    facts, in_detail = evaluation.model_facts, arguments.details
-    return evaluation.describe(results), lambda: print_results(
-        facts, results, paths, in_detail=in_detail
-    )
-
-
-def _run_glue(arguments: argparse.Namespace) -> tuple[dict[str, Any], Callable[[], None]]:
-    folder = find_model_folder(arguments.folder)
-    from maskwright.cli.tables import print_rows
-    from maskwright.finetuning.glue import COLUMNS, evaluate_glue, list_rows
-
-    results = evaluate_glue(
-        folder,
-        arguments.data,
-        arguments.device,
-        arguments.out,
-        is_fast=arguments.fast,
-        tell=tell,
-    )
-    return results, lambda: print_rows(COLUMNS, list_rows(results), num_names=2)

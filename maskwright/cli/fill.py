@@ -1,18 +1,18 @@
-"""``maskwright fill``: what a trained model puts in the place of hidden words."""
+"""``maskwright fill``: the words that a trained model predicts for masks."""
 
-import argparse
-from collections.abc import Sequence
-from itertools import chain
+from argparse import Namespace
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import tee
 from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
+import maskwright
 from maskwright.cli.flags import Parser
-from maskwright.cli.inputs import Sentence, add_arguments, read_sentences
-from maskwright.console import Console, say, say_json, tell
+from maskwright.cli.inputs import Sentence, add_arguments, read_filled_sentences
+from maskwright.cli.tables import make_console
+from maskwright.console import say, say_json, tell
 from maskwright.errors import InputError
-from maskwright.inference.fill_mask import HiddenWord
-from maskwright.inference.text_model import split_blocks
 from maskwright.runs.find_model import find_model_folder
 
 if TYPE_CHECKING:
@@ -23,21 +23,20 @@ _EPILOG = """examples:
   maskwright fill runs/NAME "Paris is the [MASK] of [MASK]." --top-k 3
   maskwright fill runs/NAME "It was a [MASK] day." --targets good bad
   maskwright fill runs/NAME --file sentences.txt --json
-  maskwright fill runs/NAME "Hide any word of this sentence." --random
+  maskwright fill runs/NAME "Mask any word of this sentence." --random
 """
-
 _TOP_K = 5
 
 
 def build_parser() -> Parser:
-    """The command line of ``maskwright fill``."""
-    parser = Parser("fill", "Predict hidden words.", _EPILOG)
+    """Return the parser of ``maskwright fill``."""
+    parser = Parser("fill", "Predict masked words.", _EPILOG)
     add_arguments(parser, "sentences with [MASK], or what the model calls it, such as <mask>")
     parser.add_argument("--top-k", type=int, help=f"predictions a mask [{_TOP_K}]")
     parser.add_argument("--targets", nargs="+", help="only these words")
     parser.add_argument("--json", action="store_true", help="one JSON object a sentence")
     parser.add_argument(
-        "--random", action="store_true", help="hide a random word of each sentence and compare"
+        "--random", action="store_true", help="mask a random word of each sentence and compare"
     )
     parser.add_argument("--seed", type=int, default=0, help="of --random [0]")
     return parser
@@ -48,53 +47,39 @@ def main(argv: Sequence[str]) -> int:
     if arguments.top_k is not None and arguments.top_k < 1:
         raise InputError(f"--top-k = {arguments.top_k} must be at least 1")
     if arguments.random and (arguments.json or arguments.top_k or arguments.targets):
-        raise InputError("--random shows one hidden word; it takes no --json, --top-k, --targets")
-    sentences = (s for s in read_sentences(arguments) if s.text.strip())
-    blocks = split_blocks(sentences, Sentence.measure)
-    first = next(blocks, None)
-    if first is None:
-        raise InputError("there is no sentence to fill")
-    from maskwright.inference.fill_mask import FillMask
-
-    fill = FillMask(find_model_folder(arguments.folder), arguments.device)
+        raise InputError("--random shows one word; it takes no --json, --top-k or --targets")
+    sentences, given = tee(read_filled_sentences(arguments, "there is no sentence to fill"))
+    fill = maskwright.FillMask(find_model_folder(arguments.folder), arguments.device)
     num_bad = 0
-    for block in chain([first], blocks):
-        for sentence, answer in zip(block, _answer(fill, block, arguments), strict=True):
-            if isinstance(answer, InputError):  # the other sentences have nothing to do with it
-                num_bad += 1
-                tell(f"InputError: {sentence.place}{answer}")
-            else:
-                _show(answer, arguments.json)
+    for sentence, answer in zip(sentences, _answer(fill, given, arguments), strict=True):
+        if isinstance(answer, InputError):  # the other sentences have nothing to do with it
+            num_bad += 1
+            tell(f"InputError: {sentence.place}{answer}")
+        elif isinstance(answer, list):
+            say("\n".join(answer))
+        elif arguments.json:
+            say_json(answer.to_json())
+        else:
+            _show_result(answer)
     return 2 if num_bad else 0
 
 
 def _answer(
-    fill: "FillMask", sentences: Sequence[Sentence], arguments: argparse.Namespace
-) -> "Sequence[FillResult | HiddenWord | InputError]":
-    texts = [sentence.text for sentence in sentences]
-    if arguments.random:
-        return [_hide_word(fill, text, arguments.seed) for text in texts]
-    return fill.attempt(texts, arguments.top_k or _TOP_K, arguments.targets)
-
-
-def _hide_word(fill: "FillMask", text: str, seed: int) -> "HiddenWord | InputError":
-    try:
-        return fill.hide_random_word(text, seed)
-    except InputError as error:
-        return error
-
-
-def _show(answer: "FillResult | HiddenWord", as_json: bool) -> None:
-    if isinstance(answer, HiddenWord):
-        say("\n".join(answer.describe()))
-    elif as_json:
-        say_json(answer.to_json())
-    else:
-        _show_result(answer)
+    fill: "FillMask", sentences: Iterable[Sentence], arguments: Namespace
+) -> "Iterator[FillResult | InputError | list[str]]":
+    """Yield the predictions for each sentence, its error, or the lines of a random word."""
+    texts = (sentence.text for sentence in sentences)
+    if not arguments.random:
+        yield from fill.stream(texts, arguments.top_k or _TOP_K, arguments.targets)
+    for text in texts:
+        try:
+            yield fill.describe_random(text, arguments.seed)
+        except InputError as error:
+            yield error
 
 
 def _show_result(result: "FillResult") -> None:
-    console = Console(highlight=False, soft_wrap=True)
+    console = make_console()
     console.print(f"[bold]{escape(result.text)}")
     for number, predictions in enumerate(result.masks, start=1):
         if len(result.masks) > 1:

@@ -12,7 +12,7 @@ from maskwright.cli.flags import (
     config_values,
     read_roles,
 )
-from maskwright.cli.tables import print_rows
+from maskwright.cli.tables import make_console, print_table
 from maskwright.console import say
 from maskwright.finetuning.config import GLUE, TASKS, FinetuneConfig
 from maskwright.finetuning.results import (
@@ -126,7 +126,7 @@ def show_scores(results: SetResults) -> None:
     random = ["random encoder"] * ("random_encoder" in results)
     titles = ["", *results["baselines"], *random, "this model"]
     say()
-    print_rows(titles, [[name, *row] for name, row in list_scores(results)])
+    print_table(make_console(), titles, [[name, *row] for name, row in list_scores(results)])
 
 
 def _show_classes(judged: SetResults) -> None:
@@ -141,6 +141,6 @@ def _show_classes(judged: SetResults) -> None:
         if name in most
     ]
     say("\nby class, the saved model:")
-    print_rows(["", *_SCORES, "examples"], rows)
+    print_table(make_console(), ["", *_SCORES, "examples"], rows)
     if len(classes) > len(most):
         say(f"and {len(classes) - len(most):,} more classes in results.json")

@@ -1,7 +1,6 @@
 """Command lines: strict, with the nearest valid flag in the message; every field is a flag."""
 
 import argparse
-import difflib
 import os
 import signal
 import types
@@ -10,18 +9,11 @@ from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
 
 from maskwright.config import FieldInfo, Plain, describe_type, fields_of, merge, nested
-from maskwright.errors import InputError, MaskwrightError
+from maskwright.errors import InputError, MaskwrightError, suggest
 
 # The arguments of a command: those of its command line, or what `Parser.fill` returned.
 Arguments = Sequence[str] | argparse.Namespace
 _CONFIG = "config:"  # begins the names of arguments that are configuration fields
-
-
-def suggest(kind: str, name: str, valid: Sequence[str], remedy: str) -> InputError:
-    """Return the error for an unknown name, with the nearest known one."""
-    close = difflib.get_close_matches(name, valid, n=1)
-    hint = f"did you mean {close[0]}?" if close else f"{remedy}."
-    return InputError(f"unknown {kind} {name}; {hint}")
 
 
 class Parser(argparse.ArgumentParser):

@@ -1,10 +1,11 @@
-"""What fill, score and embed share: a model, and texts from arguments, a file or standard input."""
+"""Arguments that several commands share: a model and texts, or the text of an evaluation."""
 
 import argparse
 import sys
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from maskwright.cli.flags import Parser
@@ -15,30 +16,47 @@ from maskwright.runs.find_model import HELP
 
 @dataclass(frozen=True)
 class Sentence:
-    """A text, and where it stands, as the beginning of an error: ``sentences.txt:7: ``."""
+    """A text, and its origin as the beginning of an error: ``sentences.txt:7: ``."""
 
     text: str
     place: str = ""
 
-    def measure(self) -> int:
-        """How many characters it has."""
-        return len(self.text)
-
 
 def add_arguments(parser: Parser, what: str) -> None:
-    """Adds the model, the device, and where texts come from; `what` they are, for the help."""
+    """Add the model, the device, and the source of texts; `what` describes them in the help."""
     parser.add_argument("folder", help=HELP)
     parser.add_argument("text", nargs="*", help=f"{what}; none, or -: standard input, one a line")
     parser.add_argument("--file", type=Path, help="read texts from a file, one a line")
     parser.add_argument("--device", help="where to compute, such as cpu or cuda [a GPU if any]")
 
 
+def add_text_flags(parser: Parser, text: str, row_length: str, fast: str) -> None:
+    """Add ``--data``, ``--fast``, ``--seq-length`` and ``--device``.
+
+    Args:
+        text, row_length: the defaults, for the help.
+        fast: how much of the text ``--fast`` scores.
+    """
+    parser.add_argument(
+        "--data",
+        nargs="+",
+        default=[],
+        metavar="PATH",
+        help=f"a prepared folder or its URL, or text files [{text}]",
+    )
+    parser.add_argument("--fast", action="store_true", help=fast)
+    parser.add_argument(
+        "--seq-length", type=int, metavar="N", help=f"slots of a row [{row_length}]"
+    )
+    parser.add_argument("--device", help="where to compute, such as cpu or cuda [a GPU if any]")
+
+
 def read_sentences(arguments: argparse.Namespace) -> Iterator[Sentence]:
-    """The texts that the arguments name; blank lines are texts too.
+    """Yield the texts that the arguments name; blank lines are texts too.
 
     Raises:
-        InputError: texts and a file, or lines that cannot be read.
-        CorpusError: lines that are not UTF-8; names the encoding that they are likely in.
+        InputError: texts and a file, or a file that cannot be read.
+        CorpusError: lines that are not UTF-8; names the likely encoding.
     """
     if arguments.file is not None and arguments.text:
         raise InputError("give texts or --file, not both")
@@ -51,6 +69,15 @@ def read_sentences(arguments: argparse.Namespace) -> Iterator[Sentence]:
             yield from _read_lines(sys.stdin, "standard input")
     else:
         yield from map(Sentence, arguments.text)
+
+
+def read_filled_sentences(arguments: argparse.Namespace, missing: str) -> Iterator[Sentence]:
+    """Return the texts that are not blank; raise an InputError if there is none."""
+    sentences = (sentence for sentence in read_sentences(arguments) if sentence.text.strip())
+    first = next(sentences, None)
+    if first is None:
+        raise InputError(missing)
+    return chain([first], sentences)
 
 
 def _read_lines(lines: Iterable[str], name: str) -> Iterator[Sentence]:

@@ -1,4 +1,4 @@
-"""How text becomes documents: the `corpus` section of a configuration."""
+"""The `corpus` section of a configuration: how text becomes documents."""
 
 import codecs
 from dataclasses import dataclass
@@ -23,21 +23,21 @@ class CorpusConfig:
     )
     text_field: str = setting("text", "field or column that holds the text (jsonl, csv, parquet)")
     encoding: str = setting(
-        "utf-8", "encoding of text that is not UTF-8, such as cp1252; a byte order mark counts more"
+        "utf-8", "encoding of text that is not UTF-8, such as cp1252; a byte order mark wins"
     )
     deduplicate: bool = setting(True, "drop documents whose cleaned text occurred before")
     valid_fraction: float | None = setting(
         None,
-        "share of documents held out for validation, by hash; none: 0.01, and of a small text as "
-        "much as makes some 20,000 tokens, at most 0.1",
+        "share of documents held out for validation, by hash; none: 0.01, more of a small text "
+        "(up to 0.1) to hold out about 20,000 tokens",
     )
     valid_text: tuple[str, ...] = setting(
         (),
-        "instead of a share, these files are held out; what occurs in both is not trained on",
+        "hold out these files instead of a share; documents in both are not trained on",
         is_path=True,
     )
     max_document_characters: int = setting(
-        1_000_000, "longer documents are cut into several; bounds the memory"
+        1_000_000, "longer documents are cut, which bounds the memory"
     )
 
     def __post_init__(self) -> None:
@@ -46,7 +46,7 @@ class CorpusConfig:
         _check_encoding(self.encoding)
         if self.valid_fraction is not None and not 0.0 <= self.valid_fraction <= 0.5:
             raise ConfigError(
-                "valid_fraction", self.valid_fraction, "must lie between 0 and 0.5", "Try 0.01."
+                "valid_fraction", self.valid_fraction, "must be between 0 and 0.5", "Try 0.01."
             )
         if "-" in self.valid_text:
             raise ConfigError("valid_text", "-", "cannot be standard input", "Name a file.")
@@ -58,8 +58,8 @@ class CorpusConfig:
 
 def _check_encoding(name: str) -> None:
     try:
-        b"    ".decode(name, "ignore")  # fails where a codec makes no text of bytes
+        b"    ".decode(name, "ignore")  # fails if a codec does not decode bytes to text
         codecs.getincrementaldecoder(name)
     except (LookupError, ValueError):
-        rule = "is no encoding that Python knows"
+        rule = "is not an encoding of Python"
         raise ConfigError("encoding", name, rule, "Try cp1252, cp1251 or utf-16.") from None

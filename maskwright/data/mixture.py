@@ -108,7 +108,7 @@ class MixturePlanner(WindowPlanner):
         self.num_segments = [
             max(1, round(count * len(table))) for count, table in zip(passes, tables, strict=True)
         ]
-        # Rounding may give a window one segment more of each source.
+        # Rounding may put one segment more of each source into a window.
         in_window = WINDOW_SEGMENTS - len(tables)
         self.num_windows = -(-sum(self.num_segments) // in_window)
 

@@ -156,10 +156,10 @@ def joining(world: World, device: torch.device) -> Generator[World]:
             backends[device.type], store=store, rank=world.rank, world_size=world.size
         )
     except (RuntimeError, ValueError) as error:
-        place = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
+        address = f"{os.environ['MASTER_ADDR']}:{os.environ['MASTER_PORT']}"
         reason = str(error).splitlines()[0]
         raise TrainingError(
-            f"rank {world.rank} cannot reach the others through {place} ({reason})"
+            f"rank {world.rank} cannot reach the others through {address} ({reason})"
         ) from None
     try:
         yield world

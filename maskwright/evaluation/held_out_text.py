@@ -1,4 +1,4 @@
-"""What a model is evaluated on: held-out prepared data, or text files tokenized in memory."""
+"""The text that a model is evaluated on: held-out prepared data, or text files in memory."""
 
 import hashlib
 from collections import Counter
@@ -24,9 +24,9 @@ from maskwright.shards.reader import TokenStore
 from maskwright.tokenizer.sentence_ends import find_sentence_ends
 from maskwright.tokenizer.tokenizer import EncodedText, Tokenizer
 
-_MAX_CHARACTERS = 20_000_000  # of text files; a few times what any suite looks at
+_MAX_CHARACTERS = 20_000_000  # of text files; a few times what any suite scores
 _MAX_SENTENCE_TOKENS_READ = 4_000_000  # of prepared data, to choose sentences from
-_SHORTEST = 5  # tokens of a sentence of prepared data; shorter ones are headings and list marks
+_SHORTEST = 5  # tokens of a sentence of prepared data; shorter ones are headings and list items
 _LONGEST = 510
 
 Ids = NDArray[np.int64]
@@ -35,13 +35,12 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True)
 class EvaluationText:
-    """A text in a model's tokens.
+    """A text tokenized for a model.
 
     Attributes:
-        data: its name, its fingerprint, and whose token frequencies are the baseline.
-        corpus: its documents.
-        counts: [V] how often each token occurs in training, 0 for what is never a label.
-        lines: the lines of text files; None for prepared data, where no lines are left.
+        data: its name, its fingerprint, and the text whose token frequencies are the baseline.
+        counts: [V] training counts of the tokens, 0 for what can never be a label.
+        lines: the lines of text files; None for prepared data, which has no lines.
     """
 
     data: dict[str, Any]
@@ -49,10 +48,12 @@ class EvaluationText:
     counts: Ids
     tokenizer: Tokenizer
     lines: list[str] | None = None
-    _encoded: dict[int, list[EncodedText]] = field(default_factory=dict, repr=False, compare=False)
+    _encoded: dict[int, list[EncodedText]] = field(
+        default_factory=dict[int, list[EncodedText]], repr=False, compare=False
+    )
 
     def encoded(self, count: int) -> list[EncodedText]:
-        """Up to `count` sentences, chosen by nothing but their numbers; read and cut once."""
+        """Return up to `count` sentences; the choice depends on their number alone."""
         if count not in self._encoded:
             self._encoded[count] = self._encode(count)
         return self._encoded[count]
@@ -63,18 +64,18 @@ class EvaluationText:
         return _choose(list(_cut_sentences(self.corpus, self.tokenizer)), count)
 
     def sentences(self, count: int) -> list[list[int]]:
-        """The ids of the same sentences."""
+        """Return the ids of the same sentences."""
         return [text.ids.tolist() for text in self.encoded(count)]
 
 
 def open_text(
     sources: Sequence[str], tokenizer: Tokenizer, training_data: Sequence[Path]
 ) -> EvaluationText:
-    """The held-out text of prepared folders, or all of some text files.
+    """Return the held-out text of prepared folders, or all of some text files.
 
     Args:
-        training_data: the prepared folders that the model was trained on, if they are known: their
-            token frequencies are the baseline for text files.
+        training_data: the prepared folders that the model was trained on, if known: their token
+            frequencies are the baseline for text files.
 
     Raises:
         InputError: prepared data and other text together, or text without a token.
@@ -101,7 +102,7 @@ def _open_prepared(folder: Path, tokenizer: Tokenizer) -> TokenStore:
 
 
 def describe_held_out(store: TokenStore, tokenizer: Tokenizer) -> EvaluationText:
-    """The held-out text of prepared data that is open already."""
+    """Return the held-out text of prepared data that is open already."""
     digest = hashlib.sha256(store.tokenizer_fingerprint.encode())
     for shard in store.info.shards:
         digest.update(shard.files["tokens"].sha256.encode())
@@ -128,13 +129,13 @@ def _read_texts(
     digest = hashlib.sha256()
     for document in documents:
         digest.update(hashlib.sha256(document.encode("utf-8", "replace")).digest())
-    whose, counts = "this text", np.bincount(corpus.ids, minlength=tokenizer.vocab_size)
+    source, counts = "this text", np.bincount(corpus.ids, minlength=tokenizer.vocab_size)
     if training_data:
-        whose, counts = "training text", np.zeros_like(counts)
+        source, counts = "training text", np.zeros_like(counts)
     for folder in training_data:
         check_made_for(tokenizer, folder)
         counts += TokenStore.open(folder, "train", "sizes").unigram_counts
-    data = {"name": names, "fingerprint": digest.hexdigest(), "unigram_counts": whose}
+    data = {"name": names, "fingerprint": digest.hexdigest(), "unigram_counts": source}
     return EvaluationText(
         data={**data, "num_characters": sum(map(len, documents)), "is_cut": is_cut},
         corpus=corpus,
@@ -145,14 +146,14 @@ def _read_texts(
 
 
 def describe_cut(data: dict[str, Any]) -> str | None:
-    """One line if there was more text than is read; None if not."""
+    """Return a line if only a part of the text was read; None if all was."""
     if not data.get("is_cut"):
         return None
     return f"{data['name']} is long: only its first {data['num_characters']:,} characters are used"
 
 
 def _read_documents(sources: Sequence[str]) -> tuple[list[str], bool]:
-    """The documents of all sources, as far as they fit into memory; whether there are more."""
+    """Return the documents of all sources up to a limit, and whether there are more."""
     everything = CorpusConfig(deduplicate=False, valid_fraction=0.0)
     documents: list[str] = []
     num_characters = 0
@@ -165,7 +166,7 @@ def _read_documents(sources: Sequence[str]) -> tuple[list[str], bool]:
 
 
 class TokensInMemory:
-    """Documents as tokens, addressed as in prepared data."""
+    """Tokenized documents with the interface of prepared data."""
 
     def __init__(self, documents: Sequence[str], tokenizer: Tokenizer) -> None:
         encoded = tokenizer.encode_batch(documents)
@@ -181,21 +182,21 @@ class TokensInMemory:
 
 
 def _count_labels(counts: Ids, tokenizer: Tokenizer) -> Ids:
-    """Counts of what can be a label: [UNK] is often frequent and never one."""
+    """Return the counts of possible labels: [UNK] is often frequent and never a label."""
     labels = np.zeros(tokenizer.vocab_size, np.int64)
     labels[tokenizer.ordinary_ids] = counts[tokenizer.ordinary_ids]
     return labels
 
 
 def _choose(items: list[Item], count: int) -> list[Item]:
-    """Up to `count` items, in a shuffled order that depends on their number alone."""
+    """Return up to `count` items, in a shuffled order that depends on their number alone."""
     if len(items) <= count:
         return items
     return [items[i] for i in permute(np.arange(count), len(items), PINNED_SEED).tolist()]
 
 
 def _cut_sentences(corpus: Corpus, tokenizer: Tokenizer) -> Iterator[EncodedText]:
-    """Documents cut after the tokens that end sentences; some of a corpus that is very large."""
+    """Yield sentences: documents cut after the tokens that end one; of a large corpus a part."""
     ends = sorted(find_sentence_ends(tokenizer))
     lengths = corpus.document_lengths
     starts = np.cumsum(lengths) - lengths

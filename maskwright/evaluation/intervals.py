@@ -1,28 +1,35 @@
-"""95 % confidence intervals: Wilson's for shares, the bootstrap over rows for everything else.
+"""Scores computed from sums by row, with 95 % confidence intervals.
 
-What happens within one row of text is not independent, so rows are drawn anew and not predictions
-(a cluster bootstrap, Efron and Tibshirani 1993). Every score here is a function of sums over rows;
-so one table of sums a row is all that is needed, and two models are compared on the same draws by
-putting their tables side by side.
+A model's predictions are kept as a few sums for each row of text, never as logits. Every score is
+a function of sums over rows. What happens within one row is not independent, so the bootstrap
+draws rows and not predictions (a cluster bootstrap, Efron and Tibshirani 1993); two models are
+compared on the same draws. Shares of independent samples have Wilson's interval.
 
 R rows, S sums of a row, B draws.
 """
 
 import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from maskwright.runs.evaluation_file import Score
+
 Floats = NDArray[np.float64]
+Sums = Mapping[str, Floats]
+Formula = Callable[[Sums], Floats]
 
 NUM_RESAMPLES = 1000
 RESAMPLING_SEED = 20_181_011
-_Z = 1.959963984540054  # 97.5 % of a normal distribution lie below
+_Z = 1.959963984540054  # the 97.5 % quantile of the normal distribution
 _DRAWS_AT_ONCE = 1 << 22
 
 
 def wilson_interval(num_right: float, num_samples: int) -> tuple[float, float]:
-    """The interval of a share of independent samples (Wilson 1927); ties may count one half.
+    """Return the interval of a share of independent samples (Wilson 1927); a tie may count 0.5.
 
     Unlike the normal approximation it stays within 0 and 1, and is right for few samples.
     """
@@ -32,16 +39,22 @@ def wilson_interval(num_right: float, num_samples: int) -> tuple[float, float]:
     center = share + _Z**2 / (2 * n)
     spread = _Z * math.sqrt(share * (1 - share) / n + _Z**2 / (4 * n * n))
     scale = 1 + _Z**2 / n
-    # What rounding takes beyond the share itself, at 0 and at 1, is given back.
+    # At 0 and at 1 rounding could put the share itself outside of its interval.
     return min((center - spread) / scale, share), max((center + spread) / scale, share)
+
+
+def score_share(name: str, num_right: float, num_samples: int, baseline: float) -> Score:
+    """Return a share of independent samples as a score with Wilson's interval."""
+    low, high = wilson_interval(num_right, num_samples)
+    return Score(name, num_right / num_samples, low, high, num_samples, baseline)
 
 
 def resample_sums(
     table: Floats, num_resamples: int = NUM_RESAMPLES, seed: int = RESAMPLING_SEED
 ) -> Floats:
-    """The sums over as many rows as there are, drawn with replacement: [R, S] -> [B, S].
+    """Return sums over as many rows as there are, drawn with replacement: [R, S] -> [B, S].
 
-    Tables of as many rows are resampled alike, hence also the two halves of a paired comparison.
+    The draws depend on the number of rows alone, so both halves of a paired comparison share them.
     """
     generator = np.random.default_rng(seed)
     num_rows = len(table)
@@ -59,10 +72,10 @@ def resample_sums(
 
 
 def percentile_interval(values: Floats) -> tuple[float, float] | None:
-    """Where the middle 95 % of the resampled values lie.
+    """Return the middle 95 % of resampled values.
 
-    None if a draw had nothing to divide, and where all rows say the same: then rows drawn anew tell
-    nothing of rows not seen.
+    None if a draw had nothing to divide by, and where all rows agree: then the draws do not show
+    how other rows would differ.
     """
     if not len(values) or not np.isfinite(values).all():
         return None
@@ -71,6 +84,118 @@ def percentile_interval(values: Floats) -> tuple[float, float] | None:
 
 
 def mean_interval(values: Floats) -> tuple[float, float] | None:
-    """The bootstrap interval of the mean of independent values: [R]."""
+    """Return the bootstrap interval of the mean of independent values: [R]."""
     sums = resample_sums(np.asarray(values, np.float64)[:, None])
     return percentile_interval(sums[:, 0] / max(len(values), 1))
+
+
+@dataclass(frozen=True)
+class ScoreFormula:
+    """How a score is computed from sums.
+
+    Attributes:
+        count: the sum that counts the samples; where it is 0 there is no score.
+        baseline: the formula of the score without learning.
+        has_interval: False where noise shifts the resampled values.
+    """
+
+    name: str
+    formula: Formula
+    count: str
+    baseline: Formula | None = None
+    has_interval: bool = True
+
+
+def ratio(numerator: str, denominator: str) -> Formula:
+    """Return the formula of one sum divided by another."""
+    return lambda sums: sums[numerator] / sums[denominator]
+
+
+@dataclass(frozen=True)
+class SumTable:
+    """The sums of every row. names: [S]; values: [R, S]; seed: of the bootstrap."""
+
+    names: tuple[str, ...]
+    values: Floats
+    seed: int = RESAMPLING_SEED
+
+    @cached_property
+    def totals(self) -> Sums:
+        """The sums over all rows, each []."""
+        return dict(zip(self.names, self.values.sum(axis=0), strict=True))
+
+    @cached_property
+    def resampled(self) -> Sums:
+        """The sums over drawn rows, each [B]."""
+        return dict(zip(self.names, resample_sums(self.values, seed=self.seed).T, strict=True))
+
+    def score(self, formulas: Iterable[ScoreFormula]) -> list[Score]:
+        """Return the scores that have at least one sample."""
+        return [self._score(formula) for formula in formulas if self.totals[formula.count] > 0]
+
+    def _score(self, score: ScoreFormula) -> Score:
+        low, high = _find_interval(score, resample(score.formula, self))
+        baseline = _compute(score.baseline, self.totals) if score.baseline else None
+        value, count = _compute(score.formula, self.totals), float(self.totals[score.count])
+        return Score(score.name, value, low, high, round(count), baseline)
+
+
+def resample(formula: Formula, table: SumTable) -> Floats:
+    """Return a formula's values on drawn rows: [B]."""
+    with _ignoring_division():
+        return formula(table.resampled)
+
+
+def compare_tables(score: ScoreFormula, ours: SumTable, theirs: SumTable, is_paired: bool) -> Score:
+    """Return the difference `ours` - `theirs` of a score, with its interval.
+
+    Args:
+        is_paired: whether the rows are the same, so that what makes a row hard cancels out.
+    """
+    value = _compute(score.formula, ours.totals) - _compute(score.formula, theirs.totals)
+    if not is_paired:
+        theirs = replace(theirs, seed=RESAMPLING_SEED + 1)
+    draws = resample(score.formula, ours) - resample(score.formula, theirs)
+    low, high = _find_interval(score, draws)
+    return Score(score.name, value, low, high, round(float(ours.totals[score.count])), 0.0)
+
+
+def _compute(formula: Formula, totals: Sums) -> float:
+    with _ignoring_division():
+        return float(formula(totals))
+
+
+def _ignoring_division() -> np.errstate:
+    """Silence NumPy's warnings: the caller handles a score of inf or NaN."""
+    return np.errstate(divide="ignore", invalid="ignore", over="ignore")
+
+
+def _find_interval(score: ScoreFormula, draws: Floats) -> tuple[float | None, float | None]:
+    interval = percentile_interval(draws) if score.has_interval else None
+    return interval or (None, None)
+
+
+class SumTableBuilder:
+    """A `SumTable` that grows batch by batch; `names` are those of its columns."""
+
+    def __init__(self, names: Sequence[str]) -> None:
+        self.names = tuple(names)
+        self._parts: list[Floats] = []
+
+    def add(self, rows: np.ndarray, num_rows: int, samples: Mapping[str, np.ndarray]) -> None:
+        """Add rows.
+
+        Args:
+            rows: [M] the row of each sample, from 0 in every call.
+            num_rows: the number of rows; some may have no sample.
+            samples: [M] for each name, the values to sum.
+        """
+        sums = np.zeros((num_rows, len(self.names)))
+        for column, name in enumerate(self.names):
+            sums[:, column] = np.bincount(rows, samples[name], num_rows)
+        self._parts.append(sums)
+
+    def build(self) -> SumTable:
+        """Return the table of all rows so far."""
+        empty = np.zeros((0, len(self.names)))
+        return SumTable(self.names, np.concatenate([empty, *self._parts]))

@@ -1,8 +1,8 @@
-"""Held-out text with pinned masks: the same rows and the same hidden tokens every time.
+"""Held-out text with pinned masks: the same rows and the same masked tokens every time.
 
-The masks are a function of (fixed seed, row), at 15 % with 80/10/10 unless said otherwise,
-whatever rate and strategy a run trains with. So two evaluations differ by the model alone, and
-models with the same tokenizer can be compared on the same rows.
+Masks are a function of (fixed seed, row), at 15 % with 80/10/10 unless stated otherwise, whatever
+rate and strategy a run trains with. So two evaluations differ by the model alone, and models with
+the same tokenizer can be compared on the same rows.
 """
 
 from collections.abc import Iterator
@@ -21,20 +21,12 @@ from maskwright.distributed.world import ALONE, World
 
 PINNED_SEED = 20_181_011  # not the run's seed: runs with different seeds share their masks
 PINNED_MASKING = MaskingConfig(rate=0.15)
-# The same tokens hidden, and the model sees all of them as [MASK].
-MASK_ONLY = MaskingConfig(rate=0.15, mask_share=1.0, random_share=0.0)
-# Whole words, all of whose tokens the model sees as [MASK]: none is given away.
-WORD_MASKING = MaskingConfig(rate=0.15, strategy="words", mask_share=1.0, random_share=0.0)
 _ROWS_AT_ONCE = 32
 
 
 @dataclass(frozen=True)
 class PinnedText:
-    """A fixed sample of a corpus as rows, each once.
-
-    Attributes:
-        num_slots: at most so many token slots.
-    """
+    """A fixed sample of a corpus as rows, each once; `num_slots` is the most token slots."""
 
     corpus: Corpus
     config: DataConfig
@@ -45,20 +37,20 @@ class PinnedText:
     def batches(
         self, masking: MaskingConfig = PINNED_MASKING, world: World = ALONE
     ) -> Iterator[Batch]:
-        """The rows as masked batches; each rank gets its own rows of every batch."""
+        """Yield the rows as masked batches; each rank gets its own rows of every batch."""
         for batch, _ in self._load(masking, world):
             yield batch
 
     def batches_with_words(
         self, masking: MaskingConfig
     ) -> Iterator[tuple[Batch, NDArray[np.int64]]]:
-        """Masked batches and, for each of their [T] slots, the number of its word."""
+        """Yield masked batches and, for each of their [T] slots, the number of its word."""
         for batch, rows in self._load(masking, ALONE):
             clean = collate(rows, batch.context.row_length, self.corpus, self.special)
             yield batch, np.cumsum(clean.word_starts.reshape(-1), dtype=np.int64)
 
     def _load(self, masking: MaskingConfig, world: World) -> Iterator[tuple[Batch, Rows]]:
-        """Batches, and the rows of all ranks in them; fewer slots are the first of more."""
+        """Yield batches, and the rows of all ranks in them; fewer slots are the first of more."""
         length, rate = self.config.max_seq_length, masking.highest_rate
         masker = Masker(masking, self.vocabulary)
         source = RowSource(self.corpus, self.config, self.special, masker, PINNED_SEED, world)

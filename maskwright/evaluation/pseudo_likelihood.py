@@ -1,24 +1,21 @@
-"""What a masked language model is asked to score texts: a row with masks, and a place in it.
+"""Pseudo-log-likelihood: how likely a masked language model finds a text.
 
-An answer is a token at a question's place. Equal questions are asked once, also for different
-answers: two sentences that differ in the hidden word ask the same.
+The sum over the text's tokens of log p(token | all others). ``original`` masks one token at a time
+(Salazar et al., "Masked Language Model Scoring", 2020). Then the rest of a word reveals its token,
+and rare words of several tokens score better than common ones of one; ``within_word_l2r``, the
+default, therefore masks the later tokens of the same word too (Kauf and Ivanova, "A Better Way to
+Do Masked Language Model Scoring", 2023). [CLS] and [SEP] are in the input and never scored.
 
-Pseudo-log-likelihood: how likely a masked language model finds a text.
-
-The sum over the text's tokens of log p(token | all others). ``original`` hides one token at a time
-(Salazar et al., "Masked Language Model Scoring", 2020). Then the rest of a word gives away its
-token, and rare words of several tokens score better than common ones of one; ``within_word_l2r``,
-the default, therefore hides the later tokens of the same word too (Kauf and Ivanova, "A Better Way
-to Do Masked Language Model Scoring", 2023). [CLS] and [SEP] are seen and never scored.
-
-Only hidden places go through the end of the last block and the head, and of their logits only
-what a score needs remains: the label's, and the logarithm of the sum. In fp32.
+A question is a row with masks and a position in it; an answer is a token at a question's position.
+Equal questions go through the model once: two sentences that differ in the masked word share one.
+Only masked positions go through the end of the last block and the head, and of their logits only
+the label's and the logarithm of the sum are kept. In fp32.
 
 Q questions, A answers, D width, V vocabulary.
 """
 
 import math
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Literal, get_args
@@ -27,73 +24,75 @@ import torch
 from torch import Tensor
 
 from maskwright.errors import InputError
-from maskwright.inference.text_model import TextModel, check_finite, split_blocks
+from maskwright.inference.text_model import (
+    TextModel,
+    check_finite,
+    raise_errors,
+    split_blocks,
+)
 from maskwright.model.pretraining import MaskedLanguageModel
 from maskwright.tokenizer.template import wraps_inputs
 from maskwright.tokenizer.tokenizer import EncodedText, Tokenizer
 
 Metric = Literal["original", "within_word_l2r"]
+_HEAD_ROWS = 256  # questions that go through the head together: bounds the [Q, V] logits
+_Key = tuple[bytes, bytes]
 
 
 @dataclass
 class Questions:
-    """All different questions about some texts, and the answers whose probabilities are wanted.
+    """The distinct questions about some texts, and the answers to score.
 
     Attributes:
-        rows: of each question the ids with masks.
-        places: of each question the place asked for.
-        asked: of each answer its question.
-        labels: of each answer its token.
+        rows: for each question the ids with masks.
+        positions: for each question the position of the token to predict.
+        questions: for each answer its question.
+        labels: for each answer its token.
     """
 
     mask_id: int
     rows: list[list[int]] = field(default_factory=list)
-    places: list[int] = field(default_factory=list)
-    asked: list[int] = field(default_factory=list)
+    positions: list[int] = field(default_factory=list)
+    questions: list[int] = field(default_factory=list)
     labels: list[int] = field(default_factory=list)
     _numbers: dict[tuple[int, ...], int] = field(default_factory=dict)
 
     def add_text(
         self, row: list[int], first: int, word_starts: Sequence[bool], metric: Metric
     ) -> None:
-        """One question and answer for each token of a text, in order.
+        """Add one question and answer for each token of a text, in order.
 
         Args:
-            row: the text's ids with what is around them.
-            first: where in `row` the text begins.
-            word_starts: of each of its tokens.
-            metric: whether the later tokens of the same word are hidden too.
+            row: the text's ids with special tokens around them.
+            first: the index in `row` of the first token of the text.
+            word_starts: for each of its tokens whether a word starts there.
+            metric: whether the later tokens of the same word are masked too.
         """
         ends = find_ends(word_starts, metric)
-        for place, end in enumerate(ends, start=first):
+        for position, end in enumerate(ends, start=first):
             stop = first + end
-            masked = [*row[:place], *[self.mask_id] * (stop - place), *row[stop:]]
-            self.asked.append(self._find(masked, place))
-            self.labels.append(row[place])
+            masked = [*row[:position], *[self.mask_id] * (stop - position), *row[stop:]]
+            self.questions.append(self._find(masked, position))
+            self.labels.append(row[position])
 
-    def _find(self, masked: list[int], place: int) -> int:
-        key = (place, *masked)
+    def _find(self, masked: list[int], position: int) -> int:
+        key = (position, *masked)
         number = self._numbers.setdefault(key, len(self.rows))
         if number == len(self.rows):
             self.rows.append(masked)
-            self.places.append(place)
+            self.positions.append(position)
         return number
 
 
 def find_ends(word_starts: Sequence[bool], metric: Metric) -> list[int]:
-    """For each token where what is hidden with it ends: behind it, or behind its word."""
+    """Return for each token the end (exclusive) of what is masked: the token, or its word."""
     count = len(word_starts)
     if metric == "original":
         return list(range(1, count + 1))
     ends = [count] * count
-    for place in range(count - 2, -1, -1):
-        ends[place] = place + 1 if word_starts[place + 1] else ends[place + 1]
+    for i in range(count - 2, -1, -1):
+        ends[i] = i + 1 if word_starts[i + 1] else ends[i + 1]
     return ends
-
-
-_HEAD_ROWS = 256  # questions that go through the head together: bounds the [Q, V] logits
-
-_Key = tuple[bytes, bytes]
 
 
 @dataclass(frozen=True)
@@ -101,7 +100,7 @@ class PseudoLikelihood:
     """The score of one text.
 
     Attributes:
-        text: as it was given.
+        text: as given.
         token_ids: its tokens, without special ones.
         scores: the log-probability of each, in nats.
     """
@@ -112,7 +111,7 @@ class PseudoLikelihood:
 
     @property
     def total(self) -> float:
-        """The pseudo-log-likelihood of the text, in nats; 0 of a text without tokens."""
+        """Return the pseudo-log-likelihood in nats; 0 for a text without tokens."""
         return math.fsum(self.scores)
 
     @property
@@ -120,19 +119,8 @@ class PseudoLikelihood:
         return len(self.scores)
 
 
-def compute_pseudo_perplexity(total: float, num_tokens: int) -> float:
-    """``exp(-total / tokens)`` of all texts together (Salazar et al. 2020, equation 3).
-
-    Infinite where it is too large for a number.
-    """
-    try:
-        return math.exp(-total / num_tokens)
-    except OverflowError:
-        return math.inf
-
-
 class PseudoLikelihoodScorer(TextModel[MaskedLanguageModel]):
-    """Scores texts with the model in a folder; the API behind ``maskwright score``.
+    """A model that scores texts, loaded from a folder; the API behind ``maskwright score``.
 
     ::
 
@@ -151,24 +139,18 @@ class PseudoLikelihoodScorer(TextModel[MaskedLanguageModel]):
         metric: Metric = "within_word_l2r",
         batch_tokens: int | None = None,
     ) -> list[PseudoLikelihood]:
-        """The scores of one text or many, in order.
+        """Return the scores of one text or many, in order.
 
         Args:
             texts: encoded as in training: special tokens written in them are ordinary text.
-            metric: what is hidden together with a token.
-            batch_tokens: most tokens, padding included, in one pass through the model.
+            metric: what is masked together with a token.
+            batch_tokens: the most tokens, padding included, in one pass through the model.
 
         Raises:
             InputError: a text longer than the model, or no such metric.
         """
-        results: list[PseudoLikelihood] = []
-        for result in self.attempt(
-            [texts] if isinstance(texts, str) else texts, metric, batch_tokens
-        ):
-            if isinstance(result, InputError):
-                raise result
-            results.append(result)
-        return results
+        given = [texts] if isinstance(texts, str) else texts
+        return raise_errors(self.attempt(given, metric, batch_tokens))
 
     def attempt(
         self,
@@ -176,7 +158,7 @@ class PseudoLikelihoodScorer(TextModel[MaskedLanguageModel]):
         metric: Metric = "within_word_l2r",
         batch_tokens: int | None = None,
     ) -> list[PseudoLikelihood | InputError]:
-        """Like a call, but a text that is too long has its error in the place of a score.
+        """Return what a call returns, with an error instead of a score for a text that is too long.
 
         Raises:
             InputError: there is no such metric.
@@ -197,13 +179,31 @@ class PseudoLikelihoodScorer(TextModel[MaskedLanguageModel]):
             for number, text in enumerate(texts)
         ]
 
+    def stream(
+        self, texts: Iterable[str], metric: Metric = "within_word_l2r"
+    ) -> Iterator[PseudoLikelihood | InputError]:
+        """Yield what `attempt` returns for more texts than memory holds."""
+        for block in split_blocks(texts):
+            yield from self.attempt(block, metric)
+
+    @staticmethod
+    def compute_perplexity(total: float, num_tokens: int) -> float:
+        """Return ``exp(-total / tokens)`` of all texts together (Salazar et al. 2020, equation 3).
+
+        Infinity where it is too large for a float, and where there is no token.
+        """
+        try:
+            return math.exp(-total / num_tokens) if num_tokens else math.inf
+        except OverflowError:
+            return math.inf
+
     def score_encoded(
         self,
         texts: Sequence[EncodedText],
         metric: Metric = "within_word_l2r",
         batch_tokens: int | None = None,
     ) -> list[list[float]]:
-        """The log-probability of each token of texts that are tokens already, in nats.
+        """Return the log-probability of each token of tokenized texts, in nats.
 
         Raises:
             InputError: there is no such metric, or a text is longer than the model.
@@ -221,7 +221,7 @@ class PseudoLikelihoodScorer(TextModel[MaskedLanguageModel]):
     def _score(
         self, texts: Sequence[EncodedText], metric: Metric, batch_tokens: int | None
     ) -> list[list[float]]:
-        """The score of each token of each text."""
+        """Return the score of each token of each text."""
         questions = Questions(self.tokenizer.mask_id)
         first = self.wrap([-1]).index(-1)
         for text in texts:
@@ -234,40 +234,40 @@ class PseudoLikelihoodScorer(TextModel[MaskedLanguageModel]):
         return [[next(scores) for _ in text.ids] for text in texts]
 
     def _answer(self, questions: Questions, batch_tokens: int | None) -> list[float]:
-        """The log-probability of each answer, [A]."""
+        """Return the log-probability of each answer, [A]."""
         order: list[int] = []
         hidden: list[Tensor] = []
         with torch.autocast(self.device.type, enabled=False):
             for batch in self.make_batches(questions.rows, batch_tokens):
-                places = torch.tensor([questions.places[number] for number in batch.numbers])
-                row_starts = torch.arange(len(places)) * batch.ids.shape[1]
-                hidden.append(self.encode(batch, self.model.predictors(row_starts + places)))
+                columns = torch.tensor([questions.positions[number] for number in batch.numbers])
+                row_starts = torch.arange(len(columns)) * batch.ids.shape[1]
+                hidden.append(self.encode(batch, self.model.predictors(row_starts + columns)))
                 order += batch.numbers
             if not hidden:
                 return []
-            # In the order of the batches, so that each part of them has its answers together.
-            turn = torch.empty(len(order), dtype=torch.int64)
-            turn[order] = torch.arange(len(order))
-            turns, answers = turn[questions.asked].sort()
-            found = self._find_scores(
-                torch.cat(hidden), turns, torch.tensor(questions.labels)[answers]
-            )
+            # Sorted by question in the order of the batches, so that a slice of the hidden states
+            # has a slice of the answers.
+            ranks = torch.empty(len(order), dtype=torch.int64)
+            ranks[order] = torch.arange(len(order))
+            asked, answers = ranks[questions.questions].sort()
+            labels = torch.tensor(questions.labels)[answers]
+            found = self._find_scores(torch.cat(hidden), asked, labels)
         scores = torch.empty(len(answers))
         scores[answers] = found.cpu()
         return scores.tolist()
 
     @torch.inference_mode()
-    def _find_scores(self, hidden: Tensor, turns: Tensor, labels: Tensor) -> Tensor:
-        """Log-probabilities [A] of `labels` at rows `turns` (sorted) of vectors [Q, D]."""
-        counts = torch.bincount(turns, minlength=len(hidden))
-        turns, labels = turns.to(hidden.device), labels.to(hidden.device)
+    def _find_scores(self, hidden: Tensor, asked: Tensor, labels: Tensor) -> Tensor:
+        """Return log-probabilities [A] of `labels` at rows `asked` (sorted) of vectors [Q, D]."""
+        counts = torch.bincount(asked, minlength=len(hidden))
+        asked, labels = asked.to(hidden.device), labels.to(hidden.device)
         scores: list[Tensor] = []
         done = answered = 0
         for rows in hidden.split(_HEAD_ROWS):
             logits = self.model.head(rows).float()
             part = slice(answered, answered + int(counts[done : done + len(rows)].sum()))
-            asked = turns[part] - done
-            scores.append(logits[asked, labels[part]] - logits.logsumexp(-1)[asked])
+            own = asked[part] - done
+            scores.append(logits[own, labels[part]] - logits.logsumexp(-1)[own])
             done, answered = done + len(rows), part.stop
         found = torch.cat(scores)
         check_finite(found)
@@ -283,12 +283,12 @@ def score_pseudo_likelihood(
     add_special_tokens: bool | None = None,
     batch_tokens: int | None = None,
 ) -> list[PseudoLikelihood]:
-    """The scores of texts from a model in memory, also one that is being trained.
+    """Return the scores of texts from a model in memory, also one that is being trained.
 
     Args:
-        add_special_tokens: whether it was trained on [CLS] … [SEP]; None = as the tokenizer says,
+        add_special_tokens: whether it was trained on [CLS] … [SEP]; None: as the tokenizer says,
             which is right for any that came from a model folder.
-        batch_tokens: most tokens, padding included, in one pass through the model.
+        batch_tokens: the most tokens, padding included, in one pass through the model.
 
     Raises:
         InputError: a text longer than the model, or no such metric.
@@ -301,7 +301,7 @@ def score_pseudo_likelihood(
 def scoring(
     model: MaskedLanguageModel, tokenizer: Tokenizer, add_special_tokens: bool | None = None
 ) -> Generator[PseudoLikelihoodScorer]:
-    """A scorer around a model in memory, which afterwards is in the mode that it was in."""
+    """Yield a scorer for a model in memory, and restore the model's mode afterwards."""
     if add_special_tokens is None:
         add_special_tokens = wraps_inputs(tokenizer) is not False
     was_training = model.training
@@ -312,5 +312,5 @@ def scoring(
 
 
 def _measure(item: tuple[_Key, EncodedText]) -> int:
-    """How many tokens the questions about a text hold, nearly."""
+    """Return about how many tokens the questions about a text hold."""
     return len(item[1].ids) ** 2

@@ -1,52 +1,143 @@
-"""An evaluation of one model: its data found, its suites run, its results written."""
+"""Scoring one model: find its data, run the suites, write the results."""
 
 import hashlib
-import math
 import os
-from collections.abc import Callable, Sequence
-from dataclasses import asdict, replace
+import sys
+import time
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
-from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from maskwright.data.config import DataConfig
+from maskwright.console import tell
+from maskwright.data.config import MIN_ROW_LENGTH, DataConfig
 from maskwright.errors import CheckpointError, InputError
-from maskwright.evaluation.held_out_text import open_text
-from maskwright.evaluation.scores import SuiteResult
+from maskwright.evaluation.held_out_text import describe_cut, open_text
+from maskwright.evaluation.suite_blimp import read_named_pairs
 from maskwright.evaluation.suites import (
-    NEED_TEXT,
-    SUITES,
+    GLUE,
     Request,
-    check_request,
-    read_pairs,
-    telling,
+    Suite,
+    before_each_pass,
+    load_suite,
+    parse_names,
 )
-from maskwright.files import hash_file, read_json, write_json
+from maskwright.files import check_new_file, hash_file, write_json
+from maskwright.finetuning.glue import evaluate_glue
 from maskwright.inference.text_model import TextModel
 from maskwright.model.flops import count_parameters
+from maskwright.model.pretraining import MaskedLanguageModel
 from maskwright.model_folder.folder import CONFIG
+from maskwright.progress import Pulse
 from maskwright.provenance import describe_environment
+from maskwright.runs.evaluation_file import (
+    FORMAT,
+    RESULTS_NAME,
+    EvaluationResult,
+    ModelFacts,
+    SuiteRecord,
+    SuiteResult,
+    merge_earlier,
+    record_result,
+)
 from maskwright.runs.find_data import is_prepared
+from maskwright.runs.find_model import find_masked_model, find_model_folder
 from maskwright.runs.run_directory import (
-    CONFIG_NAME,
-    is_fine_tuning,
+    find_run,
     load_run_config,
     name_prepared,
     read_provenance,
 )
 
-FORMAT = 1
-RESULTS_NAME = "evaluation.json"
 CORPORA = "MASKWRIGHT_DATA"
-_MAX_RESULTS_BYTES = 64 << 20
+
+
+def evaluate(
+    folder: str | Path,
+    *,
+    suite: str | Sequence[str] = ("mlm", "fill"),
+    data: str | Path | Sequence[str | Path] = (),
+    blimp: str | Path | None = None,
+    out: str | Path | None = None,
+    fast: bool = False,
+    seq_length: int | None = None,
+    device: str | None = None,
+) -> EvaluationResult:
+    """Score a model.
+
+    ::
+
+        found = evaluate("runs/mine", suite="mlm")
+        scores = {score["name"]: score["value"] for score in found["suites"][0]["scores"]}
+
+    Args:
+        folder: a run directory, a model folder, or ``hf:NAME``.
+        suite: names of `maskwright.evaluation.suites.SUITES`; or ``glue`` alone.
+        data: a prepared folder or its URL, or text files; default: the held-out text of the run.
+        blimp: the folder of minimal pairs, for the suite ``blimp``.
+        out: a new JSON file for the results. Those of a run are written to its
+            ``evaluation.json``, too.
+        fast: score an eighth of the text or less; train for one epoch in ``glue``.
+        seq_length: tokens of a row; default: the run's, else 128.
+        device: where to compute, such as ``cpu`` or ``cuda``; default: a GPU if there is one.
+
+    Returns:
+        ``{"format", "model", "suites": [{"suite", "scores": [{"name", "value", "low", "high", …},
+        …], …}, …]}``, as in ``evaluation.json``; for ``glue`` the results of each task by name.
+
+    Raises:
+        MaskwrightError: anything wrong with the input, as one line.
+    """
+    sources, path = list_sources(data), None if out is None else Path(out)
+    check_row_length(seq_length)
+    if path is not None:
+        check_new_file(path)
+    names = parse_names(suite)
+    if GLUE in names:
+        _refuse_for_glue({"--blimp": blimp, "--seq-length": seq_length})
+        found = find_model_folder(folder)
+        tasks = evaluate_glue(found, sources, device, path, is_fast=fast, tell=tell)
+        return cast(EvaluationResult, tasks)  # an overload would overlap, as "glue" is a str
+    argument = os.fspath(folder)
+    evaluation = Evaluation(argument, find_masked_model(argument, tell), device)
+    suites = [load_suite(name) for name in names]
+    pairs = None if blimp is None else os.fspath(blimp)
+    request = evaluation.make_request(suites, sources, seq_length, pairs, is_fast=fast)
+    if request.text is not None and (line := describe_cut(request.text.data)):
+        tell(line)
+    described = evaluation.describe(evaluation.run_suites(suites, request))
+    if evaluation.run is not None:
+        written = evaluation.run / RESULTS_NAME
+        write_json(written, merge_earlier(written, described))
+    if path is not None:
+        write_json(path, described)
+    return described
+
+
+def list_sources(data: str | Path | Sequence[str | Path]) -> list[str]:
+    """Return one path or several as a list of texts."""
+    return [os.fspath(one) for one in ([data] if isinstance(data, str | Path) else data)]
+
+
+def check_row_length(seq_length: int | None) -> None:
+    """Raise an InputError if rows are too short."""
+    if seq_length is not None and seq_length < MIN_ROW_LENGTH:
+        raise InputError(f"--seq-length = {seq_length} must be at least {MIN_ROW_LENGTH}")
+
+
+def _refuse_for_glue(flags: dict[str, Any]) -> None:
+    for flag, value in flags.items():
+        if value is not None:
+            raise InputError(f"{flag} has no effect with --suite glue. Remove it.")
 
 
 class Evaluation:
-    """A model that is evaluated.
+    """A model to score, and its run if it is in one.
 
     Args:
-        argument: how the user named it.
+        argument: the name that the user gave.
         folder: its model folder.
         device: where to compute; None: the GPU if there is one.
 
@@ -61,16 +152,11 @@ class Evaluation:
     def __init__(self, argument: str, folder: Path, device: str | None = None) -> None:
         self.argument, self.folder = argument, folder
         self.run = find_run(argument)
-        self.model = TextModel(folder, device)
-
-    @cached_property
-    def training_data(self) -> list[Path]:
-        """The prepared folders that a run was trained on, if they are still there."""
-        return find_training_data(self.argument)
+        self.model: TextModel[MaskedLanguageModel] = TextModel(folder, device)
 
     def make_request(
         self,
-        suites: Sequence[str],
+        suites: Sequence[Suite],
         sources: Sequence[str],
         max_seq_length: int | None = None,
         blimp: str | None = None,
@@ -78,11 +164,11 @@ class Evaluation:
         is_fast: bool = False,
         packed: bool | None = None,
     ) -> Request:
-        """What the suites need, read and checked before any of them begins.
+        """Read the data that the suites need, and check it before any of them begins.
 
         Args:
-            max_seq_length, packed: of rows; without any the run's.
-            sources: prepared folders or text files; without any the run's own data.
+            sources: prepared folders or text files; default: the run's own data.
+            max_seq_length, packed: of rows; default: the run's.
             blimp: a folder of minimal pairs.
 
         Raises:
@@ -91,51 +177,46 @@ class Evaluation:
             ShardError: data that was prepared with another tokenizer.
         """
         rows = choose_rows(self.argument, self.model.longest)
-        if max_seq_length is not None:
-            rows = replace(rows, max_seq_length=max_seq_length)
-        if packed is not None:
-            rows = replace(rows, packed=packed)
+        rows = replace(
+            rows,
+            max_seq_length=max_seq_length or rows.max_seq_length,
+            packed=rows.packed if packed is None else packed,
+        )
         if rows.max_seq_length > self.model.longest:
             raise InputError(
                 f"--seq-length = {max_seq_length} is more than the {self.model.longest} positions "
                 f"of the model. Give at most {self.model.longest}."
             )
-        pairs = read_pairs(_find_pairs(blimp)) if "blimp" in suites else None
+        needs = {suite.needs for suite in suites}
+        pairs = read_named_pairs(_find_pairs(blimp)) if "pairs" in needs else None
         if pairs is None and blimp is not None:
-            raise InputError("--blimp needs --suite blimp: name it, or leave out both")
+            raise InputError("--blimp needs --suite blimp. Add it, or remove --blimp.")
         text = None
-        if set(suites) & set(NEED_TEXT):
-            if not sources and not self.training_data:
+        if "text" in needs:
+            training_data = find_training_data(self.argument)
+            if not sources and not training_data:
                 why = "is no run" if self.run is None else "is a run whose prepared data is gone"
                 raise InputError(
                     f"{self.argument} {why}, so there is no text to score it on. Give --data: a "
                     "prepared folder, or text files."
                 )
-            sources = sources or [*map(str, self.training_data)]
-            text = open_text(sources, self.model.tokenizer, self.training_data)
+            sources = sources or [*map(str, training_data)]
+            text = open_text(sources, self.model.tokenizer, training_data)
         request = Request(self.model, rows, text, pairs, is_fast)
-        check_request(suites, request)
+        for suite in suites:
+            suite.check(request)
         return request
 
-    def run_suites(
-        self,
-        suites: Sequence[str],
-        request: Request,
-        tell: Callable[[str], None] = lambda line: None,
-    ) -> list[SuiteResult]:
-        """The results of all suites, in order; their settings tell whether they are fast."""
+    def run_suites(self, suites: Sequence[Suite], request: Request) -> list[SuiteResult]:
+        """Return the results of all suites, in order."""
         results: list[SuiteResult] = []
-        for name in suites:
-            with telling(request.model, name, tell):
-                results.append(SUITES[name](request))
-        return [
-            replace(result, settings={**result.settings, "fast": request.is_fast})
-            for result in results
-        ]
+        for suite in suites:
+            with reporting_progress(request.model, suite.name):
+                results.append(suite.score(request))
+        return results
 
-    @cached_property
-    def model_facts(self) -> dict[str, Any]:
-        """Name, hash, size and tokenizer of the model."""
+    def find_facts(self) -> ModelFacts:
+        """Return name, hash, size and tokenizer of the model."""
         return {
             "name": self.argument,
             "sha256": hash_model(self.folder),
@@ -143,55 +224,35 @@ class Evaluation:
             "tokenizer_fingerprint": self.model.tokenizer.fingerprint,
         }
 
-    @cached_property
-    def circumstances(self) -> dict[str, Any]:
-        """When and where this is, found once: what is printed is what is written."""
-        return {
-            "date": datetime.now(UTC).isoformat(timespec="seconds"),
-            "environment": describe_environment(),
-        }
+    def describe(self, results: Sequence[SuiteResult]) -> EvaluationResult:
+        """Return the content of an ``evaluation.json``."""
+        date, environment = datetime.now(UTC).isoformat(timespec="seconds"), describe_environment()
+        suites: list[SuiteRecord] = [
+            {**record_result(result), "date": date, "environment": environment}
+            for result in results
+        ]
+        return {"format": FORMAT, "model": self.find_facts(), "suites": suites}
 
-    def describe(self, results: Sequence[SuiteResult]) -> dict[str, Any]:
-        """All about this evaluation as plain values, ready for JSON."""
-        return {
-            "format": FORMAT,
-            "model": self.model_facts,
-            "suites": [{**to_plain(asdict(result)), **self.circumstances} for result in results],
-        }
 
-    def write(self, results: Sequence[SuiteResult], out: Path | None) -> list[Path]:
-        """Writes to `out` and, for a run, to its ``evaluation.json``; returns what was written.
+@contextmanager
+def reporting_progress(model: TextModel[MaskedLanguageModel], task: str) -> Generator[None]:
+    """Report what the model is scored on: on a terminal at once, elsewhere if it takes long."""
+    pulse, began = Pulse(tell), time.monotonic()
+    if sys.stderr.isatty():
+        pulse.say(f"{task} …")
 
-        In the latter other results of the same model stay; see `_identify`.
-        """
-        described, written = self.describe(results), list[Path]()
-        if self.run is not None:
-            path = self.run / RESULTS_NAME
-            new = {_identify(suite) for suite in described["suites"]}
-            kept = [suite for suite in self._read_earlier(path) if _identify(suite) not in new]
-            write_json(path, {**described, "suites": [*kept, *described["suites"]]})
-            written.append(path)
-        if out is not None:
-            write_json(out, described)
-            written.append(out)
-        return written
+    def beat() -> None:
+        pulse.beat(f"{task}: {(time.monotonic() - began) / 60:.1f} minutes so far")
 
-    def _read_earlier(self, path: Path) -> list[dict[str, Any]]:
-        """The suites of an earlier evaluation of the same weights; none if it cannot be read."""
-        try:
-            earlier = read_json(path, _MAX_RESULTS_BYTES)
-            is_same = earlier["model"]["sha256"] == self.model_facts["sha256"]
-            suites = earlier["suites"] if is_same and earlier["format"] == FORMAT else []
-            return [suite for suite in suites if hash(_identify(suite)) is not None]
-        except (OSError, ValueError, KeyError, TypeError, AttributeError):
-            return []
+    with before_each_pass(model.model, beat):
+        yield
 
 
 def _find_pairs(given: str | None) -> str:
-    """The folder of minimal pairs: as given, else where the environment says that corpora are.
+    """Return the folder of minimal pairs: the given one, else ``$MASKWRIGHT_DATA/blimp``.
 
     Raises:
-        InputError: neither says where.
+        InputError: neither is given.
     """
     corpora = os.environ.get(CORPORA)
     if given is None and corpora is None:
@@ -202,19 +263,8 @@ def _find_pairs(given: str | None) -> str:
     return given or str(Path(corpora or "") / "blimp")
 
 
-def _identify(suite: dict[str, Any]) -> tuple[str, str, bool]:
-    """What is asked of a model: a result takes the place of an earlier one of the same question."""
-    return suite["suite"], suite["data"]["fingerprint"], suite["settings"].get("fast")
-
-
-def find_run(argument: str) -> Path | None:
-    """The run directory that a model was named by, if it was."""
-    run = Path(argument)
-    return run if (run / CONFIG_NAME).is_file() and not is_fine_tuning(run) else None
-
-
 def find_training_data(argument: str) -> list[Path]:
-    """The prepared folders that a run was trained on; none if it is no run, or one is gone."""
+    """Return the prepared folders of a run; none if it is no run, or one of them is gone."""
     run = find_run(argument)
     if run is None:
         return []
@@ -226,24 +276,15 @@ def find_training_data(argument: str) -> list[Path]:
 
 
 def choose_rows(argument: str, longest: int) -> DataConfig:
-    """The rows of the run's validations, or the usual ones, as far as the model has positions."""
+    """Return the rows of the run's validations, or the default, up to the model's positions."""
     run = find_run(argument)
     rows = load_run_config(run, {}).valid_rows if run else DataConfig()
     return replace(rows, max_seq_length=min(rows.max_seq_length, longest))
 
 
 def hash_model(folder: Path) -> str:
-    """sha256 over configuration and weights of a model folder, file by file."""
+    """Return the sha256 over configuration and weights of a model folder, file by file."""
     digest = hashlib.sha256()
     for path in sorted([folder / CONFIG, *folder.glob("*.safetensors")]):
         digest.update(f"{path.name} {hash_file(path)}\n".encode())
     return digest.hexdigest()
-
-
-def to_plain(value: Any) -> Any:
-    """Values as JSON has them: no tuples, and null for numbers that are not finite."""
-    if isinstance(value, dict):
-        return {key: to_plain(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [to_plain(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

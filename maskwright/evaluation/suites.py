@@ -1,248 +1,173 @@
-"""The evaluation suites by name: what ``maskwright evaluate`` runs, and training at validations.
+"""The evaluation suites by name, and what each one states.
 
-What would stop a suite in the middle, found before any of them begins.
+To add a suite, write a module with a `Suite` called ``SUITE``, and name it in `SUITES`. The module
+is imported when the suite is used, so that ``--help`` lists suites without importing torch.
 """
 
+import importlib
 import sys
-import time
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
+from typing import TYPE_CHECKING, Literal
 
-from maskwright.data.collate import SpecialIds
 from maskwright.data.config import DataConfig
-from maskwright.data.masking import Vocabulary
-from maskwright.errors import InputError
-from maskwright.evaluation.held_out_text import EvaluationText
-from maskwright.evaluation.masked_detail import MaskedTables, measure_masked_lm
-from maskwright.evaluation.masked_suite import describe_tables
-from maskwright.evaluation.minimal_pairs import (
-    MinimalPair,
-    choose_pairs,
-    evaluate_minimal_pairs,
-    read_minimal_pairs,
-)
-from maskwright.evaluation.pinned import PinnedText
-from maskwright.evaluation.pseudo_perplexity import evaluate_encoded
-from maskwright.evaluation.scores import SuiteResult
-from maskwright.evaluation.single_mask import choose_hidden, evaluate_fill
-from maskwright.inference.text_model import TextModel
-from maskwright.model.pretraining import MaskedLanguageModel
-from maskwright.progress import Pulse
-from maskwright.tokenizer.token_text import count_characters
-from maskwright.tokenizer.tokenizer import EncodedText
+from maskwright.errors import InputError, suggest
+from maskwright.runs.evaluation_file import SuiteResult
+
+if TYPE_CHECKING:
+    from maskwright.evaluation.held_out_text import EvaluationText
+    from maskwright.evaluation.suite_blimp import MinimalPair
+    from maskwright.inference.text_model import TextModel
+    from maskwright.model.pretraining import MaskedLanguageModel
 
 
 @dataclass(frozen=True)
-class Sizes:
-    """How much of a text a suite looks at: token slots, sentences."""
+class SuiteEntry:
+    """A line of the registry: the module of a suite, and its line in ``--help``."""
 
-    mlm_slots: int
-    fill_sentences: int
-    pll_sentences: int
+    module: str
+    help: str
 
 
-FAST_PAIRS_EACH = 20  # of each paradigm
-FULL = Sizes(mlm_slots=262_144, fill_sentences=10_000, pll_sentences=500)
-FAST = Sizes(mlm_slots=32_768, fill_sentences=1_000, pll_sentences=50)
+SUITES = {
+    "mlm": SuiteEntry(
+        "maskwright.evaluation.suite_mlm",
+        "masked language modeling on pinned masks: loss, perplexity, bits per character,\n"
+        "accuracies, whole words, by frequency, calibration",
+    ),
+    "fill": SuiteEntry("maskwright.evaluation.suite_fill", "one masked token in each sentence"),
+    "pll": SuiteEntry("maskwright.evaluation.suite_pll", "pseudo-perplexity of sentences"),
+    "blimp": SuiteEntry(
+        "maskwright.evaluation.suite_blimp",
+        "minimal pairs: is the good sentence likelier? Needs --blimp",
+    ),
+}
+# `finetuning.glue` has data and results of its own, so it cannot be combined with the suites above.
+GLUE = "glue"
+GLUE_HELP = "fine-tuning on every task of the benchmark that --data DIR holds; only alone"
+
+
+@dataclass(frozen=True)
+class Suite:
+    """An evaluation suite.
+
+    Attributes:
+        needs: what it scores a model on: `Request.text` or `Request.pairs`.
+        full: the most token slots, sentences or pairs of each paradigm that it scores; None: all.
+        fast: the same with ``--fast``.
+        check: raises InputError, before any suite runs, if the request cannot be scored.
+        score: scores the model; `mark_fast` records whether ``--fast`` left something out.
+        headlines: the scores to show where there is little room, as ``SUITE/SCORE``.
+    """
+
+    name: str
+    needs: Literal["text", "pairs"]
+    full: int | None
+    fast: int
+    check: "Callable[[Request], None]"
+    score: "Callable[[Request], SuiteResult]"
+    headlines: tuple[str, ...]
 
 
 @dataclass(frozen=True)
 class Request:
-    """A model and what it is to be asked.
+    """A model and the data to score it on.
 
     Attributes:
-        model: with its tokenizer.
         rows: how the suite ``mlm`` cuts text into rows, as far as the model has positions.
-        text: what ``mlm``, ``fill`` and ``pll`` are about; None if none of them is wanted.
-        pairs: minimal pairs for ``blimp``, and their name; None if it is not wanted.
-        is_fast: less of everything, for a look.
+        text: None if no requested suite needs text.
+        pairs: minimal pairs and their name; None if no requested suite needs them.
+        is_fast: score less, for a first look.
     """
 
-    model: TextModel
+    model: "TextModel[MaskedLanguageModel]"
     rows: DataConfig
-    text: EvaluationText | None = None
-    pairs: tuple[str, Sequence[MinimalPair]] | None = None
+    text: "EvaluationText | None" = None
+    pairs: "tuple[str, Sequence[MinimalPair]] | None" = None
     is_fast: bool = False
 
     @property
-    def sizes(self) -> Sizes:
-        return FAST if self.is_fast else FULL
-
-    @property
     def wraps(self) -> bool:
-        """Whether the model's inputs are [CLS] … [SEP]."""
+        """Return True if the model's inputs are [CLS] … [SEP]."""
         return len(self.model.wrap([])) > 0
 
-    def need_text(self) -> EvaluationText:
-        """The text.
+    @property
+    def room(self) -> int:
+        """The number of tokens of a sentence that the model has positions for."""
+        return self.model.longest - len(self.model.wrap([]))
 
-        Raises:
-            InputError: there is none.
-        """
+    def need_text(self) -> "EvaluationText":
+        """Return the text; raise InputError if there is none."""
         if self.text is None:
-            raise InputError("the suites mlm, fill and pll need --data: a prepared folder, or text")
+            raise InputError("the suite needs --data: a prepared folder, or text files")
         return self.text
 
+    def need_pairs(self) -> "tuple[str, Sequence[MinimalPair]]":
+        """Return the minimal pairs; raise InputError if there are none."""
+        if self.pairs is None:
+            raise InputError("the suite needs --blimp: a folder of minimal pairs")
+        return self.pairs
 
-def read_pairs(source: str) -> tuple[str, list[MinimalPair]]:
-    """The name of a file or folder of minimal pairs, and the pairs in it.
+    def find_size(self, suite: Suite) -> int:
+        """Return the most slots, sentences, or pairs of each paradigm that a suite scores here."""
+        full = sys.maxsize if suite.full is None else suite.full
+        return suite.fast if self.is_fast else full
+
+    def too_short(self, reason: str) -> InputError:
+        """Return the error of a text that is too short for a suite."""
+        name = self.need_text().data["name"]
+        return InputError(f"{name} is too short: {reason}. Give more text.")
+
+
+def mark_fast(result: SuiteResult, is_fast: bool) -> SuiteResult:
+    """Record in the settings whether ``--fast`` left something out."""
+    return replace(result, settings={**result.settings, "fast": is_fast})
+
+
+def load_suite(name: str) -> Suite:
+    """Import a suite of `SUITES`."""
+    return importlib.import_module(SUITES[name].module).SUITE
+
+
+def find_headlines() -> list[str]:
+    """Return the headlines of all suites."""
+    return [name for suite in SUITES for name in load_suite(suite).headlines]
+
+
+def parse_names(suite: str | Iterable[str]) -> tuple[str, ...]:
+    """Return the names of suites, each once.
+
+    Args:
+        suite: names, or one text with names separated by commas.
 
     Raises:
-        CorpusError: there are none, or they cannot be read.
+        InputError: no name, one that does not exist, or ``glue`` with others.
     """
-    return Path(source).resolve().name, read_minimal_pairs([source])
-
-
-def pin_text(request: Request) -> PinnedText:
-    """The text as rows with pinned masks, as long as the model takes."""
-    text, tokenizer = request.need_text(), request.model.tokenizer
-    config = replace(
-        request.rows,
-        max_seq_length=min(request.rows.max_seq_length, request.model.longest),
-        special_tokens=request.wraps,
-    )
-    return PinnedText(
-        text.corpus,
-        config,
-        SpecialIds(tokenizer.pad_id, tokenizer.cls_id, tokenizer.sep_id, request.wraps),
-        Vocabulary(tokenizer.vocab_size, tokenizer.mask_id, tokenizer.ordinary_ids, text.counts),
-        request.sizes.mlm_slots,
-    )
-
-
-def measure_tables(request: Request) -> MaskedTables:
-    """Sums by row of the suite ``mlm``, from which models can be compared."""
-    model, counts = request.model, request.need_text().counts
-    return measure_masked_lm(
-        model.model, pin_text(request), counts, count_characters(model.tokenizer)
-    )
-
-
-def _run_mlm(request: Request) -> SuiteResult:
-    return describe_tables(measure_tables(request), pin_text(request), request.need_text().data)
-
-
-def _run_fill(request: Request) -> SuiteResult:
-    text, model = request.need_text(), request.model
-    sentences = text.sentences(request.sizes.fill_sentences)
-    return evaluate_fill(
-        model.model, model.tokenizer, sentences, text.counts, text.data, request.wraps
-    )
-
-
-def _run_pll(request: Request) -> SuiteResult:
-    text, model = request.need_text(), request.model
-    chosen = text.encoded(request.sizes.pll_sentences)
-    texts = drop_long(chosen, model)
-    data = {**text.data, "num_left_out": len(chosen) - len(texts)}
-    return evaluate_encoded(
-        *(model.model, model.tokenizer, texts, data), add_special_tokens=request.wraps
-    )
-
-
-def drop_long(texts: Sequence[EncodedText], model: TextModel) -> list[EncodedText]:
-    """Those that the model has positions for."""
-    room = model.longest - len(model.wrap([]))
-    return [text for text in texts if len(text.ids) <= room]
-
-
-def _run_blimp(request: Request) -> SuiteResult:
-    if request.pairs is None:
-        raise InputError("the suite blimp needs --blimp: a folder of minimal pairs")
-    model, (name, pairs) = request.model, request.pairs
-    return evaluate_minimal_pairs(
-        model.model,
-        model.tokenizer,
-        pairs,
-        name=name,
-        pairs_each=FAST_PAIRS_EACH if request.is_fast else None,
-        add_special_tokens=request.wraps,
-    )
+    given = suite.split(",") if isinstance(suite, str) else suite
+    names = tuple(dict.fromkeys(name.strip() for name in given if name.strip()))
+    valid = [*SUITES, GLUE]
+    if not names:
+        raise InputError(f"no suite given: choose from {', '.join(valid)}")
+    if GLUE in names and len(names) > 1:
+        raise InputError(
+            "--suite glue cannot be combined with other suites. Run them in a command of their own."
+        )
+    for name in names:
+        if name not in valid:
+            raise suggest("suite", name, valid, f"choose from {', '.join(valid)}")
+    return names
 
 
 @contextmanager
-def before_each_pass(model: MaskedLanguageModel, call: Callable[[], None]) -> Generator[None]:
-    """Within this context `call` is called before every pass through the model."""
-    handle = model.encoder.register_forward_pre_hook(lambda *_: call())
+def before_each_pass(model: "MaskedLanguageModel", call: Callable[[], None]) -> Generator[None]:
+    """Within this context, call `call` before every pass through the model."""
+
+    def before(*_: object) -> None:
+        call()
+
+    handle = model.encoder.register_forward_pre_hook(before)
     try:
         yield
     finally:
         handle.remove()
-
-
-@contextmanager
-def telling(model: TextModel, what: str, tell: Callable[[str], None]) -> Generator[None]:
-    """Says what the model is at: on a terminal at once, and everywhere if it takes its time."""
-    pulse, began = Pulse(tell), time.monotonic()
-    if sys.stderr.isatty():
-        pulse.say(f"{what} …")
-
-    def beat() -> None:
-        pulse.beat(f"{what}: {(time.monotonic() - began) / 60:.1f} minutes so far")
-
-    with before_each_pass(model.model, beat):
-        yield
-
-
-SUITES: dict[str, Callable[[Request], SuiteResult]] = {
-    "mlm": _run_mlm,
-    "fill": _run_fill,
-    "pll": _run_pll,
-    "blimp": _run_blimp,
-}
-NEED_TEXT = ("mlm", "fill", "pll")
-
-
-def check_request(suites: Sequence[str], request: Request) -> None:
-    """That the text is enough for the suites, and that the model has positions for the pairs.
-
-    Raises:
-        InputError: it is not.
-    """
-    for suite in suites:
-        _CHECKS[suite](request)
-
-
-def _check_mlm(request: Request) -> None:
-    if not any(batch.num_predictions for batch in pin_text(request).batches()):
-        raise _too_short(request, "no token of it is hidden")
-
-
-def _check_fill(request: Request) -> None:
-    model = request.model
-    longest = model.longest - len(model.wrap([]))
-    sentences = request.need_text().sentences(request.sizes.fill_sentences)
-    cut = [ids[:longest] for ids in sentences]
-    if all(place is None for place in choose_hidden(cut, model.tokenizer.ordinary_ids)):
-        raise _too_short(request, "no sentence of it has a token to hide")
-
-
-def _check_pll(request: Request) -> None:
-    texts = request.need_text().encoded(request.sizes.pll_sentences)
-    if not any(len(text.ids) for text in drop_long(texts, request.model)):
-        raise _too_short(request, "no sentence of it has a token and fits the model")
-
-
-def _check_blimp(request: Request) -> None:
-    if request.pairs is None:
-        return
-    _, pairs = request.pairs
-    model = request.model
-    for pair in choose_pairs(pairs, FAST_PAIRS_EACH) if request.is_fast else pairs:
-        for text in (pair.good, pair.bad):
-            model.wrap_text(model.tokenizer.encode(text).ids.tolist(), text)
-
-
-def _too_short(request: Request, what: str) -> InputError:
-    name = request.need_text().data["name"]
-    return InputError(f"{name} is too short: {what}. Give more text.")
-
-
-_CHECKS: dict[str, Callable[[Request], None]] = {
-    "mlm": _check_mlm,
-    "fill": _check_fill,
-    "pll": _check_pll,
-    "blimp": _check_blimp,
-}

@@ -1,10 +1,13 @@
-"""Texts to vectors: the mean of a text's token vectors, or the vector of its first token.
+"""Vectors of texts: the mean of the tokens' vectors, or the vector of the first token.
 
 As sentence-transformers computes them from a Transformer and a Pooling module. R texts in a
 batch, L tokens in its longest, N texts, D width.
 """
 
+import time
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Literal, Self, get_args
 
@@ -14,19 +17,92 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
+from maskwright.console import tell
 from maskwright.errors import InputError
 from maskwright.inference.text_model import TextBatch, TextModel, check_finite, split_blocks
-from maskwright.model.classifier import Classifier
-from maskwright.model.electra import Discriminator
-from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.inference.vector_files import check_out, writing_vectors
+from maskwright.model.pretraining import EncoderModel
 from maskwright.model_folder.folder import Loaded, open_encoder
+from maskwright.progress import Pulse
+from maskwright.runs.find_model import find_model_folder
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 Pooling = Literal["mean", "cls"]
 
 
-class Embedder(TextModel[MaskedLanguageModel | Discriminator | Classifier]):
-    """Vectors of texts from the model in a folder; the API behind ``maskwright embed``.
+@dataclass(frozen=True)
+class EmbedResult:
+    """What `embed` wrote.
+
+    Attributes:
+        width: of a vector.
+        num_cut: the number of texts longer than the model, of which the first `longest` tokens
+            were read.
+        seconds: time spent in the model.
+    """
+
+    num_texts: int
+    width: int
+    num_cut: int
+    longest: int
+    seconds: float
+
+
+def embed(
+    folder: str | Path,
+    texts: str | Iterable[str],
+    *,
+    out: str | Path,
+    pooling: Pooling = "mean",
+    normalize: bool = True,
+    batch_tokens: int | None = None,
+    device: str | None = None,
+) -> EmbedResult:
+    """Write the vectors of texts to a file, a row a text in the order of the texts.
+
+    For vectors in memory use `Embedder`::
+
+        embed("runs/mine", open("sentences.txt"), out="vectors.npy")
+
+    Args:
+        folder: a run directory, a model folder, or ``hf:NAME``.
+        texts: one text, or any number of them: they are read a few thousand at a time.
+        out: a new file: ``.npy``, float32 [texts, width], or ``.parquet``, with the texts.
+        pooling: ``mean`` of all tokens, or ``cls``, the first token.
+        normalize: scale vectors to length 1.
+        batch_tokens: the most tokens in one pass through the model; default: what is fast here.
+        device: where to compute, such as ``cpu`` or ``cuda``; default: a GPU if there is one.
+
+    Returns:
+        Counts, and the time it took.
+
+    Raises:
+        InputError: no text, or a wrong `out`, `pooling`, `batch_tokens` or `device`.
+        ModelFolderError: `folder` is not a model folder.
+    """
+    if batch_tokens is not None and batch_tokens < 1:
+        raise InputError(f"--batch-tokens = {batch_tokens} must be at least 1")
+    path = Path(out)
+    check_out(path)
+    blocks = split_blocks([texts] if isinstance(texts, str) else texts)
+    first = next(blocks, None)
+    if first is None:
+        raise InputError("there is no text to embed")
+    embedder = Embedder(find_model_folder(folder), device, pooling, normalize)
+    num_texts, seconds, pulse = 0, 0.0, Pulse(tell)
+    with writing_vectors(path, embedder.width) as add:
+        for block in chain([first], blocks):
+            started = time.perf_counter()
+            vectors = embedder(block, batch_tokens)
+            seconds += time.perf_counter() - started
+            num_texts += len(block)
+            add(block, vectors)
+            pulse.beat(f"{num_texts:,} texts so far, {num_texts / seconds:,.0f} a second")
+    return EmbedResult(num_texts, embedder.width, embedder.num_cut, embedder.longest, seconds)
+
+
+class Embedder(TextModel[EncoderModel]):
+    """A model that computes vectors of texts, loaded from a folder.
 
     ::
 
@@ -35,17 +111,17 @@ class Embedder(TextModel[MaskedLanguageModel | Discriminator | Classifier]):
         similarity = vectors @ vectors.T
 
     A text is encoded as in training: special tokens written in it are ordinary text. One longer
-    than the model is cut at its length, [SEP] kept, and counted. An empty text has the vector of
-    [CLS] [SEP]; of a model that knows neither, zeros.
+    than the model is cut, [SEP] kept, and counted. An empty text has the vector of [CLS] [SEP], or
+    zeros if the model was trained without them.
 
     Args:
-        folder: a model folder, or a run directory; a discriminator's will do, as no head is needed.
+        folder: a model folder, or a run directory; also that of a discriminator or a classifier.
         device: where to compute; default: the GPU if there is one.
         pooling: ``mean`` of all tokens with [CLS] and [SEP], or ``cls``, the first token.
-        normalize: whether vectors have length 1, so that products are cosines.
+        normalize: scale vectors to length 1, so that dot products are cosines.
 
     Attributes:
-        num_cut: how many texts were longer than the model so far.
+        num_cut: the number of texts so far that were longer than the model.
 
     Raises:
         ModelFolderError: `folder` is not a model folder.
@@ -63,19 +139,19 @@ class Embedder(TextModel[MaskedLanguageModel | Discriminator | Classifier]):
         self._pool_by(pooling, normalize)
 
     @staticmethod
-    def _open(folder: Path | str) -> Loaded[MaskedLanguageModel | Discriminator | Classifier]:
+    def _open(folder: Path | str) -> Loaded[EncoderModel]:
         return open_encoder(folder)
 
     @classmethod
     def from_parts(
         cls,
-        model: MaskedLanguageModel | Discriminator | Classifier,
+        model: EncoderModel,
         tokenizer: Tokenizer,
         add_special_tokens: bool = True,
         pooling: Pooling = "mean",
         normalize: bool = True,
     ) -> Self:
-        """The same for a model in memory, on the device where it is."""
+        """Return the same for a model in memory, on the device where it is."""
         made = super().from_parts(model, tokenizer, add_special_tokens)
         made._pool_by(pooling, normalize)
         return made
@@ -90,11 +166,11 @@ class Embedder(TextModel[MaskedLanguageModel | Discriminator | Classifier]):
     def __call__(
         self, texts: str | Sequence[str], batch_tokens: int | None = None
     ) -> NDArray[np.float32]:
-        """The vectors of one text or many, float32 [N, D], in order.
+        """Return the vectors of one text or many, float32 [N, D], in order.
 
         Args:
             texts: of any length.
-            batch_tokens: most tokens, padding included, in one pass through the model.
+            batch_tokens: the most tokens, padding included, in one pass through the model.
         """
         texts = [texts] if isinstance(texts, str) else texts
         rows = [
@@ -109,7 +185,7 @@ class Embedder(TextModel[MaskedLanguageModel | Discriminator | Classifier]):
     def stream(
         self, texts: Iterable[str], batch_tokens: int | None = None
     ) -> Iterator[NDArray[np.float32]]:
-        """The vectors of more texts than memory holds: [n, D] of the next n, in order."""
+        """Yield the vectors of more texts than memory holds: [n, D] of the next n, in order."""
         for block in split_blocks(texts):
             yield self(block, batch_tokens)
 
@@ -120,7 +196,7 @@ class Embedder(TextModel[MaskedLanguageModel | Discriminator | Classifier]):
 
     @torch.inference_mode()
     def _pool(self, batch: TextBatch) -> Tensor:
-        """[R, D] in fp32."""
+        """Return the vectors [R, D] of a batch in fp32."""
         (rows, longest), device = batch.ids.shape, self.device
         if self.pooling == "cls":
             vectors = self.encode(batch, torch.arange(rows, device=device) * longest).float()

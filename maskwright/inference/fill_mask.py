@@ -1,6 +1,4 @@
-"""Hiding one word of a text: where words are, which one to hide, and how to show the guess.
-
-Which words a trained model would put in the place of [MASK].
+"""Filling masks: the words that a trained model predicts for [MASK].
 
 Only the masked positions go through the end of the last block and through the model's head.
 M masks, D width, V vocabulary.
@@ -9,7 +7,7 @@ M masks, D width, V vocabulary.
 import dataclasses
 import random
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,16 +15,25 @@ import torch
 from torch import Tensor
 
 from maskwright.errors import InputError
-from maskwright.inference.text_model import TextModel, check_finite, show_text
+from maskwright.inference.text_model import (
+    TextModel,
+    check_finite,
+    raise_errors,
+    show_text,
+    split_blocks,
+)
 from maskwright.model.pretraining import MaskedLanguageModel
 from maskwright.model_folder.folder import LoadedModel
 
 Span = tuple[int, int]
+# How the models of this field spell their mask: BERT and ModernBERT, RoBERTa, EuroBERT.
+_MASKS = re.compile(r"\[mask\]|<\|?mask\|?>", re.IGNORECASE)
+_HEAD_ROWS = 256  # masks that go through the head together: bounds the [M, V] logits
 
 
 @dataclass(frozen=True)
-class WordPlace:
-    """A word: its tokens ``first … end`` and its characters ``start … stop`` (ends excluded)."""
+class WordSpan:
+    """A word: its tokens ``first … end`` and its characters ``start … stop`` (ends exclusive)."""
 
     first: int
     end: int
@@ -35,13 +42,13 @@ class WordPlace:
 
 
 @dataclass(frozen=True)
-class HiddenWord:
-    """A word that was hidden, and what the model put in its place.
+class MaskedWord:
+    """A word that was masked, and the model's prediction.
 
     Attributes:
         text: the whole text.
-        start, stop: where the word is in it, in characters.
-        guess: what the model put there.
+        start, stop: the characters of the word in it.
+        guess: the predicted text.
         spelled_masks: as many mask tokens as the word has tokens.
     """
 
@@ -53,11 +60,11 @@ class HiddenWord:
 
     @property
     def word(self) -> str:
-        """The word that was hidden."""
+        """Return the word that was masked."""
         return self.text[self.start : self.stop]
 
     def describe(self) -> list[str]:
-        """Four lines: the two words, the text, the text with the mask, the model's text."""
+        """Return four lines: both words, the text, the text with the mask, the model's text."""
         return [
             f"masked: {self.word} predicted: {self.guess.strip()}",
             f"ACTUAL: {self.text}",
@@ -69,27 +76,22 @@ class HiddenWord:
         return self.text[: self.start] + word + self.text[self.stop :]
 
 
-def find_words(text: str, offsets: Sequence[Span], word_starts: Sequence[bool]) -> list[WordPlace]:
-    """The words of a text that hold a letter or a digit, by the tokens that spell them."""
+def find_words(text: str, offsets: Sequence[Span], word_starts: Sequence[bool]) -> list[WordSpan]:
+    """Return the words of a text that have a letter or a digit."""
     firsts = [i for i, starts in enumerate(word_starts) if starts or i == 0]
-    words: list[WordPlace] = []
+    words: list[WordSpan] = []
     for first, end in zip(firsts, [*firsts, len(offsets)][1:], strict=True):
         start, stop = offsets[first][0], offsets[end - 1][1]
         word = text[start:stop]
         start += len(word) - len(word.lstrip())
         if any(character.isalnum() for character in word):
-            words.append(WordPlace(first, end, start, start + len(word.strip())))
+            words.append(WordSpan(first, end, start, start + len(word.strip())))
     return words
-
-
-# How the models of this field spell their mask: BERT and ModernBERT, RoBERTa, EuroBERT.
-_MASKS = re.compile(r"\[mask\]|<\|?mask\|?>", re.IGNORECASE)
-_HEAD_ROWS = 256  # masks that go through the head together: bounds the [M, V] logits
 
 
 @dataclass(frozen=True)
 class Prediction:
-    """One word for one mask, and the model's probability for it among its whole vocabulary."""
+    """A token for a mask, and its probability among the whole vocabulary."""
 
     token: str
     token_id: int
@@ -98,18 +100,18 @@ class Prediction:
 
 @dataclass(frozen=True)
 class FillResult:
-    """The predictions for each mask of a text, in its order, the likeliest first."""
+    """The predictions for each mask of a text, in order, the likeliest first."""
 
     text: str
     masks: list[list[Prediction]]
 
     def to_json(self) -> dict[str, Any]:
-        """Plain values: ``{"text", "masks": [[{"token", "token_id", "score"}, …], …]}``."""
+        """Return ``{"text", "masks": [[{"token", "token_id", "score"}, …], …]}``."""
         return dataclasses.asdict(self)
 
 
 class FillMask(TextModel[MaskedLanguageModel]):
-    """Fills masks with the model in a folder; the API behind ``maskwright fill``.
+    """A model that fills masks, loaded from a folder; the API behind ``maskwright fill``.
 
     ::
 
@@ -133,13 +135,14 @@ class FillMask(TextModel[MaskedLanguageModel]):
         targets: Sequence[str] | None = None,
         batch_tokens: int | None = None,
     ) -> list[FillResult]:
-        """The likeliest words for every mask of every text.
+        """Return the likeliest words for every mask of every text.
 
         Args:
             texts: one text or many, each with one or more masks.
             top_k: predictions for each mask; at most the size of the vocabulary.
-            targets: consider only these words; scores stay shares of the whole vocabulary.
-            batch_tokens: most tokens, padding included, in one pass through the model.
+            targets: consider only these words; scores stay probabilities among the whole
+                vocabulary.
+            batch_tokens: the most tokens, padding included, in one pass through the model.
 
         Returns:
             One result for each text, in order.
@@ -150,11 +153,7 @@ class FillMask(TextModel[MaskedLanguageModel]):
         """
         among = self._find_targets(top_k, targets)
         texts = [texts] if isinstance(texts, str) else list(texts)
-        rows: list[list[int]] = []
-        for row in self._encode_texts(texts):
-            if isinstance(row, InputError):
-                raise row
-            rows.append(row)
+        rows = raise_errors(self._encode_texts(texts))
         found = self.predict_ids(rows, top_k, among, batch_tokens)
         return [FillResult(text, masks) for text, masks in zip(texts, found, strict=True)]
 
@@ -165,10 +164,10 @@ class FillMask(TextModel[MaskedLanguageModel]):
         targets: Sequence[str] | None = None,
         batch_tokens: int | None = None,
     ) -> list[FillResult | InputError]:
-        """Like a call, but a text that cannot be filled has its error in the place of a result.
+        """Return what a call returns, with an error instead of a result for a text without one.
 
         Raises:
-            InputError: as a call does, but for the texts.
+            InputError: wrong targets or a `top_k` below 1.
         """
         among = self._find_targets(top_k, targets)
         rows = self._encode_texts(texts)
@@ -179,12 +178,19 @@ class FillMask(TextModel[MaskedLanguageModel]):
             for text, row in zip(texts, rows, strict=True)
         ]
 
-    def describe_random(self, text: str, seed: int = 0) -> list[str]:
-        """Hides a random word of `text` and tells in four lines what the model puts there."""
-        return self.hide_random_word(text, seed).describe()
+    def stream(
+        self, texts: Iterable[str], top_k: int = 5, targets: Sequence[str] | None = None
+    ) -> Iterator[FillResult | InputError]:
+        """Yield what `attempt` returns for more texts than memory holds."""
+        for block in split_blocks(texts):
+            yield from self.attempt(block, top_k, targets)
 
-    def hide_random_word(self, text: str, seed: int = 0) -> HiddenWord:
-        """Hides one whole word, all its tokens, and predicts it.
+    def describe_random(self, text: str, seed: int = 0) -> list[str]:
+        """Mask a random word of `text` and describe the prediction in four lines."""
+        return self.mask_random_word(text, seed).describe()
+
+    def mask_random_word(self, text: str, seed: int = 0) -> MaskedWord:
+        """Mask one whole word, all its tokens, and predict it.
 
         Raises:
             InputError: `text` has no word, is longer than the model, or has a mask already.
@@ -193,20 +199,20 @@ class FillMask(TextModel[MaskedLanguageModel]):
         ids: list[int] = prompt.ids.tolist()
         if mask_id in ids:
             raise InputError(
-                f"{show_text(text)} has a {self.tokenizer.mask_token} already, and a random word is"
-                " hidden in text without. Fill it as it is, or write a word there."
+                f"{show_text(text)} has a {self.tokenizer.mask_token} already, so no random word is"
+                " masked. Fill it as it is, or write a word there."
             )
         offsets = [(int(start), int(stop)) for start, stop in prompt.offsets]
         words = find_words(text, offsets, prompt.word_starts.tolist())
         if not words:
-            raise InputError(f"{show_text(text)} has no word to hide.")
+            raise InputError(f"{show_text(text)} has no word to mask.")
         word = random.Random(seed).choice(words)
         ids[word.first : word.end] = [mask_id] * (word.end - word.first)
         row = self.wrap_text(ids, text)
         [masks] = self.predict_ids([row], top_k=1)
         guessed = [mask[0].token_id for mask in masks]
         spelled = self.tokenizer.mask_token * len(guessed)
-        return HiddenWord(text, word.start, word.stop, self.tokenizer.decode(guessed), spelled)
+        return MaskedWord(text, word.start, word.stop, self.tokenizer.decode(guessed), spelled)
 
     def predict_ids(
         self,
@@ -215,17 +221,17 @@ class FillMask(TextModel[MaskedLanguageModel]):
         among: list[int] | None = None,
         batch_tokens: int | None = None,
     ) -> list[list[list[Prediction]]]:
-        """For each row of ids (see `wrap`), for each of its masks, the best `top_k` tokens."""
+        """Return the best `top_k` tokens for each mask of each row of ids (see `wrap`)."""
         results: list[list[list[Prediction]]] = [[] for _ in rows]
         owners: list[int] = []
         hidden: list[Tensor] = []
         for batch in self.make_batches(rows, batch_tokens):
             masks = (batch.ids == self.tokenizer.mask_id).nonzero()
-            places = masks[:, 0] * batch.ids.shape[1] + masks[:, 1]
+            positions = masks[:, 0] * batch.ids.shape[1] + masks[:, 1]
             owners += [batch.numbers[number] for number in masks[:, 0].tolist()]
-            hidden.append(self.encode(batch, self.model.predictors(places)))
+            hidden.append(self.encode(batch, self.model.predictors(positions)))
         if hidden:
-            # Of all batches together: reading the decoder's weights takes longer than using them.
+            # All batches together: reading the decoder's weights takes longer than using them.
             ranked = self._rank(torch.cat(hidden), top_k, among)
             for owner, predictions in zip(owners, ranked, strict=True):
                 results[owner].append(predictions)
@@ -233,13 +239,13 @@ class FillMask(TextModel[MaskedLanguageModel]):
 
     @torch.inference_mode()
     def _rank(self, hidden: Tensor, top_k: int, among: list[int] | None) -> list[list[Prediction]]:
-        """The best predictions for vectors [M, D] at masks."""
+        """Return the best predictions for vectors [M, D] at masks."""
         ranked: list[list[Prediction]] = []
         for rows in hidden.split(_HEAD_ROWS):
             logits = self.model.head(rows).float()
             totals = logits.logsumexp(-1, keepdim=True)
             check_finite(totals)
-            # The model may have more words than the tokenizer.
+            # The model's vocabulary may be padded beyond the tokenizer's.
             logits = logits[:, : self.tokenizer.vocab_size] if among is None else logits[:, among]
             best = logits.topk(min(top_k, logits.shape[1]))
             scores = (best.values - totals).exp().tolist()
@@ -249,7 +255,7 @@ class FillMask(TextModel[MaskedLanguageModel]):
         return ranked
 
     def _predict(self, token_id: int, score: float) -> Prediction:
-        """Spells the token as transformers does, with the blank that byte-level ones begin with."""
+        """Return a prediction, spelled as transformers does: byte-level tokens keep their blank."""
         token = self._spelled.get(token_id)
         if token is None:
             token = self.tokenizer.decode([token_id]) or self.tokenizer.token(token_id)
@@ -257,7 +263,7 @@ class FillMask(TextModel[MaskedLanguageModel]):
         return Prediction(token, token_id, score)
 
     def _encode_texts(self, texts: Sequence[str]) -> list[list[int] | InputError]:
-        """The row of each text, or what is wrong with it."""
+        """Return the row of each text, or its error."""
         rows: list[list[int] | InputError] = []
         for text, ids in zip(texts, self.tokenizer.encode_prompts(texts), strict=True):
             try:
@@ -282,7 +288,7 @@ class FillMask(TextModel[MaskedLanguageModel]):
         return self.wrap_text(ids, text)
 
     def _find_targets(self, top_k: int, targets: Sequence[str] | None) -> list[int] | None:
-        """The ids of the targets, each once; None if any word may be predicted."""
+        """Return the ids of the targets, each once; None if there are no targets."""
         if top_k < 1:
             raise InputError(f"top_k = {top_k} must be at least 1.")
         if targets is None:

@@ -1,10 +1,9 @@
-"""Pieces of held-out text with something hidden: the same ones at every validation.
+"""Samples of held-out text with predictions, the same ones at every validation.
 
-A number says that a model learns; these say what. They are sentences with one word hidden, of one
-token and at least three letters, so that the guesses can be read as words. Where tokens are no
-words (characters, or a script in which words are short) they are pieces of text with 15 % of the
-tokens hidden, in which every guess stands between ⟨ and ⟩, a wrong one before ≠ and what was
-hidden. Scores come from `maskwright.evaluation`, which hides everything.
+A score shows that a model learns; samples show what. They are sentences with one masked word of one
+token and at least three letters, so that the predictions read as words. Where tokens are not words
+(characters, or a script in which words are short) they are pieces of text with 15 % of the tokens
+masked, in which every prediction is between ⟨ and ⟩, a wrong one followed by ≠ and the original.
 """
 
 from collections.abc import Iterator
@@ -26,12 +25,12 @@ _MAX_PIECE_TOKENS = 64
 _PIECE_RATE = 0.15
 _MAX_DOCUMENTS = 2000  # searched for sentences
 _NUM_GUESSES = 3
-_NUM_CANDIDATES = 30  # of which the first whole words are named
+_NUM_CANDIDATES = 30  # of which the first whole words are shown
 _WORD_BEGINS = ("Ġ", "▁")  # how byte-level BPE and unigram write the blank before a word
 
 
 class HeldOutCorpus(Protocol):
-    """The part of a token store that is needed here."""
+    """The part of a token store that samples are read from."""
 
     @property
     def document_lengths(self) -> NDArray[np.int64]: ...
@@ -43,23 +42,23 @@ class HeldOutCorpus(Protocol):
 
 @dataclass(frozen=True)
 class Sample:
-    """A piece of text, its tokens, and the places of the hidden ones in ascending order.
+    """A piece of text: its tokens, and the masked positions in ascending order.
 
     Attributes:
-        names_word: only one word is hidden, and the guesses are to be named beside the text.
+        is_word: one word is masked, and the guesses are listed beside the text.
     """
 
     ids: list[int]
-    hidden: tuple[int, ...]
-    names_word: bool
+    masked: tuple[int, ...]
+    is_word: bool
 
 
 class HeldOutSamples:
-    """Samples from documents of a corpus, in an order that depends on nothing but their number.
+    """Samples from documents of a corpus; the choice depends on the number of documents alone.
 
     Args:
-        count: at most so many; fewer if the corpus does not have them.
-        max_tokens: of a sample, if that is less than is easily read.
+        count: the most samples; fewer if the corpus does not have them.
+        max_tokens: the most tokens of a sample, if fewer than fit on a line.
     """
 
     def __init__(
@@ -82,18 +81,18 @@ class HeldOutSamples:
             self.samples = list(islice(pieces, count))
 
     def _cut_pieces(self, corpus: HeldOutCorpus, start: int, length: int) -> Iterator[Sample]:
-        """A document piece by piece, with the tokens that come first by chance hidden."""
+        """Yield the pieces of a document, each with randomly masked tokens."""
         for first in range(start, start + length, self.max_tokens):
             ids = corpus.tokens(first, min(first + self.max_tokens, start + length)).tolist()
-            can_hide = [i for i, token_id in enumerate(ids) if token_id in self._ordinary]
-            keys = derive_keys(first, np.asarray(can_hide, np.int64))
+            maskable = [i for i, token_id in enumerate(ids) if token_id in self._ordinary]
+            keys = derive_keys(first, np.asarray(maskable, np.int64))
             chosen = np.argsort(keys, kind="stable")[: round(_PIECE_RATE * len(ids))]
             if len(chosen):
-                hidden = tuple(sorted(can_hide[place] for place in chosen.tolist()))
-                yield Sample(ids, hidden, names_word=False)
+                masked = tuple(sorted(maskable[number] for number in chosen.tolist()))
+                yield Sample(ids, masked, is_word=False)
 
     def _cut_sentence(self, corpus: HeldOutCorpus, start: int, length: int) -> Sample | None:
-        """The first whole sentence of a document, and a word in it that can be hidden."""
+        """Return the first whole sentence of a document with a word to mask; None without one."""
         stop = start + min(length, 20 * self.max_tokens)
         ids: list[int] = corpus.tokens(start, stop).tolist()
         word_starts = corpus.word_starts(start, stop)
@@ -102,14 +101,14 @@ class HeldOutSamples:
         sentences = list(zip([0, *ends], ends, strict=False))
         for begin, end in sentences[1:] or sentences:
             end = min(end, begin + self.max_tokens)
-            can_hide = [
+            maskable = [
                 i
                 for i in range(begin + 1, end - 1)
                 if word_starts[i] and word_starts[i + 1] and self._is_readable(ids[i])
             ]
-            if len(can_hide) >= 4:
-                choice = can_hide[int(derive_keys(start)[0] % np.uint64(len(can_hide)))]
-                return Sample(ids[begin:end], (choice - begin,), names_word=True)
+            if len(maskable) >= 4:
+                choice = maskable[int(derive_keys(start)[0] % np.uint64(len(maskable)))]
+                return Sample(ids[begin:end], (choice - begin,), is_word=True)
         return None
 
     def _is_readable(self, token_id: int) -> bool:
@@ -117,17 +116,17 @@ class HeldOutSamples:
         return len(word) >= 3 and word.isalpha()
 
     def predict(self, model: MaskedLanguageModel, wrap: bool) -> list[str]:
-        """A line for each sample: right or wrong, the text, the guesses, the hidden word.
+        """Return a line for each sample: right or wrong, the text, the guesses, the masked word.
 
         Args:
             wrap: whether the model was trained with [CLS] and [SEP] around the text.
         """
         fill = FillMask.from_parts(model, self.tokenizer, wrap)
-        rows = [fill.wrap(self._hide(sample)) for sample in self.samples]
+        rows = [fill.wrap(self._mask(sample)) for sample in self.samples]
         predictions = fill.predict_ids(rows, _NUM_CANDIDATES)
         lines = (
             self._describe_word(sample, self._pick_words(guesses[0]))
-            if sample.names_word
+            if sample.is_word
             else self._describe_piece(sample, [best.token_id for best, *_ in guesses])
             for sample, guesses in zip(self.samples, predictions, strict=True)
         )
@@ -138,15 +137,15 @@ class HeldOutSamples:
         if not self.samples:
             return None
         ids, decode = self.samples[0].ids, self.tokenizer.decode
-        hidden = self.samples[0].hidden[0]
-        parts = decode(ids[:hidden]), self.tokenizer.mask_token, decode(ids[hidden + 1 :])
-        blank = " " if self.samples[0].names_word else ""
+        masked = self.samples[0].masked[0]
+        parts = decode(ids[:masked]), self.tokenizer.mask_token, decode(ids[masked + 1 :])
+        blank = " " if self.samples[0].is_word else ""
         return " ".join(blank.join(parts).split())
 
-    def _hide(self, sample: Sample) -> list[int]:
+    def _mask(self, sample: Sample) -> list[int]:
         ids = list(sample.ids)
-        for place in sample.hidden:
-            ids[place] = self.tokenizer.mask_id
+        for position in sample.masked:
+            ids[position] = self.tokenizer.mask_id
         return ids
 
     def _pick_words(self, guesses: list[Prediction]) -> list[Prediction]:
@@ -165,18 +164,18 @@ class HeldOutSamples:
     def _describe_piece(self, sample: Sample, guesses: list[int]) -> str:
         parts: list[str] = []
         begin = 0
-        for place, guess in zip(sample.hidden, guesses, strict=True):
-            actual = self.tokenizer.decode([sample.ids[place]])
-            wrong = "" if guess == sample.ids[place] else self.tokenizer.decode([guess]) + "≠"
-            parts += [self.tokenizer.decode(sample.ids[begin:place]), f"⟨{wrong}{actual}⟩"]
-            begin = place + 1
+        for position, guess in zip(sample.masked, guesses, strict=True):
+            actual = self.tokenizer.decode([sample.ids[position]])
+            wrong = "" if guess == sample.ids[position] else self.tokenizer.decode([guess]) + "≠"
+            parts += [self.tokenizer.decode(sample.ids[begin:position]), f"⟨{wrong}{actual}⟩"]
+            begin = position + 1
         return "".join([*parts, self.tokenizer.decode(sample.ids[begin:])])
 
     def _describe_word(self, sample: Sample, guesses: list[Prediction]) -> str:
-        [hidden] = sample.hidden
-        actual = sample.ids[hidden]
-        left = self.tokenizer.decode(sample.ids[:hidden])
-        right = self.tokenizer.decode(sample.ids[hidden + 1 :])
+        [masked] = sample.masked
+        actual = sample.ids[masked]
+        left = self.tokenizer.decode(sample.ids[:masked])
+        right = self.tokenizer.decode(sample.ids[masked + 1 :])
         guessed = " · ".join(f"{guess.token.strip()} {guess.score:.0%}" for guess in guesses)
         sign = "✓" if guesses[0].token_id == actual else "✗"
         word = self.tokenizer.decode([actual]).strip()

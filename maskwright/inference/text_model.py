@@ -1,11 +1,7 @@
-"""The guard against models that give no numbers, which any ranking would take for good answers.
+"""A trained model with its tokenizer, ready for texts: what all of its uses share.
 
-A stream of texts in parts that fit into memory; within one, texts are sorted by length.
-
-A trained model with its tokenizer, ready for texts: what all of its uses share.
-
-Texts are sorted by length and run in batches of similar lengths, so that next to nothing is
-computed for padding. R rows of L tokens, T = R L tokens, W wanted tokens, D width.
+Texts are sorted by length and run in batches of similar lengths, so that almost nothing is computed
+for padding. R rows of L tokens, T = R L tokens, P output positions, D width.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -18,35 +14,34 @@ from torch import Tensor
 
 from maskwright.attention_context import context_from_lengths
 from maskwright.errors import ConfigError, InputError, ModelFolderError
-from maskwright.model.classifier import Classifier
-from maskwright.model.electra import Discriminator
-from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.model.pretraining import EncoderModel
 from maskwright.model_folder.folder import Loaded, open_model
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.train.device import choose_device
 
+Item = TypeVar("Item")
+Kind = TypeVar("Kind", bound=EncoderModel)
+
+_MOST_TEXTS, _MOST_CHARACTERS = 4096, 4_000_000  # of a stream, at a time
+# Tokens in one pass through the model. On a CPU enough for matrix products to run at full speed,
+# and so few that their results stay in the cache.
+_BATCH_TOKENS_CPU, _BATCH_TOKENS = 768, 16_384
+_PADDED_SHARE = 64  # at most one token in so many is padding
+_SHOWN = 60  # characters of a text in an error
+
 
 def check_finite(values: Tensor, what: str = "probabilities") -> None:
-    """Lets pass values that are all finite.
-
-    Raises:
-        ModelFolderError: some are not.
-    """
+    """Raise a ModelFolderError unless all values are finite: any ranking would accept NaN."""
     if not values.isfinite().all():
         raise ModelFolderError(
-            f"the model gives no finite {what}: its weights or its config.json are damaged."
+            f"the model returns no finite {what}: its weights or its config.json are damaged."
         )
-
-
-_MOST_TEXTS, _MOST_CHARACTERS = 4096, 4_000_000
-
-Item = TypeVar("Item")
 
 
 def split_blocks(
     items: Iterable[Item], measure: Callable[[Item], int] = len
 ) -> Iterator[list[Item]]:
-    """Consecutive items, as many as fit; `measure` gives the characters of one."""
+    """Yield consecutive items in blocks that fit into memory; `measure` counts characters."""
     block: list[Item] = []
     characters = 0
     for item in items:
@@ -59,18 +54,19 @@ def split_blocks(
         yield block
 
 
-Kind = TypeVar("Kind", bound=MaskedLanguageModel | Discriminator | Classifier)
-
-# Tokens in one pass through the model. On a CPU enough for matrix products to run at full speed,
-# and so few that what stands between two of them stays in the cache.
-_BATCH_TOKENS_CPU, _BATCH_TOKENS = 768, 16_384
-_PADDED_SHARE = 64  # at most one token in so many is padding
-_SHOWN = 60  # characters of a text in an error
+def raise_errors(results: Iterable[Item | InputError]) -> list[Item]:
+    """Return the results; raise the first error among them."""
+    good: list[Item] = []
+    for result in results:
+        if isinstance(result, InputError):
+            raise result
+        good.append(result)
+    return good
 
 
 @dataclass(frozen=True)
 class TextBatch:
-    """Rows that run together: their numbers, their lengths, and ids [R, L] with padding."""
+    """Rows of one pass through the model: numbers, lengths, and ids [R, L] with padding."""
 
     numbers: list[int]
     lengths: list[int]
@@ -99,7 +95,7 @@ class TextModel(Generic[Kind]):
 
     @classmethod
     def from_parts(cls, model: Kind, tokenizer: Tokenizer, add_special_tokens: bool = True) -> Self:
-        """The same for a model in memory, on the device where it is."""
+        """Return the same for a model in memory, on the device where it is."""
         made = cls.__new__(cls)
         made._use(Loaded(model, tokenizer, add_special_tokens))
         return made
@@ -114,11 +110,11 @@ class TextModel(Generic[Kind]):
     def make_batches(
         self, rows: Sequence[list[int]], batch_tokens: int | None = None
     ) -> Iterator[TextBatch]:
-        """All rows that hold a token, in batches of similar lengths.
+        """Yield all rows that hold a token, in batches of similar lengths.
 
         Args:
-            rows: ids as `wrap` gives them.
-            batch_tokens: most tokens, padding included, in one batch; default: what is fast here.
+            rows: ids as `wrap` returns them.
+            batch_tokens: the most tokens, padding included, in a batch; default: what is fast here.
         """
         if batch_tokens is None:
             batch_tokens = _BATCH_TOKENS_CPU if self.device.type == "cpu" else _BATCH_TOKENS
@@ -129,10 +125,10 @@ class TextModel(Generic[Kind]):
             yield TextBatch(numbers, lengths, torch.tensor(padded))
 
     def wrap_text(self, ids: list[int], text: str) -> list[int]:
-        """The ids of a text as the model reads them.
+        """Return the ids of a text as the model reads them.
 
         Raises:
-            InputError: they are more than the model takes.
+            InputError: they are more than the model has positions for.
         """
         row = self.wrap(ids)
         if len(row) > self.longest:
@@ -143,24 +139,24 @@ class TextModel(Generic[Kind]):
         return row
 
     @torch.inference_mode()
-    def encode(self, batch: TextBatch, wanted: Tensor | None = None) -> Tensor:
-        """The vectors [T, D] of a batch, or only those [W, D] of the `wanted` places in [T]."""
+    def encode(self, batch: TextBatch, output_positions: Tensor | None = None) -> Tensor:
+        """Return the vectors [T, D] of a batch, or those [P, D] at `output_positions` in [T]."""
         context = context_from_lengths(batch.lengths, device=self.device)
-        wanted = None if wanted is None else wanted.to(self.device)
-        return self.model.encoder(
-            batch.ids.flatten().to(self.device), context, output_positions=wanted
-        )
+        if output_positions is not None:
+            output_positions = output_positions.to(self.device)
+        ids = batch.ids.flatten().to(self.device)
+        return self.model.encoder(ids, context, output_positions=output_positions)
 
     @property
     def device(self) -> torch.device:
-        """Where the model is."""
+        """Return the device of the model."""
         return next(self.model.parameters()).device
 
 
 def plan_batches(lengths: Sequence[int], batch_tokens: int) -> Iterator[list[int]]:
-    """Numbers of texts to run together: similar lengths, at most `batch_tokens` when padded.
+    """Yield numbers of texts of similar lengths, at most `batch_tokens` tokens when padded.
 
-    In each the longest is last; empty texts are in none.
+    In each batch the longest text is last; empty texts are in none.
     """
     batch: list[int] = []
     real = 0
@@ -178,7 +174,7 @@ def plan_batches(lengths: Sequence[int], batch_tokens: int) -> Iterator[list[int
 
 
 def show_text(text: str) -> str:
-    """The beginning of a text in one line, as errors quote it."""
+    """Return the beginning of a text in one line, as errors quote it."""
     line = " ".join(text.split())
     return f'"{line}"' if len(line) <= _SHOWN else f'"{line[:_SHOWN]}…"'
 

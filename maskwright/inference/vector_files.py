@@ -1,4 +1,4 @@
-"""Files of vectors, written piece by piece: ``.npy`` or ``.parquet``."""
+"""Files of vectors, written in parts: ``.npy`` or ``.parquet``."""
 
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
@@ -18,7 +18,7 @@ AddRows = Callable[[list[str], Vectors], None]
 
 
 def check_out(path: Path) -> None:
-    """Refuses, before any work is done, a path that could not be written in the end.
+    """Raise, before any work is done, if a path could not be written in the end.
 
     Raises:
         InputError: no such format, or `check_new_file` does.
@@ -33,7 +33,7 @@ def check_out(path: Path) -> None:
 
 @contextmanager
 def writing_vectors(path: Path, width: int) -> Generator[AddRows]:
-    """A function that adds rows to the file at `path`, which appears when the block succeeds."""
+    """Yield a function that adds rows to a file, which appears when the context succeeds."""
     write = _FORMATS[path.suffix]
     with replacing_file(path) as temporary, write(temporary, width) as add:
         yield add
@@ -72,7 +72,7 @@ def _writing_parquet(path: Path, width: int) -> Generator[AddRows]:
 
         def add(texts: list[str], vectors: Vectors) -> None:
             column = arrow.FixedSizeListArray.from_arrays(arrow.array(vectors.ravel()), type=kind)
-            # What is no Unicode, such as some file names, becomes question marks.
+            # Lone surrogates, as in some file names, become question marks.
             valid = [text.encode(errors="replace").decode() for text in texts]
             writer.write_table(arrow.table([arrow.array(valid, arrow.string()), column], schema))
 

@@ -1,1 +1,1 @@
-"""Other programs and places: models that come from them and go to them."""
+"""Other libraries and the hub: exports of a model, each compared there, and its upload."""

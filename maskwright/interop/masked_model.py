@@ -1,6 +1,6 @@
 """A masked language model to export, compared on sentences and judged on masked held-out text.
 
-The masks are those of every validation (`maskwright.evaluation.masked_lm`), on rows as long as the
+The masks are those of every validation (`maskwright.evaluation.pinned`), on rows as long as the
 model's longest input; packed rows are split, because other libraries have no packing.
 """
 

@@ -1,4 +1,4 @@
-"""Matrix products in int8: smaller and faster, and measured instead of hoped for.
+"""Export to ONNX in int8: the first of several recipes that keeps the answers of the fp32 graph.
 
 Weights are quantized once, with a scale for each output. Activations are quantized while the graph
 runs (``onnxruntime.quantization.quantize_dynamic``), with one scale for a whole tensor: one huge
@@ -12,8 +12,8 @@ These have a scale for each token; where the decoder is tied to them, both use o
 of products that stay in fp32 are int8 as well, and onnxruntime converts them when it loads the
 graph.
 
-What was measured on AVX2 without VNNI, on 2,358 masks and a model of 25 % accuracy; "same" is the
-share of masks with the same best word as in fp32:
+Shares of masks with the same best word as in fp32, measured on AVX2 without VNNI, on 2,358 masks
+and a model of 25 % accuracy:
 
 =================================  ================  =============
 weights; in fp32                   scale of a tensor  of each row
@@ -27,9 +27,9 @@ weights; in fp32                   scale of a tensor  of each row
 =================================  ================  =============
 
 The instruction for signed weights adds pairs of products in 16 bits, which overflow unless the
-weights have 7 bits; that for unsigned ones does not, and is a tenth slower. The MLP's second
-product is the most sensitive one, because products of two numbers come into it, and it is small;
-queries, keys and values are next.
+weights have 7 bits; that for unsigned weights does not overflow and is a tenth slower. The second
+product of the MLP is the most sensitive one, because its inputs are products of two numbers; it is
+small. Queries, keys and values are next.
 """
 
 import shutil
@@ -65,7 +65,7 @@ class Recipe:
     in_fp32: tuple[str, ...]
 
     def describe(self) -> str:
-        """The same in words."""
+        """Return the recipe in words."""
         bits = 7 if self.reduce_range else 8
         return f"{self.weight_type} weights of {bits} bits; in fp32: {', '.join(self.in_fp32)}"
 
@@ -80,14 +80,14 @@ RECIPES = (
 
 @dataclass(frozen=True)
 class Int8Scores:
-    """What quantization changed, on held-out text or a task's examples, and on this machine.
+    """Scores, speed and size in fp32 and in int8, as measured on this machine.
 
     Attributes:
-        recipe: how it was done.
-        questions: how many of what were answered.
-        metric: what the scores are.
+        recipe: how it was quantized.
+        questions: the number of questions with a noun.
+        metric: the name of the scores.
         score_fp32, score_int8: before and after.
-        agreement: what `same` is.
+        agreement: the name of `same`, as part of a sentence.
         same: 1 if all answers are the same before and after.
         milliseconds_fp32, milliseconds_int8: of one batch, median of interleaved repetitions.
         batch_rows, batch_slots: of that batch.
@@ -123,7 +123,7 @@ class Int8Scores:
         if failures:
             lines.append(
                 f"int8 is no {' and no '.join(failures)} than fp32 for this model. Export it to "
-                "onnx instead, or measure it where it is to run."
+                "onnx instead, or measure it on the machine where it will run."
             )
         return lines
 
@@ -174,8 +174,8 @@ def search_recipe(source: Path, target: Path, judge: Judge) -> Int8Scores:
     if not best.same >= FLOOR:
         raise ExportError(
             f"int8 changes too many answers to {judge.questions}: {judge.agreement} "
-            f"{best.same:.1%}, and {FLOOR:.0%} is the least that passes. Nothing was written; "
-            "export it to onnx."
+            f"{best.same:.1%}, and at least {FLOOR:.0%} is required. Nothing was written. "
+            "Export it to onnx."
         )
     if best is not tried[-1]:
         quantize(source, target, best.recipe)
@@ -200,9 +200,9 @@ def search_recipe(source: Path, target: Path, judge: Judge) -> Int8Scores:
 
 
 def time_interleaved(programs: list[Callable[[], object]]) -> list[float]:
-    """Return the median time in seconds of each, measured in turns after one that does not count.
+    """Return the median time of each in seconds, measured in turns after one warm-up.
 
-    Whatever slows the machine for a while slows all of them.
+    So whatever slows the machine for a while slows all of them.
     """
     seconds: list[list[float]] = [[] for _ in programs]
     for repetition in range(_REPETITIONS + 1):
@@ -215,7 +215,7 @@ def time_interleaved(programs: list[Callable[[], object]]) -> list[float]:
 
 
 def _size_of(graph: Path) -> int:
-    """Bytes of a graph and of the weights beside it."""
+    """Return the bytes of a graph and of the weights beside it."""
     return sum(path.stat().st_size for path in graph.parent.glob(f"{graph.name}*"))
 
 
@@ -223,7 +223,7 @@ def quantize(source: Path, target: Path, recipe: Recipe) -> None:
     """Write the graph `source` with most of its matrix products, and all matrices, in int8.
 
     Raises:
-        ExportError: the graph has no such products, as of another exporter.
+        ExportError: the graph has no such products.
     """
     onnx: Any = import_library("onnx", "onnx", _NEEDED_BY)
     with quiet():
@@ -257,13 +257,13 @@ def _remove(*paths: Path) -> None:
 
 
 def rewrite_products(onnx: Any, graph: Any, in_fp32: Sequence[str]) -> list[str]:
-    """Makes of every ``Gemm`` with weights a ``MatMul``, with its rows scaled; returns their names.
+    """Replace every ``Gemm`` with weights by a ``MatMul`` on scaled rows, and return their names.
 
-    onnxruntime could do without scales, but turns a matrix around for all of its users, and the
-    decoder's may be the word embeddings.
+    onnxruntime does this without scales as well, but it transposes a matrix for all of its users,
+    and the decoder's may be the word embeddings.
 
     Args:
-        in_fp32: layers whose products are not scaled, and not among the names.
+        in_fp32: layers whose products are not scaled, and not returned.
     """
     weights = {weight.name: weight for weight in graph.initializer}
     endings = tuple(f"{layer}.weight" for layer in in_fp32)
@@ -289,7 +289,7 @@ def rewrite_products(onnx: Any, graph: Any, in_fp32: Sequence[str]) -> list[str]
 
 
 def _replace_nodes(graph: Any, nodes: Sequence[Any]) -> None:
-    """Put `nodes` in the place of all nodes, and drop the weights that none of them uses."""
+    """Replace all nodes by `nodes`, and remove the weights that none of them uses."""
     del graph.node[:]
     graph.node.extend(nodes)
     used = {name for node in nodes for name in node.input}
@@ -310,8 +310,8 @@ def compress(onnx: Any, graph: Any, tied: Mapping[str, str]) -> None:
     """Store the tables and the matrices of a quantized graph that are still in fp32 as int8.
 
     Args:
-        tied: tables of embeddings that a quantized product uses as well -> its weights, which take
-            the place of the table.
+        tied: tables of embeddings that a quantized product uses as well -> its weights, which
+            replace the table.
     """
     weights = {weight.name: weight for weight in graph.initializer}
     matrices = {
@@ -405,7 +405,7 @@ class _Int8Store:
 
 
 def _write_product(onnx: Any, gemm: Any, scaled: bool) -> Iterator[Any]:
-    """The nodes for ``(x / s) W s + b`` with s the largest number of each row, or ``x W + b``."""
+    """Yield the nodes for ``(x / s) W s + b``, s the largest number of each row, or ``x W + b``."""
 
     def write(operator: str, inputs: Sequence[str], what: str, **attributes: Any) -> Any:
         output = gemm.output[0] if what == last else f"{gemm.name} {what}"

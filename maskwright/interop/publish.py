@@ -19,7 +19,7 @@ from maskwright.errors import InputError, ModelFolderError
 from maskwright.files import hash_file, read_json
 from maskwright.interop.libraries import import_library, quiet
 from maskwright.model_folder.card import (
-    PLACE,
+    PLACEHOLDER,
     change_card,
     describe_for_hub,
     read_example,
@@ -131,7 +131,7 @@ def publish(
     for path in paths:
         check_inside(model, path)
     files = tuple(path for path in paths if path.is_file())
-    result = PublishResult(repo, files, card.replace(PLACE, repo))
+    result = PublishResult(repo, files, card.replace(PLACEHOLDER, repo))
     for line in result.describe():
         report(line)
     return result if dry_run else _upload(result, private, revision, message)

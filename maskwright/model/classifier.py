@@ -13,7 +13,7 @@ from maskwright.attention_context import AttentionContext
 from maskwright.model.config import EncoderConfig, HeadActivation, HeadConfig
 from maskwright.model.encoder import Encoder
 from maskwright.model.layers import Dropout, build_norm
-from maskwright.model.pretraining import Network
+from maskwright.model.pretraining import EncoderModel
 
 _ACTIVATIONS: dict[HeadActivation, Callable[[Tensor], Tensor]] = {
     "tanh": torch.tanh,
@@ -43,7 +43,7 @@ class ClassifierHead(nn.Module):
         return self.output(self.dropout(self.norm(x)))
 
 
-class Classifier(Network):
+class Classifier(EncoderModel):
     """``head(pool(encoder(input_ids)))``: [T] -> [R, K]; of tokens, [T] or [W] -> [T or W, K].
 
     Devlin et al., "BERT", 2019. `HeadConfig` states the level (texts or tokens) and the pooling.

@@ -359,7 +359,7 @@ def _check_numbers(config: EncoderConfig) -> None:
         if name.startswith("initializer_") and value < 0:
             raise ConfigError(name, value, "must not be negative")
         if name == "pad_token_id" and value >= config.vocab_size:
-            raise ConfigError(name, value, f"lies outside vocab_size = {config.vocab_size}")
+            raise ConfigError(name, value, f"must be below vocab_size = {config.vocab_size}")
 
 
 def _check_structure(config: EncoderConfig) -> None:

@@ -14,7 +14,7 @@ from maskwright.attention_context import AttentionContext
 from maskwright.model.config import EncoderConfig
 from maskwright.model.encoder import Encoder
 from maskwright.model.layers import ACTIVATIONS
-from maskwright.model.pretraining import MaskedLanguageModel, Network
+from maskwright.model.pretraining import EncoderModel, MaskedLanguageModel, Network
 
 GENERATOR = "generator"  # the folder of a run beside the discriminator's that holds its generator
 
@@ -32,7 +32,7 @@ class ReplacedTokenHead(nn.Module):
         return self.output(self.activate(self.dense(hidden))).squeeze(-1)
 
 
-class Discriminator(Network):
+class Discriminator(EncoderModel):
     """``head(encoder(input_ids))``, the log odds that each token is replaced: [T] -> [T]."""
 
     def __init__(self, config: EncoderConfig) -> None:

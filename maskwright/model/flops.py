@@ -1,12 +1,12 @@
 """Parameters of a model and operations per token, from the configuration alone."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
 
 from maskwright.model.config import EncoderConfig
-from maskwright.model.electra import Discriminator
-from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.model.pretraining import MaskedLanguageModel, Network
 
 _PARTS = {"final_norm": "blocks", "project": "embeddings"}
 
@@ -25,7 +25,7 @@ class ParameterCount:
 
 
 def count_parameters(
-    config: EncoderConfig, kind: type[MaskedLanguageModel | Discriminator] = MaskedLanguageModel
+    config: EncoderConfig, kind: Callable[[EncoderConfig], Network] = MaskedLanguageModel
 ) -> ParameterCount:
     """Return the numbers of parameters, counted on the meta device: nothing is allocated."""
     with torch.device("meta"):
@@ -66,8 +66,8 @@ def count_flops_per_token(
     return 6 * weights + 12 * size * seen
 
 
-def count_detection_flops_per_token(config: EncoderConfig, segment_length: float) -> float:
-    """Return the same for a discriminator, whose head computes all tokens."""
+def count_token_head_flops_per_token(config: EncoderConfig, segment_length: float) -> float:
+    """Return the same for a head with one output a token, which all tokens reach."""
     size = config.hidden_size
     everywhere = count_flops_per_token(config, segment_length, 1.0)
     return everywhere + 6 * (size * (size + 1) - _count_head(config))

@@ -28,7 +28,13 @@ class Network(nn.Module):
     config: EncoderConfig
 
 
-class MaskedLanguageModel(Network):
+class EncoderModel(Network):
+    """A network around one encoder, whatever its head."""
+
+    encoder: Encoder
+
+
+class MaskedLanguageModel(EncoderModel):
     """``head(encoder(input_ids)[masked_positions])``: [T] -> [M, V].
 
     Devlin et al., "BERT", 2019; a second head classifies pairs of texts, if configured. Only masked

@@ -17,10 +17,10 @@ from maskwright.model_folder.families import DISCRIMINATORS
 from maskwright.model_folder.native.family import Family
 
 _FENCE = "---\n"
-# A placeholder in the code of a card, which publishing replaces by the name on the hub.
-PLACE = "path/to/this/folder"
+# In the code of a card; publishing replaces it by the name on the hub.
+PLACEHOLDER = "path/to/this/folder"
 _EXAMPLE_KEYS = ("text", "text_pair")
-# Cards that maskwright wrote before had the same section as "Format", behind all others.
+# Older cards of maskwright have this section as "Format", after all others.
 _USE = re.compile(r"\n## (?:Use|Format)\n.*?(?=\n## |\Z)", re.DOTALL)
 _SECTION = re.compile(r"^## ", re.MULTILINE)
 _NATIVE = """
@@ -55,8 +55,8 @@ model = AutoModelForPreTraining.from_pretrained("path/to/this/folder")
 tokenizer = AutoTokenizer.from_pretrained("path/to/this/folder")
 ```
 
-Its logits say for every token whether it was replaced; the encoder, which is there to be fine-tuned
-or to give vectors (`maskwright embed`), loads with `AutoModel`.
+Its logits say for every token whether it was replaced; the encoder, for fine-tuning or vectors
+(`maskwright embed`), loads with `AutoModel`.
 """
 _OWN_DISCRIMINATOR = """
 The weights are in maskwright's own names (`maskwright embed`, `from maskwright import Embedder`),
@@ -88,7 +88,7 @@ class HubMetadata(TypedDict):
 
 
 def write_card(text: str | None, config: EncoderConfig, family: Family, reason: str) -> str:
-    """The card: `text` (or a heading), with its use and the architecture before other sections."""
+    """Return a card: `text` (or a heading), with use and architecture before other sections."""
     native, detects = not reason, family in DISCRIMINATORS.values()
     title = "# A discriminator of replaced tokens" if detects else "# A masked language model"
     size = count_parameters(config, Discriminator if detects else MaskedLanguageModel).total
@@ -114,7 +114,7 @@ def write_classifier_card(
     family: Family,
     reason: str,
 ) -> str:
-    """The card of a classifier: `text` (or a heading), its labels, and how to load it."""
+    """Return the card of a classifier: `text` (or a heading), its labels, and how to load it."""
     of_tokens = "Token" in family.architecture
     title = "# A classifier of tokens" if of_tokens else "# A classifier of texts"
     body = (text or title).rstrip() + "\n"
@@ -145,7 +145,7 @@ def describe_for_hub(native: bool, detects: bool = False) -> HubMetadata:
 
 
 def add_example(card: str, texts: Sequence[str]) -> str:
-    """Return the card with an example as the hub's metadata have it: ``widget``, for its page.
+    """Return the card with an example in the metadata (``widget``), which the hub's page shows.
 
     Args:
         card: Markdown, with or without front matter.
@@ -160,7 +160,7 @@ def add_example(card: str, texts: Sequence[str]) -> str:
 def read_example(card: str) -> tuple[str, ...]:
     """Return the text or the two texts of the first example of a card; none if there is none.
 
-    Anybody may have written the card, for any task of the hub: what is not of text is no example.
+    Anybody may have written the card, for any task of the hub: an entry without text is skipped.
 
     Raises:
         ValueError: the front matter is no YAML mapping.
@@ -173,11 +173,11 @@ def read_example(card: str) -> tuple[str, ...]:
 
 
 def change_card(card: str, metadata: Mapping[str, Any], ending: str | None = None) -> str:
-    """The card with other metadata, and another section on its use, which is the first one.
+    """Return the card with other metadata, and with another section on its use as the first one.
 
     Args:
-        metadata: put over what the front matter says.
-        ending: Markdown for the section; None leaves it as it is.
+        metadata: replaces the values of the front matter.
+        ending: Markdown for the section; None keeps the old one.
 
     Raises:
         ValueError: the front matter is no YAML mapping.
@@ -192,13 +192,13 @@ def change_card(card: str, metadata: Mapping[str, Any], ending: str | None = Non
 def _insert_section(body: str, section: str) -> str:
     """Return Markdown with `section` before its first section, behind title and introduction."""
     first = _SECTION.search(body)
-    place = first.start() if first else len(body)
-    introduction, rest = body[:place].rstrip(), body[place:]
+    end = first.start() if first else len(body)
+    introduction, rest = body[:end].rstrip(), body[end:]
     return f"{introduction}\n{section}" + (f"\n{rest}" if rest else "")
 
 
 def split_card(card: str) -> tuple[dict[str, Any], str]:
-    """Metadata and Markdown of a card; a card without front matter has no metadata.
+    """Return metadata and Markdown of a card; a card without front matter has no metadata.
 
     Raises:
         ValueError: the front matter is no YAML mapping.

@@ -1,18 +1,17 @@
-"""Model folders of classifiers: as those of masked language models, with the names of the labels.
+"""Model folders of classifiers: those of masked language models with the names of the labels.
 
-What is labelled and how follows from the class that ``config.json`` names; ``problem_type`` is the
-word of transformers for what labels are.
+The class that ``config.json`` names says whether texts or tokens are labeled; ``problem_type`` is
+what transformers calls the kind of labels.
 """
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast, get_args
+from typing import cast, get_args
 
 from maskwright.errors import ModelFolderError, show_value
 from maskwright.model.classifier import Classifier
 from maskwright.model.config import EncoderConfig, HeadConfig, Level, Pooling, ProblemType
-from maskwright.model.electra import Discriminator
-from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.model.pretraining import EncoderModel
 from maskwright.model_folder.card import write_classifier_card
 from maskwright.model_folder.families import find_classifier, native_classifier
 from maskwright.model_folder.folder import (
@@ -30,7 +29,7 @@ from maskwright.model_folder.folder import (
     with_ids_of,
     write_folder,
 )
-from maskwright.model_folder.native.family import ClassifierHead
+from maskwright.model_folder.native.family import NativeHead, RawConfig
 from maskwright.model_folder.weights import read_classifier
 from maskwright.tokenizer.files import read_max_length
 from maskwright.tokenizer.template import wrap_inputs
@@ -39,14 +38,14 @@ from maskwright.tokenizer.tokenizer import Tokenizer
 
 @dataclass(frozen=True)
 class LoadedClassifier(Loaded[Classifier]):
-    """All that a classifier's folder holds.
+    """The contents of a classifier's folder.
 
     Attributes:
         labels: their names, in the order of the logits.
         problem: one label of several, any number of them, or a number.
         max_length: tokens of an input: what it was trained on, or all that the model takes.
         num_texts: of an input: 1, or 2 if it was trained on pairs; None where the folder does not
-            say it, or tokens are labelled.
+            say it, or tokens are labeled.
     """
 
     labels: tuple[str, ...]
@@ -67,12 +66,12 @@ def save_classifier(
     max_length: int | None = None,
     num_texts: int | None = None,
 ) -> None:
-    """Writes a classifier's folder; arguments and errors as those of `save_model`.
+    """Write a classifier's folder; arguments and errors are those of `save_model`.
 
     Args:
-        labels: names of the K labels; for a number one name of what it says.
+        labels: names of the K labels; of a regression one name for the number.
         max_length: tokens of an input, if it was trained on fewer than the model takes.
-        num_texts: of an input, if texts are labelled: 1, or 2 for pairs.
+        num_texts: of an input, if texts are labeled: 1, or 2 for pairs.
     """
     folder = Path(folder)
     check_replaceable(folder)
@@ -91,19 +90,19 @@ def save_classifier(
 
 
 def open_classifier(folder: Path | str) -> LoadedClassifier:
-    """Reads a classifier's folder of ours, or one that transformers wrote for a class we know.
+    """Read a classifier's folder of ours, or one that transformers wrote for a class we know.
 
     Raises:
-        ModelFolderError: as `open_model` does; labels without names; a masked language model.
-        TokenizerError: a ``model_max_length`` that is none.
+        ModelFolderError: as `open_model`; labels without names; a masked language model.
+        TokenizerError: ``model_max_length`` is not a length.
     """
     folder = find_model(folder)
     raw = read_config_file(folder)
     found = find_classifier(list_classes(raw))
     if found is None:
         raise ModelFolderError(
-            f"{folder} is no model that labels anything: it names {show_value(list_classes(raw))}. "
-            "maskwright finetune makes one of it."
+            f"{folder} is not a classifier: its class is {show_value(list_classes(raw))}. "
+            "maskwright finetune trains one from it."
         )
     level, native = found
     extra = raw.get(EXTRA_KEY) or {}
@@ -123,14 +122,14 @@ def open_classifier(folder: Path | str) -> LoadedClassifier:
 
 def open_pretrained(
     folder: Path | str,
-) -> Loaded[MaskedLanguageModel | Discriminator | Classifier]:
-    """What fine-tuning begins with: any model, another task's too; raises as `open_model` does."""
+) -> Loaded[EncoderModel]:
+    """Open any model to fine-tune, one of another task too; raises as `open_model` does."""
     folder = find_model(folder)
     return open_classifier(folder) if is_classifier(folder) else open_encoder(folder)
 
 
 def is_classifier(folder: Path) -> bool:
-    """Whether a model folder labels texts or tokens.
+    """Return True if a model folder labels texts or tokens.
 
     Raises:
         ModelFolderError: it is no model folder.
@@ -138,7 +137,7 @@ def is_classifier(folder: Path) -> bool:
     return find_classifier(list_classes(read_config_file(folder))) is not None
 
 
-def _read_labels(raw: dict[str, Any], folder: Path) -> tuple[str, ...]:
+def _read_labels(raw: RawConfig, folder: Path) -> tuple[str, ...]:
     names = raw.get("id2label", {"0": "LABEL_0", "1": "LABEL_1"})  # as transformers has it
     numbers = range(len(names)) if isinstance(names, dict) else ()
     if not numbers or any(not isinstance(names.get(str(n)), str) for n in numbers):
@@ -148,15 +147,15 @@ def _read_labels(raw: dict[str, Any], folder: Path) -> tuple[str, ...]:
     return tuple(names[str(number)] for number in numbers)
 
 
-def _read_problem(raw: dict[str, Any], num_labels: int) -> ProblemType:
-    """What transformers takes where a file says nothing: a number if there is one label."""
+def _read_problem(raw: RawConfig, num_labels: int) -> ProblemType:
+    """Return the problem type; by default a number if there is one label, as in transformers."""
     problem = raw.get("problem_type")
     if problem in get_args(ProblemType):
         return cast(ProblemType, problem)
     return "regression" if num_labels == 1 else "single_label_classification"
 
 
-def _read_num_texts(extra: dict[str, Any], folder: Path) -> int | None:
+def _read_num_texts(extra: RawConfig, folder: Path) -> int | None:
     num_texts = extra.get(NUM_TEXTS_KEY)
     if num_texts not in (None, 1, 2) or isinstance(num_texts, bool | float):
         raise ModelFolderError(
@@ -167,9 +166,9 @@ def _read_num_texts(extra: dict[str, Any], folder: Path) -> int | None:
 
 
 def _read_head(
-    raw: dict[str, Any],
+    raw: RawConfig,
     config: EncoderConfig,
-    head: ClassifierHead,
+    head: NativeHead,
     level: Level,
     num_labels: int,
     folder: Path,
@@ -187,7 +186,7 @@ def _read_head(
     return head.build_config(config, level, num_labels, pooling, _read_dropout(raw, head))
 
 
-def _read_dropout(raw: dict[str, Any], head: ClassifierHead) -> float:
-    """Only further training reads it; no number means that of the hidden layers there, usually."""
+def _read_dropout(raw: RawConfig, head: NativeHead) -> float:
+    """Return the dropout, which only further training reads; the usual 0.1 if it is missing."""
     dropout = raw.get(head.dropout_field)
     return float(dropout) if isinstance(dropout, int | float) and 0 <= dropout < 1 else 0.1

@@ -13,7 +13,7 @@ from maskwright.model_folder.native.distilbert import DISTILBERT
 from maskwright.model_folder.native.electra import ELECTRA, ELECTRA_DISCRIMINATOR
 from maskwright.model_folder.native.esm import ESM
 from maskwright.model_folder.native.eurobert import EUROBERT
-from maskwright.model_folder.native.family import ClassifierHead, Family
+from maskwright.model_folder.native.family import Family, NativeHead
 from maskwright.model_folder.native.gte import GTE
 from maskwright.model_folder.native.jina_embeddings_v3 import JINA_EMBEDDINGS_V3
 from maskwright.model_folder.native.modernbert import MODERNBERT
@@ -66,7 +66,7 @@ class NativeClassifier(NamedTuple):
     """One class of transformers that labels texts or tokens: its encoder's names, and its head."""
 
     family: Family
-    head: ClassifierHead
+    head: NativeHead
 
 
 def list_native() -> list[Family]:
@@ -131,7 +131,7 @@ def native_classifier(config: EncoderConfig, level: Level) -> tuple[NativeClassi
     return (classifiers[found.model_type] if found else own), reason
 
 
-def _list_unread(head: ClassifierHead) -> tuple[str, ...]:
+def _list_unread(head: NativeHead) -> tuple[str, ...]:
     """Return the fields of an MLM head that have no effect on a classifier head."""
     return () if callable(head.activation) else ("head_act", "head_bias")
 

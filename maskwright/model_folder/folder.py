@@ -1,8 +1,8 @@
-"""The model folder: what every later use of a model reads, here and in transformers.
+"""The model folder, which every later use of a model reads, here and in transformers.
 
 ``config.json``, ``model.safetensors``, ``tokenizer.json``, ``tokenizer_config.json`` and
-``README.md``. An architecture that transformers knows is written in its names; any other one in
-ours, and the card says why.
+``README.md``. An architecture that transformers knows is written in its names; any other in ours,
+and the card says why.
 """
 
 import dataclasses
@@ -13,10 +13,9 @@ from typing import Any, Generic, TypeVar
 
 from maskwright.errors import ConfigError, ModelFolderError, show_value
 from maskwright.files import read_json, replacing_folder, write_json, write_text
-from maskwright.model.classifier import Classifier
 from maskwright.model.config import EncoderConfig
 from maskwright.model.electra import GENERATOR, Discriminator
-from maskwright.model.pretraining import MaskedLanguageModel, Network
+from maskwright.model.pretraining import EncoderModel, MaskedLanguageModel, Network
 from maskwright.model_folder.card import HubMetadata, change_card, write_card
 from maskwright.model_folder.families import (
     DISCRIMINATORS,
@@ -27,7 +26,7 @@ from maskwright.model_folder.families import (
     native_family,
     training_fields,
 )
-from maskwright.model_folder.native.family import Family, read_value
+from maskwright.model_folder.native.family import Family, RawConfig, read_value
 from maskwright.model_folder.native.own import OWN
 from maskwright.model_folder.weights import WEIGHTS, read_discriminator, read_model, write_weights
 from maskwright.tokenizer.template import list_added_ids, wrap_inputs, wraps_inputs
@@ -41,30 +40,30 @@ MAX_CARD_BYTES = 4 << 20
 WRITTEN = {CONFIG, CARD, WEIGHTS, "tokenizer.json", "tokenizer_config.json"}
 
 
-Kind = TypeVar("Kind", bound=MaskedLanguageModel | Discriminator | Classifier, covariant=True)
+Kind = TypeVar("Kind", bound=EncoderModel, covariant=True)
 
 
 @dataclass(frozen=True)
 class Loaded(Generic[Kind]):
-    """All that a model folder holds; `add_special_tokens`: its inputs are [CLS] … [SEP]."""
+    """The contents of a model folder; `add_special_tokens`: its inputs are [CLS] … [SEP]."""
 
     model: Kind
     tokenizer: Tokenizer
     add_special_tokens: bool
 
     def wrap(self, ids: list[int]) -> list[int]:
-        """The ids as the model reads them: with [CLS] and [SEP] around them, if it wants these."""
+        """Return the ids as the model reads them: with [CLS] and [SEP] if it was trained so."""
         tokenizer = self.tokenizer
         return [tokenizer.cls_id, *ids, tokenizer.sep_id] if self.add_special_tokens else ids
 
 
 LoadedModel = Loaded[MaskedLanguageModel]
-LoadedEncoder = Loaded[MaskedLanguageModel | Discriminator]
+LoadedEncoder = Loaded[EncoderModel]
 
 
 @dataclass(frozen=True)
 class FolderDescription:
-    """What a model folder says before its weights are read."""
+    """A model folder before its weights are read."""
 
     config: EncoderConfig
     family: Family
@@ -72,7 +71,7 @@ class FolderDescription:
 
     @property
     def is_discriminator(self) -> bool:
-        """Whether its head tells replaced tokens, and guesses none."""
+        """True if its head detects replaced tokens and predicts none."""
         return self.family in DISCRIMINATORS.values()
 
 
@@ -84,14 +83,14 @@ def save_model(
     *,
     add_special_tokens: bool = True,
 ) -> None:
-    """Writes a model folder; it appears whole, and takes the place of an older one.
+    """Write a model folder; it appears as a whole, and replaces an older one.
 
     Args:
-        folder: where to; if it exists, it must be empty or a model folder.
-        model: on any device; of a discriminator the folder holds no head that guesses words.
+        folder: the folder to write; if it exists, it must be empty or a model folder.
+        model: on any device; the folder of a discriminator holds no head that predicts tokens.
         tokenizer: the one that the model was trained with.
         card: Markdown about data, recipe and results, for the card.
-        add_special_tokens: whether the model was trained on [CLS] … [SEP] around every segment.
+        add_special_tokens: True if the model was trained on [CLS] … [SEP] around every segment.
 
     Raises:
         ModelFolderError: `folder` holds something else.
@@ -122,7 +121,7 @@ def write_folder(
     max_length: int | None = None,
     num_texts: int | None = None,
 ) -> None:
-    """Writes the files of a model folder, all or none.
+    """Write the files of a model folder, all or none.
 
     Args:
         config: that of the model, with the ids of its tokenizer.
@@ -145,7 +144,7 @@ def write_folder(
 
 
 def with_ids_of(config: EncoderConfig, tokenizer: Tokenizer) -> EncoderConfig:
-    """The architecture with the special tokens of its tokenizer."""
+    """Return the architecture with the special tokens of its tokenizer."""
     return dataclasses.replace(
         config,
         cls_token_id=tokenizer.cls_id,
@@ -174,7 +173,7 @@ def open_model(folder: Path | str) -> LoadedModel:
         folder: the model folder, or a run directory, whose model it holds.
 
     Raises:
-        ModelFolderError: no such folder; a discriminator, which guesses no words (`open_encoder`
+        ModelFolderError: no such folder; a discriminator, which predicts no tokens (`open_encoder`
             takes it); a field of ``config.json`` that is missing, wrong or not supported; a tensor
             that is missing, unknown, of another shape or not finite; weights in a pickle; a
             tokenizer that the model was not trained with, or that makes of a text neither
@@ -188,7 +187,7 @@ def open_model(folder: Path | str) -> LoadedModel:
 
 
 def open_encoder(folder: Path | str) -> LoadedEncoder:
-    """Reads a model folder for its encoder, whatever head it has; raises as `open_model` does."""
+    """Read a model folder for its encoder, whatever head it has; raises as `open_model` does."""
     folder = find_model(folder)
     described = _describe_any(folder)
     if not described.is_discriminator:
@@ -199,7 +198,7 @@ def open_encoder(folder: Path | str) -> LoadedEncoder:
 
 
 def check_wrapping(tokenizer: Tokenizer, folder: Path) -> bool:
-    """Whether inputs are [CLS] … [SEP]; raises ModelFolderError where they are something else."""
+    """Return True if inputs are [CLS] … [SEP], False if they are texts alone; else raise."""
     wraps = wraps_inputs(tokenizer)
     if wraps is None:
         added = " ".join(tokenizer.tokens(list_added_ids(tokenizer)))
@@ -212,15 +211,15 @@ def check_wrapping(tokenizer: Tokenizer, folder: Path) -> bool:
 
 
 def describe_folder(folder: Path) -> FolderDescription:
-    """Reads all but the weights; raises as `open_model` does."""
+    """Read all but the weights; raises as `open_model` does."""
     described = _describe_any(folder)
     if described.is_discriminator:
         generator = folder.absolute().parent / GENERATOR
-        place = f"is in {generator}" if generator.is_dir() else "is not beside it"
+        where = f"is in {generator}" if generator.is_dir() else "is not beside it"
         raise ModelFolderError(
-            f"{folder} is a discriminator ({described.family.architecture}): it tells replaced "
-            "words and fills in none. maskwright embed takes it; its generator, which fills in "
-            f"words, {place}."
+            f"{folder} is a discriminator ({described.family.architecture}): it detects replaced "
+            "tokens and predicts none. maskwright embed takes it; its generator, which predicts "
+            f"masked tokens, {where}."
         )
     return described
 
@@ -234,10 +233,8 @@ def _describe_any(folder: Path) -> FolderDescription:
     return FolderDescription(config, family, tokenizer)
 
 
-def parse_config(
-    raw: dict[str, Any], extra: dict[str, Any], folder: Path
-) -> tuple[EncoderConfig, Family]:
-    """The architecture in a ``config.json``, and the family in whose words it is."""
+def parse_config(raw: RawConfig, extra: RawConfig, folder: Path) -> tuple[EncoderConfig, Family]:
+    """Return the architecture in a ``config.json``, and the family in whose names it is written."""
     model_type = show_value(raw.get("model_type"))
     family, classes = FAMILIES.get(model_type), list_classes(raw)
     discriminator = DISCRIMINATORS.get(model_type)
@@ -258,15 +255,15 @@ def parse_config(
 
 
 def list_classes(raw: Mapping[str, Any]) -> list[str]:
-    """The classes of transformers that a ``config.json`` names."""
+    """Return the classes of transformers that a ``config.json`` names."""
     classes = raw.get("architectures")
     return [str(name) for name in classes] if isinstance(classes, list) else []
 
 
 def read_architecture(
-    raw: dict[str, Any], extra: dict[str, Any], family: Family, folder: Path
+    raw: RawConfig, extra: RawConfig, family: Family, folder: Path
 ) -> EncoderConfig:
-    """The architecture in a family's ``config.json``, with what only training reads.
+    """Return the architecture in a family's ``config.json``, with the fields for training.
 
     Raises:
         ModelFolderError: a field that is missing, wrong or not supported.
@@ -285,8 +282,12 @@ def read_architecture(
         raise ModelFolderError(f"{folder / CONFIG}: {message}") from None
 
 
-def read_config_file(folder: Path) -> dict[str, Any]:
-    """The ``config.json`` of a folder; raises ModelFolderError if there is none that is one."""
+def read_config_file(folder: Path) -> RawConfig:
+    """Return the ``config.json`` of a folder; raise ModelFolderError if it holds none.
+
+    It stays a mapping, as does our section in it: each family has other fields, anybody may have
+    written the file, and every value is checked where it is read.
+    """
     if not folder.is_dir():
         raise ModelFolderError(f"{folder} is not a folder.")
     path = folder / CONFIG
@@ -302,9 +303,9 @@ def read_config_file(folder: Path) -> dict[str, Any]:
 
 
 def check_tokenizer(
-    tokenizer: Tokenizer, config: EncoderConfig, extra: dict[str, Any], folder: Path
+    tokenizer: Tokenizer, config: EncoderConfig, extra: RawConfig, folder: Path
 ) -> None:
-    """Raises ModelFolderError if this is not the tokenizer that the model was trained with."""
+    """Raise ModelFolderError if this is not the tokenizer that the model was trained with."""
     trained_with = show_value(extra.get("tokenizer_fingerprint", tokenizer.fingerprint))
     if tokenizer.fingerprint != trained_with:
         raise ModelFolderError(
@@ -319,7 +320,7 @@ def check_tokenizer(
 
 
 def check_replaceable(folder: Path) -> None:
-    """Raises ModelFolderError if `folder` holds anything else than a model of ours."""
+    """Raise ModelFolderError if `folder` holds anything but a model of ours."""
     if not folder.exists():
         return
     if not folder.is_dir():
@@ -327,7 +328,7 @@ def check_replaceable(folder: Path) -> None:
     strange = sorted(path.name for path in folder.iterdir() if path.name not in WRITTEN)
     if strange:
         raise ModelFolderError(
-            f"{folder} holds {strange[0]}, which no model folder of ours does. Choose another "
+            f"{folder} holds {strange[0]}, which is not a file of a model folder. Choose another "
             "folder, or empty this one."
         )
 

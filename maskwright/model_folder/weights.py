@@ -1,21 +1,16 @@
-"""The tensors in safetensors files: what they are is known before any value is read.
+"""The weights of a model folder in safetensors files: our tensors to a family's names, and back.
 
-safetensors checks that names, shapes and offsets fit the file; what it leaves to us is that a
-header of a hundred megabytes becomes gigabytes, and whether anybody wants these tensors at all.
-
-Our tensors in files of theirs: found, checked one by one, read.
-
-Everything about names and shapes is known to be right before any value is read.
-
-Weights of a model folder: ours to theirs and back. Never pickle.
+Names and shapes are checked before any value is read. safetensors checks that they fit the file; it
+does not limit a header, of which a hundred megabytes become gigabytes. A pickle is never read.
 """
 
 import re
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, Self
 
 import torch
 import torch.nn.functional as F
@@ -32,15 +27,22 @@ from maskwright.model.heads import SentencePairHead
 from maskwright.model.pretraining import PAIR_HEAD, TIED, MaskedLanguageModel, Network
 from maskwright.model_folder.native.family import DECODER_BIAS, Family
 
+WEIGHTS = "model.safetensors"
+INDEX = "model.safetensors.index.json"
+PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.bin", "model.pt")
+MAX_INDEX_BYTES = 16 << 20
 MAX_HEADER_BYTES = 16 << 20  # a hundred thousand tensors
 FLOATS = ("F64", "F32", "F16", "BF16")
+_EMBEDDINGS = "encoder.embeddings.word.weight"
+_PART = re.compile(r"\w[\w.-]*\.safetensors")  # no path, so nothing outside the folder
+_PRECISION = 1e-2  # relative, of values that are computed and not learned; bf16 keeps this much
 
 
 class StoredTensors:
-    """The tensors of one or more files, by name.
+    """The tensors of one or more files by name, none of which is read yet.
 
     Raises:
-        ModelFolderError: a file that is not what it should be.
+        ModelFolderError: a file that cannot be read, or a tensor that two files hold.
     """
 
     def __init__(self, paths: Iterable[Path]) -> None:
@@ -68,18 +70,18 @@ class StoredTensors:
         return torch.Size(self._files[name].get_slice(name).get_shape())
 
     def dtype(self, name: str) -> str:
-        """As safetensors calls it: F32, BF16, I64, …"""
+        """Return the type in the words of safetensors: F32, BF16, I64, …"""
         return self._files[name].get_slice(name).get_dtype()
 
     def read(self, name: str, start: int = 0, stop: int | None = None) -> Tensor:
-        """The tensor, or its rows from `start` to `stop`."""
+        """Return the tensor, or its rows from `start` to `stop`."""
         file = self._files[name]
         whole = start == 0 and stop is None
         return file.get_tensor(name) if whole else file.get_slice(name)[start:stop]
 
 
 def check_header(path: Path) -> None:
-    """Raises SafetensorError if the header of a safetensors file would take too much memory."""
+    """Raise SafetensorError if the header of a safetensors file would take too much memory."""
     with path.open("rb") as file:
         header = int.from_bytes(file.read(8), "little")
     if header > MAX_HEADER_BYTES:
@@ -95,21 +97,18 @@ def _open(path: Path) -> Any:
         raise ModelFolderError(f"{path} cannot be read as safetensors: {reason}.") from None
 
 
-_WORDS = "encoder.embeddings.word.weight"
-_PRECISION = 1e-2  # of values that are computed and not learned; bf16 keeps this much of them
-
-
-class Place(NamedTuple):
-    """Rows of a file's tensor `name`: block `block` of the `blocks` equal ones that it holds."""
+@dataclass(frozen=True)
+class StoredBlock:
+    """Rows of a stored tensor: block `index` of the `count` equal blocks that it holds."""
 
     name: str
-    block: int = 0
-    blocks: int = 1
+    index: int = 0
+    count: int = 1
 
 
-def find_places(names: Iterable[str], family: Family) -> dict[str, list[Place]]:
-    """The family's names of today -> where they are in files that may spell them as of old."""
-    places: dict[str, list[Place]] = {}
+def find_blocks(names: Iterable[str], family: Family) -> dict[str, list[StoredBlock]]:
+    """Return the family's current names -> the stored tensors, which may have older names."""
+    blocks: dict[str, list[StoredBlock]] = {}
     for name in sorted(names):
         modern = name
         for old, new in family.renamed.items():
@@ -117,17 +116,17 @@ def find_places(names: Iterable[str], family: Family) -> dict[str, list[Place]]:
         fused = next((whole for whole in family.fused if whole in modern), "")
         parts = [modern.replace(fused, part) for part in family.fused.get(fused, ())]
         for index, part in enumerate(parts):
-            places.setdefault(part, []).append(Place(name, index, len(parts)))
+            blocks.setdefault(part, []).append(StoredBlock(name, index, len(parts)))
         if not parts:
-            places.setdefault(modern, []).append(Place(name))
-    return places
+            blocks.setdefault(modern, []).append(StoredBlock(name))
+    return blocks
 
 
 class WeightReader:
     """The tensors of one model folder, under our names.
 
-    Each of our tensors is first checked (`check`), then what else there is (`check_rest`), and
-    only then read (`read`); what is there twice is compared with what was read (`check_copies`).
+    First each of our tensors is checked (`check`), then all others (`check_rest`), and only then
+    are they read (`read`); second copies are compared to what was read (`check_copies`).
 
     Raises:
         ModelFolderError: a tensor that is missing, unknown, of another shape, not finite, or not
@@ -138,8 +137,8 @@ class WeightReader:
         self, folder: Path, stored: StoredTensors, config: EncoderConfig, family: Family
     ) -> None:
         self.folder, self.stored, self.config, self.family = folder, stored, config, family
-        self.places = find_places(stored.names, family)
-        self.blocks: dict[str, list[Place]] = {}
+        self.stored_blocks = find_blocks(stored.names, family)
+        self.blocks: dict[str, list[StoredBlock]] = {}
         self.copies = self._list_copies()
         self.constants = {
             name: value
@@ -148,72 +147,72 @@ class WeightReader:
         }
 
     def check(self, ours: str, shape: torch.Size) -> None:
-        """Whether our tensor `ours` is there and has this shape."""
+        """Raise unless our tensor `ours` is stored and has this shape."""
         names = self.family.native_names(ours, self.config)
         copy = self.copies.get(ours)
-        if copy in self.places and names[0] not in self.places:
-            names = (copy,)  # transformers, too, takes the one that is there
+        if copy in self.stored_blocks and names[0] not in self.stored_blocks:
+            names = (copy,)  # transformers, too, takes the one that is stored
         self.blocks[ours] = [self._locate(name) for name in names]
         rows = shape[0] // len(names) + self.family.row_offset(ours, self.config)
-        for place in self.blocks[ours]:
-            self._check_tensor(place.name, (place.blocks * rows, *shape[1:]))
+        for block in self.blocks[ours]:
+            self._check_tensor(block.name, (block.count * rows, *shape[1:]))
 
     def check_rest(self) -> None:
-        """Whether all other tensors are such as the masked language model does not need."""
-        used = {place.name for blocks in self.blocks.values() for place in blocks}
+        """Raise if there is another tensor, unless the family says that it is not needed."""
+        used = {block.name for blocks in self.blocks.values() for block in blocks}
         known = {*self.copies.values(), *self.constants, self.family.tied_bias}
         unknown = sorted(
-            place.name
-            for name, places in self.places.items()
-            for place in places
-            if place.name not in used and name not in known and not self._is_ignored(name)
+            block.name
+            for name, blocks in self.stored_blocks.items()
+            for block in blocks
+            if block.name not in used and name not in known and not self._is_ignored(name)
         )
         if unknown:
             more = f" (and {len(unknown) - 1} more)" if len(unknown) > 1 else ""
             raise self._error(
                 f"{unknown[0]}{more}",
-                f"has no place in model_type {self.family.model_type} with this config.json",
+                f"is unknown to model_type {self.family.model_type} with this config.json",
             )
 
     def read(self, ours: str) -> Tensor:
-        """Our tensor `ours` in fp32, without the rows that only theirs has."""
-        blocks = [self._read_block(place) for place in self.blocks[ours]]
+        """Return our tensor `ours` in fp32, without the rows that only theirs has."""
+        blocks = [self._read_block(block) for block in self.blocks[ours]]
         tensor = blocks[0] if len(blocks) == 1 else torch.cat(blocks)
         before = self.family.row_offset(ours, self.config)
         return tensor[before:].clone() if before else tensor
 
     def check_copies(self, state: dict[str, Tensor]) -> None:
-        """Whether what the files hold a second time, or what they need not hold, is right."""
+        """Raise unless second copies and computed constants in the files are right."""
         for ours, name in self.copies.items():
-            for place in self.places.get(name, []):
-                self._check_tensor(place.name, tuple(state[ours].shape))
-                if not torch.equal(self._read_block(place), state[ours]):
+            for block in self.stored_blocks.get(name, []):
+                self._check_tensor(block.name, tuple(state[ours].shape))
+                if not torch.equal(self._read_block(block), state[ours]):
                     raise self._error(
-                        place.name,
+                        block.name,
                         f"differs from {self.blocks[ours][0].name}, but config.json says "
                         "tie_word_embeddings = True; set it to False if both are meant",
                     )
         for name, value in self.constants.items():
-            for place in self.places.get(name, []):
-                self._check_tensor(place.name, tuple(value.shape))
-                if not torch.allclose(self._read_block(place), value, rtol=_PRECISION, atol=0):
-                    raise self._error(place.name, "is not what config.json makes of it")
+            for block in self.stored_blocks.get(name, []):
+                self._check_tensor(block.name, tuple(value.shape))
+                if not torch.allclose(self._read_block(block), value, rtol=_PRECISION, atol=0):
+                    raise self._error(block.name, "has other values than config.json implies")
 
     def _list_copies(self) -> dict[str, str]:
-        """Our tensor -> their second name for it, where the decoder is tied."""
+        """Return our tensors -> their second names, where the decoder is tied."""
         if not self.config.tie_word_embeddings or "head.decoder" not in self.family.tensors:
             return {}
         (weight,) = self.family.native_names(TIED, self.config)
         bias = weight.removesuffix(".weight") + ".bias"
-        return {_WORDS: weight, **({DECODER_BIAS: bias} if self.family.tied_bias else {})}
+        return {_EMBEDDINGS: weight, **({DECODER_BIAS: bias} if self.family.tied_bias else {})}
 
-    def _locate(self, name: str) -> Place:
-        places = self.places.get(name, [])
-        if not places:
+    def _locate(self, name: str) -> StoredBlock:
+        blocks = self.stored_blocks.get(name, [])
+        if not blocks:
             raise self._error(name, "is missing from the weights")
-        if len(places) > 1:
-            raise self._error(places[0].name, f"is there a second time, as {places[1].name}")
-        return places[0]
+        if len(blocks) > 1:
+            raise self._error(blocks[0].name, f"is there a second time, as {blocks[1].name}")
+        return blocks[0]
 
     def _check_tensor(self, name: str, expected: tuple[int, ...]) -> None:
         shape, dtype = tuple(self.stored.shape(name)), self.stored.dtype(name)
@@ -222,12 +221,12 @@ class WeightReader:
         if dtype not in FLOATS:
             raise self._error(name, f"holds {dtype}, not one of {', '.join(FLOATS)}")
 
-    def _read_block(self, place: Place) -> Tensor:
-        rows = self.stored.shape(place.name)[0] // place.blocks
-        start = place.block * rows
-        tensor = self.stored.read(place.name, start, start + rows).to(torch.float32, copy=True)
+    def _read_block(self, block: StoredBlock) -> Tensor:
+        rows = self.stored.shape(block.name)[0] // block.count
+        start = block.index * rows
+        tensor = self.stored.read(block.name, start, start + rows).to(torch.float32, copy=True)
         if not torch.isfinite(tensor).all():
-            raise self._error(place.name, "holds NaN or infinity")
+            raise self._error(block.name, "holds NaN or infinity")
         return tensor
 
     def _is_ignored(self, name: str) -> bool:
@@ -237,17 +236,10 @@ class WeightReader:
         return ModelFolderError(f"{self.folder}: tensor {name} {rule}.")
 
 
-WEIGHTS = "model.safetensors"
-INDEX = "model.safetensors.index.json"
-PICKLES = ("pytorch_model.bin", "pytorch_model.bin.index.json", "model.bin", "model.pt")
-MAX_INDEX_BYTES = 16 << 20
-_PART = re.compile(r"\w[\w.-]*\.safetensors")  # no path, so nothing outside the folder
-
-
 def write_weights(path: Path, model: Network, family: Family) -> None:
-    """Writes the model's weights in fp32 under the family's names.
+    """Write the model's weights in fp32 under the family's names.
 
-    Of a model in fp32 on the CPU no second copy is made.
+    The tensors of a model in fp32 on the CPU are not copied.
     """
     config, tensors = model.config, dict(family.constants(model.config))
     # A tied decoder is the word embeddings and is stored once, as transformers stores it.
@@ -261,7 +253,7 @@ def write_weights(path: Path, model: Network, family: Family) -> None:
     tensors.update(_copy_bias(tensors, config, family))
     try:
         save_file(tensors, path, metadata={"format": "pt"})
-    except SafetensorError as error:  # which is no OSError, however full the disk is
+    except SafetensorError as error:  # also if the disk is full; it is no OSError
         raise ModelFolderError(f"{path} cannot be written: {error}.") from None
 
 
@@ -278,9 +270,9 @@ def _copy_bias(
 
 
 def read_model(folder: Path, config: EncoderConfig, family: Family) -> MaskedLanguageModel:
-    """Builds the model and fills it from the folder; every tensor must be there and fit.
+    """Build the model and fill it from the folder, in which every tensor must be stored and fit.
 
-    No memory is taken for a model before all shapes in the files are those of its `config`.
+    No memory is allocated for the model before all shapes in the files are those of `config`.
 
     Raises:
         ModelFolderError: no safetensors, or a tensor that `WeightReader` refuses.
@@ -291,7 +283,7 @@ def read_model(folder: Path, config: EncoderConfig, family: Family) -> MaskedLan
 
 
 def read_discriminator(folder: Path, config: EncoderConfig, family: Family) -> Discriminator:
-    """The same for a discriminator; raises as `read_model` does."""
+    """Build a discriminator as `read_model` does."""
     with torch.device("meta"):
         expected = dict(Discriminator(config).named_parameters())
     return Discriminator.from_tensors(config, _read_tensors(folder, expected, config, family))
@@ -300,7 +292,7 @@ def read_discriminator(folder: Path, config: EncoderConfig, family: Family) -> D
 def read_classifier(
     folder: Path, config: EncoderConfig, head: HeadConfig, family: Family
 ) -> Classifier:
-    """The same for a classifier; raises as `read_model` does."""
+    """Build a classifier as `read_model` does."""
     with torch.device("meta"):
         expected = dict(Classifier(config, head).named_parameters())
     return Classifier.from_tensors(config, head, _read_tensors(folder, expected, config, family))
@@ -320,7 +312,7 @@ def _read_tensors(
 
 
 def holds_pair_head(folder: Path, config: EncoderConfig, family: Family) -> bool:
-    """Whether the files hold a head for pairs of texts, whatever class ``config.json`` names.
+    """Return True if the files hold a head for pairs, whatever class ``config.json`` names.
 
     The published folders of BERT hold one and name the class without it.
     """
@@ -329,13 +321,13 @@ def holds_pair_head(folder: Path, config: EncoderConfig, family: Family) -> bool
     with torch.device("meta"):
         parameters = [name for name, _ in SentencePairHead(config).named_parameters()]
     with StoredTensors(_list_files(folder)) as stored:
-        places = find_places(stored.names, family)
+        blocks = find_blocks(stored.names, family)
     names = [family.native_names(f"{PAIR_HEAD}{name}", config) for name in parameters]
-    return all(name in places for (name,) in names)
+    return all(name in blocks for (name,) in names)
 
 
 def _list_files(folder: Path) -> Iterable[Path]:
-    """``model.safetensors``, or the parts that its index names."""
+    """Return ``model.safetensors``, or the parts that its index names."""
     if (folder / WEIGHTS).is_file():
         return [folder / WEIGHTS]
     if (folder / INDEX).is_file():

@@ -1,7 +1,7 @@
 """Masked language modeling (Devlin et al. 2019): the sum of -log p(masked token).
 
 Its scores are on pinned masks, beside those of no learning: the few that every validation needs,
-on all ranks. `maskwright.evaluation.masked_suite` has all others.
+on all ranks. `maskwright.evaluation.suite_mlm` has all others.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

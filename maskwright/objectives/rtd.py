@@ -41,9 +41,9 @@ from maskwright.model.electra import (
     narrow_config,
 )
 from maskwright.model.flops import (
-    count_detection_flops_per_token,
     count_flops_per_token,
     count_parameters,
+    count_token_head_flops_per_token,
 )
 from maskwright.model.pretraining import MaskedLanguageModel
 from maskwright.objectives.cross_entropy import sum_cross_entropy
@@ -173,7 +173,7 @@ gives every token the share of the replaced ones (loss)."""
     ) -> float:
         narrow = self._narrow(architecture)
         predicting = count_flops_per_token(narrow, segment_length, masked_share)
-        return predicting + count_detection_flops_per_token(architecture, segment_length)
+        return predicting + count_token_head_flops_per_token(architecture, segment_length)
 
     def describe_parameters(self, architecture: EncoderConfig) -> str:
         return (
@@ -182,7 +182,7 @@ gives every token the share of the replaced ones (loss)."""
         )
 
     def list_models(self, network: GeneratorAndDiscriminator) -> list[TrainedModel]:
-        title = "A discriminator of replaced tokens (ELECTRA), whose generator lies beside it,"
+        title = "A discriminator of replaced tokens (ELECTRA), whose generator is saved beside it,"
         return [
             TrainedModel(
                 "The generator, which fills in words,",

@@ -23,7 +23,7 @@ from maskwright.corpus.readers.dump import (
     read_article,
     unpack,
 )
-from maskwright.corpus.readers.wikitext import Links, SiteInfo
+from maskwright.corpus.readers.wikitext import Links
 from maskwright.corpus.sources import list_matches
 from maskwright.errors import CorpusError
 from maskwright.formatting import count_noun
@@ -100,10 +100,10 @@ def _write_down(
 ) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     progress = ReadProgress(dump.stat().st_size)
-    site, parts = _cut(dump, progress)
+    namespaces, parts = _cut(dump, progress)
     written = PartFolder(folder, config.corpus.text_field)
     longest = min(config.corpus.max_document_characters, MOST_CHARACTERS)
-    read = partial(PartReader, dump, written, Links.of(site), longest)
+    read = partial(PartReader, dump, written, Links.of(namespaces), longest)
     indices: list[int] = []
     unread = progress.hand_out(written.pass_over_written(parts, indices))
     for number, _ in enumerate(engine.work_through(unread, read, str(dump)), start=1):
@@ -119,18 +119,18 @@ def _write_down(
     report(f"{dump.name}: {num_articles:,} articles, {num_characters:,} characters")
 
 
-def _cut(dump: Path, progress: ReadProgress) -> tuple[SiteInfo, Iterator[Part]]:
-    """What the dump says about its wiki, and its parts."""
+def _cut(dump: Path, progress: ReadProgress) -> tuple[dict[int, str], Iterator[Part]]:
+    """The names of the namespaces that the dump lists, and its parts."""
     streams = find_streams(dump) if dump.suffix == ".bz2" else []
     if len(streams) > 1 and unpack(dump, streams[1]).lstrip().startswith(b"<page>"):
         head = DumpReader(dump.name)
         list(head.read([unpack(dump, streams[0]), _END]))
-        return head.site, _group_streams(streams[1:], progress)
+        return head.namespaces, _group_streams(streams[1:], progress)
     reader = DumpReader(dump.name)
     compression = recognize_name(dump, named=True)[1]
     pages = reader.read(read_blocks(dump, compression, dump.name, progress.advance))
     first = next(pages, None)
-    return reader.site, _group_pages(pages, [first] if first else [])
+    return reader.namespaces, _group_pages(pages, [first] if first else [])
 
 
 def _group_streams(streams: Iterable[Stream], progress: ReadProgress) -> Iterator[Part]:

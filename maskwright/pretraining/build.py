@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
@@ -48,13 +49,18 @@ def distribute(
         checkpoint_activations(blocks)
     if world.size > 1 and config.parallel == "fsdp":
         for block in blocks if compiles else ():
-            block.compile(dynamic=False)
+            _compile(block)
         bf16 = product_dtype(config.precision, device) is torch.bfloat16
         return Parallel(loss, sharding=shard(model, blocks, world, device, bf16))
     model.to(device)
     if compiles:
-        loss.compile(dynamic=False)
+        _compile(loss)
     return replicate(loss, world, device) if world.size > 1 else Parallel(loss)
+
+
+def _compile(module: Any) -> None:
+    """Compile a module in place, a graph for each shape; torch leaves the method untyped."""
+    module.compile(dynamic=False)
 
 
 def build_writer(

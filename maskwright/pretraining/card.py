@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from maskwright.config import to_mapping, write_yaml
 from maskwright.formatting import escape_markdown, write_code, write_code_block
@@ -105,7 +105,8 @@ def _describe_tokenizer(config: PretrainConfig) -> str:
 def _list_paths(source: Mapping[str, Any]) -> str:
     """Return the names of the texts in a manifest, which anybody may have written."""
     paths = source.get("paths")
-    names = [path for path in paths if isinstance(path, str)] if isinstance(paths, list) else []
+    listed = cast(list[Any], paths) if isinstance(paths, list) else []
+    names = [path for path in listed if isinstance(path, str)]
     return ", ".join(write_code(shorten_path(name)) for name in names) or "unknown text"
 
 
@@ -167,10 +168,8 @@ def _list_lines(scores: Sequence[ScoreLine], record: Record) -> list[ScoreLine]:
 def _describe_origin(origin: Mapping[str, Any]) -> str:
     """Return which weights the run began with; `sha256` has the hash of each of their files."""
     hashes = origin.get("sha256")
-    files = [
-        f"{escape_markdown(str(file))} {write_code(str(sha))}"
-        for file, sha in (hashes.items() if isinstance(hashes, dict) else ())
-    ]
+    named = cast(dict[Any, Any], hashes) if isinstance(hashes, dict) else {}
+    files = [f"{escape_markdown(str(f))} {write_code(str(sha))}" for f, sha in named.items()]
     name = write_code(shorten_path(str(origin.get("name"))))
     return f"continued from {name} (sha256 of {', '.join(files)})"
 
@@ -180,7 +179,8 @@ def _describe_extension(extension: object) -> str:
     if not isinstance(extension, Mapping):
         return ""
     names = ("base_vocab_size", "vocab_size", "fertility_before", "fertility")
-    figures = [f for name in names if isinstance(f := extension.get(name), int | float)]
+    found = cast(Mapping[str, Any], extension)
+    figures = [f for name in names if isinstance(f := found.get(name), int | float)]
     if len(figures) < len(names):
         return ""
     base, size, before, after = figures

@@ -14,14 +14,15 @@ from typing import Any
 from maskwright.console import tell
 from maskwright.errors import ConfigError, ShardError
 from maskwright.files import hash_file
-from maskwright.model.config import EncoderConfig, ModelConfig
+from maskwright.model.config import EncoderConfig, ModelConfig, to_model_config
 from maskwright.model.init import draw_pair_head, grow_vocabulary
 from maskwright.model.pretraining import PAIR_HEAD, MaskedLanguageModel
 from maskwright.model_folder.folder import describe_folder
 from maskwright.model_folder.weights import holds_pair_head, read_model
-from maskwright.runs.config import PretrainConfig
+from maskwright.runs.config import PretrainConfig, as_mapping
 from maskwright.runs.find_data import named_folder
 from maskwright.runs.find_model import find_model_folder
+from maskwright.runs.run_directory import Origin
 from maskwright.shards.folder import name_path
 from maskwright.shards.manifest import TOKENIZER_NAME
 from maskwright.tokenizer.config import TokenizerConfig
@@ -65,7 +66,7 @@ class InitialModel:
             tensors = grow_vocabulary(tensors, config.vocab_size, pieces)
         return MaskedLanguageModel.from_tensors(config, tensors)
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> Origin:
         """Return what identifies it, for provenance.json."""
         weights = sorted(self.folder.glob("*.safetensors"))
         return {
@@ -186,8 +187,7 @@ def read_model_facts(source: str, config: PretrainConfig) -> ModelFacts:
 
 def _asked(given: Mapping[str, Any], section: str, name: str) -> bool:
     """Return True if the user gave a field a value; none and an empty list are no value."""
-    values = given.get(section)
-    value = values.get(name) if isinstance(values, Mapping) else None
+    value = as_mapping(given.get(section)).get(name)
     return value is not None and str(value).lower() not in ("", "none", "null", "[]")
 
 

@@ -72,7 +72,7 @@ class PreparedData:
 
     @property
     def epoch_tokens(self) -> float:
-        """Tokens of text that training sees in an epoch."""
+        """Tokens of text that training reads in an epoch."""
         return self.train.num_tokens
 
     @property
@@ -161,7 +161,7 @@ def build_row_source(
 ) -> RowSource:
     """Return the rows of a split, masked as configured; each rank loads its own.
 
-    Training mixes the sources of `data`, if there are several; held out, each is there once.
+    Training mixes the sources of `data`, if there are several; validation reads each once.
 
     Raises:
         ConfigError: a protected token that the tokenizer does not know.
@@ -200,7 +200,7 @@ class PreparedMixture(PreparedData):
 
     Args:
         folders: by name, of remote data the mirror; at least one.
-        config: how much of each training sees.
+        config: how much of each training reads.
         verify: whether to hash the files.
 
     Attributes:
@@ -216,11 +216,14 @@ class PreparedMixture(PreparedData):
     ) -> None:
         if len(folders) > MOST_SOURCES:
             raise InputError(f"{len(folders)} sources are too many: {MOST_SOURCES} at most")
-        self.sources = {name: PreparedData(folder, verify) for name, folder in folders.items()}
-        first = next(iter(self.sources.values()))
-        self.folder, self.tokenizer = first.folder, first.tokenizer
+        first = next(iter(folders.values()))
+        super().__init__(first, verify)
+        self.sources = {
+            name: PreparedData(folder, "sizes" if folder == first else verify)
+            for name, folder in folders.items()
+        }
         for source in self.sources.values():
-            _check_source(source, first)
+            _check_source(source, self.folder, self.tokenizer)
         sizes = {name: source.train.num_tokens for name, source in self.sources.items()}
         self.passes = count_passes(config, sizes)
         passes = tuple(self.passes.values())
@@ -268,15 +271,15 @@ def describe_sources(data: PreparedData) -> list[str]:
     return [*data.describe()] if isinstance(data, PreparedMixture) else []
 
 
-def _check_source(source: PreparedData, first: PreparedData) -> None:
+def _check_source(source: PreparedData, first: Path, tokenizer: Tokenizer) -> None:
     if not source.train.num_tokens:
         raise ShardError(f"{source.name} holds no text to train on. Remove it.")
-    if source.tokenizer.fingerprint != first.tokenizer.fingerprint:
+    if source.tokenizer.fingerprint != tokenizer.fingerprint:
         paths = map(str, source.train.manifest.source.get("paths", []))
         folder = Path("data", source.train.name) if source.train.is_remote else source.folder
-        path, out = f"{first.folder / TOKENIZER_NAME}", f"{folder}-again"
+        path, out = f"{first / TOKENIZER_NAME}", f"{folder}-again"
         command = shlex.join(["prepare", *paths, "--tokenizer.path", path, "--out", out])
         raise ShardError(
-            f"{source.name} was prepared with another tokenizer than {first.name}. Prepare its "
-            f"text again: maskwright {command} (and its other flags)"
+            f"{source.name} was prepared with another tokenizer than {name_path(first)}. Prepare "
+            f"its text again: maskwright {command} (and its other flags)"
         )

@@ -31,6 +31,8 @@ from maskwright.runs.run_directory import (
     CHECKPOINTS_NAME,
     INIT_FROM,
     MODEL_NAME,
+    Origin,
+    RunFacts,
     begin_run,
     check_changes,
     check_new,
@@ -202,9 +204,7 @@ def _start(request: _Request) -> None:
         initial = load_initial(config)
         if named_folder(config) is None:
             check_config(config)
-        data = _open_data(
-            world, config, lambda: locate_data(config, data_dir, console.print)
-        )
+        data = _open_data(world, config, lambda: locate_data(config, data_dir, console.print))
         origin = initial.describe() if initial is not None else None
         session = open_session(run, config, data, world, console, initial=initial, origin=origin)
         fetch_ahead(config, data, session.trainer.state.position, world)
@@ -213,8 +213,7 @@ def _start(request: _Request) -> None:
         with _owning(run, world):
             if world.is_first:
                 size = count_parameters_of(session.trainer.model)
-                facts = {"recipe": request.recipe, "num_parameters": size, **_describe_data(data)}
-                facts |= {INIT_FROM: origin} if origin else {}
+                facts = _describe_run(request.recipe, size, data, origin)
                 begin_run(run, write_yaml(config), facts, console.print)
             tokenizer = data.tokenizer
             console.print(
@@ -235,9 +234,7 @@ def _resume(request: _Request, changes: Mapping[str, Any]) -> None:
         console = open_console(world)
         found = world.text_from_first(lambda: str(_find_checkpoint(run, console.print).path))
         checkpoint = open_checkpoint(Path(found))
-        data = _open_data(
-            world, config, lambda: _find_data(run, config, data_dir, console.print)
-        )
+        data = _open_data(world, config, lambda: _find_data(run, config, data_dir, console.print))
         origin = read_provenance(run).get(INIT_FROM) if config.init_from else None
         session = open_session(
             run, config, data, world, console, origin=origin, last_step=checkpoint.step
@@ -329,14 +326,19 @@ def _open_data(
     return open_data(folders, config.mixture, verify="sizes")
 
 
-def _describe_data(data: PreparedData) -> dict[str, Any]:
+def _describe_run(
+    recipe: str | None, num_parameters: int, data: PreparedData, origin: Origin | None
+) -> RunFacts:
     manifest = data.train.manifest
     folders = {name: str(source.folder.resolve()) for name, source in data.sources.items()}
-    return {
+    facts: RunFacts = {
+        "recipe": recipe,
+        "num_parameters": num_parameters,
         "corpus": {"fingerprint": manifest.fingerprint, **manifest.source},
         "prepared_data": folders or str(data.folder.resolve()),
         "tokenizer_fingerprint": data.tokenizer.fingerprint,
     }
+    return facts if origin is None else {**facts, "init_from": origin}
 
 
 def _find_checkpoint(run: Path, report: Callable[[str], None]) -> Checkpoint:
@@ -359,7 +361,7 @@ def _find_data(
     """Return the prepared data that the run began with; one folder is prepared again if it is gone.
 
     Raises:
-        CheckpointError: what is there now is other data, or the run does not say what it was.
+        CheckpointError: the data there is another now, or the run does not name its data.
     """
     provenance = read_provenance(run)
     folders = name_prepared(provenance)

@@ -14,7 +14,6 @@ from rich.text import Text
 
 from maskwright.console import Console
 from maskwright.distributed.world import World
-from maskwright.evaluation.scores import HEADLINES
 from maskwright.inference.samples import HeldOutSamples
 from maskwright.logs import Record, read_metrics
 from maskwright.model_folder.card import add_example
@@ -25,6 +24,7 @@ from maskwright.pretraining.build import build_trainer, consolidate
 from maskwright.pretraining.card import describe_training, list_results
 from maskwright.pretraining.init_from import InitialModel
 from maskwright.pretraining.prepared_data import PreparedData, describe_sources, objective_of
+from maskwright.pretraining.training_suites import HEADLINES
 from maskwright.report.facts import gather_facts
 from maskwright.report.run_page import write_report
 from maskwright.runs.config import PretrainConfig

@@ -78,7 +78,7 @@ def measure_step_seconds(
         count_stacked_matrices(model),
         dtype=product_dtype(config.train.precision, device),
     )
-    computing, stepping = [], []
+    computing, stepping = list[float](), list[float]()
     for _ in range(1 + _TIMED):  # the first is slower: it allocates
         started = _now(device)
         counts = count_predictions(loaded, terms)

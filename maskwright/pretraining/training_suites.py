@@ -9,19 +9,16 @@ from collections.abc import Callable
 
 from maskwright.errors import InputError
 from maskwright.evaluation.held_out_text import describe_held_out
-from maskwright.evaluation.scores import SuiteResult
-from maskwright.evaluation.suites import (
-    NEED_TEXT,
-    SUITES,
-    Request,
-    before_each_pass,
-    check_request,
-    read_pairs,
-)
+from maskwright.evaluation.suite_blimp import read_named_pairs
+from maskwright.evaluation.suites import Request, before_each_pass, find_headlines, load_suite
 from maskwright.inference.text_model import TextModel
 from maskwright.model.pretraining import MaskedLanguageModel
 from maskwright.pretraining.prepared_data import PreparedData
 from maskwright.runs.config import PretrainConfig
+from maskwright.runs.evaluation_file import SuiteResult
+
+# The scores to show where there is little room.
+HEADLINES = find_headlines()
 
 
 class TrainingSuites:
@@ -36,18 +33,19 @@ class TrainingSuites:
         self, config: PretrainConfig, data: PreparedData, model: MaskedLanguageModel
     ) -> None:
         self.config, self.model = config, model
-        self.suites = tuple(dict.fromkeys(config.evaluate.suites))
-        needs_text = bool(set(self.suites) & set(NEED_TEXT))
+        self.suites = [load_suite(name) for name in dict.fromkeys(config.evaluate.suites)]
+        needs_text = any(suite.needs == "text" for suite in self.suites)
         blimp = config.evaluate.blimp
         self._tokenizer = data.tokenizer
         self._text = describe_held_out(data.valid, data.tokenizer) if needs_text else None
-        self._pairs = None if blimp is None else read_pairs(blimp)
+        self._pairs = None if blimp is None else read_named_pairs(blimp)
         was_training = model.training
         for suite in self.suites:
             try:
-                check_request([suite], self._request())
+                suite.check(self._request())
             except InputError as error:
-                raise InputError(f"evaluate.suites: {suite} cannot be scored: {error}") from None
+                message = f"evaluate.suites: {suite.name} cannot be scored: {error}"
+                raise InputError(message) from None
         model.train(was_training)
 
     def score(self, check: Callable[[], None]) -> dict[str, float]:
@@ -60,12 +58,13 @@ class TrainingSuites:
         scores: dict[str, float] = {}
         with before_each_pass(self.model, check):
             for suite in self.suites:
-                scores |= name_scores(SUITES[suite](request))
+                scores |= name_scores(suite.score(request))
         return scores
 
     def _request(self) -> Request:
         """Return the request, with the model in evaluation mode."""
-        model = TextModel.from_parts(self.model, self._tokenizer, self.config.data.special_tokens)
+        wraps = self.config.data.special_tokens
+        model = TextModel[MaskedLanguageModel].from_parts(self.model, self._tokenizer, wraps)
         return Request(model, self.config.valid_rows, self._text, self._pairs, is_fast=True)
 
 

@@ -7,9 +7,15 @@ from typing import Any, cast
 
 from maskwright.config import read_yaml
 from maskwright.errors import InputError
-from maskwright.evaluation.scores import Score, SuiteResult, parse_results
 from maskwright.files import read_json
 from maskwright.logs import Record, read_training
+from maskwright.runs.evaluation_file import (
+    RESULTS_NAME,
+    Score,
+    SuiteResult,
+    choose_result,
+    parse_results,
+)
 from maskwright.runs.find_data import is_prepared
 from maskwright.runs.metadata import shorten_paths, shorten_provenance
 from maskwright.runs.run_directory import (
@@ -102,17 +108,13 @@ class RunFacts:
 
     def describe_extent(self, suite: str) -> str:
         """Return ``, with --fast`` if the suite used a part of its text, else an empty text."""
-        result = self._find_result(suite)
+        result = choose_result(self.evaluation, suite)
         return ", with --fast" if result and result.settings.get("fast") else ""
 
     def find_scores(self, suite: str) -> Sequence[Score]:
         """Return the scores of a suite in evaluation.json; empty if it was not run."""
-        result = self._find_result(suite)
+        result = choose_result(self.evaluation, suite)
         return result.scores if result else ()
-
-    def _find_result(self, suite: str) -> SuiteResult | None:
-        results = [result for result in self.evaluation if result.suite == suite]
-        return results[-1] if results else None
 
 
 def gather_facts(run: Path, name: str) -> RunFacts:
@@ -128,7 +130,7 @@ def gather_facts(run: Path, name: str) -> RunFacts:
     """
     check_pretraining(run)
     provenance = _read_object(run / "provenance.json") or {}
-    evaluation = run / "evaluation.json"
+    evaluation = run / RESULTS_NAME
     suites = _read_object(evaluation)
     data = _open_data(provenance)
     return RunFacts(

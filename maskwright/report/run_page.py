@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 from maskwright.errors import InputError, show_value
-from maskwright.evaluation.scores import Score, SuiteResult
 from maskwright.files import write_text
 from maskwright.report.charts import (
     Curve,
@@ -19,6 +18,7 @@ from maskwright.report.charts import (
 )
 from maskwright.report.facts import RunFacts
 from maskwright.report.templates import as_mapping, fill_template, flatten
+from maskwright.runs.evaluation_file import Score, SuiteResult
 from maskwright.shards.manifest import Manifest
 from maskwright.train.panel import of_sources, split_sample
 
@@ -144,8 +144,8 @@ def _summarize(run: RunFacts) -> RunSummary:
     facts = {
         "model": _describe_model(run),
         "recipe": show_value(provenance.get("recipe") or "not recorded"),
-        "validation loss": _beside(last, "loss", "unigram_loss", "token frequencies"),
-        "masked accuracy": _beside(
+        "validation loss": _describe_score(last, "loss", "unigram_loss", "token frequencies"),
+        "masked accuracy": _describe_score(
             last, "masked_accuracy", "unigram_accuracy", "the most frequent token"
         ),
         "steps": f"{run.find_largest('step'):,}",
@@ -172,7 +172,7 @@ def _show_number(value: float) -> str:
     return f"{value:.3f}" if abs(value) < 1e6 else f"{value:.3g}"
 
 
-def _beside(record: Mapping[str, Any], name: str, baseline: str, words: str) -> str:
+def _describe_score(record: Mapping[str, Any], name: str, baseline: str, words: str) -> str:
     value, other = record.get(name), record.get(baseline)
     if not isinstance(value, int | float):
         return "none yet"
@@ -302,8 +302,8 @@ def _list_shares(run: RunFacts) -> list[tuple[str, str]]:
 def _list_sources(record: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield the scores of the last validation on each source, if there are several."""
     for name in of_sources(dict(record), "loss"):
-        loss = _beside(record, f"loss/{name}", f"unigram_loss/{name}", "token frequencies")
-        accuracy = _beside(
+        loss = _describe_score(record, f"loss/{name}", f"unigram_loss/{name}", "token frequencies")
+        accuracy = _describe_score(
             record, f"masked_accuracy/{name}", f"unigram_accuracy/{name}", "most frequent token"
         )
         yield name, f"loss {loss}, masked accuracy {accuracy}"

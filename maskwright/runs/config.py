@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 from maskwright.config import Plain, fields_of, from_mapping, merge, read_yaml, section, setting
 from maskwright.corpus.config import CorpusConfig
@@ -161,7 +161,7 @@ def put_over(values: Mapping[str, Any], layer: Mapping[str, Any]) -> Plain:
     Raises:
         ConfigError: the layer gives both batch tokens and a schedule of them.
     """
-    train, data = (_mapping(layer.get(name)) for name in ("train", "data"))
+    train, data = (as_mapping(layer.get(name)) for name in ("train", "data"))
     replaced: set[str] = set()
     if any(train.get(name) is not None for name in BUDGETS):
         replaced.update(BUDGETS)
@@ -177,9 +177,9 @@ def put_over(values: Mapping[str, Any], layer: Mapping[str, Any]) -> Plain:
     return merge(below, layer)
 
 
-def _mapping(section_values: Any) -> Mapping[str, Any]:
+def as_mapping(section_values: Any) -> Mapping[str, Any]:
     """Return a section's values; empty if it is missing or invalid, which is reported later."""
-    return section_values if isinstance(section_values, Mapping) else {}
+    return cast(Mapping[str, Any], section_values) if isinstance(section_values, Mapping) else {}
 
 
 def _check_batch_tokens(train: Mapping[str, Any]) -> None:

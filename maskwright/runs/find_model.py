@@ -1,9 +1,8 @@
-"""Models from the Hugging Face hub (extra `hub`): ``hf:FacebookAI/roberta-base@main``.
+"""The model folder that an argument names: a folder, a run directory, or ``hf:NAME@REVISION``.
 
-What comes is the configuration, the tokenizer and weights in safetensors, into the hub's own
-cache: never a pickle, never code. Without a network the cache serves what it has.
-
-The argument of commands that take a model: a folder, a run, or a name on the hub.
+From the Hugging Face hub (extra `hub`) configuration, tokenizer and weights in safetensors are
+downloaded into the hub's own cache: never a pickle, never code. Without a network a cached model is
+used.
 """
 
 from collections.abc import Callable
@@ -11,16 +10,18 @@ from pathlib import Path
 from typing import Any
 
 from maskwright.errors import InputError, ModelFolderError
+from maskwright.extras import import_extra
 from maskwright.runs.run_directory import (
     CONFIG_NAME,
     MODEL_NAME,
+    find_run,
     is_fine_tuning,
     load_run_config,
     suggest_run,
 )
 
 PREFIX = "hf:"
-_WANTED = (
+_DOWNLOADED = (
     "config.json",
     "tokenizer.json",
     "tokenizer_config.json",
@@ -29,7 +30,7 @@ _WANTED = (
     "*.safetensors",
     "model.safetensors.index.json",
 )
-_BELOW = "*/*"  # folders hold other formats, and parts of larger models
+_BELOW = "*/*"  # subfolders hold other formats, and parts of larger models
 
 
 def is_hub_name(name: str) -> bool:
@@ -41,17 +42,17 @@ def download_model(name: str) -> Path:
     """Return the folder in the hub's cache that holds the model ``hf:NAME[@REVISION]``.
 
     Raises:
-        InputError: no such name or revision, no right to it, no network, or `huggingface_hub` is
-            not installed.
+        InputError: no such name or revision, no right to it, or no network.
+        MissingPackageError: huggingface_hub is not installed.
         ModelFolderError: its weights are not in safetensors.
     """
-    hub = _import_hub(name)
+    hub: Any = import_extra("huggingface_hub", "hub", name)
     repository, _, revision = name.removeprefix(PREFIX).partition("@")
     try:
         folder = hub.snapshot_download(
             repository,
             revision=revision or None,
-            allow_patterns=list(_WANTED),
+            allow_patterns=list(_DOWNLOADED),
             ignore_patterns=[_BELOW],
         )
     except Exception as error:  # of several libraries, and in each release of others
@@ -64,17 +65,6 @@ def download_model(name: str) -> Path:
             " it, and call save_pretrained."
         )
     return Path(folder)
-
-
-def _import_hub(name: str) -> Any:
-    try:
-        import huggingface_hub
-    except ModuleNotFoundError:
-        raise InputError(
-            f"{name} needs the package huggingface_hub, which is not installed. Run: pip install"
-            " 'maskwright[hub]'"
-        ) from None
-    return huggingface_hub
 
 
 def _explain(hub: Any, error: Exception, repository: str, revision: str) -> str:
@@ -92,7 +82,7 @@ def _explain(hub: Any, error: Exception, repository: str, revision: str) -> str:
         return f"{repository!r} is not a model's name; write {PREFIX}OWNER/NAME"
     if isinstance(error, kinds.LocalEntryNotFoundError):
         return (
-            "the hub gives no answer, and the model is not, or not whole, in the cache; download it"
+            "the hub does not answer, and the cache does not hold the whole model; download it"
             " where there is a network, and name its folder"
         )
     reason = " ".join(str(error).split()) or type(error).__name__
@@ -106,8 +96,9 @@ def find_model_folder(argument: Path | str) -> Path:
     """Return the model folder itself, the one in a run directory, or a downloaded one.
 
     Raises:
-        InputError: a model on the hub that cannot be had.
-        ModelFolderError: no such folder, where a run is named nearly so; or a run that has no
+        InputError: a model that cannot be downloaded.
+        MissingPackageError: huggingface_hub is not installed.
+        ModelFolderError: there is no such folder but a run of nearly this name, or the run has no
             model yet.
     """
     if is_hub_name(str(argument)):
@@ -119,13 +110,13 @@ def find_model_folder(argument: Path | str) -> Path:
         raise ModelFolderError(f"{folder} is not a folder{hint}")
     if is_fine_tuning(folder):
         raise ModelFolderError(
-            f"{folder} is a run of fine-tuning that is not finished: it has no model yet. "
-            f"Go on with maskwright finetune --resume {folder}"
+            f"{folder} is an unfinished run of fine-tuning: it has no model yet. "
+            f"Continue it: maskwright finetune --resume {folder}"
         )
     if (folder / CONFIG_NAME).is_file():
         raise ModelFolderError(
-            f"{folder} is a run that is not finished: it has no model yet. "
-            f"Go on with maskwright pretrain --resume {folder}"
+            f"{folder} is an unfinished run: it has no model yet. "
+            f"Continue it: maskwright pretrain --resume {folder}"
         )
     return folder
 
@@ -137,11 +128,10 @@ def find_masked_model(argument: Path | str, report: Callable[[str], None]) -> Pa
     Raises:
         MaskwrightError: as `find_model_folder`.
     """
-    folder, run = find_model_folder(argument), Path(argument)
-    is_run = (run / CONFIG_NAME).is_file() and not is_fine_tuning(run)
-    if not is_run or load_run_config(run, {}).objective.name != "rtd":
+    folder, run = find_model_folder(argument), find_run(argument)
+    if run is None or load_run_config(run, {}).objective.name != "rtd":
         return folder
     from maskwright.model.electra import GENERATOR  # with torch
 
-    report(f"{run} has learned to detect replaced tokens: its generator is scored, {GENERATOR}/")
+    report(f"{run} was trained to detect replaced tokens: its generator is scored, {GENERATOR}/")
     return run / GENERATOR

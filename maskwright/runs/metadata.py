@@ -2,9 +2,9 @@
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import PurePath
-from typing import Any
+from typing import Any, cast
 from urllib.parse import urlsplit
 
 import torch
@@ -12,7 +12,7 @@ import torch
 from maskwright.config import Plain, fields_of, merge, nested
 from maskwright.errors import show_value
 from maskwright.provenance import describe_cpu, describe_environment
-from maskwright.runs.config import PretrainConfig
+from maskwright.runs.config import PretrainConfig, as_mapping
 from maskwright.shards.remote import is_remote
 
 _HUB = "hf:"
@@ -54,17 +54,19 @@ def shorten_paths(values: Mapping[str, Any]) -> Plain:
 
 def shorten_provenance(value: Any, depth: int = 0) -> Any:
     """Return what provenance.json says with its paths as they are published, without the diff."""
-    if isinstance(value, Mapping) and depth < _MOST_DEPTH:
+    if isinstance(value, Mapping | list) and depth >= _MOST_DEPTH:
+        return show_value(cast(object, value))
+    if isinstance(value, Mapping):
         return {
             show_value(name): _count_lines(item)
             if name == "diff"
             else shorten_provenance(item, depth + 1)
-            for name, item in value.items()
+            for name, item in cast(Mapping[Any, Any], value).items()
         }
-    if isinstance(value, list) and depth < _MOST_DEPTH:
-        return [shorten_provenance(item, depth + 1) for item in value]
+    if isinstance(value, list):
+        return [shorten_provenance(item, depth + 1) for item in cast(list[Any], value)]
     if not isinstance(value, str):
-        return show_value(value) if isinstance(value, Mapping | list) else value
+        return value
     flag, mark, given = value.partition("=") if value.startswith("--") else ("", "", value)
     is_path = _LOCAL.match(given) or ("/" in given and " " not in given)
     return f"{flag}{mark}{shorten_path(given)}" if is_path else value
@@ -77,13 +79,13 @@ def _count_lines(diff: Any) -> str:
 def _find(values: Mapping[str, Any], dotted: str) -> Any:
     found: Any = values
     for name in dotted.split("."):
-        found = found.get(name) if isinstance(found, Mapping) else None
+        found = as_mapping(found).get(name)
     return found
 
 
 def _shorten_all(value: Any) -> Any:
     if isinstance(value, list | tuple):
-        return [_shorten_all(item) for item in value]
+        return [_shorten_all(item) for item in cast(Sequence[Any], value)]
     return shorten_path(value) if isinstance(value, str) else value
 
 

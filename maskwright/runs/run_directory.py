@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, NotRequired, TypedDict
 
 from maskwright.config import from_mapping, read_yaml, to_mapping
 from maskwright.errors import CheckpointError, ConfigError, InputError
@@ -19,7 +19,7 @@ from maskwright.files import (
     write_text,
 )
 from maskwright.provenance import describe_environment
-from maskwright.runs.config import PretrainConfig, put_over
+from maskwright.runs.config import PretrainConfig, as_mapping, put_over
 
 CONFIG_NAME = "config.yaml"
 REPORT_NAME = "report.html"
@@ -33,6 +33,31 @@ RUNS_NAME = "runs"  # where runs go unless --runs-dir says otherwise
 _CHANGEABLE = ("train", "optim", "evaluate")
 _MAX_PROVENANCE_BYTES = 64 << 20
 _TENSORBOARD_NAME = "tensorboard"
+
+
+class Origin(TypedDict):
+    """The model that a run began with: its name as given, its folder and its files' hashes."""
+
+    name: str
+    folder: str
+    sha256: dict[str, str]
+    tokenizer_fingerprint: str
+
+
+class RunFacts(TypedDict):
+    """A run of pretraining in provenance.json, beside its environment.
+
+    Attributes:
+        corpus: the fingerprint of the prepared data, and what its manifest says about the text.
+        prepared_data: its folder, or its folders by name.
+    """
+
+    recipe: str | None
+    num_parameters: int
+    corpus: dict[str, Any]
+    prepared_data: str | dict[str, str]
+    tokenizer_fingerprint: str
+    init_from: NotRequired[Origin]
 
 
 def check_new(run: Path) -> None:
@@ -68,6 +93,12 @@ def is_fine_tuning(run: Path) -> bool:
     return "finetune" in read_asked(run)
 
 
+def find_run(argument: str | Path) -> Path | None:
+    """Return the pretraining run that an argument names; None if it names something else."""
+    run = Path(argument)
+    return run if (run / CONFIG_NAME).is_file() and not is_fine_tuning(run) else None
+
+
 def read_example_files(run: Path) -> Mapping[str, Any]:
     """Return the files of a fine-tuning run and their layout: ``columns``, ``has_header``, ….
 
@@ -84,7 +115,7 @@ def read_asked(run: Path) -> Mapping[str, Any]:
         asked = read_json(run / PROVENANCE_NAME, _MAX_PROVENANCE_BYTES)["asked"]
     except (OSError, ValueError, KeyError, TypeError):
         return {}
-    return asked if isinstance(asked, dict) else {}
+    return as_mapping(asked)
 
 
 def check_pretraining(run: Path) -> None:
@@ -136,7 +167,9 @@ def locking_run(run: Path, report: Callable[[str], None]) -> Generator[None]:
         yield
 
 
-def begin_run(run: Path, config: str, facts: dict[str, Any], report: Callable[[str], None]) -> None:
+def begin_run(
+    run: Path, config: str, facts: Mapping[str, object], report: Callable[[str], None]
+) -> None:
     """Write config.yaml and provenance.json, removing what a run without checkpoints left.
 
     Raises:
@@ -182,11 +215,12 @@ def name_prepared(provenance: Mapping[str, Any]) -> dict[str, Path]:
     found: Any = provenance["prepared_data"]
     if isinstance(found, str):
         return {Path(found).name: Path(found)}
-    if not isinstance(found, dict) or not all(isinstance(path, str) for path in found.values()):
+    paths = as_mapping(found)
+    if not isinstance(found, dict) or not all(isinstance(path, str) for path in paths.values()):
         raise TypeError("prepared_data is no path")
-    if not found:
+    if not paths:
         raise TypeError("prepared_data is empty")
-    return {name: Path(path) for name, path in found.items()}
+    return {name: Path(path) for name, path in paths.items()}
 
 
 def load_run_config(run: Path, overrides: Mapping[str, Any]) -> PretrainConfig:
@@ -216,7 +250,8 @@ def list_changes(begun: PretrainConfig, asked: PretrainConfig) -> dict[str, Any]
     changes: dict[str, Any] = {}
     for section, values in new.items():
         if isinstance(values, Mapping):
-            different = {name: v for name, v in values.items() if v != old[section][name]}
+            fields = as_mapping(values)
+            different = {name: v for name, v in fields.items() if v != old[section][name]}
             if different:
                 changes[section] = different
         elif values != old[section]:
@@ -231,14 +266,15 @@ def check_changes(changes: Mapping[str, Any]) -> None:
         ConfigError: anything else, which would make it another run.
     """
     for section, values in changes.items():
-        names = list(values) if isinstance(values, Mapping) else []
+        fields = as_mapping(values)
+        names = list(fields)
         fixed = names if section not in _CHANGEABLE else [n for n in names if n == "name"]
         if fixed or not names:
             field = ".".join([section, *fixed[:1]])
             raise ConfigError(
                 field,
-                values[fixed[0]] if fixed else values,
-                "cannot change when a run goes on",
+                fields[fixed[0]] if fixed else values,
+                "cannot change when a run is resumed",
                 "Only train.*, optim.* and evaluate.* values can, but not optim.name.",
             )
 

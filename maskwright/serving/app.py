@@ -12,7 +12,6 @@ from fastapi.responses import HTMLResponse, JSONResponse, PlainTextResponse, Res
 from fastapi.security import HTTPBearer
 
 from maskwright.errors import InputError
-from maskwright.finetuning.conll import OUTSIDE
 from maskwright.serving.batcher import Batcher, BatchLimits, DaemonThreads, ModelHealth
 from maskwright.serving.config import ServeConfig
 from maskwright.serving.connections import AcceptErrorHandler
@@ -26,13 +25,7 @@ from maskwright.serving.errors import (
 from maskwright.serving.guard import AllowedHosts, App, Guard
 from maskwright.serving.metrics import Metrics
 from maskwright.serving.pages import Playground, add_docs
-from maskwright.serving.pipelines import (
-    DEFAULT_TOP_K,
-    FillMaskPipeline,
-    Pipeline,
-    Query,
-    TextClassificationPipeline,
-)
+from maskwright.serving.pipelines import Pipeline, Query
 from maskwright.serving.schemas import (
     RESPONSES,
     Embeddings,
@@ -42,6 +35,7 @@ from maskwright.serving.schemas import (
     InferenceRequest,
     OpenAIEmbeddingRequest,
     OpenAIEmbeddingResponse,
+    RequestModel,
     ScoredText,
     ScoreRequest,
     TaskResult,
@@ -62,7 +56,7 @@ _COUNTING_THREADS = 4  # so that one long text does not delay the counting of ot
 class Service:
     """A model with its queues, and the handlers of its routes."""
 
-    def __init__(self, name: str, pipeline: Pipeline, config: ServeConfig) -> None:
+    def __init__(self, name: str, pipeline: Pipeline[Any], config: ServeConfig) -> None:
         self.name, self.pipeline, self.config = name, pipeline, config
         paths = ("/", f"/models/{name}", "/embed", "/score", "/health", "/metrics")
         self.metrics = Metrics(
@@ -73,7 +67,7 @@ class Service:
         self.model_thread = DaemonThreads("model", 1)
         self.counting_threads = DaemonThreads("tokenizer", _COUNTING_THREADS)
         shared = (limits, self.model_thread, self.metrics.observe_batch, ModelHealth())
-        self.queries: Batcher[Query, TaskResult] = Batcher(pipeline, *shared)
+        self.queries: Batcher[Query[Any], TaskResult] = Batcher(pipeline, *shared)
         self.embeddings: Batcher[str, list[float]] = Batcher(pipeline.embed, *shared)
         self.scores: Batcher[str, ScoredText] = Batcher(pipeline.score, *shared)
 
@@ -94,27 +88,20 @@ class Service:
             threads.shutdown()
 
     async def fill_mask(self, request: InferenceRequest[FillMaskParameters]) -> Any:
-        """Candidates for the masks of one text, or of each in a list."""
-        chosen = request.parameters or FillMaskParameters()
-        targets = tuple(chosen.targets) if chosen.targets else None
-        return await self._answer(request.inputs, top_k=chosen.top_k, targets=targets)
+        """Fill the masks of one text, or of each in a list."""
+        return await self._answer(request.inputs, request.parameters or FillMaskParameters())
 
     async def classify_texts(self, request: InferenceRequest[TextClassificationParameters]) -> Any:
-        """Labels of one text or pair, or of each in a list."""
-        chosen = request.parameters or TextClassificationParameters()
-        function = chosen.function_to_apply
-        return await self._answer(request.inputs, top_k=chosen.top_k, function_to_apply=function)
+        """Label one text or pair, or each in a list."""
+        parameters = request.parameters or TextClassificationParameters()
+        return await self._answer(request.inputs, parameters)
 
     async def classify_tokens(
         self, request: InferenceRequest[TokenClassificationParameters]
     ) -> Any:
-        """Tagged words or entities of one text, or of each in a list."""
-        chosen = request.parameters or TokenClassificationParameters()
-        ignored = (OUTSIDE,) if chosen.ignore_labels is None else tuple(chosen.ignore_labels)
-        strategy = chosen.aggregation_strategy or "none"
-        return await self._answer(
-            request.inputs, aggregation_strategy=strategy, ignore_labels=ignored
-        )
+        """Tag the words, or find the entities, of one text, or of each in a list."""
+        parameters = request.parameters or TokenClassificationParameters()
+        return await self._answer(request.inputs, parameters)
 
     @property
     def task_handler(self) -> Callable[..., Awaitable[Any]]:
@@ -127,16 +114,16 @@ class Service:
         return handlers[self.pipeline.task]
 
     async def _answer(
-        self, inputs: str | TextPair | Sequence[str | TextPair], **parameters: Any
+        self, inputs: str | TextPair | Sequence[str | TextPair], parameters: RequestModel
     ) -> TaskResult | list[TaskResult]:
         is_single = isinstance(inputs, str | TextPair)
         queries = [
-            Query(one, **parameters)
+            Query(one, None, parameters)
             if isinstance(one, str)
-            else Query(one.text, one.text_pair, **parameters)
+            else Query(one.text, one.text_pair, parameters)
             for one in ([inputs] if is_single else inputs)
         ]
-        self._check_queries(queries)
+        self.pipeline.check(queries, self.config)
         texts = [f"{one.text} {one.text_pair}" if one.text_pair else one.text for one in queries]
         # Texts whose words are tagged are cut into parts, which are all computed.
         longest = None if self.pipeline.task == "token-classification" else self._longest
@@ -146,12 +133,12 @@ class Service:
         return results if is_nested else results[0]
 
     async def embed(self, request: EmbedRequest) -> Embeddings:
-        """The embedding of each text."""
+        """Embed each text."""
         texts = _as_list(request.inputs)
         return await self._process(self.embeddings, texts, texts, self._longest)
 
     async def embed_openai(self, request: OpenAIEmbeddingRequest) -> OpenAIEmbeddingResponse:
-        """The embedding of each text, in OpenAI's format."""
+        """Embed each text, in OpenAI's format."""
         if request.model != self.name:
             model = request.model[:_MAX_SHOWN_NAME]
             raise InputError(f"model = {model!r} is not served here. Use {self.name}.")
@@ -181,7 +168,7 @@ class Service:
         }
 
     async def score(self, request: ScoreRequest) -> list[ScoredText]:
-        """The log-probability of each token of each text: one forward pass per token."""
+        """Score each token of each text by its log-probability: one forward pass per token."""
         texts = _as_list(request.inputs)
         mask = self.pipeline.embedder.tokenizer.mask_token
         for number, text in enumerate(texts):
@@ -194,7 +181,7 @@ class Service:
         return await self._process(self.scores, texts, texts, self._longest, power=2)
 
     async def check_health(self) -> JSONResponse:
-        """Whether the server works, and what it serves; with status 503 if it does not work."""
+        """Report whether the server works, and what it serves; with status 503 if it does not."""
         is_working = self._is_working()
         health: Health = {
             "status": "ok" if is_working else "not working",
@@ -212,34 +199,6 @@ class Service:
         threads = (self.model_thread, self.counting_threads)
         stuck = max(one.stuck_seconds for one in threads)
         return stuck <= self.config.answer_seconds and all(one.is_working for one in self.batchers)
-
-    def _check_queries(self, queries: Sequence[Query]) -> None:
-        task = self.pipeline.task
-        for one in queries[:1]:  # all have the same parameters
-            self._check_parameters(one)
-        if task != "text-classification" and any(one.text_pair is not None for one in queries):
-            raise InputError(f"text_pair has no effect with {task}. Remove it.")
-        if isinstance(self.pipeline, FillMaskPipeline):
-            mask = self.pipeline.fill.tokenizer.mask_token
-            num_candidates = sum(
-                one.text.count(mask) * (one.top_k or DEFAULT_TOP_K) for one in queries
-            )
-            if num_candidates > self.config.max_candidates:
-                raise InputError(
-                    f"the request asks for {num_candidates:,} candidates for its masks; at most "
-                    f"{self.config.max_candidates:,} are allowed. Lower top_k."
-                )
-
-    def _check_parameters(self, query: Query) -> None:
-        if (query.top_k or 0) > self.config.max_top_k:
-            raise InputError(f"top_k = {query.top_k} must be at most {self.config.max_top_k}.")
-        if isinstance(self.pipeline, TextClassificationPipeline):
-            function = self.pipeline.function_to_apply
-            if query.function_to_apply not in (None, function):
-                raise InputError(
-                    f"function_to_apply = {query.function_to_apply} must be {function}, the "
-                    "function of this model. Remove it."
-                )
 
     @property
     def _longest(self) -> int:
@@ -301,7 +260,7 @@ def _encode_base64(embedding: list[float]) -> str:
 
 def build_app(
     name: str,
-    pipeline: Pipeline,
+    pipeline: Pipeline[Any],
     config: ServeConfig,
     token: str | None = None,
     allowed_hosts: Sequence[str] = (),
@@ -341,12 +300,12 @@ def build_app(
     @app.head("/", include_in_schema=False)
     @app.get("/", response_class=HTMLResponse)
     async def show_playground() -> HTMLResponse:
-        """The playground."""
+        """Show the playground."""
         return HTMLResponse(playground.html)
 
     @app.get("/metrics", response_class=PlainTextResponse)
     async def show_metrics() -> Response:
-        """Metrics for Prometheus."""
+        """Report metrics for Prometheus."""
         return Response(service.metrics.render(), media_type="text/plain; version=0.0.4")
 
     hosts = AllowedHosts(config.host, allowed_hosts)

@@ -10,7 +10,7 @@ import json
 import re
 from collections.abc import Sequence
 from importlib.resources import files
-from typing import Any
+from typing import Any, NotRequired, TypedDict
 
 from fastapi import FastAPI
 from fastapi.openapi.docs import get_swagger_ui_html
@@ -23,6 +23,7 @@ from maskwright.serving.pipelines import (
     TextClassificationPipeline,
     TokenClassificationPipeline,
 )
+from maskwright.serving.schemas import AggregationStrategy, TaskName
 
 DOCS_PATHS = ("/docs", "/docs/swagger-ui-bundle.js", "/docs/swagger-ui.css", "/openapi.json")
 _DOCS, _DOCS_SCRIPT, _DOCS_STYLE, _OPENAPI = DOCS_PATHS
@@ -31,6 +32,27 @@ _STYLE = re.compile(r"<style>(.*?)</style>", re.DOTALL)
 _PLACEHOLDER = "{{facts}}"
 _NO_ICON = "data:,"
 _MAX_EXAMPLE = 2000  # characters: anybody may have written the model card
+
+
+class PlaygroundFacts(TypedDict):
+    """The facts about a model that playground.html reads.
+
+    Attributes:
+        mask: the mask token; None for other tasks.
+        numTexts: texts of an input; None if the model folder does not say it.
+        strategy: how to aggregate tagged words.
+        kinds: of entities or tags.
+    """
+
+    model: str
+    task: TaskName
+    mask: str | None
+    scores: bool
+    needsToken: bool
+    example: list[str]
+    numTexts: NotRequired[int | None]
+    strategy: NotRequired[AggregationStrategy]
+    kinds: NotRequired[list[str]]
 
 
 class Playground:
@@ -42,16 +64,16 @@ class Playground:
             to this server.
     """
 
-    def __init__(self, name: str, pipeline: Pipeline, *, needs_token: bool) -> None:
-        facts = {
+    def __init__(self, name: str, pipeline: Pipeline[Any], *, needs_token: bool) -> None:
+        facts: PlaygroundFacts = {
             "model": name,
             "task": pipeline.task,
             "mask": None,
             "scores": pipeline.scorer is not None,
             "needsToken": needs_token,
-            **_describe_task(pipeline),
             "example": _choose_example(pipeline),
         }
+        _add_task_facts(facts, pipeline)
         template = files("maskwright.serving").joinpath("playground.html").read_text("utf-8")
         self.html = template.replace(_PLACEHOLDER, html.escape(json.dumps(facts)))
         self.policy = _make_policy(
@@ -59,24 +81,19 @@ class Playground:
         )
 
 
-def _describe_task(pipeline: Pipeline) -> dict[str, Any]:
-    """Return what the page needs to know about the task.
-
-    ``mask``: the mask token. ``numTexts``: texts of an input, None if the folder does not say it.
-    ``strategy``: how to aggregate, and ``kinds`` of entities or tags.
-    """
+def _add_task_facts(facts: PlaygroundFacts, pipeline: Pipeline[Any]) -> None:
     if isinstance(pipeline, FillMaskPipeline):
-        return {"mask": pipeline.fill.tokenizer.mask_token}
-    if isinstance(pipeline, TextClassificationPipeline):
-        return {"numTexts": pipeline.predict.loaded.num_texts}
-    if isinstance(pipeline, TokenClassificationPipeline):
+        facts["mask"] = pipeline.fill.tokenizer.mask_token
+    elif isinstance(pipeline, TextClassificationPipeline):
+        facts["numTexts"] = pipeline.predict.loaded.num_texts
+    elif isinstance(pipeline, TokenClassificationPipeline):
         labels = pipeline.predict.loaded.labels
         kinds = dict.fromkeys(split_tag(label)[1] for label in labels if label != OUTSIDE)
-        return {"strategy": "simple" if marks_entities(labels) else "none", "kinds": list(kinds)}
-    return {}
+        facts["strategy"] = "simple" if marks_entities(labels) else "none"
+        facts["kinds"] = list(kinds)
 
 
-def _choose_example(pipeline: Pipeline) -> list[str]:
+def _choose_example(pipeline: Pipeline[Any]) -> list[str]:
     """Return the example of the model card, or nothing if the model cannot process it."""
     texts = list(pipeline.example)
     if sum(map(len, texts)) > _MAX_EXAMPLE:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
+from typing import Any, Generic
 
 from maskwright.console import tell
 from maskwright.errors import InputError, ModelFolderError
@@ -22,42 +23,36 @@ from maskwright.inference.fill_mask import FillMask, FillResult, Prediction
 from maskwright.model_folder.card import read_example
 from maskwright.model_folder.classifier_folder import is_classifier
 from maskwright.model_folder.folder import CARD, read_card
+from maskwright.serving.config import ServeConfig
 from maskwright.serving.schemas import (
-    AggregationStrategy,
     EntityGroup,
+    FillMaskParameters,
     FillMaskResult,
     LabelScore,
     MaskCandidate,
+    Parameters,
     ScoredText,
     TaggedWord,
     TaskName,
     TaskResult,
+    TextClassificationParameters,
+    TokenClassificationParameters,
     TokenClassificationResult,
 )
 
-DEFAULT_TOP_K = 5  # as in transformers
+_DEFAULT_TOP_K = 5  # as in transformers
 
 
 @dataclass(frozen=True)
-class Query:
-    """A text, or a pair of texts, and the parameters of its request.
-
-    Attributes:
-        aggregation_strategy: ``none``: single words; any other: entities. The strategies choose
-            between the tags of a word's tokens; here a word has one tag, so all equal ``simple``.
-        ignore_labels: tags of words, or kinds of entities, to leave out.
-    """
+class Query(Generic[Parameters]):
+    """A text, or a pair of texts, and the parameters of its request."""
 
     text: str
-    text_pair: str | None = None
-    top_k: int | None = None
-    targets: tuple[str, ...] | None = None
-    function_to_apply: str | None = None
-    aggregation_strategy: AggregationStrategy = "none"
-    ignore_labels: tuple[str, ...] = (OUTSIDE,)
+    text_pair: str | None
+    parameters: Parameters
 
 
-class Pipeline(ABC):
+class Pipeline(ABC, Generic[Parameters]):
     """A model with its task, whose encoder also embeds texts.
 
     Attributes:
@@ -77,8 +72,17 @@ class Pipeline(ABC):
         self.embedder, self.scorer, self.example = embedder, scorer, example
 
     @abstractmethod
-    def __call__(self, queries: Sequence[Query]) -> Sequence[TaskResult | InputError]:
+    def __call__(self, queries: Sequence[Query[Parameters]]) -> Sequence[TaskResult | InputError]:
         """Return the result of each query."""
+
+    def check(self, queries: Sequence[Query[Parameters]], config: ServeConfig) -> None:
+        """Raise unless the model supports the queries of a request, within the limits.
+
+        Raises:
+            InputError: a parameter is not supported or too large, or the texts are pairs.
+        """
+        if any(query.text_pair is not None for query in queries):
+            raise InputError(f"text_pair has no effect with {self.task}. Remove it.")
 
     def count_tokens(self, texts: Sequence[str], longest: int | None) -> list[int]:
         """Return the number of tokens of each text, with special tokens, and at most `longest`."""
@@ -118,7 +122,7 @@ class Pipeline(ABC):
         return results
 
 
-class FillMaskPipeline(Pipeline):
+class FillMaskPipeline(Pipeline[FillMaskParameters]):
     """Candidates for each [MASK]: a list of them, or one list for each of several masks."""
 
     task: TaskName = "fill-mask"
@@ -130,15 +134,31 @@ class FillMaskPipeline(Pipeline):
         super().__init__(Embedder.from_parts(*parts), scorer, example)
         self.fill = fill
 
-    def __call__(self, queries: Sequence[Query]) -> list[FillMaskResult | InputError]:
-        groups: dict[tuple[tuple[str, ...] | None, int], list[int]] = defaultdict(list)
+    def check(self, queries: Sequence[Query[FillMaskParameters]], config: ServeConfig) -> None:
+        super().check(queries, config)
+        num_candidates = 0
+        for query in queries:
+            _check_top_k(query.parameters.top_k, config)
+            num_masks = query.text.count(self.fill.tokenizer.mask_token)
+            num_candidates += num_masks * (query.parameters.top_k or _DEFAULT_TOP_K)
+        if num_candidates > config.max_candidates:
+            raise InputError(
+                f"the request asks for {num_candidates:,} candidates for its masks; at most "
+                f"{config.max_candidates:,} are allowed. Lower top_k."
+            )
+
+    def __call__(
+        self, queries: Sequence[Query[FillMaskParameters]]
+    ) -> list[FillMaskResult | InputError]:
+        groups: dict[tuple[tuple[str, ...], int], list[int]] = defaultdict(list)
         for number, query in enumerate(queries):
-            groups[query.targets, query.top_k or DEFAULT_TOP_K].append(number)
+            targets, top_k = query.parameters.targets or (), query.parameters.top_k
+            groups[tuple(targets), top_k or _DEFAULT_TOP_K].append(number)
         results: dict[int, FillMaskResult | InputError] = {}
         for (targets, top_k), numbers in groups.items():
             texts = [queries[number].text for number in numbers]
             try:
-                filled = self.fill.attempt(texts, top_k, targets)
+                filled = self.fill.attempt(texts, top_k, targets or None)
             except InputError as error:  # in the targets
                 filled = [error] * len(numbers)
             for number, result in zip(numbers, filled, strict=True):
@@ -174,7 +194,7 @@ class FillMaskPipeline(Pipeline):
         }
 
 
-class _PredictorPipeline(Pipeline):
+class _PredictorPipeline(Pipeline[Parameters]):
     """A fine-tuned model."""
 
     def __init__(self, predict: Predictor, example: Sequence[str] = ()) -> None:
@@ -184,7 +204,7 @@ class _PredictorPipeline(Pipeline):
         self.predict = predict
 
 
-class TextClassificationPipeline(_PredictorPipeline):
+class TextClassificationPipeline(_PredictorPipeline[TextClassificationParameters]):
     """The labels of a text or a pair, the most probable first."""
 
     task: TaskName = "text-classification"
@@ -195,7 +215,20 @@ class TextClassificationPipeline(_PredictorPipeline):
         known = {"regression": "none", "multi_label_classification": "sigmoid"}
         return known.get(self.predict.loaded.problem, "softmax")
 
-    def __call__(self, queries: Sequence[Query]) -> list[list[LabelScore] | InputError]:
+    def check(
+        self, queries: Sequence[Query[TextClassificationParameters]], config: ServeConfig
+    ) -> None:
+        for parameters in (query.parameters for query in queries):
+            _check_top_k(parameters.top_k, config)
+            if parameters.function_to_apply not in (None, self.function_to_apply):
+                raise InputError(
+                    f"function_to_apply = {parameters.function_to_apply} must be "
+                    f"{self.function_to_apply}, the function of this model. Remove it."
+                )
+
+    def __call__(
+        self, queries: Sequence[Query[TextClassificationParameters]]
+    ) -> list[list[LabelScore] | InputError]:
         results: dict[int, list[LabelScore] | InputError] = {}
         for is_pair in (False, True):
             numbers = [n for n, q in enumerate(queries) if (q.text_pair is not None) == is_pair]
@@ -208,7 +241,7 @@ class TextClassificationPipeline(_PredictorPipeline):
             except InputError as error:  # pairs for a model of single texts, or the reverse
                 answers = [error] * len(numbers)
             for number, answer in zip(numbers, answers, strict=True):
-                results[number] = self._rank(answer, queries[number].top_k)
+                results[number] = self._rank(answer, queries[number].parameters.top_k)
         return [results[number] for number in range(len(queries))]
 
     def _rank(
@@ -222,23 +255,37 @@ class TextClassificationPipeline(_PredictorPipeline):
         return [{"label": label, "score": score} for label, score in ranked[:top_k]]
 
 
-class TokenClassificationPipeline(_PredictorPipeline):
+class TokenClassificationPipeline(_PredictorPipeline[TokenClassificationParameters]):
     """Tagged words, or entities, with their offsets; words that become no token are left out."""
 
     task: TaskName = "token-classification"
 
-    def __call__(self, queries: Sequence[Query]) -> list[TokenClassificationResult]:
+    def __call__(
+        self, queries: Sequence[Query[TokenClassificationParameters]]
+    ) -> list[TokenClassificationResult]:
         words = [split_words(query.text) for query in queries]
         tagged = self.predict.tag([[word.text for word in sentence] for sentence in words])
-        return [
-            (_list_words if query.aggregation_strategy == "none" else _group_entities)(
-                query, sentence, answers
-            )
-            for query, sentence, answers in zip(queries, words, tagged, strict=True)
-        ]
+        results: list[TokenClassificationResult] = []
+        for query, sentence, answers in zip(queries, words, tagged, strict=True):
+            parameters = query.parameters
+            ignored = (OUTSIDE,) if parameters.ignore_labels is None else parameters.ignore_labels
+            # The other strategies choose between the tags of a word's tokens. Here a word has one
+            # tag, so they all equal "simple".
+            if parameters.aggregation_strategy in (None, "none"):
+                results.append(_list_words(sentence, answers, ignored))
+            else:
+                results.append(_group_entities(query.text, sentence, answers, ignored))
+        return results
 
 
-def _list_words(query: Query, words: Sequence[Word], answers: Sequence[Answer]) -> list[TaggedWord]:
+def _check_top_k(top_k: int | None, config: ServeConfig) -> None:
+    if top_k is not None and top_k > config.max_top_k:
+        raise InputError(f"top_k = {top_k} must be at most {config.max_top_k}.")
+
+
+def _list_words(
+    words: Sequence[Word], answers: Sequence[Answer], ignored: Sequence[str]
+) -> list[TaggedWord]:
     return [
         {
             "entity": str(answer.label),
@@ -249,25 +296,25 @@ def _list_words(query: Query, words: Sequence[Word], answers: Sequence[Answer]) 
             "end": word.end,
         }
         for number, (word, answer) in enumerate(zip(words, answers, strict=True))
-        if answer.score is not None and answer.label not in query.ignore_labels
+        if answer.score is not None and answer.label not in ignored
     ]
 
 
 def _group_entities(
-    query: Query, words: Sequence[Word], answers: Sequence[Answer]
+    text: str, words: Sequence[Word], answers: Sequence[Answer], ignored: Sequence[str]
 ) -> list[EntityGroup]:
     """Return the entities, each with the mean score of its words."""
     entities: list[EntityGroup] = []
     tags = [OUTSIDE if answer.score is None else str(answer.label) for answer in answers]
     for kind, first, end in find_entities(tags):
-        if kind in query.ignore_labels:
+        if kind in ignored:
             continue
         start, stop = words[first].start, words[end - 1].end
         entities.append(
             {
                 "entity_group": kind,
                 "score": fmean(answer.score or 0.0 for answer in answers[first:end]),
-                "word": query.text[start:stop],
+                "word": text[start:stop],
                 "start": start,
                 "end": stop,
             }
@@ -275,7 +322,7 @@ def _group_entities(
     return entities
 
 
-def open_pipeline(folder: Path, device: str | None) -> Pipeline:
+def open_pipeline(folder: Path, device: str | None) -> Pipeline[Any]:
     """Return the pipeline of a model folder.
 
     Raises:

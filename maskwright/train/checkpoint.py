@@ -6,7 +6,7 @@ written last, ``manifest.json`` with the sha256 of every file. A checkpoint appe
 by one rename, so one that can be seen is whole; the hashes find the ones that were damaged
 afterwards, and then the checkpoint before it is used.
 
-Writes checkpoints: one file by one rank, or each rank its own while the training goes on.
+Rank 0 writes one file for all, or each rank its own while the training continues.
 """
 
 import math

@@ -94,7 +94,7 @@ def test_resume_with_another_model(workplace: Path, capsys: pytest.CaptureFixtur
     run = str(workplace / "runs" / "small")
     for flag, value in (("model.hidden_size", "64"), ("optim.name", "adamw"), ("seed", "1")):
         message = fails_with(capsys, ["pretrain", "--resume", run, f"--{flag}", value])
-        assert f"{flag} = {value} cannot change when a run goes on" in message
+        assert f"{flag} = {value} cannot change when a run is resumed" in message
 
 
 def nothing_is_prepared(tmp_path: Path) -> bool:

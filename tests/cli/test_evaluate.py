@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,10 @@ import pytest
 from maskwright import progress
 from maskwright.cli.main import main
 from maskwright.cli.tables import show_number
-from maskwright.evaluation import held_out_text
-from maskwright.evaluation.run import hash_model, to_plain
+from maskwright.evaluation import held_out_text, suite_fill
+from maskwright.evaluation.run import hash_model
 from maskwright.logs import read_metrics
+from maskwright.runs.evaluation_file import choose_result, parse_results, to_plain
 from tests.tokenizer.helpers import trained
 
 PAIRS = [
@@ -137,6 +139,13 @@ def test_suites_of_an_earlier_evaluation_stay_and_are_replaced(
     assert evaluate(capsys, run, "--suite", "fill", "--fast")[0] == 0
 
 
+@pytest.fixture
+def few_sentences(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With --fast the suite fill scores five sentences, a part of every text."""
+    monkeypatch.setattr(suite_fill, "SUITE", replace(suite_fill.SUITE, fast=5))
+
+
+@pytest.mark.usefixtures("few_sentences")
 def test_results_on_other_data_and_of_other_sizes_stay(
     run: Path, workplace: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -147,6 +156,37 @@ def test_results_on_other_data_and_of_other_sizes_stay(
     names = [(suite["data"]["name"], suite["settings"]["fast"]) for suite in suites]
     held_out = f"{next((workplace / 'data').iterdir()).name}, held out"
     assert names == [("animals.txt", True), (held_out, False), (held_out, True)]
+    # Whoever reads the file gets the full result, though the fast one is later.
+    results = parse_results({"suites": suites}, "evaluation.json")
+    assert choose_result(results, "fill") == results[1]
+    assert choose_result(results[:1], "fill") == results[0]
+    assert choose_result(results, "mlm") is None
+
+
+def test_a_fast_form_that_leaves_nothing_out_is_a_full_result(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = run / "evaluation.json"
+    results: list[Any] = []
+    for arguments in (("--fast",), ()):
+        code, out, _ = evaluate(capsys, run, "--suite", "mlm,fill", *arguments)
+        assert (code, "--fast" in out) == (0, False)
+        suites = json.loads(path.read_text())["suites"]
+        results.append([(s["suite"], s["settings"], s["scores"]) for s in suites])
+    assert results[0] == results[1]
+
+
+@pytest.mark.usefixtures("few_sentences")
+def test_a_part_of_the_text_is_said_to_be_one(
+    run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    _, short, _ = evaluate(capsys, run, "--suite", "mlm,fill", "--fast")
+    [line] = [line for line in short.splitlines() if "--fast" in line]
+    assert line.startswith("on ")
+    assert line.endswith("in fill)")
+    _, details, _ = evaluate(capsys, run, "--suite", "mlm,fill", "--fast", "--details")
+    [line] = [line for line in details.splitlines() if "--fast" in line]
+    assert line.startswith("fill ")
 
 
 def test_text_that_is_cut_is_told(
@@ -273,10 +313,10 @@ def test_sentences_longer_than_the_model_are_counted(
 
 def test_glue_stands_alone(run: Path, pairs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for arguments, message in {
-        ("--suite", "mlm,glue"): "stands alone",
-        ("--suite", "glue", "--seq-length", "16"): "--seq-length is nothing to",
-        ("--suite", "glue", "--blimp", str(pairs)): "--blimp is nothing to",
-        ("--suite", "glue", "--details"): "--details is nothing to",
+        ("--suite", "mlm,glue"): "cannot be combined",
+        ("--suite", "glue", "--seq-length", "16"): "--seq-length has no effect",
+        ("--suite", "glue", "--blimp", str(pairs)): "--blimp has no effect",
+        ("--suite", "glue", "--details"): "--details has no effect",
     }.items():
         code, _, err = evaluate(capsys, run, *arguments)
         assert (code, err.count("\n")) == (2, 1)

@@ -57,10 +57,8 @@ def test_a_random_word_is_not_hidden_beside_a_mask(run: str, capsys: pytest.Capt
     code, out, err = fill(capsys, run, GOOD, "The old bird eats seeds.", "--random")
     assert code == 2
     assert [line.split(":")[0] for line in out] == ["masked", "ACTUAL", "MASKED", "MODEL"]
-    assert err == [
-        f'InputError: "{GOOD}" has a [MASK] already, and a random word is hidden in text without.'
-        " Fill it as it is, or write a word there."
-    ]
+    [line] = err
+    assert line.startswith(f'InputError: "{GOOD}" has a [MASK] already')
 
 
 def test_all_bad_targets_are_named(run: str, capsys: pytest.CaptureFixture[str]):

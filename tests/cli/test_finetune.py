@@ -318,7 +318,7 @@ def test_a_run_that_did_not_end_has_no_model(tmp_path: Path, capsys: pytest.Capt
 
 def test_models_are_told_apart(workplace: Path, answers: Path, capsys: pytest.CaptureFixture[str]):
     assert main(["predict", str(workplace / "runs" / "small"), "text"]) == 2
-    assert "is no model that labels anything" in capsys.readouterr().err
+    assert "is not a classifier" in capsys.readouterr().err
     assert main(["fill", str(answers), "The [MASK]."]) == 2
     assert "maskwright predict takes it" in capsys.readouterr().err
 

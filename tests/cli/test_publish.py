@@ -4,7 +4,6 @@ from typing import Any
 import pytest
 
 from maskwright.cli.main import main
-from maskwright.interop.publish import find_base_model
 from maskwright.model_folder.card import read_example
 from tests.interop.receiving_hub import ReceivingHub
 
@@ -84,16 +83,3 @@ def test_what_cannot_be_published_is_one_line(
     assert main(["publish", *(run if part == "RUN" else part for part in arguments)]) == 2
     [line] = capsys.readouterr().err.splitlines()
     assert said in line
-
-
-def test_the_model_that_a_run_began_with_is_found(tmp_path: Path) -> None:
-    config = tmp_path / "config.yaml"
-    assert find_base_model(tmp_path) is None
-    for source, found in (
-        ("hf:google-bert/bert-base-uncased@main", "google-bert/bert-base-uncased"),
-        ("hf:me/larvae", "me/larvae"),
-        ("models/larvae", None),
-        ("null", None),
-    ):
-        config.write_text(f"init_from: {source}\n")
-        assert find_base_model(tmp_path) == found

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 import maskwright
@@ -109,6 +110,30 @@ def test_compare_returns_the_differences(
     assert capsys.readouterr().out == ""
     [difference] = found["differences_from_first"]
     assert {score["value"] for score in difference["scores"]} == {0.0}
+
+
+def test_embed_writes_the_vectors_of_an_iterator(
+    run: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path
+):
+    texts, out = ["the cat", "", "the cat " * 40], tmp_path / "vectors.npy"
+    found = maskwright.embed(run, iter(texts), out=out, pooling="cls")
+    assert (found.num_texts, found.width, found.num_cut, found.longest) == (3, 32, 1, 32)
+    expected = maskwright.Embedder(run, pooling="cls")(texts)
+    np.testing.assert_array_equal(np.load(out), expected)
+    maskwright.embed(run, texts[0], out=tmp_path / "one.npy", normalize=False)
+    assert np.load(tmp_path / "one.npy").shape == (1, 32)
+    assert capsys.readouterr() == ("", "")
+    wrong: list[tuple[list[str], dict[str, Any], str]] = [
+        (texts, {}, "exists already"),
+        ([], {"out": tmp_path / "new.npy"}, "there is no text"),
+        (texts, {"out": tmp_path / "new.csv"}, "must end in"),
+        (texts, {"out": tmp_path / "new.npy", "batch_tokens": 0}, "must be at least 1"),
+        (texts, {"out": tmp_path / "new.npy", "pooling": "max"}, "pooling = max"),
+    ]
+    for given, options, message in wrong:
+        with pytest.raises(InputError, match=message):
+            maskwright.embed(run, given, **{"out": out, **options})
+    assert {path.name for path in tmp_path.glob("*.npy")} == {"vectors.npy", "one.npy"}
 
 
 def test_finetune_writes_a_model_that_answers(run: Path, tmp_path: Path):

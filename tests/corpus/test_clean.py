@@ -60,10 +60,10 @@ def test_words_survive(word: str) -> None:
         ("be\x07ll\x9f", "bell", "control character removed"),
         ("bro\udce9ken", "bro\ufffdken", "invalid UTF-8 replaced"),
         ("soft\u00adhy\u200bphen\ufeff", "softhyphen", "invisible character removed"),
-        ("cafe\u0301", "caf\u00e9", "Unicode normalised"),
+        ("cafe\u0301", "caf\u00e9", "Unicode normalized"),
         ("می\u200cخواهم 👩\u200d🔬", "می\u200cخواهم 👩\u200d🔬", None),
         ("한글과 漢字", "한글과 漢字", None),
-        (unicodedata.normalize("NFD", "한글"), "한글", "Unicode normalised"),
+        (unicodedata.normalize("NFD", "한글"), "한글", "Unicode normalized"),
         ("", "", None),
         (" \n\t\n ", "", None),
     ],
@@ -80,7 +80,7 @@ def test_a_document_counts_once_for_each_reason() -> None:
     assert counts == {"NUL removed": 1, "control character removed": 1}
 
 
-def test_marks_are_the_characters_that_normalising_sorts() -> None:
+def test_marks_are_the_characters_that_normalizing_sorts() -> None:
     """The quick question before the slow one may not miss any."""
     marks = [c for c in map(chr, range(sys.maxunicode + 1)) if unicodedata.combining(c)]
     assert len(marks) > 900

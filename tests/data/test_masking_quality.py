@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from benchmarks.randomness import p_of_cells, p_of_z
 from maskwright.data.collate import collate
 from maskwright.data.config import MaskingConfig
 from maskwright.data.counter_rng import derive_keys
 from maskwright.data.masking import MaskedRows, Masker, Vocabulary
 from maskwright.data.rows import DataPosition
 from tests.data.masking_helpers import hidden_flags
+from tests.data.randomness import p_of_cells, p_of_z
 from tests.helpers import MASK, NUM_SPECIAL, random_corpus, row_source, special_ids, vocabulary
 
 PASSES, REFUSED = 1e-6, 1e-9

@@ -2,7 +2,7 @@
 
 An order fails at a p-value below 1e-6. Here are about 1,700 of them, so that with other keys a
 perfect order would fail one time in 500; with these it does not. A bad order is refused at a
-p-value below 1e-9. `benchmarks/order_quality.py` asks the same of large orders.
+p-value below 1e-9. docs/decisions/0007-order-of-16-half-rounds.md has large orders.
 """
 
 from collections.abc import Callable, Iterator
@@ -10,11 +10,10 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 
-from benchmarks import randomness
-from benchmarks.randomness import Order, arrangements, compare, examine, take_sample
 from maskwright.data import permutation as order_module
 from maskwright.data.permutation import permute
-from tests.data import bad_orders
+from tests.data import bad_orders, randomness
+from tests.data.randomness import Order, arrangements, compare, examine, take_sample
 
 Keys = Callable[[int], list[tuple[int, int]]]
 

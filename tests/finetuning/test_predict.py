@@ -18,6 +18,10 @@ from maskwright.serving.pipelines import (
     TextClassificationPipeline,
     TokenClassificationPipeline,
 )
+from maskwright.serving.schemas import (
+    TextClassificationParameters,
+    TokenClassificationParameters,
+)
 from tests.finetuning.helpers import TOKENIZER, make_loaded
 
 WORDS = ["the", "\u200b", "cat", "\ufe0f"]
@@ -44,7 +48,9 @@ def test_words_that_the_tokenizer_drops_have_no_probability(
         second.label,
     ]
     assert sum(first.probabilities.values()) == pytest.approx(1)
-    [found] = TokenClassificationPipeline(predict)([Query(" ".join(WORDS))])
+    [found] = TokenClassificationPipeline(predict)(
+        [Query(" ".join(WORDS), None, TokenClassificationParameters())]
+    )
     assert {one["word"] for one in found} <= {"the", "cat"}
     assert len(found) == sum(answer.label != "O" for answer in (first, second))
 
@@ -108,7 +114,7 @@ def test_texts_and_pairs_are_not_taken_for_each_other(num_texts: int, tmp_path: 
     assert len(predict([asked[num_texts - 1]])) == 1
     with pytest.raises(InputError, match="sentence1"):
         predict([asked[2 - num_texts]])
-    queries = [Query("the cat"), Query("the cat", "sees")]
+    queries = [Query("the cat", pair, TextClassificationParameters()) for pair in (None, "sees")]
     answers = TextClassificationPipeline(predict)(queries)
     assert [isinstance(one, InputError) for one in answers] == [num_texts == 2, num_texts == 1]
 

@@ -3,13 +3,12 @@
 import json
 import shutil
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from maskwright.cli.main import main
-from maskwright.evaluation.run import FORMAT, Evaluation
+from maskwright.runs.evaluation_file import FORMAT, merge_earlier
 
 COUNTS = {"step": 10, "tokens": 100, "seconds": 1.0}
 TRAIN = {"split": "train", **COUNTS, "loss": 7.5, "tokens_per_second": 100.0}
@@ -227,5 +226,5 @@ def test_an_evaluation_is_written_over_one_that_is_none(tmp_path: Path, suite: o
     earlier = {**SUITE, "suite": suite, "data": {"fingerprint": "x"}}
     values = {"format": FORMAT, "model": {"sha256": "x"}, "suites": [earlier]}
     (tmp_path / "evaluation.json").write_text(json.dumps(values))
-    evaluation: Any = SimpleNamespace(model_facts={"sha256": "x"})
-    assert Evaluation._read_earlier(evaluation, tmp_path / "evaluation.json") == []
+    new: Any = {**values, "suites": []}
+    assert merge_earlier(tmp_path / "evaluation.json", new) == new

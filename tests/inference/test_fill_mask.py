@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from maskwright.attention_context import context_from_lengths
 from maskwright.errors import InputError, ModelFolderError
-from maskwright.inference.fill_mask import FillMask
+from maskwright.inference.fill_mask import FillMask, MaskedWord, WordSpan, find_words
 from maskwright.model_folder.folder import load_model, save_model
 from tests.model.helpers import tiny_model
 from tests.model_folder.helpers import WORDS, tiny_tokenizer
@@ -169,9 +169,9 @@ def test_no_texts_give_no_results(fill: FillMask) -> None:
 
 def test_a_random_word_is_hidden_whole_and_by_seed(fill: FillMask) -> None:
     text = "The cat sat, on a tree."
-    hidden = {fill.hide_random_word(text, seed).word for seed in range(40)}
+    hidden = {fill.mask_random_word(text, seed).word for seed in range(40)}
     assert hidden == {"The", "cat", "sat", "on", "a", "tree"}
-    first, again = (fill.hide_random_word(text, 7) for _ in range(2))
+    first, again = (fill.mask_random_word(text, 7) for _ in range(2))
     assert first == again
     lines = fill.describe_random(text, 7)
     assert lines == [
@@ -185,15 +185,15 @@ def test_a_random_word_is_hidden_whole_and_by_seed(fill: FillMask) -> None:
 
 
 @pytest.mark.parametrize("text", ["[MASK]", "[MASK] cat [MASK]"])
-def test_no_word_is_hidden_beside_masks(fill: FillMask, text: str) -> None:
-    with pytest.raises(InputError, match=r"has a \[MASK\] already, and a random word is hidden in"):
-        fill.hide_random_word(text)
+def test_no_word_is_masked_beside_masks(fill: FillMask, text: str) -> None:
+    with pytest.raises(InputError, match=r"has a \[MASK\] already"):
+        fill.mask_random_word(text)
 
 
 @pytest.mark.parametrize("text", ["", "  \n", "…!?"])
-def test_a_text_without_words_cannot_hide_one(fill: FillMask, text: str) -> None:
-    with pytest.raises(InputError, match="has no word to hide"):
-        fill.hide_random_word(text)
+def test_a_text_without_words_has_none_to_mask(fill: FillMask, text: str) -> None:
+    with pytest.raises(InputError, match="has no word to mask"):
+        fill.mask_random_word(text)
 
 
 @pytest.mark.parametrize("wrap", [True, False])
@@ -215,3 +215,36 @@ def test_a_folder_that_is_no_model(tmp_path: Path) -> None:
 
 def test_the_vocabulary_of_these_tests_has_whole_words(fill: FillMask) -> None:
     assert all(fill.tokenizer.token_id(word) is not None for word in WORDS)
+
+
+def test_a_word_is_all_its_tokens() -> None:
+    text = "black larvae, 7"
+    offsets = [(0, 5), (6, 8), (8, 12), (12, 13), (14, 15)]
+    starts = [True, True, False, True, True]
+    assert find_words(text, offsets, starts) == [
+        WordSpan(0, 1, 0, 5),
+        WordSpan(1, 3, 6, 12),
+        WordSpan(4, 5, 14, 15),
+    ]
+
+
+def test_blanks_inside_a_token_are_not_the_word() -> None:
+    offsets = [(0, 3), (3, 7), (7, 8)]  # as byte-level BPE: the blank belongs to the word after it
+    assert find_words("the cat ", offsets, [True, True, True]) == [
+        WordSpan(0, 1, 0, 3),
+        WordSpan(1, 2, 4, 7),
+    ]
+
+
+def test_no_tokens_have_no_words() -> None:
+    assert find_words("", [], []) == []
+
+
+def test_four_lines() -> None:
+    masked = MaskedWord("black larvae eat", 6, 12, " snails", "[MASK][MASK]")
+    assert masked.describe() == [
+        "masked: larvae predicted: snails",
+        "ACTUAL: black larvae eat",
+        "MASKED: black [MASK][MASK] eat",
+        "MODEL:  black snails eat",
+    ]

@@ -48,8 +48,8 @@ def test_samples_are_the_same_every_time_and_hide_one_word(tokenizer: Tokenizer)
     assert samples == HeldOutSamples(corpus, tokenizer, 3, max_tokens=28).samples
     assert len(samples) == 3
     for sample in samples:
-        [hidden] = sample.hidden
-        word = tokenizer.decode([sample.ids[hidden]])
+        [masked] = sample.masked
+        word = tokenizer.decode([sample.ids[masked]])
         assert len(word) >= 3
         assert word.isalpha()
 
@@ -71,7 +71,7 @@ def test_a_line_names_the_guesses_and_the_word(tokenizer: Tokenizer) -> None:
         assert line[0] in "✓✗"
         assert "[MASK]" in line
         assert line.count("%") == 3
-        assert line.endswith(f"(was: {tokenizer.decode([sample.ids[sample.hidden[0]]])})")
+        assert line.endswith(f"(was: {tokenizer.decode([sample.ids[sample.masked[0]]])})")
 
 
 def test_guesses_are_whole_words(tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,7 +136,7 @@ def test_the_example_is_a_held_out_sentence_with_one_mask(tokenizer: Tokenizer) 
     assert prompt is not None
     assert prompt.count("[MASK]") == 1
     encoded = tokenizer.encode_prompt(prompt).ids.tolist()
-    [hidden] = samples.samples[0].hidden
-    assert encoded.index(tokenizer.mask_id) == hidden
+    [masked] = samples.samples[0].masked
+    assert encoded.index(tokenizer.mask_id) == masked
     assert "grass" in prompt
     assert HeldOutSamples(Corpus(tokenizer, ["."]), tokenizer, 3, 28).show_prompt() is None

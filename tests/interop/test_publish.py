@@ -10,7 +10,7 @@ import yaml
 from safetensors.torch import load_file, save_file
 
 from maskwright.errors import InputError, MissingPackageError, ModelFolderError
-from maskwright.interop.publish import PublishResult, publish
+from maskwright.interop.publish import PublishResult, find_base_model, publish
 from maskwright.model_folder.card import split_card
 from tests.interop.models import NATIVE, OWN, write_model
 from tests.interop.receiving_hub import ReceivingHub
@@ -240,3 +240,20 @@ def test_links_within_the_folder_and_to_the_blobs_of_the_hub_are_followed(
     (folder / "README.md").rename(blobs / "abcd")
     (folder / "README.md").symlink_to("../../blobs/abcd")
     assert {path.name for path in plan(folder).files} == NAMES - {"README.md"}
+
+
+def test_the_model_that_a_run_began_with_is_found(tmp_path: Path) -> None:
+    config = tmp_path / "config.yaml"
+    assert find_base_model(tmp_path) is None
+    for source, found in (
+        ("hf:google-bert/bert-base-uncased@main", "google-bert/bert-base-uncased"),
+        ("hf:me/larvae", "me/larvae"),
+        ("models/larvae", None),
+        ("null", None),
+    ):
+        config.write_text(f"init_from: {source}\n")
+        assert find_base_model(tmp_path) == found
+    config.write_text("init_from: hf:me/larvae@main\n")
+    write_model(tmp_path / "model", NATIVE["bert"])
+    assert split_card(plan(tmp_path).card)[0]["base_model"] == "me/larvae"
+    assert split_card(plan(tmp_path, base_model="me/other").card)[0]["base_model"] == "me/other"

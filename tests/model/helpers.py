@@ -2,12 +2,12 @@
 
 from dataclasses import replace
 
-from benchmarks.twins import VOCAB_SIZE, randomise
-from benchmarks.twins import pack as pack
-from benchmarks.twins import random_ids as random_ids
 from maskwright.config import from_mapping
 from maskwright.model.config import EncoderConfig, ModelConfig, resolve_config
 from maskwright.model.pretraining import MaskedLanguageModel
+from tests.twins import VOCAB_SIZE, randomise
+from tests.twins import pack as pack
+from tests.twins import random_ids as random_ids
 
 # Three rows of 12: ragged segments, a row with one segment, a tail of padding as a segment.
 RAGGED_ROWS = ((5, 4, 3), (12,), (1, 7, 4))

@@ -92,7 +92,7 @@ def test_an_input_longer_than_the_model_is_refused() -> None:
 
 
 def test_a_padding_token_outside_the_vocabulary_is_refused() -> None:
-    with pytest.raises(ConfigError, match=r"^model\.pad_token_id = 64 lies outside vocab_size"):
+    with pytest.raises(ConfigError, match=r"^model\.pad_token_id = 64 must be below vocab_size"):
         resolve_config(parse(), vocab_size=64, max_seq_length=8, pad_token_id=64)
 
 

@@ -4,7 +4,6 @@ import math
 import pytest
 import torch
 
-from benchmarks.twins import PACKED, ROW, fill_rows, pack
 from maskwright.errors import ConfigError
 from maskwright.model.config import resolve_config, to_model_config
 from maskwright.model.electra import (
@@ -14,13 +13,14 @@ from maskwright.model.electra import (
 )
 from maskwright.model.encoder import count_stacked_matrices
 from maskwright.model.flops import (
-    count_detection_flops_per_token,
     count_flops_per_token,
     count_parameters,
+    count_token_head_flops_per_token,
 )
 from maskwright.model.init import grow_vocabulary, initialize
 from maskwright.model.pretraining import MaskedLanguageModel
 from tests.model.helpers import tiny_config
+from tests.twins import PACKED, ROW, fill_rows, pack
 
 
 def test_embeddings_of_another_width() -> None:
@@ -128,6 +128,6 @@ def test_work_counts_every_product() -> None:
         p.numel() for n, p in model.named_parameters() if p.ndim == 2 and ".embeddings." not in n
     )
     attention = 12 * 32 * 10 * 3
-    assert count_detection_flops_per_token(config, 10) == 6 * weights + attention
+    assert count_token_head_flops_per_token(config, 10) == 6 * weights + attention
     head = 32 * 24 + 24 * 64
     assert count_flops_per_token(config, 10, 1.0) == 6 * (weights - 32 * 33 + head) + attention

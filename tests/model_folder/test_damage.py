@@ -14,7 +14,7 @@ from maskwright.model.presets import PRESETS
 from maskwright.model.pretraining import MaskedLanguageModel
 from maskwright.model_folder.families import FAMILIES
 from maskwright.model_folder.folder import save_model
-from maskwright.model_folder.weights import find_places, read_model
+from maskwright.model_folder.weights import StoredBlock, find_blocks, read_model
 from tests.model.helpers import tiny_model
 from tests.model_folder.helpers import tiny_tokenizer
 
@@ -132,7 +132,7 @@ def test_tensors_of_nobody_are_named(tied: Folder) -> None:
     some = tied.learned[0]
     for name in ("extra", some + "_scale", some.replace("embed", "lora_embed") + ".A", "*.inv"):
         message = tied.error({**tied.tensors, name: torch.zeros(2)})
-        assert message.startswith(f"tensor {name} has no place in model_type ")
+        assert message.startswith(f"tensor {name} is unknown to model_type ")
 
 
 @pytest.mark.parametrize("preset", PRESETS)
@@ -247,9 +247,9 @@ def test_two_spellings_of_one_tensor_are_an_error(tmp_path: Path) -> None:
 
 def test_every_name_has_one_place() -> None:
     family = FAMILIES["gte"]
-    places = find_places(["gte.encoder.layer.3.mlp.up_gate_proj.weight", "x"], family)
-    assert places["gte.layers.3.mlp.up_proj.weight"] == [
-        ("gte.encoder.layer.3.mlp.up_gate_proj.weight", 0, 2)
+    blocks = find_blocks(["gte.encoder.layer.3.mlp.up_gate_proj.weight", "x"], family)
+    assert blocks["gte.layers.3.mlp.up_proj.weight"] == [
+        StoredBlock("gte.encoder.layer.3.mlp.up_gate_proj.weight", 0, 2)
     ]
-    assert places["gte.layers.3.mlp.gate_proj.weight"][0].block == 1
-    assert places["x"] == [("x", 0, 1)]
+    assert blocks["gte.layers.3.mlp.gate_proj.weight"][0].index == 1
+    assert blocks["x"] == [StoredBlock("x")]

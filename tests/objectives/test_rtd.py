@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from torch import Tensor
 from transformers import AutoModelForMaskedLM, AutoModelForPreTraining
 
-from benchmarks.twins import randomise
 from maskwright.data.batch import Batch, build_batch
 from maskwright.data.config import MaskingConfig
 from maskwright.data.masking import IGNORED, Masker
@@ -28,6 +27,7 @@ from maskwright.objectives.rtd import (
 from tests.helpers import CLS, PAD, SEP, SyntheticCorpus, random_corpus, special_ids, vocabulary
 from tests.model_folder.helpers import tiny_tokenizer
 from tests.models import small_config
+from tests.twins import randomise
 
 ROW = 16
 # The last is short: most of its row is padding.

@@ -6,7 +6,6 @@ from pydoc_data.topics import topics
 import pytest
 from transformers import pipeline
 
-from benchmarks.twins import randomise
 from maskwright.inference.fill_mask import FillMask
 from maskwright.model.config import ModelConfig, resolve_config
 from maskwright.model.pretraining import MaskedLanguageModel
@@ -15,6 +14,7 @@ from maskwright.tokenizer.config import TokenizerConfig, TokenizerKind
 from maskwright.tokenizer.train import train_tokenizer
 from tests.model.helpers import tiny_model
 from tests.model_folder.helpers import tiny_tokenizer
+from tests.twins import randomise
 
 TEXTS = [
     "the cat sat on the [MASK]",

@@ -46,7 +46,7 @@ def test_another_configuration_is_refused(
     assert main(flags) == 0
     assert main([*flags, "--masking.rate", "0.35"]) == 2
     error = capsys.readouterr().err
-    assert "masking.rate = 0.35 cannot change when a run goes on" in error
+    assert "masking.rate = 0.35 cannot change when a run is resumed" in error
     assert steps_of(tmp_path / "run") == [10]
 
 

@@ -20,7 +20,7 @@ from maskwright.runs.config import resolve
 from maskwright.runs.run_directory import load_run_config
 from maskwright.shards.reader import TokenStore
 from maskwright.tokenizer.tokenizer import Tokenizer
-from tests.twins import TWINS, read_twin, write_twin
+from tests.hub_folders import TWINS, read_twin, write_twin
 from tests.workplace import write_corpus
 
 FAST = [
@@ -228,7 +228,7 @@ def test_the_record_says_where_it_came_from(
     assert "| | model | before | unigram baseline |" in card
     assert f"Tokenizer: that of `{bert.name}`, " in card
     assert main(["pretrain", "--resume", str(tmp_path / "run"), "--init-from", "x"]) == 2
-    assert "init_from = x cannot change when a run goes on" in capsys.readouterr().err
+    assert "init_from = x cannot change when a run is resumed" in capsys.readouterr().err
 
 
 def test_a_run_of_ours_goes_on_and_learns(

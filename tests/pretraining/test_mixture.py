@@ -287,4 +287,4 @@ def test_shares_cannot_change_when_a_run_goes_on(
     asked = ["--data", "days=1,animals=1", "--name", "both", "--auto-resume", *flags(place)]
     message = fails_with(capsys, ["pretrain", *asked])
     assert "mixture.weights" in message
-    assert "cannot change when a run goes on" in message
+    assert "cannot change when a run is resumed" in message

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from maskwright.errors import InputError
-from maskwright.evaluation.scores import Score, SuiteResult
 from maskwright.report.facts import RunFacts
 from maskwright.report.run_page import render_page, tabulate_samples
+from maskwright.runs.evaluation_file import Score, SuiteResult
 from maskwright.shards.manifest import FileInfo, Manifest, SplitInfo
 from maskwright.train.panel import split_sample
 

@@ -1,15 +1,14 @@
 """Models from the hub, against a hub of our own."""
 
-import builtins
+import sys
 from collections.abc import Generator
 from pathlib import Path
-from typing import Any
 
 import pytest
 from huggingface_hub import constants
 
 from maskwright.cli.main import main
-from maskwright.errors import InputError, ModelFolderError
+from maskwright.errors import InputError, MissingPackageError, ModelFolderError
 from maskwright.model_folder.folder import load_model, save_model
 from maskwright.runs.find_model import download_model, find_model_folder
 from tests.model_folder.helpers import tiny_tokenizer
@@ -53,7 +52,7 @@ def test_without_a_network_the_cache_serves(hub: Hub, monkeypatch: pytest.Monkey
     folder = download_model("hf:me/tiny")
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     assert download_model("hf:me/tiny") == folder
-    with pytest.raises(InputError, match="hf:me/other: the hub gives no answer, and the model"):
+    with pytest.raises(InputError, match="hf:me/other: the hub does not answer, and the cache"):
         download_model("hf:me/other")
 
 
@@ -64,7 +63,7 @@ def test_a_part_of_a_model_in_the_cache_is_no_model(
     (folder / "model.safetensors").unlink()
     monkeypatch.setattr(constants, "HF_HUB_OFFLINE", True)
     with pytest.raises(
-        InputError, match="the hub gives no answer, and the model is not, or not whole"
+        InputError, match="the hub does not answer, and the cache does not hold the whole model"
     ):
         download_model("hf:me/tiny")
 
@@ -75,7 +74,7 @@ def test_what_cannot_be_had(hub: Hub) -> None:
         "hf:me/none": "there is no such model on the hub; if it is private, log in",
         "hf:me/tiny@v9": "the model has no revision v9",
         "hf:me/secret": "accept its terms on https://huggingface.co/me/secret and log in",
-        "hf:me/broken": "the hub gives no answer",
+        "hf:me/broken": "the hub does not answer",
         "hf:": "'' is not a model's name; write hf:OWNER/NAME",
         "hf:a/b/c": "'a/b/c' is not a model's name; write hf:OWNER/NAME",
     }.items():
@@ -93,15 +92,8 @@ def test_pickles_stay_where_they_are(hub: Hub) -> None:
 
 
 def test_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    real_import = builtins.__import__
-
-    def missing(name: str, *arguments: Any, **more: Any) -> Any:
-        if name == "huggingface_hub":
-            raise ModuleNotFoundError(name=name)
-        return real_import(name, *arguments, **more)
-
-    monkeypatch.setattr(builtins, "__import__", missing)
-    with pytest.raises(InputError, match=r"pip install 'maskwright\[hub\]'"):
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    with pytest.raises(MissingPackageError, match=r"pip install 'maskwright\[hub\]'"):
         download_model("hf:me/tiny")
 
 

@@ -3,7 +3,7 @@
 import json
 import logging
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import Any
@@ -20,28 +20,9 @@ from maskwright.serving.batcher import MAX_FAILED_PASSES
 from maskwright.serving.config import ServeConfig
 from maskwright.serving.pipelines import Pipeline, open_pipeline
 from maskwright.serving.schemas import RESPONSES, ScoredText
+from tests.serving.helpers import SMALL, serve
 
 TEXT = "The small [MASK] eats grass every day."
-SMALL = ServeConfig(
-    max_texts=4, max_body_bytes=2000, max_top_k=20, max_candidates=50, max_tokens=600
-)
-
-
-def serve(folder: Path, config: ServeConfig = SMALL, token: str | None = None) -> TestClient:
-    pipeline = open_pipeline(folder, "cpu")
-    app: Any = build_app("small", pipeline, config, token)
-    return TestClient(app, base_url="http://localhost")
-
-
-@pytest.fixture(scope="module")
-def folder(workplace: Path) -> Path:
-    return workplace / "runs" / "small" / "model"
-
-
-@pytest.fixture(scope="module")
-def client(folder: Path) -> Iterator[TestClient]:
-    with serve(folder) as client:
-        yield client
 
 
 def test_masks_are_filled_in_the_shape_of_hugging_face(client: TestClient, folder: Path) -> None:

@@ -21,7 +21,7 @@ from maskwright.model_folder.folder import open_model, save_model
 from maskwright.serving.pages import Playground
 from maskwright.serving.pipelines import open_pipeline
 from tests.finetuning.helpers import TOKENIZER, make_loaded
-from tests.serving.test_app import serve
+from tests.serving.helpers import serve
 from tests.serving.test_playground import CHROMIUM
 from tests.serving.test_playground import pytestmark as needs_browser
 

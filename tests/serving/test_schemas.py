@@ -22,7 +22,7 @@ from maskwright.serving.config import ServeConfig
 from maskwright.serving.pipelines import open_pipeline
 from maskwright.serving.schemas import RESPONSES, OpenAIEmbeddingResponse, OpenAIErrorResponse
 from tests.finetuning.helpers import TOKENIZER, make_loaded
-from tests.serving.test_app import SMALL, serve
+from tests.serving.helpers import SMALL, serve
 
 TAGS = {"Ada": "B-PER", "Lovelace": "I-PER", "Bob": "B-PER", "London": "B-LOC"}
 TEXT = "Ada  Lovelace met Bob in London ."
@@ -157,17 +157,6 @@ def test_words_are_by_themselves_unless_asked_for_together(tags: TestClient) -> 
 
 OPENAI_PATH = "/v1/embeddings"
 TEXTS = ["The fox eats berries.", "The cat eats fish. " * 20]  # the second is cut
-
-
-@pytest.fixture(scope="module")
-def folder(workplace: Path) -> Path:
-    return workplace / "runs" / "small" / "model"
-
-
-@pytest.fixture(scope="module")
-def client(folder: Path) -> Iterator[TestClient]:
-    with serve(folder) as client:
-        yield client
 
 
 def read_error(answer: Any) -> Any:

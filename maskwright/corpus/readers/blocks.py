@@ -7,7 +7,7 @@ import sys
 import zlib
 from collections.abc import Callable, Generator, Iterable, Iterator
 from pathlib import Path
-from typing import BinaryIO, Literal, Protocol
+from typing import BinaryIO, Literal
 
 import zstandard
 
@@ -29,22 +29,6 @@ _ZSTD_MAGICS = tuple(
 # one byte repeated, made to fill memory, disk or time (a "decompression bomb").
 MAX_EXPANSION = 500
 _FREE_BYTES = 64 << 20  # are harmless, and a test file may well repeat itself
-
-
-class _Readable(Protocol):
-    def read(self, size: int = -1, /) -> bytes: ...
-
-
-class _Decompressor(Protocol):
-    """One compressed stream, of which bz2 and xz files have one or more."""
-
-    @property
-    def eof(self) -> bool: ...
-    @property
-    def needs_input(self) -> bool: ...
-    @property
-    def unused_data(self) -> bytes: ...
-    def decompress(self, data: bytes, max_length: int = -1) -> bytes: ...
 
 
 class Expansion:
@@ -128,7 +112,7 @@ def _new_xz() -> lzma.LZMADecompressor:
     return lzma.LZMADecompressor(memlimit=MAX_DECOMPRESSOR_BYTES)
 
 
-def _read_file(file: _Readable) -> Iterator[bytes]:
+def _read_file(file: BinaryIO | gzip.GzipFile) -> Iterator[bytes]:
     while block := file.read(BLOCK_BYTES):
         yield block
 
@@ -145,7 +129,9 @@ def _gather(pieces: Iterable[bytes]) -> Iterator[bytes]:
         yield bytes(ready)
 
 
-def _unpack_streams(file: BinaryIO, new_stream: Callable[[], _Decompressor]) -> Iterator[bytes]:
+def _unpack_streams(
+    file: BinaryIO, new_stream: Callable[[], bz2.BZ2Decompressor | lzma.LZMADecompressor]
+) -> Iterator[bytes]:
     """Unpack bz2 or xz.
 
     Unlike the standard library, this bounds the memory of xz and finds garbage after a stream.

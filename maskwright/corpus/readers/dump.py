@@ -21,7 +21,7 @@ from xml.parsers import expat
 
 from maskwright.corpus.documents import Reading
 from maskwright.corpus.readers.blocks import read_blocks
-from maskwright.corpus.readers.wikitext import Links, SiteInfo, read_wikitext
+from maskwright.corpus.readers.wikitext import Links, read_wikitext
 from maskwright.errors import CorpusError
 
 # A page of MediaWiki has at most 2 MiB.
@@ -64,11 +64,13 @@ class DumpReader:
         name: of the dump, for messages.
 
     Attributes:
-        site: complete before the first page is read.
+        namespaces: the wiki's own names of its namespaces by their numbers, such as 14: Kategorie;
+            complete before the first page is read.
     """
 
     def __init__(self, name: str) -> None:
-        self.name, self.site = name, SiteInfo()
+        self.name = name
+        self.namespaces: dict[int, str] = {}
         self._parser = expat.ParserCreate()
         self._parser.buffer_text = True
         self._parser.StartElementHandler = self._start
@@ -116,9 +118,7 @@ class DumpReader:
                 f"{self.name} is XML but not a dump of MediaWiki: it begins with <{name}>."
             )
         self._open.append(name)
-        if name == "mediawiki":
-            self.site.language = attributes.get("xml:lang", "")
-        elif name == "page":
+        if name == "page":
             self._fields = {}
         elif name == "redirect":
             self._fields["redirect"] = "yes"
@@ -152,7 +152,7 @@ class DumpReader:
         if self._gathered is not None:
             text, self._gathered = "".join(self._gathered), None
             if name == "namespace":
-                self.site.namespaces[self._namespace] = text
+                self.namespaces[self._namespace] = text
             else:
                 self._fields[name] = text  # the last of several revisions is the newest
         if name == "page":
@@ -187,7 +187,7 @@ def read_dump(reading: Reading) -> Iterator[str]:
     reader = DumpReader(source.name)
     links: Links | None = None
     for page in reader.read(blocks):
-        links = links or Links.of(reader.site)
+        links = links or Links.of(reader.namespaces)
         if article := read_article(page, links, reading.counts):
             yield article
 

@@ -11,8 +11,8 @@ import html
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from maskwright.extras import import_extra
@@ -82,19 +82,6 @@ _LEFT_OVER = re.compile(r"\{\{+|\}\}+|\[\[+|\]\]+")
 _NO_TEXT = re.compile(r"\W*")
 
 
-@dataclass
-class SiteInfo:
-    """The properties of a wiki that its dump states.
-
-    Attributes:
-        language: ``xml:lang`` of the dump; empty if it has none.
-        namespaces: the wiki's own names of its namespaces by their numbers, such as 14: Kategorie.
-    """
-
-    language: str = ""
-    namespaces: dict[int, str] = field(default_factory=dict[int, str])
-
-
 @dataclass(frozen=True)
 class Links:
     """The rules for the links of one wiki.
@@ -106,9 +93,9 @@ class Links:
     hidden: frozenset[str]
 
     @classmethod
-    def of(cls, site: SiteInfo) -> "Links":
-        """Return the rules of the wiki that a dump is from."""
-        local = (site.namespaces.get(number, "") for number in (_MEDIA, _FILE, _CATEGORY))
+    def of(cls, namespaces: Mapping[int, str]) -> "Links":
+        """Return the rules of a wiki with these names of its namespaces by their numbers."""
+        local = (namespaces.get(number, "") for number in (_MEDIA, _FILE, _CATEGORY))
         return cls(frozenset([*_HIDDEN_EVERYWHERE, *(name.lower() for name in local if name)]))
 
     def is_hidden(self, target: str, has_label: bool) -> bool:

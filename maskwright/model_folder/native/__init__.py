@@ -1,1 +1,1 @@
-"""Published architectures: one small table of names for each, and our own beside them."""
+"""The names of published architectures, a table for each, and our own."""

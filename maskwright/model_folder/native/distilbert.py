@@ -1,10 +1,10 @@
 """DistilBertForMaskedLM: BERT without token types. Sanh et al., "DistilBERT", 2019.
 
-Whether its positions began as sinusoids (``sinusoidal_pos_embds``) says nothing about the table in
-the file. In training its class drops nothing of what attention gives back, ours ``hidden_dropout``.
+``sinusoidal_pos_embds`` says how its positions were initialized, not what the file holds. Its class
+has no dropout after attention; ours applies ``hidden_dropout``.
 """
 
-from maskwright.model_folder.native.family import ClassifierHead, Family, Field, same
+from maskwright.model_folder.native.family import Family, Field, NativeHead, same
 from maskwright.model_folder.native.tables import (
     DENSE,
     ENCODER_ONLY,
@@ -55,7 +55,7 @@ DISTILBERT = Family(
     renamed=GAMMA_BETA,
     ignored=("distilbert.embeddings.position_ids",),
     classifiers={
-        "text": ClassifierHead(
+        "text": NativeHead(
             "DistilBertForSequenceClassification",
             {DENSE: "pre_classifier", OUTPUT: "classifier"},
             "relu",

@@ -6,10 +6,15 @@ generator, whose activation is always GELU.
 """
 
 import dataclasses
-from typing import Any
 
 from maskwright.model.config import EncoderConfig
-from maskwright.model_folder.native.family import Family, RawConfig, read_value, same
+from maskwright.model_folder.native.family import (
+    ConfigValues,
+    Family,
+    RawConfig,
+    read_value,
+    same,
+)
 from maskwright.model_folder.native.tables import (
     ABSOLUTE,
     GAMMA_BETA,
@@ -23,11 +28,11 @@ from maskwright.model_folder.native.tables import (
 _EMBEDDING_SIZE = 128
 
 
-def _write_width(config: EncoderConfig) -> dict[str, Any]:
+def _write_width(config: EncoderConfig) -> ConfigValues:
     return {"embedding_size": config.embedding_width}
 
 
-def _read_width(raw: RawConfig, values: dict[str, Any]) -> dict[str, Any]:
+def _read_width(raw: RawConfig, values: ConfigValues) -> ConfigValues:
     width = raw.get("embedding_size")
     width = read_value(_EMBEDDING_SIZE if width is None else width, *2 * ("embedding_size",))
     return {"embedding_size": None if width == values["hidden_size"] else width}

@@ -4,15 +4,19 @@ Made for proteins, but as an encoder it is pre-norm, rotary, with plain MLPs and
 ``token_dropout``, a scaling of all embeddings by the share of masked tokens, is not supported.
 """
 
-from typing import Any
-
 import torch
 from torch import Tensor
 
 from maskwright.errors import ConfigError
 from maskwright.model.config import EncoderConfig
 from maskwright.model.embeddings import rotary_frequencies
-from maskwright.model_folder.native.family import Family, Field, RawConfig, same
+from maskwright.model_folder.native.family import (
+    ConfigValues,
+    Family,
+    Field,
+    RawConfig,
+    same,
+)
 from maskwright.model_folder.native.tables import (
     ENCODER_ONLY,
     GAMMA_BETA,
@@ -24,7 +28,7 @@ from maskwright.model_folder.native.tables import (
 
 
 def _constants(config: EncoderConfig) -> dict[str, Tensor]:
-    """Buffers and the head for contacts in proteins, which its class has with every head."""
+    """Return buffers and the head for contacts in proteins, which its class always has."""
     maps = config.num_hidden_layers * config.num_attention_heads
     return {
         "esm.rotary_embeddings.inv_freq": rotary_frequencies(config.head_size, config.rope_theta),
@@ -33,7 +37,7 @@ def _constants(config: EncoderConfig) -> dict[str, Tensor]:
     }
 
 
-def _write_more(config: EncoderConfig) -> dict[str, Any]:
+def _write_more(config: EncoderConfig) -> ConfigValues:
     return {"position_embedding_type": "rotary", "token_dropout": False}
 
 
@@ -42,7 +46,7 @@ def _find_since(config: EncoderConfig) -> str:
     return "4.44" if config.rope_theta == 10_000.0 else "5.17"
 
 
-def _read_more(raw: RawConfig, values: dict[str, Any]) -> dict[str, Any]:
+def _read_more(raw: RawConfig, values: ConfigValues) -> ConfigValues:
     check_heads(raw, values)
     positions = raw.get("position_embedding_type") or "absolute"
     if positions != "rotary":

@@ -1,9 +1,14 @@
 """EuroBertForMaskedLM. Boizard et al., "EuroBERT: Scaling Multilingual Encoders", 2025."""
 
-from typing import Any
-
 from maskwright.model.config import EncoderConfig
-from maskwright.model_folder.native.family import ClassifierHead, Family, Field, RawConfig, same
+from maskwright.model_folder.native.family import (
+    ConfigValues,
+    Family,
+    Field,
+    NativeHead,
+    RawConfig,
+    same,
+)
 from maskwright.model_folder.native.tables import (
     DENSE,
     OUTPUT,
@@ -23,8 +28,8 @@ PRE_NORM_TENSORS = {
 }
 
 
-def write_heads(config: EncoderConfig) -> dict[str, Any]:
-    """What `check_heads` reads, and the end of a text, which may be a list there."""
+def write_heads(config: EncoderConfig) -> ConfigValues:
+    """Return what `check_heads` reads, and the end of a text, which may be a list there."""
     return {
         "num_key_value_heads": config.num_attention_heads,
         "head_dim": config.head_size,
@@ -32,17 +37,17 @@ def write_heads(config: EncoderConfig) -> dict[str, Any]:
     }
 
 
-def read_eos(raw: RawConfig, default: int) -> dict[str, Any]:
-    """The end of a text, if it is one token."""
+def read_eos(raw: RawConfig, default: int) -> ConfigValues:
+    """Return the end of a text, if it is one token."""
     sep = raw.get("eos_token_id", default)
     return {"sep_token_id": sep if isinstance(sep, int) else None}
 
 
-def _write_more(config: EncoderConfig) -> dict[str, Any]:
+def _write_more(config: EncoderConfig) -> ConfigValues:
     return {**write_one_rope(config), **write_heads(config)}
 
 
-def _read_more(raw: RawConfig, values: dict[str, Any]) -> dict[str, Any]:
+def _read_more(raw: RawConfig, values: ConfigValues) -> ConfigValues:
     return {**read_one_rope(10_000.0)(raw, values), **read_eos(raw, 128_001)}
 
 
@@ -71,7 +76,7 @@ EUROBERT = Family(
     write_more=_write_more,
     read_more=_read_more,
     classifiers={
-        "text": ClassifierHead(
+        "text": NativeHead(
             "EuroBertForSequenceClassification",
             {DENSE: "dense", OUTPUT: "classifier"},
             "gelu",

@@ -1,10 +1,9 @@
-"""How one published architecture spells what our encoder is.
+"""The names of one published architecture for what our encoder has.
 
-A `Family` is a table: which of their configuration fields is which of ours, and which of their
-tensors is which of ours; what it leaves to nobody stands in the preset of its name. Reading a
-configuration gives the `EncoderConfig` that computes the same function; an `EncoderConfig` belongs
-to a family exactly when writing it and reading it back changes nothing, so no list of conditions
-can disagree with the tables.
+A `Family` is a table: their configuration fields and tensors, and ours; its preset holds the fields
+that it does not let anybody choose. Reading a configuration returns the `EncoderConfig` that
+computes the same function. An `EncoderConfig` belongs to a family exactly if writing it and reading
+it back changes nothing, so no list of conditions can disagree with the tables.
 """
 
 import dataclasses
@@ -27,7 +26,10 @@ from maskwright.model.config import (
 )
 from maskwright.model.presets import PRESETS, Preset
 
+# Fields of a ``config.json``, or arguments of `EncoderConfig`: mappings, because every family has
+# other fields, and `EncoderConfig` checks what comes of them.
 RawConfig = Mapping[str, Any]
+ConfigValues = dict[str, Any]
 Names = Mapping[str, str | tuple[str, ...]]
 
 # Other spellings of activations that are the same function.
@@ -48,16 +50,16 @@ class Field:
 
     theirs: str
     ours: tuple[str, ...]
-    default: Any  # what their class takes where a file says nothing
+    default: Any  # of their class, where a file says nothing
 
 
 def same(ours: str, default: Any) -> Field:
-    """A field that both call by the same name."""
+    """Return a field that both call by the same name."""
     return Field(ours, (ours,), default)
 
 
 @dataclass(frozen=True)
-class ClassifierHead:
+class NativeHead:
     """What one class of transformers puts on the encoder of its family to label texts or tokens.
 
     Attributes:
@@ -97,9 +99,9 @@ class ClassifierHead:
             dropout=dropout,
         )
 
-    def write_config(self, head: HeadConfig) -> dict[str, Any]:
+    def write_config(self, head: HeadConfig) -> ConfigValues:
         """Return the fields of the head in their ``config.json``."""
-        fields: dict[str, Any] = {self.dropout_field: head.dropout}
+        fields: ConfigValues = {self.dropout_field: head.dropout}
         if self.poolings:
             fields["classifier_pooling"] = self.poolings[head.pooling]
         return fields
@@ -114,25 +116,25 @@ class Family:
         architecture: its masked-language-model class in transformers.
         pair_architecture: its class with a head for pairs of texts as well, if it has one; a file
             that names this class holds that head.
-        preset: the preset that says all that `fields` and `read_more` do not; None = they say all.
+        preset: holds all that `fields` and `read_more` do not set; None if they set everything.
         fields: fields that are copied in both directions.
         tensors: our module or tensor name -> the name in their class; several of theirs are the
             equal row blocks of one of ours; ``*`` is the number of the layer.
-        accepts: fields of theirs of which we can compute only these values.
-        at_least: fields of ours that their class needs to be so large.
+        accepts: their fields of which we can compute these values only.
+        at_least: our fields with the least value that their class works with.
         tied_bias: their name for the decoder's bias where the decoder is tied. Where it is not,
             they keep a parameter of this name as well, and use it for nothing.
         repeats_bias: whether a tied decoder's bias is stored under both names, because older
             versions of the class read the second one.
         since: the first version of transformers that computes `config` from the folder; found by
-            `benchmarks.transformers_versions`. Empty: transformers has no such class.
+            `transformers_versions`, a retired benchmark. Empty: transformers has no such class.
         row_offset: how many rows of theirs come before the first of our tensor of this name.
-        constants: tensors that nobody learns, but that their class wants to find or that a file
+        constants: tensors that are not learned, but that their class looks for or that a file
             may hold: name -> value.
-        renamed: older spellings in files: a pattern and what takes the place of what it matches.
-        fused: (after that) one name for several tensors that lie below each other -> their names.
+        renamed: older names in files: a pattern -> its replacement.
+        fused: (after that) one name for several tensors stacked by rows -> their names.
         ignored: names (``*`` is anything) that the masked language model does not use.
-        write_more, read_more: what a table cannot say.
+        write_more, read_more: what a table cannot express.
         classifiers: its classes that label texts and tokens; without one, ours is written.
     """
 
@@ -152,19 +154,19 @@ class Family:
     renamed: Mapping[str, str] = field(default_factory=dict)
     fused: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     ignored: tuple[str, ...] = ()
-    write_more: Callable[[EncoderConfig], dict[str, Any]] = lambda config: {}
-    read_more: Callable[[RawConfig, dict[str, Any]], dict[str, Any]] = lambda raw, values: {}
-    classifiers: Mapping[Level, ClassifierHead] = field(default_factory=dict)
+    write_more: Callable[[EncoderConfig], ConfigValues] = lambda config: {}
+    read_more: Callable[[RawConfig, ConfigValues], ConfigValues] = lambda raw, values: {}
+    classifiers: Mapping[Level, NativeHead] = field(default_factory=dict)
 
     @property
-    def fixed(self) -> dict[str, Any]:
-        """Fields of ours that it does not let anybody choose."""
+    def fixed(self) -> ConfigValues:
+        """Our fields that this architecture fixes, with their values."""
         preset = PRESETS[self.preset] if self.preset else {}
         chosen = {name for entry in self.fields for name in entry.ours}
         chosen.add("global_attn_every_n_layers")  # which `layer_types` says layer by layer
         return {name: value for name, value in preset.items() if name not in chosen}
 
-    def as_classifier(self, head: ClassifierHead) -> "Family":
+    def as_classifier(self, head: NativeHead) -> "Family":
         """Return the family of the class with `head`, whose encoder has the same names."""
         encoder = {ours: theirs for ours, theirs in self.tensors.items() if ours.startswith("enc")}
         ignored = (name for name in self.ignored if "pooler" not in name)
@@ -178,11 +180,11 @@ class Family:
         )
 
     def name_class(self, config: EncoderConfig) -> str:
-        """Their class for `config`, with all of its heads if there is one."""
+        """Return their class for `config`, with all of its heads if there is one."""
         return (config.sentence_pair_head and self.pair_architecture) or self.architecture
 
-    def write_config(self, config: EncoderConfig) -> dict[str, Any]:
-        """Their ``config.json`` for `config`."""
+    def write_config(self, config: EncoderConfig) -> ConfigValues:
+        """Return their ``config.json`` for `config`; a mapping, for its fields differ by family."""
         copied = {entry.theirs: getattr(config, entry.ours[0]) for entry in self.fields}
         return {
             "architectures": [self.name_class(config)],
@@ -192,12 +194,12 @@ class Family:
         }
 
     def read_config(self, raw: RawConfig) -> EncoderConfig:
-        """The architecture that their ``config.json`` describes.
+        """Return the architecture that their ``config.json`` describes.
 
         Raises:
-            ConfigError: a field has a value that is no value, or one that we cannot compute.
+            ConfigError: a field has a wrong value, or one that we cannot compute.
         """
-        values: dict[str, Any] = self.fixed
+        values: ConfigValues = self.fixed
         for entry in self.fields:
             value = raw.get(entry.theirs)
             value = entry.default if value is None else value
@@ -223,7 +225,7 @@ class Family:
         return EncoderConfig(**values)
 
     def native_names(self, ours: str, config: EncoderConfig) -> tuple[str, ...]:
-        """Their names for the row blocks of our tensor `ours`."""
+        """Return their names for the row blocks of our tensor `ours`."""
         if ours == DECODER_BIAS and self.tied_bias and config.tie_word_embeddings:
             return (self.tied_bias,)
         parts = ours.split(".")
@@ -237,7 +239,7 @@ class Family:
 
 
 def read_value(value: Any, ours: str, theirs: str) -> Any:
-    """A value of their field `theirs`, checked against the type of our field `ours`."""
+    """Return a value of their field `theirs`, checked against the type of our field `ours`."""
     if ours.endswith("_act") and isinstance(value, str):
         value = ACTIVATION_ALIASES.get(value, value)
     return convert(value, _TYPES[ours], theirs)

@@ -1,18 +1,19 @@
 """ModernBertForMaskedLM. Warner et al., "Smarter, Better, Faster, Longer", 2024.
 
-Its class uses ``attention_dropout`` once more after the output projection, as our
-``hidden_dropout`` does; published models have none.
+Its class applies ``attention_dropout`` again after the output projection, where ours applies
+``hidden_dropout``; published models have none.
 """
 
 from collections.abc import Mapping
-from typing import Any, cast
+from typing import cast
 
 from maskwright.config import convert
 from maskwright.model.config import EncoderConfig, HeadActivation, Pooling
 from maskwright.model_folder.native.family import (
-    ClassifierHead,
+    ConfigValues,
     Family,
     Field,
+    NativeHead,
     RawConfig,
     read_value,
     same,
@@ -39,7 +40,7 @@ def _find_period(config: EncoderConfig) -> int | None:
     return None
 
 
-def _write_older(config: EncoderConfig) -> dict[str, Any]:
+def _write_older(config: EncoderConfig) -> ConfigValues:
     """Return what transformers before 5.2 reads instead of ``layer_types`` and the ropes."""
     period = _find_period(config)
     return {
@@ -54,7 +55,7 @@ def _find_since(config: EncoderConfig) -> str:
     return "4.48" if _find_period(config) else "5.2"
 
 
-def _write_more(config: EncoderConfig) -> dict[str, Any]:
+def _write_more(config: EncoderConfig) -> ConfigValues:
     return {
         **write_two_ropes(config),
         **_write_older(config),
@@ -63,7 +64,7 @@ def _write_more(config: EncoderConfig) -> dict[str, Any]:
     }
 
 
-def _read_more(raw: RawConfig, values: dict[str, Any]) -> dict[str, Any]:
+def _read_more(raw: RawConfig, values: ConfigValues) -> ConfigValues:
     types = raw.get("layer_types")
     if types is None:  # as the files of 2024 say it
         every = convert(
@@ -78,8 +79,8 @@ def _read_more(raw: RawConfig, values: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _build_classifier(kind: str, poolings: Mapping[Pooling, str]) -> ClassifierHead:
-    return ClassifierHead(
+def _build_classifier(kind: str, poolings: Mapping[Pooling, str]) -> NativeHead:
+    return NativeHead(
         f"ModernBertFor{kind}Classification",
         {DENSE: "head.dense", NORM: "head.norm", OUTPUT: "classifier"},
         lambda config: cast(HeadActivation, config.head_act),

@@ -1,12 +1,12 @@
-"""Our own spelling, for every architecture that no published class can compute."""
+"""Our own names, for every architecture that no published class can compute."""
 
 import dataclasses
-from typing import Any
 
 from maskwright.model.config import EncoderConfig
 from maskwright.model_folder.native.family import (
-    ClassifierHead,
+    ConfigValues,
     Family,
+    NativeHead,
     RawConfig,
     read_value,
     same,
@@ -15,7 +15,7 @@ from maskwright.model_folder.native.tables import DENSE, OUTPUT
 
 _OPTIONAL = ("cls_token_id", "sep_token_id", "mask_token_id")
 _LEFT_OUT = ("attention_backend", "model_type", "mlp_output_bias", "embedding_size", *_OPTIONAL)
-# What older files, which do not say it, mean.
+# Values of older files, which do not have these fields.
 _LATER = {"prediction_head_size": 0, "next_token_prediction": False, "sentence_pair_head": False}
 _TENSORS = (
     *(f"encoder.embeddings.{name}" for name in ("word", "position", "token_type", "norm")),
@@ -36,12 +36,12 @@ _MLM_HEAD = (
 _DISCRIMINATOR_HEAD = (DENSE, OUTPUT)
 
 
-def _write_more(config: EncoderConfig) -> dict[str, Any]:
+def _write_more(config: EncoderConfig) -> ConfigValues:
     width = {} if config.embedding_size is None else {"embedding_size": config.embedding_size}
     return {name: getattr(config, name) for name in (*_OPTIONAL, "mlp_output_bias")} | width
 
 
-def _read_more(raw: RawConfig, values: dict[str, Any]) -> dict[str, Any]:
+def _read_more(raw: RawConfig, values: ConfigValues) -> ConfigValues:
     optional = (*_OPTIONAL, "embedding_size")
     more = {name: read_value(raw.get(name), name, name) for name in optional}
     bias = raw.get("mlp_output_bias", values["mlp_bias"])
@@ -61,13 +61,13 @@ OWN = Family(
     write_more=_write_more,
     read_more=_read_more,
     classifiers={
-        "text": ClassifierHead(
+        "text": NativeHead(
             "TextClassifier",
             {DENSE: DENSE, OUTPUT: OUTPUT},
             "gelu",
             poolings={"mean": "mean", "cls": "cls", "late": "late"},
         ),
-        "token": ClassifierHead("TokenClassifier", {OUTPUT: OUTPUT}, None),
+        "token": NativeHead("TokenClassifier", {OUTPUT: OUTPUT}, None),
     },
 )
 OWN_DISCRIMINATOR = dataclasses.replace(

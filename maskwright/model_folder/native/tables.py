@@ -1,7 +1,7 @@
-"""What the tables of several families have in common.
+"""Parts of tables that several families share.
 
-BERT's names have outlived BERT: most later encoders call their fields, their embeddings and their
-heads as it does, and their blocks either as it does or as Llama does.
+Most later encoders name their fields, embeddings and heads as BERT does, and their blocks either as
+BERT or as Llama does.
 """
 
 from collections.abc import Callable, Mapping
@@ -10,9 +10,10 @@ from typing import Any
 from maskwright.errors import ConfigError
 from maskwright.model.config import EncoderConfig, HeadActivation, Level
 from maskwright.model_folder.native.family import (
-    ClassifierHead,
+    ConfigValues,
     Field,
     Names,
+    NativeHead,
     RawConfig,
     read_value,
     same,
@@ -20,7 +21,7 @@ from maskwright.model_folder.native.family import (
 
 ENCODER_ONLY = {"is_decoder": (False,), "add_cross_attention": (False,)}
 ABSOLUTE = {**ENCODER_ONLY, "position_embedding_type": ("absolute",)}
-# As the first BERT of 2018 called them; transformers reads both for every class.
+# The names of the first BERT of 2018; transformers reads both for every class.
 GAMMA_BETA = {r"LayerNorm\.gamma$": "LayerNorm.weight", r"LayerNorm\.beta$": "LayerNorm.bias"}
 NEEDS_TYPES = {"type_vocab_size": 1}
 _BERT_BASE = {
@@ -37,7 +38,7 @@ _BERT_BASE = {
 
 
 def size_fields(**defaults: Any) -> tuple[Field, ...]:
-    """The fields that all have; `defaults` are those of their class where they are not BERT's."""
+    """Return the fields of all families; `defaults` replaces those of BERT's class."""
     return tuple(same(name, value) for name, value in {**_BERT_BASE, **defaults}.items())
 
 
@@ -48,7 +49,7 @@ def bert_fields(
     norm_eps: float = 1e-12,
     **defaults: Any,
 ) -> tuple[Field, ...]:
-    """`size_fields` and BERT's names for norms and dropouts.
+    """Return `size_fields` and BERT's names for norms and dropouts.
 
     Args:
         dropped: our fields for ``hidden_dropout_prob``.
@@ -64,7 +65,7 @@ def bert_fields(
 
 
 def bert_embeddings(prefix: str) -> Names:
-    """Embeddings as BERT names them; a class without one of them is never asked for it."""
+    """Return BERT's names of embeddings; a class without one of them is never asked for it."""
     return {
         "encoder.embeddings.word": f"{prefix}.embeddings.word_embeddings",
         "encoder.embeddings.position": f"{prefix}.embeddings.position_embeddings",
@@ -74,7 +75,7 @@ def bert_embeddings(prefix: str) -> Names:
 
 
 def bert_blocks(layer: str, *, attention_norm: str, mlp_norm: str) -> Names:
-    """Blocks as BERT names them."""
+    """Return BERT's names of blocks."""
     attention = f"{layer}.attention.self"
     return {
         "encoder.blocks.*.attention.qkv": (
@@ -98,7 +99,7 @@ def llama_blocks(
     mlp_input: tuple[str, ...] = ("gate_proj", "up_proj"),
     mlp_output: str = "down_proj",
 ) -> Names:
-    """Blocks as Llama names them, but for the norms, which say where they stand."""
+    """Return Llama's names of blocks, except for the norms, whose names say where they are."""
     attention = f"{layer}.self_attn"
     return {
         "encoder.blocks.*.attention.qkv": (
@@ -115,7 +116,7 @@ def llama_blocks(
 
 
 def bert_head(norm: str = "LayerNorm") -> Names:
-    """``cls.predictions``; the bias of a tied decoder is ``cls.predictions.bias``."""
+    """Return ``cls.predictions``; the bias of a tied decoder is ``cls.predictions.bias``."""
     return {
         "head.transform.dense": "cls.predictions.transform.dense",
         "head.transform.norm": f"cls.predictions.transform.{norm}",
@@ -124,7 +125,7 @@ def bert_head(norm: str = "LayerNorm") -> Names:
 
 
 def bert_pair_head() -> Names:
-    """The pooler and ``cls.seq_relationship``; a class without them is never asked for them."""
+    """Return the pooler and ``cls.seq_relationship``, unused by a class without this head."""
     return {
         "pair_head.pooler": "bert.pooler.dense",
         "pair_head.classifier": "cls.seq_relationship",
@@ -132,7 +133,7 @@ def bert_pair_head() -> Names:
 
 
 def roberta_head() -> Names:
-    """``lm_head``; the bias of a tied decoder is ``lm_head.bias``."""
+    """Return ``lm_head``; the bias of a tied decoder is ``lm_head.bias``."""
     return {
         "head.transform.dense": "lm_head.dense",
         "head.transform.norm": "lm_head.layer_norm",
@@ -144,27 +145,25 @@ def roberta_head() -> Names:
 DENSE, NORM, OUTPUT = "head.dense", "head.norm", "head.output"
 
 
-def bert_classifiers(name: str) -> dict[Level, ClassifierHead]:
+def bert_classifiers(name: str) -> dict[Level, NativeHead]:
     """Return BERT's classifiers, whose dense layer is the pooler; `name` begins their classes."""
     head = {DENSE: "bert.pooler.dense", OUTPUT: "classifier"}
-    text = ClassifierHead(f"{name}ForSequenceClassification", head, "tanh", ignored=("cls.*",))
+    text = NativeHead(f"{name}ForSequenceClassification", head, "tanh", ignored=("cls.*",))
     return {"text": text, "token": token_classifier(name, "cls.*")}
 
 
-def roberta_classifiers(
-    name: str, activation: HeadActivation = "tanh"
-) -> dict[Level, ClassifierHead]:
+def roberta_classifiers(name: str, activation: HeadActivation = "tanh") -> dict[Level, NativeHead]:
     """Return RoBERTa's classifiers, with a dense layer of their own."""
     head = {DENSE: "classifier.dense", OUTPUT: "classifier.out_proj"}
-    text = ClassifierHead(f"{name}ForSequenceClassification", head, activation)
+    text = NativeHead(f"{name}ForSequenceClassification", head, activation)
     return {"text": text, "token": token_classifier(name)}
 
 
-def token_classifier(name: str, *ignored: str) -> ClassifierHead:
+def token_classifier(name: str, *ignored: str) -> NativeHead:
     """Return a classifier of tokens that has an output layer alone."""
     ignored = ("*.pooler.*", *ignored)
     architecture = f"{name}ForTokenClassification"
-    return ClassifierHead(architecture, {OUTPUT: "classifier"}, None, ignored=ignored)
+    return NativeHead(architecture, {OUTPUT: "classifier"}, None, ignored=ignored)
 
 
 # fairseq counts positions from the padding token's id + 1, and its table has these rows, too.
@@ -174,11 +173,11 @@ def count_padding_rows(ours: str, config: EncoderConfig) -> int:
     return config.pad_token_id + 1 if ours == "encoder.embeddings.position.weight" else 0
 
 
-def write_padding_rows(config: EncoderConfig) -> dict[str, Any]:
+def write_padding_rows(config: EncoderConfig) -> ConfigValues:
     return {"max_position_embeddings": config.max_position_embeddings + config.pad_token_id + 1}
 
 
-def read_padding_rows(raw: RawConfig, values: dict[str, Any]) -> dict[str, Any]:
+def read_padding_rows(raw: RawConfig, values: ConfigValues) -> ConfigValues:
     rows, before = values["max_position_embeddings"], values["pad_token_id"] + 1
     if rows <= before:
         rule = f"must be more than the {before} rows before position 0 (pad_token_id + 1)"
@@ -186,20 +185,20 @@ def read_padding_rows(raw: RawConfig, values: dict[str, Any]) -> dict[str, Any]:
     return {"max_position_embeddings": rows - before}
 
 
-def write_rope(theta: float) -> dict[str, Any]:
-    """An entry of ``rope_parameters``."""
+def write_rope(theta: float) -> ConfigValues:
+    """Return an entry of ``rope_parameters``."""
     return {"rope_type": "default", "rope_theta": theta}
 
 
-def write_one_rope(config: EncoderConfig) -> dict[str, Any]:
-    """``rope_parameters`` of a class whose layers are all alike."""
+def write_one_rope(config: EncoderConfig) -> ConfigValues:
+    """Return ``rope_parameters`` of a class whose layers are all alike."""
     return {"rope_parameters": write_rope(config.rope_theta)}
 
 
-def read_one_rope(default: float) -> Callable[[RawConfig, dict[str, Any]], dict[str, Any]]:
-    """Reads what `write_one_rope` writes; `default` is the base where a file says nothing."""
+def read_one_rope(default: float) -> Callable[[RawConfig, ConfigValues], ConfigValues]:
+    """Return the reader of what `write_one_rope` writes, with the base where a file has none."""
 
-    def read(raw: RawConfig, values: dict[str, Any]) -> dict[str, Any]:
+    def read(raw: RawConfig, values: ConfigValues) -> ConfigValues:
         check_heads(raw, values)
         older = raw.get("rope_theta") or default
         return {"rope_theta": read_rope_theta(raw.get("rope_parameters"), "rope_parameters", older)}
@@ -208,10 +207,10 @@ def read_one_rope(default: float) -> Callable[[RawConfig, dict[str, Any]], dict[
 
 
 def read_rope_theta(parameters: Any, name: str, default: Any) -> float:
-    """The base of the frequencies in an entry of ``rope_parameters``; only plain rotary ones.
+    """Return the base of the frequencies in an entry of ``rope_parameters``.
 
     Raises:
-        ConfigError: a scaled or partial variant of rotary positions.
+        ConfigError: a scaled or partial variant of rotary positions, which are not supported.
     """
     entries = {} if parameters is None else parameters
     if not isinstance(entries, Mapping):
@@ -222,8 +221,8 @@ def read_rope_theta(parameters: Any, name: str, default: Any) -> float:
     return read_value(entries.get("rope_theta") or default, "rope_theta", f"{name}.rope_theta")
 
 
-def read_two_ropes(raw: RawConfig, full: Any, sliding: Any) -> dict[str, Any]:
-    """Bases of global and local layers: ``rope_parameters``, or `full` and `sliding`."""
+def read_two_ropes(raw: RawConfig, full: Any, sliding: Any) -> ConfigValues:
+    """Return the bases of global and local layers; `full` and `sliding` where a file has none."""
     rope = raw.get("rope_parameters") or {}
     if not isinstance(rope, Mapping) or set(rope) - {"full_attention", "sliding_attention"}:
         raise ConfigError("rope_parameters", rope, "must hold full_attention and sliding_attention")
@@ -237,8 +236,8 @@ def read_two_ropes(raw: RawConfig, full: Any, sliding: Any) -> dict[str, Any]:
     }
 
 
-def write_two_ropes(config: EncoderConfig) -> dict[str, Any]:
-    """``layer_types`` and the rotary positions of each type."""
+def write_two_ropes(config: EncoderConfig) -> ConfigValues:
+    """Return ``layer_types`` and the rotary positions of each type."""
     return {
         "layer_types": list(config.layer_types),
         "rope_parameters": {
@@ -248,11 +247,11 @@ def write_two_ropes(config: EncoderConfig) -> dict[str, Any]:
     }
 
 
-def check_heads(raw: RawConfig, values: dict[str, Any]) -> None:
-    """Lets pass heads that are equal parts of the width, each with its own keys and values.
+def check_heads(raw: RawConfig, values: ConfigValues) -> None:
+    """Raise unless heads are equal parts of the width, each with its own keys and values.
 
     Raises:
-        ConfigError: others, which some classes could have.
+        ConfigError: other heads, which are not supported.
     """
     heads, size = values["num_attention_heads"], values["hidden_size"]
     for name, expected in (("num_key_value_heads", heads), ("head_dim", size // max(heads, 1))):

@@ -1,18 +1,24 @@
 """UltrabertForMaskedLM: EuroBERT with local attention and a head of two layers.
 
-Its ``sliding_window`` is how far a token sees to each side; our ``local_attention`` is the width
-of the whole window. The first files, from before there was a class in transformers, have a window
-and a rotary base for each layer.
+Its ``sliding_window`` is the window to each side; our ``local_attention`` is the width of the whole
+window. The first files, older than the class in transformers, have a window and a rotary base for
+each layer.
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 from maskwright.config import convert
 from maskwright.errors import ConfigError
 from maskwright.model.config import EncoderConfig, LayerType
 from maskwright.model_folder.native.eurobert import PRE_NORM_TENSORS, read_eos, write_heads
-from maskwright.model_folder.native.family import Family, Field, RawConfig, read_value, same
+from maskwright.model_folder.native.family import (
+    ConfigValues,
+    Family,
+    Field,
+    RawConfig,
+    read_value,
+    same,
+)
 from maskwright.model_folder.native.tables import (
     check_heads,
     read_two_ropes,
@@ -21,12 +27,12 @@ from maskwright.model_folder.native.tables import (
 )
 
 
-def _write_more(config: EncoderConfig) -> dict[str, Any]:
+def _write_more(config: EncoderConfig) -> ConfigValues:
     radius = config.local_attention // 2
     return {**write_two_ropes(config), **write_heads(config), "sliding_window": radius}
 
 
-def _read_more(raw: RawConfig, values: dict[str, Any]) -> dict[str, Any]:
+def _read_more(raw: RawConfig, values: ConfigValues) -> ConfigValues:
     check_heads(raw, values)
     types, radius = _read_layers(raw, values["num_hidden_layers"])
     bases = {"full_attention": 2_560_000.0, "sliding_attention": 10_000.0}
@@ -42,12 +48,12 @@ def _read_more(raw: RawConfig, values: dict[str, Any]) -> dict[str, Any]:
 
 
 def _read_layers(raw: RawConfig, num_layers: int) -> tuple[tuple[LayerType, ...], int]:
-    """The types of all layers, and how far the local ones see."""
+    """Return the types of all layers, and the window of the local ones to each side."""
     types, radius = raw.get("layer_types"), raw.get("sliding_window")
     if types is None:
         layers = range(1, num_layers + 1)
         types = ["sliding_attention" if layer % 3 else "full_attention" for layer in layers]
-    if raw.get("attention_windows") is not None:  # 0 = the layer sees everything
+    if raw.get("attention_windows") is not None:  # 0 = a global layer
         windows = convert(raw["attention_windows"], tuple[int, ...], "attention_windows")
         types = ["sliding_attention" if window else "full_attention" for window in windows]
         found = _read_each("attention_windows", types, windows)
@@ -58,9 +64,9 @@ def _read_layers(raw: RawConfig, num_layers: int) -> tuple[tuple[LayerType, ...]
     return read_value(types, "layer_types", "layer_types"), radius
 
 
-def _read_each(name: str, types: Sequence[str], values: Sequence[float]) -> dict[str, Any]:
-    """By type of layer, what the first files said for each layer."""
-    found: dict[str, Any] = {}
+def _read_each(name: str, types: Sequence[str], values: Sequence[float]) -> ConfigValues:
+    """Return by type of layer what the first files have for each layer."""
+    found: ConfigValues = {}
     if len(types) != len(values):
         raise ConfigError(name, len(values), f"must say one for each of {len(types)} layers")
     for kind, value in zip(types, values, strict=True):

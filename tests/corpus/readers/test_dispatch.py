@@ -6,15 +6,19 @@ import lzma
 import random
 import sys
 from collections import Counter
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import zstandard
 
 from maskwright.corpus.config import CorpusConfig
+from maskwright.corpus.documents import Reading
 from maskwright.corpus.readers.blocks import COMPRESSIONS
-from maskwright.corpus.readers.dispatch import FORMATS, read_source, recognize_name
+from maskwright.corpus.readers.dispatch import FORMATS, Format, read_source, recognize_name
+from maskwright.corpus.readers.text import read_text
 from maskwright.corpus.sources import find_sources
+from maskwright.corpus.stream import stream_corpus
 from maskwright.errors import CorpusError
 from tests.corpus.helpers import read_all, write
 
@@ -101,3 +105,23 @@ def test_json_counts_if_it_is_named(compression: str) -> None:
     path = Path(f"dump.json{compression}")
     assert recognize_name(path) == (None, compression)
     assert recognize_name(path, named=True) == ("jsonl", compression)
+
+
+def test_a_format_is_added_by_one_registration(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def read_toy(reading: Reading) -> Iterator[str]:
+        for word in "".join(read_text(reading)).split("+"):
+            reading.counts["toy word"] += 1
+            yield word
+
+    monkeypatch.setitem(FORMATS, "toy", Format(read_toy, (".toy",)))
+    write(tmp_path / "a.toy", "one+two")
+    write(tmp_path / "b.TOY.gz", gzip.compress(b"three"))
+    write(tmp_path / "c.txt", "four")
+    counts: Counter[str] = Counter()
+    config = CorpusConfig(valid_fraction=0.0)
+    documents = [document for _, document in stream_corpus([str(tmp_path)], config, counts)]
+    assert [document.text for document in documents] == ["one", "two", "three", "four"]
+    assert documents[1].id == "a.toy:2"
+    assert counts == {"toy word": 3}

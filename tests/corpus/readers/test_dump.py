@@ -42,8 +42,7 @@ def test_pages_come_whole_however_the_bytes_do() -> None:
         "wikitext",
     )
     assert (second.namespace, first.is_redirect) == ("14", False)
-    assert reader.site.language == "ko"
-    assert reader.site.namespaces[14] == "분류"
+    assert reader.namespaces[14] == "분류"
 
 
 @pytest.mark.parametrize("name", ["dump.xml", "dump.xml.bz2"])

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from maskwright.corpus.readers.dump import Page, read_article
 from maskwright.corpus.readers.wikitext import (
     Links,
-    SiteInfo,
     is_tame,
     read_exactly,
     read_roughly,
@@ -17,7 +16,7 @@ from maskwright.corpus.readers.wikitext import (
 )
 from tests.limits import limited_cpu_seconds
 
-LINKS = Links.of(SiteInfo("de", {6: "Datei", 14: "Kategorie", -2: "Medium"}))
+LINKS = Links.of({6: "Datei", 14: "Kategorie", -2: "Medium"})
 
 
 @pytest.mark.parametrize(

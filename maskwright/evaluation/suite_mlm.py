@@ -1,0 +1,401 @@
+"""The suite ``mlm``: all scores of masked language modeling on pinned masks.
+
+Predictions are summed by row of text, and every score is a function of the sums. Formulas and names
+are explained in docs/evaluation.md. M masked tokens of a batch, V vocabulary.
+"""
+
+import hashlib
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from maskwright.data.batch import Batch
+from maskwright.data.collate import SpecialIds
+from maskwright.data.config import MaskingConfig
+from maskwright.data.masking import IGNORED, Vocabulary
+from maskwright.errors import InputError
+from maskwright.evaluation.intervals import (
+    NUM_RESAMPLES,
+    RESAMPLING_SEED,
+    Formula,
+    ScoreFormula,
+    Sums,
+    SumTable,
+    SumTableBuilder,
+    ratio,
+)
+from maskwright.evaluation.pinned import PINNED_MASKING, PINNED_SEED, PinnedText
+from maskwright.evaluation.suites import Request, Suite, mark_fast
+from maskwright.evaluation.token_ranks import TokenPredictions, Unigram, rank_labels
+from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.runs.evaluation_file import SuiteResult
+from maskwright.tokenizer.token_text import BLANK, count_characters
+
+# The same tokens masked, all of them with [MASK].
+MASK_ONLY = MaskingConfig(rate=0.15, mask_share=1.0, random_share=0.0)
+# Whole words, all of their tokens with [MASK]: none is given away.
+WORD_MASKING = MaskingConfig(rate=0.15, strategy="words", mask_share=1.0, random_share=0.0)
+_TOPS = (1, 5, 10)
+_NUM_CONFIDENCE_BINS = 15
+_SEEN = ("mask", "random", "kept")  # the input token at a masked position
+
+Values = dict[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class MaskedTables:
+    """Sums by row of a model's predictions on a text.
+
+    Attributes:
+        tokens: with 15 % of the tokens masked, 80/10/10.
+        mask_only: with the same tokens masked, all of them with [MASK].
+        words: with whole words masked.
+        masks: sha256 of the masked tokens and their positions: equal where models had equal tasks.
+        num_decades: of the training counts of all tokens.
+    """
+
+    tokens: SumTable
+    mask_only: SumTable
+    words: SumTable
+    masks: str
+    num_decades: int
+
+
+def measure_request(request: Request) -> MaskedTables:
+    """Return the sums by row for the text of a request."""
+    model, counts = request.model, request.need_text().counts
+    characters = count_characters(model.tokenizer)
+    return measure_masked_lm(model.model, pin_text(request), counts, characters)
+
+
+def pin_text(request: Request) -> PinnedText:
+    """Return the text as rows with pinned masks, as long as the model takes."""
+    text, tokenizer = request.need_text(), request.model.tokenizer
+    length = min(request.rows.max_seq_length, request.model.longest)
+    return PinnedText(
+        text.corpus,
+        replace(request.rows, max_seq_length=length, special_tokens=request.wraps),
+        SpecialIds(tokenizer.pad_id, tokenizer.cls_id, tokenizer.sep_id, request.wraps),
+        Vocabulary(tokenizer.vocab_size, tokenizer.mask_id, tokenizer.ordinary_ids, text.counts),
+        request.find_size(SUITE),
+    )
+
+
+def measure_masked_lm(
+    model: MaskedLanguageModel,
+    text: PinnedText,
+    counts: NDArray[np.int64],
+    characters: NDArray[np.int64],
+) -> MaskedTables:
+    """Run the model over the text three times: tokens masked in two ways, then words.
+
+    Args:
+        model: in evaluation mode, on any device.
+        counts: [V] training counts of the tokens, 0 for what can never be a label.
+        characters: [V] characters of text in each token; `BLANK` for blanks alone, which some
+            tokenizers drop: they count neither as text nor as loss where models of different
+            tokenizers are compared.
+    """
+    unigram, digest = Unigram(counts), hashlib.sha256()
+    mask_id = text.vocabulary.mask_id
+    tokens = SumTableBuilder(_token_names(unigram))
+    mask_only, words = SumTableBuilder(_MASK_ONLY_NAMES), SumTableBuilder(_WORD_NAMES)
+    for batch in text.batches(PINNED_MASKING):
+        positions, labels = masked_tokens(batch)
+        digest.update(positions.numpy().tobytes() + labels.numpy().tobytes())
+        predictions = predict(model, batch, positions, labels)
+        seen = batch.input_ids[positions].numpy()
+        values = _describe_tokens(predictions, labels.numpy(), seen, mask_id, unigram, characters)
+        _add(tokens, batch, positions, values)
+    for batch in text.batches(MASK_ONLY):
+        positions, labels = masked_tokens(batch)
+        values = _describe_mask_only(
+            predict(model, batch, positions, labels), labels.numpy(), unigram
+        )
+        _add(mask_only, batch, positions, values)
+    for batch, word_of_slot in text.batches_with_words(WORD_MASKING):
+        positions, labels = masked_tokens(batch)
+        predictions = predict(model, batch, positions, labels)
+        right, baseline = predictions.rank == 1, unigram.rank[labels.numpy()] == 1
+        word_numbers = word_of_slot[positions.numpy()]
+        values = _describe_words(predictions.loss, right, baseline, word_numbers)
+        _add(words, batch, positions, values)
+    tables = tokens.build(), mask_only.build(), words.build()
+    return MaskedTables(*tables, digest.hexdigest(), unigram.num_decades)
+
+
+def masked_tokens(batch: Batch) -> tuple[Tensor, Tensor]:
+    """Return positions in [T] and ids of the masked tokens in the order of the text: [M], [M]."""
+    used = batch.masked_labels != IGNORED
+    positions, labels = batch.masked_positions[used], batch.masked_labels[used]
+    order = positions.argsort()
+    return positions[order], labels[order]
+
+
+@torch.no_grad()
+def predict(
+    model: MaskedLanguageModel, batch: Batch, positions: Tensor, labels: Tensor
+) -> TokenPredictions:
+    """Return what the model predicts at positions [M] of a batch on the CPU."""
+    device = next(model.parameters()).device
+    moved = batch.to(device)
+    output_positions = model.predictors(positions).to(device)
+    hidden = model.encoder(moved.input_ids, moved.context, output_positions=output_positions)
+    return rank_labels(model, hidden, labels.to(device))
+
+
+def _add(table: SumTableBuilder, batch: Batch, positions: Tensor, values: Values) -> None:
+    rows = positions.numpy() // batch.context.row_length
+    table.add(rows, len(batch.input_ids) // batch.context.row_length, values)
+
+
+def _token_names(unigram: Unigram) -> list[str]:
+    return [
+        *("count", "loss", "reciprocal_rank", "characters"),
+        *("unigram_loss", "unigram_reciprocal_rank", "text_loss", "unigram_text_loss"),
+        *(f"{whose}top{k}" for k in _TOPS for whose in ("", "unigram_")),
+        *(f"{seen}_{what}" for seen in _SEEN for what in ("count", "loss", *_GROUP)),
+        *(f"{d}_{what}" for d in range(unigram.num_decades) for what in ("count", "loss", *_GROUP)),
+        *(f"{b}_{what}" for b in range(_NUM_CONFIDENCE_BINS) for what in _CALIBRATION),
+    ]
+
+
+_GROUP = ("top1", "unigram_loss", "unigram_top1")
+_CALIBRATION = ("confidence", "right")
+_BASELINES = ("loss", "top1", "top5")
+_MASK_ONLY_NAMES = ("count", "loss", "top1", "top5", *(f"unigram_{what}" for what in _BASELINES))
+_WORD_NAMES = (
+    *("count", "loss", "top1", "unigram_top1"),
+    *("words", "words_right", "unigram_words_right"),
+    *("split_words", "split_words_right"),
+)
+
+
+def _describe_tokens(
+    predictions: TokenPredictions,
+    labels: NDArray[np.int64],
+    seen: NDArray[np.int64],
+    mask_id: int,
+    unigram: Unigram,
+    characters: NDArray[np.int64],
+) -> Values:
+    """Return what each of M masked tokens adds to the sums of its row."""
+    unigram_rank = unigram.rank[labels]
+    is_text = characters[labels] != BLANK
+    values: Values = {
+        "count": np.ones(len(labels)),
+        "loss": predictions.loss,
+        "reciprocal_rank": 1 / predictions.rank,
+        "characters": is_text * characters[labels],
+        "text_loss": is_text * predictions.loss,
+        "unigram_text_loss": is_text * unigram.loss[labels],
+        "unigram_loss": unigram.loss[labels],
+        "unigram_reciprocal_rank": 1 / unigram_rank,
+    }
+    for k in _TOPS:
+        values[f"top{k}"], values[f"unigram_top{k}"] = predictions.rank <= k, unigram_rank <= k
+    is_mask, is_kept = seen == mask_id, seen == labels
+    groups = {"mask": is_mask, "random": ~is_mask & ~is_kept, "kept": is_kept}
+    groups |= {str(d): unigram.decade[labels] == d for d in range(unigram.num_decades)}
+    for name, member in groups.items():
+        for what in ("count", "loss", *_GROUP):
+            values[f"{name}_{what}"] = member * values[what]
+    # Bins (0, 1/15], (1/15, 2/15], … of equal width.
+    bins = np.ceil(predictions.confidence * _NUM_CONFIDENCE_BINS).astype(np.int64) - 1
+    bins = bins.clip(0, _NUM_CONFIDENCE_BINS - 1)
+    for number in range(_NUM_CONFIDENCE_BINS):
+        member = bins == number
+        values[f"{number}_confidence"] = member * predictions.confidence
+        values[f"{number}_right"] = member & (predictions.rank == 1)
+    return values
+
+
+def _describe_mask_only(
+    predictions: TokenPredictions, labels: NDArray[np.int64], unigram: Unigram
+) -> Values:
+    """Return what each of M tokens masked with [MASK] adds to the sums of its row."""
+    rank = unigram.rank[labels]
+    return {
+        "count": np.ones(len(labels)),
+        "loss": predictions.loss,
+        "top1": predictions.rank == 1,
+        "top5": predictions.rank <= 5,
+        "unigram_loss": unigram.loss[labels],
+        "unigram_top1": rank == 1,
+        "unigram_top5": rank <= 5,
+    }
+
+
+def _describe_words(
+    loss: NDArray[np.float64],
+    right: NDArray[np.bool_],
+    baseline: NDArray[np.bool_],
+    words: NDArray[np.int64],
+) -> Values:
+    """Return the same for whole words; a word is counted at its first masked token.
+
+    Args:
+        words: [M] the number of each token's word, ascending.
+    """
+    is_first = np.diff(words, prepend=-1) > 0
+    word = np.cumsum(is_first) - 1
+    size = np.bincount(word) if len(word) else np.zeros(0, np.int64)
+
+    def all_right(tokens: NDArray[np.bool_]) -> np.ndarray:
+        is_whole = np.bincount(word, tokens, len(size)) == size
+        return is_first & is_whole[word]
+
+    is_split = is_first & (size[word] > 1)
+    return {
+        "count": np.ones(len(words)),
+        "loss": loss,
+        "top1": right,
+        "unigram_top1": baseline,
+        "words": is_first,
+        "words_right": all_right(right),
+        "unigram_words_right": all_right(baseline),
+        "split_words": is_split,
+        "split_words_right": is_split & all_right(right),
+    }
+
+
+def evaluate_mlm(
+    model: MaskedLanguageModel,
+    text: PinnedText,
+    counts: NDArray[np.int64],
+    characters: NDArray[np.int64],
+    data: dict[str, Any],
+) -> SuiteResult:
+    """Return all scores of a model on a text; see `measure_masked_lm`.
+
+    Args:
+        data: name and fingerprint of the text, for the result.
+
+    Raises:
+        InputError: the text is so short that no token is masked.
+    """
+    return describe_tables(measure_masked_lm(model, text, counts, characters), text, data)
+
+
+def describe_tables(tables: MaskedTables, text: PinnedText, data: dict[str, Any]) -> SuiteResult:
+    """Return the scores of the sums that `measure_masked_lm` returned for a text."""
+    if not tables.tokens.totals["count"]:
+        raise InputError(
+            f"{data['name']} is too short: none of its tokens is masked. Give more text."
+        )
+    settings = {
+        "masks_sha256": tables.masks,
+        "seed": PINNED_SEED,
+        "rate": PINNED_MASKING.rate,
+        "corruption": [0.8, 0.1, 0.1],
+        "mask_only_corruption": [1.0, 0.0, 0.0],
+        "whole_words_corruption": [1.0, 0.0, 0.0],
+        "max_seq_length": text.config.max_seq_length,
+        "special_tokens": text.config.special_tokens,
+        "packed": text.config.packed,
+        "num_rows": len(tables.tokens.values),
+        "interval": f"bootstrap over rows, {NUM_RESAMPLES} resamples, seed {RESAMPLING_SEED}",
+    }
+    formulas = [*FORMULAS, *group_formulas(tables.num_decades)]
+    scores = [*tables.tokens.score(formulas), *tables.mask_only.score(MASK_ONLY_FORMULAS)]
+    scores += tables.words.score(WORD_FORMULAS)
+    return SuiteResult("mlm", data, settings, tuple(scores))
+
+
+def _perplexity(loss: str) -> Formula:
+    return lambda sums: np.exp(sums[loss] / sums["count"])
+
+
+def _bits_per_character(loss: str) -> Formula:
+    return lambda sums: sums[loss] / sums["characters"] / math.log(2)
+
+
+def _calibration_error(sums: Sums) -> np.ndarray:
+    """Return the expected calibration error (Guo et al. 2017, arXiv 1706.04599)."""
+    bins = range(_NUM_CONFIDENCE_BINS)
+    gaps = [abs(sums[f"{b}_confidence"] - sums[f"{b}_right"]) for b in bins]
+    return sum(gaps[1:], gaps[0]) / sums["count"]
+
+
+def _mean(
+    name: str, column: str, count: str = "count", group: str = "", has_baseline: bool = True
+) -> ScoreFormula:
+    """Return the formula of a sum by a count, in a group of tokens, beside the unigram's."""
+    count = group + count
+    baseline = ratio(f"{group}unigram_{column}", count) if has_baseline else None
+    return ScoreFormula(name, ratio(group + column, count), count, baseline)
+
+
+BITS_PER_CHARACTER = ScoreFormula(
+    "bits_per_character",
+    _bits_per_character("text_loss"),
+    "characters",
+    _bits_per_character("unigram_text_loss"),
+)
+FORMULAS = (
+    _mean("loss", "loss"),
+    ScoreFormula("perplexity", _perplexity("loss"), "count", _perplexity("unigram_loss")),
+    BITS_PER_CHARACTER,
+    *(_mean("masked_accuracy" + (f"_top{k}" if k > 1 else ""), f"top{k}") for k in _TOPS),
+    _mean("mean_reciprocal_rank", "reciprocal_rank"),
+    # A sum of magnitudes: noise only adds to it, and resampling adds noise to noise.
+    ScoreFormula("calibration_error", _calibration_error, "count", has_interval=False),
+)
+MASK_ONLY_FORMULAS = (
+    _mean("mask_only/loss", "loss"),
+    _mean("mask_only/masked_accuracy", "top1"),
+    _mean("mask_only/masked_accuracy_top5", "top5"),
+)
+WORD_FORMULAS = (
+    _mean("whole_words/word_accuracy", "words_right", "words"),
+    _mean(
+        *("whole_words/split_word_accuracy", "split_words_right", "split_words"),
+        has_baseline=False,
+    ),
+    _mean("whole_words/masked_accuracy", "top1"),
+    _mean("whole_words/loss", "loss", has_baseline=False),
+)
+
+
+def group_formulas(num_decades: int) -> list[ScoreFormula]:
+    """Return accuracy and loss by input token, and by the tokens' training counts."""
+    groups = {f"seen_{seen}": f"{seen}_" for seen in _SEEN}
+    groups |= {f"frequency_1e{decade}": f"{decade}_" for decade in range(num_decades)}
+    return [
+        _mean(f"{title}/{score}", column, group=group)
+        for title, group in groups.items()
+        for score, column in (("masked_accuracy", "top1"), ("loss", "loss"))
+    ]
+
+
+def _check(request: Request) -> None:
+    if not any(batch.num_predictions for batch in pin_text(request).batches()):
+        raise request.too_short("none of its tokens is masked")
+
+
+def _score(request: Request) -> SuiteResult:
+    text = pin_text(request)
+    result = describe_tables(measure_request(request), text, request.need_text().data)
+    is_cut = result.settings["num_rows"] >= text.num_slots // text.config.max_seq_length
+    return mark_fast(result, request.is_fast and is_cut)
+
+
+SUITE = Suite(
+    name="mlm",
+    needs="text",
+    full=262_144,
+    fast=32_768,
+    check=_check,
+    score=_score,
+    headlines=(
+        "mlm/loss",
+        "mlm/masked_accuracy",
+        "mlm/masked_accuracy_top5",
+        "mlm/bits_per_character",
+    ),
+)

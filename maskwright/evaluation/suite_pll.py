@@ -1,0 +1,163 @@
+"""The suite ``pll``: pseudo-perplexity of sentences, and scores from the same sums."""
+
+import hashlib
+import json
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.errors import InputError
+from maskwright.evaluation.intervals import (
+    NUM_RESAMPLES,
+    RESAMPLING_SEED,
+    ScoreFormula,
+    SumTable,
+    ratio,
+)
+from maskwright.evaluation.pseudo_likelihood import Metric, scoring
+from maskwright.evaluation.suites import Request, Suite, mark_fast
+from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.runs.evaluation_file import SuiteResult
+from maskwright.tokenizer.token_text import BLANK, count_characters
+from maskwright.tokenizer.tokenizer import EncodedText, Tokenizer
+
+# Of a text: log-likelihood and tokens; log-likelihood of the tokens with characters, and these; 1.
+_SUMS = ("log_likelihood", "tokens", "spelled", "characters", "texts")
+_FORMULAS = (
+    ScoreFormula(
+        "pll/pseudo_perplexity",
+        lambda sums: np.exp(-sums["log_likelihood"] / sums["tokens"]),
+        "texts",
+    ),
+    # Text of [UNK] and blanks alone has no character to divide by, and no such score.
+    ScoreFormula(
+        "pll/bits_per_character",
+        lambda sums: -sums["spelled"] / math.log(2) / sums["characters"],
+        "characters",
+    ),
+    ScoreFormula("pll/mean_log_likelihood", ratio("log_likelihood", "texts"), "texts"),
+)
+
+
+def evaluate_pseudo_likelihood(
+    model: MaskedLanguageModel,
+    tokenizer: Tokenizer,
+    texts: Sequence[str],
+    metric: Metric = "within_word_l2r",
+    *,
+    name: str = "texts",
+    add_special_tokens: bool | None = None,
+    batch_tokens: int | None = None,
+) -> SuiteResult:
+    """Return the scores of a corpus; each text should be one sentence.
+
+    ``pll/pseudo_perplexity``, ``exp(-total / tokens)`` (Salazar et al. 2020), holds for one
+    tokenizer alone; ``pll/bits_per_character`` also compares models of different tokenizers;
+    ``pll/mean_log_likelihood`` is the mean over texts, in nats.
+
+    Args:
+        texts: those without a token, such as blank lines, are left out.
+        metric: what is masked together with a token.
+        name: of the data, for the record.
+        add_special_tokens, batch_tokens: as in `score_pseudo_likelihood`.
+
+    Raises:
+        InputError: no text with a token, a text longer than the model, or no such metric.
+    """
+    encoded = tokenizer.encode_batch(texts)
+    pairs = zip(texts, encoded, strict=True)
+    canonical = json.dumps([text for text, tokens in pairs if len(tokens.ids)])
+    return evaluate_encoded(
+        *(model, tokenizer, encoded),
+        {"name": name, "fingerprint": hashlib.sha256(canonical.encode()).hexdigest()},
+        metric,
+        add_special_tokens=add_special_tokens,
+        batch_tokens=batch_tokens,
+    )
+
+
+def evaluate_encoded(
+    model: MaskedLanguageModel,
+    tokenizer: Tokenizer,
+    texts: Sequence[EncodedText],
+    data: dict[str, Any],
+    metric: Metric = "within_word_l2r",
+    *,
+    add_special_tokens: bool | None = None,
+    batch_tokens: int | None = None,
+) -> SuiteResult:
+    """Return the same for texts that are tokenized already, as prepared data holds them.
+
+    Args:
+        data: name and fingerprint of the texts, for the result.
+
+    Raises:
+        InputError: as `evaluate_pseudo_likelihood`.
+    """
+    texts = [text for text in texts if len(text.ids)]
+    if not texts:
+        raise InputError("there is no text with a token to evaluate on.")
+    with scoring(model, tokenizer, add_special_tokens) as scorer:
+        scores = scorer.score_encoded(texts, metric, batch_tokens)
+    characters = count_characters(tokenizer)
+    sums = [_measure(each, characters[text.ids]) for each, text in zip(scores, texts, strict=True)]
+    table = SumTable(_SUMS, np.array(sums))
+    unknown = sum(int((text.ids == tokenizer.unk_id).sum()) for text in texts)
+    return SuiteResult(
+        suite="pll",
+        data={
+            **data,
+            "num_texts": len(texts),
+            "num_tokens": int(table.totals["tokens"]),
+            "num_unknown_tokens": unknown,
+        },
+        settings={
+            "metric": metric,
+            "interval": f"bootstrap over texts, {NUM_RESAMPLES} resamples, seed {RESAMPLING_SEED}",
+        },
+        scores=tuple(table.score(_FORMULAS)),
+    )
+
+
+def _measure(scores: list[float], characters: NDArray[np.int64]) -> list[float]:
+    """Return what a text adds to the sums; see `_SUMS`."""
+    is_text = characters != BLANK
+    spelled = math.fsum(np.array(scores)[is_text])
+    return [math.fsum(scores), len(scores), spelled, int(characters[is_text].sum()), 1]
+
+
+def _check(request: Request) -> None:
+    if not any(len(text.ids) for text in _drop_long(_find_texts(request), request)):
+        raise request.too_short("no sentence of it has a token and fits the model")
+
+
+def _score(request: Request) -> SuiteResult:
+    text, model, chosen = request.need_text(), request.model, _find_texts(request)
+    texts = _drop_long(chosen, request)
+    data = {**text.data, "num_left_out": len(chosen) - len(texts)}
+    result = evaluate_encoded(
+        *(model.model, model.tokenizer, texts, data), add_special_tokens=request.wraps
+    )
+    return mark_fast(result, request.is_fast and len(chosen) == SUITE.fast)
+
+
+def _find_texts(request: Request) -> list[EncodedText]:
+    return request.need_text().encoded(request.find_size(SUITE))
+
+
+def _drop_long(texts: Sequence[EncodedText], request: Request) -> list[EncodedText]:
+    return [text for text in texts if len(text.ids) <= request.room]
+
+
+SUITE = Suite(
+    name="pll",
+    needs="text",
+    full=500,
+    fast=50,
+    check=_check,
+    score=_score,
+    headlines=("pll/pseudo_perplexity",),
+)

@@ -1,0 +1,201 @@
+"""The ``evaluation.json`` of a run: scores of suites, one form for every score.
+
+See docs/evaluation.md.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Any, NoReturn, TypedDict, cast
+
+from maskwright.errors import InputError, show_value
+from maskwright.files import read_json
+from maskwright.logs import is_number
+
+RESULTS_NAME = "evaluation.json"
+FORMAT = 1
+_MAX_BYTES = 64 << 20
+
+
+@dataclass(frozen=True)
+class Score:
+    """A value with its 95 % confidence interval and its baseline.
+
+    Attributes:
+        name: such as ``masked_accuracy`` or ``blimp/binding/principle_A_case_2``; unique among the
+            scores of all suites.
+        low, high: the interval; None where there is none.
+        num_samples: the number of predictions, pairs or sentences that it is a mean of.
+        baseline: the value without learning: token frequencies, 0.5 for a choice of two.
+    """
+
+    name: str
+    value: float
+    low: float | None
+    high: float | None
+    num_samples: int
+    baseline: float | None = None
+
+
+@dataclass(frozen=True)
+class SuiteResult:
+    """The scores of one suite.
+
+    Attributes:
+        data: at least ``name`` and ``fingerprint`` (sha256) of what the model was scored on.
+        settings: all else that the scores depend on: masks, seed, metric, kind of interval.
+    """
+
+    suite: str
+    data: dict[str, Any]
+    settings: dict[str, Any]
+    scores: tuple[Score, ...]
+
+
+class ScoreRecord(TypedDict):
+    """A `Score` in JSON: a value that is not finite is null."""
+
+    name: str
+    value: float | None
+    low: float | None
+    high: float | None
+    num_samples: int
+    baseline: float | None
+
+
+class ModelFacts(TypedDict):
+    """Name, hash, size and tokenizer of a model; `sha256` covers config.json and the weights."""
+
+    name: str
+    sha256: str
+    num_parameters: int
+    tokenizer_fingerprint: str
+
+
+class ResultRecord(TypedDict):
+    """A `SuiteResult` in JSON."""
+
+    suite: str
+    data: dict[str, Any]
+    settings: dict[str, Any]
+    scores: list[ScoreRecord]
+
+
+class SuiteRecord(ResultRecord):
+    """A `SuiteResult` in ``evaluation.json``, with the time and the environment."""
+
+    date: str
+    environment: dict[str, Any]
+
+
+class EvaluationResult(TypedDict):
+    """The content of an ``evaluation.json``."""
+
+    format: int
+    model: ModelFacts
+    suites: list[SuiteRecord]
+
+
+def record_result(result: SuiteResult) -> ResultRecord:
+    """Convert a result to values that JSON has."""
+    return to_plain(asdict(result))
+
+
+def to_plain(value: Any) -> Any:
+    """Convert values to those of JSON: lists for tuples, null for numbers that are not finite."""
+    if isinstance(value, dict):
+        return {key: to_plain(item) for key, item in cast(dict[str, Any], value).items()}
+    if isinstance(value, list | tuple):
+        return [to_plain(item) for item in cast(Sequence[Any], value)]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def merge_earlier(path: Path, new: EvaluationResult) -> EvaluationResult:
+    """Return `new` behind the suites of an earlier file that it does not replace.
+
+    A result replaces an earlier one of the same suite, on the same data, and equally fast. Results
+    of other weights are dropped, as is all of a file that cannot be read.
+    """
+    replaced = {_identify(suite) for suite in new["suites"]}
+    try:
+        earlier = read_json(path, _MAX_BYTES)
+        is_same = earlier["model"]["sha256"] == new["model"]["sha256"]
+        suites: list[SuiteRecord] = []
+        if is_same and earlier["format"] == FORMAT:
+            suites = earlier["suites"]
+        kept = [suite for suite in suites if _identify(suite) not in replaced]
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        kept = []
+    return {**new, "suites": [*kept, *new["suites"]]}
+
+
+def _identify(suite: SuiteRecord) -> tuple[str, str, bool]:
+    return suite["suite"], suite["data"]["fingerprint"], suite["settings"].get("fast", False)
+
+
+def choose_result(results: Sequence[SuiteResult], suite: str) -> SuiteResult | None:
+    """Return the latest result of a suite; None if there is none.
+
+    A fast one gives way to a full one on the same data, however much later it was scored.
+    """
+    found = [result for result in results if result.suite == suite]
+    if not found:
+        return None
+    on_same_data = [r for r in found if r.data.get("name") == found[-1].data.get("name")]
+    return ([r for r in on_same_data if not r.settings.get("fast")] or found)[-1]
+
+
+def parse_results(values: Any, where: str) -> list[SuiteResult]:
+    """Return the results of an ``evaluation.json`` that anybody may have written.
+
+    Args:
+        values: the content of the file.
+        where: its name, for messages.
+
+    Raises:
+        InputError: a value of another type than `SuiteResult` and `Score` have, or a score that is
+            not finite. A score whose value is null (it was not finite) is left out.
+    """
+    suites = _check(values, dict, "an object", where).get("suites")
+    found: list[SuiteResult] = []
+    for number, suite in enumerate(_check(suites, list, "a list", f"{where}: suites")):
+        place = f"{where}: suites[{number}]"
+        entries = _check(suite, dict, "an object", place)
+        name, data, settings, listed = (
+            _check(entries.get(field), kind, description, f"{place}.{field}")
+            for field, kind, description in (
+                ("suite", str, "a text"),
+                ("data", dict, "an object"),
+                ("settings", dict, "an object"),
+                ("scores", list, "a list"),
+            )
+        )
+        scores = [_parse_score(score, f"{place}.scores[{n}]") for n, score in enumerate(listed)]
+        kept = tuple(score for score in scores if score is not None)
+        found.append(SuiteResult(name, data, settings, kept))
+    return found
+
+
+def _parse_score(values: Any, where: str) -> Score | None:
+    entries = _check(values, dict, "an object", where)
+    _check(entries.get("name"), str, "a text", f"{where}.name")
+    names = [field.name for field in fields(Score)]
+    for name in names[1:]:
+        value = entries.get(name)
+        if value is not None and not is_number(value):
+            _refuse(value, "a finite number or null", f"{where}.{name}")
+    if entries.get("value") is None:
+        return None
+    return Score(**{name: entries.get(name) for name in names})
+
+
+def _check(value: Any, kind: type, description: str, where: str) -> Any:
+    return value if isinstance(value, kind) else _refuse(value, description, where)
+
+
+def _refuse(value: Any, description: str, where: str) -> NoReturn:
+    raise InputError(
+        f"{where} = {show_value(value)} must be {description}. Run maskwright evaluate again, "
+        "which writes a new file."
+    )

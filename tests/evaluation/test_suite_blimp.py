@@ -1,0 +1,271 @@
+import bz2
+import gzip
+import json
+import lzma
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import zstandard
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from maskwright.errors import CorpusError, InputError
+from maskwright.evaluation.intervals import wilson_interval
+from maskwright.evaluation.pseudo_likelihood import Metric, score_pseudo_likelihood
+from maskwright.evaluation.suite_blimp import (
+    MinimalPair,
+    choose_pairs,
+    evaluate_minimal_pairs,
+    fingerprint_pairs,
+    judge,
+    read_minimal_pairs,
+    summarize_credits,
+)
+from maskwright.runs.evaluation_file import SuiteResult
+from tests.golden.pseudo_likelihood import METRICS, make_model, make_tokenizer
+
+TOKENIZER = make_tokenizer()
+MODEL = make_model("bert", TOKENIZER)
+PHRASES = ["the cat", "sleeps", "sleep", "dogs see", "x-ray", "The Cat", "tree ."]
+
+pair_lists = st.lists(
+    st.builds(
+        MinimalPair,
+        st.sampled_from(PHRASES),
+        st.sampled_from(PHRASES),
+        st.sampled_from("pq"),
+        st.sampled_from("xyz"),
+        st.just("syntax"),
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+def evaluate(pairs: list[MinimalPair], metric: Metric = "within_word_l2r") -> dict[str, float]:
+    result = evaluate_minimal_pairs(MODEL, TOKENIZER, pairs, metric)
+    return {score.name: score.value for score in result.scores}
+
+
+@pytest.mark.parametrize("metric", METRICS)
+@settings(max_examples=10, deadline=None)
+@given(pair_lists)
+def test_swapped_pairs_score_the_rest(metric: Metric, pairs: list[MinimalPair]) -> None:
+    swapped = [replace(pair, good=pair.bad, bad=pair.good) for pair in pairs]
+    there, back = evaluate(pairs, metric), evaluate(swapped, metric)
+    assert there.keys() == back.keys()
+    for name, value in there.items():
+        assert value + back[name] == pytest.approx(1)
+
+
+@settings(max_examples=10, deadline=None)
+@given(pair_lists, st.randoms())
+def test_neither_order_nor_duplicates_nor_batches_change_accuracies(pairs, random) -> None:
+    expected = evaluate(pairs)
+    shuffled = pairs * 2
+    random.shuffle(shuffled)
+    assert evaluate(shuffled) == pytest.approx(expected)
+    small = evaluate_minimal_pairs(MODEL, TOKENIZER, pairs, batch_tokens=7)
+    assert {score.name: score.value for score in small.scores} == pytest.approx(expected)
+
+
+def test_sentences_that_are_the_same_to_the_model_are_ties() -> None:
+    pairs = [MinimalPair("The cat sleeps", "the CAT sleeps"), MinimalPair("£", "€")]
+    assert set(evaluate(pairs).values()) == {0.5}
+
+
+def test_a_pair_counts_for_the_likelier_sentence() -> None:
+    assert (judge(-1.0, -2.0), judge(-2.0, -1.0), judge(-1.0, -1.0)) == (1.0, 0.0, 0.5)
+    texts = ["the cats sleep", "the cats sleeps"]
+    good, bad = score_pseudo_likelihood(MODEL, TOKENIZER, texts)
+    found = evaluate([MinimalPair(*texts)])
+    assert found["blimp/mean_over_pairs"] == float(good.total > bad.total)
+
+
+def test_both_means_are_told() -> None:
+    pairs = [MinimalPair("a", "b", "p", "x", "syntax/semantics")] * 3
+    pairs += [MinimalPair("a", "b", "q", "x", "syntax_semantics"), MinimalPair("a", "b", "r/s")]
+    scores = {s.name: s for s in summarize_credits(pairs, [1, 1, 0.5, 0, 0])}
+    assert {name: score.value for name, score in scores.items()} == pytest.approx(
+        {
+            "blimp/mean_over_paradigms": 2.5 / 9,
+            "blimp/mean_over_pairs": 0.5,
+            "blimp/field/syntax_semantics": 2.5 / 4,
+            "blimp/x": 2.5 / 4,
+            "blimp/x/p": 2.5 / 3,
+            "blimp/x/q": 0,
+            "blimp/unnamed/r_s": 0,
+        }
+    )
+    paradigm = scores["blimp/x/p"]
+    assert (paradigm.low, paradigm.high) == wilson_interval(2.5, 3)
+    assert {(score.baseline) for score in scores.values()} == {0.5}
+    assert paradigm.num_samples == 3
+    # 3² / (1/3 + 1 + 1): as sure as four pairs.
+    assert scores["blimp/mean_over_paradigms"].low == wilson_interval(2.5 / 9 * 4, 4)[0]
+
+
+def test_means_of_equal_paradigms_are_equal_and_as_sure() -> None:
+    pairs = [MinimalPair("a", "b", name) for name in "pqr" for _ in range(10)]
+    one, other, *_ = summarize_credits(pairs, [1.0] * 13 + [0.0] * 17)
+    assert (one.value, one.low, one.high) == pytest.approx((other.value, other.low, other.high))
+
+
+@given(pair_lists, st.integers(1, 4), st.integers(0, 3))
+def test_fewer_chosen_pairs_are_among_more(pairs: list[MinimalPair], count: int, seed: int) -> None:
+    few, more = (choose_pairs(pairs, n, seed) for n in (count, count + 1))
+    assert set(few) <= set(more) <= set(pairs)
+    assert [pair for pair in more if pair in few][: len(few)]
+    for name in {(pair.phenomenon, pair.paradigm) for pair in pairs}:
+        there, chosen = (
+            sum((pair.phenomenon, pair.paradigm) == name for pair in group)
+            for group in (pairs, few)
+        )
+        assert chosen == min(count, there)
+
+
+def test_the_choice_is_of_the_seed_and_the_paradigm_alone() -> None:
+    mine = [MinimalPair(f"good {n}", f"bad {n}", "mine") for n in range(50)]
+    other = [MinimalPair(f"good {n}", f"bad {n}", "other") for n in range(50)]
+    chosen = choose_pairs(mine, 5, seed=1)
+    assert choose_pairs(other + mine, 5, seed=1)[5:] == chosen
+    assert set(choose_pairs(mine[::-1], 5, seed=1)) == set(chosen)
+    assert choose_pairs(mine, 5, seed=2) != chosen
+    assert chosen == sorted(chosen, key=mine.index)
+
+
+def test_what_was_asked_is_recorded() -> None:
+    pairs = [MinimalPair(f"the cat {n}", "the dog", "p") for n in "abc"]
+    result = evaluate_minimal_pairs(
+        MODEL, TOKENIZER, pairs, "original", name="mine", pairs_each=2, seed=3
+    )
+    assert isinstance(result, SuiteResult)
+    assert result.suite == "blimp"
+    assert result.data == {
+        "name": "mine",
+        "fingerprint": fingerprint_pairs(choose_pairs(pairs, 2, 3)),
+        "num_pairs": 2,
+    }
+    told = {key: result.settings[key] for key in ("metric", "ties", "pairs_each", "seed")}
+    assert told == {"metric": "original", "ties": 0.5, "pairs_each": 2, "seed": 3}
+    assert fingerprint_pairs(pairs) != fingerprint_pairs(pairs[::-1])
+
+
+@pytest.mark.parametrize(
+    ("pairs", "pairs_each", "message"),
+    [
+        ([], None, "there is no minimal pair to evaluate on"),
+        ([MinimalPair("a", "b")], 0, "pairs_each = 0 must be at least 1"),
+        ([MinimalPair("a", "sleep " * 70)], None, '"sleep sleep .* has 70 tokens, more than'),
+    ],
+)
+def test_what_cannot_be_evaluated(
+    pairs: list[MinimalPair], pairs_each: int | None, message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        evaluate_minimal_pairs(MODEL, TOKENIZER, pairs, pairs_each=pairs_each)
+
+
+FULL = {
+    "sentence_good": "The cats sleep.",
+    "sentence_bad": "The cats sleeps.",
+    "UID": "agreement_1",
+    "linguistics_term": "agreement",
+    "field": "morphology",
+    "pairID": "0",
+}
+PLAIN = {"sentence_good": "a b", "sentence_bad": "b a"}
+COMPRESS = {
+    "": bytes,
+    ".gz": gzip.compress,
+    ".bz2": bz2.compress,
+    ".xz": lzma.compress,
+    ".zst": zstandard.ZstdCompressor().compress,
+}
+
+
+def to_lines(*records: object) -> bytes:
+    return "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records).encode()
+
+
+@pytest.mark.parametrize("suffix", COMPRESS)
+def test_pairs_come_from_plain_and_compressed_files(tmp_path: Path, suffix: str) -> None:
+    path = tmp_path / f"mine.jsonl{suffix}"
+    path.write_bytes(COMPRESS[suffix](to_lines(FULL, PLAIN)))
+    assert read_minimal_pairs([path]) == [
+        MinimalPair(
+            "The cats sleep.", "The cats sleeps.", "agreement_1", "agreement", "morphology"
+        ),
+        MinimalPair("a b", "b a", "mine"),
+    ]
+
+
+def test_a_folder_gives_its_json_lines_in_order(tmp_path: Path) -> None:
+    for name in ("b.jsonl", "a.jsonl", "notes.md", "sub/c.jsonl"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(to_lines(PLAIN))
+    assert [pair.paradigm for pair in read_minimal_pairs([tmp_path])] == ["a", "b", "c"]
+
+
+def test_a_named_file_may_have_any_name_and_a_mark_and_other_line_ends(tmp_path: Path) -> None:
+    path = tmp_path / "pairs.txt"
+    path.write_bytes(b"\xef\xbb\xbf" + to_lines(PLAIN).replace(b"\n", b"\r\n\r\n") + b" ")
+    assert read_minimal_pairs([path]) == [MinimalPair("a b", "b a", "pairs")]
+
+
+def test_the_last_line_needs_no_end_and_blocks_do_not_show(tmp_path: Path) -> None:
+    path = tmp_path / "long.jsonl"
+    long = {"sentence_good": "é" * 700_000, "sentence_bad": "b"}
+    path.write_bytes(to_lines(PLAIN, long, PLAIN).rstrip(b"\n"))
+    assert [len(pair.good) for pair in read_minimal_pairs([path])] == [3, 700_000, 3]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (b"{", "is not a JSON object with sentence_good and sentence_bad"),
+        (b"[" * 100_000, "is not a JSON object"),
+        (b'["a", "b"]', "is not a JSON object"),
+        (b'{"sentence_good": "a"}', "has no sentence_bad. Add it, or remove the line."),
+        (b'{"sentence_bad": "a"}', "has no sentence_good"),
+        (b'{"sentence_good": "a", "sentence_bad": 7}', "sentence_bad = '7' must be a text"),
+        (b'{"sentence_good": "a", "sentence_bad": " "}', "sentence_bad = ' ' must be a text"),
+        (b'{"sentence_good": "a", "sentence_bad": "b", "UID": []}', "UID = '[]' must be a text"),
+        (b'{"sentence_good": "\xe9", "sentence_bad": "b"}', "likely cp1252"),
+    ],
+)
+def test_a_damaged_line_is_one_error_with_its_place(
+    tmp_path: Path, line: bytes, message: str
+) -> None:
+    path = tmp_path / "pairs.jsonl"
+    path.write_bytes(to_lines(PLAIN) + b"\n" + line + b"\n")
+    with pytest.raises(CorpusError) as caught:
+        read_minimal_pairs([path])
+    assert str(caught.value).startswith(f"{path}:3")
+    assert message in str(caught.value)
+
+
+def test_what_holds_no_pairs(tmp_path: Path) -> None:
+    (tmp_path / "empty.jsonl").write_bytes(b"\n")
+    (tmp_path / "cut.jsonl.gz").write_bytes(gzip.compress(to_lines(PLAIN))[:-9])
+    (tmp_path / "texts").mkdir()
+    (tmp_path / "texts" / "notes.txt").write_text("x")
+    for name, message in {
+        "empty.jsonl": "empty.jsonl is empty: it holds no minimal pair",
+        "cut.jsonl.gz": "cut.jsonl.gz cannot be decompressed",
+        "nowhere": "nowhere does not exist",
+        "texts": "texts: no .jsonl file of minimal pairs is there",
+    }.items():
+        with pytest.raises(CorpusError, match=message):
+            read_minimal_pairs([tmp_path / name])
+    with pytest.raises(CorpusError, match=r"pydocs: no \.jsonl file"):
+        read_minimal_pairs(["pydocs"])
+
+
+@pytest.mark.skipif("MASKWRIGHT_DATA" not in os.environ, reason="needs MASKWRIGHT_DATA")
+def test_blimp_as_it_is_published() -> None:
+    pairs = read_minimal_pairs([Path(os.environ["MASKWRIGHT_DATA"]) / "blimp"])
+    assert len({pair.paradigm for pair in pairs}) * 1000 == len(pairs) == 34_000
+    assert len({pair.phenomenon for pair in pairs}) == 13

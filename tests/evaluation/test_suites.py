@@ -1,0 +1,113 @@
+"""The registry of suites: one module and one line make a suite."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import get_args
+
+import numpy as np
+import pytest
+
+import maskwright
+from maskwright.cli.evaluate import build_parser
+from maskwright.cli.main import main
+from maskwright.errors import InputError
+from maskwright.evaluation.intervals import mean_interval
+from maskwright.evaluation.suites import (
+    SUITES,
+    Request,
+    Suite,
+    SuiteEntry,
+    load_suite,
+    mark_fast,
+    parse_names,
+)
+from maskwright.runs.config import SuiteName
+from maskwright.runs.evaluation_file import Score, SuiteResult
+
+
+def _sentences(request: Request) -> Sequence[Sequence[int]]:
+    return request.need_text().sentences(request.find_size(SUITE))
+
+
+def _check(request: Request) -> None:
+    if not _sentences(request):
+        raise request.too_short("it has no sentence")
+
+
+def _score(request: Request) -> SuiteResult:
+    lengths = np.array([len(ids) for ids in _sentences(request)], np.float64)
+    low, high = mean_interval(lengths) or (None, None)
+    score = Score("toy/mean_length", float(lengths.mean()), low, high, len(lengths))
+    result = SuiteResult("toy", request.need_text().data, {}, (score,))
+    return mark_fast(result, request.is_fast and len(lengths) == SUITE.fast)
+
+
+# All that a suite is: this, and its line in the registry.
+SUITE = Suite(
+    name="toy",
+    needs="text",
+    full=40,
+    fast=4,
+    check=_check,
+    score=_score,
+    headlines=("toy/mean_length",),
+)
+
+
+@pytest.fixture
+def toy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SUITES, "toy", SuiteEntry(__name__, "mean length of a sentence"))
+
+
+@pytest.mark.usefixtures("toy")
+def test_a_toy_suite_is_scored_shown_and_helped(
+    workplace: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model, text = workplace / "runs" / "small" / "model", workplace / "animals.txt"
+    full = maskwright.evaluate(model, suite="toy", data=text)
+    fast = maskwright.evaluate(model, suite=["toy", "fill"], data=text, fast=True)
+    assert [suite["suite"] for suite in fast["suites"]] == ["toy", "fill"]
+    for suite, count in ((full["suites"][0], 40), (fast["suites"][0], 4)):
+        [score] = suite["scores"]
+        assert (score["name"], score["num_samples"]) == ("toy/mean_length", count)
+        assert suite["settings"]["fast"] is (count == 4)
+    assert main(["evaluate", str(model), "--suite", "toy", "--data", str(text)]) == 0
+    assert "toy/mean_length" in capsys.readouterr().out
+    assert "  toy     mean length of a sentence\n" in build_parser().format_help()
+
+
+@pytest.mark.usefixtures("toy")
+def test_a_suite_is_checked_before_any_other_runs(
+    workplace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scored: list[str] = []
+    watched = replace(load_suite("fill"), score=lambda request: scored.append("fill"))
+    monkeypatch.setattr("maskwright.evaluation.suite_fill.SUITE", watched)
+    monkeypatch.setattr(f"{__name__}._sentences", lambda _: [])
+    model, text = workplace / "runs" / "small" / "model", workplace / "animals.txt"
+    with pytest.raises(InputError, match="is too short: it has no sentence"):
+        maskwright.evaluate(model, suite="fill,toy", data=text)
+    assert scored == []
+
+
+def test_suites_state_what_they_are() -> None:
+    for name in SUITES:
+        suite = load_suite(name)
+        assert suite.name == name
+        assert all(headline.startswith(f"{name}/") for headline in suite.headlines)
+        assert suite.fast < (suite.full or np.inf)
+    assert get_args(SuiteName) == tuple(SUITES)  # evaluate.suites takes the same names
+
+
+def test_names_are_read_once_each() -> None:
+    assert parse_names(" fill,mlm, fill,") == ("fill", "mlm")
+    assert parse_names(["pll", "pll"]) == ("pll",)
+    assert parse_names("glue") == ("glue",)
+    for names, message in {
+        ("glue", "mlm"): "cannot be combined",
+        ("fil",): "did you mean fill",
+        ("",): "no suite given",
+    }.items():
+        with pytest.raises(InputError, match=message):
+            parse_names(names)
