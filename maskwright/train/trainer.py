@@ -31,14 +31,15 @@ from maskwright.train.plan import Planner, StepPlan
 from maskwright.train.signals import AbandonedError, StopRequest
 from maskwright.train.state import TrainState
 from maskwright.train.step import (
+    LogWindow,
     StepFigures,
+    TermFigures,
     clip_gradients,
     compute_gradients,
     count_predictions,
     seed_dropout,
     update_weights,
 )
-from maskwright.train.window import LogWindow, TermFigures
 
 
 class Reporter(Protocol):
