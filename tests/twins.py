@@ -150,12 +150,12 @@ def build_twin(name: str, seed: int = 1, **changed: Any) -> Any:
     sizes = _DISTILBERT if model_type == "distilbert" else _SIZES
     fields = {**sizes, "vocab_size": VOCAB_SIZE, **fields, **changed}
     model = AutoModelForMaskedLM.from_config(AutoConfig.for_model(model_type, **fields))
-    randomise(model, seed)
+    randomize(model, seed)
     return model.eval()
 
 
 @torch.no_grad()
-def randomise(model: nn.Module, seed: int) -> None:
+def randomize(model: nn.Module, seed: int) -> None:
     """Draw every parameter, so that no bias is 0 and no norm is 1 in a comparison."""
     generator = torch.Generator().manual_seed(seed)
     for name, parameter in model.named_parameters():

@@ -31,14 +31,15 @@ from maskwright.train.plan import Planner, StepPlan
 from maskwright.train.signals import AbandonedError, StopRequest
 from maskwright.train.state import TrainState
 from maskwright.train.step import (
+    LogWindow,
     StepFigures,
+    TermFigures,
     clip_gradients,
     compute_gradients,
     count_predictions,
     seed_dropout,
     update_weights,
 )
-from maskwright.train.window import LogWindow, TermFigures
 
 
 class Reporter(Protocol):
@@ -316,7 +317,7 @@ class Trainer:
                 self.parallel.sharding.release(self.model)
 
     def averaged_weights(self) -> AbstractContextManager[None]:
-        """Within this context the model has the weights to validate and save."""
+        """Give the model the weights to validate and save within this context."""
         return self.average.applied(self.model) if self.average else nullcontext()
 
     def _counts(self, split: str) -> Record:

@@ -80,15 +80,15 @@ class Sample:
         far = {lag: images[keys] for lag, images in self.far.items()}
         return Sample(self.size, self.indices, self.images[keys], far)
 
-    def neighbours(self, lag: int) -> tuple[Ints, Ints]:
+    def neighbors(self, lag: int) -> tuple[Ints, Ints]:
         """Images of all indices and of those `lag` further on: [K, n] and [K, n], or shorter."""
         if lag in self.far:
             return self.images, self.far[lag]
         return self.images[:, :-lag], self.images[:, lag:]
 
     def pairs(self, lag: int) -> tuple[Ints, Ints]:
-        """A quarter of `neighbours`, flat: disjoint, and so few as to be nearly independent."""
-        first, second = self.neighbours(lag)
+        """A quarter of `neighbors`, flat: disjoint, and so few as to be nearly independent."""
+        first, second = self.neighbors(lag)
         chosen = np.arange(first.shape[1]) // lag % 8 == 0
         return first[:, chosen].ravel(), second[:, chosen].ravel()
 
@@ -161,7 +161,7 @@ def fixed_points(sample: Sample) -> float:
 
 
 def kept_neighbours(sample: Sample) -> float:
-    """Neighbours whose images are neighbours, in this order or the other: Poisson."""
+    """Neighbors whose images are neighbors, in this order or the other: Poisson."""
     steps = np.abs(np.diff(sample.images, axis=1))
     return p_of_count(int((steps == 1).sum()), 2 * steps.size / sample.size)
 
@@ -195,7 +195,7 @@ def runs(sample: Sample) -> float:
 
 
 def order_types(sample: Sample, width: int = 4) -> float:
-    """Each of the 24 orders of four neighbouring images is as frequent as any other."""
+    """Each of the 24 orders of four neighboring images is as frequent as any other."""
     used = sample.images.shape[1] // width * width
     windows = sample.images[:, :used].reshape(-1, width)
     return arrangements(np.argsort(windows, axis=1))
@@ -242,7 +242,7 @@ def distances(sample: Sample, lag: int) -> float:
     def share_up_to(distance: float) -> float:
         return 1 - (size - distance) * (size - distance - 1) / (size * (size - 1))
 
-    doubling = 2.0 ** np.arange(math.log2(size) - 5)  # cells where neighbours would stay together
+    doubling = 2.0 ** np.arange(math.log2(size) - 5)  # cells where neighbors would stay together
     even = np.floor(size * (1 - np.sqrt(1 - np.arange(1, 32) / 32)))  # and cells of equal shares
     edges = [0.0]
     for edge in np.unique(np.concatenate([doubling, even])).tolist():
@@ -258,7 +258,7 @@ def distances(sample: Sample, lag: int) -> float:
 def correlation(sample: Sample, lag: int) -> float:
     """Serial correlation of the images of indices `lag` apart."""
     middle, variance = (sample.size - 1) / 2, sample.variance
-    first, second = sample.neighbours(lag)
+    first, second = sample.neighbors(lag)
     total = float(((first - middle) * (second - middle) + variance / (sample.size - 1)).sum())
     return p_of_z(total / (variance * math.sqrt(first.size)))
 
@@ -294,7 +294,7 @@ STATISTICS: dict[str, Callable[[Sample], float]] = {
     "displacements": displacements,
     "trend": trend,
     "fixed points": fixed_points,
-    "kept neighbours": kept_neighbours,
+    "kept neighbors": kept_neighbours,
     "ascents": ascents,
     "runs": runs,
     "order types": order_types,
@@ -312,7 +312,7 @@ KEY_STATISTICS: dict[str, Callable[[Sample, Sample], float]] = {
 
 
 def list_lags(size: int) -> list[int]:
-    """Neighbours, and what could be neighbours in a grid of about the root of `size`."""
+    """Neighbors, and what could be neighbors in a grid of about the root of `size`."""
     root = math.isqrt(size)
     return [1, 2, root - 1, root, root + 1, root + 2]
 

@@ -18,7 +18,7 @@ from tests.data.randomness import Order, arrangements, compare, examine, take_sa
 Keys = Callable[[int], list[tuple[int, int]]]
 
 PASSES, REFUSED = 1e-6, 1e-9
-# Primes, squares and their neighbours, powers of two, many factors; 160,000 images of each.
+# Primes, squares and their neighbors, powers of two, many factors; 160,000 images of each.
 SIZES = [97, 99, 100, 101, 210, 961, 1021, 1023, 1024, 1025, 5041, 10_007, 65_536, 99_856, 100_003]
 FEW = [6, 7, 8, 9, 12, 15, 16, 24, 25, 35, 48, 49]
 
@@ -92,7 +92,7 @@ REFUSALS = [
     ("displacements", bad_orders.shuffle_within_blocks),
     ("trend", bad_orders.leave),
     ("fixed points", bad_orders.leave),
-    ("kept neighbours", bad_orders.shuffle_blocks),
+    ("kept neighbors", bad_orders.shuffle_blocks),
     ("ascents", bad_orders.sort_pairs),
     ("runs", bad_orders.sort_pairs),
     ("order types", bad_orders.step_around),

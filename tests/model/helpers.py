@@ -5,7 +5,7 @@ from dataclasses import replace
 from maskwright.config import from_mapping
 from maskwright.model.config import EncoderConfig, ModelConfig, resolve_config
 from maskwright.model.pretraining import MaskedLanguageModel
-from tests.twins import VOCAB_SIZE, randomise
+from tests.twins import VOCAB_SIZE, randomize
 from tests.twins import pack as pack
 from tests.twins import random_ids as random_ids
 
@@ -37,5 +37,5 @@ def with_pair_head(**fields: object) -> MaskedLanguageModel:
 
 def _randomised(config: EncoderConfig) -> MaskedLanguageModel:
     model = MaskedLanguageModel(config)
-    randomise(model, seed=0)
+    randomize(model, seed=0)
     return model.eval()

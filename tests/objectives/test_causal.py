@@ -18,7 +18,7 @@ from maskwright.model.config import AttentionBackend
 from maskwright.model_folder.folder import open_model, save_model
 from maskwright.objectives.causal import CausalSteps, MaskedAndCausalLM
 from maskwright.train.panel import describe_record
-from maskwright.train.window import LogWindow, TermFigures
+from maskwright.train.step import LogWindow, TermFigures
 from tests.helpers import NUM_SPECIAL, random_corpus, row_source
 from tests.model_folder.helpers import tiny_tokenizer
 from tests.models import small_model

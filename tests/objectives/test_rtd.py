@@ -27,7 +27,7 @@ from maskwright.objectives.rtd import (
 from tests.helpers import CLS, PAD, SEP, SyntheticCorpus, random_corpus, special_ids, vocabulary
 from tests.model_folder.helpers import tiny_tokenizer
 from tests.models import small_config
-from tests.twins import randomise
+from tests.twins import randomize
 
 ROW = 16
 # The last is short: most of its row is padding.
@@ -44,7 +44,7 @@ def make_batch(rows: Rows = ROWS, rate: float = 0.3, seed: int = 0, wrap: bool =
 def small_pair() -> GeneratorAndDiscriminator:
     config = small_config(preset="electra", embedding_size=12)
     model = GeneratorAndDiscriminator(config, narrow_config(config, 0.5))
-    randomise(model, seed=0)
+    randomize(model, seed=0)
     return model.eval()
 
 

@@ -22,7 +22,7 @@ from tests.twins import (
     Rows,
     fill_rows,
     pack,
-    randomise,
+    randomize,
 )
 
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -40,7 +40,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 
 def tiny_discriminator(**fields: object) -> Discriminator:
     model = Discriminator(tiny_config(**fields))
-    randomise(model, seed=0)
+    randomize(model, seed=0)
     return model.eval()
 
 
@@ -94,7 +94,7 @@ def test_we_load_a_folder_of_transformers(width: int, tmp_path: Path) -> None:
         max_position_embeddings=32,
     )
     theirs = AutoModelForPreTraining.from_config(config)
-    randomise(theirs, seed=1)
+    randomize(theirs, seed=1)
     theirs.save_pretrained(tmp_path)
     write_tokenizer(tmp_path)
     ours = open_encoder(tmp_path).model

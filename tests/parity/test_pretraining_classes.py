@@ -18,7 +18,7 @@ from maskwright.model_folder.native.own import OWN
 from maskwright.model_folder.weights import holds_pair_head
 from tests.model.helpers import random_ids, tiny_model, with_pair_head
 from tests.model_folder.helpers import tiny_tokenizer, write_tokenizer
-from tests.twins import ROW, TOLERANCE, VOCAB_SIZE, largest_difference, randomise
+from tests.twins import ROW, TOLERANCE, VOCAB_SIZE, largest_difference, randomize
 from tests.twins import pack as pack_rows
 
 CLASSES = {
@@ -40,7 +40,7 @@ SIZES = {
 def build_theirs(model_type: str) -> Any:
     config = AutoConfig.for_model(model_type, **SIZES)
     model = AutoModelForPreTraining.from_config(config)
-    randomise(model, seed=2)
+    randomize(model, seed=2)
     return model.eval()
 
 

@@ -18,9 +18,8 @@ from maskwright.errors import TrainingError
 from maskwright.objectives.objective import TermSums
 from maskwright.train.checkpoint import find_newest, list_checkpoints, open_checkpoint
 from maskwright.train.signals import AbandonedError
-from maskwright.train.step import update_weights
+from maskwright.train.step import LogWindow, update_weights
 from maskwright.train.trainer import Trainer
-from maskwright.train.window import LogWindow
 from tests.helpers import random_corpus, row_source
 from tests.train.helpers import Recorder, make_trainer
 
