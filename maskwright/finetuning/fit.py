@@ -15,7 +15,6 @@ from maskwright.finetuning.config import FinetuneConfig
 from maskwright.finetuning.examples import Examples, plan_steps
 from maskwright.finetuning.metrics import VALID_LOSS, Scores, is_better, is_perfect
 from maskwright.finetuning.network import (
-    Pretrained,
     build_classifier,
     compute_logits,
     group_parameters,
@@ -25,6 +24,7 @@ from maskwright.finetuning.task import TaskData
 from maskwright.logs import Record
 from maskwright.model.classifier import Classifier
 from maskwright.model.init import initialize
+from maskwright.model.pretraining import EncoderModel
 from maskwright.optim.eager import AdamW
 from maskwright.progress import Pulse
 from maskwright.train.checkpoint import Checkpoint, find_newest, save_checkpoint
@@ -326,7 +326,7 @@ def find_best(runs: Sequence[RunResult], deciding: str) -> int:
 
 def train_seeds(
     data: TaskData,
-    pretrained: Pretrained,
+    pretrained: EncoderModel,
     config: FinetuneConfig,
     device: torch.device,
     log: Callable[[Record], None] = lambda record: None,

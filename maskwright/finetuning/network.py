@@ -15,22 +15,20 @@ from maskwright.finetuning.config import FinetuneConfig
 from maskwright.finetuning.examples import Examples, plan_scoring
 from maskwright.model.classifier import Classifier
 from maskwright.model.config import EncoderConfig, Level, Pooling
-from maskwright.model.electra import Discriminator
 from maskwright.model.heads import HeadTransform
 from maskwright.model.init import initialize
-from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.model.pretraining import EncoderModel, MaskedLanguageModel
 from maskwright.model_folder.families import native_classifier
 from maskwright.progress import Pulse
 from maskwright.train.config import Precision
 from maskwright.train.device import autocast
 
-Pretrained = MaskedLanguageModel | Discriminator | Classifier
 _BATCH_TOKENS = {"cpu": 2048}
 _BATCH_TOKENS_ELSEWHERE = 32_768
 
 
 def build_classifier(
-    pretrained: Pretrained, config: FinetuneConfig, level: Level, num_labels: int, seed: int
+    pretrained: EncoderModel, config: FinetuneConfig, level: Level, num_labels: int, seed: int
 ) -> Classifier:
     """Return a copy of the encoder of `pretrained` with a new head, whose output `seed` draws.
 
@@ -69,7 +67,7 @@ def check_pooling(architecture: EncoderConfig, level: Level, pooling: Pooling | 
     raise ConfigError("pooling", pooling, rule, f"{has}: remove the setting.")
 
 
-def _find_layers(pretrained: Pretrained, model: Classifier) -> Iterator[tuple[nn.Module, Any]]:
+def _find_layers(pretrained: EncoderModel, model: Classifier) -> Iterator[tuple[nn.Module, Any]]:
     if not model.head_config.activation:
         return
     if isinstance(pretrained, Classifier) and pretrained.head_config.activation:

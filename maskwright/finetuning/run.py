@@ -14,7 +14,7 @@ from maskwright.files import write_json
 from maskwright.finetuning.config import GLUE, TASKS, FinetuneConfig
 from maskwright.finetuning.fit import FinishedSeeds, SeedsResult, train_seeds
 from maskwright.finetuning.metrics import VALID_LOSS, describe_scores
-from maskwright.finetuning.network import Pretrained, check_pooling
+from maskwright.finetuning.network import check_pooling
 from maskwright.finetuning.report import (
     add_classes,
     choose_example,
@@ -44,6 +44,7 @@ from maskwright.finetuning.task import (
 )
 from maskwright.formatting import count_noun, describe_cut, write_code
 from maskwright.logs import MetricsLog, Record
+from maskwright.model.pretraining import EncoderModel
 from maskwright.model_folder.card import add_example
 from maskwright.model_folder.classifier_folder import open_pretrained, save_classifier
 from maskwright.progress import Pulse
@@ -255,7 +256,7 @@ class _LoggedSeeds:
         self,
         out: Path,
         data: TaskData,
-        pretrained: Pretrained,
+        pretrained: EncoderModel,
         config: FinetuneConfig,
         device: torch.device,
         report: Tell,
