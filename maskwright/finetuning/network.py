@@ -15,16 +15,15 @@ from maskwright.finetuning.config import FinetuneConfig
 from maskwright.finetuning.examples import Examples, plan_scoring
 from maskwright.model.classifier import Classifier
 from maskwright.model.config import EncoderConfig, Level, Pooling
-from maskwright.model.electra import Discriminator
 from maskwright.model.heads import HeadTransform
 from maskwright.model.init import initialize
-from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.model.pretraining import EncoderModel, MaskedLanguageModel
 from maskwright.model_folder.families import native_classifier
 from maskwright.progress import Pulse
 from maskwright.train.config import Precision
 from maskwright.train.device import autocast
 
-Pretrained = MaskedLanguageModel | Discriminator | Classifier
+Pretrained = EncoderModel
 _BATCH_TOKENS = {"cpu": 2048}
 _BATCH_TOKENS_ELSEWHERE = 32_768
 
