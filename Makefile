@@ -27,6 +27,7 @@ test: $(VENV)/.dev
 lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/codespell
 	$(BIN)/pyright
 
 format: $(VENV)/.dev
@@ -35,14 +36,14 @@ format: $(VENV)/.dev
 
 # All measures of docs/speed.md: MASKWRIGHT_DATA names the corpora, runs/bench keeps the runs.
 bench: $(VENV)/.dev
-	$(BIN)/python -m benchmarks.bench --runs runs/bench
+	$(BIN)/python -m benchmarks bench --runs runs/bench
 
 bench-gpu: $(VENV)/.dev
-	$(BIN)/python -m benchmarks.gpu_speed
+	$(BIN)/python -m benchmarks gpu-speed
 
 docs: $(VENV)/.docs
 	$(BIN)/zensical build --clean
-	$(BIN)/python -m benchmarks.site site
+	$(BIN)/python -m benchmarks site site
 
 # After a change to pyproject.toml or constraints.txt.
 lock: pyproject.toml constraints.txt

@@ -1,16 +1,21 @@
-"""What every benchmark does: find the corpora, write a dated result file."""
+"""What benchmarks share: corpora, programs that take turns, peak memory, dated result files."""
 
+import argparse
 import json
 import os
 import platform
+import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from datetime import date
 from importlib.metadata import PackageNotFoundError, version
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -18,17 +23,23 @@ from maskwright.corpus.config import CorpusConfig
 from maskwright.corpus.stream import stream_corpus
 from maskwright.provenance import describe_cpu, describe_environment
 
+ROOT = Path(__file__).parents[1]
 RESULTS = Path(__file__).parent / "results"
-BEGIN, END = "<!-- results: begin -->\n", "<!-- results: end -->\n"
+MASKWRIGHT = (sys.executable, "-m", "maskwright")
+BENCHMARKS = (sys.executable, "-m", "benchmarks")
+VOCAB_SIZE = ("--tokenizer.vocab_size", "8192")
+WIKIPEDIA = "wiki_en/wiki_en.train.txt.gz"
+_SAMPLE_SECONDS = 0.2
 
 Result = Mapping[str, Any]
+Contenders = Mapping[str, Callable[[], float]]
 
 
 def find_corpus(name: str) -> Path:
-    """A corpus below MASKWRIGHT_DATA; ends the program with one line if it is not there."""
+    """Return a corpus below MASKWRIGHT_DATA; end the program with one line if it is missing."""
     root = os.environ.get("MASKWRIGHT_DATA")
     if not root:
-        sys.exit("set MASKWRIGHT_DATA to a folder with the corpora (wiki_en/, wiki_ko/, …)")
+        sys.exit("set MASKWRIGHT_DATA to a folder with the corpora (wiki_en/, glue/, …)")
     path = Path(root) / name
     if not path.exists():
         sys.exit(f"{path} does not exist")
@@ -36,15 +47,45 @@ def find_corpus(name: str) -> Path:
 
 
 def read_wikipedia() -> Iterator[str]:
-    """The articles of English Wikipedia, cleaned as for training."""
-    paths = [str(find_corpus("wiki_en/wiki_en.train.txt.gz"))]
-    for _, document in stream_corpus(paths, CorpusConfig(valid_fraction=0.0), Counter()):
+    """Yield the articles of English Wikipedia, cleaned as for training."""
+    config = CorpusConfig(valid_fraction=0.0)
+    for _, document in stream_corpus([str(find_corpus(WIKIPEDIA))], config, Counter()):
         yield document.text
+
+
+def repeat_wikipedia(change: Callable[[str, int], str]) -> Iterator[str]:
+    """Yield the articles again and again, each changed by the number of its copy."""
+    for copy in count():
+        for text in read_wikipedia():
+            yield change(text, copy)
+
+
+def write_articles(path: Path, articles: Iterator[str], megabytes: float) -> tuple[int, int]:
+    """Write articles until the file has this size; return its articles and bytes."""
+    num_bytes = 0
+    with path.open("wb") as file:
+        for number, text in enumerate(articles, start=1):
+            num_bytes += file.write(f"{text}\n\n".encode())
+            if num_bytes >= megabytes * 1e6:
+                return number, num_bytes
+    sys.exit(f"the corpus ends after {num_bytes / 1e6:.1f} of {megabytes:g} MB")
+
+
+def run_maskwright(*arguments: object) -> float:
+    """Run a command of maskwright; return its seconds."""
+    began = time.perf_counter()
+    subprocess.run([*MASKWRIGHT, *map(str, arguments)], check=True)
+    return time.perf_counter() - began
+
+
+def add_data(parser: argparse.ArgumentParser) -> None:
+    """Add the option ``--data``."""
+    parser.add_argument("--data", type=Path, help="prepared English Wikipedia [prepared anew]")
 
 
 @contextmanager
 def find_prepared(folder: Path | None, sentences: bool = False) -> Iterator[Path]:
-    """`folder`, or else English Wikipedia, prepared for the time of the context.
+    """Give `folder`, or else English Wikipedia prepared in a temporary folder.
 
     Args:
         sentences: every document is one of its sentences.
@@ -53,74 +94,142 @@ def find_prepared(folder: Path | None, sentences: bool = False) -> Iterator[Path
         yield folder
         return
     with tempfile.TemporaryDirectory() as scratch:
-        folder, text = Path(scratch) / "data", Path(scratch) / "sentences" / "train.txt"
+        text, lines = find_corpus(WIKIPEDIA), ()
         if sentences:
-            program = [sys.executable, "-m", "benchmarks.sentences_corpus", str(text.parent)]
-            subprocess.run(program, check=True)
-        else:
-            text = find_corpus("wiki_en/wiki_en.train.txt.gz")
-        command = [sys.executable, "-m", "maskwright", "prepare", str(text), "--out", str(folder)]
-        lines = ["--corpus.documents", "line"] if sentences else []
-        subprocess.run([*command, "--tokenizer.vocab_size", "8192", *lines], check=True)
-        yield folder
+            text, lines = Path(scratch) / "sentences", ("--corpus.documents", "line")
+            subprocess.run([*BENCHMARKS, "sentences-corpus", str(text)], check=True)
+            text /= "train.txt"
+        run_maskwright("prepare", text, "--out", Path(scratch) / "data", *VOCAB_SIZE, *lines)
+        yield Path(scratch) / "data"
 
 
-def hardware_name() -> str:
-    """A short name for file names, such as ``amd-epyc-2c``."""
-    words = [w for w in describe_cpu().lower().replace("(r)", "").split() if w.isalnum()][:2]
-    return "-".join([*words, f"{os.cpu_count()}c"]) or platform.machine()
+def race(contenders: Contenders, rounds: int, unit: str) -> dict[str, list[float]]:
+    """Return what each contender returned, round by round; all run in one round before the next.
+
+    On a shared machine only ratios of neighbors mean something.
+    """
+    found: dict[str, list[float]] = {name: [] for name in contenders}
+    for number in range(rounds):
+        for name, run in contenders.items():
+            found[name].append(run())
+            print(f"round {number + 1}  {name:<36} {found[name][-1]:>14,.2f} {unit}", flush=True)
+    return found
 
 
-def write_result(name: str, result: dict[str, Any]) -> Path:
-    """Writes ``results/DATE_HARDWARE_NAME.json`` with the environment beside the figures."""
+def divide(ours: Sequence[float], theirs: Sequence[float]) -> dict[str, float]:
+    """Return the median, least and most of ours over theirs, round by round."""
+    each = [mine / his for mine, his in zip(ours, theirs, strict=True)]
+    figures = {"median": statistics.median(each), "least": min(each), "most": max(each)}
+    return {name: round(value, 3) for name, value in figures.items()}
+
+
+def run_alone(*arguments: object) -> float:
+    """Run a benchmark in a process of its own; return the number that it prints last."""
+    command = [*BENCHMARKS, *map(str, arguments)]
+    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
+    return float(done.stdout.split()[-1])
+
+
+@dataclass
+class Peak:
+    """The highest memory of a process and its descendants, from /proc, in bytes.
+
+    Attributes:
+        resident: pages in memory; those that processes share count for each (an upper bound).
+        proportional: shared pages are divided among the processes that share them.
+        anonymous: pages that belong to no file.
+    """
+
+    resident: int = 0
+    proportional: int = 0
+    anonymous: int = 0
+
+    def update(self, root: int) -> None:
+        """Take in the current memory of the process `root` and its descendants."""
+        sums = [_read_memory(pid) for pid in _list_tree(root)]
+        for name, values in zip(vars(self), zip(*sums, strict=True), strict=True):
+            setattr(self, name, max(getattr(self, name), sum(values)))
+
+    def in_megabytes(self) -> dict[str, int]:
+        """Return the figures for a result file."""
+        return {f"peak_{name}_megabytes": round(n / 1e6) for name, n in vars(self).items()}
+
+
+def _list_tree(root: int) -> list[int]:
+    children: dict[int, list[int]] = {}
+    for entry in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError, IndexError):  # of a process that has ended meanwhile
+            parent = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+            children.setdefault(parent, []).append(int(entry.name))
+    tree = [root]
+    for pid in tree:
+        tree += children.get(pid, [])
+    return tree
+
+
+def _read_memory(pid: int) -> tuple[int, int, int]:
+    """Return resident, proportional and anonymous bytes; zeros if the process has ended."""
+    try:
+        lines = Path("/proc", str(pid), "smaps_rollup").read_text().splitlines()[1:]
+    except OSError:
+        return 0, 0, 0
+    values = {line.split()[0]: int(line.split()[1]) * 1024 for line in lines}
+    return values["Rss:"], values["Pss:"], values["Anonymous:"]
+
+
+def measure_peak(command: Sequence[str]) -> tuple[Peak, float]:
+    """Run a command; return its peak, sampled five times a second, and its seconds.
+
+    Raises:
+        CalledProcessError: the command failed.
+    """
+    began, peak = time.perf_counter(), Peak()
+    process = subprocess.Popen(command)
+    while process.poll() is None:
+        peak.update(process.pid)
+        time.sleep(_SAMPLE_SECONDS)
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, list(command))
+    return peak, time.perf_counter() - began
+
+
+def write_result(name: str, result: Mapping[str, Any]) -> Path:
+    """Write ``results/DATE_HARDWARE_NAME.json`` with the environment beside the figures."""
     RESULTS.mkdir(exist_ok=True)
     environment = describe_environment()
-    program, arguments = Path(sys.argv[0]), sys.argv[1:]
-    name_of_module = program.parent.name if program.stem == "__main__" else program.stem
-    arguments = [Path(part).name if "/" in part else part for part in arguments]
-    environment["command"] = ["python", "-m", f"benchmarks.{name_of_module}", *arguments]
+    arguments = [Path(part).name if "/" in part else part for part in sys.argv[1:]]
+    environment["command"] = ["python", "-m", "benchmarks", *arguments]
     if source := environment["source"]:
-        is_clean = not source["diff"] and _is_committed()
+        command = ["git", "-C", str(RESULTS.parent), "diff", "--quiet", "HEAD", "--", "*.py"]
+        is_clean = not source["diff"] and subprocess.run(command).returncode == 0
         environment["source"] = {**source, "diff": "clean" if is_clean else "modified"}
     for package in ("transformers", "datasets"):
         with suppress(PackageNotFoundError):
             environment["packages"][package] = version(package)
-    path = RESULTS / f"{date.today():%Y-%m-%d}_{hardware_name()}_{name}.json"
+    words = [w for w in describe_cpu().lower().replace("(r)", "").split() if w.isalnum()][:2]
+    hardware = "-".join([*words, f"{os.cpu_count()}c"]) or platform.machine()
+    path = RESULTS / f"{date.today():%Y-%m-%d}_{hardware}_{name}.json"
     content = {"name": name, **result, "environment": environment}
     path.write_text(json.dumps(content, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
     print(f"written to {path}")
     return path
 
 
-def _is_committed() -> bool:
-    """Whether the programs in this folder are those of the revision."""
-    command = ["git", "-C", str(RESULTS.parent), "diff", "--quiet", "HEAD", "--", "*.py"]
-    return subprocess.run(command).returncode == 0
-
-
-def find_result(name: str, folder: Path = RESULTS) -> Result | None:
-    """What the newest result file of this name says, and its `file` name, if there is one."""
-    found = find_results(name, folder)
-    return found[-1] if found else None
-
-
-def find_results(name: str, folder: Path = RESULTS) -> list[Result]:
-    """What all result files of this name say, the newest last, each with its `file` name."""
+def find_results(name: str, folder: Path | None = None) -> list[Result]:
+    """Return all results of this name, the newest last, each with the name of its `file`."""
     return [
         {**json.loads(file.read_text(encoding="utf-8")), "file": file.name}
-        for file in sorted(folder.glob(f"*_{name}.json"))
+        for file in sorted((folder or RESULTS).glob(f"*_{name}.json"))
     ]
 
 
-def require_result(name: str) -> Result:
-    """The same, where a page is nothing without it."""
-    result = find_result(name)
-    assert result is not None, f"no result file of {name} has been committed"
-    return result
+def find_result(name: str, folder: Path | None = None) -> Result | None:
+    """Return the newest result of this name, if there is one."""
+    return next(iter(find_results(name, folder)[::-1]), None)
 
 
-def put_section(page: Path, section: str) -> None:
-    """Replaces what stands between the markers of a page."""
-    before, _, rest = page.read_text(encoding="utf-8").partition(BEGIN)
-    _, _, after = rest.partition(END)
-    page.write_text(before + BEGIN + section + END + after, encoding="utf-8")
+def recall(kept: Path, work: Callable[[], Any]) -> Any:
+    """Return what `work` returns, from the file `kept` if it has been done before."""
+    if not kept.exists():
+        kept.write_text(json.dumps(work()), encoding="utf-8")
+    return json.loads(kept.read_text(encoding="utf-8"))

@@ -1,12 +1,10 @@
-"""Fine-tuning beside transformers' Trainer: the same weights, examples, rate, and size of batches.
-
-    MASKWRIGHT_DATA=… python -m benchmarks.finetuning_speed [--model FOLDER]
+"""Fine-tuning beside transformers' Trainer: the same weights, examples, rate and batch size.
 
 One epoch over the first examples of SST-2, 32 a step, in fp32; without --model a BERT of 6 layers
 of width 256 with random weights. Theirs pads each batch to its longest example
 (`DataCollatorWithPadding`), once in batches of any lengths, as their example scripts do, and once
-told to put similar lengths together (`group_by_length`), as ours always does. Examples a second of
-training, without scoring; contenders take turns.
+with `group_by_length`, which puts similar lengths together, as ours always does. Examples a second
+of training, without scoring; contenders take turns.
 """
 
 import argparse
@@ -19,8 +17,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 
-from benchmarks.common import find_corpus, write_result
-from benchmarks.races import divide, race
+from benchmarks.common import divide, find_corpus, race, write_result
 from benchmarks.trainer_peer import build_model, wrap_tokenizer
 from maskwright.finetuning.config import GLUE, FinetuneConfig
 from maskwright.finetuning.fit import Fitting
@@ -37,7 +34,7 @@ Sampling = Literal["random", "group_by_length"]
 
 
 def read_data(loaded: Loaded[Any], count: int) -> TaskData:
-    """The first examples of SST-2 to train on; a few of them to score on."""
+    """Return the first examples of SST-2 to train on, and a few of them to score on."""
     preset = GLUE["sst2"]
     path = find_corpus("glue/SST-2/train_full.tsv")
     layout = preset.find_layout(path)
@@ -49,7 +46,7 @@ def read_data(loaded: Loaded[Any], count: int) -> TaskData:
 
 
 def time_ours(loaded: Loaded[Any], data: TaskData) -> float:
-    """Examples a second."""
+    """Return our examples a second."""
     config = FinetuneConfig(
         epochs=1, batch_size=BATCH, learning_rate=RATE, evaluations_an_epoch=0.01, precision="fp32"
     )
@@ -59,13 +56,8 @@ def time_ours(loaded: Loaded[Any], data: TaskData) -> float:
     return len(data.train) / (time.perf_counter() - began)
 
 
-def time_trainer(
-    folder: Path,
-    data: TaskData,
-    loaded: Loaded[Any],
-    sampling: Sampling,
-) -> float:
-    """Examples a second of the peer."""
+def time_trainer(folder: Path, data: TaskData, loaded: Loaded[Any], sampling: Sampling) -> float:
+    """Return the peer's examples a second."""
     from transformers import (
         AutoModelForSequenceClassification,
         DataCollatorWithPadding,
@@ -103,7 +95,7 @@ def time_trainer(
 
 
 def write_bert(folder: Path) -> Path:
-    """A BERT with random weights, and a tokenizer of the examples."""
+    """Write a BERT with random weights, and a tokenizer of the examples."""
     rows = read_columns(find_corpus("glue/SST-2/train_full.tsv"), {"sentence1": "sentence"})
     texts = [row.values["sentence1"] for row in rows]
     tokenizer = wrap_tokenizer(train_tokenizer(texts, TokenizerConfig(vocab_size=8192)))
@@ -112,12 +104,13 @@ def write_bert(folder: Path) -> Path:
     return folder
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", type=Path, help="a model folder that transformers knows")
     parser.add_argument("--examples", type=int, default=2000)
     parser.add_argument("--rounds", type=int, default=5)
-    arguments = parser.parse_args()
+
+
+def main(arguments: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = arguments.model or write_bert(Path(name) / "bert")
         loaded = open_encoder(folder)
@@ -130,14 +123,7 @@ def main() -> None:
         }
         found = race(contenders, arguments.rounds, "examples/s")
     ratios = {name: divide(found["ours"], found[name]) for name in found if name != "ours"}
-    print(ratios)
-    conditions = {
-        "threads": torch.get_num_threads(),
-        "examples": len(data.train),
-        "model": str(arguments.model or "a BERT of 6 layers of width 256"),
-    }
+    model = str(arguments.model or "a BERT of 6 layers of width 256")
+    threads, examples = torch.get_num_threads(), len(data.train)
+    conditions = {"threads": threads, "examples": examples, "model": model}
     write_result("finetuning-speed", {**conditions, "examples_per_second": found, "ratios": ratios})
-
-
-if __name__ == "__main__":
-    main()

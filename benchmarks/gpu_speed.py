@@ -1,13 +1,10 @@
 """Training on a GPU beside transformers' Trainer with ModernBERT: tokens a second, and MFU.
 
-    MASKWRIGHT_DATA=… python -m benchmarks.gpu_speed [--data DATA] [--models tiny small base]
-    python -m benchmarks.gpu_speed --data DATA --toy        # on a CPU, to see that it works
-
 Both compute in bf16 on the same text, in rows of one length without padding, with the same number
 of tokens a step; the architectures are the same: ModernBERT with sdpa there, ours compiled with
-varlen attention. Everything a step needs is in it. MFU, the share of the card's dense bf16 peak, is
-of the matrix products that our step needs, with the logits of hidden tokens alone; for the peer the
-same number a token counts, though it computes the logits of all of them.
+varlen attention. A step includes everything that it needs. MFU is the share of the card's dense
+bf16 peak. It counts the matrix products that our step needs, with the logits of masked tokens
+alone; the peer is credited with the same number a token, though it computes the logits of all.
 """
 
 import argparse
@@ -15,16 +12,13 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
 
-from benchmarks.common import find_prepared, write_result
-from benchmarks.races import divide, race
+from benchmarks.common import add_data, divide, find_prepared, race, write_result
 from benchmarks.trainer_peer import (
     RowsOfIds,
     build_model,
@@ -39,17 +33,16 @@ from maskwright.runs.config import PretrainConfig, resolve
 # Dense bf16 FLOP/s from the data sheets (SXM where there are several), by a part of the name.
 PEAKS = {
     "H200": 989e12, "H100": 989e12, "B200": 2250e12, "A100": 312e12, "L40S": 362e12,
-    "L40": 181e12, "L4": 121e12,
-    "A10": 125e12, "4090": 165e12, "3090": 71e12,
+    "L40": 181e12, "L4": 121e12, "A10": 125e12, "4090": 165e12, "3090": 71e12,
 }  # fmt: skip
 MODELS = ("tiny", "small", "base")
 _SAME = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
-TICK = 5  # steps from one look at the clock to the next: looking makes the host wait
+TICK = 5  # steps between two looks at the clock, as a look makes the host wait
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What both train, and for how long; `warmup` and `steps` are multiples of a tick."""
+    """What both train and for how long; `warmup` and `steps` are multiples of a tick."""
 
     recipe: str
     row_length: int
@@ -59,7 +52,7 @@ class Setting:
     device: str
 
     def configure(self) -> PretrainConfig:
-        """Our side."""
+        """Return the configuration of our side."""
         toy = self.device == "cpu"
         model = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 2}
         train = {
@@ -85,20 +78,16 @@ class Setting:
 
 
 def time_ours(setting: Setting, data: PreparedData) -> float:
-    """Tokens a second."""
-    with tempfile.TemporaryDirectory() as scratch:
-        reporter = TickingReporter(setting.warmup // TICK)
-        return time_fit(setting.configure(), data, Path(scratch), reporter)
+    """Return our tokens a second."""
+    return time_fit(setting.configure(), data, TickingReporter(setting.warmup // TICK))
 
 
 def time_peer(setting: Setting, data: PreparedData) -> float:
-    """Tokens a second; all rows are full."""
-    config = setting.configure()
+    """Return the peer's tokens a second; all rows are full."""
     tokenizer = wrap_tokenizer(data.tokenizer)
-    resolved = resolve_model(config, data.tokenizer)
-    shape = {name: getattr(resolved, name) for name in _SAME}
+    resolved = resolve_model(setting.configure(), data.tokenizer)
+    shape = {name: getattr(resolved, name) for name in (*_SAME, "local_attention")}
     shape["layer_types"] = list(resolved.layer_types)
-    shape["local_attention"] = resolved.local_attention
     shape["max_position_embeddings"] = setting.row_length
     last, on_gpu, ends = setting.warmup + setting.steps, setting.device == "cuda", {}
 
@@ -128,7 +117,7 @@ def time_peer(setting: Setting, data: PreparedData) -> float:
 
 
 def find_peak(device: str) -> tuple[str, float | None]:
-    """The name of the device, and its dense bf16 peak if that is known."""
+    """Return the name of the device, and its dense bf16 peak if that is known."""
     if device == "cpu":
         return "cpu", None
     name = torch.cuda.get_device_name()
@@ -136,18 +125,15 @@ def find_peak(device: str) -> tuple[str, float | None]:
 
 
 def compare(setting: Setting, data: PreparedData, rounds: int) -> dict[str, Any]:
-    """Ours and the peer in turns, the ratio and the share of the peak."""
-    contenders: dict[str, Callable[[], float]] = {
-        "ours": partial(time_ours, setting, data),
-        "transformers": partial(time_peer, setting, data),
-    }
-    found = race(contenders, rounds, "tokens/s")
+    """Return the speeds of ours and the peer in turns, the ratio and the share of the peak."""
+    ours, theirs = (partial(measure, setting, data) for measure in (time_ours, time_peer))
+    found = race({"ours": ours, "transformers": theirs}, rounds, "tokens/s")
     config, (_, peak) = setting.configure(), find_peak(setting.device)
     share = config.masking.predicted_share_at(0.5)
     model = resolve_model(config, data.tokenizer)
     flops = objective_of(config).count_flops_per_token(model, setting.row_length, share)
-    mean = {name: statistics.median(speeds) for name, speeds in found.items()}
-    mfu = {name: round(speed * flops / peak, 4) for name, speed in mean.items()} if peak else None
+    median = {name: statistics.median(speeds) for name, speeds in found.items()}
+    mfu = {name: round(s * flops / peak, 4) for name, s in median.items()} if peak else None
     return {
         "recipe": setting.recipe,
         "row_length": setting.row_length,
@@ -159,25 +145,21 @@ def compare(setting: Setting, data: PreparedData, rounds: int) -> dict[str, Any]
     }
 
 
-def parse_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--data", type=Path, help="English Wikipedia, prepared already")
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_data(parser)
     parser.add_argument("--models", nargs="+", choices=MODELS, default=MODELS)
     parser.add_argument("--lengths", nargs="+", type=int, default=[512, 1024])
     parser.add_argument("--step-tokens", type=int, default=65_536)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--toy", action="store_true", help="on a CPU, at a size that fits")
-    return parser.parse_args()
+    parser.add_argument("--toy", action="store_true", help="a small run on a CPU, without result")
 
 
-def main() -> None:
-    arguments = parse_arguments()
+def main(arguments: argparse.Namespace) -> None:
     if not arguments.toy and not torch.cuda.is_available():
         sys.exit("there is no GPU here; --toy shows on a CPU that the program works")
+    device, tokens, warmup, steps = "cuda", arguments.step_tokens, 4 * TICK, 8 * TICK
     if arguments.toy:
         device, tokens, warmup, steps = "cpu", 1024, TICK, TICK
-    else:
-        device, tokens, warmup, steps = "cuda", arguments.step_tokens, 4 * TICK, 8 * TICK
     measured: list[dict[str, Any]] = []
     with find_prepared(arguments.data) as folder:
         data = PreparedData(folder)
@@ -185,15 +167,7 @@ def main() -> None:
             for length in arguments.lengths:
                 setting = Setting(recipe, length, tokens, warmup, steps, device)
                 measured.append(compare(setting, data, arguments.rounds))
+                print(measured[-1], flush=True)
     if not arguments.toy:
         name, peak = find_peak(device)
         write_result("gpu-speed", {"device": name, "peak_flops": peak, "models": measured})
-    for figures in measured:
-        print(
-            f"{figures['recipe']:<6} rows of {figures['row_length']:<5} "
-            f"ratio {figures['ratio']['median']:.2f}  MFU {figures['model_flops_utilisation']}"
-        )
-
-
-if __name__ == "__main__":
-    main()

@@ -1,7 +1,5 @@
 """How far models are from what transformers computes, on their way in, out and back.
 
-    python -m benchmarks.interchange
-
 For every family that the installed transformers has, models of a few configurations, every
 parameter random: logits of all tokens of padded and packed rows, and their largest difference.
 
@@ -11,6 +9,7 @@ save        their folder, read and saved by us, read by transformers
 round trip  our folder, read and saved by transformers, read by us: ours against ours
 """
 
+import argparse
 import sys
 import tempfile
 from importlib.metadata import version
@@ -19,26 +18,15 @@ from typing import Any, NamedTuple
 
 import torch
 
-from benchmarks.common import put_section, require_result, write_result
-from benchmarks.fuzz.seeds import documents
-from benchmarks.twins import (
-    PACKED,
-    TOLERANCE,
-    TWINS,
-    build_twin,
-    largest_difference,
-    list_twins,
-    our_logits,
-)
+from benchmarks.common import write_result
 from maskwright import export
 from maskwright.config import from_mapping
 from maskwright.data.loader import RowSource
 from maskwright.data.rows import DataPosition
 from maskwright.distributed.parallel import Parallel
-from maskwright.model.config import ModelConfig, resolve_config
 from maskwright.model.encoder import count_stacked_matrices
 from maskwright.model.pretraining import MaskedLanguageModel
-from maskwright.model_folder.families import FAMILIES, list_native, native_family
+from maskwright.model_folder.families import FAMILIES, list_native
 from maskwright.model_folder.folder import load_model, save_model
 from maskwright.objectives.mlm import MaskedLM
 from maskwright.optim.build import build_optimizers
@@ -57,15 +45,24 @@ from maskwright.train.step import (
     seed_dropout,
     update_weights,
 )
+from tests.hostile.fuzzing.seeds import documents
+from tests.twins import (
+    PACKED,
+    TOLERANCE,
+    TWINS,
+    build_twin,
+    largest_difference,
+    list_twins,
+    our_logits,
+)
 
-PAGE = Path(__file__).parents[1] / "docs" / "interchange.md"
 WAYS = ("load", "continue", "save", "round trip")
 ONNX = "ONNX"  # run by onnxruntime; `export` says itself how far it may be off
 _STEPS, _ROW_LENGTH, _TOKENS = 3, 24, 240
 
 
 class Workshop(NamedTuple):
-    """What all families are measured with."""
+    """The data and schedule that all families are measured with."""
 
     data: Path
     tokenizer: Tokenizer
@@ -74,7 +71,7 @@ class Workshop(NamedTuple):
 
     @classmethod
     def open(cls, folder: Path) -> "Workshop":
-        """A corpus and a tokenizer of 64 tokens, written into `folder`."""
+        """Write a corpus and a tokenizer of 64 tokens into `folder`."""
         (folder / "words.txt").write_text("\n\n".join(documents()), encoding="utf-8")
         small = TokenizerConfig(vocab_size=64, min_frequency=1)
         config = PrepareConfig(tokenizer=small, shard_megabytes=1, workers=1)
@@ -88,7 +85,7 @@ class Workshop(NamedTuple):
         return cls(data.folder, data.tokenizer, rows, build_planner(three_steps))
 
     def train(self, model: MaskedLanguageModel) -> None:
-        """A few steps, as `maskwright pretrain` takes them."""
+        """Train a few steps, as `maskwright pretrain` does."""
         objective, device = MaskedLM(model.train()), torch.device("cpu")
         parallel, terms = Parallel(objective), objective.terms
         num_stacked = count_stacked_matrices(model)
@@ -108,7 +105,7 @@ class Workshop(NamedTuple):
 
 
 def read_by_transformers(folder: Path) -> Any:
-    """The model in a folder; ends the program if anything in it was not as its class wants it."""
+    """Return the model in a folder; end the program if transformers reports a tensor."""
     from transformers import AutoModelForMaskedLM
 
     model, info = AutoModelForMaskedLM.from_pretrained(folder, output_loading_info=True)
@@ -119,7 +116,7 @@ def read_by_transformers(folder: Path) -> Any:
 
 
 def measure(name: str, workshop: Workshop, folder: Path) -> dict[str, float]:
-    """The largest differences of one twin, by way."""
+    """Return the largest differences of one twin, by way."""
     theirs = build_twin(name)
     theirs.save_pretrained(folder / "theirs")
     workshop.tokenizer.save(folder / "theirs", max_length=_ROW_LENGTH)
@@ -144,7 +141,7 @@ def measure(name: str, workshop: Workshop, folder: Path) -> dict[str, float]:
 
 
 def measure_all(names: list[str]) -> list[dict[str, Any]]:
-    """For each family its class, its twins, and the worst of them by way."""
+    """Return the class of each family, its twins, and the worst of them by way."""
     twins: dict[str, dict[str, float]] = {}
     with tempfile.TemporaryDirectory(prefix="maskwright-interchange-") as temporary:
         root = Path(temporary)
@@ -165,94 +162,13 @@ def measure_all(names: list[str]) -> list[dict[str, Any]]:
     return families
 
 
-# Architectures that can be trained and that no class of transformers computes.
-HOMELESS: dict[str, dict[str, Any]] = {
-    "ModernBERT with a norm before its first attention": {"first_attention_norm": True},
-    "ModernBERT with QK-norm": {"qk_norm": True},
-    "ModernBERT with RMSNorm": {"norm": "rmsnorm"},
-    "EuroBERT with QK-norm": {"preset": "eurobert", "qk_norm": True},
-    "EuroBERT with learned positions": {"preset": "eurobert", "positions": "learned"},
-    "EuroBERT with BERT's head": {"preset": "eurobert", "head_transform": True},
-    "EuroBERT with local layers, without UltraBERT's head": {
-        "preset": "eurobert",
-        "global_attn_every_n_layers": 3,
-    },
-    "EuroBERT with a plain MLP": {"preset": "eurobert", "gated_mlp": False},
-    "EuroBERT with a bias in the decoder alone, as NeoBERT has it": {
-        "preset": "eurobert",
-        "decoder_bias": True,
-    },
-    "BERT with sinusoidal positions": {"preset": "bert", "positions": "sinusoidal"},
-    "BERT with local layers": {"preset": "bert", "global_attn_every_n_layers": 2},
-    "BERT with RMSNorm": {"preset": "bert", "norm": "rmsnorm"},
-}
-
-# Published models whose folders are refused, by ``model_type``.
-REFUSED = {
-    "albert": "all layers share one set of weights, and embeddings are narrower than layers",
-    "convbert": "half of its heads are convolutions",
-    "deberta": "attention to content and to relative positions apart",
-    "deberta-v2": "attention to content and to relative positions apart",
-    "mpnet": "adds a learned score for the distance of two tokens",
-    "neobert": "no class in transformers; its rotary positions turn neighbouring numbers",
-    "rembert": "input embeddings narrower than output embeddings",
-    "roformer": "its rotary positions turn neighbouring numbers",
-}
-
-
-def explain(fields: dict[str, Any]) -> str:
-    """Why an architecture has no native home, in the words of its model card."""
-    config = resolve_config(from_mapping(ModelConfig, fields), vocab_size=64, max_seq_length=64)
-    return native_family(config)[1]
-
-
-def write_section() -> str:
-    """The tables of the page, without its markers."""
-    result = require_result("interchange")
-    torch_version = result["environment"]["packages"]["torch"]
-    count = sum(len(family["configurations"]) for family in result["families"])
-    lines = [
-        "| family | class | load | continue | save | round trip | ONNX |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    for family in result["families"]:
-        cells = [f"{family['differences'][way]:.1g}" for way in (*WAYS, ONNX)]
-        lines.append(f"| `{family['family']}` | `{family['class']}` | {' | '.join(cells)} |")
-    lines += [
-        "",
-        f"Largest differences of a logit, of {count} models; "
-        f"transformers {result['transformers']}, torch {torch_version}: "
-        f"[{result['file']}](../benchmarks/results/{result['file']}).",
-        "",
-        "## What has no native home",
-        "",
-        "These can be trained, and are saved in our own names; the model card says why.",
-        "",
-        "| architecture | reason |",
-        "|---|---|",
-        *(f"| {name} | {explain(fields)} |" for name, fields in HOMELESS.items()),
-        "",
-        "And these, published by others, cannot be read:",
-        "",
-        "| `model_type` | reason |",
-        "|---|---|",
-        *(f"| `{name}` | {reason} |" for name, reason in REFUSED.items()),
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def main() -> None:
+def main(arguments: argparse.Namespace) -> None:
     families = measure_all(list(list_twins()))
     facts = {"transformers": version("transformers"), "tolerance": TOLERANCE, "steps": _STEPS}
     write_result("interchange", {**facts, "families": families})
-    put_section(PAGE, write_section())
     worst = max(family["differences"][way] for family in families for way in WAYS)
     if worst > TOLERANCE or any(family["differences"]["round trip"] for family in families):
         sys.exit(f"the largest difference is {worst}, more than {TOLERANCE}")
     missing = FAMILIES.keys() - {family["family"] for family in families} - {"maskwright"}
     if missing:
         print(f"not measured, since the installed transformers lacks them: {sorted(missing)}")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,27 +1,32 @@
 """Megabytes a second and memory of each step of a preparation, on 1 and 2 cores.
 
-    MASKWRIGHT_DATA=… python -m benchmarks.preparation_scale --runs runs/scale [--megabytes 150 600]
-
-The text is English Wikipedia as often as it takes; in every copy but the first, words change their
-places, so that no article is like another. For the step `wikitext` the same articles are wrapped
-into a dump; megabytes are those of their text in all steps. Each step runs alone in a process of
-its own, bound to so many cores; memory is the peak of it and of the processes that it starts,
-shared pages divided among them. What is measured is kept in RUNS, and not measured again by a
-second call. docs/scale.md works out from this what a larger text takes on a
-cluster (`benchmarks.scale_page`).
+The text is English Wikipedia, repeated; in every copy but the first, words change their places, so
+that no article is like another. For the step `wikitext` the same articles are wrapped into a dump;
+megabytes are those of their text in all steps. Each step runs alone in a process of its own, bound
+to its cores; memory is the peak of the process and its children, shared pages divided among them.
+Measurements are kept in --runs, and a second call measures the rest. docs/scale.md estimates from
+them what a larger text takes on a cluster (`cluster_estimate`).
 """
 
 import argparse
+import bz2
 import json
 import shutil
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable
 from functools import partial
 from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
-from benchmarks.common import read_wikipedia, write_result
+from benchmarks.common import (
+    measure_peak,
+    read_wikipedia,
+    recall,
+    repeat_wikipedia,
+    write_articles,
+    write_result,
+)
 from benchmarks.preparation_step import (
     DUMP_SUFFIX,
     EVALUATION_NAME,
@@ -30,19 +35,22 @@ from benchmarks.preparation_step import (
     STEPS,
     TOKENIZER_NAME,
 )
-from benchmarks.processes import measure_peak
-from benchmarks.wikitext import wrap, write_stream
-from maskwright.files import read_json, write_json
 from maskwright.tokenizer.config import TokenizerConfig
 from maskwright.tokenizer.train import train_tokenizer
+from tests.corpus.dumps import NAMESPACES, Page, head, page
 
 CORES = (1, 2)
-_CHANGED = 8  # of so many words one: three in eight of their 5-grams stay
+_CHANGED = 8  # of these many words one: three in eight of their 5-grams stay
 _EVALUATION_ARTICLES, _EVALUATION_WORDS = 500, 60
+_PAGES_A_STREAM = 100  # as in dumps of Wikipedia
+_HEADING = 20  # characters: a shorter line that ends in a full stop is one in these corpora
+_FILE = 6  # the number of a namespace
+_BOX = "{{정보상자\n| 이름 = %s\n| 그림 = [[%s:%s.jpg|섬네일]]\n}}\n"
+_TABLE = '{| class="wikitable"\n! 해 !! 수\n|-\n| 1990 || {{나라|한국}}\n|}\n'
 
 
 def change_words(text: str, copy: int) -> str:
-    """`text` with one word in eight replaced by another one of it; copy 0 is the text itself."""
+    """Replace one word in eight by another one of the text; copy 0 is the text itself."""
     words = text.split(" ")
     if copy:
         for place in range(copy % _CHANGED, len(words), _CHANGED):
@@ -50,70 +58,76 @@ def change_words(text: str, copy: int) -> str:
     return " ".join(words)
 
 
-def list_articles() -> Iterator[str]:
-    """The articles again and again, without end."""
-    for copy in count():
-        for text in read_wikipedia():
-            yield change_words(text, copy)
+def wrap(lines: list[str], language: str) -> Page:
+    """Return an article, its title in the first line, as wikitext that it may have come from."""
+    title, *paragraphs = lines
+    wrapped = [_BOX % (title, NAMESPACES[language][_FILE], title)]
+    for number, line in enumerate(paragraphs):
+        if len(line) < _HEADING and line.endswith("."):
+            wrapped.append(f"== {line[:-1]} ==")
+            continue
+        first, _, rest = line.partition(" ")
+        reference = f"<ref name=r{number}>{{{{웹 인용|제목={title}}}}}</ref>"
+        wrapped.append(f"[[{first}]] {rest}{reference}\n")
+        if number % 10 == 5:
+            wrapped.append(_TABLE)
+    return title, "\n".join(wrapped)
+
+
+def write_stream(path: Path, pages: Iterable[Page], language: str) -> None:
+    """Write a multistream dump without its index, as the pages come."""
+    numbers, remaining = count(1), iter(pages)
+    with path.open("wb") as file:
+        file.write(bz2.compress(head(language).encode()))
+        while some := list(islice(remaining, _PAGES_A_STREAM)):
+            written = (page(next(numbers), title, text) for title, text in some)
+            file.write(bz2.compress("".join(written).encode()))
+        file.write(bz2.compress(b"</mediawiki>\n"))
 
 
 def write_texts(folder: Path, sizes: list[int]) -> dict[int, int]:
-    """``FOLDER/N.txt`` of N megabytes for each size, also as a dump, and an evaluation.
+    """Write ``FOLDER/N.txt`` of N megabytes for each size, the same as a dump, and an evaluation.
 
     Returns:
         The documents of each size.
     """
     numbers: dict[int, int] = {}
     for size in sizes:
-        num_bytes = num_documents = 0
-        with (folder / f"{size}.txt").open("w", encoding="utf-8") as file:
-            for text in list_articles():
-                num_bytes += len(text.encode()) + file.write("\n\n")
-                file.write(text)
-                num_documents += 1
-                if num_bytes >= size * 1e6:
-                    break
-        numbers[size] = num_documents
-        lines = (text.split("\n") for text in islice(list_articles(), num_documents))
-        pages = (wrap([line for line in each if line.strip()], "en") for each in lines)
-        write_stream((folder / f"{size}.txt").with_suffix(DUMP_SUFFIX), pages, "en")
-    # Words in the wrong order: what is looked for in every text and never found.
-    articles = zip(read_wikipedia(), range(_EVALUATION_ARTICLES), strict=False)
-    lines = (" ".join(text.split()[_EVALUATION_WORDS::-1]) for text, _ in articles)
-    (folder / EVALUATION_NAME).write_text("\n".join(lines) + "\n", encoding="utf-8")
+        text = folder / f"{size}.txt"
+        numbers[size], _ = write_articles(text, repeat_wikipedia(change_words), size)
+        articles = islice(repeat_wikipedia(change_words), numbers[size])
+        lines = ([line for line in text.split("\n") if line.strip()] for text in articles)
+        write_stream(text.with_suffix(DUMP_SUFFIX), (wrap(each, "en") for each in lines), "en")
+    # Words in the wrong order: looked for in every text and never found.
+    articles = islice(read_wikipedia(), _EVALUATION_ARTICLES)
+    reversed_starts = (" ".join(text.split()[_EVALUATION_WORDS::-1]) for text in articles)
+    (folder / EVALUATION_NAME).write_text("\n".join(reversed_starts) + "\n", encoding="utf-8")
     return numbers
 
 
 def measure(step: str, text: Path, cores: int) -> dict[str, Any]:
-    """Runs a step; its seconds and its peak of memory."""
+    """Run a step; return its seconds and its peak of memory."""
     scratch = text.parent / "scratch"
-    shutil.rmtree(scratch, ignore_errors=True)  # of a measurement that was cut off
+    shutil.rmtree(scratch, ignore_errors=True)  # of an interrupted measurement
     scratch.mkdir()
     command = [sys.executable, "-m", "benchmarks.preparation_step", step, str(text), str(scratch)]
-    peak, _ = measure_peak([*command, "--cores", str(cores)])
+    peak, _ = measure_peak([*command, str(cores)])
     facts = json.loads((scratch / FACTS_NAME).read_text(encoding="utf-8"))
     shutil.rmtree(scratch)
-    size = text.stat().st_size / 1e6
     return {
         "seconds": round(facts["seconds"], 3),
-        "megabytes_per_second": round(size / facts["seconds"], 3),
+        "megabytes_per_second": round(text.stat().st_size / 1e6 / facts["seconds"], 3),
         "seconds_apart": {name: round(seconds, 3) for name, seconds in facts["apart"].items()},
         "peak_megabytes": round(peak.proportional / 1e6),
     }
 
 
-def recall(kept: Path, work: Callable[[], Any]) -> Any:
-    """What `work` gives, from the file `kept` if it has been done before."""
-    if not kept.exists():
-        write_json(kept, work())
-    return read_json(kept, 1 << 20)
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--runs", type=Path, required=True, help="keeps what has been measured")
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--runs", type=Path, required=True, help="keeps texts and measurements")
     parser.add_argument("--megabytes", type=int, nargs="+", default=[150, 600])
-    arguments = parser.parse_args()
+
+
+def main(arguments: argparse.Namespace) -> None:
     folder, sizes = arguments.runs, sorted(arguments.megabytes)
     folder.mkdir(parents=True, exist_ok=True)
     numbers = recall(folder / "texts.json", lambda: write_texts(folder, sizes))
@@ -129,10 +143,6 @@ def main() -> None:
                 name = f"{size}-{step.replace(': ', '-').replace(' ', '-')}-{cores}.json"
                 steps[step][str(cores)] = recall(folder / name, partial(measure, step, text, cores))
             print(size, step, json.dumps(steps[step]), flush=True)
-        megabytes = text.stat().st_size / 1e6
-        texts.append({"megabytes": megabytes, "documents": numbers[str(size)], "steps": steps})
+        about = {"megabytes": text.stat().st_size / 1e6, "documents": numbers[str(size)]}
+        texts.append({**about, "steps": steps})
     write_result("preparation-scale", {"texts": texts})
-
-
-if __name__ == "__main__":
-    main()

@@ -1,14 +1,14 @@
-"""Text to shards beside `run_mlm.py`.
-
-    MASKWRIGHT_DATA=… python -m benchmarks.preparation_speed [--megabytes 30]
+"""Text to shards beside `run_mlm.py`; with --whole, all of English Wikipedia without a peer.
 
 The text is the beginning of English Wikipedia. Each contender is a program of its own, so its start
-counts, and takes all cores. Ours cleans, drops what occurred before, splits, encodes, hashes and
-writes; theirs (`run_mlm_peer`) tokenizes and cuts blocks. Both have a tokenizer already, the same
-one. Memory is the peak of all processes of a contender, shared pages divided among them.
+counts, and takes all cores. Ours cleans, drops duplicates, splits, encodes, hashes and writes; the
+peer (`run_mlm_peer`) tokenizes and cuts blocks. Both have a tokenizer already, the same one. Memory
+is the peak of all processes of a contender, shared pages divided among them. With --whole the
+tokenizer is trained, too, and memory is resident memory, an upper bound.
 """
 
 import argparse
+import json
 import os
 import shutil
 import sys
@@ -17,66 +17,81 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.common import read_wikipedia, write_result
-from benchmarks.processes import measure_peak
-from benchmarks.races import divide, race
+from benchmarks.common import (
+    MASKWRIGHT,
+    VOCAB_SIZE,
+    WIKIPEDIA,
+    divide,
+    find_corpus,
+    measure_peak,
+    race,
+    read_wikipedia,
+    write_articles,
+    write_result,
+)
 from maskwright.tokenizer.config import TokenizerConfig
 from maskwright.tokenizer.train import train_tokenizer
 
-PROCESSES = os.cpu_count() or 1
-
-
-def write_text(path: Path, megabytes: float) -> int:
-    """The first articles, with blank lines between, as they are in the corpus; their bytes."""
-    size = 0
-    with path.open("w", encoding="utf-8") as file:
-        for text in read_wikipedia():
-            size += file.write(f"{text}\n\n")
-            if size >= megabytes * 1e6:
-                break
-    return path.stat().st_size
+PROCESSES = str(os.cpu_count() or 1)
 
 
 def run(command: list[str], out: Path, size: int, peaks: list[int]) -> float:
-    """Megabytes a second of a program that writes `out`, which is removed."""
+    """Return the megabytes a second of a program that writes `out`, which is removed."""
     peak, seconds = measure_peak(command)
     peaks.append(round(peak.proportional / 1e6))
     shutil.rmtree(out)
     return size / 1e6 / seconds
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--megabytes", type=float, default=30)
-    parser.add_argument("--rounds", type=int, default=5)
-    arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as name:
-        scratch = Path(name)
-        text, tokenizer, out = scratch / "text.txt", scratch / "tokenizer", scratch / "out"
-        size = write_text(text, arguments.megabytes)
-        trained = train_tokenizer([text.read_text(encoding="utf-8")], TokenizerConfig())
-        trained.save(tokenizer)
-        ours = [sys.executable, "-m", "maskwright", "prepare", str(text), "--out", str(out)]
-        ours += ["--tokenizer.path", str(tokenizer), "--workers", str(PROCESSES)]
-        theirs = [sys.executable, "-m", "benchmarks.run_mlm_peer", str(text), str(tokenizer)]
-        theirs += [str(out), "--processes", str(PROCESSES)]
-        peaks: dict[str, list[int]] = {"ours": [], "run_mlm": []}
-        contenders = {
-            "ours": partial(run, ours, out, size, peaks["ours"]),
-            "run_mlm": partial(run, theirs, out, size, peaks["run_mlm"]),
-        }
-        found = race(contenders, arguments.rounds, "MB/s")
-    result: dict[str, Any] = {
+def compare(scratch: Path, megabytes: float, rounds: int) -> dict[str, Any]:
+    """Return the speeds and peaks of ours and the peer, and their ratios."""
+    text, tokenizer, out = scratch / "text.txt", scratch / "tokenizer", scratch / "out"
+    _, size = write_articles(text, read_wikipedia(), megabytes)
+    train_tokenizer([text.read_text(encoding="utf-8")], TokenizerConfig()).save(tokenizer)
+    ours = [*MASKWRIGHT, "prepare", str(text), "--out", str(out)]
+    ours += ["--tokenizer.path", str(tokenizer), "--workers", PROCESSES]
+    theirs = [sys.executable, "-m", "benchmarks.run_mlm_peer", str(text), str(tokenizer), str(out)]
+    commands = {"ours": ours, "run_mlm": [*theirs, PROCESSES]}
+    peaks: dict[str, list[int]] = {name: [] for name in commands}
+    contenders = {n: partial(run, command, out, size, peaks[n]) for n, command in commands.items()}
+    found = race(contenders, rounds, "MB/s")
+    return {
         "text_bytes": size,
-        "processes": PROCESSES,
+        "processes": int(PROCESSES),
         "megabytes_per_second": found,
         "ratio": divide(found["ours"], found["run_mlm"]),
         "peak_megabytes": peaks,
         "ratio_of_memory": divide(peaks["ours"], peaks["run_mlm"]),
     }
-    print(result["ratio"], result["ratio_of_memory"])
-    write_result("preparation-speed", result)
 
 
-if __name__ == "__main__":
-    main()
+def measure_whole(out: Path) -> dict[str, Any]:
+    """Return speed and memory of the command as a user runs it on all of English Wikipedia."""
+    source = str(find_corpus(WIKIPEDIA))
+    peak, seconds = measure_peak([*MASKWRIGHT, "prepare", source, "--out", str(out), *VOCAB_SIZE])
+    manifest = json.loads((out / "manifest.json").read_text(encoding="utf-8"))
+    splits = manifest["splits"].values()
+    num_bytes = sum(split["num_bytes"] for split in splits)
+    return {
+        "vocab_size": manifest["vocab_size"],
+        "text_bytes": num_bytes,
+        "tokens": sum(split["num_tokens"] for split in splits),
+        "seconds": round(seconds, 1),
+        "megabytes_per_second": round(num_bytes / 1e6 / seconds, 2),
+        "peak_resident_megabytes": round(peak.resident / 1e6),
+    }
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--megabytes", type=float, default=30)
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--whole", action="store_true", help="all of the corpus, without a peer")
+
+
+def main(arguments: argparse.Namespace) -> None:
+    with tempfile.TemporaryDirectory() as scratch:
+        if arguments.whole:
+            write_result("prepare-wiki_en", measure_whole(Path(scratch) / "wiki"))
+        else:
+            found = compare(Path(scratch), arguments.megabytes, arguments.rounds)
+            write_result("preparation-speed", found)

@@ -1,14 +1,14 @@
 """One step of a preparation, alone, in a process of its own (see `preparation_scale`).
 
-    python -m benchmarks.preparation_step STEP TEXT SCRATCH --cores N
+    python -m benchmarks.preparation_step STEP TEXT SCRATCH CORES
 
-Runs on so many cores and writes ``SCRATCH/facts.json``: the seconds of the step without the start
-of the process, and of them those that are not shared out.
+It writes ``SCRATCH/facts.json``: the seconds of the step without the start of the process, and
+those among them that are not shared out.
 """
 
-import argparse
 import json
 import os
+import sys
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterator
@@ -51,7 +51,7 @@ SELECTION: dict[str, dict[str, object]] = {
     "decontamination": {"decontaminate": (EVALUATION_NAME,)},
 }
 SELECTION["everything"] = {k: v for step in tuple(SELECTION.values()) for k, v in step.items()}
-# Of these the other cores have nothing to do.
+# Steps in which the other cores have nothing to do.
 SEQUENTIAL = ("hashing", "reading", "cleaning", "handing out")
 STEPS = (
     "wikitext",
@@ -69,7 +69,7 @@ class Step:
     """The steps over one text.
 
     Attributes:
-        apart: what of the time is not shared out, by its name.
+        apart: the seconds that are not shared out, by function.
     """
 
     def __init__(self, text: Path, scratch: Path, cores: int) -> None:
@@ -77,7 +77,7 @@ class Step:
         self.engine, self.apart = LocalEngine(cores), Seconds()
 
     def configure(self, steps: str = "nothing") -> PrepareConfig:
-        """A configuration with these steps of selection."""
+        """Return a configuration with these steps of selection."""
         values = dict(SELECTION[steps])
         if "decontaminate" in values:
             values["decontaminate"] = (str(self.scratch.parent / EVALUATION_NAME),)
@@ -87,7 +87,7 @@ class Step:
         )
 
     def run(self, step: str) -> None:
-        """Runs a step to its end."""
+        """Run a step to its end."""
         kind, _, steps = step.partition(": ")
         run: dict[str, Callable[[], object]] = {
             "wikitext": self._read_dump,
@@ -107,7 +107,7 @@ class Step:
 
     @contextmanager
     def _timing(self, owner: object, name: str) -> Iterator[None]:
-        """Adds up the time that a function takes."""
+        """Add up the time that a function takes."""
         function = getattr(owner, name)
 
         def timed(*arguments: object) -> object:
@@ -166,20 +166,16 @@ def _begin_nothing() -> Callable[[Chunk], object]:
     return str
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("step", choices=STEPS)
-    parser.add_argument("text", type=Path)
-    parser.add_argument("scratch", type=Path)
-    parser.add_argument("--cores", type=int, required=True)
-    arguments = parser.parse_args()
-    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: arguments.cores])
-    step = Step(arguments.text, arguments.scratch, arguments.cores)
+def measure(name: str, text: Path, scratch: Path, cores: int) -> None:
+    """Run a step on the first cores and write down its seconds."""
+    os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
+    step = Step(text, scratch, cores)
     start = time.perf_counter()
-    step.run(arguments.step)
+    step.run(name)
     facts = {"seconds": time.perf_counter() - start, "apart": step.apart}
-    (arguments.scratch / FACTS_NAME).write_text(json.dumps(facts), encoding="utf-8")
+    (scratch / FACTS_NAME).write_text(json.dumps(facts), encoding="utf-8")
 
 
 if __name__ == "__main__":
-    main()
+    step_name, text_file, scratch_folder, num_cores = sys.argv[1:]
+    measure(step_name, Path(text_file), Path(scratch_folder), int(num_cores))

@@ -1,7 +1,7 @@
 """How long the matrix products of a training step take alone: the limit for the whole step.
 
 Each product is timed by itself, at its own shape, in the precision of the run, with its operands
-in the order in which they lie in training. T tokens, M masked ones, D width, F inner width.
+in the memory order of training. T tokens, M masked ones, D width, F inner width.
 """
 
 import time
@@ -13,15 +13,15 @@ import torch
 from maskwright.model.config import EncoderConfig
 from maskwright.optim.muon import uses_gram
 
-_SECONDS_EACH = 0.3  # a product is repeated for so long
+_SECONDS_EACH = 0.3  # for which a product is repeated
 
 
 @dataclass(frozen=True)
 class Product:
-    """``[batch, m, k] @ [batch, k, n]``, so many times a step.
+    """``[batch, m, k] @ [batch, k, n]``, `count` times a step.
 
     Attributes:
-        turned: which operands are transposed views of what lies in memory.
+        turned: which operands are transposed views.
     """
 
     count: int
@@ -33,11 +33,11 @@ class Product:
 
     @property
     def flops(self) -> int:
-        """Floating-point operations a step: a multiplication and an addition each."""
+        """The floating-point operations a step: a multiplication and an addition each."""
         return 2 * self.count * self.batch * self.m * self.k * self.n
 
     def measure(self, dtype: torch.dtype) -> float:
-        """Seconds a step: the median of its repetitions, times their number."""
+        """Return the seconds a step: the median of its repetitions, times their number."""
         left = _draw(self.batch, self.m, self.k, self.turned[0], dtype)
         right = _draw(self.batch, self.k, self.n, self.turned[1], dtype)
         if self.batch == 1:
@@ -58,14 +58,14 @@ def _draw(batch: int, rows: int, columns: int, turned: bool, dtype: torch.dtype)
 
 
 def list_linear(count: int, tokens: int, inputs: int, outputs: int) -> Iterator[Product]:
-    """A linear layer forward, and backward to its input and to its weight."""
+    """Yield the products of a linear layer: forward, backward to input and to weight."""
     yield Product(count, 1, tokens, inputs, outputs, (False, True))
     yield Product(count, 1, tokens, outputs, inputs)
     yield Product(count, 1, outputs, tokens, inputs, (True, False))
 
 
 def list_step(config: EncoderConfig, tokens: int, row_length: int, masked: int) -> list[Product]:
-    """Forward and backward of all rows of a step; nothing but masked tokens after the last k, v."""
+    """Return the products of forward and backward; only masked tokens pass the last k and v."""
     size, inner = config.hidden_size, config.intermediate_size
     layers, head = config.num_hidden_layers, config.head_size
     gates = 2 if config.gated_mlp else 1
@@ -85,10 +85,10 @@ def list_step(config: EncoderConfig, tokens: int, row_length: int, masked: int) 
     return [*products, *list_linear(1, masked, size, config.vocab_size)]
 
 
-def list_orthogonalisation(
+def list_orthogonalization(
     config: EncoderConfig, iterations: int, dtype: torch.dtype
 ) -> list[Product]:
-    """What Muon multiplies, matrices of one shape together."""
+    """Return what Muon multiplies, matrices of one shape together."""
     size, inner, layers = config.hidden_size, config.intermediate_size, config.num_hidden_layers
     squares, gates = 4 * layers, (2 if config.gated_mlp else 1) * layers
     products: list[Product] = []

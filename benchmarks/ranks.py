@@ -1,14 +1,12 @@
 """Several ranks: the same losses as one process, a killed rank, and tokens/s on this machine.
 
-    python -m benchmarks.ranks [losses | kills | speed] [--kills 10] [--rounds 5] [--folder FOLDER]
-
-The runs are started as a user starts them, with torchrun, on `pydocs`. *Losses*: 60 steps at world
+The runs are started as a user starts them, with torchrun, on `pydocs`. *losses*: 60 steps at world
 sizes 1, 2 and 4, with DDP and FSDP2, whole or in micro-batches, in fp32 and bf16, each beside one
 process of the same precision; the greatest difference of a step's loss among the first 20 steps and
-among all. Of a FOLDER that an interrupted comparison left, the finished runs are used. *Kills*:
-SIGKILL to one of two ranks, again and again, under ``--max-restarts``; the final model.safetensors
-bit for bit beside an undisturbed run. *Speed*: two processes of one thread each beside one process
-of two threads, in turns; the median ratio.
+among all. *kills*: SIGKILL to one of two ranks, again and again, under ``--max-restarts``; the
+final model.safetensors bit for bit beside an undisturbed run. *speed*: two processes of one thread
+each beside one process of two threads, in turns; the median ratio. With --folder the finished runs
+of an interrupted call are used.
 """
 
 import argparse
@@ -22,9 +20,10 @@ import tempfile
 import time
 from pathlib import Path
 
-from benchmarks.common import write_result
+from benchmarks.common import run_maskwright, write_result
 from maskwright.logs import read_metrics
 
+PARTS = ("losses", "kills", "speed")
 _SMALL = [
     "--recipe", "sprint", "--model.hidden_size", "64", "--model.num_attention_heads", "2",
     "--model.intermediate_size", "128", "--train.compile", "off", "--train.log_every_steps", "1",
@@ -43,22 +42,19 @@ _PRECISIONS = ("fp32", "bf16")
 _MARKS = (20, 60)  # steps; the last is the length of a run
 
 
-class Place:
+class Workplace:
     """Prepared data, and the folder of the runs over it."""
 
     def __init__(self, folder: Path) -> None:
         self.data, self.runs = folder / "data", folder / "runs"
-        if (self.data / "manifest.json").is_file():
-            return
-        flags = ["--tokenizer.vocab_size", "4096", "--out", str(self.data)]
-        subprocess.run(
-            [sys.executable, "-m", "maskwright", "prepare", "pydocs", *flags], check=True
-        )
+        if not (self.data / "manifest.json").is_file():
+            vocabulary = ("--tokenizer.vocab_size", "4096")
+            run_maskwright("prepare", "pydocs", *vocabulary, "--out", self.data)
 
     def start(
         self, name: str, size: int, flags: list[str], restarts: int = 0, threads: int | None = None
     ) -> subprocess.Popen[bytes]:
-        """Starts a run of `size` ranks; a world of one is started without torchrun."""
+        """Start a run of `size` ranks; a world of one is started without torchrun."""
         launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(size)]
         launcher += ["--max-restarts", str(restarts)] if restarts else []
         command = [sys.executable, *(launcher if size > 1 else []), "-m", "maskwright", "pretrain"]
@@ -85,7 +81,7 @@ class Place:
         return (self.runs / name / "model" / "model.safetensors").read_bytes()
 
 
-def compare_losses(place: Place) -> list[dict[str, object]]:
+def compare_losses(place: Workplace) -> list[dict[str, object]]:
     """Return the greatest difference of a loss, for each precision and way to split the batch."""
     results: list[dict[str, object]] = []
     threads = 1  # as many as torchrun gives each rank
@@ -111,8 +107,8 @@ def compare_losses(place: Place) -> list[dict[str, object]]:
     return results
 
 
-def kill_ranks(place: Place, parallel: str, kills: int) -> dict[str, object]:
-    """SIGKILL to a random rank at random moments; whether the end is the undisturbed one."""
+def kill_ranks(place: Workplace, parallel: str, kills: int) -> dict[str, object]:
+    """Kill random ranks at random times; return whether the end is the undisturbed one."""
     flags = [*_SMALL, "--train.max_steps", "400", "--train.parallel", parallel]
     flags += ["--train.checkpoint_every_minutes", "0.02"]
     place.run(f"calm-{parallel}", 2, flags)
@@ -135,30 +131,31 @@ def kill_ranks(place: Place, parallel: str, kills: int) -> dict[str, object]:
     return {"parallel": parallel, "ranks": 2, "kills": done, "exit_code": code, "same_bits": same}
 
 
-def compare_speed(place: Place, rounds: int) -> dict[str, object]:
-    """Tokens/s of two processes with one thread each over one process with two threads."""
-    ratios = []
-    for number in range(rounds):
-        speeds = {}
-        for size in (1, 2):
-            name = f"speed-{size}-{number}"
-            place.run(name, size, _SPEED)
-            records = read_metrics(place.runs / name / "metrics.jsonl")
-            speeds[size] = records[1]["tokens_per_second"]  # the first holds the start
-        ratios.append(speeds[2] / speeds[1])
+def compare_speed(place: Workplace, rounds: int) -> dict[str, object]:
+    """Return the tokens/s of two processes of one thread over those of one process of two."""
+
+    def measure(size: int, number: int) -> float:
+        name = f"speed-{size}-{number}"
+        place.run(name, size, _SPEED)
+        records = read_metrics(place.runs / name / "metrics.jsonl")
+        return records[1]["tokens_per_second"]  # the first record holds the start
+
+    speeds = ([measure(size, number) for size in (1, 2)] for number in range(rounds))
+    ratios = [two / one for one, two in speeds]
     return {"rounds": rounds, "ratios": ratios, "median_ratio": statistics.median(ratios)}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("parts", nargs="*", choices=("losses", "kills", "speed"))
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("parts", nargs="*", choices=PARTS, help="[all]")
     parser.add_argument("--kills", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--folder", type=Path, help="keep data and runs here, and use those there")
-    arguments = parser.parse_args()
-    parts = arguments.parts or ["losses", "kills", "speed"]
+    parser.add_argument("--folder", type=Path, help="keeps data and runs")
+
+
+def main(arguments: argparse.Namespace) -> None:
+    parts = arguments.parts or PARTS
     with tempfile.TemporaryDirectory(prefix="maskwright-ranks-") as folder:
-        place = Place(arguments.folder or Path(folder))
+        place = Workplace(arguments.folder or Path(folder))
         if "losses" in parts:
             write_result("ranks-losses", {"ways": compare_losses(place)})
         if "kills" in parts:
@@ -166,7 +163,3 @@ def main() -> None:
             write_result("ranks-kills", {"runs": killed})
         if "speed" in parts:
             write_result("ranks-speed", compare_speed(place, arguments.rounds))
-
-
-if __name__ == "__main__":
-    main()

@@ -1,12 +1,10 @@
-"""How long it takes to go on with a run: at step 10, and ten million rows into its data.
-
-    python -m benchmarks.resume_time [--rounds 7]
+"""How long a run takes to resume: at step 10, and ten million rows into its data.
 
 From the start of ``maskwright pretrain --resume`` to the first new line of training metrics, which
 is that of the first step. Both runs have the same prepared data, written here with random tokens:
-an epoch of 11 million rows. The far run is the near one with another position: its checkpoint's
-counts are changed (and the hash of them in its manifest), and its metrics are as long as if it had
-come there step by step. Both are resumed in turn.
+an epoch of 11 million rows. The far run is the near one with another position: the counts of its
+checkpoint are changed (and their hash in its manifest), and its metrics are as long as those of a
+run that trained up to there. Both are resumed in turn.
 """
 
 import argparse
@@ -18,13 +16,12 @@ import statistics
 import subprocess
 import tempfile
 import time
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
-from benchmarks.common import write_result
-from benchmarks.crash.killing import MASKWRIGHT
-from benchmarks.crash.text import write_text
+from benchmarks.common import MASKWRIGHT, race, run_maskwright, write_result
 from maskwright.files import hash_file, write_json
 from maskwright.logs import read_metrics
 from maskwright.shards.manifest import COUNTS_NAME, Manifest, ShardInfo, SplitInfo, write_manifest
@@ -32,12 +29,13 @@ from maskwright.shards.writer import ShardWriter, write_array
 from maskwright.tokenizer.config import TokenizerConfig
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.tokenizer.train import train_tokenizer
+from tests.reliability.crash.killing import write_text
 
 LIMIT_SECONDS = 1.0  # between the two
 _ROW_LENGTH, _ROWS_A_STEP = 16, 16
 _FAR_ROW = 10_000_000
 _LOG_EVERY_STEPS = 20
-# Rows are not packed: each is one segment, which [CLS] and [SEP] leave 14 tokens of a document.
+# Rows are not packed: each is one segment of 14 tokens beside [CLS] and [SEP].
 _SEGMENTS_A_DOCUMENT, _DOCUMENTS_A_SHARD, _NUM_SHARDS = 100, 11_000, 10
 FLAGS = [
     "--data.max_seq_length", str(_ROW_LENGTH), "--data.packed", "false",
@@ -51,7 +49,7 @@ FLAGS = [
 
 
 def write_data(folder: Path) -> int:
-    """Prepared data of random tokens; returns the number of rows in an epoch."""
+    """Write prepared data of random tokens; return the number of rows in an epoch."""
     text = write_text(folder.with_suffix(".txt"), 0.3).read_text(encoding="utf-8")
     tokenizer = train_tokenizer(text.split("\n\n"), TokenizerConfig(vocab_size=512))
     tokenizer.save(folder / "tokenizer")
@@ -79,7 +77,7 @@ def write_data(folder: Path) -> int:
 def write_shard(
     folder: Path, number: int, num_documents: int, tokenizer: Tokenizer, counts: np.ndarray
 ) -> ShardInfo:
-    """One shard of documents of the same length; adds to `counts` how often each id occurs."""
+    """Write documents of the same length; add to `counts` how often each id occurs."""
     draw = np.random.default_rng(number)
     writer = ShardWriter(folder, f"{number:05d}", "uint16")
     ordinary = np.asarray(tokenizer.ordinary_ids, np.uint16)
@@ -97,7 +95,7 @@ def sum_split(shards: list[ShardInfo]) -> SplitInfo:
 
 
 def move_far(run: Path) -> int:
-    """Puts the checkpoint of a run `_FAR_ROW` rows into the epoch; returns its step."""
+    """Put the checkpoint of a run `_FAR_ROW` rows into the epoch; return its step."""
     step = _FAR_ROW // _ROWS_A_STEP
     [checkpoint] = (run / "checkpoints").iterdir()
     checkpoint = checkpoint.rename(checkpoint.with_name(f"step_{step:08d}"))
@@ -116,7 +114,7 @@ def move_far(run: Path) -> int:
 
 
 def time_resumption(run: Path, step: int) -> float:
-    """Seconds from the start of the program to the line of the step after `step`."""
+    """Return the seconds from the start of the program to the line of the step after `step`."""
     copy = run.with_name("resumed")
     shutil.copytree(run, copy)
     size = (copy / "metrics.jsonl").stat().st_size
@@ -142,47 +140,34 @@ def time_resumption(run: Path, step: int) -> float:
 
 
 def measure(folder: Path, rounds: int) -> dict[str, object]:
-    """Both runs made and resumed in turn; the figures for the result file."""
+    """Make both runs and resume them in turn; return the figures for the result file."""
     rows = write_data(folder / "data")
     near, far = folder / "near", folder / "far"
-    command = [*MASKWRIGHT, "pretrain", str(folder / "data"), "--runs-dir", str(folder)]
-    command += ["--name", "near", *FLAGS, "--train.max_steps", "10"]
-    subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+    where = ("--runs-dir", folder, "--name", "near")
+    run_maskwright("pretrain", folder / "data", *where, *FLAGS, "--train.max_steps", 10)
     shutil.rmtree(near / "model")
     shutil.copytree(near, far)
     steps = {near: 10, far: move_far(far)}
-    seconds: dict[Path, list[float]] = {near: [], far: []}
-    for number in range(rounds + 1):
-        for run, step in steps.items():
-            taken = time_resumption(run, step)
-            if number:  # the first round fills the disk cache
-                seconds[run].append(taken)
-    medians = {run: statistics.median(values) for run, values in seconds.items()}
-    return {
-        "rows_in_an_epoch": rows,
-        "rounds": rounds,
-        **{
-            run.name: {
-                "step": steps[run],
-                "row": steps[run] * _ROWS_A_STEP,
-                "median_seconds": round(medians[run], 2),
-                "longest_seconds": round(max(seconds[run]), 2),
-            }
-            for run in steps
-        },
-        "difference_seconds": round(medians[far] - medians[near], 2),
-        "limit_seconds": LIMIT_SECONDS,
-    }
+    contenders = {run.name: partial(time_resumption, run, step) for run, step in steps.items()}
+    found = race(contenders, rounds + 1, "seconds")
+    figures: dict[str, dict[str, float]] = {}
+    for run, step in steps.items():
+        _, *seconds = found[run.name]  # the first round fills the disk cache
+        figures[run.name] = {
+            "step": step,
+            "row": step * _ROWS_A_STEP,
+            "median_seconds": round(statistics.median(seconds), 2),
+            "longest_seconds": round(max(seconds), 2),
+        }
+    difference = figures["far"]["median_seconds"] - figures["near"]["median_seconds"]
+    conditions = {"rows_in_an_epoch": rows, "rounds": rounds, "limit_seconds": LIMIT_SECONDS}
+    return {**conditions, **figures, "difference_seconds": round(difference, 2)}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Time to resume, near and far.")
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--rounds", type=int, default=7, help="of both, in turn [7]")
-    arguments = parser.parse_args()
+
+
+def main(arguments: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory(prefix="maskwright-resume-") as folder:
-        result = measure(Path(folder), arguments.rounds)
-    write_result("resume-time", result)
-
-
-if __name__ == "__main__":
-    main()
+        write_result("resume-time", measure(Path(folder), arguments.rounds))

@@ -1,21 +1,20 @@
 """The peer in preparation: text to blocks of token ids, as transformers' `run_mlm.py` does it.
 
-    python -m benchmarks.run_mlm_peer TEXT TOKENIZER OUT --processes 2
+    python -m benchmarks.run_mlm_peer TEXT TOKENIZER OUT PROCESSES
 
 `datasets` reads the lines, `map` tokenizes them, and a second `map` joins them and cuts blocks of
-128; the result stays in the cache of `datasets`.
+128. It imports nothing of maskwright, so that time and memory are the peer's own.
 """
 
-import argparse
+import sys
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 LENGTH = 128
 
 
 def group_texts(examples: dict[str, list[list[int]]]) -> dict[str, list[list[int]]]:
-    """All sequences of a batch of lines, joined and cut; what is left at its end is dropped."""
+    """Join all sequences of a batch of lines and cut them; the rest at the end is dropped."""
     joined = {key: list(chain(*lists)) for key, lists in examples.items()}
     total = len(joined["input_ids"]) // LENGTH * LENGTH
     return {
@@ -23,29 +22,22 @@ def group_texts(examples: dict[str, list[list[int]]]) -> dict[str, list[list[int
     }
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("text", type=Path)
-    parser.add_argument("tokenizer", type=Path, help="a folder that transformers loads")
-    parser.add_argument("out", type=Path)
-    parser.add_argument("--processes", type=int, default=2)
-    arguments = parser.parse_args()
+def prepare_blocks(text: str, folder: str, out: str, processes: int) -> None:
+    """Prepare a text with the tokenizer in `folder`."""
     from datasets import load_dataset
     from transformers import PreTrainedTokenizerFast
 
-    tokenizer = PreTrainedTokenizerFast.from_pretrained(arguments.tokenizer)
-    cache = str(arguments.out / "cache")
-    lines: Any = load_dataset(
-        "text", data_files=str(arguments.text), split="train", cache_dir=cache
-    )
+    tokenizer = PreTrainedTokenizerFast.from_pretrained(folder)
+    lines: Any = load_dataset("text", data_files=text, split="train", cache_dir=f"{out}/cache")
     tokenized = lines.map(
         lambda batch: tokenizer(batch["text"], return_special_tokens_mask=True),
         batched=True,
-        num_proc=arguments.processes,
+        num_proc=processes,
         remove_columns=["text"],
     )
-    tokenized.map(group_texts, batched=True, num_proc=arguments.processes)
+    tokenized.map(group_texts, batched=True, num_proc=processes)
 
 
 if __name__ == "__main__":
-    main()
+    text_file, tokenizer_folder, out_folder, num_processes = sys.argv[1:]
+    prepare_blocks(text_file, tokenizer_folder, out_folder, int(num_processes))

@@ -1,8 +1,6 @@
 """Pictures of the playground and of a run's report, taken in the system's chromium.
 
-    python -m benchmarks.screenshots runs/NAME [--tagger RUN] [--images docs/images]
-
-At the width of a desktop and of a phone, light and dark.
+They have the width of a desktop or of a phone, and are light or dark.
 """
 
 import argparse
@@ -12,10 +10,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from playwright.sync_api import Browser, Page, Response, sync_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
 
-from benchmarks.plots import IMAGES
-from benchmarks.serving_load import serve
+from benchmarks.common import ROOT
+from benchmarks.serving_load import serving
 
 _SENTENCE = "The river flows through the [MASK] of the city."
 _WHOLE = "The river flows through the north of the banana."
@@ -27,7 +25,7 @@ _DRAWING_MS = 300
 
 @contextmanager
 def open_browser() -> Iterator[Browser]:
-    """The system's chromium; ends the program with one line if there is none."""
+    """Open the system's chromium; end the program with one line if there is none."""
     chromium = shutil.which("chromium") or shutil.which("chromium-browser")
     if chromium is None:
         sys.exit("chromium is not installed")
@@ -40,7 +38,7 @@ def open_browser() -> Iterator[Browser]:
 
 @contextmanager
 def open_page(browser: Browser, url: str, width: int, scheme: str) -> Iterator[Page]:
-    """A page of this width that prefers this color scheme."""
+    """Open a page of this width that prefers this color scheme."""
     is_dark = scheme == "dark"
     page = browser.new_page(
         viewport={"width": width, "height": 900}, color_scheme="dark" if is_dark else "light"
@@ -50,12 +48,7 @@ def open_page(browser: Browser, url: str, width: int, scheme: str) -> Iterator[P
     page.close()
 
 
-def asks(response: Response, text: str) -> bool:
-    """Whether this is the answer to a text."""
-    return text in (response.request.post_data or "")
-
-
-# Name, width, color scheme, text, and what of its answer is awaited and pointed at.
+# Name, width, color scheme, text, and the part of its answer that is awaited.
 _FILLING = (
     ("playground", 1000, "light", _SENTENCE, ".candidate"),
     ("playground-phone", 380, "dark", _WHOLE, _MARKED),
@@ -67,13 +60,13 @@ def take_playground(
     browser: Browser, model: str, images: Path, shots: Sequence[tuple[str, int, str, str, str]]
 ) -> None:
     """Take pictures of the page of a model, with the value of a marked word shown."""
-    process, port = serve(model)
-    url = f"http://127.0.0.1:{port}"
-    try:
+    with serving(model) as (_, port):
         for name, width, scheme, text, awaited in shots:
-            with open_page(browser, url, width, scheme) as page:
+            with open_page(browser, f"http://127.0.0.1:{port}", width, scheme) as page:
                 # The page begins with an example, whose answer must not be taken for this one's.
-                with page.expect_response(lambda r, t=text: asks(r, t)) as answered:
+                with page.expect_response(
+                    lambda response, text=text: text in (response.request.post_data or "")
+                ) as answered:
                     page.locator("#text").fill(text)
                 answered.value.finished()
                 page.locator(awaited).first.wait_for()
@@ -81,32 +74,26 @@ def take_playground(
                     page.locator(awaited).nth(1).hover()
                 page.wait_for_timeout(_DRAWING_MS)
                 page.screenshot(path=images / f"{name}.png", full_page=True)
-    finally:
-        process.terminate()
-        process.wait(30)
 
 
 def take_report(browser: Browser, run: Path, images: Path) -> None:
-    """The whole page on a desktop, and its beginning on a phone."""
+    """Take a picture of the whole page on a desktop, and of its beginning on a phone."""
     url = (run / _REPORT).resolve().as_uri()
     for name, width, whole in (("report", 1100, True), ("report-phone", 380, False)):
         with open_page(browser, url, width, "light") as page:
             page.screenshot(path=images / f"{name}.png", full_page=whole)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", help="a run of pretraining")
     parser.add_argument("--tagger", help="a run of fine-tuning that marks entities")
-    parser.add_argument("--images", type=Path, default=IMAGES)
-    arguments = parser.parse_args()
+    parser.add_argument("--images", type=Path, default=ROOT / "docs" / "images")
+
+
+def main(arguments: argparse.Namespace) -> None:
     arguments.images.mkdir(parents=True, exist_ok=True)
     with open_browser() as browser:
         take_playground(browser, arguments.run, arguments.images, _FILLING)
         if arguments.tagger:
             take_playground(browser, arguments.tagger, arguments.images, _TAGGING)
         take_report(browser, Path(arguments.run), arguments.images)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,13 +1,10 @@
 """100,000 sentences of English Wikipedia, a line each, in three files that share no article.
 
-    MASKWRIGHT_DATA=… python -m benchmarks.sentences_corpus FOLDER
-
 The from-scratch notebook of Shreydan (see docs/reproduce.md) draws 100,000 lines of a file of
 sentences and splits them by chance, so that sentences of one article, and copies of a sentence,
 fall on both sides. Here an article is in one split only, by a hash of its title, and no sentence
-occurs twice. The result depends on the text alone.
-
-Writes train.txt (90,000 lines), valid.txt (8,000), test.txt (2,000) and about.json.
+occurs twice. The result, train.txt (90,000 lines), valid.txt (8,000), test.txt (2,000) and
+about.json, depends on the text alone.
 """
 
 import argparse
@@ -19,11 +16,10 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from benchmarks.common import find_corpus
+from benchmarks.common import WIKIPEDIA, find_corpus
 from maskwright.files import hash_file, write_text
 
-SOURCE = "wiki_en/wiki_en.train.txt.gz"
-# Of 10,000 articles so many are in each split: a little more than the shares of the sentences.
+# The articles of each split among 10,000: a little more than the shares of the sentences.
 SHARES = {"test": 250, "valid": 950, "train": 8_800}
 SIZES = {"test": 2_000, "valid": 8_000, "train": 90_000}
 NUM_WORDS = range(5, 61)
@@ -38,7 +34,7 @@ _ABBREVIATION = re.compile(
 
 
 def cut_sentences(paragraph: str) -> list[str]:
-    """The sentences of a paragraph, in order; nothing is lost but the blanks between them."""
+    """Return the sentences of a paragraph, in order, without the blanks between them."""
     sentences: list[str] = []
     start = 0
     for end in _END.finditer(paragraph):
@@ -50,7 +46,7 @@ def cut_sentences(paragraph: str) -> list[str]:
 
 
 def read_articles(lines: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
-    """Title and paragraphs of each article: the title comes first, a blank line last."""
+    """Yield title and paragraphs of each article: the title comes first, a blank line last."""
     block: list[str] = []
     for line in lines:
         if line.strip():
@@ -63,12 +59,12 @@ def read_articles(lines: Iterable[str]) -> Iterator[tuple[str, list[str]]]:
 
 
 def is_sentence(text: str) -> bool:
-    """Whether this is neither a heading nor a fragment nor a list."""
+    """Return True unless this is a heading, a fragment or a list."""
     return len(text.split()) in NUM_WORDS and text[-1] in ".!?\"'" and text[0].isupper()
 
 
 def choose_split(title: str) -> str:
-    """The split that an article belongs to."""
+    """Return the split that an article belongs to."""
     place = _hash(title) % sum(SHARES.values())
     for split, share in SHARES.items():
         if place < share:
@@ -78,7 +74,7 @@ def choose_split(title: str) -> str:
 
 
 def collect(lines: Iterable[str]) -> dict[str, list[str]]:
-    """The sentences of each split, all different, in an order that depends on nothing else."""
+    """Return the different sentences of each split, in an order by their hashes."""
     found: dict[str, list[str]] = {split: [] for split in SIZES}
     for title, paragraphs in read_articles(lines):
         split = choose_split(title)
@@ -95,28 +91,22 @@ def _hash(text: str) -> int:
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("folder", type=Path, help="where to write")
-    folder = parser.parse_args().folder
-    source = find_corpus(SOURCE)
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("folder", type=Path, help="the folder to write")
+
+
+def main(arguments: argparse.Namespace) -> None:
+    folder: Path = arguments.folder
+    source = find_corpus(WIKIPEDIA)
     with gzip.open(source, "rt", encoding="utf-8") as lines:
         found = collect(lines)
     folder.mkdir(parents=True, exist_ok=True)
-    about = {"source": SOURCE, "sha256": hash_file(source), "files": {}}
+    about = {"source": WIKIPEDIA, "sha256": hash_file(source), "files": {}}
     for split, size in SIZES.items():
         if len(found[split]) < size:
             sys.exit(f"{source} has {len(found[split])} sentences for {split}, {size} are needed")
         path = folder / f"{split}.txt"
         write_text(path, "\n".join(found[split][:size]) + "\n")
-        about["files"][path.name] = {
-            "sentences": size,
-            "of": len(found[split]),
-            "sha256": hash_file(path),
-        }
+        about["files"][path.name] = {"sentences": size, "sha256": hash_file(path)}
     write_text(folder / "about.json", json.dumps(about, indent=2) + "\n")
     print(f"written to {folder}: {', '.join(about['files'])}")
-
-
-if __name__ == "__main__":
-    main()

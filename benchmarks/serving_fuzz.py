@@ -1,10 +1,7 @@
-"""The server against requests that schemathesis makes up from its OpenAPI document.
+"""The server against requests that schemathesis generates from its OpenAPI document.
 
-    pip install schemathesis
-    python -m benchmarks.serving_fuzz runs/NAME [--examples 200]
-
-Two things are no failures here: 413 for a text that is too long by the document as well, and 422
-for a text that no document can rule out (one without a mask).
+It needs ``pip install schemathesis``. Two things are no failures here: 413 for a text that is too
+long by the document as well, and 422 for a text that no document can rule out (one without a mask).
 """
 
 import argparse
@@ -17,20 +14,18 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.common import write_result
-from benchmarks.serving_load import serve
+from benchmarks.serving_load import serving
 
 _SETTINGS = """[checks]
 positive_data_acceptance.enabled = false
 negative_data_rejection.expected-statuses = [400, 401, 404, 405, 408, 413, 422, "5xx"]
 """
 _TIMEOUT = 1800
+_REPORTED = ("schemathesis_version", "running_time", "stop_reason")
 
 
-def fuzz(port: int, examples: int, seed: int) -> tuple[int, dict[str, Any]]:
-    """The exit code of schemathesis, 0 if nothing was found, and its report."""
-    program = shutil.which("schemathesis")
-    if program is None:
-        sys.exit("schemathesis is not installed: pip install schemathesis")
+def fuzz(program: str, port: int, examples: int, seed: int) -> tuple[int, dict[str, Any]]:
+    """Return the exit code of schemathesis, 0 if nothing was found, and its report."""
     with tempfile.TemporaryDirectory() as folder:
         settings, report = Path(folder) / "settings.toml", Path(folder) / "report.json"
         settings.write_text(_SETTINGS)
@@ -41,28 +36,20 @@ def fuzz(port: int, examples: int, seed: int) -> tuple[int, dict[str, Any]]:
         return done.returncode, json.loads(report.read_text())
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model")
-    parser.add_argument("--examples", type=int, default=200, help="of each operation")
+    parser.add_argument("--examples", type=int, default=200, help="of each operation [200]")
     parser.add_argument("--seed", type=int, default=0)
-    arguments = parser.parse_args()
-    process, port = serve(arguments.model)
-    try:
-        code, report = fuzz(port, arguments.examples, arguments.seed)
+
+
+def main(arguments: argparse.Namespace) -> None:
+    program = shutil.which("schemathesis")
+    if program is None:
+        sys.exit("schemathesis is not installed: pip install schemathesis")
+    with serving(arguments.model) as (process, port):
+        code, report = fuzz(program, port, arguments.examples, arguments.seed)
         is_alive = process.poll() is None
-    finally:
-        process.terminate()
-        process.wait(30)
     found = {"examples": arguments.examples, "seed": arguments.seed, "nothing_found": code == 0}
-    write_result("serving-fuzz", {**found, "server_went_on": is_alive, "report": summarise(report)})
+    facts = {key: report[key] for key in _REPORTED}
+    write_result("serving-fuzz", {**found, "server_went_on": is_alive, "report": facts})
     sys.exit(code)
-
-
-def summarise(report: dict[str, Any]) -> dict[str, Any]:
-    """What a report says of its run, without the cases."""
-    return {key: report[key] for key in ("schemathesis_version", "running_time", "stop_reason")}
-
-
-if __name__ == "__main__":
-    main()

@@ -1,16 +1,11 @@
 """A server under load: throughput and latencies with batching and without, and too much of it.
 
-    python -m benchmarks.serving_load runs/NAME [--seconds 60] [--connections 64]
-
 The server runs in a process of its own; this one keeps 64 connections busy over loopback, on the
 same cores, with sentences of 8 to 24 words or with queries of 2 to 6. `alone`: one connection, for
-what an answer takes when nobody else asks. `overload`: a queue of 16 texts, so that most requests
-are refused with 503, and afterwards one that is answered.
-
-    python -m benchmarks.serving_load runs/NAME --idle 5000 [--seconds 600]
-
-keeps so many connections open on which nothing is asked, made again when they are cut, and asks
-/health on a connection of its own every half second.
+the time of an answer when nobody else asks. `overload`: a queue of 16 texts, so that most requests
+are refused with 503, and afterwards one that is answered. With --idle N it keeps N connections open
+that send nothing, reopens them when they are cut, and asks /health on a connection of its own every
+half second.
 """
 
 import argparse
@@ -19,14 +14,14 @@ import json
 import random
 import statistics
 import subprocess
-import sys
 import time
 from collections import Counter
-from contextlib import suppress
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
-from benchmarks.common import write_result
+from benchmarks.common import MASKWRIGHT, write_result
 from maskwright.serving.connections import allow_connections
 
 SENTENCE = (
@@ -34,17 +29,20 @@ SENTENCE = (
     "with their dogs near a small town"
 )
 QUERIES, SENTENCES = (2, 6), (8, 24)  # words, the fewest and the most
+_SHARES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
+_ALONE = ("--max_batch", "1", "--max_wait_ms", "0")
+_SMALL_QUEUE = ("--max_queued", "16", "--max_texts", "16")
 
 
 @dataclass
 class Load:
-    """What came back, and how long the answers took that were no refusals."""
+    """The statuses that came back, and the seconds of the answers that were no refusals."""
 
     statuses: Counter[int] = field(default_factory=Counter[int])
     seconds: list[float] = field(default_factory=list[float])
 
     def describe(self, duration: float) -> dict[str, Any]:
-        """Requests a second that were answered, and their latencies in milliseconds."""
+        """Return the answered requests a second, and their latencies in milliseconds."""
         ordered = sorted(self.seconds)
         cuts = {name: ordered[int(share * (len(ordered) - 1))] for name, share in _SHARES.items()}
         return {
@@ -55,54 +53,58 @@ class Load:
         }
 
 
-_SHARES = {"p50": 0.5, "p90": 0.9, "p99": 0.99}
-
-
-@dataclass(frozen=True)
-class Way:
-    """What is asked for, of a server with which flags, over how many connections."""
+class Way(NamedTuple):
+    """The texts that are asked for, the flags of the server, and whether one connection asks."""
 
     words: tuple[int, int]
-    connections: int
     flags: tuple[str, ...] = ()
+    is_alone: bool = False
 
 
-def list_ways(connections: int) -> dict[str, Way]:
-    """By name."""
-    alone = ("--max_batch", "1", "--max_wait_ms", "0")
-    small_queue = ("--max_queued", "16", "--max_texts", "16")
-    return {
-        "queries, batching": Way(QUERIES, connections),
-        "queries, no batching": Way(QUERIES, connections, alone),
-        "sentences, batching": Way(SENTENCES, connections),
-        "sentences, no batching": Way(SENTENCES, connections, alone),
-        "sentences, alone": Way(SENTENCES, 1),
-        "sentences, overload": Way(SENTENCES, connections, small_queue),
-    }
+WAYS = {
+    "queries, batching": Way(QUERIES),
+    "queries, no batching": Way(QUERIES, _ALONE),
+    "sentences, batching": Way(SENTENCES),
+    "sentences, no batching": Way(SENTENCES, _ALONE),
+    "sentences, alone": Way(SENTENCES, is_alone=True),
+    "sentences, overload": Way(SENTENCES, _SMALL_QUEUE),
+}
 
 
-def make_request(draw: random.Random, path: str, words_between: tuple[int, int]) -> bytes:
-    """A text with a mask."""
+@contextmanager
+def serving(model: str, *flags: str) -> Generator[tuple[subprocess.Popen[str], int]]:
+    """Run a server on a free port; give its process and the port."""
+    command = [*MASKWRIGHT, "serve", model, "--port", "0", "--quiet", *flags]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    try:
+        yield process, int(process.stdout.readline().rpartition(":")[2])
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def make_request(draw: random.Random, words_between: tuple[int, int]) -> bytes:
+    """Return a request for a text with a mask."""
     words = draw.choices(SENTENCE.split(), k=draw.randint(*words_between))
     words[draw.randrange(len(words))] = "[MASK]"
     body = json.dumps({"inputs": " ".join(words)}).encode()
-    head = f"POST {path} HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
+    head = "POST / HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
     return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
 
 
 async def keep_asking(
     port: int, words: tuple[int, int], until: float, seed: int, load: Load
 ) -> None:
-    """One connection, one request after the other."""
+    """Send one request after the other over one connection."""
     draw = random.Random(seed)
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     while time.perf_counter() < until:
         began = time.perf_counter()
-        writer.write(make_request(draw, "/", words))
+        writer.write(make_request(draw, words))
         await writer.drain()
         head = (await reader.readuntil(b"\r\n\r\n")).decode().lower()
-        size = int(head.partition("content-length:")[2].split()[0])
-        await reader.readexactly(size)
+        await reader.readexactly(int(head.partition("content-length:")[2].split()[0]))
         status = int(head.split()[1])
         load.statuses[status] += 1
         if status == 200:
@@ -113,7 +115,7 @@ async def keep_asking(
 def run_load(
     port: int, connections: int, seconds: float, words: tuple[int, int] = SENTENCES
 ) -> dict[str, Any]:
-    """All connections for so long."""
+    """Keep all connections busy for these seconds."""
     load = Load()
 
     async def ask_all() -> None:
@@ -125,13 +127,12 @@ def run_load(
     return load.describe(seconds)
 
 
-async def hold_idle(port: int, held: dict[str, int], made: asyncio.Semaphore) -> None:
-    """One connection on which nothing is asked, again and again."""
+async def hold_idle(port: int, held: Counter[str], opening: asyncio.Semaphore) -> None:
+    """Keep one connection open that sends nothing, again and again."""
     while True:
-        async with made:  # so that no more are made at once than a loop accepts
+        async with opening:  # no more are opened at once than a loop accepts
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
-        held["open"] += 1
-        held["made"] += 1
+        held.update(("open", "made"))
         try:
             with suppress(ConnectionError):
                 await reader.read()
@@ -141,8 +142,8 @@ async def hold_idle(port: int, held: dict[str, int], made: asyncio.Semaphore) ->
         await asyncio.sleep(1)
 
 
-async def watch_health(port: int, held: dict[str, int], seconds: float) -> dict[str, Any]:
-    """What /health says beside the idle connections."""
+async def watch_health(port: int, held: Counter[str], seconds: float) -> dict[str, Any]:
+    """Ask /health beside the idle connections."""
     load, most = Load(), 0
     until = time.perf_counter() + seconds
     while time.perf_counter() < until:
@@ -159,73 +160,55 @@ async def watch_health(port: int, held: dict[str, int], seconds: float) -> dict[
     return {**load.describe(seconds), "most_open": most, "made": held["made"]}
 
 
-def run_idle(model: str, count: int, seconds: float) -> dict[str, Any]:
-    """A server beside idle connections."""
-    process, port = serve(model)
-    held = {"open": 0, "made": 0}
-
-    async def hold_and_watch() -> dict[str, Any]:
-        made = asyncio.Semaphore(64)
-        idle = [asyncio.ensure_future(hold_idle(port, held, made)) for _ in range(count)]
-        try:
-            return await watch_health(port, held, seconds)
-        finally:
-            for one in idle:
-                one.cancel()
-            await asyncio.gather(*idle, return_exceptions=True)
-
+async def hold_and_watch(port: int, count: int, seconds: float) -> dict[str, Any]:
+    """Ask /health beside `count` idle connections."""
+    opening, held = asyncio.Semaphore(64), Counter[str]()
+    idle = [asyncio.ensure_future(hold_idle(port, held, opening)) for _ in range(count)]
     try:
-        found = asyncio.run(hold_and_watch())
-        found["afterwards"] = run_load(port, 1, 1)["statuses"]
-        return found
+        return await watch_health(port, held, seconds)
     finally:
-        process.terminate()
-        process.wait(30)
+        for one in idle:
+            one.cancel()
+        await asyncio.gather(*idle, return_exceptions=True)
 
 
-def serve(model: str, *flags: str) -> tuple[subprocess.Popen[str], int]:
-    """A server on a free port."""
-    command = [sys.executable, "-m", "maskwright", "serve", model, "--port", "0", "--quiet"]
-    process = subprocess.Popen([*command, *flags], stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    return process, int(process.stdout.readline().rpartition(":")[2])
+def measure_idle(model: str, count: int, seconds: float) -> dict[str, Any]:
+    """Return how a server answers beside idle connections, and afterwards."""
+    allow_connections(count)
+    with serving(model) as (_, port):
+        found = asyncio.run(hold_and_watch(port, count, seconds))
+        afterwards = run_load(port, 1, 1)["statuses"]
+    return {"connections": count, "seconds": seconds, **found, "afterwards": afterwards}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+def measure_load(model: str, connections: int, seconds: float) -> dict[str, Any]:
+    """Return how servers answer in every way, and the gain from batching."""
+    found: dict[str, Any] = {}
+    for name, way in WAYS.items():
+        with serving(model, *way.flags) as (_, port):
+            run_load(port, 4, 2)  # warm
+            found[name] = run_load(port, 1 if way.is_alone else connections, seconds, way.words)
+            found[name]["afterwards"] = run_load(port, 1, 1)["statuses"]
+        print(name, json.dumps(found[name]), flush=True)
+    ratios: dict[str, float] = {}
+    for kind in ("queries", "sentences"):
+        ways = (found[f"{kind}, {way}batching"] for way in ("", "no "))
+        batching, none = (way["requests_per_second"] for way in ways)
+        ratios[kind] = round(batching / none, 2)
+    conditions = {"connections": connections, "seconds": seconds}
+    return {**conditions, "ways": found, "batching_over_none": ratios}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model")
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--connections", type=int, default=64)
-    parser.add_argument("--idle", type=int, help="connections on which nothing is asked")
-    arguments = parser.parse_args()
+    parser.add_argument("--idle", type=int, help="connections that send nothing, instead")
+
+
+def main(arguments: argparse.Namespace) -> None:
+    model, seconds = arguments.model, arguments.seconds
     if arguments.idle:
-        allow_connections(arguments.idle)
-        idle = run_idle(arguments.model, arguments.idle, arguments.seconds)
-        conditions = {"connections": arguments.idle, "seconds": arguments.seconds}
-        write_result("serving-idle", {**conditions, **idle})
-        return
-    found: dict[str, Any] = {}
-    for name, way in list_ways(arguments.connections).items():
-        process, port = serve(arguments.model, *way.flags)
-        try:
-            run_load(port, 4, 2)  # warm
-            found[name] = run_load(port, way.connections, arguments.seconds, way.words)
-            found[name]["afterwards"] = run_load(port, 1, 1)["statuses"]
-        finally:
-            process.terminate()
-            process.wait(30)
-        print(name, json.dumps(found[name]), flush=True)
-    ratios = {
-        kind: round(
-            found[f"{kind}, batching"]["requests_per_second"]
-            / found[f"{kind}, no batching"]["requests_per_second"],
-            2,
-        )
-        for kind in ("queries", "sentences")
-    }
-    conditions = {"connections": arguments.connections, "seconds": arguments.seconds}
-    write_result("serving-load", {**conditions, "ways": found, "batching_over_none": ratios})
-
-
-if __name__ == "__main__":
-    main()
+        write_result("serving-idle", measure_idle(model, arguments.idle, seconds))
+    else:
+        write_result("serving-load", measure_load(model, arguments.connections, seconds))

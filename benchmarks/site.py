@@ -1,15 +1,11 @@
 """Finish the documentation that zensical built: formulas, links to repository files, tables.
 
-    zensical build --clean && python -m benchmarks.site site
+    zensical build --clean && python -m benchmarks site site
 
-The pages are written to be read in the repository, too, where a link to ``../maskwright/files.py``
-works and ``\\|`` in the code of a table is a bar. Here
-
-- formulas become MathML, which browsers draw by themselves: no script is loaded;
-- a link to a file of the repository leads to a page with its text, ``source/PATH.html``;
-- ``\\|`` in code becomes ``|``.
-
-It ends with exit code 1 if any link of the site leads nowhere.
+In the repository a link to ``../maskwright/files.py`` works, and ``\\|`` in the code of a table is
+a bar. On the site a link to a file of the repository leads to a page with its text,
+``source/PATH.html``; ``\\|`` in code becomes ``|``; formulas become MathML, which browsers draw
+without a script. The exit code is 1 if any link of the site is broken.
 """
 
 import argparse
@@ -23,7 +19,8 @@ from urllib.parse import unquote, urlsplit
 
 from latex2mathml.converter import convert
 
-ROOT = Path(__file__).parents[1]
+from benchmarks.common import ROOT
+
 SOURCES = "source"  # the folder of the site that holds repository files
 _FORMULA = re.compile(r'<(span|div) class="arithmatex">(.*?)</\1>', re.DOTALL)
 _LINK = re.compile(r'(?P<name>\b(?:href|src))="(?P<target>[^"]*)"')
@@ -141,15 +138,13 @@ def list_broken(site: Path) -> Iterator[str]:
                 yield f"{page.relative_to(site)}: {found['target']}"
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description="Finish the site that zensical built.")
-    parser.add_argument("site", type=Path)
-    site = parser.parse_args().site.resolve()
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("site", type=Path, help="the folder that zensical wrote")
+
+
+def main(arguments: argparse.Namespace) -> None:
+    site = arguments.site.resolve()
     finish_site(site)
     broken = list(list_broken(site))
     print("\n".join(broken), file=sys.stderr, end="\n" * bool(broken))
     sys.exit(1 if broken else 0)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,10 +1,8 @@
 """From the command to the first optimizer step, beside a script with transformers' Trainer.
 
-    MASKWRIGHT_DATA=… python -m benchmarks.start_speed [--data DATA]
-
-Fresh processes, in turns, without compiling. Both find their text prepared: ours a prepared folder,
-which it verifies first; theirs (`trainer_peer`) blocks of token ids, saved by `datasets`. The clock
-stops at the line that each prints after its first step.
+Fresh processes, in turns, without compiling. Both find their text prepared: ours in a prepared
+folder, which it verifies first; the peer (`trainer_peer`) in blocks of token ids that `datasets`
+saved. The clock stops at the line that each prints after its first step.
 """
 
 import argparse
@@ -16,16 +14,16 @@ from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
-from benchmarks.common import find_prepared, write_result
-from benchmarks.races import divide, race
+from benchmarks.common import MASKWRIGHT, add_data, divide, find_prepared, race, write_result
 from benchmarks.trainer_peer import cut_blocks, wrap_tokenizer
 from maskwright.pretraining.prepared_data import PreparedData
 
 NUM_ROWS = 50_000
+_FIRST_STEP = "step 1 "
 
 
-def time_until(command: Sequence[str], words: str) -> float:
-    """Seconds until a program prints these words; then it is stopped."""
+def time_until_step(command: Sequence[str]) -> float:
+    """Return the seconds until a program prints its first step; then it is killed."""
     began = time.perf_counter()
     process = subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, bufsize=1
@@ -34,18 +32,26 @@ def time_until(command: Sequence[str], words: str) -> float:
     printed: list[str] = []
     for line in process.stdout:
         printed.append(line)
-        if words in line:
+        if _FIRST_STEP in line:
             break
     seconds = time.perf_counter() - began
     process.kill()
     process.communicate()
-    if not printed or words not in printed[-1]:
+    if not printed or _FIRST_STEP not in printed[-1]:
         sys.exit(f"{' '.join(command)} ended before its first step:\n{''.join(printed)}")
     return seconds
 
 
+def start_ours(place: str) -> float:
+    """Return the seconds from our command to its first step, from a folder or a URL."""
+    with tempfile.TemporaryDirectory() as runs:
+        command = [MASKWRIGHT[0], "-u", *MASKWRIGHT[1:], "pretrain", place, "--recipe", "tiny"]
+        command += ["--train.compile", "off", "--train.log_every_steps", "1", "--runs-dir", runs]
+        return time_until_step(command)
+
+
 def save_blocks(data: PreparedData, folder: Path) -> None:
-    """Rows of 128 tokens as `run_mlm.py` leaves them, and the tokenizer."""
+    """Save rows of 128 tokens as `run_mlm.py` leaves them, and the tokenizer."""
     from datasets import Dataset
 
     rows = cut_blocks(data, NUM_ROWS)
@@ -54,28 +60,19 @@ def save_blocks(data: PreparedData, folder: Path) -> None:
     wrap_tokenizer(data.tokenizer).save_pretrained(folder / "tokenizer")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--data", type=Path, help="English Wikipedia, prepared already")
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_data(parser)
     parser.add_argument("--rounds", type=int, default=7)
-    arguments = parser.parse_args()
-    with find_prepared(arguments.data) as folder, tempfile.TemporaryDirectory() as name:
-        scratch = Path(name)
-        save_blocks(PreparedData(folder), scratch)
-        ours = [sys.executable, "-u", "-m", "maskwright", "pretrain", str(folder)]
-        ours += ["--recipe", "tiny", "--train.compile", "off", "--train.log_every_steps", "1"]
-        theirs = [sys.executable, "-u", "-m", "benchmarks.trainer_peer", str(scratch)]
 
-        def start_ours() -> float:
-            with tempfile.TemporaryDirectory() as runs:
-                return time_until([*ours, "--runs-dir", runs], "step 1 ")
 
-        contenders = {"ours": start_ours, "Trainer": partial(time_until, theirs, "step 1 ")}
+def main(arguments: argparse.Namespace) -> None:
+    with find_prepared(arguments.data) as folder, tempfile.TemporaryDirectory() as scratch:
+        save_blocks(PreparedData(folder), Path(scratch))
+        theirs = [sys.executable, "-u", "-m", "benchmarks.trainer_peer", scratch]
+        contenders = {
+            "ours": partial(start_ours, str(folder)),
+            "Trainer": partial(time_until_step, theirs),
+        }
         found = race(contenders, arguments.rounds, "seconds")
     ratio = divide(found["ours"], found["Trainer"])
-    print(ratio)
     write_result("start-speed", {"seconds": found, "ours_over_theirs": ratio})
-
-
-if __name__ == "__main__":
-    main()

@@ -1,34 +1,28 @@
 """Where a training step in fp32 spends its time, operator by operator.
 
-    MASKWRIGHT_DATA=… python -m benchmarks.step_profile [--data DATA]
-
-The contenders of `training_speed`, uncompiled. Each operator is timed by the clock where it stands,
-forward, backward and in the optimizer; what is left of a step is Python and waiting. torch's own
-profiler is not used: with it running, large tensors cost the kernel's page faults.
+The contenders of `training-speed`, uncompiled. Each operator is timed by the clock where it is
+called, forward, backward and in the optimizer; the rest of a step is Python and waiting. torch's
+own profiler is not used: while it runs, large tensors cost the kernel's page faults.
 """
 
 import argparse
-import tempfile
 import time
 from collections import defaultdict
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from benchmarks.common import find_prepared, write_result
+from benchmarks.common import add_data, find_prepared, write_result
 from benchmarks.training_speed import CONTENDERS, WARMUP, TickingReporter, configure, time_fit
 from maskwright.logs import Record
 from maskwright.pretraining.prepared_data import PreparedData
 from maskwright.train.device import keep_freed_memory
 
+_ATTENTION = "_scaled_dot_product_flash_attention_for_cpu"
 _KINDS = {
     "matrix products": ("mm", "addmm", "bmm", "baddbmm", "mv"),
-    "fused attention": (
-        "_scaled_dot_product_flash_attention_for_cpu",
-        "_scaled_dot_product_flash_attention_for_cpu_backward",
-    ),
+    "fused attention": (_ATTENTION, f"{_ATTENTION}_backward"),
     "activations": ("gelu", "gelu_backward", "silu", "silu_backward"),
     "copies": ("cat", "stack", "clone", "copy_", "_to_copy", "index_select", "index_add"),
     "AdamW": ("_fused_adamw_",),
@@ -38,7 +32,7 @@ REST = "other elementwise operators"
 
 
 class OperatorClock(TorchDispatchMode):
-    """Adds up the seconds of each kind of operator while `recording`."""
+    """The seconds of each kind of operator, added up while `recording`."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -55,7 +49,7 @@ class OperatorClock(TorchDispatchMode):
 
 
 class RecordingReporter(TickingReporter):
-    """Starts the clock of operators when the first steps are over."""
+    """A reporter that starts the clock of operators when the first steps are over."""
 
     def __init__(self, clock: OperatorClock) -> None:
         super().__init__(WARMUP)
@@ -68,32 +62,25 @@ class RecordingReporter(TickingReporter):
 
 
 def profile(name: str, data: PreparedData, steps: int) -> dict[str, float]:
-    """Milliseconds a step of each kind, the longest first, and of all that is no operator."""
-    config = configure(name, steps + WARMUP, "fp32", compiles=False)
+    """Return the milliseconds a step of each kind, the longest first, and of the rest."""
     clock = OperatorClock()
     reporter = RecordingReporter(clock)
-    with tempfile.TemporaryDirectory() as scratch, clock:
-        time_fit(config, data, Path(scratch), reporter)
+    with clock:
+        time_fit(configure(name, steps + WARMUP, "fp32", compiles=False), data, reporter)
     longest_first = sorted(clock.seconds.items(), key=lambda item: -item[1])
     kinds = {kind: 1e3 * seconds / steps for kind, seconds in longest_first}
     kinds["no operator"] = 1e3 * reporter.clock.seconds / steps - sum(kinds.values())
     return {kind: round(milliseconds, 2) for kind, milliseconds in kinds.items()}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--data", type=Path, help="English Wikipedia, prepared already")
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_data(parser)
     parser.add_argument("--steps", type=int, default=20)
-    arguments = parser.parse_args()
-    keep_freed_memory()
+
+
+def main(arguments: argparse.Namespace) -> None:
+    keep_freed_memory()  # as `maskwright pretrain` does
     with find_prepared(arguments.data) as folder:
         data = PreparedData(folder)
         found = {name: profile(name, data, arguments.steps) for name in CONTENDERS}
-    threads = torch.get_num_threads()
-    write_result("step-profile", {"threads": threads, "milliseconds": found})
-    for name, kinds in found.items():
-        print(name, kinds)
-
-
-if __name__ == "__main__":
-    main()
+    write_result("step-profile", {"threads": torch.get_num_threads(), "milliseconds": found})

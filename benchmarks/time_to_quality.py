@@ -1,15 +1,13 @@
 """How soon our recipe reaches the loss that transformers' Trainer reaches in half an hour.
 
-    MASKWRIGHT_DATA=… python -m benchmarks.time_to_quality --runs runs/quality --data DATA all
-    python -m benchmarks.time_to_quality --runs runs/quality --data DATA bert-0.001 ours-60
+    python -m benchmarks time-to-quality --runs runs/quality --data DATA bert-0.001 ours-60
 
 A peer trains for --minutes with AdamW at the rate in its name, warm-up over 6 % of the time and a
-linear decay. Its clock counts the seconds in which its threads computed, scoring apart. Ours is the
-recipe ``sprint`` with the seconds in its name as its budget, and what counts is the whole command
-by the wall clock: start, compiling, validations and report. All are scored on the same pinned
-masks. Run again, it does what has no result yet. The answer is the
-shortest of our runs that is at least as good as the best of a peer's rates. With
---at-once 2, two runs share the cores, half of them each: ours as well as theirs.
+linear decay. Its clock counts the seconds in which its threads computed, without scoring. Ours is
+the recipe ``sprint`` with the seconds in its name as its budget; the whole command counts by the
+wall clock: start, compiling, validations and report. All are scored on the same pinned masks. A
+second call runs what has no result yet. The answer is the shortest of our runs that is at least as
+good as the best of a peer's rates. With --at-once 2, two runs share the cores, half of them each.
 """
 
 import argparse
@@ -17,7 +15,6 @@ import json
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -29,7 +26,7 @@ from typing import Any
 import torch
 from torch.optim.lr_scheduler import LambdaLR
 
-from benchmarks.common import write_result
+from benchmarks.common import BENCHMARKS, recall, run_maskwright, write_result
 from benchmarks.trainer_peer import (
     Architecture,
     RowsOfIds,
@@ -38,10 +35,9 @@ from benchmarks.trainer_peer import (
     cut_blocks,
     wrap_tokenizer,
 )
-from maskwright.files import write_json
 from maskwright.logs import read_metrics
 from maskwright.model_folder.folder import load_model, with_ids_of
-from maskwright.pretraining.prepared_data import PreparedData, objective_of
+from maskwright.pretraining.prepared_data import PreparedData
 from maskwright.pretraining.validation import Validation
 from maskwright.runs.config import resolve
 
@@ -57,7 +53,7 @@ _NUM_VALIDATIONS = 5
 
 
 def list_names() -> list[str]:
-    """All runs, the peers' first."""
+    """Return the names of all runs, the peers' first."""
     peers = [f"{name}-{rate:g}" for name, rates in RATES.items() for rate in rates]
     return [*peers, *(f"ours-{seconds}" for seconds in SECONDS)]
 
@@ -66,8 +62,8 @@ def list_names() -> list[str]:
 class PeerRun:
     """A peer in training, its clock and the scores so far.
 
-    The clock counts the seconds that its threads computed, each of them: what other programs take
-    from the machine, and scoring, are none of its time.
+    The clock counts the seconds that each of its threads computed: scoring, and what other programs
+    take from the machine, are not part of its time.
     """
 
     architecture: Architecture
@@ -80,7 +76,7 @@ class PeerRun:
     _paused: float = 0.0
 
     def train(self) -> dict[str, Any]:
-        """Trains to the end of its time."""
+        """Train to the end of its time."""
         torch.manual_seed(0)
         tokenizer = wrap_tokenizer(self.data.tokenizer)
         self.model = build_model(self.architecture, tokenizer)
@@ -101,8 +97,8 @@ class PeerRun:
             self._began = self._read_clock()
             trainer.lr_scheduler = LambdaLR(optimizer, lambda _: self._schedule())
             trainer.train()
-        return {"steps": self.curve[-1]["step"], "rate": self.rate, "curve": self.curve,
-                **self.curve[-1]}  # fmt: skip
+        last = self.curve[-1]
+        return {"steps": last["step"], "rate": self.rate, "curve": self.curve, **last}
 
     @staticmethod
     def _read_clock() -> float:
@@ -112,82 +108,76 @@ class PeerRun:
     def seconds(self) -> float:
         return self._read_clock() - self._began - self._paused
 
+    @property
+    def progress(self) -> float:
+        return self.seconds / (60 * self.minutes)
+
     def _schedule(self) -> float:
-        """Share of the rate: a linear rise over the first of the time, then a linear fall to 0."""
-        share = min(self.seconds / (60 * self.minutes), 1.0)
-        return min(share / _WARMUP, (1 - share) / (1 - _WARMUP))
+        """Return the share of the rate: a linear rise, then a linear fall to 0."""
+        progress = min(self.progress, 1.0)
+        return min(progress / _WARMUP, (1 - progress) / (1 - _WARMUP))
 
     def _watch(self, step: int) -> bool:
-        share = self.seconds / (60 * self.minutes)
-        if share < (len(self.curve) + 1) / _NUM_VALIDATIONS:
+        progress = self.progress
+        if progress < (len(self.curve) + 1) / _NUM_VALIDATIONS:
             return False
         stopped_at = self.seconds
         scores = score_peer(self.model, self.data)
         self.curve.append({"step": step, "seconds": stopped_at, **scores})
         print(self.architecture, self.rate, self.curve[-1], flush=True)
         self._paused += self.seconds - stopped_at
-        return share >= 1
+        return progress >= 1
 
 
 def score_peer(model: Any, data: PreparedData) -> dict[str, float]:
-    """Loss and accuracy of a model of transformers on our pinned masks, at the end of `sprint`."""
+    """Return loss and accuracy of a model of transformers on the final pinned masks of `sprint`."""
     with tempfile.TemporaryDirectory() as folder:
         model.save_pretrained(folder)
         wrap_tokenizer(data.tokenizer).save_pretrained(folder)
         ours, _ = load_model(folder)
     ours.config = with_ids_of(ours.config, data.tokenizer)
     config = resolve("sprint", None, {"train": {"valid_seq_length": ROW}})
-    scores = Validation(config, data, objective_of(config), ours)(0, final=True)
+    scores = Validation(config, data, ours)(final=True)
     return {key: scores[key] for key in ("loss", "masked_accuracy", "num_predictions")}
 
 
 def train_ours(seconds: int, data: Path, runs: Path, precision: str) -> dict[str, Any]:
-    """A run of `sprint` as a user would start it; its last validation."""
+    """Run `sprint` as a user would start it; return its seconds and its last validation."""
     name = f"ours-{seconds}"
-    shutil.rmtree(runs / name, ignore_errors=True)  # a run that was stopped begins anew
-    command = [sys.executable, "-m", "maskwright", "pretrain", str(data), "--recipe", "sprint"]
-    command += ["--runs-dir", str(runs), "--name", name]
-    command += ["--train.max_minutes", str(seconds / 60), "--train.valid_seq_length", str(ROW)]
-    command += ["--train.precision", precision, "--train.num_validations", "2"]
-    began = time.perf_counter()
-    subprocess.run(command, check=True)
-    taken = time.perf_counter() - began
+    shutil.rmtree(runs / name, ignore_errors=True)  # an interrupted run begins again
+    train = {"max_minutes": seconds / 60, "valid_seq_length": ROW, "precision": precision}
+    flags = [f"--train.{key}={value}" for key, value in {**train, "num_validations": 2}.items()]
+    where = ("--recipe", "sprint", "--runs-dir", runs, "--name", name)
+    taken = run_maskwright("pretrain", data, *where, *flags)
     records = read_metrics(runs / name / "metrics.jsonl")
     final = next(record for record in reversed(records) if record.get("final"))
     keys = ("step", "tokens", "loss", "masked_accuracy", "num_predictions")
     return {"seconds": taken, **{key: final[key] for key in keys}}
 
 
-def train_beside(name: str, arguments: argparse.Namespace) -> None:
-    """One run as a program of its own, which shares the cores with others."""
-    command = [sys.executable, "-m", "benchmarks.time_to_quality", name, "--alone"]
-    for flag in ("runs", "data", "minutes", "precision"):
-        command += [f"--{flag}", str(getattr(arguments, flag))]
-    cores = max(1, (os.cpu_count() or 1) // arguments.at_once)
-    subprocess.run(command, check=True, env={**os.environ, "OMP_NUM_THREADS": str(cores)})
+def train(name: str, arguments: argparse.Namespace) -> None:
+    """Finish one run; in a process of its own if it shares the cores with others."""
+    if arguments.at_once > 1 and not (arguments.runs / f"{name}.json").exists():
+        command = [*BENCHMARKS, "time-to-quality", name, "--alone"]
+        for flag in ("runs", "data", "minutes", "precision"):
+            command += [f"--{flag}", str(getattr(arguments, flag))]
+        cores = max(1, (os.cpu_count() or 1) // arguments.at_once)
+        subprocess.run(command, check=True, env={**os.environ, "OMP_NUM_THREADS": str(cores)})
+    recall(arguments.runs / f"{name}.json", lambda: train_here(name, arguments))
 
 
-def train(name: str, data: Path, arguments: argparse.Namespace) -> None:
-    """One run, unless it has a result."""
-    result = arguments.runs / f"{name}.json"
-    if result.exists():
-        return
-    if arguments.at_once > 1:
-        train_beside(name, arguments)
-        return
+def train_here(name: str, arguments: argparse.Namespace) -> dict[str, Any]:
+    """Train one run in this process."""
     kind, _, number = name.partition("-")
     architecture: Architecture | None = next((known for known in RATES if known == kind), None)
     if architecture is None:
-        figures = train_ours(int(number), data, arguments.runs, arguments.precision)
-    else:
-        bf16 = arguments.precision == "bf16"
-        peer = PeerRun(architecture, float(number), PreparedData(data), arguments.minutes, bf16)
-        figures = peer.train()
-    write_json(result, figures)
+        return train_ours(int(number), arguments.data, arguments.runs, arguments.precision)
+    data, bf16 = PreparedData(arguments.data), arguments.precision == "bf16"
+    return PeerRun(architecture, float(number), data, arguments.minutes, bf16).train()
 
 
 def answer(runs: dict[str, dict[str, Any]], minutes: float) -> Iterator[tuple[str, dict[str, Any]]]:
-    """For each peer its best rate, the shortest run of ours that is as good, and the share."""
+    """Yield each peer with its best rate, our shortest run that is as good, and the ratio."""
     ours = [figures for name, figures in runs.items() if name.startswith("ours-")]
     for architecture in RATES:
         rates = [f for name, f in runs.items() if name.startswith(f"{architecture}-")]
@@ -208,24 +198,25 @@ def answer(runs: dict[str, dict[str, Any]], minutes: float) -> Iterator[tuple[st
         )
 
 
-def main() -> None:
-    names = list_names()
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("names", nargs="+", choices=[*names, "all"], metavar="NAME")
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    choices = [*list_names(), "all"]
+    parser.add_argument("names", nargs="+", choices=choices, metavar="NAME", help=str(choices))
     parser.add_argument("--runs", type=Path, required=True, help="keeps the runs")
-    parser.add_argument("--data", type=Path, required=True, help="English Wikipedia, prepared")
+    parser.add_argument("--data", type=Path, required=True, help="prepared English Wikipedia")
     parser.add_argument("--minutes", type=float, default=30, help="of a peer [30]")
     parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32", help="of all")
     parser.add_argument("--at-once", type=int, default=1, help="runs that share the cores [1]")
-    parser.add_argument("--alone", action="store_true", help="no result file, the runs alone")
-    arguments = parser.parse_args()
+    parser.add_argument("--alone", action="store_true", help="the runs alone, no result file")
+
+
+def main(arguments: argparse.Namespace) -> None:
     arguments.runs.mkdir(parents=True, exist_ok=True)
-    chosen = names if "all" in arguments.names else arguments.names
+    chosen = list_names() if "all" in arguments.names else arguments.names
     with ThreadPoolExecutor(arguments.at_once) as pool:
-        list(pool.map(lambda name: train(name, arguments.data, arguments), chosen))
+        list(pool.map(lambda name: train(name, arguments), chosen))
     if arguments.alone:
         return
-    files = {n: arguments.runs / f"{n}.json" for n in names}
+    files = {n: arguments.runs / f"{n}.json" for n in list_names()}
     runs = {n: json.loads(f.read_text()) for n, f in files.items() if f.exists()}
     conditions = {
         "minutes": arguments.minutes,
@@ -235,7 +226,3 @@ def main() -> None:
     }
     answers = dict(answer(runs, arguments.minutes))
     write_result("time-to-quality", {**conditions, "answers": answers, "runs": runs})
-
-
-if __name__ == "__main__":
-    main()

@@ -1,8 +1,12 @@
 """The peer in training: transformers' Trainer, its models and its collator, as `run_mlm.py` does.
 
 Rows are lists of token ids, of one length (`group_texts`) or of a sentence each, padded to the
-longest of a batch or to one length. Dynamic masks at 15 %, AdamW, linear decay. That a token is a
-special one the collator finds out by itself: `Trainer` drops the column that says so.
+longest of a batch or to one length. Dynamic masks at 15 %, AdamW, linear decay. The collator looks
+up which tokens are special ones: `Trainer` drops the column that says so.
+
+    python -m benchmarks.trainer_peer FOLDER
+
+is the small training script of `start_speed`: FOLDER holds blocks and a tokenizer.
 """
 
 import sys
@@ -33,12 +37,11 @@ class RowsOfIds(Dataset[dict[str, list[int]]]):
         return len(self.rows)
 
     def __getitem__(self, index: int) -> dict[str, list[int]]:
-        ids = self.rows[index]
-        return {"input_ids": ids, "attention_mask": [1] * len(ids)}
+        return {"input_ids": self.rows[index], "attention_mask": [1] * len(self.rows[index])}
 
 
 def list_documents(data: PreparedData, longest: int | None = None) -> Iterator[list[int]]:
-    """The documents between [CLS] and [SEP], cut to the length of a row."""
+    """Yield the documents between [CLS] and [SEP], cut to the length of a row."""
     first, last, start = data.tokenizer.cls_id, data.tokenizer.sep_id, 0
     for length in data.train.document_lengths.tolist():
         kept = length if longest is None else min(length, longest - 2)
@@ -47,7 +50,7 @@ def list_documents(data: PreparedData, longest: int | None = None) -> Iterator[l
 
 
 def cut_blocks(data: PreparedData, count: int, row_length: int = LENGTH) -> list[list[int]]:
-    """At most so many full rows, the documents joined, as `group_texts` makes them."""
+    """Return at most `count` full rows of the joined documents, as `group_texts` makes them."""
     joined: list[int] = []
     for document in list_documents(data):
         joined += document
@@ -58,17 +61,12 @@ def cut_blocks(data: PreparedData, count: int, row_length: int = LENGTH) -> list
 
 
 def build_model(architecture: Architecture, tokenizer: Any, **changes: Any) -> Any:
-    """A model with random weights, for a tokenizer of transformers.
+    """Return a model with random weights for a tokenizer of transformers.
 
     Args:
         changes: of the configuration; without them it has 6 layers of width 256.
     """
-    from transformers import (
-        BertConfig,
-        BertForMaskedLM,
-        ModernBertConfig,
-        ModernBertForMaskedLM,
-    )
+    from transformers import BertConfig, BertForMaskedLM, ModernBertConfig, ModernBertForMaskedLM
 
     size: dict[str, Any] = {
         "vocab_size": len(tokenizer),
@@ -88,7 +86,7 @@ def build_model(architecture: Architecture, tokenizer: Any, **changes: Any) -> A
 
 
 def wrap_tokenizer(tokenizer: Tokenizer) -> Any:
-    """Our tokenizer as one of transformers, which the collator wants."""
+    """Return our tokenizer as one of transformers, which the collator wants."""
     from transformers import PreTrainedTokenizerFast
 
     with tempfile.TemporaryDirectory() as folder:
@@ -97,14 +95,14 @@ def wrap_tokenizer(tokenizer: Tokenizer) -> Any:
 
 
 class Clock:
-    """When steps ended; the first ones, which allocate and warm up, do not count."""
+    """The times at which steps ended; the first steps, which allocate and warm up, do not count."""
 
     def __init__(self, warmup_steps: int) -> None:
         self.warmup_steps = warmup_steps
         self._ends: list[float] = []
 
     def tick(self) -> bool:
-        """A step has ended; never says that it was the last."""
+        """Note the end of a step; return False, as no step is the last."""
         self._ends.append(time.perf_counter())
         return False
 
@@ -127,7 +125,7 @@ def build_trainer(
     pad_to: int | None = None,
     **arguments: Any,
 ) -> Any:
-    """A `Trainer` that stops when `on_step`, called with the number of each step, says so.
+    """Return a `Trainer` that stops when `on_step`, called with each step's number, returns True.
 
     Args:
         pad_to: the length of every row; none: that of the longest of its batch.
@@ -153,23 +151,23 @@ def build_trainer(
         "disable_tqdm": True,
         "use_cpu": True,
     }
+    collator = DataCollatorForLanguageModeling(
+        tokenizer, mlm_probability=_RATE, pad_to_multiple_of=pad_to
+    )
     return Trainer(
         model=model,
         args=TrainingArguments(**{**common, **arguments}),
         train_dataset=rows,
-        data_collator=DataCollatorForLanguageModeling(
-            tokenizer, mlm_probability=_RATE, pad_to_multiple_of=pad_to
-        ),
+        data_collator=collator,
         callbacks=[Watch()],
     )
 
 
-def main() -> None:
-    """A small training script, for `start_speed`: FOLDER holds blocks and a tokenizer."""
+def train_saved_blocks(folder: Path) -> None:
+    """Train on saved blocks and print each step, until somebody ends the program."""
     from datasets import load_from_disk
     from transformers import PreTrainedTokenizerFast
 
-    folder = Path(sys.argv[1])
     blocks: Any = load_from_disk(str(folder / "blocks"))
     tokenizer: Any = PreTrainedTokenizerFast.from_pretrained(folder / "tokenizer")
 
@@ -184,4 +182,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    train_saved_blocks(Path(sys.argv[1]))

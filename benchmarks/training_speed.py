@@ -1,21 +1,17 @@
-"""Tokens a second in training, beside transformers' Trainer and beside bare matrix products.
+"""Tokens a second in training beside transformers' Trainer and beside bare matrix products.
 
-    MASKWRIGHT_DATA=… python -m benchmarks.training_speed [--data DATA] [--sentences DATA]
-
-Everything a step needs is in it: loading, masking, forward, backward, optimizer, logging. All are
-6 layers of width 256 with 8,192 words, 2,048 slots a step. On packed text the rows are full; on
-sentences theirs are padded, to the longest of a batch as `run_mlm.py --line_by_line` does or to the
-whole row as its `--pad_to_max_length` does, and ours hold several. Tokens are counted, not padding.
-The peer is not compiled, which is its default. Contenders take turns, each a process of its own, as
-its user would start it; ratios are medians over the rounds. ``products of``: a step that were its
-matrix products and nothing else, each measured by itself at its shape.
+All models have 6 layers of width 256, 8,192 words and 2,048 positions a step; a step includes
+loading, masking, forward, backward, optimizer and logging. On packed text the rows are full. On
+sentences the peer's rows are padded, to the longest of a batch as `run_mlm.py --line_by_line` does
+or to the whole row as its `--pad_to_max_length` does; ours hold several sentences. Throughput
+counts real tokens; padding is excluded. The peer is not compiled, which is its default. Contenders
+take turns, each in a process of its own; ratios are medians over the rounds. ``products of`` is a
+step that consists of its matrix products and nothing else, each timed at its shape.
 """
 
 import argparse
-import subprocess
-import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from itertools import islice
 from pathlib import Path
@@ -23,9 +19,8 @@ from typing import Any, cast
 
 import torch
 
-from benchmarks.common import find_prepared, write_result
-from benchmarks.products import list_orthogonalisation, list_step
-from benchmarks.races import divide, race
+from benchmarks.common import add_data, divide, find_prepared, race, run_alone, write_result
+from benchmarks.products import list_orthogonalization, list_step
 from benchmarks.trainer_peer import (
     Architecture,
     Clock,
@@ -45,33 +40,27 @@ from maskwright.train.device import keep_freed_memory, product_dtype
 ROW, SLOTS = 128, 2048
 WARMUP = 3
 _SHAPE = {"hidden_size": 256, "num_hidden_layers": 6, "num_attention_heads": 4}
-_ADAMW = {"name": "adamw", "learning_rate": 1e-3}
-_MASKS = {"rate": 0.15, "final_rate": 0.15}
-# What is compared: our model of the same architecture with the same optimizer and masks, and ours.
+_AS_PEERS = {
+    "optim": {"name": "adamw", "learning_rate": 1e-3},
+    "masking": {"rate": 0.15, "final_rate": 0.15},
+}
+# Our model in the peer's architecture with its optimizer and masks, and our own recipe.
 CONTENDERS: dict[str, dict[str, Any]] = {
-    "bert": {
-        "model": {"preset": "bert", "intermediate_size": 1024, **_SHAPE},
-        "optim": _ADAMW,
-        "masking": _MASKS,
-    },
+    "bert": {"model": {"preset": "bert", "intermediate_size": 1024, **_SHAPE}, **_AS_PEERS},
     "modernbert": {
         "model": {"preset": "modernbert", "intermediate_size": 384, **_SHAPE},
-        "optim": _ADAMW,
-        "masking": _MASKS,
+        **_AS_PEERS,
     },
     "tiny": {},
 }
 PEERS: tuple[Architecture, ...] = ("bert", "modernbert")
 THEIRS, OURS, COMPILED, LIMIT = "transformers", "ours", "ours, compiled,", "products of"
 PADDED = "transformers, padded to whole rows,"
-KINDS = {
-    "packed": (THEIRS, OURS, COMPILED, LIMIT),
-    "sentences": (THEIRS, PADDED, OURS, COMPILED),
-}
+KINDS = {"packed": (THEIRS, OURS, COMPILED, LIMIT), "sentences": (THEIRS, PADDED, OURS, COMPILED)}
 
 
 class TickingReporter:
-    """Tells a clock of each record of training; the first ones do not count."""
+    """A reporter that ticks a clock at each training record; the first ones do not count."""
 
     def __init__(self, warmup: int) -> None:
         self.warmup, self.clock = warmup, Clock(warmup)
@@ -91,7 +80,7 @@ class TickingReporter:
 
 
 def configure(name: str, steps: int, precision: str, compiles: bool) -> PretrainConfig:
-    """The recipe ``tiny`` with what makes it this contender."""
+    """Return the recipe ``tiny`` with what makes it this contender."""
     train = {
         "max_steps": steps,
         "max_minutes": None,
@@ -105,21 +94,15 @@ def configure(name: str, steps: int, precision: str, compiles: bool) -> Pretrain
     return resolve("tiny", None, {**CONTENDERS[name], "train": train})
 
 
-def time_fit(
-    config: PretrainConfig, data: PreparedData, scratch: Path, reporter: TickingReporter
-) -> float:
-    """Tokens a second of a run from its first step, without validations and checkpoints."""
-    trainer, _ = build_trainer(config, data, scratch)
-    trainer.reporter, trainer.checkpoints = reporter, None
-    trainer.validate = lambda number, final, is_asked_to_stop: {}
-    trainer.fit()
-    trainer.prefetcher.close()
+def time_fit(config: PretrainConfig, data: PreparedData, reporter: TickingReporter) -> float:
+    """Return the tokens a second of a run from step 1, without validations and checkpoints."""
+    with tempfile.TemporaryDirectory() as scratch:
+        trainer, _ = build_trainer(config, data, Path(scratch))
+        trainer.reporter, trainer.checkpoints = reporter, None
+        trainer.validate = lambda final, is_asked_to_stop: {}
+        trainer.fit()
+        trainer.prefetcher.close()
     return reporter.tokens_per_second
-
-
-def time_ours(config: PretrainConfig, data: PreparedData, scratch: Path) -> float:
-    """Tokens a second; every step is a record."""
-    return time_fit(config, data, scratch, TickingReporter(WARMUP))
 
 
 def time_peer(
@@ -132,13 +115,12 @@ def time_peer(
     bf16: bool,
     pad_to: int | None,
 ) -> float:
-    """Tokens a second of `Trainer`, whose order of the rows is drawn from its own seed."""
+    """Return the tokens a second of `Trainer`, which draws the order of rows from its own seed."""
     torch.manual_seed(0)
-    clock = Clock(WARMUP)
+    clock, tokenizer = Clock(WARMUP), wrap_tokenizer(data.tokenizer)
     rows = rows[: rows_a_step * steps]
     with tempfile.TemporaryDirectory() as scratch:
-        tokenizer = wrap_tokenizer(data.tokenizer)
-        trainer = build_peer(
+        build_peer(
             build_model(name, tokenizer),
             tokenizer,
             RowsOfIds(rows),
@@ -149,23 +131,33 @@ def time_peer(
             per_device_train_batch_size=rows_a_step,
             learning_rate=1e-3,
             bf16=bf16,
-        )
-        trainer.train()
+        ).train()
     return sum(map(len, rows)) / len(rows) * rows_a_step * clock.num_steps / clock.seconds
 
 
-def run_alone(name: str, data: PreparedData, arguments: argparse.Namespace) -> float:
-    """Tokens a second of a contender, in this process."""
+def measure_limit(config: PretrainConfig, data: PreparedData) -> float:
+    """Return the tokens a second if a step were its matrix products and nothing else."""
+    model = resolve_model(config, data.tokenizer)
+    masked = round(SLOTS * (config.masking.rate_at(0.0) + config.masking.rate_at(1.0)) / 2)
+    products = list_step(model, SLOTS, ROW, masked)
+    dtype = product_dtype(config.train.precision, torch.device("cpu"))
+    if config.optim.name == "muon":
+        products += list_orthogonalization(model, config.optim.newton_schulz_steps, dtype)
+    return SLOTS / sum(product.measure(dtype) for product in products)
+
+
+def measure_alone(name: str, data: PreparedData, arguments: argparse.Namespace) -> float:
+    """Return the tokens a second of a contender, measured in this process."""
     kind, _, architecture = name.rpartition(" ")
-    steps = WARMUP + max(1, arguments.steps // (4 if kind == PADDED else 1))  # long ones, alike
+    # Steps of padded rows are long, and alike.
+    steps = WARMUP + max(1, arguments.steps // (4 if kind == PADDED else 1))
     config = configure(architecture, steps, arguments.precision, kind == COMPILED)
     if kind in (OURS, COMPILED, LIMIT):
         keep_freed_memory()  # as `maskwright pretrain` does
     if kind == LIMIT:
         return measure_limit(config, data)
     if kind in (OURS, COMPILED):
-        with tempfile.TemporaryDirectory() as scratch:
-            return time_ours(config, data, Path(scratch))
+        return time_fit(config, data, TickingReporter(WARMUP))
     if arguments.corpora == ["packed"]:
         rows = cut_blocks(data, SLOTS // ROW * steps)
     else:
@@ -181,26 +173,17 @@ def run_alone(name: str, data: PreparedData, arguments: argparse.Namespace) -> f
     )
 
 
-def run_beside(name: str, folder: Path, corpus: str, arguments: argparse.Namespace) -> float:
-    """The same in a process of its own."""
-    command = [sys.executable, "-m", "benchmarks.training_speed", "--alone", name]
-    command += ["--data", str(folder), "--corpora", corpus, "--steps", str(arguments.steps)]
-    command += ["--precision", arguments.precision]
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-    return float(done.stdout.split()[-1])
-
-
 def compare(folder: Path, corpus: str, arguments: argparse.Namespace) -> dict[str, Any]:
-    """All contenders on one corpus, and the ratios."""
+    """Return the speeds of all contenders on one corpus, and the ratios."""
     names = [
         f"{kind} {name}"
         for name in CONTENDERS
         for kind in KINDS[corpus]
         if name in PEERS or (kind in (OURS, COMPILED, LIMIT) and corpus == "packed")
     ]
-    contenders: dict[str, Callable[[], float]] = {
-        name: partial(run_beside, name, folder, corpus, arguments) for name in names
-    }
+    flags = ["--data", folder, "--corpora", corpus, "--steps", arguments.steps]
+    flags += ["--precision", arguments.precision]
+    contenders = {n: partial(run_alone, "training-speed", "--alone", n, *flags) for n in names}
     found = race(contenders, arguments.rounds, "tokens/s")
     ratios = {
         f"{mine} over {his}": divide(found[mine], found[his])
@@ -211,7 +194,7 @@ def compare(folder: Path, corpus: str, arguments: argparse.Namespace) -> dict[st
 
 
 def list_pairs() -> Iterator[tuple[str, str]]:
-    """Ours and what it is divided by: the peer of its shape, its products; `tiny` by both peers."""
+    """Yield ours and what it is divided by: the peer of its shape, its products; `tiny`: both."""
     for ours in (OURS, COMPILED):
         for name in CONTENDERS:
             for peer in (name,) if name in PEERS else PEERS:
@@ -220,33 +203,19 @@ def list_pairs() -> Iterator[tuple[str, str]]:
             yield f"{ours} {name}", f"{LIMIT} {name}"
 
 
-def measure_limit(config: PretrainConfig, data: PreparedData) -> float:
-    """Tokens a second if a step were its matrix products and nothing else."""
-    model = resolve_model(config, data.tokenizer)
-    masked = round(SLOTS * (config.masking.rate_at(0.0) + config.masking.rate_at(1.0)) / 2)
-    products = list_step(model, SLOTS, ROW, masked)
-    dtype = product_dtype(config.train.precision, torch.device("cpu"))
-    if config.optim.name == "muon":
-        products += list_orthogonalisation(model, config.optim.newton_schulz_steps, dtype)
-    return SLOTS / sum(product.measure(dtype) for product in products)
-
-
-def parse_arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--data", type=Path, help="English Wikipedia, prepared already")
-    parser.add_argument("--sentences", type=Path, help="its sentences, prepared already")
-    parser.add_argument("--corpora", nargs="+", default=["packed", "sentences"])
-    parser.add_argument("--steps", type=int, default=20, help="timed ones, of each round [20]")
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    add_data(parser)
+    parser.add_argument("--sentences", type=Path, help="its prepared sentences [prepared anew]")
+    parser.add_argument("--corpora", nargs="+", choices=KINDS, default=list(KINDS))
+    parser.add_argument("--steps", type=int, default=20, help="timed steps of each round [20]")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32", help="of all")
     parser.add_argument("--alone", metavar="NAME", help="one contender; prints its tokens a second")
-    return parser.parse_args()
 
 
-def main() -> None:
-    arguments = parse_arguments()
+def main(arguments: argparse.Namespace) -> None:
     if arguments.alone:
-        print(run_alone(arguments.alone, PreparedData(arguments.data), arguments))
+        print(measure_alone(arguments.alone, PreparedData(arguments.data), arguments))
         return
     folders = {"packed": arguments.data, "sentences": arguments.sentences}
     measured: dict[str, Any] = {}
@@ -256,10 +225,3 @@ def main() -> None:
     conditions = {"precision": arguments.precision, "steps": arguments.steps}
     conditions["threads"] = torch.get_num_threads()
     write_result(f"training-speed-{arguments.precision}", {**conditions, "corpora": measured})
-    for corpus, figures in measured.items():
-        for name, ratio in figures["ratios"].items():
-            print(f"{corpus:<10} {name:<56} {ratio['median']:.2f}")
-
-
-if __name__ == "__main__":
-    main()

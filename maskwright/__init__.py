@@ -20,12 +20,13 @@ from maskwright.errors import MaskwrightError
 
 if TYPE_CHECKING:
     from maskwright.evaluation.compare import compare
+    from maskwright.evaluation.minimal_pairs import read_minimal_pairs
     from maskwright.evaluation.pseudo_likelihood import (
         PseudoLikelihoodScorer,
         score_pseudo_likelihood,
     )
     from maskwright.evaluation.run import evaluate
-    from maskwright.evaluation.suite_blimp import evaluate_minimal_pairs, read_minimal_pairs
+    from maskwright.evaluation.suite_blimp import evaluate_minimal_pairs
     from maskwright.evaluation.suite_pll import evaluate_pseudo_likelihood
     from maskwright.finetuning.predict import Predictor, predict
     from maskwright.finetuning.run import finetune
@@ -92,7 +93,7 @@ _HOMES = {
     "prepare": "maskwright.pretraining.prepare",
     "pretrain": "maskwright.pretraining.runner",
     "publish": "maskwright.interop.publish",
-    "read_minimal_pairs": "maskwright.evaluation.suite_blimp",
+    "read_minimal_pairs": "maskwright.evaluation.minimal_pairs",
     "save_model": "maskwright.model_folder.folder",
     "score_pseudo_likelihood": "maskwright.evaluation.pseudo_likelihood",
     "serve": "maskwright.serving.server",

@@ -19,7 +19,7 @@ VOCAB_SIZE = 64
 class SyntheticCorpus:
     """Documents that count upwards through the ordinary ids, each from a random one on.
 
-    Easy to learn, and every token is known from its neighbours. `word_starts` are random.
+    Easy to learn, and every token is known from its neighbors. `word_starts` are random.
     """
 
     def __init__(self, document_lengths: Sequence[int], seed: int = 0) -> None:

@@ -13,12 +13,15 @@ from maskwright.cli.tables import make_console, print_table, show_number
 from maskwright.console import Console, say_json
 from maskwright.errors import InputError
 from maskwright.evaluation.suites import GLUE, GLUE_HELP, SUITES, load_suite
+from maskwright.finetuning.config import GLUE as TASKS
+from maskwright.finetuning.results import get_judged, show_mean
 from maskwright.formatting import count_noun
 from maskwright.runs.evaluation_file import RESULTS_NAME
 from maskwright.runs.find_model import HELP
 from maskwright.runs.run_directory import find_run
 
 if TYPE_CHECKING:
+    from maskwright.finetuning.glue import GlueResults
     from maskwright.runs.evaluation_file import EvaluationResult, ScoreRecord, SuiteRecord
 
 _EXAMPLES = """
@@ -34,6 +37,7 @@ examples:
 The results of a run are written to its evaluation.json (those of glue to --out alone); earlier
 ones of the same model on other suites and other data stay. Every score: docs/evaluation.md.
 """
+_GLUE_TITLES = ("task", "metric", "majority", "bag of words", "this model", "minutes")
 _TITLES = ("score", "value", "95 % interval", "no learning", "of")
 
 
@@ -65,25 +69,31 @@ def main(argv: Sequence[str]) -> int:
     if given["suite"].strip(" ,") == GLUE:
         if in_detail:
             raise InputError("--details has no effect with --suite glue. Remove it.")
-        from maskwright.finetuning.glue import COLUMNS, list_rows  # with torch
-
         tasks: Any = maskwright.evaluate(**given)
         if as_json:
             say_json(tasks, indent=2)
         else:
-            print_table(make_console(), COLUMNS, list_rows(tasks), num_names=2)
+            print_table(make_console(), _GLUE_TITLES, _list_tasks(tasks), num_names=2)
         return 0
     results = maskwright.evaluate(**given)
     if as_json:
         say_json(results, indent=2)
     else:
         run = find_run(given["folder"])
-        written = [
-            *([run / RESULTS_NAME] if run else []),
-            *([given["out"]] if given["out"] else []),
-        ]
-        _print_results(results, in_detail, written)
+        written = run / RESULTS_NAME if run else None
+        _print_results(results, in_detail, [path for path in (written, given["out"]) if path])
     return 0
+
+
+def _list_tasks(results: "dict[str, GlueResults]") -> list[list[str]]:
+    """Return a row of `_GLUE_TITLES` for each task, in its deciding metric."""
+    rows: list[list[str]] = []
+    for name, found in results.items():
+        metric, judged = found["deciding_metric"], get_judged(found)
+        baselines = [f"{scores[metric]:.4f}" for scores in judged["baselines"].values()]
+        score = show_mean(judged["scores"][metric])
+        rows.append([TASKS[name].folder, metric, *baselines, score, f"{found['minutes']:.1f}"])
+    return rows
 
 
 def _print_results(results: "EvaluationResult", in_detail: bool, paths: list[Path]) -> None:

@@ -1,18 +1,14 @@
 """Command lines: strict, with the nearest valid flag in the message; every field is a flag."""
 
 import argparse
-import os
-import signal
 import types
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
 
 from maskwright.config import FieldInfo, Plain, describe_type, fields_of, merge, nested
-from maskwright.errors import InputError, MaskwrightError, suggest
+from maskwright.errors import InputError, suggest
 
-# The arguments of a command: those of its command line, or what `Parser.fill` returned.
-Arguments = Sequence[str] | argparse.Namespace
 _CONFIG = "config:"  # begins the names of arguments that are configuration fields
 
 
@@ -54,36 +50,12 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> Any:
         raise InputError(f"{message}; see {self.prog} --help")
 
-    def fill(self, settings: Mapping[str, Any], **given: Any) -> argparse.Namespace:
-        """Return the arguments that a command line with these values would give.
-
-        So a function of the Python interface takes what its command takes, and checks it alike.
-
-        Args:
-            settings: values of configuration fields, of whole sections, or of other arguments.
-            given: values of other arguments; None leaves the default.
-
-        Raises:
-            InputError: a value that is not one of its argument's choices, or of another type.
-        """
-        filled, given = argparse.Namespace(), {**settings, **given}
-        for action in self._actions:
-            if action.default is not argparse.SUPPRESS:
-                value = given.pop(action.dest, None)
-                value = action.default if value is None else _convert(action, value)
-                setattr(filled, action.dest, value)
-        for name, value in given.items():
-            setattr(filled, f"{_CONFIG}{name}", value)
-        return filled
-
-    def parse(self, argv: Arguments) -> argparse.Namespace:
-        """Parse all of `argv`; what `fill` returned is taken as it is.
+    def parse(self, argv: Sequence[str]) -> argparse.Namespace:
+        """Parse all of `argv`.
 
         Raises:
             InputError: an unknown flag (naming the nearest), a missing value.
         """
-        if isinstance(argv, argparse.Namespace):
-            return argv
         self.usage = self._summarize()
         known, unknown = self.parse_known_intermixed_args(argv)
         if unknown:
@@ -140,22 +112,6 @@ def add_config_flags(
             parser.add_rare(action)
 
 
-def check_end(code: int, out: str | os.PathLike[str]) -> None:
-    """Raise what stopped a command that a function of the Python interface ran.
-
-    Args:
-        code: the exit code of the command.
-        out: the folder that it wrote to, for the message.
-
-    Raises:
-        KeyboardInterrupt: Ctrl-C.
-        MaskwrightError: another signal.
-    """
-    if code:
-        message = f"stopped by {signal.Signals(code - 128).name} before its end; see {out}"
-        raise (KeyboardInterrupt if code == 128 + signal.SIGINT else MaskwrightError)(message)
-
-
 def folder_name(given: str) -> str:
     """Check a flag that names a folder inside another one and must not lead out of it."""
     if given in ("", ".", "..") or Path(given).name != given:
@@ -170,28 +126,6 @@ def config_values(arguments: argparse.Namespace) -> Plain:
         if name.startswith(_CONFIG):
             values = merge(values, nested(name.removeprefix(_CONFIG), value))
     return values
-
-
-def _convert(action: argparse.Action, value: Any) -> Any:
-    """Return a value of Python as the command line would give it; raises as `Parser.fill` does."""
-    if action.nargs in ("*", "+"):
-        items = [value] if isinstance(value, str | os.PathLike) else value
-        return [_convert_one(action, item) for item in items]
-    return _convert_one(action, value)
-
-
-def _convert_one(action: argparse.Action, value: Any) -> Any:
-    value = os.fspath(value) if isinstance(value, os.PathLike) else value
-    if callable(action.type):
-        try:
-            value = action.type(value)
-        except (TypeError, ValueError):
-            kind = getattr(action.type, "__name__", "given")
-            raise InputError(f"{action.dest} = {value!r} must be {kind}") from None
-    if action.choices is not None and value not in action.choices:
-        choices = list(map(str, action.choices))
-        raise suggest(action.dest, str(value), choices, f"choose from {', '.join(choices)}")
-    return value
 
 
 def _name_value(annotation: Any) -> str:

@@ -47,7 +47,7 @@ _USUAL = (
 
 
 def build_parser() -> Parser:
-    """The command line of ``maskwright pretrain``."""
+    """Return the command line of ``maskwright pretrain``."""
     parser = Parser("pretrain", "Train an encoder of your own from raw text.", _EPILOG)
     parser.add_argument(
         "--data",

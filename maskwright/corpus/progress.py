@@ -61,7 +61,7 @@ class ReadProgress:
         return share * self._num_finished / self._num_handed_out if self._num_handed_out else share
 
     def __str__(self) -> str:
-        """`` (PERCENT, TIME left)`` to end a line with; empty while nothing is known."""
+        """Return `` (PERCENT, TIME left)`` to end a line with; empty while nothing is known."""
         share = self.share
         if not share:
             return ""

@@ -78,7 +78,7 @@ def build_batch(
     is_causal: bool = False,
     pair_maker: PairMaker | None = None,
 ) -> Batch:
-    """Lay out and mask rows. Masks and pairs of a row depend on (seed, epoch, row number) alone."""
+    """Collate and mask rows. Masks and pairs of a row depend on (seed, epoch, row number) alone."""
     keys = derive_keys(seed, rows.epochs, rows.numbers)
     pairs = pair_maker.make_pairs(rows, row_length, keys, source) if pair_maker else None
     with_words = masker.strategy.needs_words and not is_causal

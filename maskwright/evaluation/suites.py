@@ -17,7 +17,7 @@ from maskwright.runs.evaluation_file import SuiteResult
 
 if TYPE_CHECKING:
     from maskwright.evaluation.held_out_text import EvaluationText
-    from maskwright.evaluation.suite_blimp import MinimalPair
+    from maskwright.evaluation.minimal_pairs import MinimalPair
     from maskwright.inference.text_model import TextModel
     from maskwright.model.pretraining import MaskedLanguageModel
 
@@ -161,7 +161,7 @@ def parse_names(suite: str | Iterable[str]) -> tuple[str, ...]:
 
 @contextmanager
 def before_each_pass(model: "MaskedLanguageModel", call: Callable[[], None]) -> Generator[None]:
-    """Within this context, call `call` before every pass through the model."""
+    """Call `call` before every pass through the model within this context."""
 
     def before(*_: object) -> None:
         call()

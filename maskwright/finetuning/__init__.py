@@ -1,1 +1,1 @@
-"""Fine-tuning: from a model folder and labelled text to a model that answers."""
+"""Fine-tuning: from a model folder and labeled text to a model that answers."""

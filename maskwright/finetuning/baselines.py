@@ -70,7 +70,7 @@ class BagOfWords:
         return self._sparse.hstack(bags).tocsr()
 
 
-class BagOfWordFeatures:
+class TagFeatures:
     """Logistic regression on each word, its neighbors, its ending and its capitals.
 
     Args:
@@ -91,7 +91,7 @@ class BagOfWordFeatures:
         return [[next(found) for _ in one] for one in sentences]
 
 
-def describe_words(words: Sequence[str]) -> Iterator[dict[str, Any]]:
+def describe_words(words: Sequence[str]) -> Iterator[dict[str, str | bool]]:
     """Yield the features of each word."""
     padded = ["<s>", *words, "</s>"]
     for before, word, after in zip(padded, padded[1:], padded[2:], strict=False):

@@ -67,7 +67,7 @@ class Examples:
         if isinstance(self.targets, list):
             flat = [target for number in numbers for target in self.targets[number]]
             return torch.tensor(flat, dtype=torch.int64)
-        return torch.from_numpy(self.targets[np.asarray(numbers)])
+        return torch.as_tensor(self.targets[np.asarray(numbers)])
 
 
 @dataclass(frozen=True)
@@ -237,7 +237,7 @@ def collate(inputs: Sequence[ModelInput], pad_id: int) -> InputBatch:
         ids[row, : lengths[row]] = one.ids
         types[row, : lengths[row]] = one.type_ids
     return InputBatch(
-        torch.from_numpy(ids).flatten(),
-        torch.from_numpy(types).flatten(),
+        torch.as_tensor(ids).flatten(),
+        torch.as_tensor(types).flatten(),
         context_from_lengths(lengths),
     )

@@ -149,8 +149,9 @@ def score_model(
     """Return the metrics of a model on examples, and its loss on them without class weights."""
     logits = compute_logits(model, examples, data.pad_id, config.precision, pulse)
     targets = examples.select_targets(range(len(examples)))
-    loss = data.task.loss(torch.from_numpy(np.vstack(logits)), targets)
-    scores = data.task.score(data.labels, data.metrics, examples, logits)
+    loss = data.task.loss(torch.as_tensor(np.vstack(logits)), targets)
+    predictions = data.task.collect(examples, logits)
+    scores = data.task.score(data.labels, data.metrics, examples, predictions)
     return {**scores, VALID_LOSS: loss.item()}
 
 
@@ -194,7 +195,7 @@ class Fitting:
         self.weights: Tensor | None = None
         if config.class_weights:
             weights = data.task.weigh(data.labels, len(data.train))
-            self.weights = torch.from_numpy(weights).to(self.device)
+            self.weights = torch.as_tensor(weights).to(self.device)
         self.loop = Loop(self.config, data.train.lengths, seed, self.device, pulse)
         self._best: dict[str, Tensor] = {}
 

@@ -13,14 +13,13 @@ from maskwright.errors import InputError
 from maskwright.files import write_json
 from maskwright.finetuning.config import GLUE, FinetuneConfig, GlueTask
 from maskwright.finetuning.fit import train_seeds
-from maskwright.finetuning.results import Results, collect_results, get_judged, show_mean
+from maskwright.finetuning.results import Results, collect_results
 from maskwright.finetuning.run import describe_skipped
 from maskwright.finetuning.task import TaskFiles, Tell, read_task
 from maskwright.model_folder.classifier_folder import open_pretrained
 from maskwright.progress import Pulse
 from maskwright.train.device import choose_device
 
-COLUMNS = ("task", "metric", "majority", "bag of words", "this model", "minutes")
 _FAST_EPOCHS = 1.0
 
 
@@ -112,14 +111,3 @@ def find_gaps(folder: Path) -> Iterator[tuple[str, list[str]]]:
         missing = min((layout.list_missing(own) for layout in task.layouts), key=len)
         if own.is_dir() and missing:
             yield task.folder, missing
-
-
-def list_rows(results: dict[str, GlueResults]) -> list[list[str]]:
-    """Return a row of `COLUMNS` for each task, in its deciding metric."""
-    rows: list[list[str]] = []
-    for name, found in results.items():
-        metric, judged = found["deciding_metric"], get_judged(found)
-        baselines = [f"{scores[metric]:.4f}" for scores in judged["baselines"].values()]
-        score = show_mean(judged["scores"][metric])
-        rows.append([GLUE[name].folder, metric, *baselines, score, f"{found['minutes']:.1f}"])
-    return rows

@@ -93,8 +93,8 @@ def group_parameters(model: nn.Module, config: FinetuneConfig) -> list[dict[str,
     rate, decay = config.learning_rate, config.layer_decay
     assert rate is not None, "the config is not resolved"
     assert decay is not None, "the config is not resolved"
-    blocks = [name for name, _ in model.named_modules() if name.startswith("encoder.blocks.")]
-    num_layers = 1 + max(int(name.split(".")[2]) for name in blocks)
+    names = [name for name, _ in model.named_parameters()]
+    num_layers = 1 + max(int(n.split(".")[2]) for n in names if n.startswith("encoder.blocks."))
     groups: dict[tuple[int, bool], list[Tensor]] = {}
     for name, parameter in model.named_parameters():
         depth = _depth(name, num_layers)
@@ -120,7 +120,7 @@ def _depth(name: str, num_layers: int) -> int:
 
 @contextmanager
 def rescaled_output(model: Classifier, mean: float, deviation: float) -> Generator[None]:
-    """Within this context a model trained on ``(y - mean) / deviation`` predicts y."""
+    """Let a model trained on ``(y - mean) / deviation`` predict y within this context."""
     output = model.head.output
     weight, bias = output.weight.data, output.bias.data
     output.weight.data, output.bias.data = weight * deviation, bias * deviation + mean

@@ -227,7 +227,8 @@ class _Source:
         if self.path is None:
             return ((text,) for text in self.texts)
         if not self.is_table:
-            return ((line,) for line in open_lines(self.path)[1])
+            is_empty = not self.path.stat().st_size
+            return ((line,) for line in (() if is_empty else open_lines(self.path)[1]))
         columns, header = parse_columns(self.columns), self.header
         if not columns:
             columns, header = _find_columns(run, self.path, header)

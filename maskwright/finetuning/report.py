@@ -141,10 +141,9 @@ def predict_examples(
     task, labels = data.task, data.labels
     logits = compute_logits(model, examples, data.pad_id, config.precision, pulse)
     if examples.sentences is not None:
-        joined = examples.sentences.join([task.decide(one).tolist() for one in logits])
         true, found = (
             [task.name_values(labels, np.asarray(one)) for one in each]
-            for each in (examples.sentences.targets, joined)
+            for each in (examples.sentences.targets, task.collect(examples, logits))
         )
         return Predictions(task, labels, examples.rows, true, found, [None] * len(true))
     answers = task.answer(labels, np.stack(logits))
@@ -218,7 +217,7 @@ def show_label(value: Any) -> str:
     """Return a label, ``a|b`` of several labels, or a number."""
     if isinstance(value, float):
         return f"{value:.4g}"
-    return "|".join(value) if isinstance(value, list) else str(value)
+    return str(value) if isinstance(value, str) else "|".join(value)
 
 
 def write_page(out: Path, results: Results, predictions: Predictions, report: Tell) -> None:

@@ -4,10 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from statistics import mean, stdev
-from typing import TYPE_CHECKING, Any, NotRequired, TypedDict, cast
+from typing import TYPE_CHECKING, NotRequired, TypedDict, cast
 
 from maskwright.files import read_json
-from maskwright.finetuning.metrics import Baselines, beats
+from maskwright.finetuning.metrics import Baselines, Scores, beats
+from maskwright.logs import Record
 
 if TYPE_CHECKING:
     from maskwright.finetuning.fit import RunResult, SeedsResult
@@ -31,6 +32,18 @@ class ClassScores(TypedDict):
     recall: float
     f1: float
     examples: int
+
+
+class SeedResults(TypedDict):
+    """One run, as `RunResult` has it."""
+
+    seed: int
+    scores: Scores
+    test_scores: Scores
+    best_step: int
+    num_steps: int
+    seconds: float
+    history: list[Record]
 
 
 class SetResults(TypedDict):
@@ -57,10 +70,10 @@ class Results(SetResults):
     train_examples: int
     valid_examples: int
     skipped_rows: dict[str, int]
-    runs: list[dict[str, Any]]
+    runs: list[SeedResults]
     test: NotRequired[SetResults]
     saved_seed: NotRequired[int]
-    random_encoder_runs: NotRequired[list[dict[str, Any]]]
+    random_encoder_runs: NotRequired[list[SeedResults]]
 
 
 def read_results(run: Path) -> Results | None:
@@ -109,8 +122,8 @@ def add_control(results: Results, control: "SeedsResult") -> None:
         results["test"]["random_encoder"] = test
 
 
-def _list_runs(runs: "Sequence[RunResult]") -> list[dict[str, Any]]:
-    return [asdict(run) for run in runs]
+def _list_runs(runs: "Sequence[RunResult]") -> list[SeedResults]:
+    return [cast(SeedResults, asdict(run)) for run in runs]
 
 
 def get_judged(results: Results) -> SetResults:

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from types import FrameType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, cast
 
 from maskwright.config import from_mapping, to_mapping, write_yaml
 from maskwright.errors import ConfigError, InputError, StoppedError
@@ -59,10 +59,8 @@ def _describe(request: Request) -> dict[str, Any]:
 
 
 def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(key): _plain(one) for key, one in value.items()}
     if isinstance(value, tuple):
-        return [_plain(one) for one in value]
+        return list(cast("tuple[Any, ...]", value))
     return str(value) if isinstance(value, Path) else value
 
 
@@ -157,9 +155,10 @@ def _list_differences(begun: Mapping[str, Any], request: Request) -> Iterator[tu
     for name, value in new.items():
         if old.get(name, value) != value or name not in old:
             yield name, old.get(name), value
-    hashes = begun.get("sha256")
+    given = begun.get("sha256")
+    hashes = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
     for path, found in _hash_inputs(request).items():
-        known = hashes.get(path) if isinstance(hashes, Mapping) else None
+        known = hashes.get(path)
         if known != found:
             yield f"the sha256 of {path}", str(known)[:8], found[:8]
 
@@ -167,7 +166,7 @@ def _list_differences(begun: Mapping[str, Any], request: Request) -> Iterator[tu
 def _flatten(values: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     for name, value in values.items():
         if isinstance(value, Mapping) and name != "columns":
-            yield from _flatten(value)
+            yield from _flatten(cast("Mapping[str, Any]", value))
         else:
             yield name, value
 

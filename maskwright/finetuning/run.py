@@ -1,6 +1,5 @@
 """``maskwright finetune`` as a function: the checks of its arguments, and a run to its end."""
 
-import difflib
 import inspect
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
@@ -10,7 +9,7 @@ import torch
 
 from maskwright.config import from_mapping
 from maskwright.console import tell
-from maskwright.errors import InputError
+from maskwright.errors import InputError, suggest
 from maskwright.files import write_json
 from maskwright.finetuning.config import GLUE, TASKS, FinetuneConfig
 from maskwright.finetuning.fit import FinishedSeeds, SeedsResult, train_seeds
@@ -139,7 +138,7 @@ def _make_request(flags: Mapping[str, Any], settings: Mapping[str, Any]) -> Requ
     for name, known in (("task", TASKS), ("preset", GLUE)):
         _check_known(name, flags[name], known)
     task = load_task(flags["task"] or GLUE[flags["preset"]].task)
-    columns = flags["columns"] or {}
+    columns: Mapping[str, Column] = flags["columns"] or {}
     task.check_roles(columns)
     _check_unused(task, flags, config)
     model = find_model_folder(flags["folder"])
@@ -152,9 +151,7 @@ def _make_request(flags: Mapping[str, Any], settings: Mapping[str, Any]) -> Requ
 
 def _check_known(kind: str, name: str | None, known: Collection[str]) -> None:
     if name is not None and name not in known:
-        close = difflib.get_close_matches(name, known, n=1)
-        hint = f"did you mean {close[0]}?" if close else f"choose from {', '.join(known)}."
-        raise InputError(f"unknown {kind} {name}; {hint}")
+        raise suggest(kind, name, list(known), f"choose from {', '.join(known)}")
 
 
 def _check_unused(task: Task, flags: Mapping[str, Any], config: FinetuneConfig) -> None:

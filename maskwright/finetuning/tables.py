@@ -17,7 +17,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from maskwright.corpus.readers.blocks import read_blocks
 from maskwright.corpus.readers.records import MAX_RECORD_CHARACTERS
@@ -136,7 +136,8 @@ def list_names(path: Path | str) -> list[str]:
         return _open_parquet(source)[1]
     if source.kind == "jsonl":
         return list(_parse_object(next(_lines(source), ""), f"{source.name}:1"))
-    return next(iter(_find_layout(source).rows), [])
+    rows = _find_layout(source).rows
+    return rows[0] if rows else []
 
 
 def open_lines(path: Path | str) -> tuple[str, Iterator[str]]:
@@ -316,7 +317,7 @@ def _parse_object(line: str, place: str) -> dict[str, Any]:
         record = None
     if not isinstance(record, dict):
         raise CorpusError(f"{place} is not a JSON object. Correct or remove the line.")
-    return record
+    return cast(dict[str, Any], record)
 
 
 def _open_parquet(source: Source) -> tuple[Any, list[str]]:

@@ -29,6 +29,8 @@ from maskwright.model_folder.folder import Loaded
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 Tell = Callable[[str], None]
+Logits = NDArray[np.float32]  # [K] of a text, [words, K] of a sentence
+Baseline = Callable[[Examples], Any]  # returns predictions as `LabelTask.collect` does
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,24 +198,31 @@ class LabelTask(Task):
         """Return examples as inputs of at most `max_length` tokens, with their targets."""
 
     @abstractmethod
-    def score(
-        self,
-        labels: Labels,
-        metrics: Sequence[str],
-        examples: Examples,
-        logits: Sequence[NDArray[np.float32]],
-    ) -> Scores:
-        """Return the scores of the logits of each example."""
+    def collect(self, examples: Examples, logits: Sequence[Logits]) -> Any:
+        """Return the predictions for all examples from the logits of each."""
 
     @abstractmethod
+    def score(
+        self, labels: Labels, metrics: Sequence[str], examples: Examples, predictions: Any
+    ) -> Scores:
+        """Return the scores of what `collect` or a baseline returned."""
+
+    @abstractmethod
+    def fit_baselines(self, labels: Labels, train: Examples) -> dict[str, Baseline]:
+        """Return the baselines by name, fitted to the training examples."""
+
     def score_baselines(
-        self,
-        labels: Labels,
-        metrics: Sequence[str],
-        train: Examples,
-        held_out: Sequence[Examples],
+        self, labels: Labels, metrics: Sequence[str], train: Examples, held_out: Sequence[Examples]
     ) -> list[Baselines]:
         """Return the scores of the baselines on each set of held-out examples."""
+        baselines = self.fit_baselines(labels, train)
+        return [
+            {
+                name: self.score(labels, metrics, examples, predict(examples))
+                for name, predict in baselines.items()
+            }
+            for examples in held_out
+        ]
 
     def choose_metrics(
         self, labels: Labels, chosen: Metric | None, first: Sequence[Metric] = ()
@@ -266,7 +275,7 @@ class LabelTask(Task):
 
     def probabilities(self, logits: NDArray[np.float32]) -> NDArray[np.float32] | None:
         """Return the probability [N, K] of each label; None if the answer is a number."""
-        return torch.from_numpy(logits).softmax(1).numpy()
+        return torch.as_tensor(logits).softmax(1).numpy()
 
     def answer(self, labels: Labels, logits: NDArray[np.float32]) -> list[Answer]:
         """Return the answer to each of the logits [N, K]."""

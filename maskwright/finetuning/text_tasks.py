@@ -9,7 +9,7 @@ from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -20,9 +20,9 @@ from torch import Tensor
 from maskwright.errors import CorpusError
 from maskwright.finetuning.baselines import BagOfWords, build_logistic, build_ridge, one_vs_rest
 from maskwright.finetuning.examples import Examples, Row, encode_texts
-from maskwright.finetuning.metrics import Baselines, Scores, compute_metric
+from maskwright.finetuning.metrics import Scores, compute_metric
 from maskwright.finetuning.tables import TableRow, read_columns
-from maskwright.finetuning.task import Labels, LabelTask, TaskFiles
+from maskwright.finetuning.task import Baseline, Labels, LabelTask, Logits, TaskFiles
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 _SEPARATORS = "|,"
@@ -55,14 +55,14 @@ class TextTask(LabelTask):
         names = tuple(sorted(counts, key=_sort_key))
         return Labels(names, tuple(counts[name] for name in names))
 
+    def collect(self, examples: Examples, logits: Sequence[Logits]) -> NDArray[Any]:
+        return self.decide(np.stack(logits))
+
     def score(
-        self,
-        labels: Labels,
-        metrics: Sequence[str],
-        examples: Examples,
-        logits: Sequence[NDArray[np.float32]],
+        self, labels: Labels, metrics: Sequence[str], examples: Examples, predictions: Any
     ) -> Scores:
-        return _score(metrics, np.asarray(examples.targets), self.decide(np.stack(logits)))
+        targets = np.asarray(examples.targets)
+        return {name: compute_metric(name, targets, predictions) for name in metrics}
 
     @abstractmethod
     def predict_majority(self, train: NDArray[Any], count: int) -> NDArray[Any]:
@@ -72,33 +72,18 @@ class TextTask(LabelTask):
     def build_baseline(self) -> Any:
         """Return scikit-learn's model for a bag of words."""
 
-    def score_baselines(
-        self,
-        labels: Labels,
-        metrics: Sequence[str],
-        train: Examples,
-        held_out: Sequence[Examples],
-    ) -> list[Baselines]:
-        known = np.asarray(train.targets)
-        bag = BagOfWords(self.build_baseline(), [row.texts for row in train.rows], known)
-        found: list[Baselines] = []
-        for examples in held_out:
-            targets = np.asarray(examples.targets)
-            majority = self.predict_majority(known, len(targets))
-            predicted = bag([row.texts for row in examples.rows])
-            found.append(
-                {
-                    "majority": _score(metrics, targets, majority),
-                    "bag of words": _score(
-                        metrics, targets, majority if predicted is None else predicted
-                    ),
-                }
-            )
-        return found
+    def fit_baselines(self, labels: Labels, train: Examples) -> dict[str, Baseline]:
+        targets = np.asarray(train.targets)
+        bag = BagOfWords(self.build_baseline(), [row.texts for row in train.rows], targets)
 
+        def predict_majority(examples: Examples) -> NDArray[Any]:
+            return self.predict_majority(targets, len(examples.rows))
 
-def _score(metrics: Sequence[str], targets: NDArray[Any], found: NDArray[Any]) -> Scores:
-    return {name: compute_metric(name, targets, found) for name in metrics}
+        def predict_bag(examples: Examples) -> NDArray[Any]:
+            found = bag([row.texts for row in examples.rows])
+            return predict_majority(examples) if found is None else found
+
+        return {"majority": predict_majority, "bag of words": predict_bag}
 
 
 class Classification(TextTask):
@@ -146,7 +131,7 @@ class MultiLabel(TextTask):
             except ValueError:
                 raise CorpusError(f"{row.place}: label = {value} is not a JSON list.") from None
         if isinstance(value, list):
-            return [_spell(name) for name in value]
+            return [_spell(name) for name in cast(list[Any], value)]
         text = _spell(value)
         separator = next((mark for mark in _SEPARATORS if mark in text), _SEPARATORS[0])
         return [name.strip() for name in text.split(separator) if name.strip()]
@@ -174,7 +159,7 @@ class MultiLabel(TextTask):
         return [names[one > 0].tolist() for one in values]
 
     def probabilities(self, logits: NDArray[np.float32]) -> NDArray[np.float32] | None:
-        return torch.from_numpy(logits).sigmoid().numpy()
+        return torch.as_tensor(logits).sigmoid().numpy()
 
     def pair_up(self, true: Any, found: Any) -> Iterator[tuple[Sequence[str], Sequence[str]]]:
         yield true, found

@@ -7,15 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from maskwright.errors import CorpusError, InputError
-from maskwright.finetuning.baselines import BagOfWordFeatures
+from maskwright.finetuning.baselines import TagFeatures
 from maskwright.finetuning.conll import TaggedSentence, marks_entities, read_conll
 from maskwright.finetuning.examples import Examples, Row, Sentences, encode_words
-from maskwright.finetuning.metrics import Baselines, Metric, Scores, score_spans
+from maskwright.finetuning.metrics import Metric, Scores, score_spans
 from maskwright.finetuning.tables import Column
-from maskwright.finetuning.task import Labels, LabelTask, TaskFiles
+from maskwright.finetuning.task import Baseline, Labels, LabelTask, Logits, TaskFiles
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 Tags = Sequence[Sequence[int]]  # of the words of each sentence
@@ -87,37 +86,27 @@ class Tokens(LabelTask):
         default = "span_f1" if marks_entities(labels.names) else "accuracy"
         return chosen or default, ("span_f1", "accuracy")
 
-    def score(
-        self,
-        labels: Labels,
-        metrics: Sequence[str],
-        examples: Examples,
-        logits: Sequence[NDArray[np.float32]],
-    ) -> Scores:
+    def collect(self, examples: Examples, logits: Sequence[Logits]) -> list[list[int]]:
+        """Return the tags of whole sentences."""
         assert examples.sentences is not None
-        found = examples.sentences.join([one.argmax(1).tolist() for one in logits])
-        return score_tags(labels, examples.sentences.targets, found)
+        return examples.sentences.join([self.decide(one).tolist() for one in logits])
 
-    def score_baselines(
-        self,
-        labels: Labels,
-        metrics: Sequence[str],
-        train: Examples,
-        held_out: Sequence[Examples],
-    ) -> list[Baselines]:
-        bag = BagOfWordFeatures(*_words_and_targets(train))
+    def score(
+        self, labels: Labels, metrics: Sequence[str], examples: Examples, predictions: Any
+    ) -> Scores:
+        return score_tags(labels, _words_and_targets(examples)[1], predictions)
+
+    def fit_baselines(self, labels: Labels, train: Examples) -> dict[str, Baseline]:
+        bag = TagFeatures(*_words_and_targets(train))
         most_frequent = int(np.argmax(labels.counts))
-        found: list[Baselines] = []
-        for examples in held_out:
-            words, targets = _words_and_targets(examples)
-            majority = [[most_frequent] * len(one) for one in targets]
-            found.append(
-                {
-                    "majority": score_tags(labels, targets, majority),
-                    "bag of words": score_tags(labels, targets, bag(words)),
-                }
-            )
-        return found
+
+        def predict_majority(examples: Examples) -> list[list[int]]:
+            return [[most_frequent] * len(words) for words in _words_and_targets(examples)[0]]
+
+        def predict_bag(examples: Examples) -> list[list[int]]:
+            return bag(_words_and_targets(examples)[0])
+
+        return {"majority": predict_majority, "bag of words": predict_bag}
 
     def pair_up(self, true: Any, found: Any) -> Iterator[tuple[Sequence[str], Sequence[str]]]:
         yield from (((t,), (f,)) for t, f in zip(true, found, strict=True))

@@ -336,8 +336,9 @@ class ExampleJudge:
         return float((same.all(-1) if same.ndim > 1 else same).mean())
 
     def score(self, answers: Logits) -> float:
-        task, labels = self.examples.task, Labels(self.examples.names)
-        return task.score(labels, (self.metric,), self.examples.encoded, answers)[self.metric]
+        task, encoded = self.examples.task, self.examples.encoded
+        labels, predictions = Labels(self.examples.names), task.collect(encoded, answers)
+        return task.score(labels, (self.metric,), encoded, predictions)[self.metric]
 
     def timed_batch(self) -> tuple[Tensor, Tensor, Tensor]:
         lengths = self.examples.encoded.lengths

@@ -137,7 +137,7 @@ class PaddedContext(AttentionContext):
     """A context that asks nothing about its sizes, so that a traced graph leaves them open."""
 
     def attention_mask(self, window: int | None) -> Tensor:
-        """As in `AttentionContext`; a window as wide as the row is applied like any other."""
+        """Return the mask of `AttentionContext`; a window as wide as the row is applied too."""
         attention_mask = super().attention_mask(None)
         if window is None:
             return attention_mask

@@ -130,12 +130,12 @@ def attend_sdpa(q: Tensor, k: Tensor, v: Tensor, attention_mask: Tensor, dropout
 
 
 def _to_rows(x: Tensor, attention_mask: Tensor) -> Tensor:
-    """[T, H, K] -> [R, H, L, K]."""
+    """Reshape [T, H, K] to [R, H, L, K]."""
     return x.unflatten(0, (attention_mask.shape[0], attention_mask.shape[-1])).transpose(1, 2)
 
 
 def _from_rows(x: Tensor) -> Tensor:
-    """[R, H, L, K] -> [T, H, K]."""
+    """Reshape [R, H, L, K] to [T, H, K]."""
     return x.transpose(1, 2).flatten(0, 1)
 
 

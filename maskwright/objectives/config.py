@@ -47,7 +47,7 @@ OBJECTIVES = {
 
 @dataclass(frozen=True)
 class ObjectiveConfig:
-    """Masked language modelling, or replaced-token detection (Clark et al., "ELECTRA", 2020)."""
+    """Masked language modeling, or replaced-token detection (Clark et al., "ELECTRA", 2020)."""
 
     name: str = setting(
         DEFAULT,

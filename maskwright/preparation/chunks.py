@@ -30,7 +30,7 @@ class Chunk:
         return sum(map(len, self.documents))
 
     def hash(self, *context: str) -> str:
-        """sha256 (hex) of the documents and of what else decides what becomes of them."""
+        """Return the sha256 (hex) of the documents and of all that shapes the result."""
         digest = hashlib.sha256("\n".join(context).encode())
         for document in self.documents:
             digest.update(b"%d:" % len(document))
@@ -39,7 +39,7 @@ class Chunk:
 
 
 def gather_chunks(documents: Iterable[tuple[Split, str]], max_bytes: int) -> Iterator[Chunk]:
-    """Chunks of each split that are closed once they hold `max_bytes`, the first ones before."""
+    """Yield chunks of each split, closed once they hold `max_bytes`; the first ones hold less."""
     gathered: dict[Split, _Gathered] = {"train": _Gathered("train"), "valid": _Gathered("valid")}
     for split, text in documents:
         gathered[split].add(text.encode())

@@ -53,7 +53,7 @@ def write_down_dumps(
     engine: Engine,
     report: Report,
 ) -> tuple[list[str], PrepareConfig]:
-    """`paths` and `config`, with a folder of articles below `out` instead of each dump.
+    """Return `paths` and `config`, with a folder of articles below `out` in place of each dump.
 
     A dump may also be matched by a pattern, or named by ``corpus.valid_text``. One that is named
     twice is read once.
@@ -120,7 +120,7 @@ def _write_down(
 
 
 def _cut(dump: Path, progress: ReadProgress) -> tuple[dict[int, str], Iterator[Part]]:
-    """The names of the namespaces that the dump lists, and its parts."""
+    """Return the names of the namespaces that the dump lists, and its parts."""
     streams = find_streams(dump) if dump.suffix == ".bz2" else []
     if len(streams) > 1 and unpack(dump, streams[1]).lstrip().startswith(b"<page>"):
         head = DumpReader(dump.name)

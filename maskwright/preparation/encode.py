@@ -39,7 +39,7 @@ class EncodedChunk:
 
 
 def encode_chunk(chunk: Chunk, folder: Path, tokenizer: Tokenizer) -> EncodedChunk:
-    """Writes ``FOLDER/SPLIT/NAME.*``, or finds that it was written by an earlier run."""
+    """Write ``FOLDER/SPLIT/NAME.*``, or reuse what an earlier run wrote."""
     dtype = choose_dtype(tokenizer.vocab_size)
     text_hash = chunk.hash(tokenizer.fingerprint, dtype)
     done = folder / chunk.split / f"{chunk.name}{DONE_SUFFIX}"
@@ -70,7 +70,7 @@ def encode_chunk(chunk: Chunk, folder: Path, tokenizer: Tokenizer) -> EncodedChu
 
 
 def _read_finished(done: Path, text_hash: str, dtype: str, chunk: Chunk) -> EncodedChunk | None:
-    """What `done` says of this very text, if the shard is still as it says."""
+    """Return the description in `done` of this very text, if the shard still matches it."""
     try:
         values: dict[str, Any] = read_json(done, _MAX_DONE_BYTES)
         shard = parse_shard(values["shard"])

@@ -27,7 +27,8 @@ class Engine(Protocol):
     def work_through(
         self, items: Iterable[Item], start: Start[Item, Result], place: str
     ) -> Generator[Result]:
-        """The results of all items, in any order. Closing the generator ends the work at once.
+        """Yield the results of all items, in any order. Closing the generator stops the work at
+        once.
 
         Args:
             items: read as a stream, ahead of the results.
@@ -50,12 +51,12 @@ class LocalEngine:
     def work_through(
         self, items: Iterable[Item], start: Start[Item, Result], place: str
     ) -> Generator[Result]:
-        """See `team.work_through`."""
+        """Yield results as `team.work_through` does."""
         return work_through(items, start, self.workers, place)
 
 
 def choose_engine(config: PrepareConfig, out: Path, report: Report) -> Engine:
-    """The engine that `config` names, for the folder `out`.
+    """Return the engine that `config` names, for the folder `out`.
 
     Raises:
         ConfigError: a package or a program that it needs is not there.

@@ -27,7 +27,7 @@ from maskwright.tokenizer.tokenizer import Tokenizer
 
 
 def describe_config(config: PrepareConfig) -> dict[str, Any]:
-    """The part of the configuration that the result depends on, as plain values."""
+    """Return the part of the configuration that the result depends on, as plain values."""
     plain = to_mapping(config)
     for name in ("workers", "engine", "cluster"):
         del plain[name]
@@ -36,7 +36,7 @@ def describe_config(config: PrepareConfig) -> dict[str, Any]:
 
 
 def fingerprint_input(paths: Sequence[str], config: PrepareConfig, seed: int) -> str:
-    """sha256 (hex) over the text that `paths` name and how it is to be prepared.
+    """Return the sha256 (hex) of the text that `paths` name and of how it is to be prepared.
 
     Raises:
         CorpusError: an input that is missing or cannot be read.
@@ -63,7 +63,7 @@ def fingerprint_input(paths: Sequence[str], config: PrepareConfig, seed: int) ->
 
 
 def _describe_extension(base: str, config: TokenizerConfig) -> Any:
-    """A tokenizer that exists counts by its content, and with it how it is extended, if it is."""
+    """Describe an existing tokenizer by its content, and its extension, if it is extended."""
     if not config.extend_vocab:
         return base
     return [base, config.extend_vocab, config.min_frequency, config.sample_megabytes]

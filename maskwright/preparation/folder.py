@@ -36,7 +36,7 @@ Report = Callable[[str], None]
 
 @contextmanager
 def making_folder(folder: Path, report: Report) -> Generator[None]:
-    """Makes `folder` and keeps other processes from preparing it; waits for one that does.
+    """Make `folder` and keep other processes from preparing it; wait for one that does.
 
     Raises:
         ShardError: `folder` is a file.
@@ -51,7 +51,7 @@ def making_folder(folder: Path, report: Report) -> Generator[None]:
 
 
 def check_use(out: Path) -> None:
-    """Refuses a folder that holds anything but prepared data, finished or not, or leads elsewhere.
+    """Raise if a folder holds anything but prepared data, finished or not, or leads elsewhere.
 
     Raises:
         ShardError: it does.
@@ -68,14 +68,14 @@ def check_use(out: Path) -> None:
 
 
 def mark_unfinished(out: Path, fingerprint: str) -> None:
-    """Says that `out` is to hold the input with this fingerprint."""
+    """Record that `out` is to hold the input with this fingerprint."""
     write_json(out / STATE_NAME, {"fingerprint": fingerprint})
 
 
 def claim_folder(
     out: Path, fingerprint: str, source: Mapping[str, Any], report: Report
 ) -> Manifest | None:
-    """The manifest if `out` is finished; None if it is ours to fill, or to go on filling.
+    """Return the manifest if `out` is finished; None if it is to be filled, or filled further.
 
     Finished data that has been damaged since is to be filled again.
 
@@ -114,7 +114,7 @@ def claim_folder(
 def _list_differences(
     before: Mapping[str, Any], now: Mapping[str, Any], prefix: str = ""
 ) -> Iterator[str]:
-    """What the two say, where it is not the same."""
+    """List what the two state differently."""
     for name, value in now.items():
         other = before.get(name)
         if isinstance(value, Mapping) and isinstance(other, Mapping):
@@ -125,12 +125,12 @@ def _list_differences(
 
 
 def _is_same(value: Any, other: Any) -> bool:
-    """Equal as JSON, which has no tuples."""
+    """Return True if both are equal as JSON, which has no tuples."""
     return json.dumps(value) == json.dumps(other)
 
 
 def _find_damage(out: Path, manifest: Manifest) -> str | None:
-    """What of the finished folder is not as the manifest says."""
+    """Return what of the finished folder differs from the manifest."""
     try:
         for split in SPLITS:
             TokenStore.open(out, split)
@@ -151,7 +151,7 @@ def _read_state(out: Path) -> str:
 
 
 def tidy_folder(out: Path) -> None:
-    """Removes what only an unfinished preparation needs."""
+    """Remove what only an unfinished preparation needs."""
     for split in SPLITS:
         for done in (out / split).glob(f"*{DONE_SUFFIX}"):
             done.unlink()

@@ -12,7 +12,8 @@ from maskwright.tokenizer.tokenizer import Tokenizer
 
 
 def locate(name: str) -> Path:
-    """The folder that `name` means; of a URL, its mirror, with manifest and tokenizer in it.
+    """Return the folder that `name` means; for a URL, its mirror, with manifest and tokenizer in
+    it.
 
     The other files of a mirror come when a `TokenStore` needs them.
 
@@ -30,7 +31,7 @@ def locate(name: str) -> Path:
 
 
 def _is_tokenizer(path: Path, mirror: Mirror) -> bool:
-    """Whether the tokenizer of the tokens is at `path`, a folder or a ``tokenizer.json``."""
+    """Return True if the tokenizer of the tokens is at `path`, a folder or a ``tokenizer.json``."""
     try:
         return Tokenizer.load(path).fingerprint == mirror.manifest.tokenizer_fingerprint
     except MaskwrightError:
@@ -38,7 +39,9 @@ def _is_tokenizer(path: Path, mirror: Mirror) -> bool:
 
 
 def _fetch_tokenizer(folder: Path, mirror: Mirror) -> None:
-    """The manifest has no sums of these files, but the fingerprint of what they make together."""
+    """Download the tokenizer. The manifest has no sums of its files, but the fingerprint of them
+    all.
+    """
 
     def check(path: Path) -> None:
         if not _is_tokenizer(path, mirror):

@@ -45,7 +45,7 @@ class PartFolder:
     text_field: str
 
     def write(self, index: int, texts: Sequence[str], facts: Mapping[str, Any]) -> None:
-        """Writes the texts of a part and, once they are whole, what is known of it.
+        """Write the texts of a part and, once they are complete, its facts.
 
         Args:
             texts: of at most `MOST_CHARACTERS` each.
@@ -60,7 +60,7 @@ class PartFolder:
         write_json(self._facts_path(index), {**facts, _BYTES: len(packed)})
 
     def read_texts(self, index: int) -> list[str]:
-        """The texts of a part that has been written."""
+        """Read the texts of a written part."""
         if not self._text_path(index).exists():
             return []
         lines = (
@@ -72,7 +72,7 @@ class PartFolder:
         return [json.loads(record)[self.text_field] for record in records]
 
     def read_facts(self, index: int) -> Mapping[str, Any] | None:
-        """What is known of a part, if it was written before and its text is as long as it was."""
+        """Return the facts of a part, if it was written before and its text has the same length."""
         text = self._text_path(index)
         try:
             facts = read_json(self._facts_path(index), _MAX_FACTS_BYTES)
@@ -83,14 +83,14 @@ class PartFolder:
             return None
 
     def pass_over_written(self, parts: Iterable[Part], indices: list[int]) -> Iterator[Part]:
-        """Those of `parts` that have not been written; `indices` learns the numbers of all."""
+        """Yield the `parts` that have not been written; add the numbers of all to `indices`."""
         for part in parts:
             indices.append(part.index)
             if self.read_facts(part.index) is None:
                 yield part
 
     def read_all_facts(self, indices: Iterable[int]) -> Iterator[Mapping[str, Any]]:
-        """What is known of each of these parts, all of which have been written."""
+        """Return the facts of each of these parts, all of which have been written."""
         for index in indices:
             facts = self.read_facts(index)
             assert facts is not None, "it was written just now"

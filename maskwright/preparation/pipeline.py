@@ -69,7 +69,7 @@ def prepare(
     report: Report = lambda line: None,
     fingerprint: str | None = None,
 ) -> Manifest:
-    """Prepares the text that `paths` name into the folder `out`.
+    """Prepare the text that `paths` name into the folder `out`.
 
     The result depends on the text, the configuration and the seed alone: not on the engine, the
     number of workers, nor on interruptions. If it is there already and undamaged, nothing is done,
@@ -146,13 +146,13 @@ def _fill_folder(
         dropped={reason: count for reason, count in sorted(dropped.items()) if count},
     )
     write_manifest(out, manifest)
-    report(_summarise(manifest))
+    report(_summarize(manifest))
     return manifest
 
 
 @contextmanager
 def _naming(written: Sequence[str], given: Sequence[str]) -> Generator[None]:
-    """Errors name what the user has named, and not what was written down of it."""
+    """Name in errors what the user has named, not the file that was written from it."""
     try:
         yield
     except CorpusError as error:
@@ -167,7 +167,7 @@ def _select(
     engine: Engine,
     report: Report,
 ) -> tuple[list[str], PrepareConfig]:
-    """What is left to read of `inputs`, and the configuration to read it with."""
+    """Return what is left to read of `inputs`, and the configuration to read it with."""
     check_steps(config.select)
     paths, config = write_down_dumps(inputs, out, config, dropped, engine, report)
     if config.select.does_anything:
@@ -180,7 +180,7 @@ def _is_described(out: Path) -> bool:
     return tally is not None and bool(tally.languages)
 
 
-def _summarise(manifest: Manifest) -> str:
+def _summarize(manifest: Manifest) -> str:
     train, valid = manifest.splits["train"], manifest.splits["valid"]
     dropped = ", ".join(f"{count:,} {reason}" for reason, count in manifest.dropped.items())
     summary = (
@@ -199,7 +199,7 @@ def _summarise(manifest: Manifest) -> str:
 
 
 def _spool_stdin(paths: Sequence[str], out: Path) -> list[str]:
-    """Standard input can be read only once; a file can be read again."""
+    """Write standard input to a file, because it can be read only once."""
     if not any(out.iterdir()):  # so that an interrupted reading leaves a folder known as ours
         mark_unfinished(out, "standard input was not read to its end")
     spool = out / STDIN_NAME

@@ -60,7 +60,7 @@ class Duplicates:
 
 
 def check_steps(config: SelectionConfig) -> None:
-    """That the steps of selection can be taken, before hours are spent on reading.
+    """Raise if a step of selection cannot be taken, before hours are spent on reading.
 
     Raises:
         MissingPackageError: a package that a step needs is not installed.
@@ -80,7 +80,7 @@ def write_down_selected(
     engine: Engine,
     report: Report,
 ) -> list[str]:
-    """A folder below `out` with what selection keeps of the text that `paths` name.
+    """Return a folder below `out` with what selection keeps of the text that `paths` name.
 
     ``OUT/selection.json`` tells what it dropped and shows some of it. What ``corpus.valid_text``
     names is not selected from.
@@ -125,7 +125,7 @@ def write_down_selected(
 
 
 def read_tally(out: Path) -> Tally | None:
-    """What selection counted for the folder `out`; None if that is not there, or damaged."""
+    """Return what selection counted for the folder `out`; None if that is missing or damaged."""
     try:
         return Tally.from_plain(read_json(out / SELECTION_NAME, _MAX_TALLY_BYTES))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
@@ -216,7 +216,7 @@ def _drop_near_duplicates(
     engine: Engine,
     report: Report,
 ) -> None:
-    """Writes all parts again, without near duplicates of what comes before."""
+    """Write all parts again, without near duplicates of earlier documents."""
     kept.folder.mkdir(parents=True, exist_ok=True)
     signatures, sizes = _join_signatures(candidates, indices)
     found = find_near_duplicates(signatures, similarity)
@@ -231,7 +231,7 @@ def _drop_near_duplicates(
 
 
 def _join_signatures(parts: PartFolder, indices: Sequence[int]) -> tuple[Signatures, list[int]]:
-    """All signatures, mapped from one file, and how many documents each part has."""
+    """Return all signatures, mapped from one file, and the number of documents of each part."""
     path = parts.folder / ".signatures"
     sizes: list[int] = []
     with naming_file(path), path.open("wb") as file:

@@ -47,7 +47,7 @@ def split_corpus(
     counts: Counter[str],
     progress: ReadProgress | None = None,
 ) -> Iterator[tuple[Split, str]]:
-    """The cleaned text of each document with its split; see `stream_corpus`.
+    """Yield the cleaned text of each document with its split; see `stream_corpus`.
 
     Raises:
         CorpusError: as `stream_corpus`, or too little text to hold some of it out.
@@ -86,7 +86,7 @@ def split_corpus(
 
 
 def cut_tail(text: str, num_characters: int) -> tuple[str, str]:
-    """Cuts about `num_characters`, at most half, off the end: at a line end, else at a blank."""
+    """Cut about `num_characters`, at most half, off the end: at a line end, else at a blank."""
     place = len(text) - min(max(num_characters, 1), len(text) // 2)
     for blank in ("\n", " "):
         found = text.rfind(blank, len(text) // 4, place)

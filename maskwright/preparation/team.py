@@ -33,7 +33,7 @@ _FEW_ITEMS = 2  # are done sooner than other processes are started
 
 
 def count_cores() -> int:
-    """The cores that this process may use."""
+    """Return the number of cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
@@ -42,7 +42,7 @@ def count_cores() -> int:
 def work_through(
     items: Iterable[Item], start: Start[Item, Result], workers: int, place: str
 ) -> Generator[Result]:
-    """The results of all items, in any order. Closing the generator ends the work at once.
+    """Yield the results of all items, in any order. Closing the generator stops the work at once.
 
     Args:
         items: read as a stream, at most `workers` + 1 ahead.
@@ -68,7 +68,7 @@ def work_through(
 def work_in_processes(
     items: Iterator[Item], start: Start[Item, Result], workers: int, place: str
 ) -> Generator[Result]:
-    """The same, never in this process."""
+    """Work as `work_through` does, but never in this process."""
     team: _Team[Item, Result] = _Team(start, place)
     threads = ThreadPoolExecutor(workers, "working")  # each waits for one process
     running: set[Future[Result]] = set()
@@ -100,7 +100,7 @@ class _Team(Generic[Item, Result]):
         return len(self._processes)
 
     def hire(self) -> None:
-        """Starts another process. Ctrl-C, which the terminal sends to all, is for us alone."""
+        """Start another process. Ctrl-C, which the terminal sends to all, is for the parent."""
         context = get_context("spawn")
         ours, theirs = context.Pipe()
         process = context.Process(target=_work, args=(self._start, theirs), daemon=True)
@@ -116,7 +116,7 @@ class _Team(Generic[Item, Result]):
         self._free.put(ours)
 
     def do(self, box: list[Item]) -> Result:
-        """Has the one item in the box done by the next free process.
+        """Let the next free process do the one item in the box.
 
         The box is emptied, for whoever called holds it, and the memory of a large item with it.
 
@@ -139,7 +139,7 @@ class _Team(Generic[Item, Result]):
         return cast(Result, answer)
 
     def dismiss(self) -> None:
-        """Ends all processes at once, whatever they do: files appear whole or not at all."""
+        """Stop all processes at once, at any point: files appear complete or not at all."""
         for process in self._processes:
             process.kill()
         for process in self._processes:
@@ -148,7 +148,7 @@ class _Team(Generic[Item, Result]):
 
 @contextmanager
 def _hiding_main() -> Generator[None]:
-    """Processes started within do not import the program's main file, as they would otherwise.
+    """Keep processes started within this context from importing the program's main file.
 
     They need nothing of it, and one that calls us without a guard would do so in each of them,
     and wait for the folder that we have locked.
@@ -162,7 +162,7 @@ def _hiding_main() -> Generator[None]:
 
 
 def _work(start: Start[Any, Any], line: Line) -> None:
-    """Does what comes down the line, in one thread, until the parent hangs up or is gone."""
+    """Do what arrives from the parent, in one thread, until the parent hangs up or is gone."""
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     threading.Thread(target=_exit_with_parent, daemon=True).start()
     begun = cache(start)  # with the first item, so that its errors are told like others
@@ -172,7 +172,7 @@ def _work(start: Start[Any, Any], line: Line) -> None:
 
 
 def attempt(work: Callable[[Any], Any], item: Any) -> Any:
-    """What comes of an item, or the error with its traceback as a note."""
+    """Return the result of an item, or the error with its traceback as a note."""
     try:
         return work(item)
     except Exception as error:

@@ -33,7 +33,7 @@ def obtain_tokenizer(
     seed: int,
     report: Report,
 ) -> tuple[Tokenizer, dict[str, Any]]:
-    """The tokenizer in `out`, put there by an earlier run or now.
+    """Return the tokenizer in `out`, stored there by an earlier run or now.
 
     Returns:
         It, and what is known of its extension; nothing if it is none.
@@ -65,7 +65,7 @@ def obtain_tokenizer(
 def _extend(
     paths: Sequence[str], config: PrepareConfig, seed: int, report: Report
 ) -> tuple[Tokenizer, dict[str, Any]]:
-    """Adds tokens and measures, on text that they were not learned from, what they are good for."""
+    """Add tokens and measure their effect on text that they were not learned from."""
     assert config.tokenizer.path is not None
     start = time.monotonic()
     base = Tokenizer.load(config.tokenizer.path)
@@ -98,7 +98,7 @@ def _extend(
 def _read_training_text(
     paths: Sequence[str], config: PrepareConfig, held_out: list[str], report: Report
 ) -> Iterator[str]:
-    """The texts to train on; puts some of those that are held out into `held_out`."""
+    """Yield the texts to train on; add some of those that are held out to `held_out`."""
     pulse, progress, num_read, num_characters = Pulse(report), ReadProgress(), 0, 0
     for split, text in split_corpus(paths, config.corpus, Counter(), progress):
         num_read += len(text)

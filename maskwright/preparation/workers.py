@@ -11,7 +11,7 @@ from maskwright.tokenizer.tokenizer import Tokenizer
 
 
 def encode_chunks(chunks: Iterable[Chunk], folder: Path, engine: Engine) -> Generator[EncodedChunk]:
-    """Encodes all chunks into `folder`, in any order; see `Engine`.
+    """Encode all chunks into `folder`, in any order; see `Engine`.
 
     Args:
         folder: the prepared folder; its ``tokenizer`` folder holds the tokenizer.

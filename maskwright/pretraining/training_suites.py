@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from maskwright.errors import InputError
 from maskwright.evaluation.held_out_text import describe_held_out
-from maskwright.evaluation.suite_blimp import read_named_pairs
+from maskwright.evaluation.minimal_pairs import read_named_pairs
 from maskwright.evaluation.suites import Request, before_each_pass, find_headlines, load_suite
 from maskwright.inference.text_model import TextModel
 from maskwright.model.pretraining import MaskedLanguageModel

@@ -1,1 +1,1 @@
-"""Pictures of runs."""
+"""HTML reports and charts of runs."""

@@ -1,1 +1,1 @@
-"""A model behind HTTP: for programs in the format of Hugging Face, for people as a page."""
+"""A model behind HTTP: the APIs of Hugging Face and OpenAI, and a page to play with."""

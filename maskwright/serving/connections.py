@@ -203,11 +203,11 @@ class AcceptErrorHandler:
             )
 
 
-def allow_connections(wanted: int) -> int:
-    """Raise this process's limit of open files for `wanted` connections.
+def allow_connections(requested: int) -> int:
+    """Raise this process's limit of open files for `requested` connections.
 
     Returns:
-        The number of connections: less than `wanted` if the hard limit is too low.
+        The number of connections: less than `requested` if the hard limit is too low.
 
     Raises:
         InputError: the hard limit is too low to serve at all.
@@ -215,11 +215,11 @@ def allow_connections(wanted: int) -> int:
     try:
         import resource
     except ImportError:  # Windows, which does not count sockets as open files
-        return wanted
+        return requested
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    needed = wanted + OTHER_FILES
+    needed = requested + OTHER_FILES
     if soft == resource.RLIM_INFINITY or soft >= needed:
-        return wanted
+        return requested
     soft = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
     if soft < _MIN_CONNECTIONS + OTHER_FILES:
@@ -227,7 +227,7 @@ def allow_connections(wanted: int) -> int:
             f"ulimit -n = {soft} must be at least {_MIN_CONNECTIONS + OTHER_FILES} to serve. "
             "Raise the hard limit (ulimit -Hn)."
         )
-    return min(wanted, soft - OTHER_FILES)
+    return min(requested, soft - OTHER_FILES)
 
 
 def listen(config: ServeConfig) -> socket.socket:

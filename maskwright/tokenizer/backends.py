@@ -1,7 +1,7 @@
 """The four kinds of tokenizer before training: what they do to text around their vocabulary.
 
 ====================  ==========================================  ==============================
-kind                  normalisation and pre-tokens                whitespace
+kind                  normalization and pre-tokens                whitespace
 ====================  ==========================================  ==============================
 ``wordpiece``         BERT's (Devlin et al. 2019)                 separates words, is dropped
 ``bpe``               NFC; GPT-2's regular expression on bytes    kept: ``Ġ`` begins a word

@@ -99,9 +99,9 @@ def read_tokenizer(path: Path) -> tuple[Path, dict[str, Any], dict[str, str]]:
         raise TokenizerError(f"{path} holds no {TOKENIZER}. {_suggest(path)}")
     description = _read_object(file)
     named: dict[str, Any] = {"unk_token": find_unknown(description)}
-    for neighbour in (file.with_name("special_tokens_map.json"), file.with_name(CONFIG)):
-        if neighbour.is_file():
-            said = _read_object(neighbour)
+    for neighbor in (file.with_name("special_tokens_map.json"), file.with_name(CONFIG)):
+        if neighbor.is_file():
+            said = _read_object(neighbor)
             named.update({name: value for name, value in said.items() if value is not None})
     return file, description, find_roles(named, list_tokens(description))
 

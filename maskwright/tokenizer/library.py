@@ -19,7 +19,7 @@ from maskwright.errors import TokenizerError, show_value
 
 # BERT's WordPiece stops at words of 100 characters; the time grows with the cube.
 MAX_WORD_CHARACTERS = 1_000
-# How many times a text may grow. Normalising ALBERT's way can make 1188 characters of one.
+# How many times a text may grow. Normalizing ALBERT's way can make 1188 characters of one.
 MAX_GROWTH = 2_000
 
 _UNICODE_GROWTH = 18  # NFKC makes so many characters of U+FDFA

@@ -66,7 +66,7 @@ class Tokenizer:
     """
 
     def __init__(self, description: Mapping[str, Any], special_tokens: Mapping[str, str]) -> None:
-        """From a parsed ``tokenizer.json`` and the token of each role (see `find_roles`).
+        """Build from a parsed ``tokenizer.json`` and the token of each role (see `find_roles`).
 
         Raises:
             TokenizerError: the library cannot read the description, a token is not in it, or it

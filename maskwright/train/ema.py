@@ -32,7 +32,7 @@ class WeightAverage:
 
     @contextmanager
     def applied(self, model: nn.Module) -> Generator[None]:
-        """Within this context the model's weights are the averages."""
+        """Set the model's weights to the averages within this context."""
         with torch.no_grad():
             kept = {name: p.detach().clone() for name, p in model.named_parameters()}
             self._copy(self.averages, model)

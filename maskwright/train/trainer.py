@@ -317,7 +317,7 @@ class Trainer:
                 self.parallel.sharding.release(self.model)
 
     def averaged_weights(self) -> AbstractContextManager[None]:
-        """Within this context the model has the weights to validate and save."""
+        """Give the model the weights to validate and save within this context."""
         return self.average.applied(self.model) if self.average else nullcontext()
 
     def _counts(self, split: str) -> Record:

@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.gpu_speed import TICK, Setting, compare, find_peak, main
+from benchmarks.__main__ import main
+from benchmarks.gpu_speed import TICK, Setting, compare, find_peak
 from maskwright.pretraining.prepared_data import PreparedData
 
 
@@ -27,6 +28,5 @@ def test_the_peak_is_that_of_the_card(monkeypatch: pytest.MonkeyPatch):
 
 def test_without_a_gpu_it_says_so(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
-    monkeypatch.setattr("sys.argv", ["gpu_speed"])
     with pytest.raises(SystemExit, match="there is no GPU here; --toy"):
-        main()
+        main(["gpu-speed"])

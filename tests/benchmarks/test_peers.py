@@ -6,8 +6,8 @@ from typing import Any, cast
 import numpy as np
 import torch
 
-from benchmarks.products import Product, list_orthogonalisation, list_step
-from benchmarks.races import divide, race
+from benchmarks.common import divide, race
+from benchmarks.products import Product, list_orthogonalization, list_step
 from benchmarks.time_to_quality import answer
 from benchmarks.trainer_peer import cut_blocks, list_documents
 from maskwright.model.config import EncoderConfig
@@ -74,4 +74,4 @@ def test_the_products_of_a_step_are_those_of_its_layers():
     products = list_step(config, tokens=128, row_length=32, masked=64)
     assert sum(p.flops for p in products[-3:]) == dense
     assert Product(2, 3, 4, 5, 6).flops == 2 * 2 * 3 * 4 * 5 * 6
-    assert list_orthogonalisation(config, 5, torch.float32)
+    assert list_orthogonalization(config, 5, torch.float32)

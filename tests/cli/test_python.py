@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 
 import maskwright
-from maskwright.cli.serve import build_parser
 from maskwright.errors import ConfigError, CorpusError, InputError, UnknownKeyError
 
 TINY: dict[str, Any] = {
@@ -177,4 +176,3 @@ def test_serve_says_what_to_do_in_a_notebook(run: Path):
 def test_a_value_of_another_type_is_refused():
     with pytest.raises(InputError, match="unknown"):
         maskwright.finetune("runs/none", task="nothing", train="a.tsv", out="runs/out")
-    assert build_parser().fill({"port": 9}, folder="runs/mine").folder == "runs/mine"

@@ -10,9 +10,9 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from benchmarks.randomness import p_of_cells, p_of_z
 from maskwright.data import counter_rng
 from maskwright.data.counter_rng import Bits, Purpose, derive_keys, draw_bits, to_unit
+from tests.data.randomness import p_of_cells, p_of_z
 
 PASSES, REFUSED = 1e-7, 1e-12
 good_mix = counter_rng.mix

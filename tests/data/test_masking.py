@@ -364,7 +364,7 @@ def test_the_one_span_of_a_small_quota_is_whole(lengths: Lengths) -> None:
 def test_no_run_is_longer_than_its_spans_at_a_low_rate() -> None:
     outcome = mask_rows(MaskingConfig(strategy="spans", max_span_length=3), np.full((500, 100), 9))
     longest = [int(run_lengths(row).max()) for row in outcome.hidden]
-    # Neighbouring spans may touch, but hardly three of them.
+    # Neighboring spans may touch, but hardly three of them.
     assert np.mean(np.array(longest) <= 6) > 0.9
     assert max(longest) >= 3
 

@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from benchmarks.randomness import p_of_cells, p_of_z
 from maskwright.data.collate import collate
 from maskwright.data.config import MaskingConfig
 from maskwright.data.counter_rng import derive_keys
 from maskwright.data.masking import MaskedRows, Masker, Vocabulary
 from maskwright.data.rows import DataPosition
 from tests.data.masking_helpers import hidden_flags
+from tests.data.randomness import p_of_cells, p_of_z
 from tests.helpers import MASK, NUM_SPECIAL, random_corpus, row_source, special_ids, vocabulary
 
 PASSES, REFUSED = 1e-6, 1e-9
@@ -165,8 +165,8 @@ def test_shares_are_80_10_10_everywhere(strategy: Strategy) -> None:
     assert p_of_shares(kinds[hidden]) > PASSES
     assert p_of_shares(kinds[hidden], columns[hidden]) > PASSES
     assert p_of_shares(kinds[hidden], (IDS[hidden] - NUM_SPECIAL) // 60) > PASSES
-    neighbours = hidden[:, :-1] & hidden[:, 1:]
-    assert p_of_shares(kinds[:, 1:][neighbours], kinds[:, :-1][neighbours]) > PASSES
+    neighbors = hidden[:, :-1] & hidden[:, 1:]
+    assert p_of_shares(kinds[:, 1:][neighbors], kinds[:, :-1][neighbors]) > PASSES
     other, hidden_too = decisions(mask(MaskingConfig(RATE, strategy=strategy), epoch=1))
     both = hidden & hidden_too
     assert p_of_shares(kinds[both], other[both]) > PASSES
@@ -207,7 +207,7 @@ def test_replacements_are_drawn_as_they_should_be(
     assert counts.sum() == counts[NUM_SPECIAL + possible].sum()
     shares = weights[possible] / weights.sum()
     assert p_of_cells(counts[NUM_SPECIAL + possible], counts.sum() * shares) > PASSES
-    # What a token is replaced by says nothing of what it was, nor of what replaced its neighbour.
+    # What a token is replaced by says nothing of what it was, nor of what replaced its neighbor.
     is_common = drawn < NUM_SPECIAL + 20
     share = shares[:20].sum()
     for group in ((originals - NUM_SPECIAL) // 60, np.append(False, is_common[:-1]).astype(int)):

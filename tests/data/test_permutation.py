@@ -32,7 +32,7 @@ def test_a_part_of_the_order_is_found_without_the_rest(size: int, data: st.DataO
 def test_neighbours_do_not_stay_together(size: int) -> None:
     order = permute(np.arange(size), size, 0, 0)
     distances = np.abs(np.diff(order))
-    # Of a random order, 2 in `size` neighbours stay neighbours, and the mean distance is a third.
+    # Of a random order, 2 in `size` neighbors stay neighbors, and the mean distance is a third.
     assert (distances == 1).sum() < 15
     assert abs(distances.mean() / size - 1 / 3) < 0.03
     assert abs(np.corrcoef(np.arange(size), order)[0, 1]) < 5 / size**0.5

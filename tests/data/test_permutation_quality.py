@@ -2,7 +2,7 @@
 
 An order fails at a p-value below 1e-6. Here are about 1,700 of them, so that with other keys a
 perfect order would fail one time in 500; with these it does not. A bad order is refused at a
-p-value below 1e-9. `benchmarks/order_quality.py` asks the same of large orders.
+p-value below 1e-9. docs/decisions/0007-order-of-16-half-rounds.md has large orders.
 """
 
 from collections.abc import Callable, Iterator
@@ -10,16 +10,15 @@ from collections.abc import Callable, Iterator
 import numpy as np
 import pytest
 
-from benchmarks import randomness
-from benchmarks.randomness import Order, arrangements, compare, examine, take_sample
 from maskwright.data import permutation as order_module
 from maskwright.data.permutation import permute
-from tests.data import bad_orders
+from tests.data import bad_orders, randomness
+from tests.data.randomness import Order, arrangements, compare, examine, take_sample
 
 Keys = Callable[[int], list[tuple[int, int]]]
 
 PASSES, REFUSED = 1e-6, 1e-9
-# Primes, squares and their neighbours, powers of two, many factors; 160,000 images of each.
+# Primes, squares and their neighbors, powers of two, many factors; 160,000 images of each.
 SIZES = [97, 99, 100, 101, 210, 961, 1021, 1023, 1024, 1025, 5041, 10_007, 65_536, 99_856, 100_003]
 FEW = [6, 7, 8, 9, 12, 15, 16, 24, 25, 35, 48, 49]
 
@@ -93,7 +92,7 @@ REFUSALS = [
     ("displacements", bad_orders.shuffle_within_blocks),
     ("trend", bad_orders.leave),
     ("fixed points", bad_orders.leave),
-    ("kept neighbours", bad_orders.shuffle_blocks),
+    ("kept neighbors", bad_orders.shuffle_blocks),
     ("ascents", bad_orders.sort_pairs),
     ("runs", bad_orders.sort_pairs),
     ("order types", bad_orders.step_around),

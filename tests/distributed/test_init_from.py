@@ -11,7 +11,7 @@ from maskwright.runs.config import resolve
 from maskwright.runs.find_data import prepare_for
 from tests.distributed.work import continue_pretraining
 from tests.distributed.worlds import alone, run_world
-from tests.twins import write_twin
+from tests.hub_folders import write_twin
 from tests.workplace import write_corpus
 
 

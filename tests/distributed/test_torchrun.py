@@ -43,7 +43,7 @@ def find_rank(launcher: int, rank: int) -> int:
 def test_a_run_whose_rank_is_killed_ends_as_if_nothing_had_happened(
     workplace: Path, tmp_path: Path
 ) -> None:
-    """With FSDP, whose checkpoints are of all ranks; `benchmarks.ranks kills` has DDP, too."""
+    """With FSDP, whose checkpoints are of all ranks; `benchmarks ranks kills` has DDP, too."""
     data, flags = next((workplace / "data").iterdir()), ("--train.parallel", "fsdp")
     with start_torchrun(data, tmp_path, "undisturbed", *flags) as undisturbed:
         said, _ = undisturbed.communicate(timeout=PATIENCE_SECONDS)

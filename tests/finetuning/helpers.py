@@ -27,7 +27,7 @@ def make_loaded() -> Loaded[MaskedLanguageModel]:
 
 
 def write_nouns(path: Path, count: int = 200) -> Path:
-    """Sentences with a noun, labelled by what it is."""
+    """Sentences with a noun, labeled by what it is."""
     draw = random.Random(count)
     lines = ["sentence1\tsentence2\tlabel\tvalue"]
     for _ in range(count):

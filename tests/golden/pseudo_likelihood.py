@@ -16,12 +16,12 @@ from tokenizers.models import WordPiece
 from tokenizers.normalizers import BertNormalizer
 from tokenizers.pre_tokenizers import BertPreTokenizer
 
-from benchmarks.twins import randomise
 from maskwright.config import from_mapping
 from maskwright.model.config import ModelConfig, resolve_config
 from maskwright.model.pretraining import MaskedLanguageModel
 from maskwright.model_folder.folder import open_model, save_model
 from maskwright.tokenizer.tokenizer import Tokenizer
+from tests.twins import randomize
 
 GOLDEN = Path(__file__).with_suffix(".json")
 METRICS = ("original", "within_word_l2r")
@@ -75,7 +75,7 @@ def make_model(name: str, tokenizer: Tokenizer) -> MaskedLanguageModel:
         max_seq_length=_LONGEST,
     )
     model = MaskedLanguageModel(config)
-    randomise(model, _SEED)
+    randomize(model, _SEED)
     return model.eval()
 
 

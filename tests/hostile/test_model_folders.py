@@ -10,11 +10,11 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from benchmarks.fuzz import seeds
 from maskwright.errors import ModelFolderError
 from maskwright.inference.fill_mask import FillMask
 from maskwright.model_folder.folder import open_model
 from maskwright.model_folder.weights import MAX_HEADER_BYTES
+from tests.hostile.fuzzing import seeds
 from tests.hostile.sandbox import run_limited
 
 _OPEN = """

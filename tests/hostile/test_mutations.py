@@ -1,6 +1,6 @@
 """Everything that is read: valid files, valid files with changes, and random bytes.
 
-The targets are those of `benchmarks.fuzz`, which tries millions of inputs; here are a few of each,
+`python -m benchmarks fuzz` tries millions of inputs on these targets; here are a few of each,
 the same ones every time.
 """
 
@@ -15,12 +15,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from benchmarks.fuzz import pages
-from benchmarks.fuzz.mutations import NASTY_NUMBERS, mutate_bytes, mutate_json, mutate_safetensors
-from benchmarks.fuzz.pages import SlowError, read_page
-from benchmarks.fuzz.targets import TARGETS, refusing
 from maskwright.corpus.readers import wikitext
 from maskwright.errors import MaskwrightError
+from tests.hostile.fuzzing import pages
+from tests.hostile.fuzzing.mutations import (
+    NASTY_NUMBERS,
+    mutate_bytes,
+    mutate_json,
+    mutate_safetensors,
+)
+from tests.hostile.fuzzing.pages import SlowError, read_page
+from tests.hostile.fuzzing.targets import TARGETS, refusing
 
 pytestmark = pytest.mark.filterwarnings("default")  # of other libraries, about what they are given
 every_target = pytest.mark.parametrize("name", list(TARGETS))

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from benchmarks.fuzz import seeds
 from maskwright.cli.main import main
 from maskwright.config import MAX_VOCAB_SIZE
 from maskwright.errors import ShardError
@@ -20,6 +19,7 @@ from maskwright.preparation.config import PrepareConfig
 from maskwright.preparation.pipeline import prepare
 from maskwright.shards.manifest import read_manifest
 from maskwright.shards.reader import TokenStore
+from tests.hostile.fuzzing import seeds
 
 
 @pytest.fixture

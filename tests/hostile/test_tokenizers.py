@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from benchmarks.fuzz.seeds import tokenizer as trained
 from maskwright.config import MAX_VOCAB_SIZE
 from maskwright.errors import InputError, TokenizerError
 from maskwright.files import write_json
 from maskwright.tokenizer.library import MAX_GROWTH, measure_growth
 from maskwright.tokenizer.tokenizer import Tokenizer
+from tests.hostile.fuzzing.seeds import tokenizer as trained
 from tests.hostile.sandbox import run_limited
 
 Change = Callable[[dict[str, Any]], object]

@@ -2,12 +2,12 @@
 
 from dataclasses import replace
 
-from benchmarks.twins import VOCAB_SIZE, randomise
-from benchmarks.twins import pack as pack
-from benchmarks.twins import random_ids as random_ids
 from maskwright.config import from_mapping
 from maskwright.model.config import EncoderConfig, ModelConfig, resolve_config
 from maskwright.model.pretraining import MaskedLanguageModel
+from tests.twins import VOCAB_SIZE, randomize
+from tests.twins import pack as pack
+from tests.twins import random_ids as random_ids
 
 # Three rows of 12: ragged segments, a row with one segment, a tail of padding as a segment.
 RAGGED_ROWS = ((5, 4, 3), (12,), (1, 7, 4))
@@ -37,5 +37,5 @@ def with_pair_head(**fields: object) -> MaskedLanguageModel:
 
 def _randomised(config: EncoderConfig) -> MaskedLanguageModel:
     model = MaskedLanguageModel(config)
-    randomise(model, seed=0)
+    randomize(model, seed=0)
     return model.eval()

@@ -4,7 +4,6 @@ import math
 import pytest
 import torch
 
-from benchmarks.twins import PACKED, ROW, fill_rows, pack
 from maskwright.errors import ConfigError
 from maskwright.model.config import resolve_config, to_model_config
 from maskwright.model.electra import (
@@ -21,6 +20,7 @@ from maskwright.model.flops import (
 from maskwright.model.init import grow_vocabulary, initialize
 from maskwright.model.pretraining import MaskedLanguageModel
 from tests.model.helpers import tiny_config
+from tests.twins import PACKED, ROW, fill_rows, pack
 
 
 def test_embeddings_of_another_width() -> None:

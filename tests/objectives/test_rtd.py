@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from torch import Tensor
 from transformers import AutoModelForMaskedLM, AutoModelForPreTraining
 
-from benchmarks.twins import randomise
 from maskwright.data.batch import Batch, build_batch
 from maskwright.data.config import MaskingConfig
 from maskwright.data.masking import IGNORED, Masker
@@ -28,6 +27,7 @@ from maskwright.objectives.rtd import (
 from tests.helpers import CLS, PAD, SEP, SyntheticCorpus, random_corpus, special_ids, vocabulary
 from tests.model_folder.helpers import tiny_tokenizer
 from tests.models import small_config
+from tests.twins import randomize
 
 ROW = 16
 # The last is short: most of its row is padding.
@@ -44,7 +44,7 @@ def make_batch(rows: Rows = ROWS, rate: float = 0.3, seed: int = 0, wrap: bool =
 def small_pair() -> GeneratorAndDiscriminator:
     config = small_config(preset="electra", embedding_size=12)
     model = GeneratorAndDiscriminator(config, narrow_config(config, 0.5))
-    randomise(model, seed=0)
+    randomize(model, seed=0)
     return model.eval()
 
 

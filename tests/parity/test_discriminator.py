@@ -8,7 +8,12 @@ import torch
 from torch import Tensor
 from transformers import AutoConfig, AutoModel, AutoModelForPreTraining
 
-from benchmarks.twins import (
+from maskwright.errors import ModelFolderError
+from maskwright.model.electra import Discriminator
+from maskwright.model_folder.folder import open_encoder, open_model, save_model
+from tests.model.helpers import tiny_config
+from tests.model_folder.helpers import tiny_tokenizer, write_tokenizer
+from tests.twins import (
     PACKED,
     PADDED,
     ROW,
@@ -17,13 +22,8 @@ from benchmarks.twins import (
     Rows,
     fill_rows,
     pack,
-    randomise,
+    randomize,
 )
-from maskwright.errors import ModelFolderError
-from maskwright.model.electra import Discriminator
-from maskwright.model_folder.folder import open_encoder, open_model, save_model
-from tests.model.helpers import tiny_config
-from tests.model_folder.helpers import tiny_tokenizer, write_tokenizer
 
 VARIANTS: dict[str, dict[str, Any]] = {
     "electra": {"preset": "electra"},
@@ -40,7 +40,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 
 def tiny_discriminator(**fields: object) -> Discriminator:
     model = Discriminator(tiny_config(**fields))
-    randomise(model, seed=0)
+    randomize(model, seed=0)
     return model.eval()
 
 
@@ -94,7 +94,7 @@ def test_we_load_a_folder_of_transformers(width: int, tmp_path: Path) -> None:
         max_position_embeddings=32,
     )
     theirs = AutoModelForPreTraining.from_config(config)
-    randomise(theirs, seed=1)
+    randomize(theirs, seed=1)
     theirs.save_pretrained(tmp_path)
     write_tokenizer(tmp_path)
     ours = open_encoder(tmp_path).model

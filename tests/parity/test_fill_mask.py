@@ -6,7 +6,6 @@ from pydoc_data.topics import topics
 import pytest
 from transformers import pipeline
 
-from benchmarks.twins import randomise
 from maskwright.inference.fill_mask import FillMask
 from maskwright.model.config import ModelConfig, resolve_config
 from maskwright.model.pretraining import MaskedLanguageModel
@@ -15,6 +14,7 @@ from maskwright.tokenizer.config import TokenizerConfig, TokenizerKind
 from maskwright.tokenizer.train import train_tokenizer
 from tests.model.helpers import tiny_model
 from tests.model_folder.helpers import tiny_tokenizer
+from tests.twins import randomize
 
 TEXTS = [
     "the cat sat on the [MASK]",
@@ -47,7 +47,7 @@ def test_every_kind_of_tokenizer_agrees(kind: TokenizerKind, tmp_path: Path) -> 
     sizes = ModelConfig(hidden_size=32, num_hidden_layers=2, intermediate_size=48)
     config = resolve_config(sizes, vocab_size=tokenizer.vocab_size, max_seq_length=128)
     model = MaskedLanguageModel(config)
-    randomise(model, seed=0)
+    randomize(model, seed=0)
     save_model(tmp_path, model, tokenizer)
     theirs = pipeline("fill-mask", model=str(tmp_path), tokenizer=str(tmp_path), device="cpu")
     ours = FillMask(tmp_path, device="cpu")

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from benchmarks.interchange import WAYS, Workshop, measure
-from benchmarks.twins import TOLERANCE
+from tests.twins import TOLERANCE
 
 
 def test_a_model_is_read_trained_and_read_by_transformers_again(tmp_path: Path) -> None:

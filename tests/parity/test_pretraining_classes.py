@@ -10,8 +10,6 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import AutoConfig, AutoModelForMaskedLM, AutoModelForPreTraining
 
-from benchmarks.twins import ROW, TOLERANCE, VOCAB_SIZE, largest_difference, randomise
-from benchmarks.twins import pack as pack_rows
 from maskwright.errors import ModelFolderError
 from maskwright.model.pretraining import MaskedLanguageModel
 from maskwright.model_folder.folder import load_model, save_model
@@ -20,6 +18,8 @@ from maskwright.model_folder.native.own import OWN
 from maskwright.model_folder.weights import holds_pair_head
 from tests.model.helpers import random_ids, tiny_model, with_pair_head
 from tests.model_folder.helpers import tiny_tokenizer, write_tokenizer
+from tests.twins import ROW, TOLERANCE, VOCAB_SIZE, largest_difference, randomize
+from tests.twins import pack as pack_rows
 
 CLASSES = {
     "bert": "BertForPreTraining",
@@ -40,7 +40,7 @@ SIZES = {
 def build_theirs(model_type: str) -> Any:
     config = AutoConfig.for_model(model_type, **SIZES)
     model = AutoModelForPreTraining.from_config(config)
-    randomise(model, seed=2)
+    randomize(model, seed=2)
     return model.eval()
 
 

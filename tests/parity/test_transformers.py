@@ -7,7 +7,13 @@ import pytest
 import torch
 from transformers import AutoModelForMaskedLM
 
-from benchmarks.twins import (
+from maskwright.model.presets import PRESETS
+from maskwright.model_folder.families import FAMILIES, list_native, native_family
+from maskwright.model_folder.folder import load_model, save_model
+from maskwright.model_folder.native.own import OWN
+from tests.model.helpers import tiny_model
+from tests.model_folder.helpers import tiny_tokenizer, write_tokenizer
+from tests.twins import (
     PACKED,
     ROW,
     TOLERANCE,
@@ -17,12 +23,6 @@ from benchmarks.twins import (
     list_twins,
     our_logits,
 )
-from maskwright.model.presets import PRESETS
-from maskwright.model_folder.families import FAMILIES, list_native, native_family
-from maskwright.model_folder.folder import load_model, save_model
-from maskwright.model_folder.native.own import OWN
-from tests.model.helpers import tiny_model
-from tests.model_folder.helpers import tiny_tokenizer, write_tokenizer
 
 INSTALLED = list(list_twins())
 # What the presets alone would leave untried.

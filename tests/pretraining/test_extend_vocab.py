@@ -17,8 +17,8 @@ from maskwright.runs.run_directory import load_run_config
 from maskwright.shards.manifest import read_manifest
 from maskwright.tokenizer.token_text import TokenText
 from maskwright.tokenizer.tokenizer import Tokenizer
+from tests.hub_folders import TWINS, read_twin, write_twin
 from tests.pretraining.test_init_from import command
-from tests.twins import TWINS, read_twin, write_twin
 from tests.workplace import write_corpus
 
 WORDS = "encoder.embeddings.word.weight"

@@ -20,7 +20,7 @@ from maskwright.runs.config import resolve
 from maskwright.runs.run_directory import load_run_config
 from maskwright.shards.reader import TokenStore
 from maskwright.tokenizer.tokenizer import Tokenizer
-from tests.twins import TWINS, read_twin, write_twin
+from tests.hub_folders import TWINS, read_twin, write_twin
 from tests.workplace import write_corpus
 
 FAST = [

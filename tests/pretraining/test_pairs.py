@@ -18,7 +18,7 @@ from maskwright.runs.config import resolve
 from tests.cli.test_bad_input import fails_with
 from tests.cli.test_inspect import inspect_rows
 from tests.cli.test_others import run
-from tests.twins import write_twin
+from tests.hub_folders import write_twin
 from tests.workplace import SMALL
 
 PAIRS = ["--data.pairs", "next", "--model.preset", "bert"]

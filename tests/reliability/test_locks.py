@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.crash.killing import MASKWRIGHT
+from benchmarks.common import MASKWRIGHT
 from maskwright.cli.main import main
 from maskwright.logs import read_metrics
 from tests.preparation.helpers import read_folder

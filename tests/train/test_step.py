@@ -78,7 +78,7 @@ def test_the_loss_is_the_mean_over_predictions_and_not_over_micro_batches() -> N
 
 
 class Twice(nn.Module):
-    """Masked language modelling, and the same again for three times the weight."""
+    """Masked language modeling, and the same again for three times the weight."""
 
     def __init__(self, model: MaskedLanguageModel) -> None:
         super().__init__()

@@ -127,7 +127,7 @@ class Family:
         repeats_bias: whether a tied decoder's bias is stored under both names, because older
             versions of the class read the second one.
         since: the first version of transformers that computes `config` from the folder; found by
-            `benchmarks.transformers_versions`. Empty: transformers has no such class.
+            `transformers_versions`, a retired benchmark. Empty: transformers has no such class.
         row_offset: how many rows of theirs come before the first of our tensor of this name.
         constants: tensors that are not learned, but that their class looks for or that a file
             may hold: name -> value.

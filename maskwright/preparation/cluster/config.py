@@ -60,7 +60,7 @@ class ClusterConfig:
 
 
 def check_engine(engine: EngineName, cluster: ClusterConfig) -> None:
-    """Checks that what `engine` needs to be told is there.
+    """Raise unless every setting that `engine` needs is given.
 
     Raises:
         ConfigError: it is not.

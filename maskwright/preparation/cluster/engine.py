@@ -37,7 +37,7 @@ class ClusterEngine:
     def work_through(
         self, items: Iterable[Any], start: Callable[[], Callable[[Any], Any]], place: str
     ) -> Generator[Any]:
-        """The results of all items, in any order; see `team.work_through`.
+        """Yield the results of all items, in any order; see `team.work_through`.
 
         Items are read a wave ahead. Closing the generator ends the work at once.
 
@@ -65,7 +65,7 @@ class ClusterEngine:
     def _write_wave(
         self, items: Iterator[Any], start: Callable[[], Callable[[Any], Any]], place: str
     ) -> Wave | None:
-        """Writes down as many of the next items as make a wave; None if there are none left."""
+        """Write as many of the next items as make a wave; return None if there are none left."""
         spool = Spool(self.root / f"wave-{secrets.token_hex(8)}")
         num_items = num_bytes = 0
         for item in items:
@@ -88,7 +88,7 @@ class ClusterEngine:
 
 
 def clear_spools(root: Path, report: Report) -> None:
-    """Removes what an earlier preparation handed out, once nobody works on it any more."""
+    """Remove the spools of an earlier preparation, once nobody works on them any more."""
     if not root.is_dir():
         return
     lock_path(root).touch()

@@ -47,7 +47,7 @@ class Launcher:
     stop: Callable[[], object] = field(default=lambda: None)
 
     def run(self) -> None:
-        """Returns when all tasks have ended, well or not."""
+        """Run all tasks; return when they have ended, successfully or not."""
         from maskwright.preparation.cluster.step import WorkStep
 
         pipeline = [WorkStep(str(self.folder))]
@@ -117,7 +117,7 @@ class Launcher:
 
 
 def check_address(address: str) -> None:
-    """That somebody listens where the cluster is said to be: Ray itself would wait for minutes.
+    """Raise unless somebody listens at the cluster's address: Ray itself would wait for minutes.
 
     Raises:
         ConnectionError: nobody does.
@@ -132,7 +132,7 @@ def check_address(address: str) -> None:
 
 
 def _is_queued(name: str) -> bool:
-    """Whether jobs of this name wait or run, as far as Slurm can be asked."""
+    """Return True if jobs of this name wait or run, as far as Slurm can be asked."""
     asked = _call("squeue", "--me", "--noheader", f"--name={name}", "--format=%i")
     return bool(asked.returncode or asked.stdout.strip())
 

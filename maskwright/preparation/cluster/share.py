@@ -34,7 +34,7 @@ class Job:
 
 
 def do_share(folder: Path, job: Job, task: int) -> Iterator[None]:
-    """Does every item of the task that is not done; yields after each.
+    """Do every unfinished item of the task; yield after each.
 
     Raises:
         ShardError: a process died, or this machine does not see the files.
@@ -58,12 +58,12 @@ def do_share(folder: Path, job: Job, task: int) -> Iterator[None]:
 
 
 def list_share(job: Job, task: int) -> range:
-    """The items of a task."""
+    """List the items of a task."""
     return range(task, job.num_items, job.num_tasks)
 
 
 def read_job(folder: Path) -> Job:
-    """The job of a spool."""
+    """Read the job of a spool."""
     return Job(**json.loads((folder / JOB_NAME).read_text(encoding="utf-8")))
 
 
@@ -75,7 +75,7 @@ class ItemWorker:
         self._work: Callable[[Any], Any] | None = None
 
     def __call__(self, index: int) -> str | None:
-        """Writes down what came of an item; returns what is known of its error, if it failed."""
+        """Write the result of an item; return what is known of its error, if it failed."""
         with self.spool.working_on(index):
             if self.spool.has_result(index):
                 return None

@@ -37,17 +37,17 @@ class Spool:
         return self.folder / "datatrove"
 
     def create(self, start: Callable[[], Callable[[Any], Any]]) -> None:
-        """Makes the folder; `start` gives what is called with each item, see `team.Start`."""
+        """Make the folder; `start` returns what is called with each item, see `team.Start`."""
         self.folder.mkdir(mode=0o700)
         (self.folder / "results").mkdir()
         (self.folder / "start").write_bytes(pickle.dumps(start))
 
     def load_start(self) -> Callable[[], Callable[[Any], Any]]:
-        """What was given to `create`."""
+        """Return the `start` that was given to `create`."""
         return pickle.loads((self.folder / "start").read_bytes())
 
     def add(self, index: int, item: Any) -> int:
-        """Writes an item down; returns how many bytes that takes."""
+        """Write an item; return its size in bytes."""
         packed = zstandard.compress(pickle.dumps(item), _LEVEL)
         path = self._item(index)
         with naming_file(path):
@@ -55,31 +55,31 @@ class Spool:
         return len(packed)
 
     def read_item(self, index: int) -> Any:
-        """The item of this number."""
+        """Read the item of this number."""
         return pickle.loads(zstandard.decompress(self._item(index).read_bytes()))
 
     def write_result(self, index: int, result: Any) -> None:
-        """Says what came of an item: a result, or the error that it ended in."""
+        """Write the outcome of an item: a result, or the error that it ended in."""
         content = pickle.dumps(result)
         with replacing_file(self._result(index)) as temporary:
             temporary.write_bytes(content)
 
     def has_result(self, index: int) -> bool:
-        """Whether an item is done. Looks for its very file, which no cached listing can hide."""
+        """Return True if an item is done, by asking for its file, which no stale listing hides."""
         return self._result(index).exists()
 
     def read_result(self, index: int) -> Any:
-        """What came of an item that is done."""
+        """Return the outcome of a finished item."""
         return pickle.loads(self._result(index).read_bytes())
 
     def list_results(self) -> set[int]:
-        """The items that are done, as far as the file system shows it by now."""
+        """List the finished items, as far as the file system shows them by now."""
         names = (path.name for path in (self.folder / "results").iterdir())
         return {int(name.removesuffix(_RESULT)) for name in names if name[0] != "."}
 
     @contextmanager
     def working_on(self, index: int) -> Generator[None]:
-        """Keeps others from working on an item; waits for one that does."""
+        """Lock an item against others; wait for one that works on it."""
         with (
             holding_lock(lock_path(self.folder.parent), fcntl.LOCK_SH),
             holding_lock(self._item(index), fcntl.LOCK_EX),
@@ -94,7 +94,7 @@ class Spool:
 
 
 def lock_path(root: Path) -> Path:
-    """The file on which all that work for the spools in `root` hold a shared lock."""
+    """Return the file that all who work for the spools in `root` lock in shared mode."""
     return root / "lock"
 
 
@@ -102,7 +102,7 @@ def lock_path(root: Path) -> Path:
 def holding_lock(
     path: Path, kind: int, when_busy: Callable[[], None] | None = None
 ) -> Generator[bool]:
-    """Holds a lock on an existing file, waiting for it; tells whether there are locks at all.
+    """Hold a lock on an existing file, waiting for it; yield whether locks are supported at all.
 
     Without them (some network file systems) work goes on: they guard against a process that
     nobody knows of any more.

@@ -32,7 +32,7 @@ class WorkStep(PipelineStep):
         self.folder = folder
 
     def run(self, data: Any = None, rank: int = 0, world_size: int = 1) -> Generator[Any]:
-        """Yields no documents: results lie in the spool."""
+        """Run the task; yield no documents, because results go to the spool."""
         folder = Path(self.folder)
         for _ in do_share(folder, read_job(folder), rank):
             self.stat_update("items")
@@ -46,7 +46,7 @@ class SlurmExecutor(SlurmPipelineExecutor):
     """
 
     def launch_merge_stats(self) -> None:
-        """Does nothing."""
+        """Do nothing."""
 
 
 class RayExecutor(RayPipelineExecutor):

@@ -40,7 +40,7 @@ class Wave:
     )
 
     def begin(self) -> None:
-        """Has all items that are not done worked on, by other processes."""
+        """Start other processes that work on all unfinished items."""
         tasks: list[list[str]] = [[]]
         if self.job.engine == "datatrove-local":
             tasks = [[str(task)] for task in range(self.job.num_tasks)]
@@ -57,7 +57,7 @@ class Wave:
                 self._running.append(process)
 
     def collect(self) -> Generator[Any]:
-        """The results of all items, in the order in which they come.
+        """Yield the results of all items, in the order in which they arrive.
 
         Raises:
             ShardError: nobody can be found to do them, or some are never done.
@@ -94,7 +94,7 @@ class Wave:
             yield result
 
     def stop(self) -> None:
-        """Ends the work at once, whatever is done: files appear whole or not at all."""
+        """Stop the work at once, at any point: files appear complete or not at all."""
         for process in self._running:
             assert process.stdin is not None
             process.stdin.close()  # it ends, and has Slurm end its jobs

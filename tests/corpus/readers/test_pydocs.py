@@ -72,7 +72,7 @@ def test_nothing_is_imported() -> None:
 
 
 SOURCE = r'''#!/usr/bin/env python
-# A licence, with "quotes" and an apostrophe's trap.
+# A license, with "quotes" and an apostrophe's trap.
 """The module."""
 import os
 NOT = """not a docstring"""

@@ -1,0 +1,50 @@
+"""Run one benchmark: ``python -m benchmarks NAME``; without a name, list all of them.
+
+A benchmark is a module of this folder with a function ``main(arguments)`` and, where it has
+arguments, ``add_arguments(parser)``. The list shows the first line of its docstring; only the
+module that is asked for is imported.
+"""
+
+import argparse
+import ast
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+
+
+def list_programs() -> dict[str, str]:
+    """Return the first docstring line of each benchmark by its name."""
+    programs: dict[str, str] = {}
+    for path in sorted(Path(__file__).parent.glob("[!_]*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        if any(isinstance(node, ast.FunctionDef) and node.name == "main" for node in tree.body):
+            summary = (ast.get_docstring(tree) or "").partition("\n")[0]
+            programs[path.stem.replace("_", "-")] = summary
+    return programs
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run the benchmark that the first argument names."""
+    programs = list_programs()
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print("usage: python -m benchmarks NAME [--help | ARGUMENTS]\n")
+        print("\n".join(f"  {name:<22}{summary}" for name, summary in programs.items()))
+        return
+    name, *rest = arguments
+    if name not in programs:
+        print(f"unknown benchmark {name!r}. Choose one of {', '.join(programs)}.", file=sys.stderr)
+        sys.exit(2)
+    module = import_module(f"benchmarks.{name.replace('-', '_')}")
+    parser = argparse.ArgumentParser(
+        f"python -m benchmarks {name}",
+        description=module.__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    if hasattr(module, "add_arguments"):
+        module.add_arguments(parser)
+    module.main(parser.parse_args(rest))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,406 @@
+"""What the tables of `specification.yaml` show that stands in no field of a result file.
+
+Each function takes the results that a block names, as far as there are files of them.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from statistics import mean, median
+from typing import Any
+
+from benchmarks.cluster_estimate import (
+    count_useful_cores,
+    estimate_cluster,
+    estimate_machine,
+    find_costs,
+)
+from benchmarks.common import Result
+from benchmarks.reproduce import ON_WIKI
+from maskwright.config import from_mapping
+from maskwright.model.config import ModelConfig, resolve_config
+from maskwright.model_folder.families import native_family
+
+Record = Mapping[str, Any]
+TableCells = tuple[Sequence[str], Sequence[Sequence[str]]]
+
+
+# Measures of speed.
+
+
+def _compare(
+    result: Result, what: str, peer: str, aim: float, ratio: Record, at_most: bool = False
+) -> Record:
+    """Return a measure by a ratio with the least and the most of its rounds; the median decides."""
+    is_met = ratio["median"] <= aim if at_most else ratio["median"] >= aim
+    return _measure(result, what, peer, f"{'at most ' * at_most}{aim:g}x", is_met, _show(ratio))
+
+
+def _show(ratio: Record) -> str:
+    return f"{ratio['median']:.2f}x ({ratio['least']:.2f} to {ratio['most']:.2f})"
+
+
+def _measure(result: Result, what: str, peer: str, aim: str, is_met: bool, found: str) -> Record:
+    verdict = "met" if is_met else "missed"
+    return {**result, "what": what, "peer": peer, "aim": aim, "verdict": verdict, "found": found}
+
+
+def _measure_training(result: Result) -> Iterator[Record]:
+    aims = {"packed": {"bert": 2.2, "modernbert": 1.8}}
+    aims["sentences"] = dict.fromkeys(aims["packed"], 6.0)
+    ways = {"ours": "", "ours, compiled,": ", compiled"}
+    padded = {"transformers": "", "transformers, padded to whole rows,": ", padded to 128"}
+    for corpus, measured in result["corpora"].items():
+        rows, ratios = "full rows" if corpus == "packed" else "sentences", measured["ratios"]
+        what, precision = f"tokens/s in training, {rows}, ", f", {result['precision']}"
+        for (peer, aim), (kind, padding), (ours, way) in product(
+            aims[corpus].items(), padded.items(), ways.items()
+        ):
+            if ratio := ratios.get(f"{ours} {peer} over {kind} {peer}"):
+                same = f"{what}the same model{way}{precision}"
+                yield _compare(result, same, f"Trainer, {peer}{padding}", aim, ratio)
+        for model, (ours, way) in product(("tiny", "bert", "modernbert"), ways.items()):
+            if ratio := ratios.get(f"{ours} {model} over products of {model}"):
+                own = f"{what}`{model}`{way}{precision}"
+                yield _compare(result, own, "its matrix products alone", 0.85, ratio)
+
+
+def _measure_quality(result: Result) -> Iterator[Record]:
+    for peer, aim in (("bert", 30), ("modernbert", 6)):
+        if answer := result["answers"].get(peer):
+            seconds, times = answer["our_seconds"], answer.get("times_faster") or 0.0
+            found = f"{times:.1f}x ({seconds:.0f} s)" if seconds else "not reached"
+            what = f"time to loss {answer['loss']:.2f} on English Wikipedia"
+            name = (
+                f"Trainer, {peer}, AdamW {answer['best_rate']:g}, after {result['minutes']:g} min"
+            )
+            yield _measure(result, what, name, f"{aim}x", times >= aim, found)
+
+
+def _measure_collation(result: Result) -> Iterator[Record]:
+    for size, measured in result["batches"].items():
+        for kind in ("transformers pt", "transformers np"):  # as in `Trainer`
+            what = f"tokens/s of packing, masking, collation, {size}"
+            yield _compare(result, what, f"collator of {kind}", 10, measured["ratios"][kind])
+
+
+def _measure_growth(result: Result) -> Iterator[Record]:
+    slopes = {name.replace("_", " "): grown["slope"] for name, grown in result["grown"].items()}
+    found = ", ".join(f"{name} {slope:.2f}" for name, slope in slopes.items())
+    is_linear = max(slopes.values()) <= 1.1
+    yield _measure(result, "growth of time with work", "linear", "slope 1", is_linear, found)
+
+
+def _measure_gpu(result: Result) -> Iterator[Record]:
+    for model in result["models"]:
+        what = f"`{model['recipe']}`, rows of {model['row_length']}, on {result['device']}"
+        yield _compare(result, what, "Trainer, ModernBERT", 2, model["ratio"])
+        shares = model["model_flops_utilisation"]
+        aim = {"base": 0.5, "small": 0.25}.get(model["recipe"])
+        if shares and aim:
+            found = f"{shares['ours']:.1%} (peer: {shares['transformers']:.1%})"
+            peak, is_met = "the card's bf16 peak", shares["ours"] >= aim
+            yield _measure(result, "MFU of that", peak, f"{aim:.0%}", is_met, found)
+
+
+def _measure_shares(collation: Result, training: Result) -> Iterator[Record]:
+    """Yield the seconds of a step's collation over those of the step, both of 16 rows."""
+    batch = collation["batches"]["16 rows"]["tokens_per_second"]["ours"]
+    for model in ("bert", "modernbert"):
+        step = training["corpora"]["packed"]["tokens_per_second"][f"ours {model}"]
+        share = median(step) / median(batch)
+        what, peer = "time of packing, masking and collation, 16 rows", f"a step of `{model}`"
+        yield _measure(collation, what, peer, "below 1 %", share < 0.01, f"{share:.2%}")
+
+
+# What is measured, beside what, the aim, the field of the ratio, and whether less is better.
+_RATIOS = {
+    "preparation-speed": (
+        ("MB/s from text to shards", "run_mlm.py", 3, "ratio", False),
+        ("memory of that", "run_mlm.py", 0.33, "ratio_of_memory", True),
+    ),
+    "tokenizer-speed": (
+        ("MB/s of tokenizer training, {megabytes:.0f} MB", "`tokenizers` alone", 0.9, "ratio", 0),
+    ),
+    "start-speed": (("seconds to the first step", "Trainer", 0.5, "ours_over_theirs", True),),
+}
+
+
+def _measure_ratios(result: Result) -> Iterator[Record]:
+    for what, peer, aim, ratio, at_most in _RATIOS[result["name"]]:
+        yield _compare(result, what.format_map(result), peer, aim, result[ratio], bool(at_most))
+
+
+_MEASURES = {
+    **dict.fromkeys(_RATIOS, _measure_ratios),
+    "training-speed-fp32": _measure_training,
+    "training-speed-bf16": _measure_training,
+    "time-to-quality": _measure_quality,
+    "collation": _measure_collation,
+    "growth": _measure_growth,
+    "gpu-speed": _measure_gpu,
+}
+
+
+def list_measures(*results: Result) -> Iterator[Record]:
+    by_name = {result["name"]: result for result in results}
+    for name, result in by_name.items():
+        yield from _MEASURES[name](result) if name in _MEASURES else ()
+    if {"collation", "training-speed-fp32"} <= by_name.keys():
+        yield from _measure_shares(by_name["collation"], by_name["training-speed-fp32"])
+
+
+def count_measures(*results: Result) -> Iterator[Record]:
+    found = list(list_measures(*results))
+    has_gpu = any(result["name"] == "gpu-speed" for result in results)
+    num_met = sum(measure["verdict"] == "met" for measure in found)
+    no_gpu = "" if has_gpu else "No GPU has been at hand. "
+    yield {"no_gpu": no_gpu, "num_aims": len(found), "num_met": num_met}
+
+
+def tabulate_profile(result: Result) -> TableCells:
+    """Return the share of each kind of operator in a step of each model."""
+    steps: dict[str, dict[str, float]] = result["milliseconds"]
+    kinds = dict.fromkeys(kind for times in steps.values() for kind in times)
+    totals = {name: sum(times.values()) for name, times in steps.items()}
+    rows = [
+        [kind, *(f"{times.get(kind, 0.0) / totals[name]:.0%}" for name, times in steps.items())]
+        for kind in kinds
+    ]
+    return ["", *(f"`{name}`" for name in steps)], rows
+
+
+# What a preparation takes on a cluster.
+
+TERABYTE = 1e6  # megabytes
+NODES, NODE_CORES = (1, 10, 100), 32
+_FINGERPRINT_BYTES, _SIGNATURE_BYTES = 22, 512  # a document, at most
+
+
+def tabulate_steps(result: Result) -> TableCells:
+    """Return megabytes a second and memory of each step."""
+    head, rows = ["step"], {step: [step] for step in result["texts"][0]["steps"]}
+    for text in result["texts"]:
+        head += [f"{text['megabytes']:.0f} MB, 1 core", "2 cores", "memory"]
+        for step, found in text["steps"].items():
+            rates = (f"{found[n]['megabytes_per_second']:.1f}" if n in found else "" for n in "12")
+            peaks = (str(one["peak_megabytes"]) for one in found.values())
+            rows[step] += [*rates, " / ".join(peaks)]
+    return head, list(rows.values())
+
+
+def compare_sizes(result: Result) -> Iterator[Record]:
+    small, large = result["texts"][0], result["texts"][-1]
+    before, after = (text["steps"]["everything"]["1"] for text in (small, large))
+    grown = {key: after[key] / before[key] for key in ("seconds", "peak_megabytes")}
+    yield {**grown, "text": large["megabytes"] / small["megabytes"]}
+
+
+def check_estimate(result: Result) -> Iterator[Record]:
+    costs = find_costs(result["texts"][-1])
+    for text in result["texts"]:
+        for cores, found in text["steps"]["everything"].items():
+            estimated = estimate_machine(costs, text["megabytes"], int(cores))
+            off = found["seconds"] / estimated - 1
+            yield {**text, **found, "cores": cores, "estimated": estimated, "off": off}
+
+
+def list_nodes(result: Result) -> Iterator[Record]:
+    costs = find_costs(result["texts"][-1])
+    for nodes in NODES:
+        found = estimate_cluster(costs, TERABYTE, nodes * NODE_CORES)
+        yield {"nodes": nodes, "hours": found.hours, **found._asdict()}
+
+
+def list_limits(result: Result) -> Iterator[Record]:
+    largest = result["texts"][-1]
+    documents = largest["documents"] / largest["megabytes"] * TERABYTE
+    sizes = {"exact": _FINGERPRINT_BYTES, "near": _SIGNATURE_BYTES}
+    gigabytes = {name: documents * size / 1e9 for name, size in sizes.items()}
+    cores = count_useful_cores(find_costs(largest))
+    yield {"useful_cores": cores, "documents": documents / 1e6, **gigabytes}
+
+
+# Serving and fine-tuning.
+
+
+def list_ways(load: Result) -> Iterator[Record]:
+    for name, found in load["ways"].items():
+        refused = found["statuses"].get("503", 0)
+        other = sum(found["statuses"].values()) - refused - found["statuses"].get("200", 0)
+        yield {**found, "name": name, "refused": refused, "other": other}
+
+
+def describe_fuzzing(fuzz: Result) -> Iterator[Record]:
+    yield {"what": "nothing" if fuzz["nothing_found"] else "failures"}
+
+
+# Our model and what stands beside it, and where the scores are in the result of a task.
+BESIDE = {
+    "majority": ("baselines", "majority"),
+    "bag of words": ("baselines", "bag of words"),
+    "random encoder": ("random_encoder",),
+    "our model": ("scores",),
+}
+
+
+def list_tasks(result: Result) -> Iterator[Record]:
+    """Yield each task with mean and deviation of its deciding metric."""
+    for name, task in result["tasks"].items():
+        pairs: dict[str, tuple[float, float | None]] = {}
+        for kind, path in BESIDE.items():
+            scores: Any = task["test"]
+            for key in (*path, task["deciding_metric"]):
+                scores = scores[key]
+            is_mean = isinstance(scores, dict)
+            pairs[kind] = (scores["mean"], scores["deviation"]) if is_mean else (scores, None)
+        yield {**task, "name": name, **pairs}
+
+
+def describe_tasks(result: Result) -> Iterator[Record]:
+    threads = max(task["threads"] for task in result["tasks"].values())
+    yield {"most_threads": f"{threads} thread{'s' * (threads != 1)}"}
+
+
+def describe_ratios(result: Result) -> Iterator[Record]:
+    random, grouped = map(_show, result["ratios"].values())
+    yield {"random": random, "grouped": grouped}
+
+
+# Reliability.
+
+
+def describe_losses(result: Result) -> Iterator[Record]:
+    """Yield the greatest difference after each number of steps, by precision."""
+    shown: dict[str, Any] = {}
+    for precision in ("fp32", "bf16"):
+        ways = [w["greatest_difference"] for w in result["ways"] if w["precision"] == precision]
+        worst = {steps: max(way[steps] for way in ways) for steps in ways[0]}
+        shown[precision] = ", ".join(f"{steps} steps {value:.1e}" for steps, value in worst.items())
+        shown["ways"] = len(ways)
+    yield shown
+
+
+def describe_kills(result: Result) -> Iterator[Record]:
+    yield {key: sum(run[field] for run in result["runs"])
+           for key, field in (("kills", "kills"), ("same", "same_bits"))}  # fmt: skip
+
+
+def describe_order(result: Result) -> Iterator[Record]:
+    trials = result["large"]
+    yield {
+        "statistics": sum(trial["statistics"] for trial in trials),
+        "elements": max(trial["elements"] for trial in trials),
+        "smallest": min(trial["smallest_p_value"] for trial in trials),
+    }
+
+
+# The classic systems, reproduced.
+
+
+def describe_machines(*results: Result) -> Iterator[Record]:
+    environments = [result["environment"] for result in results]
+    machines = sorted({f"{e['cpu_count']} cores of an {e['cpu']}" for e in environments})
+    versions = sorted({e["packages"]["torch"] for e in environments})
+    yield {"machines": ", ".join(machines), "versions": ", ".join(versions)}
+
+
+def list_systems(*results: Result) -> Iterator[Record]:
+    for result in results:
+        final, environment = result["final"], result["environment"]
+        cores = result.get("threads", environment["cpu_count"])
+        maker = environment["cpu"].split()[0].replace("(R)", "")
+        accuracy = f"{final['masked_accuracy']:.3f} (most frequent: "
+        accuracy += f"{final.get('unigram_accuracy', 0.0):.3f})"
+        if "pair_accuracy" in final:
+            accuracy += f"; next sentences {final['pair_accuracy']:.3f} (always the same answer: "
+            accuracy += f"{final['pair_baseline']:.3f})"
+        # The flags beside the recipe, except for those of all runs of a table.
+        pairs = zip(result["options"][::2], result["options"][1::2], strict=True)
+        flags = [f" `{name} {value}`" for name, value in pairs if name not in ON_WIKI]
+        yield {
+            **result,
+            "system": result["name"].removeprefix("reproduce-"),
+            "short_title": result["title"].replace(f" (`{result['recipe']}`)", ""),
+            "time": f"{result['minutes']:g} min, {cores} core{'s' * (cores != 1)} ({maker})",
+            "accuracy": accuracy,
+            "flags": "".join(flags),
+        }
+
+
+def sort_systems(*results: Result) -> Iterator[Record]:
+    """Yield the systems by time and loss."""
+    yield from list_systems(*sorted(results, key=lambda r: (r["minutes"], r["final"]["loss"])))
+
+
+def _list_models(results: Sequence[Result]) -> dict[str, Record]:
+    """Return our own models of all files, without those of an invented shape."""
+    return {
+        name: {**found, "file_link": result["file_link"]}
+        for result in results
+        for name, found in result["models"].items()
+        if name.startswith(("wiki-", "sentences-"))
+    }
+
+
+def describe_pairs(*results: Result) -> Iterator[Record]:
+    models = list(_list_models(results).values())
+    for names in [model["accuracy"] for model in models][:1]:
+        paradigms = sum(name.count("/") == 2 and "/field/" not in name for name in names)
+        yield {"pairs": max(model["pairs"] for model in models), "paradigms": paradigms}
+
+
+def tabulate_pairs(*results: Result) -> TableCells:
+    """Return the accuracy of each model on each phenomenon, with its interval."""
+    models = _list_models(results)
+    first = next(iter(models.values()), {"accuracy": {}})
+    phenomena = [name for name in first["accuracy"] if name.count("/") == 1]
+    rows = [
+        [
+            name.removeprefix("blimp/").replace("_", " "),
+            *("{:.3f} ({:.3f} to {:.3f})".format(*m["accuracy"][name]) for m in models.values()),
+        ]
+        for name in phenomena
+        if name != "blimp/mean_over_pairs"
+    ]
+    files = [["", *(model["file_link"] for model in models.values())]] if models else []
+    names = (f"`{name}`, {model['parameters'] / 1e6:.2f} M" for name, model in models.items())
+    return ["", *names], [*rows, *files]
+
+
+BASELINE = "baseline"
+
+
+def list_ablations(result: Result, groups: Mapping[str, Sequence[str]]) -> Iterator[Record]:
+    """Yield the means over seeds, and the difference from the baseline."""
+    runs: dict[str, list[Record]] = {}
+    for run in result["runs"]:
+        runs.setdefault(run["variant"], []).append(run)
+    base = mean(run["loss"] for run in runs[BASELINE])
+    for group, variants in {"": (BASELINE,), **groups}.items():
+        for variant in (name for name in variants if name in runs):
+            losses = [run["loss"] for run in runs[variant]]
+            options = runs[variant][0]["options"] if group else result["baseline"]
+            keys = ("tokens", "loss", "masked_accuracy")
+            yield {
+                **{key: mean(run[key] for run in runs[variant]) for key in keys},
+                "group": group,
+                "variant": variant,
+                "flags": " ".join(f"`{option}`" for option in options),
+                "losses": ", ".join(f"{loss:.3f}" for loss in losses),
+                "difference": f"{mean(losses) - base:+.3f}" if group else "",
+            }
+
+
+# Interchange with transformers.
+
+
+def count_models(result: Result) -> Iterator[Record]:
+    yield {"models": sum(len(family["configurations"]) for family in result["families"])}
+
+
+def explain_homeless(architectures: Mapping[str, Record]) -> Iterator[Record]:
+    """Yield architectures that no class of transformers computes, as their model cards say it."""
+    for architecture, fields in architectures.items():
+        config = from_mapping(ModelConfig, dict(fields))
+        _, reason = native_family(resolve_config(config, vocab_size=64, max_seq_length=64))
+        yield {"architecture": architecture, "reason": reason}

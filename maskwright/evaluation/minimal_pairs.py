@@ -1,0 +1,123 @@
+"""Files of minimal pairs: JSON lines, as BLiMP publishes them, plain or compressed.
+
+``{"sentence_good": …, "sentence_bad": …, "UID": …, "linguistics_term": …, "field": …}``, of which
+the two sentences are required. Warstadt et al., "BLiMP: The Benchmark of Linguistic Minimal Pairs
+for English", 2020.
+"""
+
+import json
+from collections.abc import Generator, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from maskwright.corpus.readers.blocks import read_blocks
+from maskwright.corpus.readers.encodings import UTF_8, not_decodable
+from maskwright.corpus.sources import Source, find_sources
+from maskwright.errors import CorpusError, show_value
+
+UNNAMED = "unnamed"
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+@dataclass(frozen=True)
+class MinimalPair:
+    """Two sentences, of which one breaks a rule of the language.
+
+    Attributes:
+        paradigm: what is contrasted, BLiMP's ``UID``; else the name of the file.
+        phenomenon: the kind of paradigm, BLiMP's ``linguistics_term``.
+        field: the part of grammar, such as ``syntax``.
+    """
+
+    good: str
+    bad: str
+    paradigm: str = UNNAMED
+    phenomenon: str = UNNAMED
+    field: str = UNNAMED
+
+
+def read_minimal_pairs(paths: Sequence[Path | str]) -> list[MinimalPair]:
+    """Return all pairs in files, or in the ``.jsonl`` files of folders, in a fixed order.
+
+    Args:
+        paths: files, folders, patterns; ``.gz``, ``.bz2``, ``.xz`` and ``.zst`` are unpacked.
+
+    Raises:
+        CorpusError: nothing there, a damaged file, or a line that is no pair.
+    """
+    names = [str(path) for path in paths]
+    sources = [
+        source
+        for source in find_sources(names)
+        if source.kind == "jsonl" or (source.explicit and source.kind not in ("hub", "pydocs"))
+    ]
+    if not sources:
+        raise CorpusError(f"{', '.join(names)}: no .jsonl file of minimal pairs is there.")
+    return [pair for source in sources for pair in _read_file(source)]
+
+
+def _read_file(source: Source) -> list[MinimalPair]:
+    paradigm = Path(source.label).name.partition(".")[0] or UNNAMED
+    with closing(_read_lines(source)) as lines:  # a damaged line must leave no file open
+        pairs = [
+            _parse_line(line, source.name, number, paradigm)
+            for number, line in enumerate(lines, start=1)
+            if line.strip()
+        ]
+    if not pairs:
+        raise CorpusError(f"{source.name} is empty: it holds no minimal pair.")
+    return pairs
+
+
+def _read_lines(source: Source) -> Generator[bytes]:
+    pending = b""
+    with closing(read_blocks(source.path, source.compression, source.name)) as blocks:
+        for number, block in enumerate(blocks):
+            block = block.removeprefix(_BYTE_ORDER_MARK) if number == 0 else block
+            *lines, pending = (pending + block).split(b"\n")
+            yield from lines
+    yield pending
+
+
+def _parse_line(line: bytes, name: str, number: int, paradigm: str) -> MinimalPair:
+    place = f"{name}:{number}"
+    try:
+        record: Any = json.loads(line.decode())
+    except UnicodeDecodeError:
+        raise not_decodable(line, name, UTF_8, number) from None
+    except (ValueError, RecursionError):
+        record = None
+    if not isinstance(record, dict):
+        raise CorpusError(
+            f"{place} is not a JSON object with sentence_good and sentence_bad. "
+            "Correct or remove the line."
+        )
+    record = cast(dict[str, Any], record)
+    good, bad = (_take(record, key, place) for key in ("sentence_good", "sentence_bad"))
+    return MinimalPair(
+        good,
+        bad,
+        _take(record, "UID", place, paradigm),
+        _take(record, "linguistics_term", place, UNNAMED),
+        _take(record, "field", place, UNNAMED),
+    )
+
+
+def _take(record: dict[str, Any], key: str, place: str, default: str | None = None) -> str:
+    value = record.get(key, default)
+    if value is None:
+        raise CorpusError(f"{place} has no {key}. Add it, or remove the line.")
+    if not isinstance(value, str) or not value.strip():
+        raise CorpusError(f"{place}: {key} = {show_value(value)!r} must be a text. Correct it.")
+    return value
+
+
+def read_named_pairs(source: str) -> tuple[str, list[MinimalPair]]:
+    """Return the name of a file or folder of minimal pairs, and its pairs.
+
+    Raises:
+        CorpusError: there are none, or they cannot be read.
+    """
+    return Path(source).resolve().name, read_minimal_pairs([source])

@@ -1,0 +1,1 @@
+"""Programs killed again and again, and their ends compared with that of an undisturbed one."""
