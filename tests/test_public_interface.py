@@ -99,7 +99,7 @@ def test_a_room_does_not_hide_a_function():
 def test_the_help_of_a_verb_leaves_torch_out():
     verbs = ", ".join([*VERBS, "fill", "score"])
     code = (
-        f"import sys\nfrom maskwright.cli.main import {verbs}\n"
+        f"import sys\nfrom maskwright.cli import {verbs}\n"
         f"for verb in ({verbs}): verb.build_parser().format_help()\n"
         "print('torch' in sys.modules)"
     )
