@@ -99,7 +99,7 @@ def time_fit(config: PretrainConfig, data: PreparedData, reporter: TickingReport
     with tempfile.TemporaryDirectory() as scratch:
         trainer, _ = build_trainer(config, data, Path(scratch))
         trainer.reporter, trainer.checkpoints = reporter, None
-        trainer.validate = lambda final, is_asked_to_stop: {}
+        trainer.validate = lambda number, final, is_asked_to_stop: {}
         trainer.fit()
         trainer.prefetcher.close()
     return reporter.tokens_per_second

@@ -72,15 +72,13 @@ def describe_run(config: PretrainConfig, data_dir: Path) -> Iterator[str]:
         "rows of random tokens, not compiled"
     )
     yield _estimate(config, tokens, seconds)
-    if initial is None and device.type == "cpu":
+    if initial is None and device.type == "cpu" and config.train.most_minutes < math.inf:
         yield from _advise_recipe(config)
 
 
 def _advise_recipe(config: PretrainConfig) -> Iterator[str]:
     """Name the recipe that learned most in this time, unless the model has its shape."""
     minutes = config.train.most_minutes
-    if minutes == math.inf:
-        return
     recipe = recommend_recipe(minutes)
     best, chosen = resolve(recipe).model, config.model
     shape = (best.hidden_size, best.num_hidden_layers)

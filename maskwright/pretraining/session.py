@@ -169,13 +169,12 @@ class Session:
         for trained in self.objective.list_models(self.trainer.model):
             folder = self.run if trained.folder is None else self.run / trained.folder
             places.append(f"{trained.name} is in {self.run / (trained.folder or MODEL_NAME)}.")
-            if not trained.fills_masks:
-                use = f"embed {shlex.quote(str(folder))} --file sentences.txt --out vectors.npy"
-            elif self._prompt is None:
-                use = f"fill {shlex.quote(str(folder))} --file sentences.txt"
+            prompt = shlex.quote(self._prompt) if self._prompt else "--file sentences.txt"
+            if trained.fills_masks:
+                commands.append(f"  maskwright fill {shlex.quote(str(folder))} {prompt}")
             else:
-                use = f"fill {shlex.quote(str(folder))} {shlex.quote(self._prompt)}"
-            commands.append(f"  maskwright {use}")
+                use = f"{shlex.quote(str(folder))} --file sentences.txt --out vectors.npy"
+                commands.append(f"  maskwright embed {use}")
         self.console.print("\n" + "\n".join([*places, "Try", *commands]))
 
 

@@ -167,5 +167,5 @@ def test_parquet_without_its_package(
 ):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     error = fails(capsys, run, "a", "--out", str(tmp_path / "v.parquet"))
-    assert error.startswith("InputError: --out *.parquet needs the package pyarrow")
+    assert error.startswith("MissingPackageError: --out *.parquet needs the package pyarrow")
     assert error.endswith("pip install 'maskwright[parquet]'")

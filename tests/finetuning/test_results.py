@@ -37,7 +37,8 @@ def test_a_model_that_loses_hears_so(metric: str, majority: float, bag: float, e
     chosen_by: Any = {"scores": {metric: {"mean": 0.4}}, "baselines": baselines}
     results: Any = {"deciding_metric": metric, "valid_examples": 1, **judged}
     assert_lines(describe_defeats(results), expected)
-    assert_lines(describe_defeats({**results, **chosen_by, "test": judged}), expected)
+    tested: Any = {**results, **chosen_by, "test": judged}
+    assert_lines(describe_defeats(tested), expected)
 
 
 def assert_lines(lines: list[str], beginnings: list[str]) -> None:

@@ -127,7 +127,9 @@ def test_an_older_model_is_replaced_and_nothing_else(folder: Path, tmp_path: Pat
     save_model(folder, other, tokenizer)
     assert torch.equal(logits(load_model(folder)[0]), logits(other))
     (folder / "thesis.tex").write_text("years of work", encoding="utf-8")
-    with pytest.raises(ModelFolderError, match=r"holds thesis\.tex, which no model folder"):
+    with pytest.raises(
+        ModelFolderError, match=r"holds thesis\.tex, which is not a file of a model"
+    ):
         save_model(folder, other, tokenizer)
     assert (folder / "thesis.tex").exists()
     with pytest.raises(ModelFolderError, match="is a file"):
@@ -158,7 +160,10 @@ def test_a_failing_save_leaves_the_older_model(
         (lambda t: t[QKV].view(-1)[7:8].fill_(float("nan")), f"{QKV} holds NaN or infinity."),
         (lambda t: t[QKV].view(-1)[7:8].fill_(float("inf")), f"{QKV} holds NaN or infinity."),
         (lambda t: t.update({QKV: t[QKV].int()}), f"{QKV} holds I32, not one of F64"),
-        (lambda t: t.update(extra=torch.zeros(1), zest=torch.ones(1)), "extra (and 1 more) has no"),
+        (
+            lambda t: t.update(extra=torch.zeros(1), zest=torch.ones(1)),
+            "extra (and 1 more) is unknown",
+        ),
     ],
 )
 def test_wrong_tensors_are_named(
@@ -273,4 +278,4 @@ def test_weights_are_looked_at_before_they_are_read(
 
     monkeypatch.setattr(StoredTensors, "read", fail)
     edit_weights(folder, lambda t: t.update(extra=torch.zeros(1)))
-    assert "tensor extra has no place" in error_of(folder)
+    assert "tensor extra is unknown" in error_of(folder)

@@ -288,7 +288,7 @@ def test_too_many_skipped_steps_end_the_run_with_the_last_good_checkpoint(tmp_pa
     message = str(caught.value)
     assert "\n" not in message
     assert "not finite in 3 steps in a row; the last was step 8, epoch 0, 4 rows" in message
-    assert "The last good checkpoint is kept: go on from it with a lower optim.learning" in message
+    assert "The last good checkpoint is kept: resume from it with a lower optim.learning" in message
     checkpoint, complaints = find_newest(tmp_path)
     assert checkpoint is not None
     assert complaints == []
