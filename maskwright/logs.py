@@ -5,6 +5,8 @@ Every other view of a run (terminal, TensorBoard, reports) is derived from these
 
 import json
 import math
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,6 +21,7 @@ _MOST_COUNT = 2**63
 _MOST_NUMBER = 1e300
 _MOST_SECONDS = 1e12
 _REMEDY = "Remove the line."
+_GUESS = re.compile(r"(^[✓✗]|⟨[^⟩]*⟩)")
 
 
 class MetricsLog:
@@ -128,6 +131,21 @@ def _find_rule(name: str, value: Any) -> str:
         is_texts = all(isinstance(line, str) for line in lines)
         return "" if is_texts else "a list of texts"
     return "" if value is None or is_number(value) else "a finite number or null"
+
+
+def of_sources(record: Record, score: str) -> dict[str, float]:
+    """Return a score of a validation by source, if the text has several."""
+    found = {name: value for name, value in record.items() if name.startswith(f"{score}/")}
+    return {name.removeprefix(f"{score}/"): v for name, v in found.items() if v is not None}
+
+
+def split_sample(line: str) -> Iterator[tuple[str, str]]:
+    """Yield the parts of a sample (`inference.samples`): right and wrong guesses, text."""
+    for number, part in enumerate(_GUESS.split(line)):
+        is_guess = number % 2 == 1
+        kind = ("wrong" if "✗" in part or "≠" in part else "right") if is_guess else "plain"
+        if part:
+            yield kind, part
 
 
 def is_number(value: Any) -> bool:

@@ -3,6 +3,7 @@
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.markup import escape
 from rich.table import Table
@@ -10,6 +11,7 @@ from rich.table import Table
 from maskwright.cli.flags import Parser, add_config_flags, config_values
 from maskwright.console import Console, say_json
 from maskwright.data.config import MIN_ROW_LENGTH
+from maskwright.data.rows import DataPosition, RowPlanner, SegmentTable
 from maskwright.errors import CheckpointError, InputError
 from maskwright.preparation.locate import locate
 from maskwright.runs.config import PretrainConfig, resolve
@@ -19,7 +21,12 @@ from maskwright.runs.run_directory import (
     name_prepared,
     read_provenance,
 )
+from maskwright.shards.concat import ConcatStore, fingerprint_folders
 from maskwright.shards.manifest import MANIFEST_NAME
+from maskwright.shards.reader import TokenStore
+
+if TYPE_CHECKING:
+    from maskwright.pretraining.prepared_data import PreparedData
 
 _SECTIONS = ("run", "mixture", "corpus", "select", "tokenizer", "model", "optim", "train")
 _FILL_SAMPLE_ROWS = 4096
@@ -59,9 +66,7 @@ def main(argv: Sequence[str]) -> int:
     row_length, mask_rate = _choose_rows(arguments, config)
     # torch is imported from here on; everything above has already been checked without it
     from maskwright.data.row_view import view_rows
-    from maskwright.data.rows import DataPosition
     from maskwright.pretraining.prepared_data import build_row_source, describe_sources, open_data
-    from maskwright.shards.concat import ConcatStore
 
     data = open_data(folders, config.mixture)
     source = build_row_source(config, data, split=arguments.split)
@@ -110,8 +115,6 @@ def _find_data(arguments: argparse.Namespace) -> tuple[dict[str, Path], Pretrain
 
 
 def _find_data_of_run(run: Path) -> dict[str, Path]:
-    from maskwright.shards.concat import fingerprint_folders
-
     provenance = read_provenance(run)
     folders = name_prepared(provenance)
     for folder in folders.values():
@@ -146,7 +149,7 @@ def _check_range(name: str, value: int, least: int, most: int) -> None:
         raise InputError(f"--{flag} = {value} must lie between {least:,} and {most:,}")
 
 
-def _count(data, config: PretrainConfig, row_length: int) -> Table:
+def _count(data: "PreparedData", config: PretrainConfig, row_length: int) -> Table:
     """Return a table with the counts of both splits side by side."""
     title = escape(data.name)
     table = Table("", "train", "valid", title=title, title_justify="left")
@@ -170,10 +173,10 @@ def _count(data, config: PretrainConfig, row_length: int) -> Table:
     return table
 
 
-def _measure_fill(store, config: PretrainConfig, row_length: int) -> tuple[int, float]:
+def _measure_fill(
+    store: TokenStore | ConcatStore, config: PretrainConfig, row_length: int
+) -> tuple[int, float]:
     """Estimate how many rows an epoch has, and the share of their slots that hold tokens."""
-    from maskwright.data.rows import DataPosition, RowPlanner, SegmentTable
-
     extra = config.data.extra_slots
     table = SegmentTable(store.document_lengths, row_length - extra)
     planner = RowPlanner(table, row_length, extra, config.seed, config.data.packed)

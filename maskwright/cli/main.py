@@ -9,10 +9,11 @@ import io
 import os
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-from maskwright.errors import MaskwrightError, StoppedError, make_line
+import maskwright
+from maskwright.errors import MaskwrightError, StoppedError, make_line, suggest
 
 COMMANDS = {
     "pretrain": "train an encoder from raw text or prepared data",
@@ -73,9 +74,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 2
 
 
-def _find_command(name: str):
-    from maskwright.cli.flags import suggest
-
+def _find_command(name: str) -> Callable[[Sequence[str]], int]:
     if name not in COMMANDS:
         raise suggest("command", name, list(COMMANDS), "maskwright --help lists them")
     return importlib.import_module(f"maskwright.cli.{name}").main
@@ -95,8 +94,6 @@ def _usage() -> str:
 
 
 def _package_line() -> str:
-    import maskwright
-
     return (maskwright.__doc__ or "").partition("\n")[0]
 
 

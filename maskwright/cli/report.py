@@ -8,6 +8,8 @@ from maskwright.console import say
 from maskwright.errors import InputError, make_line
 from maskwright.files import check_new_file
 from maskwright.formatting import shorten_names
+from maskwright.report.facts import gather_facts
+from maskwright.report.run_page import write_report
 from maskwright.runs.run_directory import REPORT_NAME
 
 _EPILOG = """examples:
@@ -25,9 +27,6 @@ def build_parser() -> Parser:
 
 
 def main(argv: Sequence[str]) -> int:
-    from maskwright.report.facts import gather_facts
-    from maskwright.report.run_page import write_report
-
     arguments = build_parser().parse(argv)
     if arguments.out is None and len(arguments.runs) > 1:
         raise InputError("several runs need --out FILE")

@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rich.markup import escape
 from rich.table import Table
@@ -14,12 +13,14 @@ from maskwright.cli.tokenizer_compare import compare, find
 from maskwright.config import from_mapping, section, setting
 from maskwright.console import Console, say
 from maskwright.corpus.config import CorpusConfig
+from maskwright.corpus.stream import stream_corpus
 from maskwright.errors import ConfigError, InputError
 from maskwright.files import check_new_folder
 from maskwright.tokenizer.config import TokenizerConfig, check_extension
-
-if TYPE_CHECKING:
-    from maskwright.tokenizer.stats import TokenizerStats
+from maskwright.tokenizer.extension import extend_tokenizer
+from maskwright.tokenizer.stats import TokenizerStats, measure_tokenizer
+from maskwright.tokenizer.tokenizer import Tokenizer
+from maskwright.tokenizer.train import describe_shortage, train_tokenizer
 
 _EPILOG = """examples:
   maskwright tokenizer train corpus/ --out tokenizers/mine --tokenizer.vocab_size 16384
@@ -64,11 +65,6 @@ def train(argv: Sequence[str]) -> int:
     add_config_flags(parser, TokenizerRunConfig)
     arguments = parser.parse(argv)
     config = from_mapping(TokenizerRunConfig, config_values(arguments))
-    from maskwright.corpus.stream import stream_corpus
-    from maskwright.tokenizer.extension import extend_tokenizer
-    from maskwright.tokenizer.tokenizer import Tokenizer
-    from maskwright.tokenizer.train import describe_shortage, train_tokenizer
-
     check_new_folder(arguments.out)
     counts: Counter[str] = Counter()
     texts = (document.text for _, document in stream_corpus(arguments.text, config.corpus, counts))
@@ -91,10 +87,6 @@ def inspect(argv: Sequence[str]) -> int:
     parser.add_argument("text", nargs="*", help="sentences to take apart")
     parser.add_argument("--on", nargs="+", default=[], help="text to measure fertility on")
     arguments = parser.parse(argv)
-    from maskwright.corpus.stream import stream_corpus
-    from maskwright.tokenizer.stats import measure_tokenizer
-    from maskwright.tokenizer.tokenizer import Tokenizer
-
     tokenizer = Tokenizer.load(find(arguments.folder))
     console = Console(highlight=False, soft_wrap=True)
     console.print(f"{tokenizer.vocab_size:,} tokens, fingerprint {tokenizer.fingerprint}")
@@ -109,7 +101,7 @@ def inspect(argv: Sequence[str]) -> int:
     return 0
 
 
-def _describe(stats: "TokenizerStats") -> Table:
+def _describe(stats: TokenizerStats) -> Table:
     table = Table(show_header=False)
     table.add_row("text", f"{stats.num_words:,} words, {stats.num_characters:,} characters")
     table.add_row("tokens", f"{stats.num_tokens:,}")

@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from rich.markup import escape
 from rich.table import Table
@@ -12,13 +11,12 @@ from rich.table import Table
 from maskwright.cli.flags import Parser
 from maskwright.console import Console, say_json
 from maskwright.corpus.config import CorpusConfig
+from maskwright.corpus.stream import stream_corpus
 from maskwright.errors import InputError
 from maskwright.formatting import shorten_names
 from maskwright.runs.run_directory import suggest_run
-
-if TYPE_CHECKING:
-    from maskwright.tokenizer.stats import TokenizerStats
-    from maskwright.tokenizer.tokenizer import Tokenizer
+from maskwright.tokenizer.stats import TokenizerStats, measure_tokenizer
+from maskwright.tokenizer.tokenizer import Tokenizer
 
 _EPILOG = """A tokenizer is a folder with tokenizer.json: of `tokenizer train`, of a model, or
 the one in a run or in prepared data. Each --on is measured by itself: name one for each language.
@@ -53,8 +51,6 @@ def compare(argv: Sequence[str]) -> int:
         raise InputError("compare needs at least two tokenizers")
     if "-" in arguments.on:
         raise InputError("--on - can be read only once, and there are several tokenizers")
-    from maskwright.tokenizer.tokenizer import Tokenizer
-
     names = shorten_names([str(folder) for folder in arguments.folders])
     tokenizers = dict(zip(names, map(Tokenizer.load, map(find, arguments.folders)), strict=True))
     measured = {text: measure(tokenizers, text) for text in arguments.on}
@@ -81,18 +77,14 @@ def find(folder: Path) -> Path:
     raise InputError(f"{folder} holds no {_FILE}{hint}")
 
 
-def measure(tokenizers: "dict[str, Tokenizer]", text: str) -> "dict[str, TokenizerStats]":
+def measure(tokenizers: dict[str, Tokenizer], text: str) -> dict[str, TokenizerStats]:
     """Return the statistics of each tokenizer on a text, which is read once for each."""
-    from maskwright.tokenizer.stats import measure_tokenizer
-
     return {
         name: measure_tokenizer(tokenizer, _read(text)) for name, tokenizer in tokenizers.items()
     }
 
 
 def _read(text: str) -> Iterator[str]:
-    from maskwright.corpus.stream import stream_corpus
-
     corpus = CorpusConfig(valid_fraction=0.0)
     return (document.text for _, document in stream_corpus([text], corpus, Counter()))
 
@@ -100,8 +92,8 @@ def _read(text: str) -> Iterator[str]:
 def _show(
     console: Console,
     text: str,
-    found: "dict[str, TokenizerStats]",
-    tokenizers: "dict[str, Tokenizer]",
+    found: dict[str, TokenizerStats],
+    tokenizers: dict[str, Tokenizer],
 ) -> None:
     first = next(iter(found.values()))
     console.print(f"[bold]{escape(text)}[/bold]: {first.num_words:,} words")
@@ -128,7 +120,7 @@ def _show(
     console.print()
 
 
-def list_differences(text: str, tokenizers: "dict[str, Tokenizer]") -> list[str]:
+def list_differences(text: str, tokenizers: dict[str, Tokenizer]) -> list[str]:
     """Return a line for each frequent word of which one tokenizer makes more tokens."""
     counts: Counter[str] = Counter()
     for document in _read(text):
@@ -144,7 +136,7 @@ def list_differences(text: str, tokenizers: "dict[str, Tokenizer]") -> list[str]
     return lines
 
 
-def split_word(tokenizer: "Tokenizer", word: str) -> list[str]:
+def split_word(tokenizer: Tokenizer, word: str) -> list[str]:
     """Return the tokens of `word` as it occurs in running text: after a blank.
 
     Byte-level BPE has a token for "Ġthe", the word with its blank, and may have none for "the". A

@@ -55,14 +55,14 @@ class Embedding(CustomTask):
         """Train on pairs, and write the encoder and how many texts find their partners.
 
         Raises:
-            InputError: the model is a discriminator.
+            InputError: the model predicts no masked tokens.
         """
         config = request.config
         device = choose_device(config.device, field="device")
         loaded = open_encoder(request.model)
         if not isinstance(loaded.model, MaskedLanguageModel):
             raise InputError(
-                f"{request.model} is a discriminator; --task embedding takes other models."
+                f"{request.model} predicts no masked tokens; --task embedding takes models that do."
             )
         model = _with_dropout(loaded.model, config.dropout).to(device)
         max_length = config.find_length(model.config.max_position_embeddings)

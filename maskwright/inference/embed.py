@@ -115,7 +115,7 @@ class Embedder(TextModel[EncoderModel]):
     zeros if the model was trained without them.
 
     Args:
-        folder: a model folder, or a run directory; also that of a discriminator or a classifier.
+        folder: a model folder, or a run directory; with any head.
         device: where to compute; default: the GPU if there is one.
         pooling: ``mean`` of all tokens with [CLS] and [SEP], or ``cls``, the first token.
         normalize: scale vectors to length 1, so that dot products are cosines.

@@ -3,7 +3,7 @@
 R rows of L tokens, T = R L tokens, W output positions, D width, K labels.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import torch
 import torch.nn.functional as F
@@ -54,16 +54,6 @@ class Classifier(EncoderModel):
         self.config, self.head_config = config, head
         self.encoder = Encoder(config)
         self.head = ClassifierHead(config, head)
-
-    @classmethod
-    def from_tensors(
-        cls, config: EncoderConfig, head: HeadConfig, tensors: Mapping[str, Tensor]
-    ) -> "Classifier":
-        """Return a classifier of existing tensors, by parameter name, without a copy."""
-        with torch.device("meta"):
-            model = cls(config, head)
-        model.load_state_dict(tensors, assign=True)
-        return model
 
     def forward(
         self,

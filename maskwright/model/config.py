@@ -31,6 +31,8 @@ HeadActivation = Literal["tanh", "gelu", "gelu_pytorch_tanh", "relu", "silu"]
 # The names of transformers for: one label of several, any number of labels, a number.
 ProblemType = Literal["single_label_classification", "multi_label_classification", "regression"]
 
+# The folder of a run for a second model, which replaces tokens for the first one to detect.
+GENERATOR = "generator"
 # Published models are far smaller. A typo or a hostile file must not exhaust the memory.
 MOST = {
     "num_hidden_layers": 1000,

@@ -5,9 +5,7 @@ T tokens, M masked tokens, D width, V vocabulary.
 """
 
 import dataclasses
-from collections.abc import Mapping
 
-import torch
 from torch import Tensor, nn
 
 from maskwright.attention_context import AttentionContext
@@ -15,8 +13,6 @@ from maskwright.model.config import EncoderConfig
 from maskwright.model.encoder import Encoder
 from maskwright.model.layers import ACTIVATIONS
 from maskwright.model.pretraining import EncoderModel, MaskedLanguageModel, Network
-
-GENERATOR = "generator"  # the folder of a run beside the discriminator's that holds its generator
 
 
 class ReplacedTokenHead(nn.Module):
@@ -40,14 +36,6 @@ class Discriminator(EncoderModel):
         self.config = config
         self.encoder = Encoder(config)
         self.head = ReplacedTokenHead(config)
-
-    @classmethod
-    def from_tensors(cls, config: EncoderConfig, tensors: Mapping[str, Tensor]) -> "Discriminator":
-        """Return a discriminator of existing tensors, by parameter name, without a copy."""
-        with torch.device("meta"):
-            model = cls(config)
-        model.load_state_dict(tensors, assign=True)
-        return model
 
     def forward(
         self,

@@ -1,7 +1,7 @@
 """The masked language model. T tokens, M masked tokens, P pairs, D width, V vocabulary."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
@@ -33,6 +33,11 @@ class EncoderModel(Network):
 
     encoder: Encoder
 
+    def assign(self, tensors: Mapping[str, Tensor]) -> Self:
+        """Make existing tensors the parameters, by name and without a copy; return the model."""
+        self.load_state_dict(tensors, assign=True)
+        return self
+
 
 class MaskedLanguageModel(EncoderModel):
     """``head(encoder(input_ids)[masked_positions])``: [T] -> [M, V].
@@ -57,13 +62,14 @@ class MaskedLanguageModel(EncoderModel):
         """Return a model of existing tensors, by parameter name, without a copy."""
         with torch.device("meta"):
             model = cls(config)
-        embeddings = model.encoder.embeddings
-        if config.tie_word_embeddings:
-            tensors = {**tensors, TIED: tensors["encoder.embeddings.word.weight"]}
-        model.load_state_dict(tensors, assign=True)
-        if config.tie_word_embeddings:
-            model.head.decoder.weight = embeddings.word.weight
-        return model
+        return model.assign(tensors)
+
+    def assign(self, tensors: Mapping[str, Tensor]) -> Self:
+        if not self.config.tie_word_embeddings:
+            return super().assign(tensors)
+        super().assign({**tensors, TIED: tensors["encoder.embeddings.word.weight"]})
+        self.head.decoder.weight = self.encoder.embeddings.word.weight
+        return self
 
     def predictors(self, positions: Tensor) -> Tensor:
         """Return the positions [M] of the vectors that predict the tokens at `positions` [M].

@@ -30,7 +30,7 @@ from maskwright.model_folder.folder import (
     write_folder,
 )
 from maskwright.model_folder.native.family import NativeHead, RawConfig
-from maskwright.model_folder.weights import read_classifier
+from maskwright.model_folder.weights import read_model
 from maskwright.tokenizer.files import read_max_length
 from maskwright.tokenizer.template import wrap_inputs
 from maskwright.tokenizer.tokenizer import Tokenizer
@@ -111,7 +111,7 @@ def open_classifier(folder: Path | str) -> LoadedClassifier:
     check_tokenizer(tokenizer, config, extra, folder)
     labels = _read_labels(raw, folder)
     head = _read_head(raw, config, native.head, level, len(labels), folder)
-    model = read_classifier(folder, config, head, native.family).eval()
+    model = read_model(folder, lambda: Classifier(config, head), native.family).eval()
     wraps = check_wrapping(tokenizer, folder)
     longest = config.max_position_embeddings
     max_length = int(min(read_max_length(folder) or longest, longest))

@@ -10,7 +10,11 @@ from maskwright.errors import ConfigError
 from maskwright.model.config import EncoderConfig, Level
 from maskwright.model_folder.native.bert import BERT, MEGATRON_BERT
 from maskwright.model_folder.native.distilbert import DISTILBERT
-from maskwright.model_folder.native.electra import ELECTRA, ELECTRA_DISCRIMINATOR
+from maskwright.model_folder.native.electra import (
+    ELECTRA,
+    ELECTRA_DISCRIMINATOR,
+    OWN_DISCRIMINATOR,
+)
 from maskwright.model_folder.native.esm import ESM
 from maskwright.model_folder.native.eurobert import EUROBERT
 from maskwright.model_folder.native.family import Family, NativeHead
@@ -18,7 +22,7 @@ from maskwright.model_folder.native.gte import GTE
 from maskwright.model_folder.native.jina_embeddings_v3 import JINA_EMBEDDINGS_V3
 from maskwright.model_folder.native.modernbert import MODERNBERT
 from maskwright.model_folder.native.nomic_bert import NOMIC_BERT
-from maskwright.model_folder.native.own import OWN, OWN_DISCRIMINATOR
+from maskwright.model_folder.native.own import OWN
 from maskwright.model_folder.native.roberta import (
     CAMEMBERT,
     ROBERTA,
@@ -35,12 +39,6 @@ FAMILIES: dict[str, Family] = {
         *(ROBERTA_PRELAYERNORM, ESM, JINA_EMBEDDINGS_V3, NOMIC_BERT, GTE, ULTRABERT, ELECTRA, OWN),
     )
 }
-# Encoders with a head that detects replaced tokens, by model_type; their class tells them apart
-# from the masked language models of the same model_type.
-DISCRIMINATORS: dict[str, Family] = {
-    family.model_type: family for family in (ELECTRA_DISCRIMINATOR, OWN_DISCRIMINATOR)
-}
-
 # Fields that only training reads. They never decide about the family: where it has no word for one,
 # the value is stored under "maskwright" in config.json.
 TRAINING_FIELDS = (

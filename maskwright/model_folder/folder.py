@@ -13,12 +13,11 @@ from typing import Any, Generic, TypeVar
 
 from maskwright.errors import ConfigError, ModelFolderError, show_value
 from maskwright.files import read_json, replacing_folder, write_json, write_text
-from maskwright.model.config import EncoderConfig
-from maskwright.model.electra import GENERATOR, Discriminator
+from maskwright.model.config import GENERATOR, EncoderConfig
+from maskwright.model.electra import Discriminator
 from maskwright.model.pretraining import EncoderModel, MaskedLanguageModel, Network
 from maskwright.model_folder.card import HubMetadata, change_card, write_card
 from maskwright.model_folder.families import (
-    DISCRIMINATORS,
     FAMILIES,
     TRAINING_FIELDS,
     discriminator_family,
@@ -26,9 +25,10 @@ from maskwright.model_folder.families import (
     native_family,
     training_fields,
 )
+from maskwright.model_folder.native.electra import DISCRIMINATORS
 from maskwright.model_folder.native.family import Family, RawConfig, read_value
 from maskwright.model_folder.native.own import OWN
-from maskwright.model_folder.weights import WEIGHTS, read_discriminator, read_model, write_weights
+from maskwright.model_folder.weights import WEIGHTS, read_model, write_weights
 from maskwright.tokenizer.template import list_added_ids, wrap_inputs, wraps_inputs
 from maskwright.tokenizer.tokenizer import Tokenizer
 
@@ -182,7 +182,7 @@ def open_model(folder: Path | str) -> LoadedModel:
     folder = find_model(folder)
     described = describe_folder(folder)
     wraps = check_wrapping(described.tokenizer, folder)
-    model = read_model(folder, described.config, described.family)
+    model = read_model(folder, lambda: MaskedLanguageModel(described.config), described.family)
     return LoadedModel(model.eval(), described.tokenizer, wraps)
 
 
@@ -193,7 +193,7 @@ def open_encoder(folder: Path | str) -> LoadedEncoder:
     if not described.is_discriminator:
         return open_model(folder)
     wraps = check_wrapping(described.tokenizer, folder)
-    model = read_discriminator(folder, described.config, described.family)
+    model = read_model(folder, lambda: Discriminator(described.config), described.family)
     return LoadedEncoder(model.eval(), described.tokenizer, wraps)
 
 

@@ -5,12 +5,12 @@ does not limit a header, of which a hundred megabytes become gigabytes. A pickle
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import torch
 import torch.nn.functional as F
@@ -20,12 +20,12 @@ from torch import Tensor
 
 from maskwright.errors import ModelFolderError, show_value
 from maskwright.files import read_json
-from maskwright.model.classifier import Classifier
-from maskwright.model.config import EncoderConfig, HeadConfig
-from maskwright.model.electra import Discriminator
+from maskwright.model.config import EncoderConfig
 from maskwright.model.heads import SentencePairHead
-from maskwright.model.pretraining import PAIR_HEAD, TIED, MaskedLanguageModel, Network
+from maskwright.model.pretraining import PAIR_HEAD, TIED, EncoderModel, Network
 from maskwright.model_folder.native.family import DECODER_BIAS, Family
+
+Kind = TypeVar("Kind", bound=EncoderModel)
 
 WEIGHTS = "model.safetensors"
 INDEX = "model.safetensors.index.json"
@@ -269,33 +269,21 @@ def _copy_bias(
     return {name: tensors[stored].clone() for name in names - {stored}}
 
 
-def read_model(folder: Path, config: EncoderConfig, family: Family) -> MaskedLanguageModel:
-    """Build the model and fill it from the folder, in which every tensor must be stored and fit.
+def read_model(folder: Path, build: Callable[[], Kind], family: Family) -> Kind:
+    """Build a model and fill it from the folder, in which every tensor must be stored and fit.
 
-    No memory is allocated for the model before all shapes in the files are those of `config`.
+    No memory is allocated for the model before all shapes in the files are its own.
+
+    Args:
+        build: makes the model; runs on the device ``meta``.
 
     Raises:
         ModelFolderError: no safetensors, or a tensor that `WeightReader` refuses.
     """
     with torch.device("meta"):
-        expected = dict(MaskedLanguageModel(config).named_parameters())
-    return MaskedLanguageModel.from_tensors(config, _read_tensors(folder, expected, config, family))
-
-
-def read_discriminator(folder: Path, config: EncoderConfig, family: Family) -> Discriminator:
-    """Build a discriminator as `read_model` does."""
-    with torch.device("meta"):
-        expected = dict(Discriminator(config).named_parameters())
-    return Discriminator.from_tensors(config, _read_tensors(folder, expected, config, family))
-
-
-def read_classifier(
-    folder: Path, config: EncoderConfig, head: HeadConfig, family: Family
-) -> Classifier:
-    """Build a classifier as `read_model` does."""
-    with torch.device("meta"):
-        expected = dict(Classifier(config, head).named_parameters())
-    return Classifier.from_tensors(config, head, _read_tensors(folder, expected, config, family))
+        model = build()
+    expected = dict(model.named_parameters())
+    return model.assign(_read_tensors(folder, expected, model.config, family))
 
 
 def _read_tensors(

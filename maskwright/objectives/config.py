@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from maskwright.config import setting
 from maskwright.data.config import DataConfig, MaskingConfig
 from maskwright.errors import ConfigError
+from maskwright.model.config import GENERATOR
 
 
 @dataclass(frozen=True)
@@ -16,11 +17,14 @@ class Registered:
         home: the class that states the objective, as ``module:Class``; imported when it is used.
         switch: the field of ``data`` or ``masking`` that chooses it in place of ``mlm``; None for
             one that is chosen by ``objective.name``.
+        masked_model: the folder of a run with the model that predicts masked tokens, unless it is
+            ``model``.
         conflicts: fields that cannot differ from their defaults with it, and why.
     """
 
     home: str
     switch: str | None = None
+    masked_model: str | None = None
     conflicts: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
@@ -31,10 +35,11 @@ OBJECTIVES = {
     "causal": Registered(
         "maskwright.objectives.causal:CausalSteps",
         "masking.causal_share",
-        {"data.pairs": "in causal steps [CLS] attends to neither of the texts"},
+        conflicts={"data.pairs": "in causal steps [CLS] attends to neither of the texts"},
     ),
     "rtd": Registered(
         "maskwright.objectives.rtd:ReplacedTokens",
+        masked_model=GENERATOR,
         conflicts={
             "init_from": "it begins with two models of its own",
             "masking.causal_share": "its discriminator attends to both sides",

@@ -33,9 +33,8 @@ from maskwright.data.batch import Batch
 from maskwright.data.masking import IGNORED
 from maskwright.distributed.world import ALONE, World
 from maskwright.errors import ConfigError
-from maskwright.model.config import EncoderConfig
+from maskwright.model.config import GENERATOR, EncoderConfig
 from maskwright.model.electra import (
-    GENERATOR,
     Discriminator,
     GeneratorAndDiscriminator,
     narrow_config,

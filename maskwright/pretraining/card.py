@@ -1,18 +1,21 @@
 """The result of a run in words: lines on the terminal, and data, recipe and scores in a card."""
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
+import torch
+
 from maskwright.config import to_mapping, write_yaml
 from maskwright.formatting import escape_markdown, write_code, write_code_block
-from maskwright.logs import Record
+from maskwright.logs import Record, of_sources
 from maskwright.objectives.objective import Objective, ScoreLine
 from maskwright.preparation.vocabulary import EXTENSION_KEY
 from maskwright.pretraining.prepared_data import PreparedData, describe_sources
+from maskwright.provenance import describe_cpu, describe_environment
 from maskwright.runs.config import PretrainConfig
-from maskwright.runs.metadata import describe_circumstances, shorten_path, shorten_paths
-from maskwright.train.panel import of_sources
+from maskwright.runs.metadata import shorten_path, shorten_paths
 
 _CARD = """\
 # {name}
@@ -89,7 +92,7 @@ def describe_training(
         fingerprint=data.tokenizer.fingerprint[:12],
         extension=_describe_extension(source.get(EXTENSION_KEY)),
         seed=config.seed,
-        circumstances=describe_circumstances(),
+        circumstances=_describe_machine(),
         recipe=write_code_block(write_yaml(shorten_paths(to_mapping(config))), "yaml"),
     )
 
@@ -185,3 +188,16 @@ def _describe_extension(extension: object) -> str:
         return ""
     base, size, before, after = figures
     return _EXTENSION.format(new=size - base, base=base, before=before, after=after).rstrip()
+
+
+def _describe_machine() -> str:
+    """Return this machine's hardware and versions as the end of a sentence."""
+    packages = describe_environment()["packages"]
+    versions = ", ".join(f"{name} {version}" for name, version in packages.items() if version)
+    return f"{_describe_hardware()}, with {versions}"
+
+
+def _describe_hardware() -> str:
+    if torch.cuda.is_available():
+        return torch.cuda.get_device_name()
+    return f"{describe_cpu()} ({os.cpu_count()} cores)"

@@ -90,7 +90,7 @@ def load_initial(config: PretrainConfig) -> InitialModel | None:
     architecture, family = described.config, described.family
     if config.data.pairs is not None and holds_pair_head(folder, architecture, family):
         architecture = replace(architecture, sentence_pair_head=True)
-    model = read_model(folder, architecture, family)
+    model = read_model(folder, lambda: MaskedLanguageModel(architecture), family)
     return InitialModel(config.init_from, folder, model, described.tokenizer)
 
 

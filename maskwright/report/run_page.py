@@ -8,6 +8,7 @@ from typing import Any
 
 from maskwright.errors import InputError, show_value
 from maskwright.files import write_text
+from maskwright.logs import of_sources, split_sample
 from maskwright.report.charts import (
     Curve,
     check_matplotlib,
@@ -20,7 +21,6 @@ from maskwright.report.facts import RunFacts
 from maskwright.report.templates import as_mapping, fill_template, flatten
 from maskwright.runs.evaluation_file import Score, SuiteResult
 from maskwright.shards.manifest import Manifest
-from maskwright.train.panel import of_sources, split_sample
 
 _DECADE = re.compile(r"frequency_1e(\d{1,2})/(.*)")
 _ACCURACY = "masked_accuracy"

@@ -11,6 +11,7 @@ from typing import Any
 
 from maskwright.errors import InputError, ModelFolderError
 from maskwright.extras import import_extra
+from maskwright.objectives.config import OBJECTIVES
 from maskwright.runs.run_directory import (
     CONFIG_NAME,
     MODEL_NAME,
@@ -122,16 +123,14 @@ def find_model_folder(argument: Path | str) -> Path:
 
 
 def find_masked_model(argument: Path | str, report: Callable[[str], None]) -> Path:
-    """Return the folder of the masked language model; for replaced-token detection, that of the
-    generator.
+    """Return the folder of the model that predicts masked tokens, which need not be ``model``.
 
     Raises:
         MaskwrightError: as `find_model_folder`.
     """
     folder, run = find_model_folder(argument), find_run(argument)
-    if run is None or load_run_config(run, {}).objective.name != "rtd":
+    beside = run and OBJECTIVES[load_run_config(run, {}).objective.name].masked_model
+    if not run or not beside:
         return folder
-    from maskwright.model.electra import GENERATOR  # with torch
-
-    report(f"{run} was trained to detect replaced tokens: its generator is scored, {GENERATOR}/")
-    return run / GENERATOR
+    report(f"{run}: its {beside} is scored, because {MODEL_NAME}/ predicts no masked tokens")
+    return run / beside

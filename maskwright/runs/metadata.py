@@ -1,17 +1,13 @@
-"""What is published about a run's circumstances, and what is not: folders and credentials."""
+"""A run's configuration and provenance as they are published: without folders and credentials."""
 
-import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from typing import Any, cast
 from urllib.parse import urlsplit
 
-import torch
-
 from maskwright.config import Plain, fields_of, merge, nested
 from maskwright.errors import show_value
-from maskwright.provenance import describe_cpu, describe_environment
 from maskwright.runs.config import PretrainConfig, as_mapping
 from maskwright.shards.remote import is_remote
 
@@ -19,13 +15,6 @@ _HUB = "hf:"
 _LOCAL_SCHEMES = ("file", "local", "memory")
 _LOCAL = re.compile(r"[/.~]")
 _MOST_DEPTH = 8
-
-
-def describe_circumstances() -> str:
-    """Return this machine's hardware and versions as the end of a sentence."""
-    packages = describe_environment()["packages"]
-    versions = ", ".join(f"{name} {version}" for name, version in packages.items() if version)
-    return f"{_describe_hardware()}, with {versions}"
 
 
 def shorten_path(path: str) -> str:
@@ -98,9 +87,3 @@ def _shorten_url(url: str) -> str:
         return PurePath(parts.path).name
     host = parts.netloc.rpartition("@")[2]
     return parts._replace(netloc=host, query="", fragment="").geturl()
-
-
-def _describe_hardware() -> str:
-    if torch.cuda.is_available():
-        return torch.cuda.get_device_name()
-    return f"{describe_cpu()} ({os.cpu_count()} cores)"

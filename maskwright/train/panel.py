@@ -3,9 +3,8 @@
 import importlib
 import io
 import math
-import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
 
@@ -16,7 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from maskwright.console import Console
-from maskwright.logs import Record
+from maskwright.logs import Record, of_sources, split_sample
 from maskwright.objectives.objective import ScoreLine
 from maskwright.progress import Pulse
 
@@ -45,24 +44,8 @@ def describe_record(record: Record, scores: Sequence[ScoreLine]) -> str:
     return "  ".join(parts)
 
 
-def of_sources(record: Record, score: str) -> dict[str, float]:
-    """Return a score of a validation by source, if the text has several."""
-    found = {name: value for name, value in record.items() if name.startswith(f"{score}/")}
-    return {name.removeprefix(f"{score}/"): v for name, v in found.items() if v is not None}
-
-
-_GUESS = re.compile(r"(^[✓✗]|⟨[^⟩]*⟩)")
 _SECONDS = 0.5  # between two drawings in a notebook
 _COLORS = {"right": "not dim green", "wrong": "not dim red", "plain": ""}
-
-
-def split_sample(line: str) -> Iterator[tuple[str, str]]:
-    """Yield the parts of a sample (`inference.samples`): right and wrong guesses, text."""
-    for number, part in enumerate(_GUESS.split(line)):
-        is_guess = number % 2 == 1
-        kind = ("wrong" if "✗" in part or "≠" in part else "right") if is_guess else "plain"
-        if part:
-            yield kind, part
 
 
 def color_sample(line: str) -> Text:

@@ -21,7 +21,9 @@ def test_a_run_stopped_by_sigterm_goes_on(workplace: Path, tmp_path: Path):
     run, metrics = tmp_path / "run", tmp_path / "run" / "metrics.jsonl"
     flags = [*SMALL, "--train.max_steps", "100000", "--train.log_every_steps", "1"]
     command = [*PROGRAM, "pretrain", data, *flags, "--runs-dir", str(tmp_path), "--name", "run"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    ) as process:
         deadline = time.monotonic() + PATIENCE_SECONDS
         while not read_metrics(metrics) and time.monotonic() < deadline:
             assert process.poll() is None, "the run ended by itself"

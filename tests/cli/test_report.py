@@ -57,7 +57,7 @@ def test_a_run_of_fine_tuning_is_told_apart(tmp_path: Path, capsys: pytest.Captu
         assert main([command, str(tmp_path)]) == 2
         assert "is a run of fine-tuning: see its results.json" in capsys.readouterr().err
     assert main(["predict", str(tmp_path), "text"]) == 2
-    assert "fine-tuning that is not finished" in capsys.readouterr().err
+    assert "unfinished run of fine-tuning" in capsys.readouterr().err
 
 
 def test_a_run_ends_with_its_report(workplace: Path, tmp_path: Path):

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from maskwright.errors import InputError
+from maskwright.logs import split_sample
 from maskwright.report.facts import RunFacts
 from maskwright.report.run_page import render_page, tabulate_samples
 from maskwright.runs.evaluation_file import Score, SuiteResult
 from maskwright.shards.manifest import FileInfo, Manifest, SplitInfo
-from maskwright.train.panel import split_sample
 
 EVIL = "<script>alert(1)</script>"
 

@@ -15,10 +15,13 @@ from maskwright.model_folder.native.family import (
     read_value,
     same,
 )
+from maskwright.model_folder.native.own import ENCODER_TENSORS, OWN
 from maskwright.model_folder.native.tables import (
     ABSOLUTE,
+    DENSE,
     GAMMA_BETA,
     NEEDS_TYPES,
+    OUTPUT,
     bert_blocks,
     bert_embeddings,
     bert_fields,
@@ -83,3 +86,12 @@ ELECTRA_DISCRIMINATOR = dataclasses.replace(
     },
     ignored=("generator_predictions.*", "generator_lm_head.*", _OLDER),
 )
+OWN_DISCRIMINATOR = dataclasses.replace(
+    OWN,
+    architecture="Discriminator",
+    tensors={name: name for name in (*ENCODER_TENSORS, DENSE, OUTPUT)},
+)
+# By model_type; their class tells them apart from the masked language models of the same type.
+DISCRIMINATORS: dict[str, Family] = {
+    family.model_type: family for family in (ELECTRA_DISCRIMINATOR, OWN_DISCRIMINATOR)
+}

@@ -17,7 +17,7 @@ _OPTIONAL = ("cls_token_id", "sep_token_id", "mask_token_id")
 _LEFT_OUT = ("attention_backend", "model_type", "mlp_output_bias", "embedding_size", *_OPTIONAL)
 # Values of older files, which do not have these fields.
 _LATER = {"prediction_head_size": 0, "next_token_prediction": False, "sentence_pair_head": False}
-_TENSORS = (
+ENCODER_TENSORS = (
     *(f"encoder.embeddings.{name}" for name in ("word", "position", "token_type", "norm")),
     *(
         f"encoder.blocks.*.{name}"
@@ -33,7 +33,6 @@ _MLM_HEAD = (
     *(f"head.transform.{name}" for name in ("dense", "norm", "input", "output")),
     *(f"pair_head.{name}" for name in ("pooler", "classifier")),
 )
-_DISCRIMINATOR_HEAD = (DENSE, OUTPUT)
 
 
 def _write_more(config: EncoderConfig) -> ConfigValues:
@@ -57,7 +56,7 @@ OWN = Family(
         for field in dataclasses.fields(EncoderConfig)
         if field.name not in _LEFT_OUT
     ),
-    tensors={name: name for name in (*_TENSORS, *_MLM_HEAD)},
+    tensors={name: name for name in (*ENCODER_TENSORS, *_MLM_HEAD)},
     write_more=_write_more,
     read_more=_read_more,
     classifiers={
@@ -69,9 +68,4 @@ OWN = Family(
         ),
         "token": NativeHead("TokenClassifier", {OUTPUT: OUTPUT}, None),
     },
-)
-OWN_DISCRIMINATOR = dataclasses.replace(
-    OWN,
-    architecture="Discriminator",
-    tensors={name: name for name in (*_TENSORS, *_DISCRIMINATOR_HEAD)},
 )
