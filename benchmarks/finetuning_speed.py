@@ -22,7 +22,7 @@ from benchmarks.trainer_peer import build_model, wrap_tokenizer
 from maskwright.finetuning.config import GLUE, FinetuneConfig
 from maskwright.finetuning.fit import Fitting
 from maskwright.finetuning.network import build_classifier
-from maskwright.finetuning.tables import read_columns
+from maskwright.finetuning.table_files import read_columns
 from maskwright.finetuning.task import TaskData
 from maskwright.finetuning.text_tasks import Classification
 from maskwright.model_folder.folder import Loaded, open_encoder

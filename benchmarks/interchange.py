@@ -25,7 +25,7 @@ from maskwright.data.loader import RowSource
 from maskwright.data.rows import DataPosition
 from maskwright.distributed.parallel import Parallel
 from maskwright.model.encoder import count_stacked_matrices
-from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.model_folder.families import FAMILIES, list_native
 from maskwright.model_folder.folder import load_model, save_model
 from maskwright.objectives.mlm import MaskedLM

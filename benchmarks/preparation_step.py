@@ -21,18 +21,18 @@ from maskwright.corpus.config import CorpusConfig
 from maskwright.corpus.readers.dispatch import read_source
 from maskwright.corpus.sources import find_sources
 from maskwright.corpus.stream import Split
-from maskwright.preparation import selection
+from maskwright.preparation import select_documents as selection
 from maskwright.preparation.chunks import Chunk, gather_chunks
 from maskwright.preparation.cluster.spool import Spool
 from maskwright.preparation.config import PrepareConfig
 from maskwright.preparation.dumps import write_down_dumps
+from maskwright.preparation.encode_chunks import encode_chunks
 from maskwright.preparation.engines import LocalEngine
-from maskwright.preparation.fingerprint import fingerprint_input
+from maskwright.preparation.input_identity import fingerprint_input
 from maskwright.preparation.pipeline import prepare
-from maskwright.preparation.selection import write_down_selected
+from maskwright.preparation.select_documents import write_down_selected
 from maskwright.preparation.splits import split_corpus
 from maskwright.preparation.vocabulary import obtain_tokenizer
-from maskwright.preparation.workers import encode_chunks
 from maskwright.selection.config import SelectionConfig
 from maskwright.tokenizer.config import TokenizerConfig
 from maskwright.tokenizer.tokenizer import Tokenizer

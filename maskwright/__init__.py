@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from maskwright.interop.publish import publish
     from maskwright.model_folder.folder import load_model, save_model
     from maskwright.pretraining.prepare import prepare
-    from maskwright.pretraining.runner import pretrain
+    from maskwright.pretraining.run import pretrain
     from maskwright.pretraining.watch import watch
     from maskwright.runs.config import PretrainConfig
     from maskwright.serving.server import serve
@@ -91,7 +91,7 @@ _HOMES = {
     "load_model": "maskwright.model_folder.folder",
     "predict": "maskwright.finetuning.predict",
     "prepare": "maskwright.pretraining.prepare",
-    "pretrain": "maskwright.pretraining.runner",
+    "pretrain": "maskwright.pretraining.run",
     "publish": "maskwright.interop.publish",
     "read_minimal_pairs": "maskwright.evaluation.minimal_pairs",
     "save_model": "maskwright.model_folder.folder",

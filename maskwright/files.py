@@ -1,7 +1,4 @@
-"""Files that are either whole or not there: temporary name, flush to disk, rename.
-
-Where a command is to write: nothing that is there already is replaced.
-"""
+"""Files that are complete or missing, never partial: temporary name, flush to disk, rename."""
 
 import errno
 import fcntl

@@ -1,9 +1,5 @@
 """Text for people: counts with their nouns, short names, escaped Markdown.
 
-Numbers and names in sentences for people.
-
-Markdown that shows text from elsewhere as it is.
-
 A model card repeats names that anybody may have chosen, such as those of files in the manifest of
 prepared data. None of them may become a link, an image, HTML or the end of a table.
 """

@@ -3,7 +3,7 @@
 from maskwright.config import from_mapping
 from maskwright.model.config import EncoderConfig, ModelConfig, resolve_config
 from maskwright.model.init import initialize
-from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.model.masked_lm import MaskedLanguageModel
 from tests.helpers import CLS, MASK, PAD, SEP, VOCAB_SIZE
 
 

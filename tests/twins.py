@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from maskwright.attention_context import AttentionContext
-from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.model_folder.families import FAMILIES
 
 VOCAB_SIZE = 64

@@ -1,20 +1,11 @@
-"""Fingerprints of cleaned texts: exact duplicates, and the split into training and validation.
+"""Fingerprints of cleaned texts, to find exact duplicates.
 
-The split depends on a document's text alone: the same document is on the same side in every run,
-corpus and order, adding text moves nothing, a duplicate cannot be on both sides, and a larger
-fraction contains the smaller one. Among ten million different documents the chance of even one
-equal fingerprint is 3 in a million.
+Among ten million different documents the chance of even one equal fingerprint is 3 in a million.
 """
 
 from array import array
 from hashlib import blake2b
 
-LEAST_VALID_FRACTION = 0.01
-_MOST = 0.1
-_ENOUGH_BYTES = 80_000  # some 20,000 tokens
-MOST_BYTES_COUNTED = int(
-    _ENOUGH_BYTES / LEAST_VALID_FRACTION
-)  # for more text, the least fraction is enough
 _MAX_LOAD = 0.75
 
 
@@ -77,14 +68,3 @@ def _find_slot(slots: "array[int]", fingerprint: int) -> int:
     while slots[slot] and slots[slot] != fingerprint:
         slot = (slot + 1) & last
     return slot
-
-
-def is_validation(fingerprint: int, valid_fraction: float) -> bool:
-    """Return True if the document with this fingerprint is held out for validation."""
-    return fingerprint < valid_fraction * 2**64
-
-
-def choose_valid_fraction(num_bytes: int) -> float:
-    """Return the share to hold out of `num_bytes` of text (UTF-8) if the user gives none."""
-    enough = _ENOUGH_BYTES / max(num_bytes, 1)
-    return min(_MOST, max(LEAST_VALID_FRACTION, round(enough, 4)))

@@ -8,15 +8,11 @@ from typing import Literal
 from maskwright.corpus.clean import clean_text
 from maskwright.corpus.config import CorpusConfig
 from maskwright.corpus.documents import Document, Source
-from maskwright.corpus.fingerprints import (
-    LEAST_VALID_FRACTION,
-    FingerprintSet,
-    fingerprint_text,
-    is_validation,
-)
+from maskwright.corpus.fingerprints import FingerprintSet, fingerprint_text
 from maskwright.corpus.progress import ReadProgress
 from maskwright.corpus.readers.dispatch import read_source
 from maskwright.corpus.sources import find_sources
+from maskwright.corpus.split import LEAST_VALID_FRACTION, is_validation
 from maskwright.errors import CorpusError
 
 Split = Literal["train", "valid"]

@@ -30,7 +30,7 @@ from maskwright.inference.text_model import (
     raise_errors,
     split_blocks,
 )
-from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.tokenizer.template import wraps_inputs
 from maskwright.tokenizer.tokenizer import EncodedText, Tokenizer
 

@@ -28,7 +28,7 @@ from maskwright.files import check_new_file, hash_file, write_json
 from maskwright.finetuning.glue import evaluate_glue
 from maskwright.inference.text_model import TextModel
 from maskwright.model.flops import count_parameters
-from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.model_folder.folder import CONFIG
 from maskwright.progress import Pulse
 from maskwright.provenance import describe_environment

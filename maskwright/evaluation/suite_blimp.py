@@ -16,7 +16,7 @@ from maskwright.evaluation.intervals import score_share, wilson_interval
 from maskwright.evaluation.minimal_pairs import UNNAMED, MinimalPair
 from maskwright.evaluation.pseudo_likelihood import Metric, score_pseudo_likelihood
 from maskwright.evaluation.suites import Request, Suite, mark_fast
-from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.runs.evaluation_file import Score, SuiteResult
 from maskwright.tokenizer.tokenizer import Tokenizer
 

@@ -22,7 +22,7 @@ from maskwright.evaluation.pinned import PINNED_SEED
 from maskwright.evaluation.suites import Request, Suite, mark_fast
 from maskwright.evaluation.token_ranks import Unigram, rank_labels
 from maskwright.inference.text_model import TextModel
-from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.runs.evaluation_file import DataFacts, Score, SuiteResult
 from maskwright.tokenizer.tokenizer import Tokenizer
 

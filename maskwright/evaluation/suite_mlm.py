@@ -31,7 +31,7 @@ from maskwright.evaluation.intervals import (
 from maskwright.evaluation.pinned import PINNED_MASKING, PINNED_SEED, PinnedText
 from maskwright.evaluation.suites import Request, Suite, mark_fast
 from maskwright.evaluation.token_ranks import TokenPredictions, Unigram, rank_labels
-from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.runs.evaluation_file import DataFacts, SuiteResult
 from maskwright.tokenizer.token_text import BLANK, count_characters
 

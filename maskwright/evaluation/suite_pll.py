@@ -18,7 +18,7 @@ from maskwright.evaluation.intervals import (
 )
 from maskwright.evaluation.pseudo_likelihood import Metric, scoring
 from maskwright.evaluation.suites import Request, Suite, mark_fast
-from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.runs.evaluation_file import DataFacts, SuiteResult
 from maskwright.tokenizer.token_text import BLANK, count_characters
 from maskwright.tokenizer.tokenizer import EncodedText, Tokenizer

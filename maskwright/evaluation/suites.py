@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from maskwright.evaluation.held_out_text import EvaluationText
     from maskwright.evaluation.minimal_pairs import MinimalPair
     from maskwright.inference.text_model import TextModel
-    from maskwright.model.pretraining import MaskedLanguageModel
+    from maskwright.model.masked_lm import MaskedLanguageModel
 
 
 @dataclass(frozen=True)

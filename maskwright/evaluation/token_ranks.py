@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from maskwright.inference.text_model import check_finite
-from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.model.masked_lm import MaskedLanguageModel
 
 _LOGITS_AT_ONCE = 1 << 24  # 64 MB of fp32
 

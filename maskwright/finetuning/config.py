@@ -11,7 +11,7 @@ from pathlib import Path
 from maskwright.config import setting
 from maskwright.errors import ConfigError, CorpusError
 from maskwright.finetuning.metrics import Metric
-from maskwright.finetuning.tables import Column
+from maskwright.finetuning.table_files import Column
 from maskwright.model.config import Pooling
 from maskwright.train.config import Precision
 

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 from maskwright.corpus.readers.blocks import COMPRESSIONS
 from maskwright.errors import CorpusError
-from maskwright.finetuning.tables import open_lines
+from maskwright.finetuning.table_files import open_lines
 
 OUTSIDE = "O"
 _DOCUMENT = "-DOCSTART-"

@@ -14,20 +14,21 @@ from torch import Tensor, nn
 
 from maskwright.errors import CorpusError, InputError
 from maskwright.files import write_json
+from maskwright.finetuning.batches import collate, plan_scoring
 from maskwright.finetuning.config import FinetuneConfig
-from maskwright.finetuning.examples import collate, encode_texts, plan_scoring
+from maskwright.finetuning.examples import encode_texts
 from maskwright.finetuning.fit import EarlyStopping, Loop, copy_weights
 from maskwright.finetuning.metrics import VALID_LOSS
 from maskwright.finetuning.network import batch_tokens_on
 from maskwright.finetuning.results import RESULTS_NAME
 from maskwright.finetuning.resume import record_start
 from maskwright.finetuning.split import count_shared, split_examples
-from maskwright.finetuning.tables import Column, TableRow, read_columns
+from maskwright.finetuning.table_files import Column, TableRow, read_columns
 from maskwright.finetuning.task import CustomTask, Request, TaskFiles, Tell
 from maskwright.formatting import describe_cut
 from maskwright.logs import MetricsLog, Record
 from maskwright.model.classifier import pool_mean
-from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.model_folder.folder import open_encoder, save_model
 from maskwright.progress import Pulse
 from maskwright.runs.run_directory import METRICS_NAME, MODEL_NAME

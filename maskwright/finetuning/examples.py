@@ -1,10 +1,8 @@
-"""Examples as inputs of a model, their order in training, and their tensors.
+"""Examples as model inputs: encoded texts, pairs and tagged sentences.
 
-The batches of an epoch are a pure function of (seed, epoch). R examples in a batch, the longest of
-L tokens, T = R L, W words with targets.
+R examples in a batch, the longest of L tokens, T = R L tokens, W words with targets.
 """
 
-import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,16 +12,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from maskwright.attention_context import AttentionContext, context_from_lengths
-from maskwright.data.counter_rng import Purpose, derive_keys
-from maskwright.data.permutation import permute
+from maskwright.finetuning.batches import InputBatch, collate
 from maskwright.finetuning.conll import TaggedSentence
-from maskwright.finetuning.tables import TableRow
+from maskwright.finetuning.table_files import TableRow
 from maskwright.tokenizer.template import InputTemplate, ModelInput
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 Row = TableRow | TaggedSentence
-_BUCKET = 32  # batches among which examples are sorted by length
 
 
 @dataclass(frozen=True)
@@ -89,31 +84,6 @@ class Sentences:
             for word, prediction in zip(words, found, strict=True):
                 joined[sentence][word] = prediction
         return joined
-
-
-@dataclass(frozen=True)
-class InputBatch:
-    """Inputs of similar lengths, padded.
-
-    Attributes:
-        input_ids, token_type_ids: int64 [T].
-        output_positions: int64 [W], the positions in [T] of the words with targets; None for texts.
-    """
-
-    input_ids: Tensor
-    token_type_ids: Tensor
-    context: AttentionContext
-    output_positions: Tensor | None = None
-
-    def to(self, device: torch.device) -> "InputBatch":
-        """Return the same batch on `device`."""
-        positions = self.output_positions
-        return InputBatch(
-            self.input_ids.to(device),
-            self.token_type_ids.to(device),
-            self.context.to(device),
-            None if positions is None else positions.to(device),
-        )
 
 
 def encode_texts(
@@ -182,62 +152,3 @@ def cut_words(words: Sequence[str], tokenizer: Tokenizer, room: int) -> Iterator
         is_first = np.diff(found, prepend=-1 if begin == 0 else word_of[begin - 1]) != 0
         yield Piece(ids[begin:end], found[is_first].tolist(), np.flatnonzero(is_first).tolist())
         begin = end
-
-
-def plan_epoch(
-    lengths: Sequence[int], batch_size: int, seed: int, epoch: int
-) -> list[NDArray[np.int64]]:
-    """Return the examples of each step: shuffled, sorted by length within buckets, shuffled again.
-
-    So a batch holds examples of similar lengths. Every example is in one batch, and at most one
-    batch is smaller than the others.
-    """
-    order = permute(np.arange(len(lengths)), len(lengths), seed, epoch)
-    sizes = np.asarray(lengths)
-    batches: list[NDArray[np.int64]] = []
-    for start in range(0, len(order), _BUCKET * batch_size):
-        bucket = order[start : start + _BUCKET * batch_size]
-        bucket = bucket[np.argsort(sizes[bucket], kind="stable")]
-        batches += [bucket[i : i + batch_size] for i in range(0, len(bucket), batch_size)]
-    keys = derive_keys(seed, epoch, Purpose.ROW_ORDER, np.arange(len(batches)))
-    return [batches[number] for number in np.argsort(keys, kind="stable")]
-
-
-def plan_steps(
-    lengths: Sequence[int], batch_size: int, num_steps: int, seed: int
-) -> Iterator[list[int]]:
-    """Yield the examples of each of `num_steps` steps, epoch after epoch."""
-    epochs = (plan_epoch(lengths, batch_size, seed, epoch) for epoch in itertools.count())
-    for batch in itertools.islice(itertools.chain.from_iterable(epochs), num_steps):
-        yield batch.tolist()
-
-
-def plan_scoring(lengths: Sequence[int], batch_tokens: int) -> Iterator[list[int]]:
-    """Yield batches of all examples, sorted by length, of at most `batch_tokens` with padding.
-
-    An example that is longer than that is a batch by itself.
-    """
-    batch: list[int] = []
-    for number in sorted(range(len(lengths)), key=lengths.__getitem__):
-        if batch and (len(batch) + 1) * lengths[number] > batch_tokens:
-            yield batch
-            batch = []
-        batch.append(number)
-    if batch:
-        yield batch
-
-
-def collate(inputs: Sequence[ModelInput], pad_id: int) -> InputBatch:
-    """Return inputs as one padded batch; token types are 0 in the padding."""
-    lengths = [len(one.ids) for one in inputs]
-    longest = max(lengths)
-    ids = np.full((len(inputs), longest), pad_id, np.int64)
-    types = np.zeros((len(inputs), longest), np.int64)
-    for row, one in enumerate(inputs):
-        ids[row, : lengths[row]] = one.ids
-        types[row, : lengths[row]] = one.type_ids
-    return InputBatch(
-        torch.as_tensor(ids).flatten(),
-        torch.as_tensor(types).flatten(),
-        context_from_lengths(lengths),
-    )

@@ -11,8 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from maskwright.errors import CheckpointError, TrainingError
+from maskwright.finetuning.batches import plan_steps
 from maskwright.finetuning.config import FinetuneConfig
-from maskwright.finetuning.examples import Examples, plan_steps
+from maskwright.finetuning.examples import Examples
 from maskwright.finetuning.metrics import VALID_LOSS, Scores, is_better, is_perfect
 from maskwright.finetuning.network import (
     build_classifier,
@@ -24,7 +25,7 @@ from maskwright.finetuning.task import TaskData
 from maskwright.logs import Record
 from maskwright.model.classifier import Classifier
 from maskwright.model.init import initialize
-from maskwright.model.pretraining import EncoderModel
+from maskwright.model.masked_lm import EncoderModel
 from maskwright.optim.eager import AdamW
 from maskwright.progress import Pulse
 from maskwright.train.checkpoint import Checkpoint, find_newest, save_checkpoint

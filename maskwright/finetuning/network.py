@@ -11,13 +11,14 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from maskwright.errors import ConfigError
+from maskwright.finetuning.batches import plan_scoring
 from maskwright.finetuning.config import FinetuneConfig
-from maskwright.finetuning.examples import Examples, plan_scoring
+from maskwright.finetuning.examples import Examples
 from maskwright.model.classifier import Classifier
 from maskwright.model.config import EncoderConfig, Level, Pooling
 from maskwright.model.heads import HeadTransform
 from maskwright.model.init import initialize
-from maskwright.model.pretraining import EncoderModel, MaskedLanguageModel
+from maskwright.model.masked_lm import EncoderModel, MaskedLanguageModel
 from maskwright.model_folder.families import native_classifier
 from maskwright.progress import Pulse
 from maskwright.train.config import Precision

@@ -15,7 +15,7 @@ from maskwright.errors import InputError
 from maskwright.finetuning.conll import OUTSIDE, has_conll_name, read_words, split_words
 from maskwright.finetuning.examples import Examples, encode_texts, encode_words
 from maskwright.finetuning.network import compute_logits
-from maskwright.finetuning.tables import (
+from maskwright.finetuning.table_files import (
     TEXT_ROLES,
     Column,
     find_roles,

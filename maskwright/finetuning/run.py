@@ -30,7 +30,7 @@ from maskwright.finetuning.results import (
     get_judged,
 )
 from maskwright.finetuning.resume import owning_run, read_request, record_end, record_start
-from maskwright.finetuning.tables import Column, parse_columns
+from maskwright.finetuning.table_files import Column, parse_columns
 from maskwright.finetuning.task import (
     CustomTask,
     Request,
@@ -44,7 +44,7 @@ from maskwright.finetuning.task import (
 )
 from maskwright.formatting import count_noun, describe_cut, write_code
 from maskwright.logs import MetricsLog, Record
-from maskwright.model.pretraining import EncoderModel
+from maskwright.model.masked_lm import EncoderModel
 from maskwright.model_folder.card import add_example
 from maskwright.model_folder.classifier_folder import open_pretrained, save_classifier
 from maskwright.progress import Pulse

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from maskwright.finetuning.conll import TaggedSentence
 from maskwright.finetuning.examples import Row
-from maskwright.finetuning.tables import TableRow
+from maskwright.finetuning.table_files import TableRow
 
 RowType = TypeVar("RowType", bound=Row)
 Texts = Sequence[str]

@@ -23,7 +23,7 @@ from maskwright.finetuning.config import TASKS, FinetuneConfig
 from maskwright.finetuning.examples import Examples, Row
 from maskwright.finetuning.metrics import Baselines, Metric, Scores
 from maskwright.finetuning.split import split_examples
-from maskwright.finetuning.tables import Column, find_roles, list_names, parse_columns
+from maskwright.finetuning.table_files import Column, find_roles, list_names, parse_columns
 from maskwright.model.config import Level, ProblemType
 from maskwright.model_folder.folder import Loaded
 from maskwright.tokenizer.tokenizer import Tokenizer

@@ -21,7 +21,7 @@ from maskwright.errors import CorpusError
 from maskwright.finetuning.baselines import BagOfWords, build_logistic, build_ridge, one_vs_rest
 from maskwright.finetuning.examples import Examples, Row, encode_texts
 from maskwright.finetuning.metrics import Scores, compute_metric
-from maskwright.finetuning.tables import TableRow, read_columns
+from maskwright.finetuning.table_files import TableRow, read_columns
 from maskwright.finetuning.task import Baseline, Labels, LabelTask, Logits, TaskFiles
 from maskwright.tokenizer.tokenizer import Tokenizer
 

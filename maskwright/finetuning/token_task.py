@@ -13,7 +13,7 @@ from maskwright.finetuning.baselines import TagFeatures
 from maskwright.finetuning.conll import TaggedSentence, marks_entities, read_conll
 from maskwright.finetuning.examples import Examples, Row, Sentences, encode_words
 from maskwright.finetuning.metrics import Metric, Scores, score_spans
-from maskwright.finetuning.tables import Column
+from maskwright.finetuning.table_files import Column
 from maskwright.finetuning.task import Baseline, Labels, LabelTask, Logits, TaskFiles
 from maskwright.tokenizer.tokenizer import Tokenizer
 

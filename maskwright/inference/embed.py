@@ -21,7 +21,7 @@ from maskwright.console import tell
 from maskwright.errors import InputError
 from maskwright.inference.text_model import TextBatch, TextModel, check_finite, split_blocks
 from maskwright.inference.vector_files import check_out, writing_vectors
-from maskwright.model.pretraining import EncoderModel
+from maskwright.model.masked_lm import EncoderModel
 from maskwright.model_folder.folder import Loaded, open_encoder
 from maskwright.progress import Pulse
 from maskwright.runs.find_model import find_model_folder

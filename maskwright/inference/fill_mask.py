@@ -22,7 +22,7 @@ from maskwright.inference.text_model import (
     show_text,
     split_blocks,
 )
-from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.model_folder.folder import LoadedModel
 
 Span = tuple[int, int]

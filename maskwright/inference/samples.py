@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from maskwright.data.counter_rng import derive_keys
 from maskwright.inference.fill_mask import FillMask, Prediction
-from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.tokenizer.sentence_ends import find_sentence_ends
 from maskwright.tokenizer.tokenizer import Tokenizer
 

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from maskwright.attention_context import context_from_lengths
 from maskwright.errors import ConfigError, InputError, ModelFolderError
-from maskwright.model.pretraining import EncoderModel
+from maskwright.model.masked_lm import EncoderModel
 from maskwright.model_folder.folder import Loaded, open_model
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.train.device import choose_device

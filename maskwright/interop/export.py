@@ -9,10 +9,10 @@ from typing import Any, TypedDict
 
 from maskwright.errors import ExportError, InputError, MaskwrightError
 from maskwright.files import replacing_folder, write_json
-from maskwright.interop.classifier import ClassifierSource, ExampleFile, find_examples
+from maskwright.interop.classifier_source import ClassifierSource, ExampleFile, find_examples
 from maskwright.interop.comparison import Comparison
 from maskwright.interop.libraries import list_versions
-from maskwright.interop.masked_model import MaskedModelSource, find_prepared_data
+from maskwright.interop.masked_lm_source import MaskedModelSource, find_prepared_data
 from maskwright.interop.targets import TARGETS, Int8Scores, Source, Target, Written
 from maskwright.model_folder.classifier_folder import is_classifier
 from maskwright.provenance import describe_cpu

@@ -19,7 +19,7 @@ from maskwright.attention_context import AttentionContext
 from maskwright.interop.libraries import import_library, quiet
 from maskwright.interop.targets import Source, Target, Written
 from maskwright.model.classifier import Classifier
-from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.model_folder.folder import adapt_card
 from maskwright.model_folder.weights import WEIGHTS
 

@@ -15,10 +15,10 @@ from maskwright.errors import ExportError
 from maskwright.files import write_json
 from maskwright.inference.embed import Embedder
 from maskwright.interop.comparison import compare_vectors
-from maskwright.interop.hugging_face import check_family, import_transformers, load_whole
 from maskwright.interop.libraries import import_library, quiet_transformers
-from maskwright.interop.masked_model import MaskedModelSource, choose_sentences
+from maskwright.interop.masked_lm_source import MaskedModelSource, choose_sentences
 from maskwright.interop.targets import Source, Target, Written
+from maskwright.interop.transformers import check_family, import_transformers, load_whole
 from maskwright.model_folder.card import HubMetadata
 from maskwright.model_folder.folder import CONFIG, adapt_card
 from maskwright.model_folder.weights import WEIGHTS

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
 
     from maskwright.interop.comparison import Comparison, Compute
     from maskwright.model.classifier import Classifier
-    from maskwright.model.pretraining import MaskedLanguageModel
+    from maskwright.model.masked_lm import MaskedLanguageModel
     from maskwright.model_folder.card import HubMetadata
     from maskwright.model_folder.native.family import Family
 
 TARGETS = {
-    "hf": "maskwright.interop.hugging_face",
+    "hf": "maskwright.interop.transformers",
     "onnx": "maskwright.interop.onnx",
     "onnx-int8": "maskwright.interop.onnx_int8",
     "sentence-transformers": "maskwright.interop.sentence_transformers",

@@ -13,7 +13,7 @@ from maskwright.attention_context import AttentionContext
 from maskwright.model.config import EncoderConfig, HeadActivation, HeadConfig
 from maskwright.model.encoder import Encoder
 from maskwright.model.layers import Dropout, build_norm
-from maskwright.model.pretraining import EncoderModel
+from maskwright.model.masked_lm import EncoderModel
 
 _ACTIVATIONS: dict[HeadActivation, Callable[[Tensor], Tensor]] = {
     "tanh": torch.tanh,

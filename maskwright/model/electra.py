@@ -12,7 +12,7 @@ from maskwright.attention_context import AttentionContext
 from maskwright.model.config import EncoderConfig
 from maskwright.model.encoder import Encoder
 from maskwright.model.layers import ACTIVATIONS
-from maskwright.model.pretraining import EncoderModel, MaskedLanguageModel, Network
+from maskwright.model.masked_lm import EncoderModel, MaskedLanguageModel, Network
 
 
 class ReplacedTokenHead(nn.Module):

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import torch
 
 from maskwright.model.config import EncoderConfig
-from maskwright.model.pretraining import MaskedLanguageModel, Network
+from maskwright.model.masked_lm import MaskedLanguageModel, Network
 
 _PARTS = {"final_norm": "blocks", "project": "embeddings"}
 

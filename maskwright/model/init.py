@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from maskwright.model.config import EncoderConfig
 from maskwright.model.embeddings import Embeddings
 from maskwright.model.heads import SentencePairHead
-from maskwright.model.pretraining import PAIR_HEAD, Network
+from maskwright.model.masked_lm import PAIR_HEAD, Network
 
 
 @torch.no_grad()

@@ -13,7 +13,7 @@ from maskwright.formatting import write_code
 from maskwright.model.config import EncoderConfig
 from maskwright.model.electra import Discriminator
 from maskwright.model.flops import count_parameters
-from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.model_folder.native.electra import DISCRIMINATORS
 from maskwright.model_folder.native.family import Family
 

@@ -11,7 +11,7 @@ from typing import cast, get_args
 from maskwright.errors import ModelFolderError, show_value
 from maskwright.model.classifier import Classifier
 from maskwright.model.config import EncoderConfig, HeadConfig, Level, Pooling, ProblemType
-from maskwright.model.pretraining import EncoderModel
+from maskwright.model.masked_lm import EncoderModel
 from maskwright.model_folder.card import write_classifier_card
 from maskwright.model_folder.families import find_classifier, native_classifier
 from maskwright.model_folder.folder import (

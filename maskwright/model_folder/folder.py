@@ -15,7 +15,7 @@ from maskwright.errors import ConfigError, ModelFolderError, show_value
 from maskwright.files import read_json, replacing_folder, write_json, write_text
 from maskwright.model.config import GENERATOR, EncoderConfig
 from maskwright.model.electra import Discriminator
-from maskwright.model.pretraining import EncoderModel, MaskedLanguageModel, Network
+from maskwright.model.masked_lm import EncoderModel, MaskedLanguageModel, Network
 from maskwright.model_folder.card import HubMetadata, change_card, write_card
 from maskwright.model_folder.families import (
     FAMILIES,

@@ -6,8 +6,9 @@ from typing import Any
 from torch import nn
 
 from maskwright.data.config import DataConfig, MaskingConfig
-from maskwright.objectives.config import OBJECTIVES, ObjectiveConfig, choose_name
+from maskwright.objectives.config import ObjectiveConfig, choose_name
 from maskwright.objectives.objective import Objective
+from maskwright.objectives.registry import OBJECTIVES
 
 
 def build_objective(

@@ -11,7 +11,7 @@ import torch
 from maskwright.data.batch import Batch
 from maskwright.errors import ConfigError
 from maskwright.model.config import EncoderConfig
-from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.objectives.mlm import MLM, MLM_TERM, MaskedLM, MaskedTokens
 from maskwright.objectives.objective import Loss, ScoreLine, Term, TermSums
 

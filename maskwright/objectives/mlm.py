@@ -20,7 +20,7 @@ from maskwright.distributed.world import ALONE, World
 from maskwright.errors import ShardError
 from maskwright.model.config import EncoderConfig
 from maskwright.model.flops import count_flops_per_token, count_parameters
-from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.objectives.cross_entropy import sum_cross_entropy
 from maskwright.objectives.objective import (
     HeldOut,

@@ -20,7 +20,7 @@ from maskwright.data.batch import Batch
 from maskwright.data.config import DataConfig, MaskingConfig
 from maskwright.distributed.world import World
 from maskwright.model.config import EncoderConfig
-from maskwright.model.pretraining import MaskedLanguageModel, Network
+from maskwright.model.masked_lm import MaskedLanguageModel, Network
 from maskwright.objectives.config import ObjectiveConfig
 
 NetworkT = TypeVar("NetworkT", bound=Network)

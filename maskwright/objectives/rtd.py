@@ -44,7 +44,7 @@ from maskwright.model.flops import (
     count_parameters,
     count_token_head_flops_per_token,
 )
-from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.objectives.cross_entropy import sum_cross_entropy
 from maskwright.objectives.mlm import (
     MLM,

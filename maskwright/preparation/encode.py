@@ -1,7 +1,7 @@
-"""One chunk of text into one shard, unless that shard is there already.
+"""One chunk of text to one shard, unless the shard exists already.
 
-Beside a finished shard lies ``NAME.done``, which holds the hash of its text and what is known of
-it. It goes away when the manifest, which says the same of all shards, is written.
+Beside a finished shard is ``NAME.done`` with the hash of its text and its description. It is
+removed when the manifest, which describes all shards, is written.
 """
 
 from dataclasses import asdict, dataclass

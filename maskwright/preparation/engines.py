@@ -16,7 +16,7 @@ from maskwright.preparation.cluster.config import EngineName
 from maskwright.preparation.cluster.engine import ClusterEngine
 from maskwright.preparation.config import PrepareConfig
 from maskwright.preparation.folder import TASKS_NAME, Report
-from maskwright.preparation.team import Item, Result, Start, count_cores, work_through
+from maskwright.preparation.process_pool import Item, Result, Start, count_cores, work_through
 
 _PACKAGES = {"datatrove": "cluster", "ray": "ray"}  # and the extra that brings each
 

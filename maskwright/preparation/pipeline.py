@@ -27,8 +27,8 @@ from maskwright.preparation.cluster.engine import clear_spools
 from maskwright.preparation.config import PrepareConfig
 from maskwright.preparation.dumps import write_down_dumps
 from maskwright.preparation.encode import EncodedChunk
+from maskwright.preparation.encode_chunks import encode_chunks
 from maskwright.preparation.engines import Engine, choose_engine
-from maskwright.preparation.fingerprint import describe_config, fingerprint_input
 from maskwright.preparation.folder import (
     STDIN_NAME,
     TASKS_NAME,
@@ -39,10 +39,10 @@ from maskwright.preparation.folder import (
     mark_unfinished,
     tidy_folder,
 )
-from maskwright.preparation.selection import check_steps, read_tally, write_down_selected
+from maskwright.preparation.input_identity import describe_config, fingerprint_input
+from maskwright.preparation.select_documents import check_steps, read_tally, write_down_selected
 from maskwright.preparation.splits import settle_valid_fraction, split_corpus
 from maskwright.preparation.vocabulary import EXTENSION_KEY, obtain_tokenizer
-from maskwright.preparation.workers import encode_chunks
 from maskwright.shards.manifest import (
     COUNTS_NAME,
     SPLITS,

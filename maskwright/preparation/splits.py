@@ -10,12 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from maskwright.corpus.config import CorpusConfig
-from maskwright.corpus.fingerprints import (
-    LEAST_VALID_FRACTION,
-    MOST_BYTES_COUNTED,
-    choose_valid_fraction,
-)
 from maskwright.corpus.progress import ReadProgress
+from maskwright.corpus.split import LEAST_VALID_FRACTION, MOST_BYTES_COUNTED, choose_valid_fraction
 from maskwright.corpus.stream import Split, stream_corpus
 from maskwright.errors import CorpusError
 

@@ -14,7 +14,7 @@ from maskwright.distributed.sharding import UNSHARDED, Sharding
 from maskwright.distributed.world import ALONE, World
 from maskwright.model.encoder import EncoderBlock, count_stacked_matrices
 from maskwright.model.init import initialize
-from maskwright.model.pretraining import MaskedLanguageModel, Network
+from maskwright.model.masked_lm import MaskedLanguageModel, Network
 from maskwright.optim.build import build_optimizers
 from maskwright.pretraining.init_from import InitialModel
 from maskwright.pretraining.prepared_data import (

@@ -17,7 +17,7 @@ from maskwright.errors import ConfigError, ShardError
 from maskwright.files import hash_file
 from maskwright.model.config import EncoderConfig, ModelConfig, to_model_config
 from maskwright.model.init import draw_pair_head, grow_vocabulary
-from maskwright.model.pretraining import PAIR_HEAD, MaskedLanguageModel
+from maskwright.model.masked_lm import PAIR_HEAD, MaskedLanguageModel
 from maskwright.model_folder.folder import describe_folder
 from maskwright.model_folder.weights import holds_pair_head, read_model
 from maskwright.runs.config import PretrainConfig, as_mapping

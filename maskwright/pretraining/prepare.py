@@ -13,7 +13,7 @@ from maskwright.errors import InputError
 from maskwright.files import write_text
 from maskwright.preparation import pipeline
 from maskwright.preparation.config import PrepareConfig
-from maskwright.preparation.selection import read_tally
+from maskwright.preparation.select_documents import read_tally
 from maskwright.recipes import load_recipe
 from maskwright.report.charts import check_matplotlib
 from maskwright.report.selection_page import render_selection

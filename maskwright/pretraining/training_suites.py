@@ -12,7 +12,7 @@ from maskwright.evaluation.held_out_text import describe_held_out
 from maskwright.evaluation.minimal_pairs import read_named_pairs
 from maskwright.evaluation.suites import Request, before_each_pass, find_headlines, load_suite
 from maskwright.inference.text_model import TextModel
-from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.pretraining.prepared_data import PreparedData
 from maskwright.runs.config import PretrainConfig
 from maskwright.runs.evaluation_file import SuiteResult

@@ -1,4 +1,7 @@
-"""The validation of a run: scores on pinned masks, scores of suites, and filled-in samples."""
+"""The validation of a run: scores on pinned masks, scores of suites, and filled-in samples.
+
+Which scores there are is stated by the objective (`objectives.objective.Objective.validate`).
+"""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -14,7 +17,7 @@ from maskwright.distributed.world import ALONE, World
 from maskwright.evaluation.pinned import PinnedText
 from maskwright.inference.samples import HeldOutSamples
 from maskwright.logs import Record
-from maskwright.model.pretraining import Network
+from maskwright.model.masked_lm import Network
 from maskwright.objectives.objective import Objective
 from maskwright.pretraining.prepared_data import PreparedData
 from maskwright.pretraining.training_suites import TrainingSuites

@@ -1,7 +1,4 @@
-"""What a user can choose about the suites that are scored while a model trains.
-
-The whole configuration of a pretraining run, and where it comes from.
-"""
+"""The whole configuration of a pretraining run: recipe, file and flags, in this order."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -14,7 +11,8 @@ from maskwright.corpus.config import CorpusConfig
 from maskwright.data.config import DataConfig, MaskingConfig, MixtureConfig
 from maskwright.errors import ConfigError
 from maskwright.model.config import ModelConfig
-from maskwright.objectives.config import OBJECTIVES, ObjectiveConfig, choose_name
+from maskwright.objectives.config import ObjectiveConfig, choose_name
+from maskwright.objectives.registry import OBJECTIVES
 from maskwright.optim.config import OptimConfig
 from maskwright.recipes import load_recipe
 from maskwright.selection.config import SelectionConfig

@@ -11,7 +11,7 @@ from maskwright.config import from_mapping, to_mapping
 from maskwright.corpus.config import CorpusConfig
 from maskwright.errors import ConfigError, InputError, ShardError
 from maskwright.preparation.config import PrepareConfig
-from maskwright.preparation.fingerprint import fingerprint_input
+from maskwright.preparation.input_identity import fingerprint_input
 from maskwright.preparation.locate import locate
 from maskwright.preparation.pipeline import prepare
 from maskwright.runs.config import PretrainConfig

@@ -18,7 +18,7 @@ from maskwright.corpus.readers.records import MAX_RECORD_CHARACTERS
 from maskwright.corpus.readers.text import decode_text, read_lines
 from maskwright.corpus.sources import Source, find_sources
 from maskwright.errors import CorpusError
-from maskwright.selection.units import (
+from maskwright.selection.words import (
     Hashes,
     WordHashes,
     count_letters_a_word,

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.extras import import_extra
-from maskwright.selection.units import Hashes, join_hashes
+from maskwright.selection.words import Hashes, join_hashes
 
 NUM_HASHES = 128  # of a signature: similarities are known to within 0.03
 SHINGLE = 5  # words

@@ -11,7 +11,7 @@ import unicodedata
 import numpy as np
 
 from maskwright.selection.config import QualityLimits
-from maskwright.selection.units import Hashes, count_letters_a_word, find_members, join_hashes
+from maskwright.selection.words import Hashes, count_letters_a_word, find_members, join_hashes
 
 _DIGITS = re.compile(r"\d")
 _BULLETS = ("-", "*", "•", "‣", "▪", "●", "·", "\u2013")

@@ -12,7 +12,7 @@ from maskwright.selection.contamination import EvaluationTexts
 from maskwright.selection.language import LanguageIdentifier
 from maskwright.selection.quality import drop_boilerplate, find_fault
 from maskwright.selection.tally import Tally
-from maskwright.selection.units import Hashes, WordHashes, split_words
+from maskwright.selection.words import Hashes, WordHashes, split_words
 
 
 class Kept(NamedTuple):

@@ -1,9 +1,7 @@
-"""Scalars for TensorBoard, written as they come.
+"""Where the records of a run go: metrics.jsonl, TensorBoard, and the terminal.
 
 `torch.utils.tensorboard` writes in a thread of its own, which answers a full disk with a traceback
-and ends; here that is an error like any other. The file is the same.
-
-Where the records of a run go: metrics.jsonl, TensorBoard, and the terminal.
+and ends. Here TensorBoard's files are written directly, and a full disk is an error like any other.
 """
 
 import importlib

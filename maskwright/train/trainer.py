@@ -21,7 +21,7 @@ from maskwright.distributed.parallel import Parallel
 from maskwright.distributed.world import ALONE, World
 from maskwright.errors import TrainingError
 from maskwright.logs import Record
-from maskwright.model.pretraining import Network
+from maskwright.model.masked_lm import Network
 from maskwright.objectives.objective import Term
 from maskwright.optim.build import Optimizers
 from maskwright.train.checkpoint import Checkpoint, CheckpointWriter

@@ -46,7 +46,7 @@ MODULES = {source.module for source in SOURCES}
 # Libraries that do what this project does -> the one module that imports them, late and by name, to
 # check an export. Nothing else may depend on them.
 TWINS = {
-    "transformers": "maskwright.interop.hugging_face",
+    "transformers": "maskwright.interop.transformers",
     "sentence_transformers": "maskwright.interop.sentence_transformers",
 }
 

@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from maskwright.cli.main import main
-from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.model_folder import folder
 from maskwright.model_folder.folder import open_model, save_model
 from maskwright.tokenizer.config import TokenizerConfig

@@ -8,7 +8,7 @@ import pytest
 from maskwright.cli.main import main
 from maskwright.interop import onnx_int8
 from maskwright.interop.comparison import pad_rows
-from maskwright.interop.masked_model import find_prepared_data
+from maskwright.interop.masked_lm_source import find_prepared_data
 from maskwright.interop.onnx import OnnxModel, write_graph
 from maskwright.interop.onnx_int8 import RECIPES
 from maskwright.model_folder.folder import open_model

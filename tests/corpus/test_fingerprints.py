@@ -4,12 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maskwright.corpus.fingerprints import (
-    FingerprintSet,
-    choose_valid_fraction,
-    fingerprint_text,
-    is_validation,
-)
+from maskwright.corpus.fingerprints import FingerprintSet, fingerprint_text
+from maskwright.corpus.split import choose_valid_fraction, is_validation
 
 FINGERPRINTS = st.one_of(
     st.integers(0, 2**64 - 1),

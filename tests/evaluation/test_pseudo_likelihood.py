@@ -16,7 +16,7 @@ from maskwright.evaluation.pseudo_likelihood import (
     find_ends,
     score_pseudo_likelihood,
 )
-from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.model.masked_lm import MaskedLanguageModel
 from tests.golden.pseudo_likelihood import METRICS, MODELS, TEXTS, make_model, make_tokenizer
 
 TOKENIZER = make_tokenizer()

@@ -9,7 +9,7 @@ import torch
 from maskwright.attention_context import context_from_lengths
 from maskwright.errors import InputError, ModelFolderError
 from maskwright.evaluation.suite_fill import choose_positions, evaluate_fill
-from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.runs.evaluation_file import SuiteResult
 from tests.golden.pseudo_likelihood import make_model, make_tokenizer
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from maskwright.config import from_mapping
 from maskwright.model.config import ModelConfig, resolve_config
 from maskwright.model.init import initialize
-from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.model_folder.folder import Loaded
 from maskwright.tokenizer.template import wrap_inputs
 from tests.golden.pseudo_likelihood import make_tokenizer

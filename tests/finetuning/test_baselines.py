@@ -7,7 +7,7 @@ import pytest
 
 from maskwright.finetuning.baselines import BagOfWords, build_logistic
 from maskwright.finetuning.examples import Examples
-from maskwright.finetuning.tables import TableRow
+from maskwright.finetuning.table_files import TableRow
 from maskwright.finetuning.task import Labels
 from maskwright.finetuning.text_tasks import Classification, Regression
 

@@ -5,15 +5,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from maskwright.finetuning.batches import collate, plan_epoch, plan_scoring
 from maskwright.finetuning.conll import TaggedSentence
-from maskwright.finetuning.examples import (
-    Examples,
-    collate,
-    cut_words,
-    plan_epoch,
-    plan_scoring,
-)
-from maskwright.finetuning.tables import TableRow
+from maskwright.finetuning.examples import Examples, cut_words
+from maskwright.finetuning.table_files import TableRow
 from maskwright.finetuning.text_tasks import Classification
 from maskwright.finetuning.token_task import Tokens
 from maskwright.tokenizer.template import ModelInput, wrap_inputs

@@ -16,7 +16,7 @@ from maskwright.finetuning.report import (
     render_page,
     write_predictions,
 )
-from maskwright.finetuning.tables import TableRow
+from maskwright.finetuning.table_files import TableRow
 from maskwright.finetuning.task import Labels, load_label_task
 
 

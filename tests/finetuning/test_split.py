@@ -12,7 +12,7 @@ from maskwright.finetuning.split import (
     hold_out,
     split_examples,
 )
-from maskwright.finetuning.tables import TableRow
+from maskwright.finetuning.table_files import TableRow
 
 TEXT_PAIRS = st.lists(st.tuples(*[st.text("ABCDEFGH", min_size=1, max_size=2)] * 2), max_size=30)
 

@@ -5,7 +5,7 @@ import pytest
 
 from maskwright.errors import CorpusError
 from maskwright.finetuning.conll import TaggedSentence
-from maskwright.finetuning.tables import TableRow
+from maskwright.finetuning.table_files import TableRow
 from maskwright.finetuning.task import load_label_task
 from maskwright.finetuning.text_tasks import Classification, MultiLabel, Regression
 from maskwright.finetuning.token_task import Tokens

@@ -18,7 +18,7 @@ from tokenizers.pre_tokenizers import BertPreTokenizer
 
 from maskwright.config import from_mapping
 from maskwright.model.config import ModelConfig, resolve_config
-from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.model_folder.folder import open_model, save_model
 from maskwright.tokenizer.tokenizer import Tokenizer
 from tests.twins import randomize

@@ -9,7 +9,7 @@ import pytest
 from maskwright.inference.fill_mask import FillMask, Prediction
 from maskwright.inference.samples import HeldOutSamples
 from maskwright.model.init import initialize
-from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.tokenizer.config import TokenizerConfig
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.tokenizer.train import train_tokenizer

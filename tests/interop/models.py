@@ -6,7 +6,7 @@ from typing import Any
 from maskwright.config import from_mapping
 from maskwright.model.config import ModelConfig, resolve_config
 from maskwright.model.init import initialize
-from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.model_folder.folder import save_model
 from tests.model_folder.helpers import tiny_tokenizer
 

@@ -10,11 +10,12 @@ from safetensors.torch import load_file, save_file
 
 from maskwright.cli.main import main
 from maskwright.errors import ExportError, InputError, MissingPackageError, ModelFolderError
-from maskwright.interop import hugging_face, masked_model
+from maskwright.interop import masked_lm_source as masked_model
+from maskwright.interop import transformers as to_transformers
 from maskwright.interop.comparison import Comparison
 from maskwright.interop.export import export
 from maskwright.interop.targets import TARGETS
-from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.model_folder.folder import open_model, save_model
 from tests.interop.models import LONGEST, NATIVE, OWN, write_model
 
@@ -139,7 +140,7 @@ def test_nothing_is_replaced(bert: Path, tmp_path: Path, monkeypatch: pytest.Mon
     out.mkdir()
     assert export(bert, "hf", out).folder == out  # an empty folder is as good as none
     before = {path: path.read_bytes() for path in out.iterdir()}
-    monkeypatch.setattr(hugging_face, "load_whole", None)  # it does not come that far
+    monkeypatch.setattr(to_transformers, "load_whole", None)  # it does not come that far
     for taken in (out, bert, out / "README.md"):
         with pytest.raises(ExportError, match=r"exists already\. Choose another --out"):
             export(bert, "hf", taken)

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from maskwright.config import from_mapping
 from maskwright.model.config import EncoderConfig, ModelConfig, resolve_config
-from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.model.masked_lm import MaskedLanguageModel
 from tests.twins import VOCAB_SIZE, randomize
 from tests.twins import pack as pack
 from tests.twins import random_ids as random_ids

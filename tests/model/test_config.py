@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from maskwright.config import from_mapping, to_mapping
 from maskwright.errors import ConfigError
 from maskwright.model.config import EncoderConfig, ModelConfig, resolve_config, to_model_config
+from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.model.presets import PRESETS
-from maskwright.model.pretraining import MaskedLanguageModel
 from tests.model.helpers import tiny_config
 from tests.models import small_config
 

@@ -18,7 +18,7 @@ from maskwright.model.flops import (
     count_token_head_flops_per_token,
 )
 from maskwright.model.init import grow_vocabulary, initialize
-from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.model.masked_lm import MaskedLanguageModel
 from tests.model.helpers import tiny_config
 from tests.twins import PACKED, ROW, fill_rows, pack
 

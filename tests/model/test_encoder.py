@@ -5,7 +5,7 @@ import torch
 
 from maskwright.attention_context import context_from_lengths
 from maskwright.model.encoder import count_stacked_matrices
-from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.model.masked_lm import MaskedLanguageModel
 from tests.model.helpers import RAGGED_ROWS, pack, random_ids, tiny_config, tiny_model
 from tests.models import small_model
 

@@ -4,7 +4,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from maskwright.attention_context import context_from_lengths
 from maskwright.model.flops import count_flops_per_token, count_parameters
-from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.model.masked_lm import MaskedLanguageModel
 from tests.model.helpers import random_ids, tiny_config
 
 

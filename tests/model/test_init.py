@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from maskwright.model.init import grow_vocabulary, initialize
-from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.model.masked_lm import MaskedLanguageModel
 from tests.model.helpers import tiny_config
 from tests.models import small_model
 

@@ -118,7 +118,7 @@ def test_mlps_are_their_equations(name: Activation) -> None:
 
 @pytest.mark.parametrize("biased", [True, False])
 def test_biases_are_where_they_are_asked_for(biased: bool) -> None:
-    from maskwright.model.pretraining import MaskedLanguageModel
+    from maskwright.model.masked_lm import MaskedLanguageModel
 
     fields = {"attention_bias": biased, "mlp_bias": biased, "norm_bias": biased}
     config = tiny_config(**fields, head_bias=biased, decoder_bias=biased)

@@ -12,7 +12,7 @@ from maskwright.model.config import ModelConfig, resolve_config
 from maskwright.model.encoder import count_stacked_matrices
 from maskwright.model.flops import count_flops_per_token, count_parameters
 from maskwright.model.init import draw_pair_head, initialize
-from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.model.masked_lm import MaskedLanguageModel
 from tests.model.helpers import random_ids, tiny_config, tiny_model, with_pair_head
 
 MASKED, PAIRS = torch.tensor([3, 20, 20, 0]), torch.tensor([16, 0])

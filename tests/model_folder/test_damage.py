@@ -10,8 +10,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from maskwright.errors import ModelFolderError
+from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.model.presets import PRESETS
-from maskwright.model.pretraining import MaskedLanguageModel
 from maskwright.model_folder.families import FAMILIES
 from maskwright.model_folder.folder import save_model
 from maskwright.model_folder.weights import StoredBlock, find_blocks, read_model

@@ -13,7 +13,7 @@ from torch import Tensor
 from maskwright.attention_context import context_from_lengths
 from maskwright.errors import ModelFolderError
 from maskwright.model.config import EncoderConfig
-from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.model_folder.families import FAMILIES
 from maskwright.model_folder.folder import load_model, open_model, parse_config, save_model
 from maskwright.model_folder.weights import StoredTensors

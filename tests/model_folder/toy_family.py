@@ -3,7 +3,7 @@
 import dataclasses
 
 from maskwright.model_folder.native.bert import BERT
-from maskwright.model_folder.native.tables import (
+from maskwright.model_folder.native.shared_names import (
     bert_blocks,
     bert_embeddings,
     bert_head,

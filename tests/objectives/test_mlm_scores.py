@@ -11,7 +11,7 @@ from maskwright.attention_context import AttentionContext
 from maskwright.data.batch import Batch
 from maskwright.data.config import DataConfig
 from maskwright.evaluation.pinned import PinnedText
-from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.objectives.mlm import MaskedLMScores, evaluate_masked_lm
 from tests.helpers import (
     MASK,

@@ -10,7 +10,7 @@ from maskwright.data.batch import Batch
 from maskwright.data.loader import StepRequest
 from maskwright.data.rows import DataPosition
 from maskwright.model.init import initialize
-from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.objectives.mlm import MaskedLM, predict_masked
 from maskwright.objectives.pairs import MaskedLMWithPairs, predict_pairs
 from tests.helpers import SyntheticCorpus, random_corpus, row_source

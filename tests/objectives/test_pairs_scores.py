@@ -13,7 +13,7 @@ from maskwright.data.config import DataConfig, PairKind
 from maskwright.errors import InputError
 from maskwright.evaluation.pinned import PinnedText
 from maskwright.model.init import initialize
-from maskwright.model.pretraining import MaskedLanguageModel, PretrainingLogits
+from maskwright.model.masked_lm import MaskedLanguageModel, PretrainingLogits
 from maskwright.objectives.pairs import evaluate_sentence_pairs, predict_pairs
 from tests.helpers import SyntheticCorpus, random_corpus, special_ids, vocabulary
 from tests.models import small_config, small_model

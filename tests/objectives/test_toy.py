@@ -12,8 +12,7 @@ from maskwright.data.batch import Batch
 from maskwright.logs import read_metrics
 from maskwright.model.config import EncoderConfig
 from maskwright.model.flops import count_flops_per_token, count_parameters
-from maskwright.model.pretraining import MaskedLanguageModel
-from maskwright.objectives.config import OBJECTIVES, Registered
+from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.objectives.objective import (
     HeldOut,
     Loss,
@@ -23,6 +22,7 @@ from maskwright.objectives.objective import (
     TermSums,
     TrainedModel,
 )
+from maskwright.objectives.registry import OBJECTIVES, Registered
 
 
 def count_tokens(batch: Batch) -> int:

@@ -6,7 +6,7 @@ from torch import Tensor
 
 from maskwright.errors import CheckpointError
 from maskwright.model.encoder import count_stacked_matrices
-from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.optim.build import Optimizers, build_optimizers
 from maskwright.optim.config import OptimConfig
 from maskwright.optim.muon import Muon

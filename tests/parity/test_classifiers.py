@@ -20,7 +20,7 @@ from maskwright.finetuning.network import build_classifier
 from maskwright.finetuning.predict import Predictor
 from maskwright.model.config import Level, ModelConfig, Pooling, resolve_config
 from maskwright.model.init import initialize
-from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.model_folder.classifier_folder import open_classifier, save_classifier
 from maskwright.model_folder.families import list_classifiers, native_classifier
 from tests.golden.pseudo_likelihood import make_tokenizer

@@ -8,7 +8,7 @@ from transformers import pipeline
 
 from maskwright.inference.fill_mask import FillMask
 from maskwright.model.config import ModelConfig, resolve_config
-from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.model_folder.folder import save_model
 from maskwright.tokenizer.config import TokenizerConfig, TokenizerKind
 from maskwright.tokenizer.train import train_tokenizer

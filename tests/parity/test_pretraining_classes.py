@@ -11,7 +11,7 @@ from torch import Tensor
 from transformers import AutoConfig, AutoModelForMaskedLM, AutoModelForPreTraining
 
 from maskwright.errors import ModelFolderError
-from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.model_folder.folder import load_model, save_model
 from maskwright.model_folder.native.bert import BERT
 from maskwright.model_folder.native.own import OWN

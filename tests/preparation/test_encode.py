@@ -7,9 +7,9 @@ import pytest
 
 from maskwright.preparation.chunks import Chunk
 from maskwright.preparation.encode import encode_chunk
+from maskwright.preparation.encode_chunks import encode_chunks
 from maskwright.preparation.engines import LocalEngine
-from maskwright.preparation.team import count_cores
-from maskwright.preparation.workers import encode_chunks
+from maskwright.preparation.process_pool import count_cores
 from maskwright.tokenizer.config import TokenizerConfig
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.tokenizer.train import train_tokenizer

@@ -16,7 +16,7 @@ from maskwright.corpus.config import CorpusConfig
 from maskwright.errors import CorpusError, ShardError, TokenizerError
 from maskwright.preparation import pipeline
 from maskwright.preparation.config import PrepareConfig
-from maskwright.preparation.fingerprint import fingerprint_input
+from maskwright.preparation.input_identity import fingerprint_input
 from maskwright.preparation.pipeline import prepare
 from maskwright.shards.manifest import Manifest, read_manifest
 from maskwright.shards.reader import TokenStore

@@ -16,7 +16,7 @@ from maskwright.errors import ConfigError, InputError
 from maskwright.evaluation import held_out_text
 from maskwright.evaluation.held_out_text import EvaluationText
 from maskwright.evaluation.pinned import PinnedText
-from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.pretraining import training_suites
 from maskwright.pretraining.build import build_trainer
 from maskwright.pretraining.prepared_data import (

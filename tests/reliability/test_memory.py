@@ -12,7 +12,7 @@ import torch
 
 from maskwright.data.config import DataConfig
 from maskwright.evaluation.pinned import PinnedText
-from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.objectives.mlm import evaluate_masked_lm
 from maskwright.shards.manifest import COUNTS_NAME, Manifest, SplitInfo, write_manifest
 from maskwright.shards.reader import TokenStore

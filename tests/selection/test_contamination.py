@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from maskwright.errors import CorpusError
 from maskwright.selection.contamination import WORDS, EvaluationTexts, read_evaluation
-from maskwright.selection.units import WordHashes, split_words
+from maskwright.selection.words import WordHashes, split_words
 
 LONG = "the larvae of this small black fly feed on snails that live in cold mountain rivers"
 SHORT = "who has a lot of questions about snails"  # eight words

@@ -12,7 +12,7 @@ from maskwright.selection.near_duplicates import (
     choose_rows,
     find_near_duplicates,
 )
-from maskwright.selection.units import WordHashes, split_words
+from maskwright.selection.words import WordHashes, split_words
 
 VOCABULARY = [f"word{n}" for n in range(3000)]
 

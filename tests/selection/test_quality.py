@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from maskwright.errors import ConfigError
 from maskwright.selection.config import QualityLimits, SelectionConfig
 from maskwright.selection.quality import drop_boilerplate, find_fault
-from maskwright.selection.units import WordHashes, split_words
+from maskwright.selection.words import WordHashes, split_words
 from tests.limits import limited_cpu_seconds
 
 PROSE = """The river rises in the hills north of the town and flows for ninety miles to the sea.

@@ -14,7 +14,7 @@ from maskwright.data.rows import DataPosition
 from maskwright.distributed.parallel import Parallel
 from maskwright.distributed.world import ALONE
 from maskwright.model.encoder import count_stacked_matrices
-from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.objectives.mlm import MaskedLM
 from maskwright.objectives.objective import Loss, TermSums
 from maskwright.optim.build import build_optimizers

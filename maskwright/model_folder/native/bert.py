@@ -5,7 +5,7 @@ Devlin et al., "BERT: Pre-training of Deep Bidirectional Transformers", 2019; Sh
 """
 
 from maskwright.model_folder.native.family import Family, Field, same
-from maskwright.model_folder.native.tables import (
+from maskwright.model_folder.native.shared_names import (
     ABSOLUTE,
     GAMMA_BETA,
     NEEDS_TYPES,

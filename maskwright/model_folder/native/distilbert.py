@@ -5,7 +5,7 @@ has no dropout after attention; ours applies ``hidden_dropout``.
 """
 
 from maskwright.model_folder.native.family import Family, Field, NativeHead, same
-from maskwright.model_folder.native.tables import (
+from maskwright.model_folder.native.shared_names import (
     DENSE,
     ENCODER_ONLY,
     GAMMA_BETA,

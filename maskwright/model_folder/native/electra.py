@@ -16,7 +16,7 @@ from maskwright.model_folder.native.family import (
     same,
 )
 from maskwright.model_folder.native.own import ENCODER_TENSORS, OWN
-from maskwright.model_folder.native.tables import (
+from maskwright.model_folder.native.shared_names import (
     ABSOLUTE,
     DENSE,
     GAMMA_BETA,

@@ -17,7 +17,7 @@ from maskwright.model_folder.native.family import (
     RawConfig,
     same,
 )
-from maskwright.model_folder.native.tables import (
+from maskwright.model_folder.native.shared_names import (
     ENCODER_ONLY,
     GAMMA_BETA,
     bert_blocks,

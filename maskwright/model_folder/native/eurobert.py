@@ -9,7 +9,7 @@ from maskwright.model_folder.native.family import (
     RawConfig,
     same,
 )
-from maskwright.model_folder.native.tables import (
+from maskwright.model_folder.native.shared_names import (
     DENSE,
     OUTPUT,
     llama_blocks,

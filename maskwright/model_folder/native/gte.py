@@ -1,7 +1,7 @@
 """GteForMaskedLM. Zhang et al., "mGTE: Generalized Long-Context Text Representation", 2024."""
 
 from maskwright.model_folder.native.family import Family, same
-from maskwright.model_folder.native.tables import (
+from maskwright.model_folder.native.shared_names import (
     GAMMA_BETA,
     bert_embeddings,
     bert_fields,

@@ -1,7 +1,7 @@
 """JinaEmbeddingsV3ForMaskedLM: XLM-RoBERTa with rotary positions. Sturua et al., 2024."""
 
 from maskwright.model_folder.native.family import Family, Field, same
-from maskwright.model_folder.native.tables import (
+from maskwright.model_folder.native.shared_names import (
     GAMMA_BETA,
     NEEDS_TYPES,
     bert_embeddings,

@@ -1,7 +1,7 @@
 """NomicBertForMaskedLM. Nussbaum et al., "Nomic Embed", 2024."""
 
 from maskwright.model_folder.native.family import Family, Field, same
-from maskwright.model_folder.native.tables import (
+from maskwright.model_folder.native.shared_names import (
     GAMMA_BETA,
     NEEDS_TYPES,
     bert_embeddings,

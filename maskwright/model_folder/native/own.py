@@ -11,7 +11,7 @@ from maskwright.model_folder.native.family import (
     read_value,
     same,
 )
-from maskwright.model_folder.native.tables import DENSE, OUTPUT
+from maskwright.model_folder.native.shared_names import DENSE, OUTPUT
 
 _OPTIONAL = ("cls_token_id", "sep_token_id", "mask_token_id")
 _LEFT_OUT = ("attention_backend", "model_type", "mlp_output_bias", "embedding_size", *_OPTIONAL)

@@ -11,7 +11,7 @@ with rows that no token has (`count_padding_rows`).
 import dataclasses
 
 from maskwright.model_folder.native.family import Family, Field, same
-from maskwright.model_folder.native.tables import (
+from maskwright.model_folder.native.shared_names import (
     ABSOLUTE,
     GAMMA_BETA,
     NEEDS_TYPES,

@@ -19,7 +19,7 @@ from maskwright.model_folder.native.family import (
     read_value,
     same,
 )
-from maskwright.model_folder.native.tables import (
+from maskwright.model_folder.native.shared_names import (
     check_heads,
     read_two_ropes,
     size_fields,

@@ -11,7 +11,7 @@ from typing import Any
 from maskwright.errors import ShardError
 from maskwright.preparation.cluster.config import EngineName
 from maskwright.preparation.cluster.spool import Spool
-from maskwright.preparation.team import attempt, work_in_processes, work_through
+from maskwright.preparation.process_pool import attempt, work_in_processes, work_through
 
 JOB_NAME = "job.json"
 

@@ -22,7 +22,7 @@ from maskwright.config import from_mapping, write_yaml
 from maskwright.data.rows import DataPosition
 from maskwright.model.config import ModelConfig, resolve_config
 from maskwright.model.init import initialize
-from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.model_folder.folder import save_model
 from maskwright.model_folder.weights import INDEX, WEIGHTS
 from maskwright.preparation.config import PrepareConfig

@@ -13,9 +13,9 @@ from maskwright.cli.main import main
 from maskwright.corpus.config import CorpusConfig
 from maskwright.corpus.readers import records
 from maskwright.errors import ConfigError, CorpusError
-from maskwright.preparation import selection
+from maskwright.preparation import select_documents as selection
 from maskwright.preparation.config import PrepareConfig
-from maskwright.preparation.fingerprint import fingerprint_input
+from maskwright.preparation.input_identity import fingerprint_input
 from maskwright.preparation.pipeline import prepare
 from maskwright.selection.config import SelectionConfig
 from maskwright.shards.manifest import SPLITS

@@ -12,8 +12,8 @@ import torch
 from maskwright.errors import CorpusError, ExportError, InputError
 from maskwright.finetuning.config import FinetuneConfig
 from maskwright.finetuning.network import build_classifier
-from maskwright.interop import classifier
-from maskwright.interop.classifier import ExampleFile, choose_examples
+from maskwright.interop import classifier_source as classifier
+from maskwright.interop.classifier_source import ExampleFile, choose_examples
 from maskwright.interop.export import ExportResult, export
 from maskwright.interop.onnx import GRAPH, OnnxModel
 from maskwright.interop.targets import Int8Scores

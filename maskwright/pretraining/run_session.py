@@ -21,9 +21,9 @@ from maskwright.model_folder.folder import save_model
 from maskwright.objectives.build import count_parameters_of
 from maskwright.objectives.objective import Objective, TrainedModel
 from maskwright.pretraining.build import build_trainer, consolidate
-from maskwright.pretraining.card import describe_training, list_results
 from maskwright.pretraining.init_from import InitialModel
 from maskwright.pretraining.prepared_data import PreparedData, describe_sources, objective_of
+from maskwright.pretraining.run_summary import describe_training, list_results
 from maskwright.pretraining.training_suites import HEADLINES
 from maskwright.report.facts import gather_facts
 from maskwright.report.run_page import write_report

@@ -6,7 +6,7 @@ import pytest
 
 from maskwright.corpus.config import CorpusConfig
 from maskwright.errors import CorpusError, TokenizerError
-from maskwright.preparation.fingerprint import fingerprint_input
+from maskwright.preparation.input_identity import fingerprint_input
 from maskwright.tokenizer.config import TokenizerConfig
 from tests.preparation.helpers import small_config
 

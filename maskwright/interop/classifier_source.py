@@ -16,16 +16,11 @@ from torch import Tensor
 
 from maskwright.errors import InputError
 from maskwright.files import write_text
+from maskwright.finetuning.batches import collate, plan_scoring
 from maskwright.finetuning.conll import has_conll_name, read_conll
-from maskwright.finetuning.examples import (
-    Examples,
-    collate,
-    encode_texts,
-    encode_words,
-    plan_scoring,
-)
+from maskwright.finetuning.examples import Examples, encode_texts, encode_words
 from maskwright.finetuning.network import compute_logits
-from maskwright.finetuning.tables import LABEL, TEXT_ROLES, Column, list_names, read_columns
+from maskwright.finetuning.table_files import LABEL, TEXT_ROLES, Column, list_names, read_columns
 from maskwright.finetuning.task import Labels, LabelTask, find_label_task
 from maskwright.interop.comparison import (
     PYDOCS,
@@ -35,7 +30,7 @@ from maskwright.interop.comparison import (
     choose_texts,
     max_or_nan,
 )
-from maskwright.interop.masked_model import check_equal_ids
+from maskwright.interop.masked_lm_source import check_equal_ids
 from maskwright.model.classifier import Classifier
 from maskwright.model_folder.card import HubMetadata, describe_labels
 from maskwright.model_folder.classifier_folder import (

@@ -12,8 +12,8 @@ from markdown_it import MarkdownIt
 from maskwright.config import fields_of, to_mapping
 from maskwright.logs import Record, read_metrics
 from maskwright.model_folder.card import read_example
-from maskwright.pretraining.card import describe_training
 from maskwright.pretraining.prepared_data import PreparedData, objective_of
+from maskwright.pretraining.run_summary import describe_training
 from maskwright.runs.config import PretrainConfig, resolve
 from maskwright.runs.metadata import shorten_path, shorten_paths
 

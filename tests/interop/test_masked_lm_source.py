@@ -12,7 +12,7 @@ from maskwright.data.masking import IGNORED, Vocabulary
 from maskwright.errors import ShardError
 from maskwright.evaluation.pinned import PinnedText
 from maskwright.interop.comparison import PaddedBatch, batch_by_length, batch_rows, encode
-from maskwright.interop.masked_model import (
+from maskwright.interop.masked_lm_source import (
     all_labels,
     choose_sentences,
     predict_masks,
@@ -21,7 +21,7 @@ from maskwright.interop.masked_model import (
 )
 from maskwright.model.config import ModelConfig, resolve_config
 from maskwright.model.init import initialize
-from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.model_folder.folder import LoadedModel
 from maskwright.objectives.mlm import predict_masked
 from maskwright.preparation.config import PrepareConfig

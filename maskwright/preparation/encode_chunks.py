@@ -1,4 +1,4 @@
-"""Encodes chunks on all cores, with a bounded number of them in memory."""
+"""Encode chunks on all cores, with a bounded number of them in memory."""
 
 from collections.abc import Callable, Generator, Iterable
 from functools import partial

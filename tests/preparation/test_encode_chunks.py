@@ -13,9 +13,9 @@ import pytest
 from maskwright.errors import ConfigError, ShardError
 from maskwright.preparation.chunks import Chunk
 from maskwright.preparation.encode import EncodedChunk
+from maskwright.preparation.encode_chunks import encode_chunks
 from maskwright.preparation.engines import LocalEngine
-from maskwright.preparation.team import work_in_processes
-from maskwright.preparation.workers import encode_chunks
+from maskwright.preparation.process_pool import work_in_processes
 from maskwright.tokenizer.config import TokenizerConfig
 from maskwright.tokenizer.train import train_tokenizer
 from tests.preparation.helpers import write_corpus

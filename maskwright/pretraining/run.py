@@ -18,7 +18,7 @@ from maskwright.preparation.locate import locate
 from maskwright.pretraining.dry_run import describe_run
 from maskwright.pretraining.init_from import adopt_model, load_initial
 from maskwright.pretraining.prepared_data import PreparedData, check_config, fetch_ahead, open_data
-from maskwright.pretraining.session import Session, open_console, open_session
+from maskwright.pretraining.run_session import Session, open_console, open_session
 from maskwright.runs.config import PretrainConfig, choose_recipe, read_given, resolve
 from maskwright.runs.find_data import (
     adopt_preparation,

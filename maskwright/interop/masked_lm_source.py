@@ -35,7 +35,7 @@ from maskwright.interop.comparison import (
     compare_logits,
     pad_rows,
 )
-from maskwright.model.pretraining import MaskedLanguageModel
+from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.model_folder.card import HubMetadata, describe_for_hub
 from maskwright.model_folder.families import native_family
 from maskwright.model_folder.folder import CARD, LoadedModel, open_model, read_card, save_model

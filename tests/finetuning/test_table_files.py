@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from maskwright.errors import CorpusError
-from maskwright.finetuning.tables import (
+from maskwright.finetuning.table_files import (
     find_delimiter,
     find_roles,
     list_names,

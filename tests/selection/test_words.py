@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maskwright.selection.units import WordHashes, count_letters_a_word, join_hashes, split_words
+from maskwright.selection.words import WordHashes, count_letters_a_word, join_hashes, split_words
 
 
 def test_words_of_many_scripts() -> None:
@@ -42,7 +42,7 @@ def test_equal_words_in_a_row_have_equal_hashes(words: list[str]) -> None:
 
 
 def test_hashes_are_those_of_another_process() -> None:
-    program = "from maskwright.selection.units import WordHashes; print(WordHashes().of(['snail']))"
+    program = "from maskwright.selection.words import WordHashes; print(WordHashes().of(['snail']))"
     shown = {
         subprocess.run(
             [sys.executable, "-c", program], capture_output=True, text=True, check=True

@@ -35,7 +35,7 @@ from maskwright.selection.near_duplicates import (
 )
 from maskwright.selection.selector import Kept, Selector
 from maskwright.selection.tally import Tally
-from maskwright.selection.units import Hashes
+from maskwright.selection.words import Hashes
 from maskwright.shards.writer import write_array
 
 _PART_CHARACTERS = 16 << 20
