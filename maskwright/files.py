@@ -6,10 +6,10 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from maskwright.errors import InputError
 
@@ -147,6 +147,19 @@ def read_json(path: Path, max_bytes: int) -> Any:
         return json.loads(content.decode())
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
+
+
+def read_object(path: Path, max_bytes: int) -> JsonObject:
+    """Read a JSON file as `read_json` does; raise ValueError too if it holds no object."""
+    found = read_json(path, max_bytes)
+    if not isinstance(found, dict):
+        raise ValueError("it is not a JSON object")
+    return cast(JsonObject, found)
+
+
+def as_mapping(value: object) -> Mapping[str, Any]:
+    """Return a value from YAML or JSON if it is a mapping; else an empty one."""
+    return cast(Mapping[str, Any], value) if isinstance(value, Mapping) else {}
 
 
 @contextmanager

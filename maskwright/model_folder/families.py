@@ -10,11 +10,7 @@ from maskwright.errors import ConfigError
 from maskwright.model.config import EncoderConfig, Level
 from maskwright.model_folder.native.bert import BERT, MEGATRON_BERT
 from maskwright.model_folder.native.distilbert import DISTILBERT
-from maskwright.model_folder.native.electra import (
-    ELECTRA,
-    ELECTRA_DISCRIMINATOR,
-    OWN_DISCRIMINATOR,
-)
+from maskwright.model_folder.native.electra import ELECTRA
 from maskwright.model_folder.native.esm import ESM
 from maskwright.model_folder.native.eurobert import EUROBERT
 from maskwright.model_folder.native.family import Family, NativeHead
@@ -104,17 +100,16 @@ def native_family(config: EncoderConfig) -> tuple[Family | None, str]:
     return _find_nearest([(family, ()) for family in list_native()], config)
 
 
-def discriminator_family(config: EncoderConfig) -> tuple[Family, str]:
-    """Return the family of a discriminator, and the reason if it is our own.
+def choose_headless(config: EncoderConfig, family: Family, own: Family) -> tuple[Family, str]:
+    """Return `family` if it computes the encoder of `config`, else `own` and the reason.
 
     Fields of heads that predict tokens have no effect. The encoder may be one that `native_family`
     knows by another name, such as BERT's.
     """
-    fields = _find_misfits(config, ELECTRA_DISCRIMINATOR, (*_MLM_HEAD, "head_act", "head_bias"))
+    fields = _find_misfits(config, family, (*_MLM_HEAD, "head_act", "head_bias"))
     if not fields:
-        return ELECTRA_DISCRIMINATOR, ""
-    nearest = ELECTRA_DISCRIMINATOR.architecture
-    return OWN_DISCRIMINATOR, f"{nearest}, the only one for it, has no {'; no '.join(fields)}"
+        return family, ""
+    return own, f"{family.architecture}, the only one for it, has no {'; no '.join(fields)}"
 
 
 def native_classifier(config: EncoderConfig, level: Level) -> tuple[NativeClassifier, str]:

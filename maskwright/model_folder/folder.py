@@ -20,7 +20,7 @@ from maskwright.model_folder.card import HubMetadata, change_card, write_card
 from maskwright.model_folder.families import (
     FAMILIES,
     TRAINING_FIELDS,
-    discriminator_family,
+    choose_headless,
     find_classifier,
     native_family,
     training_fields,
@@ -100,7 +100,7 @@ def save_model(
     tokenizer = wrap_inputs(tokenizer, add_special_tokens)
     config = with_ids_of(model.config, tokenizer)
     if isinstance(model, Discriminator):
-        family, reason = discriminator_family(config)
+        family, reason = choose_headless(config, *DISCRIMINATORS.values())
     else:
         family, reason = native_family(config)
         family = family or OWN

@@ -14,13 +14,13 @@ from typing import Any
 from maskwright.config import Plain
 from maskwright.console import tell
 from maskwright.errors import ConfigError, ShardError
-from maskwright.files import hash_file
+from maskwright.files import as_mapping, hash_file
 from maskwright.model.config import EncoderConfig, ModelConfig, to_model_config
 from maskwright.model.init import draw_pair_head, grow_vocabulary
 from maskwright.model.masked_lm import PAIR_HEAD, MaskedLanguageModel
 from maskwright.model_folder.folder import describe_folder
 from maskwright.model_folder.weights import holds_pair_head, read_model
-from maskwright.runs.config import PretrainConfig, as_mapping
+from maskwright.runs.config import PretrainConfig
 from maskwright.runs.find_data import named_folder
 from maskwright.runs.find_model import find_model_folder
 from maskwright.runs.run_directory import Origin

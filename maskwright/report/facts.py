@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from maskwright.config import read_yaml
 from maskwright.errors import InputError
-from maskwright.files import JsonObject, read_json
+from maskwright.files import JsonObject, read_object
 from maskwright.logs import Record, read_training
 from maskwright.runs.evaluation_file import (
     RESULTS_NAME,
@@ -152,12 +152,9 @@ def _read_object(path: Path) -> JsonObject | None:
     try:
         if not path.is_file():
             raise ValueError("it is not a regular file")
-        found = read_json(path, _MAX_BYTES)
-        if not isinstance(found, dict):
-            raise ValueError("it is not a JSON object")
+        return read_object(path, _MAX_BYTES)
     except (OSError, ValueError) as error:
         raise InputError(f"{path} cannot be read: {error}. Restore or remove it.") from None
-    return cast(JsonObject, found)
 
 
 def _open_data(provenance: Mapping[str, Any]) -> TokenStore | None:

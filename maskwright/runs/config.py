@@ -4,12 +4,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 from maskwright.config import Plain, fields_of, from_mapping, merge, read_yaml, section, setting
 from maskwright.corpus.config import CorpusConfig
 from maskwright.data.config import DataConfig, MaskingConfig, MixtureConfig
 from maskwright.errors import ConfigError
+from maskwright.files import as_mapping
 from maskwright.model.config import ModelConfig
 from maskwright.objectives.config import ObjectiveConfig, choose_name
 from maskwright.objectives.registry import OBJECTIVES
@@ -173,11 +174,6 @@ def put_over(values: Mapping[str, Any], layer: Mapping[str, Any]) -> Plain:
         kept = below["train"].items()
         below["train"] = {name: value for name, value in kept if name not in replaced}
     return merge(below, layer)
-
-
-def as_mapping(section_values: Any) -> Mapping[str, Any]:
-    """Return a section's values; empty if it is missing or invalid, which is reported later."""
-    return cast(Mapping[str, Any], section_values) if isinstance(section_values, Mapping) else {}
 
 
 def _check_batch_tokens(train: Mapping[str, Any]) -> None:

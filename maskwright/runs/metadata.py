@@ -8,7 +8,8 @@ from urllib.parse import urlsplit
 
 from maskwright.config import Plain, fields_of, merge, nested
 from maskwright.errors import show_value
-from maskwright.runs.config import PretrainConfig, as_mapping
+from maskwright.files import as_mapping
+from maskwright.runs.config import PretrainConfig
 from maskwright.shards.remote import is_remote
 
 _HUB = "hf:"

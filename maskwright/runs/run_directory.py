@@ -12,6 +12,7 @@ from maskwright.config import Plain, from_mapping, read_yaml, to_mapping
 from maskwright.errors import CheckpointError, ConfigError, InputError
 from maskwright.files import (
     JsonObject,
+    as_mapping,
     find_link,
     locking_folder,
     read_json,
@@ -20,7 +21,7 @@ from maskwright.files import (
     write_text,
 )
 from maskwright.provenance import describe_environment
-from maskwright.runs.config import PretrainConfig, as_mapping, put_over
+from maskwright.runs.config import PretrainConfig, put_over
 
 CONFIG_NAME = "config.yaml"
 REPORT_NAME = "report.html"
@@ -250,8 +251,7 @@ def list_changes(begun: PretrainConfig, asked: PretrainConfig) -> Plain:
     old, new = to_mapping(begun), to_mapping(asked)
     changes: Plain = {}
     for section, values in new.items():
-        if isinstance(values, Mapping):
-            fields = as_mapping(values)
+        if fields := as_mapping(values):
             different = {name: v for name, v in fields.items() if v != old[section][name]}
             if different:
                 changes[section] = different

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from maskwright.errors import TokenizerError, show_value
-from maskwright.files import JsonObject, read_json, write_text
+from maskwright.files import JsonObject, read_object, write_text
 from maskwright.tokenizer.vocabulary import SPECIAL_TOKENS, find_unknown, list_tokens
 
 ROLES = tuple(SPECIAL_TOKENS)
@@ -138,9 +138,6 @@ def _suggest(path: Path) -> str:
 
 def _read_object(file: Path) -> JsonObject:
     try:
-        loaded: Any = read_json(file, MAX_TOKENIZER_BYTES)
+        return read_object(file, MAX_TOKENIZER_BYTES)
     except (OSError, ValueError) as error:
         raise TokenizerError(f"{file} cannot be read: {' '.join(str(error).split())}.") from None
-    if not isinstance(loaded, dict):
-        raise TokenizerError(f"{file} does not hold a JSON object.")
-    return cast(JsonObject, loaded)

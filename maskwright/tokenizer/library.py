@@ -16,7 +16,7 @@ from typing import Any, cast
 
 from maskwright.config import MAX_VOCAB_SIZE
 from maskwright.errors import TokenizerError, show_value
-from maskwright.files import JsonObject
+from maskwright.files import JsonObject, as_mapping
 
 # BERT's WordPiece stops at words of 100 characters; the time grows with the cube.
 MAX_WORD_CHARACTERS = 1_000
@@ -56,19 +56,15 @@ def check_ids(description: Mapping[str, Any]) -> None:
     Raises:
         TokenizerError: one is not.
     """
-    ids = [*_mapping(_mapping(description.get("model")).get("vocab")).values()]
+    ids = [*as_mapping(as_mapping(description.get("model")).get("vocab")).values()]
     added = description.get("added_tokens")
     if isinstance(added, list):
-        ids += [_mapping(token).get("id") for token in cast(list[Any], added)]
+        ids += [as_mapping(token).get("id") for token in cast(list[Any], added)]
     largest = max((i for i in ids if isinstance(i, int)), default=0)
     if largest >= MAX_VOCAB_SIZE:
         raise TokenizerError(
             f"has a token with the id {show_value(largest)}; ids must be below {MAX_VOCAB_SIZE}."
         )
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    return cast(JsonObject, value) if isinstance(value, dict) else {}
 
 
 def hide_special_tokens(description: Mapping[str, Any]) -> JsonObject:

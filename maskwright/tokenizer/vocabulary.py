@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, cast
 
-from maskwright.files import JsonObject
+from maskwright.files import JsonObject, as_mapping
 
 SPECIAL_TOKENS = {
     "pad": "[PAD]",
@@ -42,13 +42,13 @@ def list_tokens(description: Mapping[str, Any]) -> set[str]:
     """Return all tokens of a ``tokenizer.json``, as far as it can be read."""
     added: Any = description.get("added_tokens")
     entries = cast(list[Any], added) if isinstance(added, list) else []
-    contents = [_mapping(entry).get("content") for entry in entries]
+    contents = [as_mapping(entry).get("content") for entry in entries]
     return {token for token in (*_model_tokens(description), *contents) if isinstance(token, str)}
 
 
 def find_unknown(description: Mapping[str, Any]) -> str | None:
     """Return the token that the model of a ``tokenizer.json`` has for what it cannot spell."""
-    model, tokens = _mapping(description.get("model")), _model_tokens(description)
+    model, tokens = as_mapping(description.get("model")), _model_tokens(description)
     place = model.get("unk_id")
     found = tokens[place] if isinstance(place, int) and 0 <= place < len(tokens) else None
     found = model.get("unk_token", found)
@@ -56,13 +56,9 @@ def find_unknown(description: Mapping[str, Any]) -> str | None:
 
 
 def _model_tokens(description: Mapping[str, Any]) -> list[Any]:
-    vocabulary: Any = _mapping(description.get("model")).get("vocab")
+    vocabulary: Any = as_mapping(description.get("model")).get("vocab")
     if isinstance(vocabulary, dict):
         return list(cast(JsonObject, vocabulary))
     pairs = cast(list[Any], vocabulary) if isinstance(vocabulary, list) else []
     # Unigram has pairs of piece and score; what is none keeps its place, for `find_unknown`.
     return [cast(list[Any], pair)[0] if isinstance(pair, list) and pair else None for pair in pairs]
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    return cast(JsonObject, value) if isinstance(value, dict) else {}

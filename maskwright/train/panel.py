@@ -5,7 +5,6 @@ import io
 import math
 import time
 from collections.abc import Sequence
-from types import TracebackType
 from typing import Any
 
 from rich.console import Group, RenderableType
@@ -118,12 +117,7 @@ class Panel:
             self._live.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._live.stop()
         if self._cell is not None:
             self._cell.show(self.draw(), is_last=True)

@@ -12,7 +12,6 @@ import time
 from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
-from types import TracebackType
 
 from maskwright.console import Console
 from maskwright.errors import TrainingError
@@ -118,13 +117,8 @@ class RunReporter:
             self._open = opened.pop_all()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self._open.__exit__(kind, error, traceback)
+    def __exit__(self, *error: object) -> None:
+        self._open.close()
 
     def report(self, record: Record, progress: float) -> None:
         """Write and show a training or validation record; `samples` in it are lines to show."""

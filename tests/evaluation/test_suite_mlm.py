@@ -13,9 +13,15 @@ from maskwright.data.config import DataConfig, MaskingConfig
 from maskwright.errors import InputError, ModelFolderError
 from maskwright.evaluation import token_ranks
 from maskwright.evaluation.pinned import PINNED_MASKING, PinnedText
-from maskwright.evaluation.suite_mlm import MASK_ONLY, WORD_MASKING, evaluate_mlm
+from maskwright.evaluation.suite_mlm import (
+    MASK_ONLY,
+    WORD_MASKING,
+    describe_tables,
+    measure_masked_lm,
+)
+from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.objectives.mlm import evaluate_masked_lm, predict_masked
-from maskwright.runs.evaluation_file import SuiteResult
+from maskwright.runs.evaluation_file import DataFacts, SuiteResult
 from tests.helpers import MASK, VOCAB_SIZE, SyntheticCorpus, random_corpus, special_ids, vocabulary
 from tests.models import small_model
 
@@ -27,7 +33,7 @@ CHARACTERS = np.arange(VOCAB_SIZE) % 5 - 1  # -1: a blank
 MODEL = small_model().eval()
 with torch.no_grad():  # opinions of its own, and some right ones
     MODEL.encoder.embeddings.word.weight.mul_(30)
-DATA = {"name": "numbers", "fingerprint": "0" * 64}
+DATA: DataFacts = {"name": "numbers", "fingerprint": "0" * 64}
 
 
 def make_text(corpus: SyntheticCorpus = CORPUS, num_slots: int = 10**6) -> PinnedText:
@@ -35,8 +41,8 @@ def make_text(corpus: SyntheticCorpus = CORPUS, num_slots: int = 10**6) -> Pinne
     return PinnedText(corpus, config, special_ids(), vocabulary(COUNTS), num_slots)
 
 
-def evaluate(text: PinnedText) -> SuiteResult:
-    return evaluate_mlm(MODEL, text, COUNTS, CHARACTERS, DATA)
+def evaluate(text: PinnedText, model: MaskedLanguageModel = MODEL) -> SuiteResult:
+    return describe_tables(measure_masked_lm(model, text, COUNTS, CHARACTERS), text, DATA)
 
 
 @dataclass
@@ -214,7 +220,7 @@ def test_equal_logits_are_ranked_by_id() -> None:
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.zero_()
-    result = evaluate_mlm(model, make_text(), COUNTS, CHARACTERS, DATA)
+    result = evaluate(make_text(), model)
     values = {score.name: score.value for score in result.scores}
     labels = [prediction.label for prediction in list_predictions(PINNED_MASKING)]
     assert values["masked_accuracy"] == 0.0  # the first id is [PAD]
@@ -271,4 +277,4 @@ def test_a_damaged_model_has_no_scores() -> None:
     with torch.no_grad():
         model.head.decoder.weight.fill_(float("nan"))
     with pytest.raises(ModelFolderError, match="no finite probabilities"):
-        evaluate_mlm(model, make_text(), COUNTS, CHARACTERS, DATA)
+        evaluate(make_text(), model)
