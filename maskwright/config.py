@@ -79,7 +79,7 @@ def from_mapping(cls: type[ConfigType], mapping: Mapping[str, Any], path: str = 
     """
     hints = typing.get_type_hints(cls)
     names = [field.name for field in dataclasses.fields(cast(Any, cls))]
-    values: dict[str, Any] = {}
+    values: Plain = {}
     for key, value in _check_section(mapping, path).items():
         if key not in names:
             key = show_value(key)

@@ -13,6 +13,8 @@ from typing import Any
 
 from maskwright.errors import InputError
 
+# From a file that others write: its fields are checked where they are read.
+JsonObject = dict[str, Any]
 # In a JSON file; each takes up to a hundred bytes of memory, however short it is written.
 _MOST_VALUES = 4_000_000
 

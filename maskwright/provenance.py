@@ -7,13 +7,26 @@ import subprocess
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import TypedDict
 
 _PACKAGES = ("maskwright", "torch", "numpy", "tokenizers", "safetensors")
 
 
-def describe_environment() -> dict[str, Any]:
-    """Return versions, hardware, command line and the state of the source tree as plain values."""
+class Environment(TypedDict):
+    """Versions, hardware, command line, and the state of the source tree."""
+
+    started: str
+    command: list[str]
+    python: str
+    platform: str
+    cpu: str
+    cpu_count: int | None
+    packages: dict[str, str | None]
+    source: dict[str, str] | None
+
+
+def describe_environment() -> Environment:
+    """Describe this process."""
     return {
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": sys.argv,

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import maskwright
 from maskwright.cli.flags import Parser, add_table_flags, read_roles
@@ -88,5 +88,5 @@ def _show_label(answer: "Answer") -> str:
     return f"{answer.label}\t{answer.score:.4f}"
 
 
-def _describe(answer: "Answer") -> dict[str, Any]:
+def _describe(answer: "Answer") -> dict[str, object]:
     return {"label": answer.label, "score": answer.score, "probabilities": answer.probabilities}

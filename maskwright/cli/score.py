@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from itertools import tee
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
@@ -82,8 +82,10 @@ def main(argv: Sequence[str]) -> int:
     return 2 if num_bad else 0
 
 
-def _describe(result: "PseudoLikelihood", tokens: list[str], with_tokens: bool) -> dict[str, Any]:
-    found: dict[str, Any] = {
+def _describe(
+    result: "PseudoLikelihood", tokens: list[str], with_tokens: bool
+) -> dict[str, object]:
+    found: dict[str, object] = {
         "text": result.text,
         "score": result.total,
         "num_tokens": result.num_tokens,

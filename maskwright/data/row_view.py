@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from rich.text import Text
@@ -40,7 +39,7 @@ class RowView:
     pairs: dict[int, int]
     source: str | None = None
 
-    def to_json(self, tokenizer: Tokenizer) -> dict[str, Any]:
+    def to_json(self, tokenizer: Tokenizer) -> dict[str, object]:
         row = {
             "epoch": self.epoch,
             "row": self.number,

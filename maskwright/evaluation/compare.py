@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import TypedDict
 
 from maskwright.console import tell
 from maskwright.data.config import DataConfig
@@ -36,7 +36,7 @@ from maskwright.formatting import shorten_names
 from maskwright.logs import Record, read_training
 from maskwright.model_folder.folder import describe_folder
 from maskwright.preparation.locate import locate
-from maskwright.provenance import describe_environment
+from maskwright.provenance import Environment, describe_environment
 from maskwright.report.charts import Curve, check_matplotlib, plot_curves
 from maskwright.runs.evaluation_file import (
     FORMAT,
@@ -60,7 +60,7 @@ _COMPARISON_NAME = "comparison.json"
 class ComparedModel(ModelFacts):
     """A model of a `Comparison`: the last validation of its run, and the suite ``mlm``."""
 
-    last_validation: dict[str, Any]
+    last_validation: Record
     mlm: ResultRecord
 
 
@@ -79,7 +79,7 @@ class Comparison(TypedDict):
     """The content of ``comparison.json``."""
 
     format: int
-    environment: dict[str, Any]
+    environment: Environment
     date: str
     models: list[ComparedModel]
     differences_from_first: list[ModelDifference]

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from maskwright.data.loader import Corpus
 from maskwright.data.permutation import permute
 from maskwright.errors import InputError, ShardError
 from maskwright.evaluation.pinned import PINNED_SEED
+from maskwright.runs.evaluation_file import DataFacts
 from maskwright.runs.find_data import check_made_for, locate_prepared
 from maskwright.shards.concat import ConcatStore
 from maskwright.shards.folder import name_path
@@ -43,7 +44,7 @@ class EvaluationText:
         lines: the lines of text files; None for prepared data, which has no lines.
     """
 
-    data: dict[str, Any]
+    data: DataFacts
     corpus: Corpus
     counts: Ids
     tokenizer: Tokenizer
@@ -135,9 +136,14 @@ def _read_texts(
     for folder in training_data:
         check_made_for(tokenizer, folder)
         counts += TokenStore.open(folder, "train", "sizes").unigram_counts
-    data = {"name": names, "fingerprint": digest.hexdigest(), "unigram_counts": source}
     return EvaluationText(
-        data={**data, "num_characters": sum(map(len, documents)), "is_cut": is_cut},
+        data={
+            "name": names,
+            "fingerprint": digest.hexdigest(),
+            "unigram_counts": source,
+            "num_characters": sum(map(len, documents)),
+            "is_cut": is_cut,
+        },
         corpus=corpus,
         counts=_count_labels(counts, tokenizer),
         tokenizer=tokenizer,
@@ -145,11 +151,12 @@ def _read_texts(
     )
 
 
-def describe_cut(data: dict[str, Any]) -> str | None:
+def describe_cut(data: DataFacts) -> str | None:
     """Return a line if only a part of the text was read; None if all was."""
     if not data.get("is_cut"):
         return None
-    return f"{data['name']} is long: only its first {data['num_characters']:,} characters are used"
+    read = f"{data.get('num_characters', 0):,}"
+    return f"{data['name']} is long: only its first {read} characters are used"
 
 
 def _read_documents(sources: Sequence[str]) -> tuple[list[str], bool]:

@@ -16,6 +16,7 @@ from maskwright.corpus.readers.blocks import read_blocks
 from maskwright.corpus.readers.encodings import UTF_8, not_decodable
 from maskwright.corpus.sources import Source, find_sources
 from maskwright.errors import CorpusError, show_value
+from maskwright.files import JsonObject
 
 UNNAMED = "unnamed"
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -94,7 +95,7 @@ def _parse_line(line: bytes, name: str, number: int, paradigm: str) -> MinimalPa
             f"{place} is not a JSON object with sentence_good and sentence_bad. "
             "Correct or remove the line."
         )
-    record = cast(dict[str, Any], record)
+    record = cast(JsonObject, record)
     good, bad = (_take(record, key, place) for key in ("sentence_good", "sentence_bad"))
     return MinimalPair(
         good,
@@ -105,7 +106,7 @@ def _parse_line(line: bytes, name: str, number: int, paradigm: str) -> MinimalPa
     )
 
 
-def _take(record: dict[str, Any], key: str, place: str, default: str | None = None) -> str:
+def _take(record: JsonObject, key: str, place: str, default: str | None = None) -> str:
     value = record.get(key, default)
     if value is None:
         raise CorpusError(f"{place} has no {key}. Add it, or remove the line.")

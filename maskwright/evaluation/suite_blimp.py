@@ -176,7 +176,7 @@ def _score(request: Request) -> SuiteResult:
         pairs_each=SUITE.fast if request.is_fast else None,
         add_special_tokens=request.wraps,
     )
-    return mark_fast(result, result.data["num_pairs"] < len(pairs))
+    return mark_fast(result, result.data.get("num_pairs", 0) < len(pairs))
 
 
 SUITE = Suite(

@@ -5,7 +5,6 @@ The metric of shreydan/masked-language-modeling, pinned: which token is masked i
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import torch
@@ -24,7 +23,7 @@ from maskwright.evaluation.suites import Request, Suite, mark_fast
 from maskwright.evaluation.token_ranks import Unigram, rank_labels
 from maskwright.inference.text_model import TextModel
 from maskwright.model.masked_lm import MaskedLanguageModel
-from maskwright.runs.evaluation_file import Score, SuiteResult
+from maskwright.runs.evaluation_file import DataFacts, Score, SuiteResult
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 _TOPS = {"fill/accuracy": 1, "fill/accuracy_top5": 5}
@@ -35,7 +34,7 @@ def evaluate_fill(
     tokenizer: Tokenizer,
     sentences: Sequence[Sequence[int]],
     counts: NDArray[np.int64],
-    data: dict[str, Any],
+    data: DataFacts,
     add_special_tokens: bool = True,
 ) -> SuiteResult:
     """Return top-1 and top-5 accuracy and the loss of single masked tokens.

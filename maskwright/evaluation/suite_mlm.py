@@ -7,7 +7,6 @@ are explained in docs/evaluation.md. M masked tokens of a batch, V vocabulary.
 import hashlib
 import math
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import torch
@@ -33,7 +32,7 @@ from maskwright.evaluation.pinned import PINNED_MASKING, PINNED_SEED, PinnedText
 from maskwright.evaluation.suites import Request, Suite, mark_fast
 from maskwright.evaluation.token_ranks import TokenPredictions, Unigram, rank_labels
 from maskwright.model.masked_lm import MaskedLanguageModel
-from maskwright.runs.evaluation_file import SuiteResult
+from maskwright.runs.evaluation_file import DataFacts, SuiteResult
 from maskwright.tokenizer.token_text import BLANK, count_characters
 
 # The same tokens masked, all of them with [MASK].
@@ -269,7 +268,7 @@ def evaluate_mlm(
     text: PinnedText,
     counts: NDArray[np.int64],
     characters: NDArray[np.int64],
-    data: dict[str, Any],
+    data: DataFacts,
 ) -> SuiteResult:
     """Return all scores of a model on a text; see `measure_masked_lm`.
 
@@ -282,7 +281,7 @@ def evaluate_mlm(
     return describe_tables(measure_masked_lm(model, text, counts, characters), text, data)
 
 
-def describe_tables(tables: MaskedTables, text: PinnedText, data: dict[str, Any]) -> SuiteResult:
+def describe_tables(tables: MaskedTables, text: PinnedText, data: DataFacts) -> SuiteResult:
     """Return the scores of the sums that `measure_masked_lm` returned for a text."""
     if not tables.tokens.totals["count"]:
         raise InputError(

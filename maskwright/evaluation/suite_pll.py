@@ -4,7 +4,6 @@ import hashlib
 import json
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +19,7 @@ from maskwright.evaluation.intervals import (
 from maskwright.evaluation.pseudo_likelihood import Metric, scoring
 from maskwright.evaluation.suites import Request, Suite, mark_fast
 from maskwright.model.masked_lm import MaskedLanguageModel
-from maskwright.runs.evaluation_file import SuiteResult
+from maskwright.runs.evaluation_file import DataFacts, SuiteResult
 from maskwright.tokenizer.token_text import BLANK, count_characters
 from maskwright.tokenizer.tokenizer import EncodedText, Tokenizer
 
@@ -83,7 +82,7 @@ def evaluate_encoded(
     model: MaskedLanguageModel,
     tokenizer: Tokenizer,
     texts: Sequence[EncodedText],
-    data: dict[str, Any],
+    data: DataFacts,
     metric: Metric = "within_word_l2r",
     *,
     add_special_tokens: bool | None = None,
@@ -137,7 +136,7 @@ def _check(request: Request) -> None:
 def _score(request: Request) -> SuiteResult:
     text, model, chosen = request.need_text(), request.model, _find_texts(request)
     texts = _drop_long(chosen, request)
-    data = {**text.data, "num_left_out": len(chosen) - len(texts)}
+    data: DataFacts = {**text.data, "num_left_out": len(chosen) - len(texts)}
     result = evaluate_encoded(
         *(model.model, model.tokenizer, texts, data), add_special_tokens=request.wraps
     )

@@ -14,9 +14,10 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn, cast
 
-from maskwright.config import from_mapping, to_mapping, write_yaml
+from maskwright.config import Plain, from_mapping, to_mapping, write_yaml
 from maskwright.errors import ConfigError, InputError, StoppedError
 from maskwright.files import (
+    JsonObject,
     check_new_folder,
     hash_file,
     read_json,
@@ -48,7 +49,7 @@ class _TerminatedError(BaseException):
     """SIGTERM came; not an Exception, so that nothing that survives errors swallows it."""
 
 
-def _describe(request: Request) -> dict[str, Any]:
+def _describe(request: Request) -> Plain:
     """Return what provenance.json says of a request, but for the hashes."""
     return {
         "model": str(request.model),
@@ -156,7 +157,7 @@ def _list_differences(begun: Mapping[str, Any], request: Request) -> Iterator[tu
         if old.get(name, value) != value or name not in old:
             yield name, old.get(name), value
     given = begun.get("sha256")
-    hashes = cast("dict[str, Any]", given) if isinstance(given, dict) else {}
+    hashes = cast("JsonObject", given) if isinstance(given, dict) else {}
     for path, found in _hash_inputs(request).items():
         known = hashes.get(path)
         if known != found:

@@ -25,6 +25,7 @@ from maskwright.corpus.readers.text import decode_text, read_lines
 from maskwright.corpus.sources import Source, find_sources
 from maskwright.errors import CorpusError
 from maskwright.extras import import_extra
+from maskwright.files import JsonObject
 
 Column = str | int  # a name, or a position from 0
 _DELIMITERS = {"tsv": "\t", "csv": ","}
@@ -299,7 +300,7 @@ def _read_json_lines(source: Source, columns: Mapping[str, Column]) -> Iterator[
             continue
         place = f"{source.name}:{number}"
         record = _parse_object(line, place)
-        values: dict[str, Any] = {}
+        values: JsonObject = {}
         for role, column in columns.items():
             if column not in record:
                 raise CorpusError(
@@ -310,14 +311,14 @@ def _read_json_lines(source: Source, columns: Mapping[str, Column]) -> Iterator[
         yield TableRow(place, values)
 
 
-def _parse_object(line: str, place: str) -> dict[str, Any]:
+def _parse_object(line: str, place: str) -> JsonObject:
     try:
         record: Any = json.loads(line)
     except (ValueError, RecursionError):
         record = None
     if not isinstance(record, dict):
         raise CorpusError(f"{place} is not a JSON object. Correct or remove the line.")
-    return cast(dict[str, Any], record)
+    return cast(JsonObject, record)
 
 
 def _open_parquet(source: Source) -> tuple[Any, list[str]]:

@@ -13,8 +13,7 @@ from maskwright.interop.classifier_source import ClassifierSource, ExampleFile, 
 from maskwright.interop.comparison import Comparison
 from maskwright.interop.libraries import list_versions
 from maskwright.interop.masked_lm_source import MaskedModelSource, find_prepared_data
-from maskwright.interop.onnx_int8 import Int8Scores
-from maskwright.interop.targets import TARGETS, Source, Target, Written
+from maskwright.interop.targets import TARGETS, Int8Scores, Source, Target, Written
 from maskwright.model_folder.classifier_folder import is_classifier
 from maskwright.provenance import describe_cpu
 from maskwright.runs.find_model import find_model_folder

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from maskwright.interop.comparison import Comparison, Compute
-    from maskwright.interop.onnx_int8 import Int8Scores
     from maskwright.model.classifier import Classifier
     from maskwright.model.masked_lm import MaskedLanguageModel
     from maskwright.model_folder.card import HubMetadata
@@ -27,11 +26,61 @@ TARGETS = {
 }
 
 
+@dataclass(frozen=True)
+class Int8Scores:
+    """Scores, speed and size in fp32 and in int8, as measured on this machine.
+
+    Attributes:
+        recipe: how it was quantized.
+        questions: the number of questions with a noun.
+        metric: the name of the scores.
+        score_fp32, score_int8: before and after.
+        agreement: the name of `same`, as part of a sentence.
+        same: 1 if all answers are the same before and after.
+        milliseconds_fp32, milliseconds_int8: of one batch, median of interleaved repetitions.
+        batch_rows, batch_slots: of that batch.
+        bytes_fp32, bytes_int8: size of the graphs.
+    """
+
+    recipe: str
+    questions: str
+    metric: str
+    score_fp32: float
+    score_int8: float
+    agreement: str
+    same: float
+    milliseconds_fp32: float
+    milliseconds_int8: float
+    batch_rows: int
+    batch_slots: int
+    bytes_fp32: int
+    bytes_int8: int
+
+    def describe(self) -> list[str]:
+        """Return two lines, and a third if int8 is no smaller or no faster."""
+        speed_up = self.milliseconds_fp32 / self.milliseconds_int8
+        lines = [
+            f"{self.questions}: {self.metric} {self.score_fp32:.4f} in fp32, "
+            f"{self.score_int8:.4f} in int8; {self.agreement} {self.same:.1%} ({self.recipe})",
+            f"{self.batch_rows} rows of {self.batch_slots}: {self.milliseconds_fp32:.1f} ms in "
+            f"fp32, {self.milliseconds_int8:.1f} ms in int8 ({speed_up:.2f} x) on this machine; "
+            f"{self.bytes_fp32 / 1e6:.1f} MB, then {self.bytes_int8 / 1e6:.1f} MB",
+        ]
+        failures = ["smaller"] * (self.bytes_int8 >= self.bytes_fp32)
+        failures += ["faster on this machine"] * (self.milliseconds_int8 >= self.milliseconds_fp32)
+        if failures:
+            lines.append(
+                f"int8 is no {' and no '.join(failures)} than fp32 for this model. Export it to "
+                "onnx instead, or measure it on the machine where it will run."
+            )
+        return lines
+
+
 class Written(NamedTuple):
     """What a target wrote: the comparison, int8 scores if any, and further lines for the reader."""
 
     comparison: "Comparison"
-    int8: "Int8Scores | None" = None
+    int8: Int8Scores | None = None
     notes: tuple[str, ...] = ()
 
 

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from maskwright.config import MAX_VOCAB_SIZE, setting
+from maskwright.config import MAX_VOCAB_SIZE, Plain, setting
 from maskwright.errors import ConfigError
 from maskwright.model.presets import FOLLOWS, PRESETS, ModelType, Preset
 
@@ -309,7 +309,7 @@ def _choose(config: ModelConfig, name: str) -> Any:
     return PRESETS[config.preset][name] if value is None else value
 
 
-def _resolve(config: ModelConfig, given: dict[str, Any]) -> EncoderConfig:
+def _resolve(config: ModelConfig, given: Plain) -> EncoderConfig:
     preset = PRESETS[config.preset]
     chosen = {name: _choose(config, name) for name in preset}
     every = chosen.pop("global_attn_every_n_layers")
@@ -421,7 +421,7 @@ def to_model_config(config: EncoderConfig) -> ModelConfig:
     Fields without effect are None.
     """
     names = {field.name for field in dataclasses.fields(ModelConfig)}
-    stated: dict[str, Any] = {name: v for name, v in vars(config).items() if name in names}
+    stated: Plain = {name: v for name, v in vars(config).items() if name in names}
     del stated["attention_backend"]  # a choice of the run
     if config.positions != "rotary":
         del stated["rope_theta"], stated["local_rope_theta"]

@@ -4,7 +4,9 @@ The name of a preset is the ``model_type`` of ``config.json``, and a model of it
 names of that class. Sizes are not part of a preset.
 """
 
-from typing import Any, Literal
+from typing import Literal
+
+from maskwright.config import Plain
 
 Preset = Literal[
     "bert",
@@ -26,7 +28,7 @@ Preset = Literal[
 ModelType = Literal[Preset, "xlm-roberta", "camembert"]
 
 # Devlin et al., 2019.
-_BERT: dict[str, Any] = {
+_BERT: Plain = {
     "hidden_act": "gelu", "gated_mlp": False, "norm": "layernorm", "norm_position": "post",
     "norm_bias": True, "norm_eps": 1e-12, "positions": "learned", "rope_theta": 10_000.0,
     "local_rope_theta": 10_000.0, "embedding_norm": True, "first_attention_norm": True,
@@ -39,7 +41,7 @@ _BERT: dict[str, Any] = {
     "init_output": "normal",
 }  # fmt: skip
 # Warner et al., 2024.
-_MODERNBERT: dict[str, Any] = {
+_MODERNBERT: Plain = {
     "hidden_act": "gelu", "gated_mlp": True, "norm": "layernorm", "norm_position": "pre",
     "norm_bias": False, "norm_eps": 1e-5, "positions": "rotary", "rope_theta": 160_000.0,
     "local_rope_theta": 10_000.0, "embedding_norm": True, "first_attention_norm": False,
@@ -52,7 +54,7 @@ _MODERNBERT: dict[str, Any] = {
     "init_output": "scaled",
 }  # fmt: skip
 # Boizard et al., 2025.
-_EUROBERT: dict[str, Any] = {
+_EUROBERT: Plain = {
     "hidden_act": "silu", "gated_mlp": True, "norm": "rmsnorm", "norm_position": "pre",
     "norm_bias": False, "norm_eps": 1e-5, "positions": "rotary", "rope_theta": 10_000.0,
     "local_rope_theta": 10_000.0, "embedding_norm": False, "first_attention_norm": True,
@@ -69,7 +71,7 @@ _NO_DROPOUT = {"embedding_dropout": 0.0, "attention_dropout": 0.0, "hidden_dropo
 # Liu et al., 2019. XLM-RoBERTa and CamemBERT are the same.
 _ROBERTA = {**_BERT, "type_vocab_size": 1, "norm_eps": 1e-5}
 
-PRESETS: dict[Preset, dict[str, Any]] = {
+PRESETS: dict[Preset, Plain] = {
     "bert": _BERT,
     "modernbert": _MODERNBERT,
     "eurobert": _EUROBERT,

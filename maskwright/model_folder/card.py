@@ -8,6 +8,7 @@ import yaml
 
 from maskwright.config import parse_yaml
 from maskwright.errors import ConfigError
+from maskwright.files import JsonObject
 from maskwright.formatting import write_code
 from maskwright.model.config import EncoderConfig
 from maskwright.model.electra import Discriminator
@@ -197,7 +198,7 @@ def _insert_section(body: str, section: str) -> str:
     return f"{introduction}\n{section}" + (f"\n{rest}" if rest else "")
 
 
-def split_card(card: str) -> tuple[dict[str, Any], str]:
+def split_card(card: str) -> tuple[JsonObject, str]:
     """Return metadata and Markdown of a card; a card without front matter has no metadata.
 
     Raises:

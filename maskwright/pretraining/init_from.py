@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
+from maskwright.config import Plain
 from maskwright.console import tell
 from maskwright.errors import ConfigError, ShardError
 from maskwright.files import hash_file
@@ -199,7 +200,7 @@ def _adopt_section(
     Raises:
         ConfigError: another field was given, with another value.
     """
-    chosen: dict[str, Any] = {}
+    chosen: Plain = {}
     for field in fields(asked):
         name, value = field.name, getattr(asked, field.name)
         is_given = _asked(given, section, name)

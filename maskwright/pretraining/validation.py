@@ -16,6 +16,7 @@ from maskwright.data.batch import Batch
 from maskwright.distributed.world import ALONE, World
 from maskwright.evaluation.pinned import PinnedText
 from maskwright.inference.samples import HeldOutSamples
+from maskwright.logs import Record
 from maskwright.model.masked_lm import Network
 from maskwright.objectives.objective import Objective
 from maskwright.pretraining.prepared_data import PreparedData
@@ -101,7 +102,7 @@ class Validation:
 
     def __call__(
         self, number: int, final: bool, is_asked_to_stop: Callable[[], bool] = lambda: False
-    ) -> dict[str, Any]:
+    ) -> Record:
         """Return the scores of the network as it is.
 
         Args:

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from maskwright.config import read_yaml
 from maskwright.errors import InputError
-from maskwright.files import read_json
+from maskwright.files import JsonObject, read_json
 from maskwright.logs import Record, read_training
 from maskwright.runs.evaluation_file import (
     RESULTS_NAME,
@@ -145,7 +145,7 @@ def gather_facts(run: Path, name: str) -> RunFacts:
     )
 
 
-def _read_object(path: Path) -> dict[str, Any] | None:
+def _read_object(path: Path) -> JsonObject | None:
     """Return the object in a JSON file; None if there is no such file."""
     if not path.exists():
         return None
@@ -157,7 +157,7 @@ def _read_object(path: Path) -> dict[str, Any] | None:
             raise ValueError("it is not a JSON object")
     except (OSError, ValueError) as error:
         raise InputError(f"{path} cannot be read: {error}. Restore or remove it.") from None
-    return cast(dict[str, Any], found)
+    return cast(JsonObject, found)
 
 
 def _open_data(provenance: Mapping[str, Any]) -> TokenStore | None:

@@ -7,11 +7,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, NoReturn, TypedDict, cast
+from typing import Any, NoReturn, Required, TypedDict, cast
 
 from maskwright.errors import InputError, show_value
 from maskwright.files import read_json
 from maskwright.logs import is_number
+from maskwright.provenance import Environment
 
 RESULTS_NAME = "evaluation.json"
 FORMAT = 1
@@ -38,17 +39,36 @@ class Score:
     baseline: float | None = None
 
 
+class DataFacts(TypedDict, total=False):
+    """What a model was scored on; `fingerprint` is a sha256. Numbers that a suite lacks are absent.
+
+    `unigram_counts`: the text whose token frequencies are the baseline. `is_cut`: only the first
+    `num_characters` were read. `num_left_out`: texts that are longer than the model.
+    """
+
+    name: Required[str]
+    fingerprint: Required[str]
+    unigram_counts: str
+    num_characters: int
+    is_cut: bool
+    num_texts: int
+    num_tokens: int
+    num_unknown_tokens: int
+    num_left_out: int
+    num_pairs: int
+
+
 @dataclass(frozen=True)
 class SuiteResult:
     """The scores of one suite.
 
     Attributes:
-        data: at least ``name`` and ``fingerprint`` (sha256) of what the model was scored on.
+        data: what the model was scored on.
         settings: all else that the scores depend on: masks, seed, metric, kind of interval.
     """
 
     suite: str
-    data: dict[str, Any]
+    data: DataFacts
     settings: dict[str, Any]
     scores: tuple[Score, ...]
 
@@ -77,7 +97,7 @@ class ResultRecord(TypedDict):
     """A `SuiteResult` in JSON."""
 
     suite: str
-    data: dict[str, Any]
+    data: DataFacts
     settings: dict[str, Any]
     scores: list[ScoreRecord]
 
@@ -86,7 +106,7 @@ class SuiteRecord(ResultRecord):
     """A `SuiteResult` in ``evaluation.json``, with the time and the environment."""
 
     date: str
-    environment: dict[str, Any]
+    environment: Environment
 
 
 class EvaluationResult(TypedDict):

@@ -8,9 +8,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NoReturn, NotRequired, TypedDict
 
-from maskwright.config import from_mapping, read_yaml, to_mapping
+from maskwright.config import Plain, from_mapping, read_yaml, to_mapping
 from maskwright.errors import CheckpointError, ConfigError, InputError
 from maskwright.files import (
+    JsonObject,
     find_link,
     locking_folder,
     read_json,
@@ -54,7 +55,7 @@ class RunFacts(TypedDict):
 
     recipe: str | None
     num_parameters: int
-    corpus: dict[str, Any]
+    corpus: JsonObject
     prepared_data: str | dict[str, str]
     tokenizer_fingerprint: str
     init_from: NotRequired[Origin]
@@ -184,7 +185,7 @@ def begin_run(
     write_json(run / PROVENANCE_NAME, {**describe_environment(), **facts})
 
 
-def read_provenance(run: Path) -> dict[str, Any]:
+def read_provenance(run: Path) -> JsonObject:
     """Read provenance.json.
 
     Raises:
@@ -244,10 +245,10 @@ def find_begun(run: Path) -> PretrainConfig | None:
     return load_run_config(run, {}) if has_checkpoint(run) else None
 
 
-def list_changes(begun: PretrainConfig, asked: PretrainConfig) -> dict[str, Any]:
+def list_changes(begun: PretrainConfig, asked: PretrainConfig) -> Plain:
     """Return the values of `asked` that differ from the configuration of a run, nested."""
     old, new = to_mapping(begun), to_mapping(asked)
-    changes: dict[str, Any] = {}
+    changes: Plain = {}
     for section, values in new.items():
         if isinstance(values, Mapping):
             fields = as_mapping(values)

@@ -12,6 +12,8 @@ from pydantic_core import PydanticCustomError
 # On Python 3.11 pydantic takes no TypedDict of the standard library.
 from typing_extensions import TypedDict
 
+from maskwright.files import JsonObject
+
 TaskName = Literal["fill-mask", "text-classification", "token-classification"]
 AggregationStrategy = Literal["none", "simple", "first", "average", "max"]
 Text = Annotated[str, Field(max_length=100_000)]  # models read a few thousand at most
@@ -31,10 +33,10 @@ class RequestModel(BaseModel):
         if not isinstance(data, dict):
             message = "must be an object with the fields {known}"
             raise PydanticCustomError("no_object", message, {"known": known})
-        for name in cast(dict[str, Any], data).keys() - cls.model_fields.keys():
+        for name in cast(JsonObject, data).keys() - cls.model_fields.keys():
             message = "unknown field {name}; known fields: {known}"
             raise PydanticCustomError("unknown", message, {"name": repr(name[:40]), "known": known})
-        return cast(dict[str, Any], data)
+        return cast(JsonObject, data)
 
 
 def _tag_input(data: object) -> str | None:
@@ -93,7 +95,7 @@ class InferenceRequest(RequestModel, Generic[Parameters]):
 
     inputs: _Inputs
     parameters: Parameters | None = None
-    options: dict[str, Any] | None = None
+    options: JsonObject | None = None
 
 
 class ScoreRequest(RequestModel):

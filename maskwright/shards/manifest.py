@@ -25,7 +25,7 @@ import numpy as np
 
 from maskwright.config import MAX_VOCAB_SIZE
 from maskwright.errors import ShardError, make_line, show_value
-from maskwright.files import read_json, write_json
+from maskwright.files import JsonObject, read_json, write_json
 
 FORMAT = "maskwright-shards"
 VERSION = 1
@@ -94,7 +94,7 @@ class Manifest:
     dtype: str
     tokenizer_fingerprint: str
     fingerprint: str
-    source: dict[str, Any]
+    source: JsonObject
     splits: dict[str, SplitInfo]
     unigram_counts: FileInfo
     dropped: dict[str, int]
@@ -127,7 +127,7 @@ def read_manifest(folder: Path) -> Manifest:
         )
     remedy = f"Remove {folder} and prepare the data again."
     try:
-        values: dict[str, Any] = read_json(file, MAX_MANIFEST_BYTES)
+        values: JsonObject = read_json(file, MAX_MANIFEST_BYTES)
         if values.pop("format") != FORMAT:
             raise ValueError(f"format is not {FORMAT}")
         version = values.pop("version")
@@ -197,7 +197,7 @@ def parse_shard(values: Mapping[str, Any]) -> ShardInfo:
 
 def _build(cls: type[_Described], values: Mapping[str, Any], **parsed: Any) -> _Described:
     """Return a dataclass after checking that counts are counts and texts are texts."""
-    given: dict[str, Any] = {**values, **parsed}
+    given: JsonObject = {**values, **parsed}
     for field in fields(cls):
         if field.type is int:
             _count(given[field.name], field.name)

@@ -12,13 +12,14 @@ from array import array
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import filterfalse
-from typing import Any, cast
+from typing import cast
 
 import numpy as np
 import tokenizers
 from numpy.typing import NDArray
 
 from maskwright.errors import TokenizerError
+from maskwright.files import JsonObject
 from maskwright.tokenizer.library import calling_library
 from maskwright.tokenizer.words import find_word_starts
 
@@ -89,13 +90,13 @@ ROUGH_CUTTING = Cutting(_split_before_blanks)
 _PER_CHARACTER = {"BertNormalizer", "Lowercase", "NFC", "NFD", "NFKC", "NFKD", "StripAccents"}
 
 
-def choose_cutting(description: dict[str, Any]) -> Cutting | None:
+def choose_cutting(description: JsonObject) -> Cutting | None:
     """Return an exact way to cut text for the tokenizer of this ``tokenizer.json``, or None."""
     ordinary_added = any(not token["special"] for token in description["added_tokens"])
     if ordinary_added or not _is_per_character(description["normalizer"]):
         return None
     pre_tokenizer = description["pre_tokenizer"] or {"type": None}
-    parts = cast(list[dict[str, Any]], pre_tokenizer.get("pretokenizers", [pre_tokenizer]))
+    parts = cast(list[JsonObject], pre_tokenizer.get("pretokenizers", [pre_tokenizer]))
     kinds = [part["type"] for part in parts]
     if kinds == ["BertPreTokenizer"]:
         return BERT_CUTTING
@@ -109,16 +110,16 @@ def choose_cutting(description: dict[str, Any]) -> Cutting | None:
     return None
 
 
-def _begins_words(metaspace: dict[str, Any]) -> bool:
+def _begins_words(metaspace: JsonObject) -> bool:
     return metaspace["prepend_scheme"] == "always"
 
 
-def _is_per_character(normalizer: dict[str, Any] | None) -> bool:
+def _is_per_character(normalizer: JsonObject | None) -> bool:
     """Return True if normalizing the parts between blanks equals normalizing the whole text."""
     if normalizer is None:
         return True
     if normalizer["type"] == "Sequence":
-        parts = cast(list[dict[str, Any]], normalizer["normalizers"])
+        parts = cast(list[JsonObject], normalizer["normalizers"])
         return all(_is_per_character(part) for part in parts)
     if normalizer["type"] == "Replace":  # of one character out of a class without whitespace
         return normalizer["pattern"] == {"Regex": "[\u0300-\u036f]"}

@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from maskwright.errors import TokenizerError
+from maskwright.files import JsonObject
 from maskwright.tokenizer.cached_encoder import ROUGH_CUTTING, choose_cutting
 from maskwright.tokenizer.config import TokenizerConfig
 from maskwright.tokenizer.library import calling_library
@@ -171,10 +172,10 @@ def _keep_used(
     return NewTokens([t for t, _ in kept], [], [count for _, count in kept], learned.num_tokens)
 
 
-def _append(base: Tokenizer, learned: NewTokens) -> dict[str, Any]:
+def _append(base: Tokenizer, learned: NewTokens) -> JsonObject:
     """Return the ``tokenizer.json`` of `base` with the new tokens after its own."""
     description = _settle_added_tokens(base)
-    model: dict[str, Any] = description["model"]
+    model: JsonObject = description["model"]
     first = base.vocab_size
     if isinstance(model["vocab"], dict):
         numbers = {token: first + place for place, token in enumerate(learned.tokens)}
@@ -191,7 +192,7 @@ def _append(base: Tokenizer, learned: NewTokens) -> dict[str, Any]:
     return {**description, "model": model}
 
 
-def _settle_added_tokens(base: Tokenizer) -> dict[str, Any]:
+def _settle_added_tokens(base: Tokenizer) -> JsonObject:
     """Move the added tokens into the model's own vocabulary, so that their ids are stored there.
 
     The library numbers added tokens that its model does not know from the size of the vocabulary

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from maskwright.errors import TokenizerError, show_value
-from maskwright.files import read_json, write_text
+from maskwright.files import JsonObject, read_json, write_text
 from maskwright.tokenizer.vocabulary import SPECIAL_TOKENS, find_unknown, list_tokens
 
 ROLES = tuple(SPECIAL_TOKENS)
@@ -51,7 +51,7 @@ def find_roles(named: Mapping[str, Any], vocabulary: Container[str]) -> dict[str
 def _content(token: Any) -> str | None:
     """Return the text of a token that is stored as a string or as an object with properties."""
     if isinstance(token, dict):
-        token = cast(dict[str, Any], token).get("content")
+        token = cast(JsonObject, token).get("content")
     return token if isinstance(token, str) else None
 
 
@@ -73,7 +73,7 @@ def write_tokenizer(
 ) -> None:
     """Write both files; see `Tokenizer.save`."""
     inputs = ["input_ids", *["token_type_ids"] * with_types, "attention_mask"]
-    config: dict[str, Any] = {
+    config: JsonObject = {
         # The class that takes tokenizer.json as it is; BertTokenizer would build its own.
         "tokenizer_class": "PreTrainedTokenizerFast",
         "do_lower_case": lowercase,
@@ -88,7 +88,7 @@ def write_tokenizer(
     write_text(folder / CONFIG, json.dumps(config, ensure_ascii=False, indent=2) + "\n")
 
 
-def read_tokenizer(path: Path) -> tuple[Path, dict[str, Any], dict[str, str]]:
+def read_tokenizer(path: Path) -> tuple[Path, JsonObject, dict[str, str]]:
     """Read the ``tokenizer.json`` at `path` (a folder or the file) and the token of each role.
 
     Raises:
@@ -98,7 +98,7 @@ def read_tokenizer(path: Path) -> tuple[Path, dict[str, Any], dict[str, str]]:
     if not file.is_file():
         raise TokenizerError(f"{path} holds no {TOKENIZER}. {_suggest(path)}")
     description = _read_object(file)
-    named: dict[str, Any] = {"unk_token": find_unknown(description)}
+    named: JsonObject = {"unk_token": find_unknown(description)}
     for neighbor in (file.with_name("special_tokens_map.json"), file.with_name(CONFIG)):
         if neighbor.is_file():
             said = _read_object(neighbor)
@@ -136,11 +136,11 @@ def _suggest(path: Path) -> str:
     )
 
 
-def _read_object(file: Path) -> dict[str, Any]:
+def _read_object(file: Path) -> JsonObject:
     try:
         loaded: Any = read_json(file, MAX_TOKENIZER_BYTES)
     except (OSError, ValueError) as error:
         raise TokenizerError(f"{file} cannot be read: {' '.join(str(error).split())}.") from None
     if not isinstance(loaded, dict):
         raise TokenizerError(f"{file} does not hold a JSON object.")
-    return cast(dict[str, Any], loaded)
+    return cast(JsonObject, loaded)

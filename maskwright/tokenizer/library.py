@@ -16,6 +16,7 @@ from typing import Any, cast
 
 from maskwright.config import MAX_VOCAB_SIZE
 from maskwright.errors import TokenizerError, show_value
+from maskwright.files import JsonObject
 
 # BERT's WordPiece stops at words of 100 characters; the time grows with the cube.
 MAX_WORD_CHARACTERS = 1_000
@@ -67,16 +68,16 @@ def check_ids(description: Mapping[str, Any]) -> None:
 
 
 def _mapping(value: object) -> Mapping[str, Any]:
-    return cast(dict[str, Any], value) if isinstance(value, dict) else {}
+    return cast(JsonObject, value) if isinstance(value, dict) else {}
 
 
-def hide_special_tokens(description: Mapping[str, Any]) -> dict[str, Any]:
+def hide_special_tokens(description: Mapping[str, Any]) -> JsonObject:
     """Return a ``tokenizer.json`` whose model finds no special tokens in a text; ids stay.
 
     Where a pre-tokenizer leaves punctuation alone, the model itself would find ``<mask>`` in its
     vocabulary. BPE finds nothing that its merges do not make.
     """
-    model: dict[str, Any] = description["model"]
+    model: JsonObject = description["model"]
     if model["type"] == "BPE":
         return dict(description)
     is_mapping = isinstance(model["vocab"], dict)
@@ -117,7 +118,7 @@ def _growth(step: Mapping[str, Any] | None) -> int:
         return 1
     for name in ("normalizers", "pretokenizers", "decoders"):
         if name in step:
-            return prod(_growth(inner) for inner in cast(list[dict[str, Any]], step[name]))
+            return prod(_growth(inner) for inner in cast(list[JsonObject], step[name]))
     kind = step["type"]
     if kind == "Replace":
         return _replacement_growth(step["pattern"], step["content"])

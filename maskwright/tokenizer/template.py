@@ -7,8 +7,9 @@ input of the same texts: BERT's ``[CLS] A [SEP] B [SEP]`` with types 0 and 1, Ro
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
+from maskwright.files import JsonObject
 from maskwright.tokenizer.library import calling_library
 from maskwright.tokenizer.tokenizer import Tokenizer
 
@@ -113,11 +114,11 @@ def wrap_inputs(tokenizer: Tokenizer, wrap: bool) -> Tokenizer:
     return Tokenizer(description, tokenizer.special_tokens)
 
 
-def _template(tokenizer: Tokenizer) -> dict[str, Any]:
-    def special(token: str, segment: int) -> dict[str, Any]:
+def _template(tokenizer: Tokenizer) -> JsonObject:
+    def special(token: str, segment: int) -> JsonObject:
         return {"SpecialToken": {"id": token, "type_id": segment}}
 
-    def text(name: str, segment: int) -> dict[str, Any]:
+    def text(name: str, segment: int) -> JsonObject:
         return {"Sequence": {"id": name, "type_id": segment}}
 
     cls, sep = tokenizer.cls_token, tokenizer.sep_token

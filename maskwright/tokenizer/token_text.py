@@ -13,6 +13,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from maskwright.files import JsonObject
 from maskwright.tokenizer.library import calling_library
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.tokenizer.words import is_punctuation
@@ -118,10 +119,10 @@ def match_greedily(token: str, vocabulary: Container[str], prefix: str) -> tuple
     return found, ""
 
 
-def _mentions_bytes(step: dict[str, Any] | None) -> bool:
+def _mentions_bytes(step: JsonObject | None) -> bool:
     if step is None:
         return False
-    inner = cast(list[dict[str, Any]], step.get("pretokenizers", []))
+    inner = cast(list[JsonObject], step.get("pretokenizers", []))
     return step["type"] == "ByteLevel" or any(map(_mentions_bytes, inner))
 
 

@@ -13,6 +13,7 @@ import tokenizers
 from numpy.typing import NDArray
 
 from maskwright.errors import InputError, TokenizerError
+from maskwright.files import JsonObject
 from maskwright.tokenizer.cached_encoder import (
     MAX_GROWN_CHARACTERS,
     WORD_START,
@@ -76,7 +77,7 @@ class Tokenizer:
         with calling_library("is not a tokenizer"):
             plain = {**description, "truncation": None, "padding": None}
             self.backend = tokenizers.Tokenizer.from_str(json.dumps(plain))
-            self.description: dict[str, Any] = json.loads(self.backend.to_str())
+            self.description: JsonObject = json.loads(self.backend.to_str())
             # In text a literal "[MASK]" is just characters; only in a prompt is it the mask.
             plain = hide_special_tokens(self.description)
             self._plain = tokenizers.Tokenizer.from_str(json.dumps(plain))

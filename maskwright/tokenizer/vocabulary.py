@@ -9,6 +9,8 @@ import re
 from collections.abc import Mapping
 from typing import Any, cast
 
+from maskwright.files import JsonObject
+
 SPECIAL_TOKENS = {
     "pad": "[PAD]",
     "unk": "[UNK]",
@@ -56,11 +58,11 @@ def find_unknown(description: Mapping[str, Any]) -> str | None:
 def _model_tokens(description: Mapping[str, Any]) -> list[Any]:
     vocabulary: Any = _mapping(description.get("model")).get("vocab")
     if isinstance(vocabulary, dict):
-        return list(cast(dict[str, Any], vocabulary))
+        return list(cast(JsonObject, vocabulary))
     pairs = cast(list[Any], vocabulary) if isinstance(vocabulary, list) else []
     # Unigram has pairs of piece and score; what is none keeps its place, for `find_unknown`.
     return [cast(list[Any], pair)[0] if isinstance(pair, list) and pair else None for pair in pairs]
 
 
 def _mapping(value: object) -> Mapping[str, Any]:
-    return cast(dict[str, Any], value) if isinstance(value, dict) else {}
+    return cast(JsonObject, value) if isinstance(value, dict) else {}

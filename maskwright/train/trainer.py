@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Protocol
 
 import torch
 from torch import Tensor
@@ -55,9 +55,7 @@ class Reporter(Protocol):
 class Validate(Protocol):
     """Scores the weights as they are."""
 
-    def __call__(
-        self, number: int, final: bool, is_asked_to_stop: Callable[[], bool]
-    ) -> dict[str, Any]:
+    def __call__(self, number: int, final: bool, is_asked_to_stop: Callable[[], bool]) -> Record:
         """Return the scores for a validation record.
 
         Args:
@@ -304,9 +302,7 @@ class Trainer:
         self.reporter.advance(self._counts("valid"), self.progress)
         return stop.signal is not None
 
-    def scores(
-        self, final: bool, is_asked_to_stop: Callable[[], bool] = lambda: False
-    ) -> dict[str, Any]:
+    def scores(self, final: bool, is_asked_to_stop: Callable[[], bool] = lambda: False) -> Record:
         """Return what `validate` returns for the weights that would be saved."""
         self.model.eval()
         with self.averaged_weights():

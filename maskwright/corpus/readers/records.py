@@ -7,12 +7,13 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 from maskwright.corpus.documents import Reading
 from maskwright.corpus.readers.signatures import UnreadableError
 from maskwright.corpus.readers.text import read_lines, read_text
 from maskwright.errors import CorpusError
+from maskwright.files import JsonObject
 
 # A longer line of JSON or of a table is cut, so it is not a record (parsing one takes up to thirty
 # times its size); a longer value in a Parquet file is dropped.
@@ -99,7 +100,7 @@ def read_jsonl(reading: Reading) -> Iterator[str]:
             first_bad = first_bad or number
             continue
         num_objects += 1
-        mapping = cast(dict[str, Any], record)
+        mapping = cast(JsonObject, record)
         if (text := field.pick(mapping.get(field.name), mapping)) is not None:
             yield text
     if not num_objects:
