@@ -175,7 +175,7 @@ def _describe(error: Exception) -> str:
 
 
 class _StrictLoader(yaml.SafeLoader):
-    """Plain data only, and a key that stands twice is an error: YAML would let the last one win.
+    """Plain data only, and a key that occurs twice is an error: YAML would let the last one win.
 
     Aliases are refused: ten lines of aliases of aliases are a billion values ("billion laughs").
     """
@@ -190,7 +190,7 @@ class _StrictLoader(yaml.SafeLoader):
         keys = Counter(key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode))
         for key, times in keys.items():
             if times > 1:
-                raise yaml.YAMLError(f"key {key} stands twice")
+                raise yaml.YAMLError(f"key {key} occurs twice")
         return super().construct_mapping(node, deep)
 
 
@@ -288,7 +288,7 @@ def _convert_scalar(value: Any, annotation: Any) -> Any:
     if annotation is bool:
         return value if isinstance(value, bool) else _one_of_words(value)
     if isinstance(value, bool):
-        raise ValueError  # true is no number
+        raise ValueError  # true is not a number
     if annotation is int:
         return _convert_integer(value)
     if annotation is float:

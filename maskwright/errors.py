@@ -7,7 +7,7 @@
     ├── CorpusError            text that cannot be read or holds nothing
     ├── TokenizerError         a tokenizer that cannot be trained or loaded
     ├── ShardError             prepared data that is missing, damaged or does not fit
-    ├── ModelFolderError       a folder that is no model, or not this one
+    ├── ModelFolderError       a folder that is not a model, or not this one
     ├── TrainingError          a run that cannot go on
     ├── CheckpointError        a checkpoint that cannot be written or resumed from
     ├── ExportError            a conversion that is not equal to the model, or cannot be made
@@ -82,8 +82,8 @@ _SHORTENED.maxlist = _SHORTENED.maxtuple = _SHORTENED.maxdict = 20
 class ConfigError(MaskwrightError):
     """A configuration field holds a value that breaks a rule.
 
-    ``ConfigError("rate", 1.5, "must lie between 0 and 1", "Try 0.15.")`` reads
-    ``rate = 1.5 must lie between 0 and 1. Try 0.15.``; `within` puts the section before it.
+    ``ConfigError("rate", 1.5, "must be between 0 and 1", "Try 0.15.")`` reads
+    ``rate = 1.5 must be between 0 and 1. Try 0.15.``; `within` puts the section before it.
     """
 
     def __init__(self, field: str, value: object, rule: str, remedy: str = "") -> None:

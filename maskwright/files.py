@@ -81,7 +81,8 @@ def locking_folder(
 ) -> Generator[None]:
     """Lock `folder` against other processes that lock it, too.
 
-    The lock is on the folder itself and goes away with its process: nothing is left behind.
+    The lock is on the folder itself and goes away with its process: nothing is left behind. The
+    library filelock leaves a file behind and has no shared locks, which the cache of mirrors needs.
 
     Args:
         when_busy: called if another process has the lock, which is waited for if it returns.
@@ -124,9 +125,7 @@ class HeldFolder:
 
 
 def find_link(folder: Path) -> Path | None:
-    """Return a symbolic link in `folder` (not deeper) through which writing would go elsewhere, or
-    None.
-    """
+    """Return a symbolic link in `folder` (not deeper) through which writing goes elsewhere."""
     return next((entry for entry in sorted(folder.iterdir()) if entry.is_symlink()), None)
 
 

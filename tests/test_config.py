@@ -32,7 +32,7 @@ class Inner:
 
     def __post_init__(self) -> None:
         if not 0 < self.rate < 1:
-            raise ConfigError("rate", self.rate, "must lie between 0 and 1", "Try 0.15.")
+            raise ConfigError("rate", self.rate, "must be between 0 and 1", "Try 0.15.")
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def test_values_are_put_into_their_sections() -> None:
         ({"inner": {"rte": 1}}, "unknown key inner.rte; did you mean inner.rate?"),
         ({"inner": {"xyz": 1}}, "unknown key inner.xyz."),
         ({"inner": 5}, "inner = 5 is a section and needs keys of its own."),
-        ({"inner": {"rate": 1.5}}, "inner.rate = 1.5 must lie between 0 and 1. Try 0.15."),
+        ({"inner": {"rate": 1.5}}, "inner.rate = 1.5 must be between 0 and 1. Try 0.15."),
         ({"inner": {"kind": "gleu"}}, "inner.kind = gleu must be gelu|relu or none. Did you mean"),
         ({"inner": {"switch": "onn"}}, "inner.switch = onn must be auto|on|off. Did you mean on?"),
         ({"steps": "many"}, "steps = many must be int."),
@@ -201,5 +201,5 @@ def test_keys_that_are_no_words_are_unknown() -> None:
 
 
 def test_a_key_that_stands_twice_is_an_error():
-    with pytest.raises(ConfigError, match="key rate stands twice"):
+    with pytest.raises(ConfigError, match="key rate occurs twice"):
         parse_yaml("masking:\n  rate: 0.1\n  rate: 0.2\n", "my.yaml")

@@ -13,8 +13,8 @@ from maskwright.errors import (
 
 
 def test_a_config_error_names_field_value_rule_and_remedy() -> None:
-    error = ConfigError("rate", 1.5, "must lie between 0 and 1", "Try 0.15.")
-    assert str(error) == "rate = 1.5 must lie between 0 and 1. Try 0.15."
+    error = ConfigError("rate", 1.5, "must be between 0 and 1", "Try 0.15.")
+    assert str(error) == "rate = 1.5 must be between 0 and 1. Try 0.15."
     assert str(error.within("masking")).startswith("masking.rate = 1.5 must")
 
 
@@ -32,7 +32,7 @@ def test_an_unknown_key_names_the_nearest() -> None:
 @pytest.mark.parametrize(
     "error",
     [
-        ConfigError("rate", 1.5, "must lie between 0 and 1", "Try 0.15."),
+        ConfigError("rate", 1.5, "must be between 0 and 1", "Try 0.15."),
         UnknownKeyError("train.grad_clp", "train.grad_clip"),
         ShardError("a.tokens is damaged."),
     ],

@@ -137,7 +137,7 @@ def _choose_rows(arguments: argparse.Namespace, config: PretrainConfig) -> tuple
     highest = config.masking.highest_rate
     if rate is not None and not 0 < rate <= highest:
         raise InputError(
-            f"--mask-rate = {rate:g} must lie between 0 and {highest:g}, the highest of the run"
+            f"--mask-rate = {rate:g} must be between 0 and {highest:g}, the highest of the run"
         )
     first_length = config.train.seq_length_at(0.0, config.data.max_seq_length)
     return length or first_length, rate or config.masking.rate_at(0.0)
@@ -146,7 +146,7 @@ def _choose_rows(arguments: argparse.Namespace, config: PretrainConfig) -> tuple
 def _check_range(name: str, value: int, least: int, most: int) -> None:
     if not least <= value <= most:
         flag = name.replace("_", "-")
-        raise InputError(f"--{flag} = {value} must lie between {least:,} and {most:,}")
+        raise InputError(f"--{flag} = {value} must be between {least:,} and {most:,}")
 
 
 def _count(data: "PreparedData", config: PretrainConfig, row_length: int) -> Table:

@@ -80,13 +80,13 @@ class MaskingConfig:
         for name in ("rate", "final_rate"):
             rate = getattr(self, name)
             if rate is not None and not 0 < rate < 1:
-                raise ConfigError(name, rate, "must lie between 0 and 1", "Try 0.15.")
+                raise ConfigError(name, rate, "must be between 0 and 1", "Try 0.15.")
         if not 0 <= self.causal_share < 1:
             rule = "must be at least 0 and below 1"
             raise ConfigError("causal_share", self.causal_share, rule, "GPT-BERT has 0.5 to 0.94.")
         for name in ("mask_share", "random_share"):
             if not 0 <= getattr(self, name) <= 1:
-                raise ConfigError(name, getattr(self, name), "must lie between 0 and 1")
+                raise ConfigError(name, getattr(self, name), "must be between 0 and 1")
         if self.mask_share + self.random_share > 1 + 1e-9:
             raise ConfigError(
                 "random_share",

@@ -115,7 +115,7 @@ def read_world() -> World:
     rank, size = _read_number("RANK"), _read_number("WORLD_SIZE")
     local_rank = _read_number("LOCAL_RANK") if "LOCAL_RANK" in os.environ else rank
     if not 0 <= rank < size:
-        rule = f"must lie between 0 and WORLD_SIZE - 1 = {size - 1}"
+        rule = f"must be between 0 and WORLD_SIZE - 1 = {size - 1}"
         raise ConfigError("RANK", rank, rule, "Start the processes with torchrun.")
     for name in ("MASTER_ADDR", "MASTER_PORT") if size > 1 else ():
         if not os.environ.get(name):

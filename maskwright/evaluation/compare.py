@@ -87,7 +87,7 @@ class Comparison(TypedDict):
 
 @dataclass(frozen=True)
 class _Scored:
-    """A scored model; `validations` are records of its metrics.jsonl, none if it is no run."""
+    """A scored model; `validations` are records of its metrics.jsonl, none if it is not a run."""
 
     facts: ModelFacts
     validations: list[Record]

@@ -195,7 +195,7 @@ class Evaluation:
         if "text" in needs:
             training_data = find_training_data(self.argument)
             if not sources and not training_data:
-                why = "is no run" if self.run is None else "is a run whose prepared data is gone"
+                why = "is not a run" if self.run is None else "is a run whose prepared data is gone"
                 raise InputError(
                     f"{self.argument} {why}, so there is no text to score it on. Give --data: a "
                     "prepared folder, or text files."
@@ -264,7 +264,7 @@ def _find_pairs(given: str | None) -> str:
 
 
 def find_training_data(argument: str) -> list[Path]:
-    """Return the prepared folders of a run; none if it is no run, or one of them is gone."""
+    """Return the prepared folders of a run; none if it is not a run, or one of them is gone."""
     run = find_run(argument)
     if run is None:
         return []

@@ -135,7 +135,7 @@ def _make_request(flags: Mapping[str, Any], settings: Mapping[str, Any]) -> Requ
     if (flags["task"] is None) == (flags["preset"] is None):
         raise InputError("give --task or --preset, one of them")
     if not 0 < flags["valid_share"] < 1:
-        raise InputError(f"--valid-share = {flags['valid_share']} must lie between 0 and 1")
+        raise InputError(f"--valid-share = {flags['valid_share']} must be between 0 and 1")
     for name, known in (("task", TASKS), ("preset", GLUE)):
         _check_known(name, flags[name], known)
     task = load_task(flags["task"] or GLUE[flags["preset"]].task)

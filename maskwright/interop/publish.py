@@ -139,7 +139,7 @@ def publish(
 
 
 def find_base_model(run: Path) -> str | None:
-    """Return the model on the hub that a run began with; None if it did not, or this is no run."""
+    """Return the model on the hub that a run began with; None if there is none."""
     path = run / CONFIG_NAME
     source = read_yaml(path).get("init_from") if path.is_file() else None
     if not isinstance(source, str) or not is_hub_name(source):

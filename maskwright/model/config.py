@@ -352,7 +352,7 @@ def _check_numbers(config: EncoderConfig) -> None:
     for field in dataclasses.fields(config):
         name, value = field.name, getattr(config, field.name)
         if name.endswith("_dropout") and not 0 <= value < 1:
-            raise ConfigError(name, value, "must lie between 0 and 1", "Try 0.1.")
+            raise ConfigError(name, value, "must be between 0 and 1", "Try 0.1.")
         at_least = 0 if name in _MAY_BE_ZERO else 1
         if field.type is int and value < at_least:
             raise ConfigError(name, value, f"must be at least {at_least}")

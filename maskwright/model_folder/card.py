@@ -153,7 +153,7 @@ def add_example(card: str, texts: Sequence[str]) -> str:
         texts: one text, or the two of a pair.
 
     Raises:
-        ValueError: the front matter is no YAML mapping.
+        ValueError: the front matter is not a YAML mapping.
     """
     return change_card(card, {"widget": [dict(zip(_EXAMPLE_KEYS, texts, strict=False))]})
 
@@ -164,7 +164,7 @@ def read_example(card: str) -> tuple[str, ...]:
     Anybody may have written the card, for any task of the hub: an entry without text is skipped.
 
     Raises:
-        ValueError: the front matter is no YAML mapping.
+        ValueError: the front matter is not a YAML mapping.
     """
     widget = split_card(card)[0].get("widget")
     first = widget[0] if isinstance(widget, list) and widget else None
@@ -181,7 +181,7 @@ def change_card(card: str, metadata: Mapping[str, Any], ending: str | None = Non
         ending: Markdown for the section; None keeps the old one.
 
     Raises:
-        ValueError: the front matter is no YAML mapping.
+        ValueError: the front matter is not a YAML mapping.
     """
     old, body = split_card(card)
     if ending is not None:
@@ -202,7 +202,7 @@ def split_card(card: str) -> tuple[JsonObject, str]:
     """Return metadata and Markdown of a card; a card without front matter has no metadata.
 
     Raises:
-        ValueError: the front matter is no YAML mapping.
+        ValueError: the front matter is not a YAML mapping.
     """
     card = card.replace("\r\n", "\n")
     if not card.startswith(_FENCE):

@@ -132,7 +132,7 @@ def is_classifier(folder: Path) -> bool:
     """Return True if a model folder labels texts or tokens.
 
     Raises:
-        ModelFolderError: it is no model folder.
+        ModelFolderError: it is not a model folder.
     """
     return find_classifier(list_classes(read_config_file(folder))) is not None
 

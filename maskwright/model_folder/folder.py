@@ -337,7 +337,7 @@ def read_card(folder: Path) -> str | None:
     """Return the model card in a folder that anybody may have written; None if there is none.
 
     Raises:
-        ModelFolderError: it is no text, or too large, or a link that leads out of the folder.
+        ModelFolderError: it is not text, or too large, or a link that leads out of the folder.
     """
     path = folder / CARD
     check_inside(folder, path)

@@ -45,10 +45,10 @@ class OptimConfig:
                 raise ConfigError(name, getattr(self, name), "must not be negative")
         for name in ("beta1", "beta2", "momentum"):
             if not 0 <= getattr(self, name) < 1:
-                raise ConfigError(name, getattr(self, name), "must lie in [0, 1)")
+                raise ConfigError(name, getattr(self, name), "must be in [0, 1)")
         for name in ("warmup_share", "decay_share", "initial_share", "final_share"):
             if not 0 <= getattr(self, name) <= 1:
-                raise ConfigError(name, getattr(self, name), "must lie between 0 and 1")
+                raise ConfigError(name, getattr(self, name), "must be between 0 and 1")
         if self.newton_schulz_steps < 1:
             raise ConfigError("newton_schulz_steps", self.newton_schulz_steps, "must be at least 1")
         if self.schedule == "noam":

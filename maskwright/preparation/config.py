@@ -30,7 +30,7 @@ class PrepareConfig:
 
     def __post_init__(self) -> None:
         if not 1 <= self.shard_megabytes <= 1024:
-            rule = "must lie between 1 and 1024"
+            rule = "must be between 1 and 1024"
             raise ConfigError("shard_megabytes", self.shard_megabytes, rule, "Try 16.")
         if self.workers < 0:
             raise ConfigError("workers", self.workers, "must not be negative", "0 takes all cores.")

@@ -74,7 +74,7 @@ class PretrainConfig:
 
     def __post_init__(self) -> None:
         if not 0 <= self.seed < 2**63:
-            raise ConfigError("seed", self.seed, "must lie between 0 and 2^63 - 1")
+            raise ConfigError("seed", self.seed, "must be between 0 and 2^63 - 1")
         if not any(getattr(self.train, budget) for budget in BUDGETS):
             raise ConfigError(
                 f"train.{BUDGETS[0]}", None, "and no other budget is set", "Set it to 10, say."

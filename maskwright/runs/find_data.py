@@ -104,7 +104,7 @@ def _check_mixture(config: PretrainConfig, num_folders: int) -> None:
         remedy = "Name them: maskwright pretrain data/wiki data/books."
         raise ConfigError(f"mixture.{field}", config.mixture.show(field), rule, remedy)
     if num_folders > 1 and config.data.pairs == "next":
-        rule = "is not to be had of several prepared folders: texts would be told by their source"
+        rule = "needs a single prepared folder: the source of a text would give its pair away"
         raise ConfigError("data.pairs", "next", rule, "Take order, or prepare all text as one.")
 
 

@@ -197,9 +197,9 @@ def read_provenance(run: Path) -> JsonObject:
         values = read_json(path, _MAX_PROVENANCE_BYTES)
         name_prepared(values)
         if not isinstance(values.get("resumptions", []), list):
-            raise TypeError("resumptions is no list")
+            raise TypeError("resumptions is not a list")
         if not isinstance(values["corpus"]["fingerprint"], str):
-            raise TypeError("corpus.fingerprint is no text")
+            raise TypeError("corpus.fingerprint is not text")
     except (OSError, ValueError, KeyError, TypeError) as error:
         reason = f"{error} is missing" if isinstance(error, KeyError) else str(error)
         raise CheckpointError(
@@ -219,7 +219,7 @@ def name_prepared(provenance: Mapping[str, Any]) -> dict[str, Path]:
         return {Path(found).name: Path(found)}
     paths = as_mapping(found)
     if not isinstance(found, dict) or not all(isinstance(path, str) for path in paths.values()):
-        raise TypeError("prepared_data is no path")
+        raise TypeError("prepared_data is not a path")
     if not paths:
         raise TypeError("prepared_data is empty")
     return {name: Path(path) for name, path in paths.items()}

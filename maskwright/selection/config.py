@@ -62,7 +62,7 @@ class SelectionConfig:
     language: str | None = setting(None, "keep this language only: en, ko, … (ISO 639)")
     language_confidence: float = setting(_CONFIDENCE, "probability of that language, at least")
     drop_boilerplate: bool = setting(False, "drop lines about cookies, JavaScript and terms of use")
-    quality: bool = setting(False, "drop what is no running text, by select.limits")
+    quality: bool = setting(False, "drop what is not running text, by select.limits")
     limits: QualityLimits = section(QualityLimits)
     near_duplicates: float = setting(
         0.0, "drop documents whose 5-grams of words are this similar to an earlier one (Jaccard); "
@@ -77,10 +77,10 @@ class SelectionConfig:
 
     def __post_init__(self) -> None:
         if not 0 < self.language_confidence <= 1:
-            rule = "must lie above 0 and not above 1"
+            rule = "must be above 0 and at most 1"
             raise ConfigError("language_confidence", self.language_confidence, rule, "Try 0.65.")
         if self.near_duplicates and not 0.5 <= self.near_duplicates <= 1:
-            rule = "must lie between 0.5 and 1, or be 0"
+            rule = "must be between 0.5 and 1, or be 0"
             raise ConfigError("near_duplicates", self.near_duplicates, rule, "Try 0.8.")
         language = self.language
         if language is not None and not (2 <= len(language) <= 3 and language.isalpha()):

@@ -29,7 +29,7 @@ class LanguageIdentifier:
         self._detector: Any = package.LangDetector(settings)
         known = sorted(str(found["lang"]) for found in self._detector.detect("text", k=_ALL))
         if wanted is not None and wanted not in known:
-            rule = "is no language that the model knows"
+            rule = "is not a language that the model knows"
             near = wanted.lower()
             remedy = f"Did you mean {near}?" if near in known else f"It knows {' '.join(known)}."
             raise ConfigError("select.language", wanted, rule, remedy)

@@ -103,7 +103,7 @@ class Cache:
     """The cache that the environment names.
 
     Raises:
-        ConfigError: ``$MASKWRIGHT_CACHE_GB`` is no number above 0.
+        ConfigError: ``$MASKWRIGHT_CACHE_GB`` is not a number above 0.
     """
 
     def __init__(self) -> None:

@@ -103,6 +103,6 @@ def check_ends(folder: Path, shard: ShardInfo, dtype: str) -> None:
     rises = len(ends) == 0 or (ends[0] > 0 and (ends[1:] > ends[:-1]).all())
     if not rises or (len(ends) and ends[-1] != shard.num_tokens):
         raise ShardError(
-            f"{folder / shard.name}.{ENDS} is no increasing list of ends up to "
+            f"{folder / shard.name}.{ENDS} is not an increasing list of ends up to "
             f"{shard.num_tokens}. {REMEDY}"
         )

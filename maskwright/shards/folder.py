@@ -361,4 +361,4 @@ def check_json(path: Path) -> None:
     try:
         read_json(path, MAX_MANIFEST_BYTES)
     except ValueError as error:
-        raise ShardError(f"{path} is no JSON: {error}") from None
+        raise ShardError(f"{path} is not JSON: {error}") from None

@@ -122,7 +122,7 @@ def read_manifest(folder: Path) -> Manifest:
         )
     if not file.is_file():
         raise ShardError(
-            f"{folder} holds no {MANIFEST_NAME}: it is no prepared data, or unfinished. "
+            f"{folder} holds no {MANIFEST_NAME}: it is not prepared data, or unfinished. "
             "Run `maskwright prepare` with this --out."
         )
     remedy = f"Remove {folder} and prepare the data again."
@@ -164,7 +164,7 @@ def parse_manifest(values: Mapping[str, Any]) -> Manifest:
     )
     vocab_size, dtype = manifest.vocab_size, manifest.dtype
     if not 0 < vocab_size <= MAX_VOCAB_SIZE:
-        raise ValueError(f"vocab_size = {vocab_size} must lie between 1 and {MAX_VOCAB_SIZE}")
+        raise ValueError(f"vocab_size = {vocab_size} must be between 1 and {MAX_VOCAB_SIZE}")
     if dtype != choose_dtype(vocab_size):
         raise ValueError(f"{vocab_size} ids are not stored as {dtype}")
     if counts.num_bytes != 8 * vocab_size:
@@ -189,7 +189,7 @@ def parse_shard(values: Mapping[str, Any]) -> ShardInfo:
     files = {kind: _build(FileInfo, values["files"][kind]) for kind in (TOKENS, ENDS, STARTS)}
     shard = _build(ShardInfo, values, files=files)
     if not _SHARD_NAME.fullmatch(shard.name):
-        raise ValueError(f"{shard.name} is no shard's name, which is a number of 5 digits or more")
+        raise ValueError(f"{shard.name} is not a shard name, which is a number of 5 digits or more")
     if not bool(shard.num_tokens) <= shard.num_documents <= shard.num_tokens:
         raise ValueError(f"{shard.num_documents} documents do not hold {shard.num_tokens} tokens")
     return shard
@@ -202,7 +202,7 @@ def _build(cls: type[_Described], values: Mapping[str, Any], **parsed: Any) -> _
         if field.type is int:
             _count(given[field.name], field.name)
         elif field.type is str and not isinstance(given[field.name], str):
-            raise ValueError(f"{field.name} = {show_value(given[field.name])} is no text")
+            raise ValueError(f"{field.name} = {show_value(given[field.name])} is not text")
     return cls(**given)
 
 

@@ -32,20 +32,22 @@ class TokenizerConfig:
     path: str | None = setting(
         None, "use the tokenizer in this folder instead of training one", is_path=True
     )
-    extend_vocab: int = setting(0, "add so many tokens, learned from the text, to that tokenizer")
+    extend_vocab: int = setting(
+        0, "number of tokens to learn from the text and add to that tokenizer"
+    )
 
     def __post_init__(self) -> None:
         least = _NUM_BYTES + _NUM_SPECIAL if self.kind == "bpe" else 32
         trained = self.path is None
         if trained and not least <= self.vocab_size <= 1_000_000:
-            rule = f"must lie between {least} and 1000000 for {self.kind}"
+            rule = f"must be between {least} and 1000000 for {self.kind}"
             raise ConfigError("vocab_size", self.vocab_size, rule, "Try 8192.")
         if self.min_frequency < 1:
             raise ConfigError("min_frequency", self.min_frequency, "must be at least 1")
         if self.sample_megabytes <= 0:
             raise ConfigError("sample_megabytes", self.sample_megabytes, "must be positive")
         if not 0 <= self.extend_vocab <= 1_000_000:
-            raise ConfigError("extend_vocab", self.extend_vocab, "must lie between 0 and 1000000")
+            raise ConfigError("extend_vocab", self.extend_vocab, "must be between 0 and 1000000")
 
 
 def check_extension(config: TokenizerConfig) -> None:

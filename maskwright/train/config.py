@@ -78,7 +78,7 @@ class TrainConfig:
             rule = f"must be at least {MIN_ROW_LENGTH}"
             raise ConfigError("valid_seq_length", self.valid_seq_length, rule, "128 is usual.")
         if self.ema_decay is not None and not 0 < self.ema_decay < 1:
-            raise ConfigError("ema_decay", self.ema_decay, "must lie between 0 and 1", "Try 0.999.")
+            raise ConfigError("ema_decay", self.ema_decay, "must be between 0 and 1", "Try 0.999.")
         if self.grad_clip < 0:
             raise ConfigError("grad_clip", self.grad_clip, "must not be negative")
         parse_schedule("batch_tokens_schedule", self.batch_tokens_schedule, 1)

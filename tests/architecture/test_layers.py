@@ -97,6 +97,15 @@ def test_contributing_shows_these_rooms() -> None:
     assert shown == [set(layer) for layer in reversed(LAYERS) if layer != ("__main__",)]
 
 
+def test_contributing_names_the_registries_where_they_are() -> None:
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    named = re.findall(r"`(_?[A-Z]\w+)`[^`|]* in `([\w/]+\.py)`", text)
+    assert len(named) >= 8
+    for name, file in named:
+        path = ROOT / (file if file.startswith("maskwright/") else f"maskwright/{file}")
+        assert re.search(rf"^{name}\b.* = ", path.read_text(encoding="utf-8"), re.MULTILINE), file
+
+
 def test_the_check_would_notice() -> None:
     (trainer,) = (s for s in SOURCES if s.module == "maskwright.train.trainer")
     assert {"data", "model", "optim", "errors", "train"} <= rooms_imported(trainer)

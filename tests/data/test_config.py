@@ -21,7 +21,7 @@ def test_special_tokens_take_two_slots() -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"rate": 0.0}, "rate = 0.0 must lie between 0 and 1. Try 0.15."),
+        ({"rate": 0.0}, "rate = 0.0 must be between 0 and 1. Try 0.15."),
         ({"rate": 1.0}, "rate = 1.0 must lie"),
         ({"final_rate": -0.1}, "final_rate = -0.1 must lie"),
         ({"mask_share": 1.2}, "mask_share = 1.2 must lie"),

@@ -54,7 +54,7 @@ def test_the_environment_names_the_rank(monkeypatch: pytest.MonkeyPatch) -> None
 
 @pytest.mark.parametrize(
     ("rank", "size", "message"),
-    [("x", "2", "RANK = x must be a number"), ("2", "2", "RANK = 2 must lie between 0 and")],
+    [("x", "2", "RANK = x must be a number"), ("2", "2", "RANK = 2 must be between 0 and")],
 )
 def test_a_wrong_environment_is_one_line(
     monkeypatch: pytest.MonkeyPatch, rank: str, size: str, message: str

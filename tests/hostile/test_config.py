@@ -46,8 +46,8 @@ def test_tags_that_name_python_are_refused(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("seed: 1\nseed: 2", "key seed stands twice"),
-        ("train: {max_steps: 1, max_steps: 2}", "key max_steps stands twice"),
+        ("seed: 1\nseed: 2", "key seed occurs twice"),
+        ("train: {max_steps: 1, max_steps: 2}", "key max_steps occurs twice"),
         ("[" * 10_000, "nested too deeply"),
         ("- " * 10_000, "nested too deeply"),
         ("? [a]\n: 1", "unhashable"),
@@ -64,7 +64,7 @@ def test_tags_that_name_python_are_refused(text: str) -> None:
         ("model: {num_hidden_layers: 1000000000}", "must be at most 1000"),
         ("model: {hidden_size: 1000000000007}", "must be at most 131072"),
         ("model: {hidden_size: 131071, num_attention_heads: 7}", "does not divide"),
-        ("tokenizer: {vocab_size: 1e30}", "must lie between 32 and 1000000"),
+        ("tokenizer: {vocab_size: 1e30}", "must be between 32 and 1000000"),
         ("x: " + "y" * 100_000, "unknown key x"),
         ("seed: " + "y" * 100_000, "yyy … "),
     ],

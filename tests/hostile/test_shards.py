@@ -76,9 +76,9 @@ def test_a_count_is_a_count(folder: Path, field: str, value: object) -> None:
     ("change", "message"),
     [
         (lambda v: v["dropped"].update(empty=float("inf")), "empty = inf is no count"),
-        (lambda v: v.update(vocab_size=MAX_VOCAB_SIZE + 1), "must lie between 1 and"),
-        (lambda v: v.update(vocab_size=0), "must lie between 1 and"),
-        (lambda v: v.update(fingerprint=["x"]), "is no text"),
+        (lambda v: v.update(vocab_size=MAX_VOCAB_SIZE + 1), "must be between 1 and"),
+        (lambda v: v.update(vocab_size=0), "must be between 1 and"),
+        (lambda v: v.update(fingerprint=["x"]), "is not text"),
         (lambda v: v.update(source=7), "is damaged"),
         (lambda v: v.update(more=1), "is damaged"),
         (lambda v: shard_of(v).update(num_documents=0), "0 documents do not hold"),
@@ -115,7 +115,7 @@ def test_ends_that_wrap_around(folder: Path) -> None:
     ends = np.frombuffer((folder / "train" / "00000.ends").read_bytes(), "<u8").copy()
     ends[0], ends[1] = 2**63 - 1, 2**63 + 5
     forge(folder, "ends", ends.tobytes())
-    assert "is no increasing list of ends" in error_of(folder)
+    assert "is not an increasing list of ends" in error_of(folder)
 
 
 @pytest.mark.parametrize("target", ["/dev/zero", "/dev/full", "00000.tokens", "nowhere", "/"])

@@ -33,7 +33,7 @@ def parse(**fields: object) -> ModelConfig:
             "model.num_attention_heads = 4 makes heads of 5; rotary positions need an even size. "
             "Choose 2, 5 or 10.",
         ),
-        ({"hidden_dropout": 1.0}, "model.hidden_dropout = 1.0 must lie between 0 and 1. Try 0.1."),
+        ({"hidden_dropout": 1.0}, "model.hidden_dropout = 1.0 must be between 0 and 1. Try 0.1."),
         ({"num_hidden_layers": 0}, "model.num_hidden_layers = 0 must be at least 1."),
         ({"norm_eps": 0.0}, "model.norm_eps = 0.0 must be positive."),
         (

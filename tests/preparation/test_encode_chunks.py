@@ -56,7 +56,7 @@ def test_a_worker_that_dies_is_one_line(folder: Path) -> None:
 
 
 def test_an_error_in_a_worker_says_which_file_and_where(folder: Path) -> None:
-    (folder / "train").write_text("this is no folder")
+    (folder / "train").write_text("this is not a folder")
     with pytest.raises(FileExistsError, match="train") as caught:
         list(encode(folder, TEXT, TEXT))
     assert "encode_chunk" in "".join(caught.value.__notes__)
@@ -64,13 +64,13 @@ def test_an_error_in_a_worker_says_which_file_and_where(folder: Path) -> None:
 
 
 def begin_refusing() -> Callable[[int], int]:
-    raise ConfigError("select.language", "xq", "is no language", "Try en.")
+    raise ConfigError("select.language", "xq", "is not a language", "Try en.")
 
 
 def test_what_cannot_begin_says_why() -> None:
     with pytest.raises(ConfigError) as caught:
         list(work_in_processes(iter(range(3)), begin_refusing, 2, "the text"))
-    assert str(caught.value) == "select.language = xq is no language. Try en."
+    assert str(caught.value) == "select.language = xq is not a language. Try en."
     assert caught.value.field == "select.language"
     assert worker_ids() == set()
 

@@ -144,7 +144,7 @@ def test_nothing_is_kept(tmp_path: Path, evaluation: Path) -> None:
 def test_steps_that_cannot_be_taken_are_known_before_the_text_is_read(tmp_path: Path) -> None:
     dump = write_dump(tmp_path / "dump.xml", [("Title", "Text.")])
     config = PrepareConfig(select=SelectionConfig(language="xq"))
-    with pytest.raises(ConfigError, match=r"select\.language = xq is no language"):
+    with pytest.raises(ConfigError, match=r"select\.language = xq is not a language"):
         prepare([str(dump)], tmp_path / "out", config)
     assert not (tmp_path / "out" / ".articles").exists()
 

@@ -97,7 +97,7 @@ def test_a_run_killed_while_it_wrote_its_first_file_is_replaced(tmp_path: Path):
 def test_resumptions_that_are_no_list_are_one_line(tmp_path: Path):
     facts = {"prepared_data": "data", "corpus": {"fingerprint": "1"}, "resumptions": 3}
     begin_run(tmp_path, "", facts, print)
-    with pytest.raises(CheckpointError, match="resumptions is no list"):
+    with pytest.raises(CheckpointError, match="resumptions is not a list"):
         read_provenance(tmp_path)
 
 

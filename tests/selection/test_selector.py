@@ -38,7 +38,7 @@ def test_one_language_is_kept() -> None:
 
 
 def test_an_unknown_language_is_refused_at_once() -> None:
-    with pytest.raises(ConfigError, match=r"select\.language = xq is no language"):
+    with pytest.raises(ConfigError, match=r"select\.language = xq is not a language"):
         LanguageIdentifier("xq")
     with pytest.raises(ConfigError, match="code of two or three letters"):
         SelectionConfig(language="English")

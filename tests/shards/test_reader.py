@@ -150,7 +150,7 @@ def test_counts_that_do_not_fit_the_files(key: str, tmp_path: Path) -> None:
 def test_ends_that_do_not_increase(tmp_path: Path) -> None:
     write_prepared(tmp_path)
     np.array([4, 4], "<u8").tofile(tmp_path / "train" / "00000.ends")
-    with pytest.raises(ShardError, match=r"00000\.ends is no increasing list"):
+    with pytest.raises(ShardError, match=r"00000\.ends is not an increasing list"):
         TokenStore.open(tmp_path, "train", verify="sizes")
 
 

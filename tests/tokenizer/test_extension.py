@@ -148,7 +148,7 @@ def test_an_extension_needs_a_base() -> None:
     check_extension(config())
     with pytest.raises(ConfigError, match=r"tokenizer.extend_vocab = 5 needs a tokenizer"):
         check_extension(TokenizerConfig(extend_vocab=5))
-    with pytest.raises(ConfigError, match="extend_vocab = -1 must lie between"):
+    with pytest.raises(ConfigError, match="extend_vocab = -1 must be between"):
         config(-1)
 
 

@@ -29,12 +29,12 @@ class ClusterConfig:
     partition: str | None = setting(None, "partition of Slurm (sinfo lists them)")
     sbatch: tuple[str, ...] = setting((), "what else sbatch is told: account=NAME, qos=NAME, …")
     spool_gigabytes: float = setting(
-        20.0, "packed text that is handed out at a time; twice as much lies in the folder"
+        20.0, "packed text that is handed out at a time; the folder holds up to twice as much"
     )
 
     def __post_init__(self) -> None:
         if not 1 <= self.tasks <= _MOST_TASKS:
-            rule = f"must lie between 1 and {_MOST_TASKS:,}"
+            rule = f"must be between 1 and {_MOST_TASKS:,}"
             raise ConfigError("tasks", self.tasks, rule, "Give each of them more cores.")
         for name in ("cores", "memory_gigabytes", "spool_gigabytes"):
             if getattr(self, name) <= 0:
