@@ -263,6 +263,24 @@ def _describe_words(
     }
 
 
+def evaluate_mlm(
+    model: MaskedLanguageModel,
+    text: PinnedText,
+    counts: NDArray[np.int64],
+    characters: NDArray[np.int64],
+    data: DataFacts,
+) -> SuiteResult:
+    """Return all scores of a model on a text; see `measure_masked_lm`.
+
+    Args:
+        data: name and fingerprint of the text, for the result.
+
+    Raises:
+        InputError: the text is so short that no token is masked.
+    """
+    return describe_tables(measure_masked_lm(model, text, counts, characters), text, data)
+
+
 def describe_tables(tables: MaskedTables, text: PinnedText, data: DataFacts) -> SuiteResult:
     """Return the scores of the sums that `measure_masked_lm` returned for a text."""
     if not tables.tokens.totals["count"]:

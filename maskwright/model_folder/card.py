@@ -44,18 +44,7 @@ The weights are in maskwright's own names (`from maskwright import load_model`),
 of transformers computes this architecture: {reason}.
 """
 
-
-_NATIVE_DISCRIMINATOR = """
-The weights are in the names of `{architecture}`. transformers {since} or newer loads the folder as
-it is:
-
-```python
-from transformers import AutoModelForPreTraining, AutoTokenizer
-
-model = AutoModelForPreTraining.from_pretrained("path/to/this/folder")
-tokenizer = AutoTokenizer.from_pretrained("path/to/this/folder")
-```
-
+_NATIVE_DISCRIMINATOR = f"""{_NATIVE.replace("MaskedLM", "PreTraining")}
 Its logits say for every token whether it was replaced; the encoder, for fine-tuning or vectors
 (`maskwright embed`), loads with `AutoModel`.
 """

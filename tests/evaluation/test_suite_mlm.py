@@ -13,12 +13,7 @@ from maskwright.data.config import DataConfig, MaskingConfig
 from maskwright.errors import InputError, ModelFolderError
 from maskwright.evaluation import token_ranks
 from maskwright.evaluation.pinned import PINNED_MASKING, PinnedText
-from maskwright.evaluation.suite_mlm import (
-    MASK_ONLY,
-    WORD_MASKING,
-    describe_tables,
-    measure_masked_lm,
-)
+from maskwright.evaluation.suite_mlm import MASK_ONLY, WORD_MASKING, evaluate_mlm
 from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.objectives.mlm import evaluate_masked_lm, predict_masked
 from maskwright.runs.evaluation_file import DataFacts, SuiteResult
@@ -42,7 +37,7 @@ def make_text(corpus: SyntheticCorpus = CORPUS, num_slots: int = 10**6) -> Pinne
 
 
 def evaluate(text: PinnedText, model: MaskedLanguageModel = MODEL) -> SuiteResult:
-    return describe_tables(measure_masked_lm(model, text, COUNTS, CHARACTERS), text, DATA)
+    return evaluate_mlm(model, text, COUNTS, CHARACTERS, DATA)
 
 
 @dataclass
