@@ -1,9 +1,12 @@
 """``maskwright serve``: a model behind HTTP, and a page to play with."""
 
+import os
+import signal
 from collections.abc import Sequence
 
 import maskwright
 from maskwright.cli.flags import Parser, add_config_flags, config_values
+from maskwright.console import tell
 from maskwright.runs.find_model import HELP
 from maskwright.serving.config import ServeConfig
 from maskwright.serving.server import TOKEN_VARIABLE
@@ -43,12 +46,18 @@ def build_parser() -> Parser:
 
 def main(argv: Sequence[str]) -> int:
     arguments = build_parser().parse(argv)
-    maskwright.serve(
-        arguments.folder,
-        name=arguments.name,
-        device=arguments.device,
-        quiet=arguments.quiet,
-        allowed_host=arguments.allowed_host,
-        **config_values(arguments),
-    )
+    try:
+        maskwright.serve(
+            arguments.folder,
+            name=arguments.name,
+            device=arguments.device,
+            quiet=arguments.quiet,
+            allowed_host=arguments.allowed_host,
+            **config_values(arguments),
+        )
+    except KeyboardInterrupt:
+        # A normal exit of the interpreter takes seconds, and may crash while a thread is in the
+        # model. After SIGTERM uvicorn raises the signal again, which ends the process at once.
+        tell("interrupted")
+        os._exit(128 + signal.SIGINT)
     return 0

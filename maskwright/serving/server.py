@@ -4,7 +4,8 @@ import asyncio
 import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -50,6 +51,7 @@ def serve(
 
     Raises:
         MaskwrightError: the model or a setting is wrong, or an event loop runs in this thread.
+        KeyboardInterrupt: Ctrl-C, after open requests were answered.
     """
     _check_event_loop()
     config, token = from_mapping(ServeConfig, settings), _read_token()
@@ -65,8 +67,8 @@ def serve(
     if not name or set(name) & set("{}/"):
         raise InputError(f"--name = {name!r} must not be empty or contain {{, }} or /.")
     app = build_app(name, pipeline, config, token, allowed_host)
-    _configure_logs(quiet=quiet)
-    _run(app, config, f"{name} ({pipeline.task})", has_token=token is not None)
+    with _logging(quiet=quiet):
+        _run(app, config, f"{name} ({pipeline.task})", has_token=token is not None)
 
 
 def _check_event_loop() -> None:
@@ -87,15 +89,24 @@ def _read_token() -> str | None:
     return token
 
 
-def _configure_logs(*, quiet: bool) -> None:
-    """Log failures on standard error, and unless quiet every request."""
+@contextmanager
+def _logging(*, quiet: bool) -> Generator[None]:
+    """Log failures and, unless quiet, every request on standard error within this context."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(message)s"))
-    for name in ("maskwright.access", "maskwright.serving"):
-        log = logging.getLogger(name)
+    logs = [logging.getLogger(name) for name in ("maskwright.access", "maskwright.serving")]
+    before = [(log.level, log.propagate) for log in logs]
+    for log in logs:
         log.setLevel(logging.WARNING if quiet else logging.INFO)
         log.addHandler(handler)
         log.propagate = False
+    try:
+        yield
+    finally:
+        for log, (level, propagate) in zip(logs, before, strict=True):
+            log.setLevel(level)
+            log.removeHandler(handler)
+            log.propagate = propagate
 
 
 def _run(app: "App", config: ServeConfig, title: str, *, has_token: bool) -> None:
@@ -133,10 +144,4 @@ def _run(app: "App", config: ServeConfig, title: str, *, has_token: bool) -> Non
             timeout_keep_alive=5,
             timeout_graceful_shutdown=config.drain_seconds,
         )
-        try:
-            uvicorn.Server(settings).run(sockets=[listening])
-        except KeyboardInterrupt:
-            # A normal exit of the interpreter takes seconds, and may crash while a thread is in the
-            # model. After SIGTERM uvicorn raises the signal again, which ends the process at once.
-            tell("interrupted")
-            os._exit(130)
+        uvicorn.Server(settings).run(sockets=[listening])

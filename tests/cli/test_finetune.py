@@ -227,7 +227,7 @@ def test_held_out_pairs_are_of_other_texts(
         ([], "give --task or --preset, one of them"),
         (["--task", "classification", "--preset", "sst2"], "give --task or --preset, one of them"),
         (["--task", "classification", "--epochs", "0"], "epochs = 0.0 must be above 0"),
-        (["--task", "classification", "--valid-share", "1"], "--valid-share = 1.0 must lie"),
+        (["--task", "classification", "--valid-share", "1"], "--valid-share = 1.0 must be"),
         (["--task", "classification", "--columns", "text"], "--columns text is not ROLE=COLUMN"),
         (["--task", "classification", "--columns", "word=0"], "roles are sentence1, sentence2"),
         (["--task", "tokens", "--columns", "label=1"], "roles are word, tag"),

@@ -154,15 +154,15 @@ def test_a_run_takes_no_other_configuration(
     ("flags", "message"),
     [
         (["--rows", "-1"], "--rows = -1 must be between 0 and"),
-        (["--epoch", "-3"], "--epoch = -3 must lie"),
-        (["--epoch", "99999999999999999999"], "--epoch = 99999999999999999999 must lie"),
-        (["--first-row", str(2**63)], f"--first-row = {2**63} must lie"),
+        (["--epoch", "-3"], "--epoch = -3 must be"),
+        (["--epoch", "99999999999999999999"], "--epoch = 99999999999999999999 must be"),
+        (["--first-row", str(2**63)], f"--first-row = {2**63} must be"),
         (["--row-length", "4"], "--row-length = 4 must be between 8 and 32"),
         (["--row-length", "33"], "--row-length = 33 must be between 8 and 32"),
         (["--row-length", "long"], "--row-length"),
         (["--mask-rate", "0"], "--mask-rate = 0 must be between 0 and 0.3"),
         (["--mask-rate", "0.31"], "--mask-rate = 0.31 must be between 0 and 0.3"),
-        (["--mask-rate", "nan"], "--mask-rate = nan must lie"),
+        (["--mask-rate", "nan"], "--mask-rate = nan must be"),
     ],
 )
 def test_values_that_name_no_rows(

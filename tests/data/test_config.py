@@ -22,9 +22,9 @@ def test_special_tokens_take_two_slots() -> None:
     ("values", "message"),
     [
         ({"rate": 0.0}, "rate = 0.0 must be between 0 and 1. Try 0.15."),
-        ({"rate": 1.0}, "rate = 1.0 must lie"),
-        ({"final_rate": -0.1}, "final_rate = -0.1 must lie"),
-        ({"mask_share": 1.2}, "mask_share = 1.2 must lie"),
+        ({"rate": 1.0}, "rate = 1.0 must be"),
+        ({"final_rate": -0.1}, "final_rate = -0.1 must be"),
+        ({"mask_share": 1.2}, "mask_share = 1.2 must be"),
         ({"mask_share": 0.9, "random_share": 0.2}, "random_share = 0.2 and mask_share = 0.9 add"),
         ({"max_span_length": 0}, "max_span_length = 0 must be at least 1"),
     ],

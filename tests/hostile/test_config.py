@@ -51,7 +51,7 @@ def test_tags_that_name_python_are_refused(text: str) -> None:
         ("[" * 10_000, "nested too deeply"),
         ("- " * 10_000, "nested too deeply"),
         ("? [a]\n: 1", "unhashable"),
-        ("seed: 0x" + "f" * 5_000, "seed = (an integer of 20000 bits) must lie"),
+        ("seed: 0x" + "f" * 5_000, "seed = (an integer of 20000 bits) must be"),
         ("seed: " + "9" * 5_000, "Exceeds the limit"),
         ("? 0x" + "f" * 5_000 + "\n: 1", "unknown key (an integer of 20000 bits)"),
         ("data: {max_seq_length: .inf}", "data.max_seq_length = inf must be int"),

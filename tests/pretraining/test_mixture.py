@@ -251,7 +251,7 @@ def test_without_shares_each_folder_is_seen_once(
         (["--data", "animals,days", "--mixture.temperature", "0"], "temperature = 0.0 must"),
         (["--data", "animals,days", "--mixture.temperature", "2", "--mixture.epochs", "days=2"],
          "cannot be combined with epochs"),
-        (["--data", "animals,days", "--data.pairs", "next"], "data.pairs = next is not to be"),
+        (["--data", "animals,days", "--data.pairs", "next"], "data.pairs = next needs a single"),
         (["--data", "animals,alien"], "with another tokenizer than"),
         (["--data", "animals,days", "--tokenizer.vocab_size", "500"], "has no effect"),
         (["pydocs", "--mixture.weights", "a=1"], "needs two prepared folders or more"),
