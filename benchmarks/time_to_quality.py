@@ -137,7 +137,7 @@ def score_peer(model: Any, data: PreparedData) -> dict[str, float]:
         ours, _ = load_model(folder)
     ours.config = with_ids_of(ours.config, data.tokenizer)
     config = resolve("sprint", None, {"train": {"valid_seq_length": ROW}})
-    scores = Validation(config, data, ours)(final=True)
+    scores = Validation(config, data, ours)(1, final=True)
     return {key: scores[key] for key in ("loss", "masked_accuracy", "num_predictions")}
 
 
