@@ -37,7 +37,7 @@ from benchmarks.trainer_peer import (
 )
 from maskwright.logs import read_metrics
 from maskwright.model_folder.folder import load_model, with_ids_of
-from maskwright.pretraining.prepared_data import PreparedData
+from maskwright.pretraining.prepared_data import PreparedData, objective_of
 from maskwright.pretraining.validation import Validation
 from maskwright.runs.config import resolve
 
@@ -137,7 +137,7 @@ def score_peer(model: Any, data: PreparedData) -> dict[str, float]:
         ours, _ = load_model(folder)
     ours.config = with_ids_of(ours.config, data.tokenizer)
     config = resolve("sprint", None, {"train": {"valid_seq_length": ROW}})
-    scores = Validation(config, data, ours)(final=True)
+    scores = Validation(config, data, objective_of(config), ours)(1, final=True)
     return {key: scores[key] for key in ("loss", "masked_accuracy", "num_predictions")}
 
 

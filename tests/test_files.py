@@ -9,11 +9,13 @@ import pytest
 
 from maskwright.files import (
     HeldFolder,
+    as_mapping,
     find_link,
     flush,
     hash_file,
     naming_file,
     read_json,
+    read_object,
     replacing_folder,
     restore_folder,
     temporary_path,
@@ -145,6 +147,15 @@ def test_json_is_read_in_bounded_memory(tmp_path: Path) -> None:
             read_json(path, 100 if len(content) <= 101 else 1 << 24)
     with pytest.raises(OSError, match="No such file"):
         read_json(tmp_path / "nowhere", 100)
+
+
+def test_an_object_is_told_from_other_json(tmp_path: Path) -> None:
+    write_json(tmp_path / "x.json", {"a": 1})
+    write_json(tmp_path / "y.json", [1])
+    assert read_object(tmp_path / "x.json", 100) == {"a": 1}
+    with pytest.raises(ValueError, match="not a JSON object"):
+        read_object(tmp_path / "y.json", 100)
+    assert (as_mapping({"a": 1}), as_mapping([1]), as_mapping(None)) == ({"a": 1}, {}, {})
 
 
 def test_links_in_a_folder_are_found(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from maskwright.logs import MetricsLog, read_metrics
+from maskwright.logs import MetricsLog, of_sources, read_metrics, split_sample
 from tests.limits import limited_file_size
 
 
@@ -91,3 +91,14 @@ def test_a_file_that_cannot_be_cut_is_named() -> None:
     with pytest.raises(OSError, match="/dev/null") as caught:
         MetricsLog(Path("/dev/null"))
     assert caught.value.filename == "/dev/null"
+
+
+def test_guesses_are_found_in_a_sample() -> None:
+    assert list(split_sample("✓ a [MASK]")) == [("right", "✓"), ("plain", " a [MASK]")]
+    parts = [("plain", "We a"), ("right", "⟨r⟩"), ("plain", "e acc"), ("wrong", "⟨e≠o⟩")]
+    assert list(split_sample("We a⟨r⟩e acc⟨e≠o⟩")) == parts
+
+
+def test_scores_of_sources() -> None:
+    record = {"loss": 2.0, "loss/wiki": 1.5, "loss/books": None, "accuracy/wiki": 0.5}
+    assert of_sources(record, "loss") == {"wiki": 1.5}

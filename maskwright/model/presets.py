@@ -55,16 +55,10 @@ _MODERNBERT: Plain = {
 }  # fmt: skip
 # Boizard et al., 2025.
 _EUROBERT: Plain = {
-    "hidden_act": "silu", "gated_mlp": True, "norm": "rmsnorm", "norm_position": "pre",
-    "norm_bias": False, "norm_eps": 1e-5, "positions": "rotary", "rope_theta": 10_000.0,
-    "local_rope_theta": 10_000.0, "embedding_norm": False, "first_attention_norm": True,
-    "type_vocab_size": 0, "attention_bias": False, "mlp_bias": False, "mlp_output_bias": False,
-    "qk_norm": False, "global_attn_every_n_layers": 1, "local_attention": 128,
-    "tie_word_embeddings": False, "head_transform": False, "head_act": "gelu", "head_bias": False,
-    "prediction_head_size": 0, "decoder_bias": False, "next_token_prediction": False,
-    "embedding_dropout": 0.0, "attention_dropout": 0.0, "hidden_dropout": 0.0,
-    "mlp_dropout": 0.0, "initializer_range": 0.02, "initializer_cutoff_factor": 0.0,
-    "init_output": "normal",
+    **_MODERNBERT, "hidden_act": "silu", "norm": "rmsnorm", "rope_theta": 10_000.0,
+    "embedding_norm": False, "first_attention_norm": True, "global_attn_every_n_layers": 1,
+    "tie_word_embeddings": False, "head_transform": False, "decoder_bias": False,
+    "initializer_cutoff_factor": 0.0, "init_output": "normal",
 }  # fmt: skip
 _NO_DROPOUT = {"embedding_dropout": 0.0, "attention_dropout": 0.0, "hidden_dropout": 0.0}
 

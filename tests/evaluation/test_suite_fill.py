@@ -10,14 +10,14 @@ from maskwright.attention_context import context_from_lengths
 from maskwright.errors import InputError, ModelFolderError
 from maskwright.evaluation.suite_fill import choose_positions, evaluate_fill
 from maskwright.model.masked_lm import MaskedLanguageModel
-from maskwright.runs.evaluation_file import SuiteResult
+from maskwright.runs.evaluation_file import DataFacts, SuiteResult
 from tests.golden.pseudo_likelihood import make_model, make_tokenizer
 
 TOKENIZER = make_tokenizer()
 MODEL = make_model("bert", TOKENIZER)
 LONGEST = MODEL.config.max_position_embeddings
 COUNTS = np.arange(TOKENIZER.vocab_size)[::-1] * 3
-DATA = {"name": "sentences", "fingerprint": "0" * 64}
+DATA: DataFacts = {"name": "sentences", "fingerprint": "0" * 64}
 TEXTS = ["the cat sleeps .", "dogs see trees", "sleep", "the the the cat", "x-ray ! The Dog ."]
 SENTENCES = [TOKENIZER.encode(text).ids.tolist() for text in TEXTS * 6]
 POSITIONS = choose_positions(SENTENCES, TOKENIZER.ordinary_ids)

@@ -10,11 +10,13 @@ from maskwright.evaluation.pseudo_likelihood import (
     scoring,
 )
 from maskwright.evaluation.suite_pll import evaluate_encoded, evaluate_pseudo_likelihood
+from maskwright.runs.evaluation_file import DataFacts
 from maskwright.tokenizer.tokenizer import EncodedText
 from tests.golden.pseudo_likelihood import TEXTS, make_model, make_tokenizer
 
 TOKENIZER = make_tokenizer()
 MODEL = make_model("bert", TOKENIZER)
+DATA: DataFacts = {"name": "ids", "fingerprint": "f"}
 
 
 def test_scores_are_those_of_the_texts() -> None:
@@ -38,9 +40,9 @@ def test_scores_are_those_of_the_texts() -> None:
     }
     found = {score.name: score.value for score in result.scores}
     assert found == pytest.approx(expected)
-    assert result.data["num_texts"] == len(TEXTS)
-    assert result.data["num_tokens"] == sum(each.num_tokens for each in single)
-    assert result.data["num_unknown_tokens"] == 1
+    assert result.data.get("num_texts") == len(TEXTS)
+    assert result.data.get("num_tokens") == sum(each.num_tokens for each in single)
+    assert result.data.get("num_unknown_tokens") == 1
     for score in result.scores:
         assert score.low is not None
         assert score.high is not None
@@ -57,15 +59,15 @@ def test_texts_in_tokens_are_scored_as_they_are() -> None:
     )
     with scoring(MODEL, TOKENIZER) as scorer:
         [scores] = scorer.score_encoded([encoded])
-    result = evaluate_encoded(MODEL, TOKENIZER, [encoded], {"name": "ids", "fingerprint": "f"})
+    result = evaluate_encoded(MODEL, TOKENIZER, [encoded], DATA)
     found = {score.name: score.value for score in result.scores}
     assert len(scores) == 3
     assert found["pll/mean_log_likelihood"] == pytest.approx(sum(scores))
     assert found["pll/bits_per_character"] == pytest.approx(-sum(scores[1:]) / math.log(2) / 4)
-    assert (result.data["num_tokens"], result.data["num_unknown_tokens"]) == (3, 1)
+    assert (result.data.get("num_tokens"), result.data.get("num_unknown_tokens")) == (3, 1)
     long = EncodedText(encoded.ids.repeat(30), encoded.word_starts.repeat(30))
     with pytest.raises(InputError, match=r"has 9\d tokens"):
-        evaluate_encoded(MODEL, TOKENIZER, [long], {})
+        evaluate_encoded(MODEL, TOKENIZER, [long], DATA)
 
 
 def test_equal_texts_have_one_score_and_the_metric_is_told() -> None:

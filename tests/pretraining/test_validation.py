@@ -122,7 +122,9 @@ def test_what_a_suite_cannot_score_is_found_before_training(
     if suite != "blimp":
         counts = np.zeros(data.tokenizer.vocab_size, np.int64)
         corpus = UnknownTokens(data.tokenizer.unk_id)
-        only_unknown = EvaluationText({"name": "short"}, corpus, counts, data.tokenizer)
+        only_unknown = EvaluationText(
+            {"name": "short", "fingerprint": "f"}, corpus, counts, data.tokenizer
+        )
         monkeypatch.setattr(training_suites, "describe_held_out", lambda *_: only_unknown)
         message = f"evaluate.suites: {suite} cannot be scored: short is too short"
     else:

@@ -7,7 +7,6 @@ from typing import Any
 import pytest
 
 from maskwright.errors import InputError
-from maskwright.logs import split_sample
 from maskwright.report.facts import RunFacts
 from maskwright.report.run_page import render_page, tabulate_samples
 from maskwright.runs.evaluation_file import Score, SuiteResult
@@ -86,8 +85,8 @@ def test_evaluations_and_text_are_shown_where_there_are_some() -> None:
         Score("blimp/binding/principle_A", 0.7, 0.5, 0.8, 90),
     )
     evaluation = [
-        SuiteResult("mlm", {"name": "held out"}, {"fast": True}, scores),
-        SuiteResult("blimp", {"name": "pairs"}, {}, pairs),
+        SuiteResult("mlm", {"name": "held out", "fingerprint": "f"}, {"fast": True}, scores),
+        SuiteResult("blimp", {"name": "pairs", "fingerprint": "f"}, {}, pairs),
     ]
     manifest = make_manifest(dropped={"duplicate": 1234})
     page = render_page(
@@ -145,12 +144,6 @@ def test_time_is_shared_between_steps_and_the_rest() -> None:
     rest = [{**r, "validation_seconds": 2.0} if r["split"] == "valid" else r for r in others]
     run = replace(run, records=[{**first, "startup_seconds": 5.0}, *rest])
     assert [seconds for _, seconds in run.share_time()] == [20.0, 5.0, 8.0, 7.0]
-
-
-def test_guesses_are_coloured_wherever_they_stand() -> None:
-    assert list(split_sample("✓ a [MASK]")) == [("right", "✓"), ("plain", " a [MASK]")]
-    parts = [("plain", "We a"), ("right", "⟨r⟩"), ("plain", "e acc"), ("wrong", "⟨e≠o⟩")]
-    assert list(split_sample("We a⟨r⟩e acc⟨e≠o⟩")) == parts
 
 
 def test_names_are_shown_as_they_are() -> None:
