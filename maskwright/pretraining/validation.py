@@ -1,6 +1,7 @@
 """The validation of a run: scores on pinned masks, scores of suites, and filled-in samples.
 
-Which scores there are is stated by the objective (`objectives.objective.Objective.validate`).
+To add a score to the validation line, add it where its objective states its scores, such as
+`MaskedTokens.scores` in objectives/mlm.py.
 """
 
 from collections.abc import Callable, Iterator
