@@ -52,7 +52,7 @@ def find_unknown(description: Mapping[str, Any]) -> str | None:
     place = model.get("unk_id")
     found = tokens[place] if isinstance(place, int) and 0 <= place < len(tokens) else None
     found = model.get("unk_token", found)
-    return found if found in list_tokens(description) else None
+    return found if isinstance(found, str) and found in list_tokens(description) else None
 
 
 def _model_tokens(description: Mapping[str, Any]) -> list[Any]:

@@ -1,4 +1,4 @@
-from maskwright.tokenizer.vocabulary import is_filler, name_fillers, round_up
+from maskwright.tokenizer.vocabulary import find_unknown, is_filler, name_fillers, round_up
 
 
 def test_sizes_are_rounded_up() -> None:
@@ -10,3 +10,8 @@ def test_fillers() -> None:
     assert is_filler("[unused17]")
     assert not is_filler("[unused17] ")
     assert not is_filler("unused")
+
+
+def test_an_unknown_token_that_is_no_text_is_none() -> None:
+    assert find_unknown({"model": {"vocab": {"a": 0}, "unk_token": ["a"]}}) is None
+    assert find_unknown({"model": {"vocab": {"a": 0}, "unk_token": "a"}}) == "a"
