@@ -1,7 +1,6 @@
 """Text for people: counts with their nouns, short names, escaped Markdown.
 
-A model card repeats names that anybody may have chosen, such as those of files in the manifest of
-prepared data. None of them may become a link, an image, HTML or the end of a table.
+Names in a model card may be anybody's: none may become a link, an image, HTML or end a table.
 """
 
 import re

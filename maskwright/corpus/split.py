@@ -1,8 +1,7 @@
 """The split into training and validation, by the fingerprint of a text.
 
-It depends on a document alone: the same document is on the same side in every run, corpus and
-order, adding text moves nothing, a duplicate cannot be on both sides, and a larger fraction
-contains the smaller one.
+A document is on the same side in every run, corpus and order. Adding text moves nothing, and a
+larger fraction contains the smaller one.
 """
 
 LEAST_VALID_FRACTION = 0.01

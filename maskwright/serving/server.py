@@ -95,7 +95,6 @@ def _logging(*, quiet: bool) -> Generator[None]:
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(logging.Formatter("%(message)s"))
     logs = [logging.getLogger(name) for name in ("maskwright.access", "maskwright.serving")]
-    before = [(log.level, log.propagate) for log in logs]
     for log in logs:
         log.setLevel(logging.WARNING if quiet else logging.INFO)
         log.addHandler(handler)
@@ -103,10 +102,10 @@ def _logging(*, quiet: bool) -> Generator[None]:
     try:
         yield
     finally:
-        for log, (level, propagate) in zip(logs, before, strict=True):
-            log.setLevel(level)
+        for log in logs:
+            log.setLevel(logging.NOTSET)
             log.removeHandler(handler)
-            log.propagate = propagate
+            log.propagate = True
 
 
 def _run(app: "App", config: ServeConfig, title: str, *, has_token: bool) -> None:

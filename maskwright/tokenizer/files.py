@@ -1,9 +1,8 @@
 """A tokenizer on disk: ``tokenizer.json`` and ``tokenizer_config.json``, as Hugging Face has them.
 
-``tokenizer.json`` is the `tokenizers` library's own format and defines the encoding;
-``tokenizer_config.json`` names the token of each role. Older folders keep the roles in
-``special_tokens_map.json``, and the oldest (roberta-base, xlm-roberta-base) leave them to the class
-that loads them. Tokenizers of language models name ``bos`` and ``eos`` where BERT has ``cls`` and
+The first defines the encoding, the second names the token of each role. Older folders keep the
+roles in ``special_tokens_map.json``, and the oldest (roberta-base, xlm-roberta-base) leave them to
+the class that loads them. Language models name ``bos`` and ``eos`` where BERT has ``cls`` and
 ``sep``. A tokenizer that spells everything in bytes may have no unknown token.
 """
 

@@ -1,8 +1,7 @@
 """Model inputs of one text or two: the special tokens around them, and how they are cut.
 
-The tokenizer's own post-processor defines the special tokens, so that transformers makes the same
-input of the same texts: BERT's ``[CLS] A [SEP] B [SEP]`` with types 0 and 1, RoBERTa's
-``<s> A </s></s> B </s>``, …
+The tokenizer's own post-processor defines the special tokens, as in transformers: BERT's
+``[CLS] A [SEP] B [SEP]`` with types 0 and 1, RoBERTa's ``<s> A </s></s> B </s>``, …
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,7 @@
 """The text that tokens stand for, and how a vocabulary cuts a string into tokens.
 
-A token of a vocabulary is not yet text: byte-level tokens spell bytes as printable characters,
-WordPiece marks what continues a word, SentencePiece the blank before a word. The number of
-characters a token stands for is the denominator of bits per character in every suite.
+Byte-level tokens spell bytes as printable characters, WordPiece marks what continues a word,
+SentencePiece the blank before one. Bits per character divide by the characters of tokens.
 """
 
 import re

@@ -1,8 +1,7 @@
 """The words that a tokenizer is trained on: a bounded sample of the text, and its word counts.
 
-The sample is the same for the same seed. Counting the text between blanks is fast; the library's
-normalizer and pre-tokenizer then see each different part once. Memory is bounded: rare words
-beyond a number of characters are left out.
+The sample is the same for the same seed. The library's normalizer and pre-tokenizer see each
+different part of the text once. Memory is bounded: rare words are left out.
 """
 
 import heapq

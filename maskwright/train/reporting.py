@@ -1,7 +1,6 @@
 """Where the records of a run go: metrics.jsonl, TensorBoard, and the terminal.
 
-`torch.utils.tensorboard` writes in a thread of its own, which answers a full disk with a traceback
-and ends. Here TensorBoard's files are written directly, and a full disk is an error like any other.
+TensorBoard's files are written directly: torch's own writer thread dies on a full disk.
 """
 
 import importlib

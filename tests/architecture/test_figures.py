@@ -12,7 +12,7 @@ from tests.architecture.sources import ROOT
 
 # By figure: the limit of today, and the aim of the plan.
 AT_MOST = {
-    "package lines": (41_410, 30_000),
+    "package lines": (41_400, 30_000),
     "package files": (287, 230),
     "benchmark lines": (5_000, 5_000),
     "files that pretrain runs": (115, None),
