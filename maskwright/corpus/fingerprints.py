@@ -15,6 +15,14 @@ def fingerprint_text(text: str) -> int:
     return int.from_bytes(digest, "little")
 
 
+def fingerprint_pair(text: str) -> tuple[int, int]:
+    """Return `fingerprint_text` and a second, independent hash of `text`: together 128 bits."""
+    content = text.encode()
+    digests = blake2b(content, digest_size=8), blake2b(content, digest_size=8, key=b"second")
+    first, second = (int.from_bytes(one.digest(), "little") for one in digests)
+    return first, second
+
+
 class FingerprintSet:
     """A set of 64-bit fingerprints in 11 to 22 bytes each; a Python set takes about 70.
 

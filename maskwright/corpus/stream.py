@@ -9,7 +9,6 @@ from maskwright.corpus.clean import clean_text
 from maskwright.corpus.config import CorpusConfig
 from maskwright.corpus.documents import Document, Source
 from maskwright.corpus.fingerprints import FingerprintSet, fingerprint_text
-from maskwright.corpus.progress import ReadProgress
 from maskwright.corpus.readers.dispatch import read_source
 from maskwright.corpus.sources import find_sources
 from maskwright.corpus.split import LEAST_VALID_FRACTION, is_validation
@@ -20,10 +19,7 @@ HELD_OUT = "in corpus.valid_text"  # why a document is dropped
 
 
 def stream_corpus(
-    paths: Sequence[str],
-    config: CorpusConfig,
-    counts: Counter[str],
-    progress: ReadProgress | None = None,
+    paths: Sequence[str], config: CorpusConfig, counts: Counter[str]
 ) -> Iterator[tuple[Split, Document]]:
     """Yield all documents that `paths` name, cleaned, each with its side of the split.
 
@@ -31,18 +27,16 @@ def stream_corpus(
     there is dropped. The same input yields the same documents in the same order. Memory does not
     grow with the text but for about 16 bytes a document of `config.valid_text`, and of `paths` if
     `config.deduplicate`. All that is dropped or repaired is counted by reason in `counts`:
-    documents, lines or files, as the reason says. `progress` is kept up to date.
+    documents, lines or files, as the reason says.
 
     Raises:
         CorpusError: an input cannot be read, or no document is left to train or validate on.
     """
     held_out = FingerprintSet()
     num_train = num_valid = 0
-    progress = progress or ReadProgress()
     valid_sources = find_sources(config.valid_text, counts) if config.valid_text else []
     sources = find_sources(paths, counts)
-    progress.expect([*valid_sources, *sources])
-    for fingerprint, document in _read_cleaned(valid_sources, config, counts, progress):
+    for fingerprint, document in _read_cleaned(valid_sources, config, counts):
         held_out.add(fingerprint)
         num_valid += 1
         yield "valid", document
@@ -51,7 +45,7 @@ def stream_corpus(
     given = config.valid_fraction
     share = LEAST_VALID_FRACTION if given is None else given
     fraction = 0.0 if config.valid_text else share
-    for fingerprint, document in _read_cleaned(sources, config, counts, progress):
+    for fingerprint, document in _read_cleaned(sources, config, counts):
         if fingerprint in held_out:
             counts[HELD_OUT] += 1
         elif is_validation(fingerprint, fraction):
@@ -66,26 +60,13 @@ def stream_corpus(
         raise CorpusError(_explain_nothing(paths, "train", counts))
 
 
-def fingerprint_held_out(config: CorpusConfig) -> FingerprintSet:
-    """Return the fingerprints of the cleaned documents that `config.valid_text` names.
-
-    Raises:
-        CorpusError: an input cannot be read.
-    """
-    held_out = FingerprintSet()
-    sources = find_sources(config.valid_text) if config.valid_text else []
-    for fingerprint, _ in _read_cleaned(sources, config, Counter(), ReadProgress()):
-        held_out.add(fingerprint)
-    return held_out
-
-
 def _read_cleaned(
-    sources: Sequence[Source], config: CorpusConfig, counts: Counter[str], progress: ReadProgress
+    sources: Sequence[Source], config: CorpusConfig, counts: Counter[str]
 ) -> Iterator[tuple[int, Document]]:
     """Yield cleaned documents that are not empty and, if configured, not duplicates."""
     seen = FingerprintSet()
     for source in sources:
-        for document in read_source(source, config, counts, progress):
+        for document in read_source(source, config, counts):
             text = clean_text(document.text, counts)
             if not text:
                 counts["empty"] += 1

@@ -5,7 +5,7 @@ import gzip
 import lzma
 import sys
 import zlib
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, Literal
 
@@ -56,12 +56,12 @@ def read_blocks(
     path: Path | None,
     compression: Compression,
     name: str,
-    advance: Callable[[int], None] = lambda position: None,
+    ranges: Sequence[tuple[int, int]] = ((0, sys.maxsize),),
 ) -> Generator[bytes]:
     """Yield the decompressed bytes of `path` (None: standard input); only the last block is short.
 
     Args:
-        advance: called with how many bytes of the file, as it is stored, were read for each block.
+        ranges: the bytes to read of a file that is not compressed, or the streams of a bzip2 file.
 
     Raises:
         CorpusError: the file cannot be read, its compressed data is damaged or cut off, or it
@@ -72,15 +72,14 @@ def read_blocks(
             yield from _read_file(sys.stdin.buffer)
         elif not compression:
             with path.open("rb") as file:
-                for block in _read_file(file):
-                    advance(file.tell())
-                    yield block
+                yield from _gather(_read_ranges(file, ranges, BLOCK_BYTES))
         else:
             expansion = Expansion(name)
+            before = ranges[-1][0]  # bytes of the file that are not read, but for the first range
             with path.open("rb") as file:
-                for block in _decompress(file, compression):
-                    expansion.add(len(block), file.tell())
-                    advance(file.tell())
+                for block in _decompress(file, compression, ranges):
+                    position = file.tell()
+                    expansion.add(len(block), position - before if position > before else position)
                     yield block
     except (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError, zstandard.ZstdError) as error:
         raise _damaged(name, error) from None
@@ -100,12 +99,26 @@ def _damaged(name: str, error: Exception) -> CorpusError:
     return CorpusError(f"{name} cannot be decompressed: {reason}. Fetch or copy it again.")
 
 
-def _decompress(file: BinaryIO, compression: Compression) -> Iterator[bytes]:
+def _read_ranges(
+    file: BinaryIO, ranges: Iterable[tuple[int, int]], most: int = _INPUT_BYTES
+) -> Iterator[bytes]:
+    """Yield the bytes of the ranges in pieces of `most` bytes or fewer."""
+    for position, end in ranges:
+        file.seek(position)
+        while piece := file.read(min(most, end - position)):
+            position += len(piece)
+            yield piece
+
+
+def _decompress(
+    file: BinaryIO, compression: Compression, ranges: Sequence[tuple[int, int]]
+) -> Iterator[bytes]:
     if compression == ".gz":
         return _read_file(gzip.GzipFile(fileobj=file))
-    if compression == ".bz2":
-        return _gather(_unpack_streams(file, bz2.BZ2Decompressor))
-    return _gather(_unpack_streams(file, _new_xz) if compression == ".xz" else _unzstd(file))
+    if compression == ".zst":
+        return _gather(_unzstd(file))
+    new_stream = bz2.BZ2Decompressor if compression == ".bz2" else _new_xz
+    return _gather(_unpack_streams(_read_ranges(file, ranges), new_stream))
 
 
 def _new_xz() -> lzma.LZMADecompressor:
@@ -130,22 +143,22 @@ def _gather(pieces: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _unpack_streams(
-    file: BinaryIO, new_stream: Callable[[], bz2.BZ2Decompressor | lzma.LZMADecompressor]
+    pieces: Iterator[bytes], new_stream: Callable[[], bz2.BZ2Decompressor | lzma.LZMADecompressor]
 ) -> Iterator[bytes]:
     """Unpack bz2 or xz.
 
     Unlike the standard library, this bounds the memory of xz and finds garbage after a stream.
     """
-    data = file.read(_INPUT_BYTES)
+    data = next(pieces, b"")
     while data:
         stream = new_stream()
         while not stream.eof:
-            if stream.needs_input and not data and not (data := file.read(_INPUT_BYTES)):
+            if stream.needs_input and not data and not (data := next(pieces, b"")):
                 raise EOFError("the file ends in the middle of a stream")
             yield stream.decompress(data, BLOCK_BYTES)
             data = b""
         data = stream.unused_data.lstrip(b"\0")
-        while not data and (padding := file.read(_INPUT_BYTES)):
+        while not data and (padding := next(pieces, b"")):
             data = padding.lstrip(b"\0")
 
 

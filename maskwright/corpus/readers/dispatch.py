@@ -12,7 +12,6 @@ from pathlib import Path
 
 from maskwright.corpus.config import CorpusConfig
 from maskwright.corpus.documents import Document, Reading, Source, cut_text
-from maskwright.corpus.progress import ReadProgress
 from maskwright.corpus.readers.blocks import COMPRESSIONS, Compression
 from maskwright.corpus.readers.dump import read_dump
 from maskwright.corpus.readers.hub import read_hub
@@ -72,32 +71,27 @@ def recognize_name(path: Path, named: bool = False) -> tuple[str | None, Compres
     return None, compression
 
 
-def read_source(
-    source: Source,
-    config: CorpusConfig,
-    counts: Counter[str],
-    progress: ReadProgress | None = None,
-) -> Iterator[Document]:
+def read_source(source: Source, config: CorpusConfig, counts: Counter[str]) -> Iterator[Document]:
     """Yield the documents of one source, uncleaned, in bounded memory.
 
-    What cannot be read is counted by reason in `counts`; how far reading is, in `progress`.
+    What cannot be read is counted by reason in `counts`.
 
     Raises:
         CorpusError: the source is damaged, or cannot be read although the user named it.
     """
     number = 0
     limit = config.max_document_characters
-    progress = progress or ReadProgress()
-    progress.begin(source)
+    start = source.span.start if source.span else 0
+    label = f"{source.label}@{start}" if start else source.label
     try:
-        for item in FORMATS[source.kind].read(Reading(source, config, counts, progress.advance)):
+        for item in FORMATS[source.kind].read(Reading(source, config, counts)):
             name, text = item if isinstance(item, tuple) else ("", item)
             for piece in cut_text(text, limit):
                 number += 1
-                yield Document(piece, f"{source.label}:{name or number}", source.name)
+                yield Document(piece, f"{label}:{name or number}", source.title)
             if len(text) > limit:
                 counts["long document cut"] += 1
-        if not number:
+        if not number and source.span is None:
             raise UnreadableError(
                 "file without text", f"{source.name} is empty: nothing to train on."
             )

@@ -4,29 +4,26 @@ expat calls us for every element and only the current page is kept, so memory do
 the dump (https://www.mediawiki.org/wiki/Help:Export). A dump declares neither a document type nor
 entities; one that does is refused, because expanding entities could fill any memory.
 
-A multistream dump is bzip2 files of a hundred pages each, one after the other, which processes can
-unpack independently. The index beside a dump lists where streams begin, in lines of
-``offset:page id:title``; without an index they are found by the signature that every stream begins
-with (80 bits, aligned to bytes: it does not occur by chance).
+A part of a dump is read after what precedes the first page, which names the namespaces. A
+multistream dump is bzip2 files of a hundred pages each, one after the other, so streams of it are
+a part.
 """
 
-import bz2
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from pathlib import Path
+from itertools import chain
 from typing import Any
 from xml.parsers import expat
 
-from maskwright.corpus.documents import Reading
-from maskwright.corpus.readers.blocks import read_blocks
+from maskwright.corpus.documents import Reading, Source
 from maskwright.corpus.readers.wikitext import Links, read_wikitext
 from maskwright.errors import CorpusError
 
 # A page of MediaWiki has at most 2 MiB.
 _MAX_FIELD_CHARACTERS = 64 << 20
 _ARTICLES = "0"  # the namespace of articles
+DUMP_END = b"</mediawiki>"
 # Elements whose text matters, below their parents: users and revisions have an <id> as well.
 _FIELDS = {
     ("namespaces", "namespace"),
@@ -36,13 +33,6 @@ _FIELDS = {
     ("revision", "model"),
     ("revision", "text"),
 }
-
-# ….xml.bz2, or of a part …3.xml-p151574p311329.bz2
-_NAME = re.compile(r"(.*?)(\d*)\.xml(-p\d+p\d+)?\.bz2")
-_SIGNATURE = re.compile(rb"BZh[1-9]1AY&SY")
-_SIGNATURE_BYTES = 10
-_BLOCK = 4 << 20
-_MAX_STREAM_BYTES = 1 << 30  # unpacked; a hundred pages have some 2 MB
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +48,7 @@ class Page:
 
 
 class DumpReader:
-    """A parser of the XML of one dump, or of a part of one that is wrapped in ``<mediawiki>``.
+    """A parser of the XML of one dump.
 
     Args:
         name: of the dump, for messages.
@@ -183,13 +173,18 @@ def read_dump(reading: Reading) -> Iterator[str]:
         CorpusError: the XML is damaged, or not a dump of MediaWiki.
     """
     source = reading.source
-    blocks = read_blocks(source.path, source.compression, source.name, reading.advance)
     reader = DumpReader(source.name)
     links: Links | None = None
-    for page in reader.read(blocks):
+    for page in reader.read(chain(source.read_bytes(), _complete(source))):
         links = links or Links.of(reader.namespaces)
         if article := read_article(page, links, reading.counts):
             yield article
+
+
+def _complete(source: Source) -> Iterator[bytes]:
+    """Yield what a part of a dump lacks at its end."""
+    if source.path and source.span and source.span.end < source.path.stat().st_size:
+        yield DUMP_END
 
 
 def read_article(page: Page, links: Links, counts: Counter[str]) -> str:
@@ -209,99 +204,3 @@ def _explain_dropping(page: Page) -> str:
     if page.is_redirect:
         return "redirect"
     return "" if page.model == "wikitext" else "article that is not wikitext"
-
-
-@dataclass(frozen=True, slots=True)
-class Stream:
-    """Bytes `start` to `end` of a file: one or more bzip2 streams."""
-
-    start: int
-    end: int
-
-
-def find_index(dump: Path) -> Path | None:
-    """Return the index beside a dump, found by its name; None if there is none."""
-    parts = _NAME.fullmatch(dump.name)
-    if parts is None:
-        return None
-    stem, number, pages = parts.groups(default="")
-    index = f"{stem}-index{number}.txt{pages}"
-    named = [dump.with_name(f"{index}{suffix}") for suffix in (".bz2", "")]
-    return next((path for path in named if path.is_file()), None)
-
-
-def find_streams(dump: Path) -> list[Stream]:
-    """Return all streams of a bzip2 file, in order.
-
-    Raises:
-        CorpusError: the index beside it belongs to another dump.
-    """
-    size, index = dump.stat().st_size, find_index(dump)
-    starts = _read_index(index, dump) if index else sorted(set(_scan(dump)))
-    starts = [start for start in starts if 0 < start < size]
-    return [Stream(*both) for both in zip([0, *starts], [*starts, size], strict=True)]
-
-
-def _read_index(index: Path, dump: Path) -> list[int]:
-    open_lines = bz2.open if index.suffix == ".bz2" else open
-    starts: set[int] = set()
-    try:
-        with open_lines(index, "rb") as lines:
-            for line in lines:
-                starts.add(int(line.partition(b":")[0]))
-    except (ValueError, OSError, EOFError) as error:
-        raise CorpusError(f"{index} is not the index of a dump: {error}. Remove it.") from None
-    size = dump.stat().st_size
-    with dump.open("rb") as file:
-        for start in sorted(starts):
-            file.seek(min(max(start, 0), size))
-            begins = _SIGNATURE.match(file.read(_SIGNATURE_BYTES))
-            if not begins or start < 0:
-                raise CorpusError(
-                    f"{index} is not the index of {dump.name}: no stream begins at byte {start}."
-                    " Download both of the same date, or remove the index."
-                )
-    # The end of the XML is a stream of its own, which the index does not list.
-    return sorted(starts)
-
-
-def _scan(dump: Path) -> Iterator[int]:
-    with dump.open("rb") as file:
-        offset, rest = 0, b""
-        while block := file.read(_BLOCK):
-            window = rest + block
-            for match in _SIGNATURE.finditer(window):
-                yield offset - len(rest) + match.start()
-            offset += len(block)
-            rest = window[-(_SIGNATURE_BYTES - 1) :]
-
-
-def unpack(dump: Path, stream: Stream) -> bytes:
-    """Return the unpacked bytes of a stream.
-
-    Raises:
-        CorpusError: it is damaged, or far too large to be pages.
-    """
-    with dump.open("rb") as file:
-        file.seek(stream.start)
-        packed = file.read(stream.end - stream.start)
-    parts: list[bytes] = []
-    size = 0
-    try:
-        while packed:
-            decompressor = bz2.BZ2Decompressor()
-            parts.append(decompressor.decompress(packed, _MAX_STREAM_BYTES - size))
-            size += len(parts[-1])
-            if size >= _MAX_STREAM_BYTES:
-                raise CorpusError(
-                    f"{dump}: the stream at byte {stream.start} unpacks to more than a gigabyte,"
-                    " so it is not a multistream dump."
-                )
-            if not decompressor.eof:
-                raise EOFError("it is cut off")
-            packed = decompressor.unused_data
-    except (OSError, EOFError) as error:
-        raise CorpusError(
-            f"{dump}: damaged at byte {stream.start} ({error}). Download it again."
-        ) from None
-    return b"".join(parts)

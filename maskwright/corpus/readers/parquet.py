@@ -7,6 +7,7 @@ https://github.com/apache/parquet-format
 """
 
 import importlib
+import sys
 import tempfile
 from collections import Counter
 from collections.abc import Generator, Iterator
@@ -15,7 +16,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from maskwright.corpus.documents import Reading
+from maskwright.corpus.documents import Reading, Span
 from maskwright.corpus.readers.blocks import Compression, Expansion, read_blocks
 from maskwright.corpus.readers.records import MAX_RECORD_CHARACTERS, TextField
 from maskwright.corpus.readers.signatures import UnreadableError, check_signature
@@ -69,12 +70,11 @@ def read_parquet(reading: Reading) -> Iterator[str]:
             table = parquet.ParquetFile(file, buffer_size=_BUFFER_BYTES, pre_buffer=False)
             columns = [str(name) for name in table.schema_arrow.names]
             field.check_columns(columns)
-            rows = _choose_rows(arrow, table, file, footer, field)
+            span = reading.source.span or Span(0, table.metadata.num_row_groups)
+            groups = range(span.start, span.end)
+            rows = _choose_rows(arrow, table, file, footer, field, groups)
             expansion = Expansion(field.source)
-            num_read, stored = 0, path.stat().st_size
-            for batch in table.iter_batches(rows, columns=[field.name]):
-                num_read += batch.num_rows
-                reading.advance(stored * num_read // max(table.metadata.num_rows, 1))
+            for batch in table.iter_batches(rows, groups, columns=[field.name]):
                 column = _unfold(arrow, batch.column(0))
                 expansion.add(_ROW_BYTES * len(column) + column.nbytes, num_bytes)
                 for value in _read_values(arrow, column, reading.counts):
@@ -88,7 +88,9 @@ def read_parquet(reading: Reading) -> Iterator[str]:
     field.check_found()
 
 
-def _choose_rows(arrow: Any, table: Any, file: BinaryIO, footer: bytes, field: TextField) -> int:
+def _choose_rows(
+    arrow: Any, table: Any, file: BinaryIO, footer: bytes, field: TextField, groups: range
+) -> int:
     """Return how many rows to read at a time: so few that they take little memory."""
     kind = table.schema_arrow.field(field.name).type
     kind = kind.value_type if arrow.types.is_dictionary(kind) else kind
@@ -97,7 +99,7 @@ def _choose_rows(arrow: Any, table: Any, file: BinaryIO, footer: bytes, field: T
     leaves = [table.metadata.schema.column(n).path for n in range(table.metadata.num_columns)]
     if leaves.count(field.name) != 1:
         raise PageError(f"the schema is ambiguous about {field.name}")
-    largest = find_largest_page(file, footer, leaves.index(field.name))
+    largest = find_largest_page(file, footer, leaves.index(field.name), groups)
     if largest > MAX_PAGE_BYTES:
         raise CorpusError(
             f"{field.source} has a page of {largest >> 20} MB in its column {field.name}; the limit"
@@ -179,8 +181,20 @@ def read_footer(file: BinaryIO) -> bytes:
     return file.read(length)
 
 
-def find_largest_page(file: BinaryIO, footer: bytes, column: int) -> int:
-    """Return the unpacked bytes of the largest page in column number `column`.
+def count_row_groups(path: Path) -> int:
+    """Return the number of row groups of a file; 0 if it is damaged."""
+    try:
+        with path.open("rb") as file:
+            reader = StructReader(read_footer(file))
+            return next((reader.begin_list()[1] for _ in reader.fields(_ROW_GROUPS)), 0)
+    except (OSError, PageError, IndexError):
+        return 0
+
+
+def find_largest_page(
+    file: BinaryIO, footer: bytes, column: int, groups: range = range(sys.maxsize)
+) -> int:
+    """Return the unpacked bytes of the largest page in column number `column` of row groups.
 
     The footer is read here because pyarrow 26 ends the process (SIGABRT) over one damaged footer
     in a thousand when it is asked where a column is, and no library reads page headers.
@@ -189,7 +203,8 @@ def find_largest_page(file: BinaryIO, footer: bytes, column: int) -> int:
         PageError: footer or page headers are damaged.
     """
     try:
-        chunks = list(_find_chunks(StructReader(footer), column))
+        found = _find_chunks(StructReader(footer), column)
+        chunks = list(islice(found, groups.start, groups.stop))
     except IndexError:
         raise PageError("its footer is cut off") from None
     largest = 0
@@ -276,9 +291,14 @@ class StructReader:
 
     def items(self) -> Iterator[int]:
         """Yield the kind of each item of a list, which the caller reads or skips."""
+        kind, number = self.begin_list()
+        for _ in range(number):
+            yield kind
+
+    def begin_list(self) -> tuple[int, int]:
+        """Return the kind and the number of the items of a list, which follow."""
         head = self._byte()
-        for _ in range(head >> 4 if head >> 4 < 15 else self._varint()):
-            yield head & 15
+        return head & 15, head >> 4 if head >> 4 < 15 else self._varint()
 
     def integer(self) -> int:
         """Return a number in "zigzag": 0, -1, 1, -2 … are stored as 0, 1, 2, 3 …"""

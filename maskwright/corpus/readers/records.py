@@ -9,7 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import cast
 
-from maskwright.corpus.documents import Reading
+from maskwright.corpus.documents import Reading, Source
 from maskwright.corpus.readers.signatures import UnreadableError
 from maskwright.corpus.readers.text import read_lines, read_text
 from maskwright.errors import CorpusError
@@ -38,7 +38,9 @@ class TextField:
     @classmethod
     def of(cls, reading: Reading) -> "TextField":
         """Return the field that the configuration names."""
-        return cls(reading.config.text_field, reading.source.name, reading.counts)
+        field = cls(reading.config.text_field, reading.source.name, reading.counts)
+        field._found = reading.source.span is not None  # in another part, if not in this one
+        return field
 
     def pick(self, value: object, columns: Collection[str]) -> str | None:
         """Return `value` if it is a text; else count it. `columns` are those of its record."""
@@ -96,14 +98,14 @@ def read_jsonl(reading: Reading) -> Iterator[str]:
         except (ValueError, RecursionError):
             record = None
         if not isinstance(record, dict):
-            counts[_find_reason(counts, field.source, number)] += 1
+            counts[_find_reason(counts, reading.source, number)] += 1
             first_bad = first_bad or number
             continue
         num_objects += 1
         mapping = cast(JsonObject, record)
         if (text := field.pick(mapping.get(field.name), mapping)) is not None:
             yield text
-    if not num_objects:
+    if not num_objects and reading.source.span is None:
         where = f", and line {first_bad} is not one" if first_bad else ""
         raise UnreadableError(
             "not JSON lines",
@@ -112,10 +114,12 @@ def read_jsonl(reading: Reading) -> Iterator[str]:
     field.check_found()
 
 
-def _find_reason(counts: Counter[str], source: str, number: int) -> str:
+def _find_reason(counts: Counter[str], source: Source, number: int) -> str:
     """Return the reason, which names the first bad line of all sources."""
     found = next((reason for reason in counts if reason.startswith(BAD_LINE)), None)
-    return found or f"{BAD_LINE} (first {Path(source).name}:{number})"
+    start = source.span.start if source.span else 0
+    after = f" after byte {start:,}" if start else ""
+    return found or f"{BAD_LINE} (first {Path(source.title).name}:{number}{after})"
 
 
 def read_csv(reading: Reading) -> Iterator[str]:

@@ -11,9 +11,8 @@ from collections.abc import Iterable, Iterator
 from itertools import chain, pairwise
 from typing import Any
 
-from maskwright.corpus.config import DocumentMode
-from maskwright.corpus.documents import Reading, cut_text
-from maskwright.corpus.readers.blocks import read_blocks
+from maskwright.corpus.config import CorpusConfig, DocumentMode
+from maskwright.corpus.documents import Reading, Source, Span, cut_text
 from maskwright.corpus.readers.encodings import (
     FLAG,
     UNDECODABLE,
@@ -32,6 +31,7 @@ _MAX_UNDECODABLE = 0.001  # of the bytes; more is another encoding, or damage th
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
 _MAX_CONTROL, _MAX_CONTROL_UNDECODABLE = 0.1, 0.01
 _ASCII = bytes(range(128))
+_WHOLE = Span(0, 0)
 _MARKS = {  # byte order marks; that of UTF-32 begins as that of UTF-16 does
     codecs.BOM_UTF8: "utf-8",
     codecs.BOM_UTF32_LE: "utf-32-le",
@@ -57,28 +57,53 @@ codecs.register_error("maskwright-keep", _keep_visible)
 
 def read_plain(reading: Reading) -> Iterator[str]:
     """Yield the documents of a text file."""
-    config = reading.config
-    return split_documents(
-        read_text(reading), config.documents, config.max_document_characters, reading.counts
-    )
+    return _read_documents(reading, reading.config.documents)
 
 
 def read_markdown(reading: Reading) -> Iterator[str]:
     """Yield a Markdown file as one document, unless the configuration says what is one."""
-    config = reading.config
-    mode = "file" if config.documents == "auto" else config.documents
-    return split_documents(read_text(reading), mode, config.max_document_characters, reading.counts)
+    mode = reading.config.documents
+    return _read_documents(reading, "file" if mode == "auto" else mode)
+
+
+def _read_documents(reading: Reading, mode: DocumentMode) -> Iterator[str]:
+    span, limit = reading.source.span, reading.config.max_document_characters
+    mode = (span and span.mode) or mode
+    return split_documents(read_text(reading), mode, limit, reading.counts)
 
 
 def read_text(reading: Reading) -> Iterator[str]:
     """Yield the decoded text of a file in blocks."""
     source = reading.source
-    blocks = read_blocks(source.path, source.compression, source.name, reading.advance)
-    return decode_text(blocks, source.name, reading.config.encoding)
+    return decode_text(
+        source.read_bytes(), source.name, reading.config.encoding, span=source.span or _WHOLE
+    )
+
+
+def infer_beginning(source: Source, config: CorpusConfig) -> tuple[DocumentMode, str | None]:
+    """Return what separates the documents of a text file, and its encoding (None: ASCII so far).
+
+    Both are inferred from the first block, as the reader of the whole file infers them.
+
+    Raises:
+        CorpusError: the beginning is not text.
+    """
+    first = next(source.read_bytes(), b"")
+    text = next(decode_text([first] if first else [], source.name, config.encoding))
+    mark = _find_mark(first)
+    chosen = _MARKS.get(mark) or _choose_at_once(first[len(mark) :], config.encoding)
+    if chosen is None and (is_utf8 := is_mostly_utf8(first)) is not None:
+        chosen = UTF_8 if is_utf8 else config.encoding
+    return detect_mode(text), chosen
 
 
 def decode_text(
-    blocks: Iterable[bytes], name: str, encoding: str = UTF_8, *, exact: bool = False
+    blocks: Iterable[bytes],
+    name: str,
+    encoding: str = UTF_8,
+    *,
+    exact: bool = False,
+    span: Span = _WHOLE,
 ) -> Iterator[str]:
     """Decode text; all line ends become a newline.
 
@@ -90,6 +115,8 @@ def decode_text(
         encoding: that of text which is not UTF-8. A byte order mark has precedence, and so has
             UTF-8 if the first characters beyond ASCII are UTF-8.
         exact: no byte may be lost, and the command has no flag for the encoding.
+        span: the part of the file that `blocks` are. The bytes before it count as decodable, so
+            that a file is not refused in parts that would be accepted as a whole.
 
     Raises:
         UnreadableError: there are no bytes, or those at the beginning are not text.
@@ -101,17 +128,21 @@ def decode_text(
     first = next(rest, b"")
     if not first:
         raise UnreadableError("empty file", f"{name} is empty: nothing to train on.")
-    check_signature(first[:_HEAD_BYTES], name)
-    mark = next((mark for mark in _MARKS if first.startswith(mark)), b"")
-    first = first[len(mark) :]
-    chooser = _Chooser(name, encoding, _MARKS.get(mark) or _choose_at_once(first, encoding))
+    mark, is_beginning = b"", span.is_beginning
+    if is_beginning:
+        check_signature(first[:_HEAD_BYTES], name)
+        mark = _find_mark(first)
+        first = first[len(mark) :]
+    chosen = _MARKS.get(mark) or _choose_at_once(first, encoding)
+    chooser = _Chooser(name, encoding, span.encoding or chosen, may_mix=chosen is None)
     decoder = io.IncrementalNewlineDecoder(chooser, translate=True)
     flag = None if exact else FLAG
-    num_bytes = num_bad = num_lines = 0
+    num_bytes, num_bad, num_lines = span.start, 0, 0
     for block in chain([first], rest, [b""]):
         text = decoder.decode(block, final=not block)
-        if not num_bytes:
+        if is_beginning:
             _check_control(text[:_HEAD_BYTES], block, name, chooser.encoding, flag)
+            is_beginning = False
         num_bytes += len(block)
         bad = None if text.isascii() else UNDECODABLE.search(text)
         if bad is not None:
@@ -125,6 +156,10 @@ def decode_text(
                 raise not_decodable(seen, name, chooser.encoding, where, flag, encoding)
         num_lines += text.count("\n")
         yield text
+
+
+def _find_mark(first: bytes) -> bytes:
+    return next((mark for mark in _MARKS if first.startswith(mark)), b"")
 
 
 def _choose_at_once(first: bytes, encoding: str) -> str | None:
@@ -150,6 +185,11 @@ def _reads_ascii(encoding: str) -> bool:
         return False
 
 
+def has_safe_line_ends(encoding: str) -> bool:
+    """Return True if the byte 10 is a line end, and text can be decoded from there."""
+    return _reads_ascii(encoding) and not codecs.lookup(encoding).name.startswith("iso2022")
+
+
 class _Chooser(codecs.IncrementalDecoder):
     """A decoder of UTF-8 or another encoding, whichever the first non-ASCII characters are in.
 
@@ -157,12 +197,13 @@ class _Chooser(codecs.IncrementalDecoder):
         name: of the file, for messages.
         given: the encoding of text which is not UTF-8.
         chosen: the encoding, if it is known.
+        may_mix: UTF-8 after text in `given` is to be refused.
     """
 
-    def __init__(self, name: str, given: str, chosen: str | None) -> None:
+    def __init__(self, name: str, given: str, chosen: str | None, may_mix: bool) -> None:
         super().__init__()
         self.encoding = chosen or UTF_8  # as far as the bytes so far say
-        self._name, self._given, self._may_mix = name, given, chosen is None
+        self._name, self._given, self._may_mix = name, given, may_mix
         self._decoder = _build_decoder(chosen) if chosen else None
         self._held = b""
 

@@ -1,6 +1,5 @@
 """The XML of a dump: pages, namespaces, streams, and what is refused."""
 
-import bz2
 import tracemalloc
 from collections import Counter
 from collections.abc import Iterator
@@ -10,7 +9,7 @@ import pytest
 
 from maskwright.corpus.config import CorpusConfig
 from maskwright.corpus.readers.dispatch import read_source
-from maskwright.corpus.readers.dump import DumpReader, Stream, find_index, find_streams, unpack
+from maskwright.corpus.readers.dump import DumpReader
 from maskwright.corpus.sources import find_sources
 from maskwright.errors import CorpusError
 from tests.corpus.dumps import head, page, write_dump, write_multistream
@@ -56,54 +55,18 @@ def test_articles_are_read_and_all_else_is_counted(
     assert counts == {"redirect": 1, "page that is no article": 1}
 
 
-def test_a_multistream_dump_reads_as_one_file_and_has_its_streams(tmp_path: Path) -> None:
+def test_a_multistream_dump_reads_as_one_file(tmp_path: Path) -> None:
     dump = tmp_path / "xxwiki-pages-articles-multistream.xml.bz2"
-    starts = write_multistream(dump, PAGES)
-    assert len(read(dump)[0]) == 10
-    index = find_index(dump)
-    assert index is not None
-    streams = find_streams(dump)
-    assert [stream.start for stream in streams] == [0, *starts]
-    assert unpack(dump, streams[1]).lstrip().startswith(b"<page>")
-    index.unlink()
-    found = find_streams(dump)  # by what streams begin with; the end is one, too
-    assert [stream.start for stream in found][: len(streams)] == [0, *starts]
-    assert b"".join(unpack(dump, one) for one in found) == bz2.decompress(dump.read_bytes())
-
-
-@pytest.mark.parametrize(
-    ("dump", "index"),
-    [
-        ("a-multistream.xml.bz2", "a-multistream-index.txt.bz2"),
-        ("a-multistream12.xml-p1p41242.bz2", "a-multistream-index12.txt-p1p41242.bz2"),
-    ],
-)
-def test_parts_of_a_wiki_are_dumps_with_indices(dump: str, index: str, tmp_path: Path) -> None:
-    write_multistream(tmp_path / "some.xml.bz2", PAGES)
-    (tmp_path / "some.xml.bz2").rename(tmp_path / dump)
-    assert find_index(tmp_path / dump) is None
-    (tmp_path / index).touch()
-    assert find_index(tmp_path / dump) == tmp_path / index
-    assert len(read(tmp_path / dump)[0]) == 10
-
-
-def test_an_index_of_another_dump_is_refused(tmp_path: Path) -> None:
-    dump = tmp_path / "a.xml.bz2"
     write_multistream(dump, PAGES)
-    elsewhere = ("5", "-5", "9" * 30)
-    contents = [(f"{place}:1:x\n".encode(), "is not the index of") for place in elsewhere]
-    for content, message in (*contents, (b"no\n", "is not the index")):
-        (tmp_path / "a-index.txt.bz2").write_bytes(bz2.compress(content))
-        with pytest.raises(CorpusError, match=message):
-            find_streams(dump)
+    assert len(read(dump)[0]) == 10
+    part = dump.rename(tmp_path / "a-multistream12.xml-p1p41242.bz2")  # of a wiki
+    assert len(read(part)[0]) == 10
 
 
-def test_damage_is_named(tmp_path: Path) -> None:
+def test_a_dump_that_is_cut_off_is_an_error(tmp_path: Path) -> None:
     dump = tmp_path / "a.xml.bz2"
     write_multistream(dump, PAGES)
     whole = dump.read_bytes()
-    with pytest.raises(CorpusError, match="damaged at byte 0"):
-        unpack(dump, Stream(0, 40))
     dump.write_bytes(whole[: len(whole) // 2])
     with pytest.raises(CorpusError):
         read(dump)

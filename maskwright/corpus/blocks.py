@@ -1,0 +1,246 @@
+"""Logical blocks of a corpus: parts of files that independent tasks read.
+
+Blocks depend on the input alone, not on how many processes read them. A large file is cut where a
+document ends, which is looked for only near each cut, so that the work is proportional to the
+number of blocks and not to the text.
+"""
+
+import bz2
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from maskwright.corpus.config import CorpusConfig
+from maskwright.corpus.documents import Source, Span
+from maskwright.corpus.readers.blocks import read_blocks
+from maskwright.corpus.readers.dispatch import read_source
+from maskwright.corpus.readers.dump import DUMP_END, DumpReader
+from maskwright.corpus.readers.parquet import count_row_groups
+from maskwright.corpus.readers.text import has_safe_line_ends, infer_beginning
+from maskwright.errors import MaskwrightError
+
+_FEWEST_BYTES = 2_000_000
+_MOST_BLOCKS = 64  # of a text that is smaller than this many of the largest blocks
+_UNPACKED = 3  # estimated bytes of text in a byte of a compressed file
+
+_HEAD_BYTES = 1 << 20  # hold the first document, or what precedes the first page of a dump
+_WINDOW = 1 << 16
+_OVERLAP = 64  # a blank line or signature that two windows share is rarely longer
+_LINE_END = re.compile(rb"\n")
+_BLANK_LINE = re.compile(rb"\n[ \t\r]*\n")
+_HEADER = re.compile(rb"[\r\n]*[^\r\n]+\r?\n")  # of a table, and empty lines before it
+_PAGE = re.compile(rb"(?=<page>)")  # text of a page spells "<" as "&lt;"
+_STREAM = re.compile(rb"(?=BZh[1-9]1AY&SY)")  # 80 bits that do not occur by chance
+
+
+@dataclass(frozen=True)
+class Block:
+    """Consecutive files and parts of files, about as much text as in every other block."""
+
+    sources: tuple[Source, ...]
+
+    def to_plain(self) -> list[list[Any]]:
+        """Return the block as values of JSON; file names may hold lone surrogates."""
+        return [
+            [
+                one.title,
+                one.label,
+                one.kind,
+                one.compression,
+                one.path and str(one.path),
+                one.explicit,
+                one.span
+                and [one.span.start, one.span.end, one.span.head, one.span.mode, one.span.encoding],
+            ]
+            for one in self.sources
+        ]
+
+    @classmethod
+    def from_plain(cls, plain: Sequence[Sequence[Any]]) -> "Block":
+        """Return the block of which `plain` is the plain form."""
+        return cls(
+            tuple(
+                Source(
+                    title,
+                    label,
+                    kind,
+                    compression,
+                    path and Path(path),
+                    explicit,
+                    span and Span(*span),
+                )
+                for title, label, kind, compression, path, explicit, span in plain
+            )
+        )
+
+
+class _UncuttableError(Exception):
+    """Why a file is one block, and the remedy."""
+
+
+def choose_block_bytes(total_bytes: int, most: int) -> int:
+    """Return the bytes of text in a block: `most`, or fewer so that small text has 64 blocks."""
+    return min(most, max(_FEWEST_BYTES, total_bytes // _MOST_BLOCKS))
+
+
+def estimate_bytes(source: Source) -> int:
+    """Return the estimated bytes of text in a source; 0 if it is not a file that can be read."""
+    try:
+        size = source.path.stat().st_size if source.path else 0
+    except OSError:  # the reader says what is wrong
+        return 0
+    return size * _get_factor(source)
+
+
+def _get_factor(source: Source) -> int:
+    return _UNPACKED if source.compression or source.kind == "parquet" else 1
+
+
+def cut_into_blocks(
+    sources: Sequence[Source],
+    config: CorpusConfig,
+    block_bytes: int,
+    report: Callable[[str], None],
+) -> list[Block]:
+    """Return `sources` in blocks of about `block_bytes` of estimated text, in order.
+
+    The documents of the blocks are those of the sources. Small files share a block; a larger file
+    is cut, and if it cannot be, it is one block and `report` is called with the reason.
+    """
+    blocks: list[Block] = []
+    gathered: list[Source] = []
+    size = 0
+    for source in sources:
+        for part, part_bytes in _cut(source, config, block_bytes, report):
+            if gathered and size + part_bytes > block_bytes:
+                blocks.append(Block(tuple(gathered)))
+                gathered, size = [], 0
+            gathered.append(part)
+            size += part_bytes
+    if gathered:
+        blocks.append(Block(tuple(gathered)))
+    return blocks
+
+
+def _cut(
+    source: Source, config: CorpusConfig, block_bytes: int, report: Callable[[str], None]
+) -> Iterator[tuple[Source, int]]:
+    """Yield the parts of a source, each with its estimated bytes of text."""
+    size = estimate_bytes(source)
+    if source.path is not None and size <= block_bytes:
+        yield source, size
+        return
+    try:
+        spans = list(_find_spans(source, config, block_bytes, size))
+        if len(spans) < 2:
+            raise _UncuttableError("no boundary between documents was found to cut it at")
+    except (OSError, MaskwrightError, _UncuttableError) as error:
+        reason = error if isinstance(error, _UncuttableError) else "its beginning cannot be read"
+        if source.kind != "pydocs":  # is small
+            report(f"{source.name} is read by one process: {reason}.")
+        yield source, max(size, block_bytes + 1)
+        return
+    unit = size / spans[-1].end
+    for span in spans:
+        yield replace(source, span=span), round((span.end - span.start) * unit)
+
+
+def _find_spans(
+    source: Source, config: CorpusConfig, block_bytes: int, size: int
+) -> Iterator[Span]:
+    if source.path is None:
+        raise _UncuttableError("its size is not known. Write its text to files")
+    if source.compression and (source.kind, source.compression) != ("dump", ".bz2"):
+        raise _UncuttableError(
+            f"a {source.compression} file cannot be cut. Unpack it, or split it into several files"
+        )
+    if source.kind == "parquet":
+        return _cut_parquet(source, source.path, config, -(-size // block_bytes))
+    step = max(1, block_bytes // _get_factor(source))
+    if source.kind == "dump":
+        return _cut_dump(source, source.path, step)
+    return _cut_text(source, source.path, config, step)
+
+
+def _cut_parquet(
+    source: Source, path: Path, config: CorpusConfig, num_parts: int
+) -> Iterator[Span]:
+    num_groups = count_row_groups(path)
+    _check_beginning(replace(source, span=Span(0, 1)), config)
+    each = -(-num_groups // num_parts)
+    return (Span(n, min(n + each, num_groups)) for n in range(0, num_groups, each))
+
+
+def _cut_text(source: Source, path: Path, config: CorpusConfig, step: int) -> Iterator[Span]:
+    if source.kind == "csv":
+        raise _UncuttableError(
+            "a quoted field of CSV may hold line ends. Write it as TSV or JSON lines, or split it"
+            " into several files"
+        )
+    is_table = source.kind in ("jsonl", "tsv")
+    mode = "line" if is_table else config.documents
+    if mode == "file" or (source.kind == "markdown" and mode == "auto"):
+        raise _UncuttableError("it is one document. Choose with --corpus.documents")
+    inferred, encoding = infer_beginning(source, config)
+    if not has_safe_line_ends(encoding or config.encoding):
+        raise _UncuttableError(
+            f"text in {encoding or config.encoding} cannot be cut. Convert it to UTF-8"
+        )
+    _check_beginning(replace(source, span=Span(0, _HEAD_BYTES)), config)
+    mode, head = inferred if mode == "auto" else mode, 0
+    if source.kind == "tsv":
+        with path.open("rb") as file:
+            header = _HEADER.match(file.read(_HEAD_BYTES))
+        if header is None:
+            raise _UncuttableError("its header line does not end with a newline")
+        head = header.end()
+    part = Span(0, 0, head, None if is_table else mode, encoding)
+    return _cut_at(path, _LINE_END if mode == "line" else _BLANK_LINE, step, part)
+
+
+def _check_beginning(source: Source, config: CorpusConfig) -> None:
+    """Raise unless a part has a document, so that later parts may have none."""
+    if next(read_source(source, config, Counter()), None) is None:
+        raise _UncuttableError("no document was found at its beginning")
+
+
+def _cut_dump(source: Source, path: Path, step: int) -> Iterator[Span]:
+    boundary = _STREAM if source.compression else _PAGE
+    with path.open("rb") as file:
+        beginning = file.read(_HEAD_BYTES)
+    first = boundary.search(beginning, 1)
+    if first is None and source.compression:
+        raise _UncuttableError("it is a single bzip2 stream. Download the multistream dump")
+    head = first.start() if first else 0
+    if source.compression:
+        pages = bz2.BZ2Decompressor().decompress(beginning[head:], _WINDOW)
+        if not pages.lstrip().startswith(b"<page>"):
+            raise _UncuttableError("its bzip2 streams are not pages. Download the multistream dump")
+    xml = read_blocks(path, source.compression, source.name, ((0, head),))
+    list(DumpReader(source.name).read(chain(xml, [DUMP_END])))
+    return _cut_at(path, boundary, step, Span(0, 0, head))
+
+
+def _cut_at(path: Path, boundary: re.Pattern[bytes], step: int, part: Span) -> Iterator[Span]:
+    """Yield parts that end at the first boundary after every `step` bytes."""
+    start, size = 0, path.stat().st_size
+    with path.open("rb") as file:
+        while start < size:
+            end = _find(file, max(start + step, part.head), boundary) or size
+            yield replace(part, start=start, end=end, head=part.head if start else 0)
+            start = end
+
+
+def _find(file: BinaryIO, start: int, boundary: re.Pattern[bytes]) -> int | None:
+    """Return the end of the first match at or after `start`."""
+    file.seek(start)
+    window = b""
+    while block := file.read(_WINDOW):
+        window = window[-_OVERLAP:] + block
+        if match := boundary.search(window):
+            return file.tell() - len(window) + match.end()
+    return None
