@@ -9,7 +9,7 @@ import bz2
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -43,18 +43,19 @@ class Block:
 
     sources: tuple[Source, ...]
 
+    @property
+    def num_bytes(self) -> int:
+        """Return the estimated bytes of its text."""
+        return sum(map(estimate_bytes, self.sources))
+
     def to_plain(self) -> list[list[Any]]:
         """Return the block as values of JSON; file names may hold lone surrogates."""
         return [
             [
-                one.title,
-                one.label,
-                one.kind,
-                one.compression,
+                *(one.title, one.label, one.kind, one.compression),
                 one.path and str(one.path),
                 one.explicit,
-                one.span
-                and [one.span.start, one.span.end, one.span.head, one.span.mode, one.span.encoding],
+                one.span and astuple(one.span),
             ]
             for one in self.sources
         ]
@@ -65,15 +66,9 @@ class Block:
         return cls(
             tuple(
                 Source(
-                    title,
-                    label,
-                    kind,
-                    compression,
-                    path and Path(path),
-                    explicit,
-                    span and Span(*span),
+                    title, label, kind, packed, path and Path(path), explicit, span and Span(*span)
                 )
-                for title, label, kind, compression, path, explicit, span in plain
+                for title, label, kind, packed, path, explicit, span in plain
             )
         )
 
@@ -93,6 +88,9 @@ def estimate_bytes(source: Source) -> int:
         size = source.path.stat().st_size if source.path else 0
     except OSError:  # the reader says what is wrong
         return 0
+    if (span := source.span) is not None:
+        share = span.end - span.start
+        size = size * share // span.total if span.total else share
     return size * _get_factor(source)
 
 
@@ -172,7 +170,8 @@ def _cut_parquet(
     num_groups = count_row_groups(path)
     _check_beginning(replace(source, span=Span(0, 1)), config)
     each = -(-num_groups // num_parts)
-    return (Span(n, min(n + each, num_groups)) for n in range(0, num_groups, each))
+    starts = range(0, num_groups, each)
+    return (Span(n, min(n + each, num_groups), total=num_groups) for n in starts)
 
 
 def _cut_text(source: Source, path: Path, config: CorpusConfig, step: int) -> Iterator[Span]:

@@ -36,6 +36,7 @@ class Span:
             line of a table, or what precedes the first page of a dump.
         mode: what one document is, as inferred from the beginning of the file.
         encoding: likewise; None if the beginning is ASCII.
+        total: how many row groups a Parquet file has.
     """
 
     start: int
@@ -43,6 +44,7 @@ class Span:
     head: int = 0
     mode: DocumentMode | None = None
     encoding: str | None = None
+    total: int = 0
 
     @property
     def ranges(self) -> tuple[tuple[int, int], ...]:

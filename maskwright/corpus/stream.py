@@ -41,7 +41,7 @@ def stream_corpus(
         num_valid += 1
         yield "valid", document
     if config.valid_text and not num_valid:
-        raise CorpusError(_explain_nothing(config.valid_text, "validate", counts))
+        raise CorpusError(explain_nothing(config.valid_text, "validate", counts))
     given = config.valid_fraction
     share = LEAST_VALID_FRACTION if given is None else given
     fraction = 0.0 if config.valid_text else share
@@ -57,7 +57,7 @@ def stream_corpus(
     if not num_train:
         if num_valid:
             counts["held out for validation"] = num_valid
-        raise CorpusError(_explain_nothing(paths, "train", counts))
+        raise CorpusError(explain_nothing(paths, "train", counts))
 
 
 def _read_cleaned(
@@ -78,7 +78,8 @@ def _read_cleaned(
             yield fingerprint, document if text == document.text else replace(document, text=text)
 
 
-def _explain_nothing(paths: Sequence[str], purpose: str, counts: Counter[str]) -> str:
+def explain_nothing(paths: Sequence[str], purpose: str, counts: Counter[str]) -> str:
+    """Return the message for text of which nothing is left, with the reasons."""
     reasons = [f"{reason}: {number}" for reason, number in counts.most_common()]
     why = ", ".join(reasons) or "no documents"
     return f"{', '.join(paths)}: nothing is left to {purpose} on ({why})."
