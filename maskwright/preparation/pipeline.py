@@ -97,7 +97,7 @@ def prepare(
                     tidy_folder(out)
                     return finished
                 report("the text is read again, to be described; the shards stay as they are")
-        work = _plan_work(inputs, paths, out, config, seed, report)
+        work = plan_work(inputs, paths, out, config, seed, report)
         if engine is None:
             jobs = submit_to_slurm(work, config.cluster)
             report(f"{out}: submitted to Slurm as jobs {' '.join(jobs)}, each after the one before")
@@ -156,7 +156,7 @@ def _check_jobs(out: Path) -> None:
         )
 
 
-def _plan_work(
+def plan_work(
     inputs: Sequence[str],
     paths: Sequence[str],
     out: Path,
