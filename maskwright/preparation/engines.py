@@ -4,8 +4,12 @@ Whatever the engine, the same functions do the same tasks, and nothing passes be
 files: the prepared folder is the same, byte for byte.
 """
 
+import os
+import shlex
 import shutil
+import socket
 import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -19,7 +23,7 @@ from maskwright.files import read_json, write_json
 from maskwright.preparation.config import ClusterConfig, EngineName, PrepareConfig
 from maskwright.preparation.process_pool import count_cores, work_in_processes, work_through
 from maskwright.preparation.stages import Stage, TaskRunner, list_stages, list_undone
-from maskwright.preparation.work import Work
+from maskwright.preparation.work import LOGS, Work
 
 _PACKAGES = {"datatrove": "cluster", "ray": "ray"}  # and the extra that brings each
 _SLURM = ("sbatch", "squeue", "scancel")
@@ -27,6 +31,7 @@ _JOBS_NAME = "jobs.json"
 _MAX_JOBS_BYTES = 1 << 20
 # Rounds that are submitted ahead. Each joins components whose documents are twice as far apart.
 _ROUNDS = 8
+_CONNECT_SECONDS = 10.0
 
 
 class Engine(Protocol):
@@ -88,6 +93,7 @@ class RayEngine:
     def run(self, work: Work, stage: Stage) -> Iterator[None]:
         """Run the tasks that are not done, and once more those of ranks that died."""
         cluster: Any = import_module("maskwright.preparation.cluster")
+        _connect_to_ray()
         step = cluster.TaskStep(work.folder, stage, self.cluster.cores, apart=True)
         left = len(list_undone(work, stage)) + 1
         while (undone := len(list_undone(work, stage))) and undone < left:
@@ -105,9 +111,29 @@ class RayEngine:
         if undone:
             raise ShardError(
                 f"{work.out}: {undone} of {stage.num_tasks} tasks of the stage {stage.name} were "
-                f"not done, perhaps for lack of memory or time; logs are in {work.folder / 'logs'}."
+                f"not done, perhaps for lack of memory or time; logs are in {work.folder / LOGS}."
                 " Run again to continue, with other --cluster.* settings."
             )
+
+
+def _connect_to_ray() -> None:
+    """Connect to the cluster at RAY_ADDRESS, or start one of this machine.
+
+    Raises:
+        ShardError: nothing answers there.
+    """
+    ray: Any = import_module("ray")
+    if ray.is_initialized():
+        return
+    address = os.environ.get("RAY_ADDRESS", "")
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    try:
+        if colon and port.isdecimal():  # Ray itself would wait for minutes
+            socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS).close()
+        ray.init(log_to_driver=False, include_dashboard=False)
+    except (OSError, RuntimeError, ValueError) as error:
+        reason = " ".join(str(error).split())
+        raise ShardError(f"no cluster of Ray at RAY_ADDRESS={address}: {reason}") from None
 
 
 def submit_to_slurm(work: Work, cluster: ClusterConfig) -> list[str]:
@@ -119,27 +145,32 @@ def submit_to_slurm(work: Work, cluster: ClusterConfig) -> list[str]:
         ShardError: Slurm refuses them.
     """
     modules: Any = import_module("maskwright.preparation.cluster")
-    last, jobs = None, list[str]()
+    os.environ.pop("SLURM_ARRAY_TASK_ID", None)  # datatrove would take us for one of its jobs
+    jobs = list[str]()
     for stage in list_stages(work, _ROUNDS):
         if not list_undone(work, stage):
             continue
-        last = modules.SlurmExecutor(
+        executor = modules.SlurmExecutor(
             [modules.TaskStep(work.folder, stage, cluster.cores)],
             tasks=min(cluster.tasks, stage.num_tasks),
             time=cluster.time,
             partition=cluster.partition,
             cpus_per_task=cluster.cores,
             mem_per_cpu_gb=cluster.memory_gigabytes,
+            qos="",
             job_name=f"{work.out.name}-{stage.name}",
+            env_command=f'export PATH={shlex.quote(str(Path(sys.executable).parent))}:"$PATH"',
             logging_dir=_new_logs(work, stage),
             depends_job_id=jobs[-1] if jobs else None,
             sbatch_args={"kill-on-invalid-dep": "yes", **cluster.sbatch_arguments},
+            # Since Slurm 22.05 srun does not take the cores of its job unless it is told.
+            srun_args={"cpus-per-task": cluster.cores},
         )
         try:
-            last.run()
-        except (subprocess.CalledProcessError, OSError) as error:
-            raise ShardError(f"{work.out}: Slurm refuses the stage {stage.name}: {error}") from None
-        jobs.append(str(last.job_id))
+            executor.run()
+        except (subprocess.CalledProcessError, OSError):  # sbatch has said why
+            raise ShardError(f"{work.out}: Slurm refuses the jobs of stage {stage.name}.") from None
+        jobs.append(str(executor.job_id))
         write_json(work.folder / _JOBS_NAME, jobs)
     return jobs
 
@@ -186,7 +217,7 @@ def _check_installed(engine: EngineName) -> None:
 
 def _new_logs(work: Work, stage: Stage) -> str:
     """Return a folder for datatrove's logs and completion markers, which name ranks of this run."""
-    logs = work.folder / "logs"
+    logs = work.folder / LOGS
     number = len(list(logs.glob(f"{stage.name}-*"))) if logs.is_dir() else 0
     folder = logs / f"{stage.name}-{number}"
     folder.mkdir(parents=True)

@@ -36,7 +36,7 @@ from maskwright.preparation.folder import (
 from maskwright.preparation.input_identity import fingerprint_input, identify_plan, list_blocks
 from maskwright.preparation.read import EVALUATION_NAME
 from maskwright.preparation.stages import Stage, count_rounds, list_stages, list_undone
-from maskwright.preparation.work import PLAN_NAME, VOCABULARY, Plan, Work
+from maskwright.preparation.work import LOGS, PLAN_NAME, VOCABULARY, Plan, Work
 from maskwright.selection.config import SelectionConfig
 from maskwright.selection.contamination import EvaluationTexts, read_evaluation
 from maskwright.selection.near_duplicates import Signer
@@ -130,9 +130,12 @@ def describe_progress(out: Path) -> list[str]:
     failures = [error for stage in stages if (error := work.find_failure(stage.name))]
     lines += [f"failed: {error}" for error in failures]
     jobs = find_jobs(work)
-    lines += [f"Slurm still has jobs {' '.join(jobs)}"] if jobs else []
-    lines += [] if jobs else ["To go on, run the command again that began it."]
-    return lines
+    end = f"Slurm still has the jobs {' '.join(jobs)}."
+    if not jobs:
+        logs = folder / LOGS
+        end = "Nothing of Slurm is at work. To go on, run the command again that began it."
+        end += f" Logs are in {logs}." if logs.exists() else ""
+    return [*lines, end]
 
 
 def _check_steps(config: SelectionConfig) -> None:

@@ -17,6 +17,7 @@ from maskwright.preparation.work import (
     CONNECT,
     ENCODE,
     EXACT,
+    LOGS,
     NEAR,
     READ,
     VOCABULARY,
@@ -87,6 +88,8 @@ class TaskRunner:
         if stage != self._stage or self._run is None:
             self._run, self._stage = self._begin(stage), stage
         self._work.report_done(stage, number, self._run(number))
+        if stage == FINISH:  # nobody may be there to tidy up
+            self._work.clear({FINISH, LOGS})
 
     def _begin(self, stage: str) -> Callable[[int], Facts]:
         (self._work.folder / stage).mkdir(exist_ok=True)

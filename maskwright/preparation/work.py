@@ -7,6 +7,7 @@ may run twice at the same time: both write the same bytes, to temporary files of
 
 import json
 import os
+import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -30,7 +31,7 @@ from maskwright.preparation.sorted_runs import Records, read_all, read_between
 READ, EXACT, NEAR, CONNECT, VOCABULARY, ENCODE = (
     "read", "exact", "near", "connect", "vocabulary", "encode",
 )  # fmt: skip
-PLAN_NAME = "plan.json"
+PLAN_NAME, LOGS = "plan.json", "logs"
 KEY = np.dtype([("high", "<u8"), ("low", "<u8"), ("index", "<u4"), ("characters", "<u4"),
                 ("bytes", "<u4"), ("kind", "<u4")])  # fmt: skip
 DROP = np.dtype([("key", "<u8"), ("by", "<u8")])  # a document, and the one that stays instead
@@ -143,7 +144,7 @@ class Work:
             message = " ".join(failure["message"].split())
             return ShardError(
                 f"{self.out}: the stage {stage} failed on {failure['node']}: {failure['kind']}: "
-                f"{message}. Logs are in {self.folder / 'logs'}."
+                f"{message}. Logs are in {self.folder / LOGS}."
             )
         return None
 
@@ -169,6 +170,12 @@ class Work:
     def is_held_out(self, block: int) -> bool:
         """Return True if a block is of ``corpus.valid_text``."""
         return block < self.plan.num_held_out
+
+    def clear(self, kept: set[str]) -> None:
+        """Remove all that the stages wrote, but for these folders."""
+        for folder in self.folder.iterdir():
+            if folder.is_dir() and folder.name not in kept:
+                shutil.rmtree(folder, ignore_errors=True)
 
     def read_texts(self, block: int) -> Iterator[str]:
         """Yield the cleaned documents of a block by their index."""
