@@ -37,8 +37,10 @@ _CONNECT_SECONDS = 10.0
 class Engine(Protocol):
     """Something that runs the tasks of a stage."""
 
-    def run(self, work: Work, stage: Stage) -> Iterator[None]:
-        """Run the tasks that are not done; yield now and then. Closing the iterator stops the work.
+    def run(self, work: Work, stage: Stage) -> Iterator[int]:
+        """Run the tasks that are not done; yield now and then how many more are done.
+
+        Closing the iterator stops the work.
 
         Raises:
             MaskwrightError: a task failed.
@@ -52,10 +54,11 @@ class LocalEngine:
 
     workers: int
 
-    def run(self, work: Work, stage: Stage) -> Iterator[None]:
-        """Run the tasks that are not done; yield after each."""
-        tasks = list_undone(work, stage)
-        return work_through(tasks, partial(TaskRunner, work.folder), self.workers, str(work.out))
+    def run(self, work: Work, stage: Stage) -> Iterator[int]:
+        """Run the tasks that are not done, by processes that each take the next one."""
+        tasks, start = list_undone(work, stage), partial(TaskRunner, work.folder)
+        for _ in work_through(tasks, start, self.workers, str(work.out)):
+            yield 1
 
 
 @dataclass(frozen=True)
@@ -67,14 +70,20 @@ class LocalExecutors:
 
     workers: int
 
-    def run(self, work: Work, stage: Stage) -> Iterator[None]:
-        """Run the tasks that are not done; yield after the share of each rank."""
-        start = partial(_RankRunner, work.folder, stage, self.workers, _new_logs(work, stage))
-        return work_in_processes(range(self.workers), start, self.workers, str(work.out))
+    def run(self, work: Work, stage: Stage) -> Iterator[int]:
+        """Run the tasks that are not done: a rank of n does every n-th."""
+        left = len(list_undone(work, stage))
+        ranks = min(self.workers, left)
+        start = partial(_RankRunner, work.folder, stage, ranks, _new_logs(work, stage))
+        for _ in work_in_processes(range(ranks), start, ranks, str(work.out)):
+            before, left = left, len(list_undone(work, stage))
+            yield before - left
 
 
 class _RankRunner:
     def __init__(self, folder: Path, stage: Stage, ranks: int, logs: str) -> None:
+        with Path(logs, "log.txt").open("ab") as log:
+            os.dup2(log.fileno(), 2)  # where datatrove tells of each task
         cluster: Any = import_module("maskwright.preparation.cluster")
         self._new = partial(
             cluster.LocalPipelineExecutor, [cluster.TaskStep(folder, stage)], ranks, 1, logs
@@ -90,14 +99,13 @@ class RayEngine:
 
     cluster: ClusterConfig
 
-    def run(self, work: Work, stage: Stage) -> Iterator[None]:
+    def run(self, work: Work, stage: Stage) -> Iterator[int]:
         """Run the tasks that are not done, and once more those of ranks that died."""
         cluster: Any = import_module("maskwright.preparation.cluster")
         _connect_to_ray()
         step = cluster.TaskStep(work.folder, stage, self.cluster.cores, apart=True)
-        left = len(list_undone(work, stage)) + 1
-        while (undone := len(list_undone(work, stage))) and undone < left:
-            left = undone
+        left = len(list_undone(work, stage))
+        while left:
             cluster.RayPipelineExecutor(
                 [step],
                 tasks=min(self.cluster.tasks, stage.num_tasks),
@@ -107,13 +115,14 @@ class RayEngine:
                 time=self.cluster.seconds,
             ).run()
             work.raise_failure(stage.name)
-            yield
-        if undone:
-            raise ShardError(
-                f"{work.out}: {undone} of {stage.num_tasks} tasks of the stage {stage.name} were "
-                f"not done, perhaps for lack of memory or time; logs are in {work.folder / LOGS}."
-                " Run again to continue, with other --cluster.* settings."
-            )
+            before, left = left, len(list_undone(work, stage))
+            if left == before:
+                raise ShardError(
+                    f"{work.out}: {left} of {stage.num_tasks} tasks of the stage {stage.name} were "
+                    f"not done, perhaps for lack of memory or time; logs are in "
+                    f"{work.folder / LOGS}. Run again to continue, with other --cluster.* settings."
+                )
+            yield before - left
 
 
 def _connect_to_ray() -> None:
@@ -197,6 +206,8 @@ def choose_engine(config: PrepareConfig) -> Engine | None:
     if config.engine == "local":
         return LocalEngine(workers)
     _check_installed(config.engine)
+    logs: Any = import_module("loguru")
+    logs.logger.disable("datatrove")  # here; its ranks log to files
     if config.engine == "datatrove-local":
         return LocalExecutors(workers)
     return RayEngine(config.cluster) if config.engine == "datatrove-ray" else None

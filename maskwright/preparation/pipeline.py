@@ -208,16 +208,15 @@ def _run_stage(work: Work, stage: Stage, engine: Engine, report: Report) -> None
     """Run a stage and report how far it is."""
     if stage.name == VOCABULARY and work.plan.config.tokenizer.path is None:
         report(f"training a {work.plan.config.tokenizer.kind} tokenizer on the text")
-    start, before = time.monotonic(), stage.num_tasks - len(list_undone(work, stage))
+    start, left = time.monotonic(), len(list_undone(work, stage))
+    before = done = stage.num_tasks - left
     if before:
         report(f"{stage.verb} {before:,} of {count_noun(stage.num_tasks, stage.unit)} before")
-    done = before
-    for _ in engine.run(work, stage):
-        done = done + 1
-        left = timedelta(
-            seconds=round((time.monotonic() - start) / (done - before) * (stage.num_tasks - done))
-        )
+    for num_done in engine.run(work, stage):
+        done += num_done
+        seconds = (time.monotonic() - start) * (stage.num_tasks - done) / max(done - before, 1)
         counted = f"{done:,} of {count_noun(stage.num_tasks, stage.unit)}"
+        left = timedelta(seconds=round(seconds))
         report(f"{stage.verb} {counted} ({done / stage.num_tasks:.0%}, {left} left)")
     if stage.name == VOCABULARY:
         for line in work.facts(VOCABULARY)["lines"]:
