@@ -99,8 +99,8 @@ def prepare(
                 report("the text is read again, to be described; the shards stay as they are")
         work = plan_work(inputs, paths, out, config, seed, report)
         if engine is None:
-            jobs = submit_to_slurm(work, config.cluster)
-            report(f"{out}: submitted to Slurm as jobs {' '.join(jobs)}, each after the one before")
+            submit_to_slurm(work, config.cluster)
+            report(f"{out}: submitted to Slurm as jobs {' '.join(find_jobs(work))}, one a stage")
             return None
         with _naming(inputs, paths):
             for stage in list_stages(work):
