@@ -160,7 +160,7 @@ def _find_bytes(source: Source) -> tuple[int, int] | None:
     span = source.span
     if span is None or source.path is None:
         return None
-    if source.kind != "parquet":
+    if not span.total:
         return span.start, span.end
     size = source.path.stat().st_size  # row groups are not looked for: any cut will do
     return size * span.start // span.total, size * span.end // span.total
