@@ -19,17 +19,21 @@ from maskwright.preparation.sorted_runs import (
     Values,
     cut_range,
     gather,
+    read_all,
     read_between,
     writing_runs,
 )
 from maskwright.preparation.work import (
+    BANDS,
     BEFORE_MENDING,
     CONNECT,
     DROP,
     EXACT,
     KEY,
+    KEYS,
     NEAR,
     READ,
+    SIGNATURES,
     Facts,
     Work,
 )
@@ -77,7 +81,7 @@ class ExactFinder:
 
     def __init__(self, work: Work) -> None:
         self.work = work
-        self.paths = [work.path(READ, n, "keys") for n in range(len(work.plan.blocks))]
+        self.paths = [work.path(READ, n, KEYS) for n in range(len(work.plan.blocks))]
 
     def __call__(self, number: int) -> Facts:
         """Write the documents of range `number` that are dropped; return how many."""
@@ -123,8 +127,8 @@ class NearFinder:
         self.work, self.plan = work, work.plan
         self.threshold = self.plan.config.select.near_duplicates
         blocks = range(len(self.plan.blocks))
-        self.paths = [work.path(READ, n, "bands") for n in blocks]
-        self.signatures = [work.path(READ, n, "signatures") for n in blocks]
+        self.paths = [work.path(READ, n, BANDS) for n in blocks]
+        self.signatures = [work.path(READ, n, SIGNATURES) for n in blocks]
 
     def __call__(self, number: int) -> Facts:
         """Write the pairs of task `number`; return how many were compared and are similar."""
@@ -156,9 +160,8 @@ class NearFinder:
         order = np.argsort(keys)
         blocks, starts = np.unique(keys[order] >> _BLOCK, return_index=True)
         for block, where in zip(blocks.tolist(), np.split(order, starts[1:]), strict=True):
-            path: Path = self.signatures[block]
-            mapped = np.memmap(path, np.uint32, "r").reshape(-1, NUM_HASHES)
-            loaded[where] = mapped[keys[where] & _INDEX]
+            rows = read_all(self.signatures[block], np.dtype(np.uint32)).reshape(-1, NUM_HASHES)
+            loaded[where] = rows[keys[where] & _INDEX]
         return loaded
 
 
