@@ -118,9 +118,9 @@ def settle_splits(work: Work) -> Splits:
 def _list_kept(work: Work, blocks: range) -> Iterator[_Document]:
     for block in blocks:
         keys = work.read_kept_keys(block)
-        fields = ("index", "high", "characters", "bytes")
-        for values in zip(*(keys[field].tolist() for field in fields), strict=True):
-            yield _Document(block, *values)
+        fields = (keys[field].tolist() for field in ("key", "high", "characters", "bytes"))
+        for key, *values in zip(*fields, strict=True):
+            yield _Document(block, key - (block << 32), *values)
 
 
 def _read_text(work: Work, document: _Document) -> str:
