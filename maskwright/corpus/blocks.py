@@ -8,8 +8,8 @@ number of blocks and not to the text.
 import bz2
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import astuple, dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -32,7 +32,9 @@ _WINDOW = 1 << 16
 _OVERLAP = 64  # a blank line or signature that two windows share is rarely longer
 _LINE_END = re.compile(rb"\n")
 _BLANK_LINE = re.compile(rb"\n[ \t\r]*\n")
-_HEADER = re.compile(rb"[\r\n]*[^\r\n]+\r?\n")  # of a table, and empty lines before it
+_HEADER = re.compile(
+    rb"(?:\xef\xbb\xbf)?[\r\n]*[^\r\n]+\r?\n"
+)  # of a table, and empty lines before it
 _PAGE = re.compile(rb"(?=<page>)")  # text of a page spells "<" as "&lt;"
 _STREAM = re.compile(rb"(?=BZh[1-9]1AY&SY)")  # 80 bits that do not occur by chance
 
@@ -46,34 +48,19 @@ class Block:
     def to_plain(self) -> list[list[Any]]:
         """Return the block as values of JSON; file names may hold lone surrogates."""
         return [
-            [
-                one.title,
-                one.label,
-                one.kind,
-                one.compression,
-                one.path and str(one.path),
-                one.explicit,
-                one.span
-                and [one.span.start, one.span.end, one.span.head, one.span.mode, one.span.encoding],
-            ]
-            for one in self.sources
+            [span, explicit, path and str(path), *names]
+            for *names, path, explicit, span in map(astuple, self.sources)
         ]
 
     @classmethod
-    def from_plain(cls, plain: Sequence[Sequence[Any]]) -> "Block":
-        """Return the block of which `plain` is the plain form."""
+    def from_plain(cls, plain: Iterable[Sequence[Any]]) -> "Block":
+        """Return the block that `to_plain` returned as `plain`."""
         return cls(
             tuple(
                 Source(
-                    title,
-                    label,
-                    kind,
-                    compression,
-                    path and Path(path),
-                    explicit,
-                    span and Span(*span),
+                    *names, path=path and Path(path), explicit=explicit, span=span and Span(*span)
                 )
-                for title, label, kind, compression, path, explicit, span in plain
+                for span, explicit, path, *names in plain
             )
         )
 
@@ -160,10 +147,9 @@ def _find_spans(
         )
     if source.kind == "parquet":
         return _cut_parquet(source, source.path, config, -(-size // block_bytes))
-    step = max(1, block_bytes // _get_factor(source))
     if source.kind == "dump":
-        return _cut_dump(source, source.path, step)
-    return _cut_text(source, source.path, config, step)
+        return _cut_dump(source, source.path, max(1, block_bytes // _get_factor(source)))
+    return _cut_text(source, source.path, config, block_bytes, size)
 
 
 def _cut_parquet(
@@ -175,7 +161,9 @@ def _cut_parquet(
     return (Span(n, min(n + each, num_groups)) for n in range(0, num_groups, each))
 
 
-def _cut_text(source: Source, path: Path, config: CorpusConfig, step: int) -> Iterator[Span]:
+def _cut_text(
+    source: Source, path: Path, config: CorpusConfig, step: int, size: int
+) -> Iterator[Span]:
     if source.kind == "csv":
         raise _UncuttableError(
             "a quoted field of CSV may hold line ends. Write it as TSV or JSON lines, or split it"
@@ -190,7 +178,7 @@ def _cut_text(source: Source, path: Path, config: CorpusConfig, step: int) -> It
         raise _UncuttableError(
             f"text in {encoding or config.encoding} cannot be cut. Convert it to UTF-8"
         )
-    _check_beginning(replace(source, span=Span(0, _HEAD_BYTES)), config)
+    _check_beginning(replace(source, span=Span(0, min(_HEAD_BYTES, size))), config)
     mode, head = inferred if mode == "auto" else mode, 0
     if source.kind == "tsv":
         with path.open("rb") as file:

@@ -1,6 +1,7 @@
 """The bytes of a file in blocks of bounded size, decompressed by suffix."""
 
 import bz2
+import errno
 import gzip
 import lzma
 import sys
@@ -108,6 +109,8 @@ def _read_ranges(
         while piece := file.read(min(most, end - position)):
             position += len(piece)
             yield piece
+        if position < end < sys.maxsize:
+            raise OSError(errno.EIO, f"It ends before byte {end:,}, so it has changed")
 
 
 def _decompress(
