@@ -205,7 +205,7 @@ def _cut_dump(source: Source, path: Path, step: int) -> Iterator[Span]:
         raise _UncuttableError("it is a single bzip2 stream. Download the multistream dump")
     head = first.start() if first else 0
     if source.compression:
-        pages = bz2.BZ2Decompressor().decompress(beginning[head:], _WINDOW)
+        pages = bz2.BZ2Decompressor().decompress(beginning[head:], _OVERLAP)
         if not pages.lstrip().startswith(b"<page>"):
             raise _UncuttableError("its bzip2 streams are not pages. Download the multistream dump")
     xml = read_blocks(path, source.compression, source.name, ((0, head),))

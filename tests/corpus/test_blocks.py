@@ -10,13 +10,15 @@ import tempfile
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
+import maskwright.corpus.blocks
 from maskwright.config import from_mapping
 from maskwright.corpus.blocks import Block, choose_block_bytes, cut_into_blocks, estimate_bytes
 from maskwright.corpus.config import CorpusConfig
@@ -72,6 +74,7 @@ MODES = st.sampled_from(["auto", "line", "blank_line"])
 
 
 @given(TEXTS, STEPS, MODES, st.sampled_from([b"", codecs.BOM_UTF8]))
+@example("a\n\ufeffb\n" * 3, 1, "line", b"")
 def test_parts_of_plain_text(text: str, block_bytes: int, mode: str, mark: bytes) -> None:
     settings = {"documents": mode, "max_document_characters": 1_000}
     check_same("x.txt", mark + text.encode(), block_bytes, **settings)
@@ -119,6 +122,7 @@ HEADERS = st.sampled_from(["id\ttext", "\r\n\nid\ttext", "text", "id\ttext\r5\to
 
 
 @given(HEADERS, ROWS, ENDS, st.booleans(), STEPS, st.sampled_from([b"", codecs.BOM_UTF8]))
+@example("\r\n\nid\ttext", ["1\tone"] * 9, "\n", True, 1, codecs.BOM_UTF8)
 def test_parts_of_a_table(
     header: str, rows: list[str], end: str, ends_last: bool, block_bytes: int, mark: bytes
 ) -> None:
@@ -140,7 +144,9 @@ def test_parts_of_a_dump(pages: list[tuple[str, str]], block_bytes: int, name: s
         content = (Path(folder) / name).read_bytes()
     blocks = check_same(name, content, block_bytes)
     size = len(content) if name == "x.xml" else 3 * len(content)
-    assert (len(blocks) == 1) == (name == "x.xml.bz2" or size <= block_bytes)
+    assert (len(blocks) == 1) == (
+        name == "x.xml.bz2" or size <= block_bytes
+    ) or 2 * block_bytes > size
 
 
 @given(st.lists(st.sampled_from(["one", "가", "", None]), max_size=40), STEPS, st.integers(1, 9))
@@ -240,6 +246,7 @@ TEXT = (lines(20) + "\n") * 2
         ("x.csv", b"text\n" + TEXT.encode(), {}, "CSV"),
         ("x.txt", TEXT.encode("utf-16"), {}, "utf-16-le"),
         ("x.txt", TEXT.encode("utf-7"), {"encoding": "utf-7"}, "utf-7"),
+        ("x.txt", TEXT.encode(), {"encoding": "iso2022_jp"}, "iso2022_jp"),
         ("x.txt", TEXT.encode(), {"documents": "file"}, "one document"),
         ("x.md", TEXT.encode(), {}, "one document"),
         ("x.txt", b"word " * 30, {}, "no boundary"),
@@ -276,14 +283,29 @@ def test_what_has_no_size_is_a_block_of_its_own() -> None:
     assert [line.split(" is read")[0] for line in reports] == ["hf:wiki/pedia", "standard input"]
 
 
-def test_bzip2_streams_that_are_not_pages_are_read_by_one_process(tmp_path: Path) -> None:
-    xml = (head() + "".join(page(n, "Title", "Text.") for n in range(9)) + "</mediawiki>").encode()
-    streams = [bz2.compress(xml[start : start + 500]) for start in range(0, len(xml), 500)]
-    path = write(tmp_path / "x.xml.bz2", b"".join(streams))
-    blocks, reports = cut(path, 100)
+@pytest.mark.parametrize("boundary", [".{500}", "(?=<siteinfo>)|(?=<page>)"])
+def test_bzip2_streams_that_are_not_pages_are_one_block(boundary: str, tmp_path: Path) -> None:
+    xml = head() + "".join(page(n, "Title", "Text.") for n in range(9)) + "</mediawiki>"
+    cuts = [0, *(match.end() for match in re.finditer(boundary, xml, re.DOTALL)), len(xml)]
+    streams = [bz2.compress(xml[start:end].encode()) for start, end in pairwise(cuts)]
+    blocks, reports = cut(write(tmp_path / "x.xml.bz2", b"".join(streams)), 100)
     assert (len(blocks), len(reports)) == (1, 1)
     texts, _ = read(blocks[0].sources)
     assert len(texts) == 9
+
+
+def test_boundaries_are_found_wherever_the_file_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_multistream(tmp_path / "x.xml.bz2", [("Title", "Text")] * 20)
+    write(tmp_path / "x.txt", ("line\n" * 9 + "\n") * 20)
+    write_dump(tmp_path / "x.xml", [("Title", "Text")] * 20)
+    for name in ("x.xml.bz2", "x.txt", "x.xml"):
+        monkeypatch.setattr(maskwright.corpus.blocks, "_WINDOW", 1 << 16)
+        expected = cut(str(tmp_path / name), 500)
+        for size in (5, 40, 41):
+            monkeypatch.setattr(maskwright.corpus.blocks, "_WINDOW", size)
+            assert cut(str(tmp_path / name), 500) == expected
 
 
 @pytest.mark.parametrize("name", ["x.xml", "x.xml.bz2"])

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maskwright.corpus.fingerprints import FingerprintSet, fingerprint_text
+from maskwright.corpus.fingerprints import FingerprintSet, fingerprint_pair, fingerprint_text
 from maskwright.corpus.split import choose_valid_fraction, is_validation
 
 FINGERPRINTS = st.one_of(
@@ -38,6 +38,7 @@ def test_fingerprints_are_pinned() -> None:
     """Splits and prepared data depend on them: another value would move documents."""
     assert fingerprint_text("") == 0xB4B2797457A0A6E4
     assert fingerprint_text("maskwright") == 0x61D16321B2D662EB
+    assert fingerprint_pair("maskwright") == (0x61D16321B2D662EB, 0x58B36CAA0E504398)
 
 
 def test_the_share_is_the_fraction() -> None:

@@ -76,11 +76,10 @@ def read_blocks(
                 yield from _gather(_read_ranges(file, ranges, BLOCK_BYTES))
         else:
             expansion = Expansion(name)
-            before = ranges[-1][0]  # bytes of the file that are not read, but for the first range
+            start = ranges[-1][0]
             with path.open("rb") as file:
                 for block in _decompress(file, compression, ranges):
-                    position = file.tell()
-                    expansion.add(len(block), position - before if position > before else position)
+                    expansion.add(len(block), max(file.tell() - start, 0))
                     yield block
     except (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError, zstandard.ZstdError) as error:
         raise _damaged(name, error) from None
