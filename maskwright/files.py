@@ -5,6 +5,7 @@ import fcntl
 import hashlib
 import json
 import os
+import secrets
 import shutil
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
@@ -37,12 +38,18 @@ def naming_file(path: Path) -> Generator[None]:
 
 
 @contextmanager
-def replacing_file(path: Path) -> Generator[Path]:
+def replacing_file(path: Path, shared: bool = False) -> Generator[Path]:
     """Yield a temporary file to write, which replaces `path` when the block succeeds.
 
     If it fails, `path` is as it was before, and the temporary file takes up no space.
+
+    Args:
+        shared: other processes may write the same file at the same time, so that each needs a
+            temporary file of its own.
     """
     temporary = temporary_path(path)
+    if shared:
+        temporary = temporary.with_name(f"{temporary.name}-{secrets.token_hex(4)}")
     try:
         with naming_file(path):
             temporary.unlink(missing_ok=True)  # if somebody put a link there, it is not followed

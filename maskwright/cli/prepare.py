@@ -7,6 +7,8 @@ import maskwright
 from maskwright.cli.flags import Parser, add_config_flags, config_values
 from maskwright.console import say
 from maskwright.preparation.config import PrepareConfig
+from maskwright.preparation.pipeline import describe_progress
+from maskwright.runs.find_data import is_prepared
 
 _EPILOG = """examples:
   maskwright prepare corpus/ --out data/NAME
@@ -35,7 +37,7 @@ _USUAL = (
 def build_parser() -> Parser:
     """Return the command line of ``maskwright prepare``."""
     parser = Parser("prepare", "Train a tokenizer and write token shards.", _EPILOG)
-    parser.add_argument("text", nargs="+", help="files, folders, globs, -, pydocs, hf:NAME#FIELD")
+    parser.add_argument("text", nargs="*", help="files, folders, globs, -, pydocs, hf:NAME#FIELD")
     parser.add_argument("--out", type=Path, required=True, help="folder to write, data/NAME")
     parser.add_argument("--recipe", help="tokenizer and selection of the recipe to train with")
     parser.add_argument("--config", type=Path, help="YAML file with the same keys, or a run's")
@@ -45,12 +47,19 @@ def build_parser() -> Parser:
         action="store_true",
         help="write OUT/report.html: what was dropped; of data that is there already, too",
     )
+    parser.add_argument(
+        "--status", action="store_true", help="print how far the preparation of --out is, and end"
+    )
     add_config_flags(parser, PrepareConfig, usual=_USUAL)
     return parser
 
 
 def main(argv: Sequence[str]) -> int:
     arguments = build_parser().parse(argv)
+    if arguments.status:
+        for line in describe_progress(arguments.out):
+            say(line)
+        return 0
     out = maskwright.prepare(
         arguments.text,
         out=arguments.out,
@@ -60,6 +69,8 @@ def main(argv: Sequence[str]) -> int:
         report=arguments.report,
         **config_values(arguments),
     )
+    if not is_prepared(out):  # by Slurm, by and by
+        return 0
     say(f"next: maskwright inspect {out}")
     recipe = f" --recipe {arguments.recipe}" if arguments.recipe else ""
     say(f"      maskwright pretrain {out}{recipe}")

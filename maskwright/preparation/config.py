@@ -1,13 +1,62 @@
 """How text becomes token shards: everything that ``maskwright prepare`` can be told."""
 
+import re
 from dataclasses import dataclass
+from typing import Literal
 
 from maskwright.config import section, setting
 from maskwright.corpus.config import CorpusConfig
 from maskwright.errors import ConfigError
-from maskwright.preparation.cluster.config import ClusterConfig, EngineName, check_engine
 from maskwright.selection.config import SelectionConfig
 from maskwright.tokenizer.config import TokenizerConfig, check_extension
+
+EngineName = Literal["local", "datatrove-local", "datatrove-slurm", "datatrove-ray"]
+
+_MOST_TASKS = 1_000  # Slurm's usual MaxArraySize is 1,001
+_TIME = re.compile(r"(\d{1,4}):([0-5]\d):([0-5]\d)")
+_SBATCH = re.compile(r"([a-z][a-z-]*)(?:=([^\r\n]*))?")
+
+
+@dataclass(frozen=True)
+class ClusterConfig:
+    """What a cluster is asked for. Nothing of it changes what is prepared.
+
+    Raises:
+        ConfigError: a value outside its range.
+    """
+
+    tasks: int = setting(16, "tasks that share each stage; Slurm: jobs of an array")
+    cores: int = setting(1, "processes in each task, one a core")
+    memory_gigabytes: int = setting(2, "memory for each core")
+    time: str = setting("24:00:00", "hours:minutes:seconds that a task may take")
+    partition: str | None = setting(None, "partition of Slurm (sinfo lists them)")
+    sbatch: tuple[str, ...] = setting((), "what else sbatch is told: account=NAME, qos=NAME, …")
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.tasks <= _MOST_TASKS:
+            rule = f"must be between 1 and {_MOST_TASKS:,}"
+            raise ConfigError("tasks", self.tasks, rule, "Give each of them more cores.")
+        for name in ("cores", "memory_gigabytes"):
+            if getattr(self, name) <= 0:
+                raise ConfigError(name, getattr(self, name), "must be above 0")
+        if not _TIME.fullmatch(self.time):
+            rule = "must be hours, minutes and seconds"
+            raise ConfigError("time", self.time, rule, "Write 24:00:00 for a day.")
+        for argument in self.sbatch:
+            if not _SBATCH.fullmatch(argument):
+                rule = "must be NAME or NAME=VALUE, without dashes before it"
+                raise ConfigError("sbatch", argument, rule, "Write account=NAME, say.")
+
+    @property
+    def seconds(self) -> int:
+        """`time` in seconds."""
+        hours, minutes, seconds = map(int, self.time.split(":"))
+        return (hours * 60 + minutes) * 60 + seconds
+
+    @property
+    def sbatch_arguments(self) -> dict[str, str]:
+        """`sbatch` by name; a flag without a value has an empty one."""
+        return {name: value for name, _, value in (part.partition("=") for part in self.sbatch)}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -15,24 +64,26 @@ class PrepareConfig:
     """Reading, selection, tokenizer, shards, and who does the work.
 
     Raises:
-        ConfigError: a value outside its range.
+        ConfigError: a value outside its range, or one that the engine needs is missing.
     """
 
     corpus: CorpusConfig = section(CorpusConfig)
     select: SelectionConfig = section(SelectionConfig)
     tokenizer: TokenizerConfig = section(TokenizerConfig)
-    shard_megabytes: int = setting(
-        16, "text (UTF-8) in one shard at most; each core works on one at a time"
+    block_megabytes: int = setting(
+        64, "text in one block at most, which becomes one shard; less for little text"
     )
     workers: int = setting(0, "processes of this machine; 0 for one per core")
     engine: EngineName = setting("local", "who does the work; see docs/scale.md")
     cluster: ClusterConfig = section(ClusterConfig)
 
     def __post_init__(self) -> None:
-        if not 1 <= self.shard_megabytes <= 1024:
+        if not 1 <= self.block_megabytes <= 1024:
             rule = "must be between 1 and 1024"
-            raise ConfigError("shard_megabytes", self.shard_megabytes, rule, "Try 16.")
+            raise ConfigError("block_megabytes", self.block_megabytes, rule, "Try 64.")
         if self.workers < 0:
             raise ConfigError("workers", self.workers, "must not be negative", "0 takes all cores.")
         check_extension(self.tokenizer)
-        check_engine(self.engine, self.cluster)
+        if self.engine == "datatrove-slurm" and not self.cluster.partition:
+            rule = "is needed by engine = datatrove-slurm"
+            raise ConfigError("cluster.partition", None, rule, "sinfo lists the partitions.")

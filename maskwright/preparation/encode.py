@@ -1,82 +1,86 @@
-"""One chunk of text to one shard, unless the shard exists already.
+"""The last stage over blocks: the documents of a block that stay become one shard of each split."""
 
-Beside a finished shard is ``NAME.done`` with the hash of its text and its description. It is
-removed when the manifest, which describes all shards, is written.
-"""
+from collections import Counter
+from dataclasses import asdict
 
-from dataclasses import asdict, dataclass
-from pathlib import Path
-from typing import Any
+import numpy as np
 
-from maskwright.corpus.stream import Split
-from maskwright.errors import ShardError
-from maskwright.files import read_json, write_json
-from maskwright.preparation.chunks import Chunk
-from maskwright.shards.checks import check_shard
-from maskwright.shards.manifest import ShardInfo, choose_dtype, parse_shard
-from maskwright.shards.writer import ShardWriter
-from maskwright.tokenizer.tokenizer import Tokenizer
+from maskwright.corpus.stream import HELD_OUT, Split
+from maskwright.preparation.splits import Splits
+from maskwright.preparation.work import ENCODE, EXACT, VOCABULARY, Facts, Work
+from maskwright.selection.tally import Tally
+from maskwright.shards.manifest import TOKENIZER_NAME, choose_dtype
+from maskwright.shards.writer import ShardWriter, write_array
+from maskwright.tokenizer.tokenizer import EncodedText, Tokenizer
 
-DONE_SUFFIX = ".done"
-_MAX_DONE_BYTES = 1 << 20
+COUNTS = "counts"  # suffix: how often each id occurs in the training text of a block
+CUT = "document cut in two to hold out its end"
 
 
-@dataclass(frozen=True)
-class EncodedChunk:
-    """What became of a chunk, with the size of its text.
+class BlockEncoder:
+    """Encodes one block after the other."""
 
-    `num_without_tokens` documents came out empty and are in none of the other numbers.
-    """
+    def __init__(self, work: Work) -> None:
+        self.work, self.plan = work, work.plan
+        self.tokenizer = Tokenizer.load(work.folder / TOKENIZER_NAME)
+        self.splits = Splits(**work.facts(VOCABULARY)["splits"])
 
-    split: Split
-    index: int
-    shard: ShardInfo
-    num_characters: int
-    num_bytes: int
-    num_words: int
-    num_without_tokens: int
-    reused: bool = False
+    def __call__(self, number: int) -> Facts:
+        """Write ``WORK/SPLIT/NNNNN.*``; return their description, and what was dropped."""
+        counts, tally = Counter[str](), Tally()
+        dropped, by_name = self.work.read_drops(number), self.work.is_held_out(number)
+        shards: dict[str, _Shard] = {}
+        for index, text in enumerate(self.work.read_texts(number)):
+            if index in dropped:
+                tally.drop(self._explain(*dropped[index]), text)
+                continue
+            if self.plan.config.select.does_anything:
+                tally.keep(text)
+            divided = self.splits.divide(number, index, text)
+            parts: list[tuple[Split, str]] = [("valid", text)] if by_name else divided
+            counts[CUT] += len(parts) > 1
+            for split, part in parts:
+                encoded = self.tokenizer.encode(part)
+                if not len(encoded.ids):
+                    counts["without tokens"] += 1
+                    continue
+                if split not in shards:
+                    shards[split] = _Shard(self.work, split, number, self.tokenizer.vocab_size)
+                shards[split].add(part, encoded)
+        return {
+            "splits": {split: shard.close() for split, shard in shards.items()},
+            "counts": counts + tally.dropped,
+            "tally": tally.to_plain(),
+        }
 
-
-def encode_chunk(chunk: Chunk, folder: Path, tokenizer: Tokenizer) -> EncodedChunk:
-    """Write ``FOLDER/SPLIT/NAME.*``, or reuse what an earlier run wrote."""
-    dtype = choose_dtype(tokenizer.vocab_size)
-    text_hash = chunk.hash(tokenizer.fingerprint, dtype)
-    done = folder / chunk.split / f"{chunk.name}{DONE_SUFFIX}"
-    finished = _read_finished(done, text_hash, dtype, chunk)
-    if finished is not None:
-        return finished
-    writer = ShardWriter(folder / chunk.split, chunk.name, dtype)
-    num_characters = num_bytes = num_words = num_without_tokens = 0
-    for document in chunk.documents:
-        text = document.decode()
-        encoded = tokenizer.encode(text)
-        if not len(encoded.ids):
-            num_without_tokens += 1
-            continue
-        writer.add(encoded.ids, encoded.word_starts)
-        num_characters += len(text)
-        num_bytes += len(document)
-        num_words += len(text.split())
-    shard = writer.close()
-    sizes: Any = {
-        "num_characters": num_characters,
-        "num_bytes": num_bytes,
-        "num_words": num_words,
-        "num_without_tokens": num_without_tokens,
-    }
-    write_json(done, {"text": text_hash, "shard": asdict(shard), "sizes": sizes})
-    return EncodedChunk(chunk.split, chunk.index, shard, **sizes)
+    def _explain(self, stage: str, by: int) -> str:
+        if stage != EXACT:
+            return "near duplicate"
+        return HELD_OUT if self.work.is_held_out(by) else "duplicate"
 
 
-def _read_finished(done: Path, text_hash: str, dtype: str, chunk: Chunk) -> EncodedChunk | None:
-    """Return the description in `done` of this very text, if the shard still matches it."""
-    try:
-        values: dict[str, Any] = read_json(done, _MAX_DONE_BYTES)
-        shard = parse_shard(values["shard"])
-        if values["text"] != text_hash or shard.name != chunk.name:
-            return None
-        check_shard(done.parent, shard, dtype, "full")
-        return EncodedChunk(chunk.split, chunk.index, shard, **values["sizes"], reused=True)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, ShardError):
-        return None
+class _Shard:
+    """The shard of a block and a split, with the size of its text and the counts of its ids."""
+
+    def __init__(self, work: Work, split: str, number: int, vocab_size: int) -> None:
+        dtype = choose_dtype(vocab_size)
+        self._writer = ShardWriter(work.folder / split, f"{number:05d}", dtype)
+        self._counts = np.zeros(vocab_size, np.uint32)
+        self._counts_path = work.path(ENCODE, number, COUNTS)
+        self._is_train = split == "train"
+        self._sizes = Counter(num_characters=0, num_bytes=0, num_words=0)
+
+    def add(self, text: str, encoded: EncodedText) -> None:
+        """Add a document."""
+        self._writer.add(encoded.ids, encoded.word_starts)
+        if self._is_train:
+            np.add.at(self._counts, encoded.ids, 1)
+        self._sizes["num_characters"] += len(text)
+        self._sizes["num_bytes"] += len(text.encode())
+        self._sizes["num_words"] += len(text.split())
+
+    def close(self) -> Facts:
+        """Finish the shard and return its description."""
+        if self._is_train:
+            write_array(self._counts_path, self._counts)
+        return {"shard": asdict(self._writer.close()), **self._sizes}

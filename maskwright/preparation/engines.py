@@ -1,62 +1,205 @@
-"""Who does the work of a preparation. All that it shares out goes through `Engine.work_through`.
+"""Who runs the tasks of a stage: processes of this machine, or datatrove's executors.
 
-So whatever the engine, the same functions do the same items, and the driver puts together what
-comes back: the shards are the same, byte for byte.
+Whatever the engine, the same functions do the same tasks, and nothing passes between them but
+files: the prepared folder is the same, byte for byte.
 """
 
+import os
+import secrets
+import shlex
 import shutil
-from collections.abc import Generator, Iterable
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
-from maskwright.errors import ConfigError
-from maskwright.preparation.cluster.config import EngineName
-from maskwright.preparation.cluster.engine import ClusterEngine
-from maskwright.preparation.config import PrepareConfig
-from maskwright.preparation.folder import TASKS_NAME, Report
-from maskwright.preparation.process_pool import Item, Result, Start, count_cores, work_through
+from maskwright.errors import ConfigError, ShardError
+from maskwright.files import write_text
+from maskwright.preparation.config import ClusterConfig, EngineName, PrepareConfig
+from maskwright.preparation.process_pool import count_cores, work_through
+from maskwright.preparation.stages import Stage, TaskRunner, list_stages, list_undone
+from maskwright.preparation.work import LOGS, Work
 
 _PACKAGES = {"datatrove": "cluster", "ray": "ray"}  # and the extra that brings each
+_SLURM = ("sbatch", "squeue", "scancel")
+_JOB_NAME = "slurm-job-name"
+# Rounds that are submitted ahead. Each joins components whose documents are twice as far apart.
+_ROUNDS = 8
+_CONNECT_SECONDS = 10.0
 
 
 class Engine(Protocol):
-    """Something that has items worked on."""
+    """Something that runs the tasks of a stage."""
 
-    def work_through(
-        self, items: Iterable[Item], start: Start[Item, Result], place: str
-    ) -> Generator[Result]:
-        """Yield the results of all items, in any order. Closing the generator stops the work at
-        once.
+    def run(self, work: Work, stage: Stage) -> Iterator[int]:
+        """Run the tasks that are not done; yield now and then how many more are done.
 
-        Args:
-            items: read as a stream, ahead of the results.
-            start: sent to each process, which calls it once, and what it gives for each item;
-                both are made of importable functions.
-            place: what is worked on, for messages.
+        Closing the iterator stops the work.
 
         Raises:
-            ShardError: a process died.
+            MaskwrightError: a task failed.
         """
         ...
 
 
 @dataclass(frozen=True)
 class LocalEngine:
-    """The cores of this machine."""
+    """Processes of this machine."""
 
     workers: int
 
-    def work_through(
-        self, items: Iterable[Item], start: Start[Item, Result], place: str
-    ) -> Generator[Result]:
-        """Yield results as `team.work_through` does."""
-        return work_through(items, start, self.workers, place)
+    def run(self, work: Work, stage: Stage) -> Iterator[int]:
+        """Run the tasks that are not done, by processes that each take the next one."""
+        tasks, start = list_undone(work, stage), partial(TaskRunner, work.folder)
+        for _ in work_through(tasks, start, self.workers, str(work.out)):
+            yield 1
 
 
-def choose_engine(config: PrepareConfig, out: Path, report: Report) -> Engine:
-    """Return the engine that `config` names, for the folder `out`.
+@dataclass(frozen=True)
+class LocalExecutors:
+    """Executors of datatrove on this machine, a process for each rank.
+
+    They are started one by one: a pool of datatrove's waits for ever for a process that is killed.
+    """
+
+    workers: int
+
+    def run(self, work: Work, stage: Stage) -> Iterator[int]:
+        """Run the tasks that are not done: a rank of n does every n-th."""
+        left = len(list_undone(work, stage))
+        ranks = min(self.workers, left)
+        start = partial(_RankRunner, work.folder, stage, ranks, _new_logs(work, stage))
+        for _ in work_through(range(ranks), start, ranks, str(work.out), apart=True):
+            before, left = left, len(list_undone(work, stage))
+            yield before - left
+
+
+class _RankRunner:
+    def __init__(self, folder: Path, stage: Stage, ranks: int, logs: str) -> None:
+        with Path(logs, "log.txt").open("ab") as log:
+            os.dup2(log.fileno(), 2)  # where datatrove tells of each task
+        cluster: Any = import_module("maskwright.preparation.cluster")
+        self._new = partial(
+            cluster.LocalPipelineExecutor, [cluster.TaskStep(folder, stage)], ranks, 1, logs
+        )
+
+    def __call__(self, rank: int) -> None:
+        self._new(local_tasks=1, local_rank_offset=rank).run()
+
+
+@dataclass(frozen=True)
+class RayEngine:
+    """Executors of datatrove on a cluster of Ray."""
+
+    cluster: ClusterConfig
+
+    def run(self, work: Work, stage: Stage) -> Iterator[int]:
+        """Run the tasks that are not done, and once more those of ranks that died."""
+        cluster: Any = import_module("maskwright.preparation.cluster")
+        _connect_to_ray()
+        step = cluster.TaskStep(work.folder, stage, self.cluster.cores, apart=True)
+        left = len(list_undone(work, stage))
+        while left:
+            cluster.RayPipelineExecutor(
+                [step],
+                tasks=min(self.cluster.tasks, stage.num_tasks),
+                logging_dir=_new_logs(work, stage),
+                cpus_per_task=self.cluster.cores,
+                mem_per_cpu_gb=self.cluster.memory_gigabytes,
+                time=self.cluster.seconds,
+            ).run()
+            work.raise_failure(stage.name)
+            before, left = left, len(list_undone(work, stage))
+            if left == before:
+                raise ShardError(
+                    f"{work.out}: {left} of {stage.num_tasks} tasks of the stage {stage.name} were "
+                    f"not done, perhaps for lack of memory or time; logs are in "
+                    f"{work.folder / LOGS}. Run again to continue, with other --cluster.* settings."
+                )
+            yield before - left
+
+
+def _connect_to_ray() -> None:
+    """Connect to the cluster at RAY_ADDRESS, or start one of this machine.
+
+    Raises:
+        ShardError: nothing answers there.
+    """
+    ray: Any = import_module("ray")
+    if ray.is_initialized():
+        return
+    address = os.environ.get("RAY_ADDRESS", "")
+    host, colon, port = address.removeprefix("ray://").rpartition(":")
+    try:
+        if colon and port.isdecimal():  # Ray itself would wait for minutes
+            socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS).close()
+        ray.init(log_to_driver=False, include_dashboard=False)
+    except (OSError, RuntimeError, ValueError) as error:
+        reason = " ".join(str(error).split())
+        raise ShardError(f"no cluster of Ray at RAY_ADDRESS={address}: {reason}") from None
+
+
+def submit_to_slurm(work: Work, cluster: ClusterConfig) -> None:
+    """Submit all stages, each as an array of jobs that waits for the one before.
+
+    Nothing has to run meanwhile. If a job fails, those that wait for it are cancelled.
+
+    Raises:
+        ShardError: Slurm refuses them.
+    """
+    modules: Any = import_module("maskwright.preparation.cluster")
+    os.environ.pop("SLURM_ARRAY_TASK_ID", None)  # datatrove would take us for one of its jobs
+    name, last = f"maskwright-{secrets.token_hex(4)}", None
+    write_text(work.folder / _JOB_NAME, name)
+    for stage in list_stages(work, _ROUNDS):
+        if not list_undone(work, stage):
+            continue
+        executor = modules.SlurmExecutor(
+            [modules.TaskStep(work.folder, stage, cluster.cores)],
+            tasks=min(cluster.tasks, stage.num_tasks),
+            time=cluster.time,
+            partition=cluster.partition,
+            cpus_per_task=cluster.cores,
+            mem_per_cpu_gb=cluster.memory_gigabytes,
+            qos="",
+            job_name=name,
+            env_command=f'export PATH={shlex.quote(str(Path(sys.executable).parent))}:"$PATH"',
+            logging_dir=_new_logs(work, stage),
+            depends_job_id=last,
+            sbatch_args={"kill-on-invalid-dep": "yes", **cluster.sbatch_arguments},
+            with_srun=False,  # a job is one task, and srun takes a second to start it
+        )
+        try:
+            executor.run()
+        except (subprocess.CalledProcessError, OSError):  # sbatch has said why
+            raise ShardError(f"{work.out}: Slurm refuses the jobs of stage {stage.name}.") from None
+        last = executor.job_id
+
+
+def find_jobs(work: Work) -> list[str]:
+    """Return the jobs of Slurm that still work, or wait, for this preparation.
+
+    Raises:
+        ShardError: Slurm does not answer.
+    """
+    path = work.folder / _JOB_NAME
+    if not path.exists() or shutil.which("squeue") is None:
+        return []
+    command = ["squeue", "--noheader", "--format=%F", f"--name={path.read_text()}"]
+    listed = subprocess.run(command, capture_output=True, text=True, check=False)
+    if listed.returncode:
+        raise ShardError(f"{work.out} was given to Slurm, which does not answer: {listed.stderr}")
+    return sorted(set(listed.stdout.split()), key=int)
+
+
+def choose_engine(config: PrepareConfig) -> Engine | None:
+    """Return the engine that `config` names; None for Slurm, to which stages are submitted.
 
     Raises:
         ConfigError: a package or a program that it needs is not there.
@@ -65,8 +208,11 @@ def choose_engine(config: PrepareConfig, out: Path, report: Report) -> Engine:
     if config.engine == "local":
         return LocalEngine(workers)
     _check_installed(config.engine)
-    tasks = workers if config.engine == "datatrove-local" else config.cluster.tasks
-    return ClusterEngine(config.engine, config.cluster, tasks, out.absolute() / TASKS_NAME, report)
+    logs: Any = import_module("loguru")
+    logs.logger.disable("datatrove")  # here; its ranks log to files
+    if config.engine == "datatrove-local":
+        return LocalExecutors(workers)
+    return RayEngine(config.cluster) if config.engine == "datatrove-ray" else None
 
 
 def _check_installed(engine: EngineName) -> None:
@@ -76,7 +222,16 @@ def _check_installed(engine: EngineName) -> None:
             remedy = f"Run: pip install 'maskwright[{_PACKAGES[package]}]'"
             raise ConfigError("engine", engine, rule, remedy)
     if engine == "datatrove-slurm":
-        missing = [name for name in ("sbatch", "squeue", "scancel") if shutil.which(name) is None]
+        missing = [name for name in _SLURM if shutil.which(name) is None]
         if missing:
             rule = f"needs {', '.join(missing)}, which cannot be found on PATH"
             raise ConfigError("engine", engine, rule, "Run it where jobs are handed in to Slurm.")
+
+
+def _new_logs(work: Work, stage: Stage) -> str:
+    """Return a folder for datatrove's logs and completion markers, which name ranks of this run."""
+    logs = work.folder / LOGS
+    number = len(list(logs.glob(f"{stage.name}-*"))) if logs.is_dir() else 0
+    folder = logs / f"{stage.name}-{number}"
+    folder.mkdir(parents=True)
+    return str(folder)

@@ -1,6 +1,8 @@
 """The folder that is prepared: who may write to it, and how far it has come.
 
-``preparing.json`` names the input of an unfinished folder; ``manifest.json`` finishes it.
+``preparing.json`` names the input of an unfinished folder, and ``.work-ID`` holds the files of its
+stages, ID from that name: what a process of an earlier preparation still writes goes nowhere.
+``manifest.json`` finishes it.
 """
 
 import json
@@ -12,7 +14,7 @@ from typing import Any, cast
 
 from maskwright.errors import MaskwrightError, ShardError
 from maskwright.files import find_link, locking_folder, read_json, temporary_path, write_json
-from maskwright.preparation.encode import DONE_SUFFIX
+from maskwright.selection.tally import Tally
 from maskwright.shards.manifest import (
     MANIFEST_NAME,
     SPLITS,
@@ -24,12 +26,11 @@ from maskwright.shards.reader import TokenStore
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 STATE_NAME = "preparing.json"
-STDIN_NAME = "stdin.txt"
-ARTICLES_NAME = ".articles"  # of Wikipedia dumps, written down
-SELECTED_NAME = ".selected"  # what selection keeps, written down
-TASKS_NAME = ".tasks"  # handed out to other machines
-SELECTION_NAME = "selection.json"  # what it dropped and why
+STDIN_PREFIX = "stdin"  # of the file that standard input is written to
+SELECTION_NAME = "selection.json"  # what selection dropped and why
+_WORK_NAMES = ".work-*"
 _MAX_STATE_BYTES = 1 << 20
+_MAX_TALLY_BYTES = 16 << 20
 
 Report = Callable[[str], None]
 
@@ -67,17 +68,15 @@ def check_use(out: Path) -> None:
         )
 
 
-def mark_unfinished(out: Path, fingerprint: str) -> None:
-    """Record that `out` is to hold the input with this fingerprint."""
-    write_json(out / STATE_NAME, {"fingerprint": fingerprint})
+def mark_unfinished(out: Path, identity: str) -> None:
+    """Record that `out` is to hold the input with this identity."""
+    write_json(out / STATE_NAME, {"identity": identity})
 
 
-def claim_folder(
+def claim_finished(
     out: Path, fingerprint: str, source: Mapping[str, Any], report: Report
 ) -> Manifest | None:
-    """Return the manifest if `out` is finished; None if it is to be filled, or filled further.
-
-    Finished data that has been damaged since is to be filled again.
+    """Return the manifest of a finished folder; None if it was damaged and is to be filled again.
 
     Args:
         source: what the manifest is to say of the text and the configuration.
@@ -85,30 +84,45 @@ def claim_folder(
     Raises:
         ShardError: `out` holds other data.
     """
-    if (out / MANIFEST_NAME).is_file():
-        manifest = read_manifest(out)
-        if manifest.fingerprint != fingerprint:
-            (out / STDIN_NAME).unlink(missing_ok=True)
-            differences = list(_list_differences(manifest.source, source))
-            raise ShardError(
-                f"{out} was prepared from other text or with another configuration: "
-                f"{', '.join(differences) or 'what is in the files'}. "
-                "Choose another --out, or remove that folder."
-            )
-        damage = _find_damage(out, manifest)
-        if damage is None:
-            return manifest
-        report(f"preparing {out} again, because it was damaged: {damage}")
-        mark_unfinished(out, "")
-        (out / MANIFEST_NAME).unlink()
-    if _read_state(out) != fingerprint:  # unfinished, and not wanted
-        mark_unfinished(out, "")  # until all of it is gone
-        _remove_texts(out)
-        (out / SELECTION_NAME).unlink(missing_ok=True)
-        for name in (TOKENIZER_NAME, *SPLITS):
-            shutil.rmtree(out / name, ignore_errors=True)
-    mark_unfinished(out, fingerprint)
+    manifest = read_manifest(out)
+    if manifest.fingerprint != fingerprint:
+        _remove_stdin(out)
+        differences = list(_list_differences(manifest.source, source))
+        raise ShardError(
+            f"{out} was prepared from other text or with another configuration: "
+            f"{', '.join(differences) or 'what is in the files'}. "
+            "Choose another --out, or remove that folder."
+        )
+    damage = _find_damage(out, manifest)
+    if damage is None:
+        return manifest
+    report(f"preparing {out} again, because it was damaged: {damage}")
+    mark_unfinished(out, "")
+    (out / MANIFEST_NAME).unlink()
     return None
+
+
+def claim_work(out: Path, identity: str) -> Path:
+    """Return the folder for the files of the stages, with what an earlier process left of it.
+
+    What belongs to another input is removed.
+    """
+    work = out / _WORK_NAMES.replace("*", identity[:12])
+    if read_state(out) != identity:
+        mark_unfinished(out, "")  # until all of it is gone
+        _remove_work(out)
+        if not (out / MANIFEST_NAME).is_file():
+            (out / SELECTION_NAME).unlink(missing_ok=True)
+            for name in (TOKENIZER_NAME, *SPLITS):
+                shutil.rmtree(out / name, ignore_errors=True)
+        mark_unfinished(out, identity)
+    work.mkdir(exist_ok=True)
+    return work
+
+
+def find_work(out: Path) -> Path | None:
+    """Return the folder for the files of the stages; None if nothing is being prepared."""
+    return next(iter(out.glob(_WORK_NAMES)), None)
 
 
 def _list_differences(
@@ -142,26 +156,42 @@ def _find_damage(out: Path, manifest: Manifest) -> str | None:
     return None
 
 
-def _read_state(out: Path) -> str:
+def read_state(out: Path) -> str:
+    """Return the identity of the input of an unfinished folder; empty if there is none."""
     try:
         values: dict[str, Any] = read_json(out / STATE_NAME, _MAX_STATE_BYTES)
-        return str(values["fingerprint"])
+        return str(values["identity"])
     except (OSError, ValueError, KeyError, TypeError):
         return ""
 
 
 def tidy_folder(out: Path) -> None:
     """Remove what only an unfinished preparation needs."""
-    for split in SPLITS:
-        for done in (out / split).glob(f"*{DONE_SUFFIX}"):
-            done.unlink()
-    _remove_texts(out)
-    for name in (STATE_NAME, STDIN_NAME):
-        if (out / name).exists():  # where nothing can be written, unlinking nothing fails, too
-            (out / name).unlink()
+    _remove_work(out)
+    _remove_stdin(out)
+    if (out / STATE_NAME).exists():  # where nothing can be written, unlinking nothing fails, too
+        (out / STATE_NAME).unlink()
 
 
-def _remove_texts(out: Path) -> None:
-    for name in (ARTICLES_NAME, SELECTED_NAME, TASKS_NAME):
-        if (out / name).is_dir():
-            shutil.rmtree(out / name)
+def is_described(out: Path) -> bool:
+    """Return True if selection has counted the languages of the text."""
+    tally = read_tally(out)
+    return tally is not None and bool(tally.languages)
+
+
+def read_tally(out: Path) -> Tally | None:
+    """Return what selection counted for the folder `out`; None if that is missing or damaged."""
+    try:
+        return Tally.from_plain(read_json(out / SELECTION_NAME, _MAX_TALLY_BYTES))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def _remove_stdin(out: Path) -> None:
+    for spooled in out.glob(f"{STDIN_PREFIX}-*.txt"):
+        spooled.unlink()
+
+
+def _remove_work(out: Path) -> None:
+    for work in out.glob(_WORK_NAMES):
+        shutil.rmtree(work)

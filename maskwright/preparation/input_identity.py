@@ -1,25 +1,23 @@
 """What identifies an input, so that the same text is not prepared twice.
 
-The fingerprint covers the content of the files and not their names, all of the configuration
-that changes the result, and the version of the shard format. A dataset on the hub counts by its
-name: a change there is not noticed; one in a local folder counts by the files in it.
+The fingerprint covers the content of the files (`maskwright.corpus.identity`), all of the
+configuration that changes the result, and the version of the shard format.
 """
 
 import hashlib
 import json
-import sys
 from collections import Counter
-from collections.abc import Sequence
-from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from maskwright.config import to_mapping
-from maskwright.corpus.readers.hub import parse_hub_name
-from maskwright.corpus.sources import Source, find_sources, list_files
-from maskwright.errors import CorpusError
-from maskwright.files import hash_file
+from maskwright.corpus.blocks import Block, choose_block_bytes, cut_into_blocks, estimate_bytes
+from maskwright.corpus.documents import Source
+from maskwright.corpus.identity import identify_source
+from maskwright.corpus.sources import find_sources
 from maskwright.preparation.config import PrepareConfig
+from maskwright.preparation.process_pool import count_cores
 from maskwright.selection.contamination import find_evaluations
 from maskwright.shards.manifest import VERSION
 from maskwright.tokenizer.config import TokenizerConfig
@@ -35,6 +33,27 @@ def describe_config(config: PrepareConfig) -> dict[str, Any]:
     return plain
 
 
+def list_blocks(
+    paths: Sequence[str],
+    config: PrepareConfig,
+    counts: Counter[str],
+    report: Callable[[str], None] = lambda line: None,
+) -> tuple[list[Block], int]:
+    """Return the blocks of ``corpus.valid_text`` and of `paths`, and how many the former are.
+
+    Files that are not read are counted by reason.
+
+    Raises:
+        CorpusError: an input that is missing.
+    """
+    sources = find_sources(paths, counts)
+    named = config.corpus.valid_text
+    held_out = find_sources(named, counts) if named else []
+    size = choose_block_bytes(sum(map(estimate_bytes, sources)), config.block_megabytes * 1_000_000)
+    blocks = [cut_into_blocks(part, config.corpus, size, report) for part in (held_out, sources)]
+    return [*blocks[0], *blocks[1]], len(blocks[0])
+
+
 def fingerprint_input(paths: Sequence[str], config: PrepareConfig, seed: int) -> str:
     """Return the sha256 (hex) of the text that `paths` name and of how it is to be prepared.
 
@@ -42,24 +61,59 @@ def fingerprint_input(paths: Sequence[str], config: PrepareConfig, seed: int) ->
         CorpusError: an input that is missing or cannot be read.
         TokenizerError: `config.tokenizer.path` holds no tokenizer.
     """
+    blocks, num_held_out = list_blocks(paths, config, Counter())
+    with ThreadPoolExecutor(count_cores()) as threads:  # hashing leaves Python's lock to others
+        identities = list(threads.map(identify_block, blocks))
+    return fingerprint_blocks(identities, num_held_out, config, seed)
+
+
+def fingerprint_blocks(
+    identities: Iterable[Any], num_held_out: int, config: PrepareConfig, seed: int
+) -> str:
+    """Return the fingerprint of an input whose blocks have these identities; see `identify_block`.
+
+    Raises:
+        CorpusError, TokenizerError: as `fingerprint_input`.
+    """
+    evaluations = _list_evaluations(config)
+    other = [[identify_source(source) for source in evaluations], num_held_out, seed]
+    described = json.dumps([VERSION, _describe(config), other, *identities], sort_keys=True)
+    return hashlib.sha256(described.encode()).hexdigest()
+
+
+def identify_plan(
+    blocks: Sequence[Block], num_held_out: int, config: PrepareConfig, seed: int
+) -> str:
+    """Return the sha256 (hex) of what a preparation does, without reading the text: its files count
+    by name, size and time of change.
+
+    Raises:
+        CorpusError, TokenizerError: as `fingerprint_input`.
+    """
+    evaluations = _list_evaluations(config)
+    paths = {source.path for block in blocks for source in block.sources}
+    paths |= {source.path for source in evaluations}
+    stats = [(str(path), path.stat()) for path in paths if path]
+    files = sorted([name, stat.st_size, stat.st_mtime_ns] for name, stat in stats)
+    plain = [block.to_plain() for block in blocks], _describe(config), config.select.describe
+    return hashlib.sha256(json.dumps([files, plain, num_held_out, seed]).encode()).hexdigest()
+
+
+def _list_evaluations(config: PrepareConfig) -> list[Source]:
+    named = config.select.decontaminate
+    return find_evaluations(named, Counter()) if named else []
+
+
+def _describe(config: PrepareConfig) -> dict[str, Any]:
+    """Describe the configuration; files that it names count by their content."""
     plain = describe_config(config)
     if config.tokenizer.path is None:
         del plain["tokenizer"]["extend_vocab"]  # of nothing
     else:
         base = Tokenizer.load(config.tokenizer.path).fingerprint
         plain["tokenizer"] = _describe_extension(base, config.tokenizer)
-    held_out = plain["corpus"].pop("valid_text")
-    if held_out:
-        plain["corpus"]["valid_text"] = [_identify(source) for source in find_sources(held_out)]
-    evaluations = plain["select"]["decontaminate"]
-    plain["select"]["decontaminate"] = (
-        [_identify(source) for source in find_evaluations(evaluations, Counter())]
-        if evaluations
-        else []
-    )
-    sources = [_identify(source) for source in find_sources(paths)]
-    described = json.dumps([VERSION, plain, seed, sources], sort_keys=True)
-    return hashlib.sha256(described.encode()).hexdigest()
+    del plain["corpus"]["valid_text"], plain["select"]["decontaminate"]
+    return plain
 
 
 def _describe_extension(base: str, config: TokenizerConfig) -> Any:
@@ -69,31 +123,10 @@ def _describe_extension(base: str, config: TokenizerConfig) -> Any:
     return [base, config.extend_vocab, config.min_frequency, config.sample_megabytes]
 
 
-def _identify(source: Source) -> list[str]:
-    if source.path is not None:
-        return [source.kind, source.compression, _hash_content(source.path)]
-    if source.kind == "pydocs":
-        return ["pydocs", sys.version, *(_version(name) for name in ("numpy", "torch"))]
-    if source.kind == "hub" and (folder := (name := parse_hub_name(source.name)).folder):
-        # Here names count too: they tell `datasets` which file is of which split.
-        names_and_hashes = (
-            part
-            for path in list_files(folder)
-            for part in (path.relative_to(folder).as_posix(), _hash_content(path))
-        )
-        return ["hub folder", name.config, name.field, *names_and_hashes]
-    return [source.kind, source.name]
+def identify_block(block: Block) -> list[list[Any]]:
+    """Return what identifies each source of a block.
 
-
-def _hash_content(path: Path) -> str:
-    try:
-        return hash_file(path)
-    except OSError as error:
-        raise CorpusError(f"{path} cannot be read: {error.strerror}.") from None
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "none"
+    Raises:
+        CorpusError: a file cannot be read.
+    """
+    return [identify_source(source) for source in block.sources]

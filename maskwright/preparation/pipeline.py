@@ -1,64 +1,51 @@
-"""``maskwright prepare``: corpus → selection → tokenizer → shards → manifest.
+"""``maskwright prepare``: text to a prepared folder, stage by stage.
 
-The text is read twice when a tokenizer is to be trained: for its sample, and to be encoded. The
-folder tells how far a preparation has come, so that it can be interrupted at any moment and
-continued: ``preparing.json`` names the input, then ``tokenizer/`` appears, then shard after shard,
-last of all ``manifest.json``.
+The coordinator lists the blocks of the input, writes the plan, and has an engine run the stages in
+order (`maskwright.preparation.stages`). It may be interrupted at any moment, and so may any task:
+the same command goes on, and the result is the same, byte for byte.
 """
 
-import shutil
+import hashlib
+import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-
-from maskwright.corpus.progress import ReadProgress
-from maskwright.errors import CorpusError
-from maskwright.files import naming_file
+from maskwright.errors import CorpusError, ShardError
+from maskwright.files import naming_file, temporary_path
 from maskwright.formatting import count_noun
-from maskwright.preparation.chunks import gather_chunks
-from maskwright.preparation.cluster.engine import clear_spools
 from maskwright.preparation.config import PrepareConfig
-from maskwright.preparation.dumps import write_down_dumps
-from maskwright.preparation.encode import EncodedChunk
-from maskwright.preparation.encode_chunks import encode_chunks
-from maskwright.preparation.engines import Engine, choose_engine
+from maskwright.preparation.engines import Engine, choose_engine, find_jobs, submit_to_slurm
+from maskwright.preparation.finish import describe_source
 from maskwright.preparation.folder import (
-    STDIN_NAME,
-    TASKS_NAME,
+    STDIN_PREFIX,
     Report,
     check_use,
-    claim_folder,
+    claim_finished,
+    claim_work,
+    find_work,
+    is_described,
     making_folder,
     mark_unfinished,
     tidy_folder,
 )
-from maskwright.preparation.input_identity import describe_config, fingerprint_input
-from maskwright.preparation.select_documents import check_steps, read_tally, write_down_selected
-from maskwright.preparation.splits import settle_valid_fraction, split_corpus
-from maskwright.preparation.vocabulary import EXTENSION_KEY, obtain_tokenizer
-from maskwright.shards.manifest import (
-    COUNTS_NAME,
-    SPLITS,
-    TOKEN_DTYPES,
-    TOKENS,
-    FileInfo,
-    Manifest,
-    SplitInfo,
-    choose_dtype,
-    write_manifest,
-)
-from maskwright.shards.writer import write_array
+from maskwright.preparation.input_identity import fingerprint_input, identify_plan, list_blocks
+from maskwright.preparation.read import EVALUATION_NAME
+from maskwright.preparation.stages import Stage, count_rounds, list_stages, list_undone
+from maskwright.preparation.work import LOGS, PLAN_NAME, VOCABULARY, Plan, Work
+from maskwright.selection.config import SelectionConfig
+from maskwright.selection.contamination import EvaluationTexts, read_evaluation
+from maskwright.selection.near_duplicates import Signer
+from maskwright.selection.selector import Selector
+from maskwright.shards.manifest import MANIFEST_NAME, Manifest, read_manifest
 
 # 15 % of so many tokens are some 1,500 masks: an accuracy of 0.3 is known to within 0.025.
 _FEW_HELD_OUT = 10_000
-VALID_FRACTION_KEY = "valid_fraction"  # in the manifest's description of its source: as chosen
+_SAMPLE_SLACK = 1.5  # candidates for the tokenizer's sample, of which duplicates are dropped
 
 
 def prepare(
@@ -68,7 +55,7 @@ def prepare(
     seed: int = 0,
     report: Report = lambda line: None,
     fingerprint: str | None = None,
-) -> Manifest:
+) -> Manifest | None:
     """Prepare the text that `paths` name into the folder `out`.
 
     The result depends on the text, the configuration and the seed alone: not on the engine, the
@@ -82,72 +69,158 @@ def prepare(
         config: what to do.
         seed: draws the tokenizer's sample.
         report: called with a line about each stage.
-        fingerprint: that of the input, if it is known (`fingerprint_input`); else it is worked out.
+        fingerprint: that of the input, if it is known (`fingerprint_input`).
+
+    Returns:
+        The manifest; None if the stages were submitted to Slurm, which runs them.
 
     Raises:
         CorpusError: text that cannot be read, or none.
         TokenizerError: the text holds no word, or fewer new tokens than it is to add.
-        ShardError: `out` holds something else.
+        ShardError: `out` holds something else, or jobs of Slurm work on it.
         ConfigError: what `config.engine` needs is not there.
     """
-    engine = choose_engine(config, out, report)
-    if fingerprint is None and "-" not in paths:
-        fingerprint = fingerprint_input(paths, config, seed)
+    engine = choose_engine(config)
+    _check_steps(config.select)
     with making_folder(out, report):
         check_use(out)
-        clear_spools(out / TASKS_NAME, report)
+        _check_jobs(out)
         inputs = _spool_stdin(paths, out) if "-" in paths else list(paths)
-        fingerprint = fingerprint or fingerprint_input(inputs, config, seed)
-        source = {"paths": list(paths), "seed": seed, **describe_config(config)}
-        finished = claim_folder(out, fingerprint, source, report)
-        if finished is None:
-            finished = _fill_folder(inputs, out, config, fingerprint, source, engine, report)
-        else:
-            report(f"{out}: prepared before from the same text and configuration, reused")
-            if config.select.describe and not _is_described(out):
+        if (out / MANIFEST_NAME).is_file():
+            fingerprint = fingerprint or fingerprint_input(inputs, config, seed)
+            finished = claim_finished(
+                out, fingerprint, describe_source(paths, config, seed), report
+            )
+            if finished is not None:
+                report(f"{out}: prepared before from the same text and configuration, reused")
+                if not config.select.describe or is_described(out):
+                    tidy_folder(out)
+                    return finished
                 report("the text is read again, to be described; the shards stay as they are")
-                _select(inputs, out, config, Counter(), engine, report)
+        work = plan_work(inputs, paths, out, config, seed, report)
+        if engine is None:
+            submit_to_slurm(work, config.cluster)
+            report(f"{out}: submitted to Slurm as jobs {' '.join(find_jobs(work))}, one a stage")
+            return None
+        with _naming(inputs, paths):
+            for stage in list_stages(work):
+                _run_stage(work, stage, engine, report)
+        manifest = read_manifest(out)
+        report(_summarize(manifest))
         tidy_folder(out)
-        return finished
+        return manifest
 
 
-def _fill_folder(
+def describe_progress(out: Path) -> list[str]:
+    """Return a line about each stage of a preparation, whoever works on it; what failed comes last.
+
+    Raises:
+        ShardError: `out` is not being prepared, nor has it been.
+    """
+    folder = find_work(out)
+    if (out / MANIFEST_NAME).is_file() and (folder is None or not find_jobs(Work(folder))):
+        return [f"{out}: finished", _summarize(read_manifest(out))]
+    if folder is None or not (folder / PLAN_NAME).is_file():
+        raise ShardError(f"{out} is not being prepared. Check --out.")
+    work, lines = Work(folder), list[str]()
+    stages = list(list_stages(work, count_rounds(work)))
+    for stage in stages:
+        done = stage.num_tasks - len(list_undone(work, stage))
+        lines.append(f"{stage.name}: {done:,} of {count_noun(stage.num_tasks, stage.unit)}")
+    failures = [error for stage in stages if (error := work.find_failure(stage.name))]
+    lines += [f"failed: {error}" for error in failures]
+    jobs = find_jobs(work)
+    end = f"Slurm still has the jobs {' '.join(jobs)}."
+    if not jobs:
+        logs = folder / LOGS
+        end = "Nothing of Slurm is at work. To go on, run the command again that began it."
+        end += f" Logs are in {logs}." if logs.exists() else ""
+    return [*lines, end]
+
+
+def _check_steps(config: SelectionConfig) -> None:
+    """Raise if a step of selection cannot be taken, before hours are spent on reading.
+
+    Raises:
+        MissingPackageError: a package that a step needs is not installed.
+        ConfigError: a language that is not known.
+    """
+    Selector(config, None)
+    if config.near_duplicates:
+        Signer()
+
+
+def _check_jobs(out: Path) -> None:
+    folder = find_work(out)
+    if folder is not None and (jobs := find_jobs(Work(folder))):
+        raise ShardError(
+            f"{out} is being prepared by Slurm, as jobs {' '.join(jobs)}. Wait for them (prepare "
+            f"--status tells how far they are), or end them: scancel {' '.join(jobs)}"
+        )
+
+
+def plan_work(
     inputs: Sequence[str],
+    paths: Sequence[str],
     out: Path,
     config: PrepareConfig,
-    fingerprint: str,
-    source: dict[str, Any],
-    engine: Engine,
+    seed: int,
     report: Report,
-) -> Manifest:
-    dropped: Counter[str] = Counter()
-    inputs, config = _select(inputs, out, config, dropped, engine, report)
-    with _naming(inputs, source["paths"]):
-        config = replace(config, corpus=settle_valid_fraction(inputs, config.corpus))
-        if not config.corpus.valid_text:
-            source = {**source, VALID_FRACTION_KEY: config.corpus.valid_fraction}
-        tokenizer, extension = obtain_tokenizer(inputs, out, config, source["seed"], report)
-        progress = ReadProgress()
-        documents = split_corpus(inputs, config.corpus, dropped, progress)
-        chunks = gather_chunks(documents, config.shard_megabytes * 1_000_000)
-        encoded = encode_chunks(progress.hand_out(chunks), out, engine)
-        results = sorted(_watch(encoded, report, progress), key=lambda chunk: chunk.index)
-    if extension:
-        source = {**source, EXTENSION_KEY: extension}
-    dropped["without tokens"] += sum(chunk.num_without_tokens for chunk in results)
-    manifest = Manifest(
-        vocab_size=tokenizer.vocab_size,
-        dtype=choose_dtype(tokenizer.vocab_size),
-        tokenizer_fingerprint=tokenizer.fingerprint,
-        fingerprint=fingerprint,
-        source=source,
-        splits={split: _sum_split(split, results) for split in SPLITS},
-        unigram_counts=_count_unigrams(out, tokenizer.vocab_size, results),
-        dropped={reason: count for reason, count in sorted(dropped.items()) if count},
-    )
-    write_manifest(out, manifest)
-    report(_summarize(manifest))
-    return manifest
+) -> Work:
+    """List the blocks of the input and write the plan, unless it is there."""
+    ignored: Counter[str] = Counter()
+    blocks, num_held_out = list_blocks(inputs, config, ignored, report)
+    identity = identify_plan(blocks, num_held_out, config, seed)
+    work = Work(claim_work(out, identity))
+    work.forget_failures()
+    if not (work.folder / PLAN_NAME).exists():
+        if config.select.decontaminate:
+            _read_evaluation(config.select, work, report)
+        sampled = _SAMPLE_SLACK * config.tokenizer.sample_megabytes * 1e6
+        num_bytes = sum(block.num_bytes for block in blocks[num_held_out:])
+        Plan(
+            identity=identity,
+            paths=list(paths),
+            blocks=blocks,
+            num_held_out=num_held_out,
+            ignored=ignored,
+            config=config,
+            seed=seed,
+            sample_share=min(1.0, sampled / max(num_bytes, 1)),
+            directory=str(Path.cwd()),
+        ).write(work.folder / PLAN_NAME)
+    return work
+
+
+def _read_evaluation(config: SelectionConfig, work: Work, report: Report) -> None:
+    """Write down which runs of words no document may hold."""
+    ignored: Counter[str] = Counter()
+    texts = EvaluationTexts(read_evaluation(config.decontaminate, ignored))
+    if not len(texts):
+        names = ", ".join(config.decontaminate)
+        raise CorpusError(f"select.decontaminate = {names}: no text there has eight words.")
+    texts.save(work.folder / EVALUATION_NAME)
+    skipped = "".join(f", {count:,} {reason}" for reason, count in ignored.items())
+    report(f"decontamination: {len(texts):,} runs of words of evaluations{skipped}")
+
+
+def _run_stage(work: Work, stage: Stage, engine: Engine, report: Report) -> None:
+    """Run a stage and report how far it is."""
+    if stage.name == VOCABULARY and work.plan.config.tokenizer.path is None:
+        report(f"training a {work.plan.config.tokenizer.kind} tokenizer on the text")
+    start, left = time.monotonic(), len(list_undone(work, stage))
+    before = done = stage.num_tasks - left
+    if before:
+        report(f"{stage.verb} {before:,} of {count_noun(stage.num_tasks, stage.unit)} before")
+    for num_done in engine.run(work, stage):
+        done += num_done
+        seconds = (time.monotonic() - start) * (stage.num_tasks - done) / max(done - before, 1)
+        counted = f"{done:,} of {count_noun(stage.num_tasks, stage.unit)}"
+        left = timedelta(seconds=round(seconds))
+        report(f"{stage.verb} {counted} ({done / stage.num_tasks:.0%}, {left} left)")
+    if stage.name == VOCABULARY:
+        for line in work.facts(VOCABULARY)["lines"]:
+            report(line)
 
 
 @contextmanager
@@ -157,27 +230,6 @@ def _naming(written: Sequence[str], given: Sequence[str]) -> Generator[None]:
         yield
     except CorpusError as error:
         raise CorpusError(str(error).replace(", ".join(written), ", ".join(given))) from None
-
-
-def _select(
-    inputs: Sequence[str],
-    out: Path,
-    config: PrepareConfig,
-    dropped: Counter[str],
-    engine: Engine,
-    report: Report,
-) -> tuple[list[str], PrepareConfig]:
-    """Return what is left to read of `inputs`, and the configuration to read it with."""
-    check_steps(config.select)
-    paths, config = write_down_dumps(inputs, out, config, dropped, engine, report)
-    if config.select.does_anything:
-        paths = write_down_selected(paths, out, config, dropped, engine, report)
-    return paths, config
-
-
-def _is_described(out: Path) -> bool:
-    tally = read_tally(out)
-    return tally is not None and bool(tally.languages)
 
 
 def _summarize(manifest: Manifest) -> str:
@@ -193,58 +245,20 @@ def _summarize(manifest: Manifest) -> str:
     if valid.num_tokens >= _FEW_HELD_OUT:
         return summary
     return (
-        f"{summary}\nso little text is held out that scores will be rough: raise "
-        "--corpus.valid_fraction or name files with --corpus.valid_text"
+        f"{summary}\nonly {valid.num_tokens:,} validation tokens: scores will be noisy. Raise "
+        "--corpus.valid_fraction or name files with --corpus.valid_text."
     )
 
 
 def _spool_stdin(paths: Sequence[str], out: Path) -> list[str]:
-    """Write standard input to a file, because it can be read only once."""
+    """Write standard input to a file that is named by its content, because it can be read once."""
     if not any(out.iterdir()):  # so that an interrupted reading leaves a folder known as ours
         mark_unfinished(out, "standard input was not read to its end")
-    spool = out / STDIN_NAME
-    with naming_file(spool), spool.open("wb") as file:
-        shutil.copyfileobj(sys.stdin.buffer, file)
+    temporary, digest = temporary_path(out / f"{STDIN_PREFIX}.txt"), hashlib.sha256()
+    with naming_file(temporary), temporary.open("wb") as file:
+        while block := sys.stdin.buffer.read(1 << 20):
+            digest.update(block)
+            file.write(block)
+    os.utime(temporary, (0, 0))  # its name says all: the same text is the same file
+    spool = temporary.replace(out / f"{STDIN_PREFIX}-{digest.hexdigest()[:16]}.txt")
     return [str(spool) if path == "-" else path for path in paths]
-
-
-def _watch(
-    encoded: Iterator[EncodedChunk], report: Report, progress: ReadProgress
-) -> Iterator[EncodedChunk]:
-    """Report how far encoding is."""
-    start, said = time.monotonic(), ""
-    num_bytes = num_reused = 0
-    for chunk in encoded:
-        progress.finish()
-        num_bytes += chunk.num_bytes
-        num_reused += chunk.reused
-        seconds = time.monotonic() - start
-        kept = f", {num_reused} shards kept from before" if num_reused else ""
-        rate = num_bytes / 1e6 / max(seconds, 1e-9)
-        line = f"encoded {num_bytes / 1e6:.1f} MB of text, {rate:.1f} MB/s{kept}{progress}"
-        if line != said:  # as of the few documents that a little text holds out
-            report(line)
-        said = line
-        yield chunk
-
-
-def _sum_split(split: str, results: Sequence[EncodedChunk]) -> SplitInfo:
-    chunks = [chunk for chunk in results if chunk.split == split]
-    return SplitInfo(
-        num_tokens=sum(chunk.shard.num_tokens for chunk in chunks),
-        num_documents=sum(chunk.shard.num_documents for chunk in chunks),
-        num_characters=sum(chunk.num_characters for chunk in chunks),
-        num_bytes=sum(chunk.num_bytes for chunk in chunks),
-        num_words=sum(chunk.num_words for chunk in chunks),
-        shards=tuple(chunk.shard for chunk in chunks),
-    )
-
-
-def _count_unigrams(out: Path, vocab_size: int, results: Sequence[EncodedChunk]) -> FileInfo:
-    counts = np.zeros(vocab_size, np.int64)
-    dtype = TOKEN_DTYPES[choose_dtype(vocab_size)]
-    for chunk in results:
-        if chunk.split == "train":
-            tokens = np.fromfile(out / "train" / f"{chunk.shard.name}.{TOKENS}", dtype)
-            counts += np.bincount(tokens, minlength=vocab_size)
-    return write_array(out / COUNTS_NAME, counts.astype("<u8"))

@@ -1,7 +1,7 @@
-"""A team of processes that work on items one after the other, and end at once when told to.
+"""Processes that work on items one after the other, and end at once when told to.
 
 `ProcessPoolExecutor` waits for its processes when it is interrupted, and its semaphores outlive a
-program that is killed.
+program that is killed; pools of `multiprocessing` wait for ever for a process that died.
 """
 
 import os
@@ -9,25 +9,21 @@ import signal
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
-from itertools import chain, islice
 from multiprocessing import get_context, parent_process, resource_tracker
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
-from queue import SimpleQueue
 from types import ModuleType
-from typing import Any, Generic, TypeAlias, TypeVar, cast
+from typing import Any, TypeAlias, TypeVar
 
 from maskwright.errors import ShardError
 
 Line: TypeAlias = "Connection[Any, Any]"
 Item = TypeVar("Item")
-Result = TypeVar("Result")
-# Called once in each process; gives what is then called for each item.
-Start: TypeAlias = Callable[[], Callable[[Item], Result]]
+# Called once in each process; returns what is then called for each item.
+Start: TypeAlias = Callable[[], Callable[[Item], None]]
 
 _FEW_ITEMS = 2  # are done sooner than other processes are started
 
@@ -40,110 +36,69 @@ def count_cores() -> int:
 
 
 def work_through(
-    items: Iterable[Item], start: Start[Item, Result], workers: int, place: str
-) -> Generator[Result]:
-    """Yield the results of all items, in any order. Closing the generator stops the work at once.
+    items: Sequence[Item], start: Start[Item], workers: int, place: str, apart: bool = False
+) -> Generator[None]:
+    """Work on all items, in any order; yield after each. Closing the generator stops the work.
 
     Args:
-        items: read as a stream, at most `workers` + 1 ahead.
-        start: sent to each process, so it and what it gives are made of importable functions.
+        start: sent to each process, so it and what it returns are made of importable functions.
         workers: number of processes; with 1, or few items, this one does the work.
         place: what is worked on, for messages.
+        apart: the work is done in other processes in any case.
 
     Raises:
         ShardError: a process died.
     """
-    remaining = iter(items)
-    first = list(islice(remaining, _FEW_ITEMS + 1))
-    everything = chain(first, remaining)
-    if workers == 1 or len(first) <= _FEW_ITEMS:
+    if items and not apart and (workers == 1 or len(items) <= _FEW_ITEMS):
         work = start()
-        for item in everything:
-            yield work(item)
-    else:
-        del first
-        yield from work_in_processes(everything, start, workers, place)
-
-
-def work_in_processes(
-    items: Iterator[Item], start: Start[Item, Result], workers: int, place: str
-) -> Generator[Result]:
-    """Work as `work_through` does, but never in this process."""
-    team: _Team[Item, Result] = _Team(start, place)
-    threads = ThreadPoolExecutor(workers, "working")  # each waits for one process
-    running: set[Future[Result]] = set()
-    try:
         for item in items:
-            if team.size < workers:
-                team.hire()
-            running.add(threads.submit(team.do, [item]))
-            del item
-            if len(running) > workers:
-                done, running = wait(running, return_when=FIRST_COMPLETED)
-                yield from (future.result() for future in done)
-        yield from (future.result() for future in running)
-    finally:
-        team.dismiss()
-        threads.shutdown(cancel_futures=True)
-
-
-class _Team(Generic[Item, Result]):
-    """Processes with a line of its own for each, so that none can hold up another."""
-
-    def __init__(self, start: Start[Item, Result], place: str) -> None:
-        self._start, self._place = start, place
-        self._processes: list[SpawnProcess] = []
-        self._free: SimpleQueue[Line] = SimpleQueue()
-
-    @property
-    def size(self) -> int:
-        return len(self._processes)
-
-    def hire(self) -> None:
-        """Start another process. Ctrl-C, which the terminal sends to all, is for the parent."""
-        context = get_context("spawn")
-        ours, theirs = context.Pipe()
-        process = context.Process(target=_work, args=(self._start, theirs), daemon=True)
-        resource_tracker.ensure_running()  # which the first start does else, and unblocks signals
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-        try:
-            with _hiding_main():
-                process.start()  # with the same signals blocked
-        finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        theirs.close()
-        self._processes.append(process)
-        self._free.put(ours)
-
-    def do(self, box: list[Item]) -> Result:
-        """Let the next free process do the one item in the box.
-
-        The box is emptied, for whoever called holds it, and the memory of a large item with it.
-
-        Raises:
-            ShardError: the process died.
-        """
-        line = self._free.get()
-        try:
-            line.send(box.pop())
-            answer = line.recv()
-        except (EOFError, OSError):
-            raise ShardError(
-                f"{self._place}: a process that worked on it died, perhaps for lack of memory. Run "
-                "again to continue, with fewer --workers."
-            ) from None
-        finally:
-            self._free.put(line)
-        if isinstance(answer, Exception):
-            raise answer
-        return cast(Result, answer)
-
-    def dismiss(self) -> None:
-        """Stop all processes at once, at any point: files appear complete or not at all."""
-        for process in self._processes:
+            yield work(item)
+        return
+    waiting, crew = list(reversed(items)), dict[Line, SpawnProcess]()
+    try:
+        for _ in items[:workers]:
+            line, process = _start_process(start)
+            crew[line] = process
+            line.send(waiting.pop())
+        busy = set(crew)
+        while busy:
+            for line in wait(list(busy)):
+                assert isinstance(line, Connection)
+                try:
+                    error = line.recv()
+                    if error is None and waiting:
+                        line.send(waiting.pop())
+                    else:
+                        busy.remove(line)
+                except (EOFError, OSError):
+                    raise ShardError(
+                        f"{place}: a process that worked on it died, perhaps for lack of memory. "
+                        "Run again to continue, with fewer --workers."
+                    ) from None
+                if error is not None:
+                    raise error
+                yield
+    finally:  # at any point: files appear complete or not at all
+        for process in crew.values():
             process.kill()
-        for process in self._processes:
+        for process in crew.values():
             process.join()
+
+
+def _start_process(start: Start[Any]) -> tuple[Line, SpawnProcess]:
+    """Start a process. Ctrl-C, which the terminal sends to all, is for the parent."""
+    context = get_context("spawn")
+    ours, theirs = context.Pipe()
+    process = context.Process(target=_work, args=(start, theirs), daemon=True)
+    resource_tracker.ensure_running()  # which the first start does else, and unblocks signals
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        with _hiding_main():
+            process.start()  # with the same signals blocked
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    theirs.close()
+    return ours, process
 
 
 @contextmanager
@@ -161,23 +116,20 @@ def _hiding_main() -> Generator[None]:
         sys.modules["__main__"] = main
 
 
-def _work(start: Start[Any, Any], line: Line) -> None:
+def _work(start: Start[Any], line: Line) -> None:
     """Do what arrives from the parent, in one thread, until the parent hangs up or is gone."""
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     threading.Thread(target=_exit_with_parent, daemon=True).start()
-    begun = cache(start)  # with the first item, so that its errors are told like others
+    begun = cache(start)  # with the first item, so that its errors are reported like others
     with suppress(EOFError, OSError):  # nobody is there any more
         while True:
-            line.send(attempt(lambda item: begun()(item), line.recv()))
-
-
-def attempt(work: Callable[[Any], Any], item: Any) -> Any:
-    """Return the result of an item, or the error with its traceback as a note."""
-    try:
-        return work(item)
-    except Exception as error:
-        error.add_note(traceback.format_exc())  # the traceback itself cannot be sent
-        return error
+            item = line.recv()
+            try:
+                begun()(item)
+                line.send(None)
+            except Exception as error:
+                error.add_note(traceback.format_exc())  # the traceback itself cannot be sent
+                line.send(error)
 
 
 def _exit_with_parent() -> None:

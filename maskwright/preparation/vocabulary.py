@@ -1,123 +1,97 @@
-"""The tokenizer of a prepared folder: trained on the text, taken from elsewhere, or extended."""
+"""The tokenizer of a prepared folder: trained on a sample of the text, taken from elsewhere, or
+extended.
+
+This is the one stage that is one task. Its input is bounded by the sample, whatever the text.
+"""
 
 import time
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from pathlib import Path
+from collections.abc import Iterator
+from dataclasses import asdict
+from itertools import chain, compress, islice
 from typing import Any
 
-from maskwright.corpus.progress import ReadProgress
-from maskwright.errors import ShardError
-from maskwright.files import read_json, replacing_folder, write_json
-from maskwright.preparation.config import PrepareConfig
-from maskwright.preparation.folder import Report
-from maskwright.preparation.splits import split_corpus
-from maskwright.progress import Pulse
+import numpy as np
+
+from maskwright.files import replacing_folder
+from maskwright.preparation.sorted_runs import read_all
+from maskwright.preparation.splits import Splits, settle_splits
+from maskwright.preparation.work import PIECE, PIECES, READ, SAMPLED, Facts, Work
 from maskwright.shards.manifest import TOKENIZER_NAME
-from maskwright.tokenizer.extension import extend_tokenizer
-from maskwright.tokenizer.stats import measure_tokenizer
+from maskwright.tokenizer.extension import extend_tokenizer, measure_extension
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.tokenizer.train import describe_shortage, train_tokenizer
 
-EXTENSION_NAME = "extension.json"
-EXTENSION_KEY = "tokenizer_extension"  # in the manifest's description of its source
-_MAX_EXTENSION_BYTES = 1 << 20
 _MEASURED_CHARACTERS = 4_000_000  # of held-out text
-_NUM_SHOWN = 12
+_NEVER = np.uint64((1 << 64) - 1)
 
 
-def obtain_tokenizer(
-    paths: Sequence[str],
-    out: Path,
-    config: PrepareConfig,
-    seed: int,
-    report: Report,
-) -> tuple[Tokenizer, dict[str, Any]]:
-    """Return the tokenizer in `out`, stored there by an earlier run or now.
+class VocabularyMaker:
+    """Settles the splits and makes the tokenizer, in ``WORK/tokenizer``."""
 
-    Returns:
-        It, and what is known of its extension; nothing if it is none.
-    """
-    folder = out / TOKENIZER_NAME
-    if folder.is_dir():
-        return Tokenizer.load(folder), _read_extension(folder)
-    described: dict[str, Any] = {}
-    start = time.monotonic()
-    if config.tokenizer.path is None:
-        report(f"training a {config.tokenizer.kind} tokenizer on the text")
-        texts = _read_training_text(paths, config, [], report)
-        tokenizer = train_tokenizer(texts, config.tokenizer, seed)
-        seconds = time.monotonic() - start
-        report(f"tokenizer: {tokenizer.vocab_size:,} tokens, {seconds:.1f} seconds")
-        if line := describe_shortage(tokenizer, config.tokenizer):
-            report(line)
-    elif config.tokenizer.extend_vocab:
-        tokenizer, described = _extend(paths, config, seed, report)
-    else:
-        tokenizer = Tokenizer.load(config.tokenizer.path)
-    with replacing_folder(folder) as temporary:
-        tokenizer.save(temporary)
-        if described:
-            write_json(temporary / EXTENSION_NAME, described)
-    return tokenizer, described
+    def __init__(self, work: Work) -> None:
+        self.work, self.config, self.seed = work, work.plan.config.tokenizer, work.plan.seed
 
+    def __call__(self, number: int) -> Facts:
+        """Write the tokenizer; return the splits and what is known of an extension, and lines."""
+        splits, start = settle_splits(self.work), time.monotonic()
+        described: dict[str, Any] = {}
+        lines = list[str]()
+        if self.config.path is None:
+            tokenizer = train_tokenizer(self._sample(splits), self.config, self.seed)
+            seconds = time.monotonic() - start
+            lines += [f"tokenizer: {tokenizer.vocab_size:,} tokens, {seconds:.1f} seconds"]
+            lines += filter(None, [describe_shortage(tokenizer, self.config)])
+        elif self.config.extend_vocab:
+            base = Tokenizer.load(self.config.path)
+            tokenizer = extend_tokenizer(base, self._sample(splits), self.config, self.seed)
+            seconds = time.monotonic() - start
+            effect, told = measure_extension(base, tokenizer, self._list_held_out(splits))
+            lines += [f"extending the tokenizer took {seconds:.1f} seconds", *told]
+            described = {"base": self.config.path, **effect}
+        else:
+            tokenizer = Tokenizer.load(self.config.path)
+        with replacing_folder(self.work.folder / TOKENIZER_NAME) as temporary:
+            tokenizer.save(temporary)
+        return {"splits": asdict(splits), "extension": described, "lines": lines}
 
-def _extend(
-    paths: Sequence[str], config: PrepareConfig, seed: int, report: Report
-) -> tuple[Tokenizer, dict[str, Any]]:
-    """Add tokens and measure their effect on text that they were not learned from."""
-    assert config.tokenizer.path is not None
-    start = time.monotonic()
-    base = Tokenizer.load(config.tokenizer.path)
-    report(f"adding {config.tokenizer.extend_vocab:,} tokens to that of {config.tokenizer.path}")
-    held_out: list[str] = []
-    texts = _read_training_text(paths, config, held_out, report)
-    tokenizer = extend_tokenizer(base, texts, config.tokenizer, seed)
-    before, after = (measure_tokenizer(which, held_out) for which in (base, tokenizer))
-    shown = tokenizer.tokens(range(base.vocab_size, tokenizer.vocab_size)[:_NUM_SHOWN])
-    saved = 1 - after.num_tokens / max(before.num_tokens, 1)
-    report(
-        f"tokenizer: {base.vocab_size:,} tokens before, {tokenizer.vocab_size:,} now "
-        f"({time.monotonic() - start:.1f} seconds); new are {' '.join(shown)} …"
-    )
-    report(
-        f"tokens a word on held-out text: {before.fertility:.3f} before, {after.fertility:.3f} now "
-        f"({saved:.1%} fewer tokens)"
-    )
-    return tokenizer, {
-        "base": config.tokenizer.path,
-        "base_fingerprint": base.fingerprint,
-        "base_vocab_size": base.vocab_size,
-        "vocab_size": tokenizer.vocab_size,
-        "held_out_words": before.num_words,
-        "fertility_before": before.fertility,
-        "fertility": after.fertility,
-    }
+    def _sample(self, splits: Splits) -> Iterator[str]:
+        """Yield the pieces of training text with the smallest numbers drawn, in their order.
 
+        Of a document that is cut in two, the training part comes whole.
+        """
+        if splits.cut is not None:
+            block, index, _ = splits.cut
+            text = next(islice(self.work.read_texts(block), index, None))
+            yield splits.divide(block, index, text)[0][1]
+        blocks = range(self.work.plan.num_held_out, len(self.work.plan.blocks))
+        read = [read_all(self.work.path(READ, block, SAMPLED), PIECE) for block in blocks]
+        pieces = np.concatenate(read)
+        keys = np.repeat(np.array(blocks, np.uint64) << np.uint64(32), list(map(len, read)))
+        keys |= pieces["index"]
+        splits_of = map(splits.choose, pieces["high"].tolist())
+        stays = np.fromiter((split == "train" for split in splits_of), np.bool_, len(pieces))
+        if splits.cut is not None:
+            stays &= keys != np.uint64((splits.cut[0] << 32) + splits.cut[1])
+        for dropped in self.work.list_dropped():
+            stays &= ~np.isin(keys, dropped)
+        order = np.argsort(np.where(stays, pieces["drawn"], _NEVER), kind="stable")
+        fits = (
+            np.cumsum(pieces["size"][order], dtype=np.uint64) <= self.config.sample_megabytes * 1e6
+        )
+        stays[order] &= fits
+        stored = chain.from_iterable(self.work.read_texts(block, PIECES) for block in blocks)
+        yield from compress(stored, stays.tolist())
 
-def _read_training_text(
-    paths: Sequence[str], config: PrepareConfig, held_out: list[str], report: Report
-) -> Iterator[str]:
-    """Yield the texts to train on; add some of those that are held out to `held_out`."""
-    pulse, progress, num_read, num_characters = Pulse(report), ReadProgress(), 0, 0
-    for split, text in split_corpus(paths, config.corpus, Counter(), progress):
-        num_read += len(text)
-        if pulse.is_due:
-            pulse.say(f"{num_read / 1e6:,.0f} million characters read for the tokenizer{progress}")
-        if split == "train":
-            yield text
-        elif num_characters < _MEASURED_CHARACTERS:
-            held_out.append(text)
-            num_characters += len(text)
-
-
-def _read_extension(folder: Path) -> dict[str, Any]:
-    file = folder / EXTENSION_NAME
-    if not file.is_file():
-        return {}
-    try:
-        described: dict[str, Any] = dict(read_json(file, _MAX_EXTENSION_BYTES))
-    except (OSError, ValueError, TypeError) as error:
-        reason = " ".join(str(error).split())
-        raise ShardError(f"{file} is damaged ({reason}): remove {folder.parent}.") from None
-    return described
+    def _list_held_out(self, splits: Splits) -> Iterator[str]:
+        """Yield some of the text that is held out."""
+        num_characters = 0
+        for block in range(len(self.work.plan.blocks)):
+            dropped, by_name = self.work.read_drops(block), self.work.is_held_out(block)
+            for index, text in enumerate(self.work.read_texts(block)):
+                parts = [("valid", text)] if by_name else splits.divide(block, index, text)
+                for split, part in parts if index not in dropped else ():
+                    if split == "valid":
+                        yield part
+                        num_characters += len(part)
+                if num_characters >= _MEASURED_CHARACTERS:
+                    return

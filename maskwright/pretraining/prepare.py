@@ -13,7 +13,7 @@ from maskwright.errors import InputError
 from maskwright.files import write_text
 from maskwright.preparation import pipeline
 from maskwright.preparation.config import PrepareConfig
-from maskwright.preparation.select_documents import read_tally
+from maskwright.preparation.folder import read_tally
 from maskwright.recipes import load_recipe
 from maskwright.report.charts import check_matplotlib
 from maskwright.report.selection_page import render_selection
@@ -47,7 +47,8 @@ def prepare(
         recipe: takes tokenizer and selection from the recipe to train with.
         config: a YAML file with the same keys, or a run's.
         seed: draws the sample that the tokenizer is trained on.
-        report: writes ``out/report.html``: what was dropped and why.
+        report: writes ``out/report.html``: what was dropped and why. Not with ``engine:
+            datatrove-slurm``, which returns before the text is read: call it again afterwards.
         sections: values over the recipe, by section: ``corpus={"documents": "line"}``; see
             ``maskwright prepare --help-all``.
 
@@ -74,7 +75,9 @@ def prepare(
     except KeyboardInterrupt:
         message = "interrupted. Finished parts are kept: run the same command again to continue."
         raise KeyboardInterrupt(message) from None
-    if report:
+    if manifest is None:
+        say(f"how far it is: maskwright prepare --status --out {out}")
+    elif report:
         tally = read_tally(out)
         assert tally is not None, "the preparation has just written it"
         write_text(out / REPORT_NAME, render_selection(str(out), manifest, tally))

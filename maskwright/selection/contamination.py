@@ -9,6 +9,7 @@ import csv
 import json
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, cast
 
 import numpy as np
@@ -49,6 +50,19 @@ class EvaluationTexts:
 
     def __len__(self) -> int:
         return sum(map(len, self._runs.values()))
+
+    def save(self, path: Path) -> None:
+        """Write them to a file of NumPy (``.npz``)."""
+        named: dict[str, Any] = {str(n): runs for n, runs in self._runs.items()}
+        np.savez(path, **named)
+
+    @classmethod
+    def load(cls, path: Path) -> "EvaluationTexts":
+        """Read what `save` wrote."""
+        texts = cls([])
+        with np.load(path) as stored:
+            texts._runs = {int(n): stored[n] for n in stored}
+        return texts
 
     def find_in(self, hashes: Hashes) -> slice | None:
         """Return which words of a document, given by hashes [W], are in such a run, or None."""

@@ -1,11 +1,13 @@
-"""Near duplicates by MinHash and locality-sensitive hashing, most of it on disk.
+"""Near duplicates by MinHash, locality-sensitive hashing and connected components.
 
 Broder 1997; the banding is that of Leskovec, Rajaraman and Ullman (Mining of Massive Datasets,
-section 3.4). The signature of a document says of its 5-grams of words how similar they are to
-those of another. Signatures lie on disk; a band of all of them at a time is hashed and sorted, and
-documents that meet in a band are compared by their whole signatures. N documents.
+section 3.4). A signature estimates how similar the 5-grams of words of two documents are. Documents
+whose signatures agree in a band are compared with the earliest of them by their whole signatures.
+`maskwright.preparation.duplicates` shares the work out; `find_near_duplicates` in the tests is the
+same in one process. N documents.
 """
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,10 +21,15 @@ SHINGLE = 5  # words
 _SEED = 1
 _RECALL = 0.99  # of pairs as similar as the threshold, how many meet in a band
 _MULTIPLIER = np.uint64(0xC2B2AE3D27D4EB4F)
-_PAIRS_AT_ONCE = 1 << 16
+_INVERSE = np.uint64(pow(0xC2B2AE3D27D4EB4F, -1, 1 << 64))
+BAND_BITS = 57  # of a hash; the bits above are the number of its band, of 128 at most
+BAND = np.dtype([("value", "<u8"), ("index", "<u4")])  # the hash of a band, and its document
+# A document (its key times an odd number, so that places are even), and one of its component.
+PAIR = np.dtype([("place", "<u8"), ("member", "<u8")])
 _SIGNED_AT_ONCE = 1_000  # documents: rensa gives their hashes as numbers of Python, 5 kB for each
 
 Signatures = NDArray[np.uint32]  # [N, 128]
+Records = NDArray[Any]  # of a structured dtype
 
 
 class Signer:
@@ -70,49 +77,80 @@ def choose_rows(threshold: float) -> int:
     return rows
 
 
-def find_near_duplicates(signatures: Signatures, threshold: float) -> NDArray[np.bool_]:
-    """Return which of N documents are similar to an earlier one, directly or through others: [N].
+def count_bands(threshold: float) -> int:
+    """Return the number of bands of a signature."""
+    return NUM_HASHES // choose_rows(threshold)
+
+
+def hash_bands(signatures: Signatures, threshold: float, first: int) -> Records:
+    """Return the hash of each band of N signatures, as `BAND`: [N * bands].
 
     Args:
-        signatures: [N, 128]; may be mapped from a file.
-        threshold: the Jaccard similarity of the shingles from which on two are similar.
+        first: the index of the first document.
     """
-    count, rows = len(signatures), choose_rows(threshold)
-    first = np.arange(count)  # the earliest document known to be like each one
-    for start in range(0, NUM_HASHES - rows + 1, rows):
-        leaders, followers = _meet(_hash_band(signatures, start, rows))
-        for begin in range(0, len(leaders), _PAIRS_AT_ONCE):
-            part = slice(begin, begin + _PAIRS_AT_ONCE)
-            equal = (signatures[leaders[part]] == signatures[followers[part]]).mean(axis=1)
-            similar = equal >= threshold
-            _unite(first, leaders[part][similar], followers[part][similar])
-    return np.array([_find_first(first, n) != n for n in range(count)], bool)
+    rows = choose_rows(threshold)
+    found = np.empty((count_bands(threshold), len(signatures)), BAND)
+    found["index"] = np.arange(first, first + len(signatures))
+    for band in range(len(found)):
+        hashes = np.zeros(len(signatures), np.uint64)
+        for column in range(band * rows, (band + 1) * rows):
+            hashes = (hashes + signatures[:, column]) * _MULTIPLIER
+        found["value"][band] = (hashes >> np.uint64(64 - BAND_BITS)) + np.uint64(band << BAND_BITS)
+    return found.reshape(-1)
 
 
-def _hash_band(signatures: Signatures, start: int, rows: int) -> Hashes:
-    hashes = np.zeros(len(signatures), np.uint64)
-    for column in range(start, start + rows):
-        hashes = (hashes + signatures[:, column]) * _MULTIPLIER
-    return hashes
+def to_pairs(ones: Hashes, others: Hashes) -> Records:
+    """Return the pairs that `connect` begins with: each document with itself and its neighbors."""
+    sides = [(ones, ones), (ones, others), (others, ones), (others, others)]
+    return np.concatenate([_make_pairs(*side) for side in sides])
 
 
-def _meet(hashes: Hashes) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return pairs with the same hash: the earliest of each group with each other member."""
-    order = np.argsort(hashes, kind="stable")
-    ordered = hashes[order]
-    begins = np.append(True, ordered[1:] != ordered[:-1])[: len(order)]
-    leaders = order[np.maximum.accumulate(np.where(begins, np.arange(len(order)), 0))]
-    return leaders[~begins], order[~begins]
+def _make_pairs(nodes: Hashes, members: Hashes) -> Records:
+    pairs = np.empty(len(nodes), PAIR)
+    pairs["place"], pairs["member"] = nodes * _MULTIPLIER, members
+    return pairs
 
 
-def _unite(first: NDArray[np.intp], ones: NDArray[np.intp], others: NDArray[np.intp]) -> None:
-    for one, other in zip(ones.tolist(), others.tolist(), strict=True):
-        a, b = _find_first(first, one), _find_first(first, other)
-        first[max(a, b)] = min(a, b)
+@dataclass(frozen=True)
+class Round:
+    """What one round of `connect` found.
+
+    Attributes:
+        pairs: those of the next round.
+        nodes, least: documents that are not the smallest that they know of, and that one.
+        changed: components are not whole yet.
+    """
+
+    pairs: Records
+    nodes: Hashes
+    least: Hashes
+    changed: bool
 
 
-def _find_first(first: NDArray[np.intp], number: int) -> int:
-    while first[number] != number:
-        first[number] = first[first[number]]
-        number = int(first[number])
-    return number
+def connect(pairs: Records) -> Round:
+    """Tell all that a document knows of to the smallest of them, and that one to all.
+
+    Hash-to-Min (Rastogi et al. 2013, Finding Connected Components in Map-Reduce in Logarithmic
+    Rounds). When no round over any documents changes anything, each knows the smallest document of
+    its component, and that one knows all. A round may be shared out by places, which are whole.
+
+    Args:
+        pairs: all of some places, in any order, with repetitions.
+    """
+    pairs = _sort_pairs(pairs)
+    place, member = pairs["place"], pairs["member"]
+    begins = np.ones(len(place), np.bool_)
+    begins[1:] = place[1:] != place[:-1]
+    starts = np.flatnonzero(begins)
+    nodes, least = place[starts] * _INVERSE, member[starts]
+    sizes = np.diff(np.append(starts, len(place)))
+    spread = np.repeat(least, sizes)
+    told = np.concatenate([_make_pairs(spread, member), _make_pairs(member, spread)])
+    goes = nodes != least
+    return Round(_sort_pairs(told), nodes[goes], least[goes], bool((goes & (sizes > 1)).any()))
+
+
+def _sort_pairs(pairs: Records) -> Records:
+    """Return each of the pairs once, sorted."""
+    pairs = pairs[np.lexsort((pairs["member"], pairs["place"]))]
+    return pairs[np.append(True, pairs[1:] != pairs[:-1])[: len(pairs)]]

@@ -5,7 +5,6 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from maskwright.corpus.clean import clean_text
-from maskwright.corpus.fingerprints import FingerprintSet, fingerprint_text
 from maskwright.extras import import_extra
 from maskwright.selection.config import SelectionConfig
 from maskwright.selection.contamination import EvaluationTexts
@@ -16,10 +15,16 @@ from maskwright.selection.words import Hashes, WordHashes, split_words
 
 
 class Kept(NamedTuple):
-    """A document that is kept, and the hashes of its words where a step asked for them."""
+    """A document that is kept.
+
+    Attributes:
+        hashes: of its words, if a step asked for them; else none.
+        original: the cleaned text before it was mended; None if nothing was mended.
+    """
 
     text: str
-    hashes: Hashes | None
+    hashes: Hashes
+    original: str | None = None
 
 
 class Selector:
@@ -27,20 +32,13 @@ class Selector:
 
     Args:
         evaluation: what no document may hold; None: anything goes.
-        held_out: fingerprints of documents to validate on, which are not mended, so that whoever
-            splits the text knows them, and finds near duplicates of them; None: nothing is mended.
 
     Raises:
         MissingPackageError: a package that a step needs is not installed.
     """
 
-    def __init__(
-        self,
-        config: SelectionConfig,
-        evaluation: EvaluationTexts | None,
-        held_out: FingerprintSet | None = None,
-    ) -> None:
-        self.config, self.evaluation, self.held_out = config, evaluation, held_out
+    def __init__(self, config: SelectionConfig, evaluation: EvaluationTexts | None) -> None:
+        self.config, self.evaluation = config, evaluation
         self._identify = None
         if config.identifies_languages:
             self._identify = LanguageIdentifier(config.language)
@@ -48,27 +46,29 @@ class Selector:
         self._hashes = WordHashes()
         self._hashes_words = bool(config.quality or evaluation or config.near_duplicates)
 
-    def __call__(self, text: str, tally: Tally) -> Kept | None:
-        """Return the document as it is kept, or None; `tally` records the reason."""
-        tally.read += 1
-        text = clean_text(text, tally.repaired)
-        if self.held_out is None or fingerprint_text(text) not in self.held_out:
-            text = self._mend(text, tally)
-        tally.lengths[len(text).bit_length()] += 1
+    def __call__(self, text: str, tally: Tally, cleans_only: bool = False) -> Kept | None:
+        """Return the document as it is kept, or None; `tally` records the reason.
+
+        Args:
+            cleans_only: the document is held out by name, so it is neither mended nor judged.
+        """
+        cleaned = clean_text(text, tally.repaired)
+        text = cleaned if cleans_only else self._mend(cleaned, tally)
+        if self.config.does_anything and not cleans_only:
+            tally.read += 1
+            tally.lengths[len(text).bit_length()] += 1
         if not text:
             tally.dropped["empty"] += 1
             return None
         words = split_words(text) if self._hashes_words else []
-        hashes = self._hashes.of(words) if self._hashes_words else None
-        reason = self._judge(text, words, hashes, tally)
-        if reason is not None:
+        hashes = self._hashes.of(words)
+        if not cleans_only and (reason := self._judge(text, words, hashes, tally)):
             tally.drop(reason, text)
             return None
-        if matched := self._match_evaluation(words, hashes):
+        if not cleans_only and (matched := self._match_evaluation(words, hashes)):
             tally.drop("holds text of an evaluation", f"[{matched}] {text}")
             return None
-        tally.keep(text)
-        return Kept(text, hashes)
+        return Kept(text, hashes, None if text == cleaned else cleaned)
 
     def _mend(self, text: str, tally: Tally) -> str:
         if self._fix is not None and (mended := self._fix(text)) != text:
@@ -79,9 +79,7 @@ class Selector:
             text = clean_text(without, tally.repaired)
         return text
 
-    def _judge(
-        self, text: str, words: list[str], hashes: Hashes | None, tally: Tally
-    ) -> str | None:
+    def _judge(self, text: str, words: list[str], hashes: Hashes, tally: Tally) -> str | None:
         config = self.config
         if self._identify is not None:
             language, confidence = self._identify(text)
@@ -91,15 +89,13 @@ class Selector:
                     return "another language"
                 if confidence < config.language_confidence:
                     return "language not certain"
-        if hashes is None:
-            return None
         if config.quality and (fault := find_fault(text, words, hashes, config.limits)):
             return f"quality: {fault}"
         return None
 
-    def _match_evaluation(self, words: list[str], hashes: Hashes | None) -> str:
+    def _match_evaluation(self, words: list[str], hashes: Hashes) -> str:
         """Return a run of words that occurs in an evaluation, or an empty string."""
-        if self.evaluation is None or hashes is None:
+        if self.evaluation is None:
             return ""
         found = self.evaluation.find_in(hashes)
         return "" if found is None else " ".join(words[found])

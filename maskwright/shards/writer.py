@@ -1,6 +1,7 @@
 """Writes one shard: three files that appear under their names only when they are whole."""
 
 import hashlib
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -18,22 +19,27 @@ from maskwright.shards.manifest import (
     ShardInfo,
 )
 
+_TOKENS_AT_ONCE = 1 << 20
+
 
 class ShardWriter:
-    """Collects documents for the shard ``FOLDER/NAME.*`` and writes it on `close`.
+    """Writes documents to the shard ``FOLDER/NAME.*``, which appears when it is closed.
 
-    A shard is built in memory, about three bytes a token; what limits it is the caller's choice
-    of how much text goes into one.
+    A shard may be of any size: what is held in memory is a million tokens.
     """
 
     def __init__(self, folder: Path, name: str, dtype: str) -> None:
-        self._folder = folder
         self._name = name
+        self._folder = folder
         self._dtype = TOKEN_DTYPES[dtype]
         self._tokens: list[NDArray[Any]] = []
         self._word_starts: list[NDArray[np.bool_]] = []
+        self._num_documents = self._num_tokens = self._num_written = 0
         self._ends: list[int] = []
-        self._num_tokens = 0
+        folder.mkdir(parents=True, exist_ok=True)
+        self._stack = ExitStack()
+        names = {kind: folder / f"{name}.{kind}" for kind in (TOKENS, ENDS, STARTS)}
+        self._files = {kind: _HashedFile(path, self._stack) for kind, path in names.items()}
 
     def add(self, ids: NDArray[Any], word_starts: NDArray[np.bool_]) -> None:
         """Add a document of at least one token.
@@ -48,23 +54,48 @@ class ShardWriter:
         self._tokens.append(ids.astype(self._dtype))
         self._word_starts.append(word_starts)
         self._num_tokens += len(ids)
+        self._num_documents += 1
         self._ends.append(self._num_tokens)
+        if self._num_tokens - self._num_written >= _TOKENS_AT_ONCE:
+            self._write()
 
     def close(self) -> ShardInfo:
-        """Write the files (temporary name, flush to disk, rename) and return their description."""
-        self._folder.mkdir(parents=True, exist_ok=True)
-        starts = np.concatenate([np.zeros(0, np.bool_), *self._word_starts])
-        files = {
-            TOKENS: np.concatenate([np.zeros(0, self._dtype), *self._tokens]),
-            ENDS: np.array(self._ends, ENDS_DTYPE),
-            STARTS: np.packbits(starts, bitorder="little"),
-        }
-        infos = {
-            kind: write_array(self._folder / f"{self._name}.{kind}", array)
-            for kind, array in files.items()
-        }
+        """Finish the files (flush to disk, rename) and return their description."""
+        self._write()
+        rest = np.concatenate([np.zeros(0, np.bool_), *self._word_starts])
+        self._files[STARTS].write(np.packbits(rest, bitorder="little"))
+        infos = {kind: file.describe() for kind, file in self._files.items()}
+        self._stack.close()
         flush(self._folder)
-        return ShardInfo(self._name, self._num_tokens, len(self._ends), infos)
+        return ShardInfo(self._name, self._num_tokens, self._num_documents, infos)
+
+    def _write(self) -> None:
+        """Write what was added; of word starts whole bytes."""
+        self._files[TOKENS].write(np.concatenate([np.zeros(0, self._dtype), *self._tokens]))
+        self._files[ENDS].write(np.array(self._ends, ENDS_DTYPE))
+        starts = np.concatenate([np.zeros(0, np.bool_), *self._word_starts])
+        whole = len(starts) - len(starts) % 8
+        self._files[STARTS].write(np.packbits(starts[:whole], bitorder="little"))
+        self._tokens, self._ends, self._word_starts = [], [], [starts[whole:]]
+        self._num_written = self._num_tokens
+
+
+class _HashedFile:
+    """A file that is hashed as it is written, and gets its name when the `stack` is closed."""
+
+    def __init__(self, path: Path, stack: ExitStack) -> None:
+        temporary = stack.enter_context(replacing_file(path, shared=True))
+        self._file = stack.enter_context(temporary.open("wb"))
+        self._digest, self._num_bytes = hashlib.sha256(), 0
+
+    def write(self, array: NDArray[Any]) -> None:
+        content = array.tobytes()
+        self._file.write(content)
+        self._digest.update(content)
+        self._num_bytes += len(content)
+
+    def describe(self) -> FileInfo:
+        return FileInfo(self._num_bytes, self._digest.hexdigest())
 
 
 def write_array(path: Path, array: NDArray[Any]) -> FileInfo:

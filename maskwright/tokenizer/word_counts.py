@@ -8,6 +8,7 @@ import heapq
 import random
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from hashlib import blake2b
 
 import tokenizers
 
@@ -26,7 +27,7 @@ def sample_texts(texts: Iterable[str], max_bytes: int, seed: int) -> list[str]:
     generator = random.Random(seed)
     kept: list[tuple[float, int, bytes]] = []  # a heap whose first has the largest key
     num_bytes = 0
-    for index, piece in enumerate(_cut_pieces(texts)):
+    for index, piece in enumerate(piece for text in texts for piece in cut_pieces(text)):
         encoded = piece.encode("utf-8", "replace")
         heapq.heappush(kept, (-generator.random(), index, encoded))
         num_bytes += len(encoded)
@@ -36,16 +37,25 @@ def sample_texts(texts: Iterable[str], max_bytes: int, seed: int) -> list[str]:
     return [encoded.decode("utf-8") for _, _, encoded in kept]
 
 
-def _cut_pieces(texts: Iterable[str]) -> Iterator[str]:
-    for text in texts:
-        start = 0
-        while start < len(text):
-            stop = start + _PIECE_CHARACTERS
-            if stop < len(text):
-                stop = max(text.rfind(" ", start, stop), text.rfind("\n", start, stop), start)
-                stop = stop if stop > start else start + _PIECE_CHARACTERS
-            yield text[start:stop]
-            start = stop
+def cut_pieces(text: str) -> Iterator[str]:
+    """Cut a text into the pieces that are sampled."""
+    start = 0
+    while start < len(text):
+        stop = start + _PIECE_CHARACTERS
+        if stop < len(text):
+            stop = max(text.rfind(" ", start, stop), text.rfind("\n", start, stop), start)
+            stop = stop if stop > start else start + _PIECE_CHARACTERS
+        yield text[start:stop]
+        start = stop
+
+
+def draw_pieces(text: str, fingerprint: int, seed: int) -> Iterator[tuple[int, str]]:
+    """Yield the pieces of a text, each with a random number of 64 bits that depends on the text,
+    the piece and `seed` alone.
+    """
+    for number, piece in enumerate(cut_pieces(text)):
+        drawn = blake2b(b"%d %d %d" % (fingerprint, number, seed), digest_size=8).digest()
+        yield int.from_bytes(drawn, "little"), piece
 
 
 # A longer word is counted as pieces of this length: learning merges looks through a whole word for

@@ -4,21 +4,26 @@ import bz2
 import codecs
 import gzip
 import json
+import lzma
 import os
+import random
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
+import zstandard
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 import maskwright.corpus.blocks
+import maskwright.corpus.readers.blocks
 from maskwright.config import from_mapping
 from maskwright.corpus.blocks import Block, choose_block_bytes, cut_into_blocks, estimate_bytes
 from maskwright.corpus.config import CorpusConfig
@@ -80,6 +85,46 @@ def test_parts_of_plain_text(text: str, block_bytes: int, mode: str, mark: bytes
     check_same("x.txt", mark + text.encode(), block_bytes, **settings)
     if mode != "auto":
         check_same("x.md", mark + text.encode(), block_bytes, **settings)
+
+
+PACKERS: dict[str, Callable[[bytes], bytes]] = {
+    ".gz": gzip.compress,
+    ".bz2": bz2.compress,
+    ".xz": lzma.compress,
+    ".zst": zstandard.compress,
+}
+
+
+@pytest.mark.parametrize("suffix", PACKERS)
+@given(
+    TEXTS, st.integers(1, 200), st.integers(3, 40), MODES, st.sampled_from(["txt", "md", "jsonl"])
+)
+def test_parts_of_packed_text(
+    suffix: str, text: str, block_bytes: int, member: int, mode: str, kind: str
+) -> None:
+    settings = {"documents": mode, "max_document_characters": 1_000}
+    text = json.dumps({"text": "é"}) + text.replace("a", '\n{"text": "a"}\n')
+    content = text.encode()
+    members = (content[start : start + member] for start in range(0, len(content), member))
+    packed = b"".join(map(PACKERS[suffix], members))
+    with (
+        patch.object(maskwright.corpus.readers.blocks, "BLOCK_BYTES", 16),
+        patch.object(maskwright.corpus.readers.blocks, "_INPUT_BYTES", 16),
+        patch.object(maskwright.corpus.readers.blocks, "_ZSTD_INPUT_BYTES", 16),
+    ):
+        check_same(f"x.{kind}{suffix}", packed, block_bytes, **settings)
+
+
+def test_parts_of_packed_text_are_about_even(tmp_path: Path) -> None:
+    draw = random.Random(0)
+    text = "".join(f"{draw.randbytes(20).hex()}\n" for _ in range(200_000))
+    for suffix, pack in PACKERS.items():
+        packed = pack(text.encode())
+        path = write(tmp_path / f"x.txt{suffix}", packed)
+        blocks, reports = cut(path, len(packed) + 3)  # three times as much text is expected
+        sizes = [len(read(block.sources)[0]) for block in blocks]
+        assert (len(sizes), sum(sizes), reports) == (3, 200_000, [])
+        assert min(sizes) > 20_000
 
 
 @pytest.mark.parametrize("encoding", ["cp1252", "utf-8", "shift_jis", "gb18030", "utf-16"])
@@ -169,9 +214,9 @@ def test_row_groups_are_shared_out_evenly(tmp_path: Path) -> None:
     path = write(tmp_path / "x.parquet", content)
     blocks, _ = cut(path, len(content))  # three times as much text is expected
     assert [source.span for block in blocks for source in block.sources] == [
-        Span(0, 4),
-        Span(4, 8),
-        Span(8, 10),
+        Span(0, 4, total=10),
+        Span(4, 8, total=10),
+        Span(8, 10, total=10),
     ]
     assert blocks[1].sources[0].name == f"{path} (row groups 4 to 8)"
 
@@ -240,8 +285,8 @@ TEXT = (lines(20) + "\n") * 2
 @pytest.mark.parametrize(
     ("name", "content", "settings", "reason"),
     [
-        ("x.txt.gz", gzip.compress(os.urandom(99)), {}, r"\.gz file"),
-        ("x.jsonl.bz2", bz2.compress(os.urandom(99)), {}, r"\.bz2 file"),
+        ("x.txt.gz", os.urandom(99), {}, "beginning"),
+        ("x.tsv.bz2", bz2.compress(os.urandom(99)), {}, r"\.bz2 file"),
         ("x.parquet.zst", os.urandom(99), {}, r"\.zst file"),
         ("x.csv", b"text\n" + TEXT.encode(), {}, "CSV"),
         ("x.txt", TEXT.encode("utf-16"), {}, "utf-16-le"),

@@ -124,6 +124,8 @@ def decode_text(
     """
     rest = iter(blocks)
     first = next(rest, b"")
+    if not first and span and span.total:  # no document ends in this part
+        return
     if not first:
         raise UnreadableError("empty file", f"{name} is empty: nothing to train on.")
     is_checked = span is not None

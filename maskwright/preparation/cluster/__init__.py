@@ -1,1 +1,0 @@
-"""Preparation on other machines: work handed out in files, and datatrove to have it done."""

@@ -1,0 +1,151 @@
+"""The first stage: one block is read, repaired, cleaned and selected from.
+
+It leaves the cleaned texts, a key of each with its fingerprint, its MinHash signature, and what the
+tokenizer's sample may take of it.
+"""
+
+from collections import Counter
+from collections.abc import Generator, Iterable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+import zstandard
+
+from maskwright.corpus.fingerprints import fingerprint_pair
+from maskwright.corpus.readers.dispatch import read_source
+from maskwright.files import replacing_file
+from maskwright.preparation.input_identity import identify_block
+from maskwright.preparation.sorted_runs import writing_runs
+from maskwright.preparation.work import (
+    BANDS,
+    BEFORE_MENDING,
+    KEY,
+    KEYS,
+    NORMAL,
+    PIECE,
+    PIECES,
+    READ,
+    SAMPLED,
+    SEPARATOR,
+    SIGNATURES,
+    TEXTS,
+    Facts,
+    Work,
+)
+from maskwright.selection.contamination import EvaluationTexts
+from maskwright.selection.near_duplicates import BAND, Signer, hash_bands
+from maskwright.selection.selector import Kept, Selector
+from maskwright.selection.tally import Tally
+from maskwright.tokenizer.word_counts import draw_pieces
+
+EVALUATION_NAME = "evaluation.npz"
+_LEVEL = 1  # of zstandard: packing is a hundredth of the work
+_AT_ONCE, _CHARACTERS_AT_ONCE = 1_000, 4_000_000  # documents that are written together
+
+
+class BlockReader:
+    """Reads one block after the other."""
+
+    def __init__(self, work: Work) -> None:
+        self.work, self.plan = work, work.plan
+        stored = work.folder / EVALUATION_NAME
+        evaluation = EvaluationTexts.load(stored) if stored.exists() else None
+        self.select = Selector(self.plan.config.select, evaluation)
+        self.sign = Signer() if self.plan.finds_near else None
+
+    def __call__(self, number: int) -> Facts:
+        """Read a block; return what was read, dropped and repaired."""
+        counts, tally = Counter[str](), Tally()
+        with ExitStack() as stack:
+            files = _BlockFiles(stack, self.work, number, self.sign)
+            for batch in _batch(self._keep(number, counts, tally)):
+                files.write(batch)
+        return {
+            "identity": identify_block(self.plan.blocks[number]),
+            "num_documents": files.num_documents,
+            "num_bytes": files.num_bytes,
+            "counts": counts + tally.dropped + tally.repaired,
+            "tally": tally.to_plain(),
+        }
+
+    def _keep(self, number: int, counts: Counter[str], tally: Tally) -> Iterator[Kept]:
+        for source in self.plan.blocks[number].sources:
+            for document in read_source(source, self.plan.config.corpus, counts):
+                cleans_only = self.work.is_held_out(number)
+                if (kept := self.select(document.text, tally, cleans_only)) is not None:
+                    yield kept
+
+
+class _BlockFiles:
+    """The files of a block, open until the `stack` is left."""
+
+    def __init__(self, stack: ExitStack, work: Work, number: int, sign: Signer | None) -> None:
+        self.num_documents = self.num_bytes = 0
+        self._plan, self._sign = work.plan, sign
+        path, enter = partial(work.path, READ, number), stack.enter_context
+        self._texts, self._pieces = (enter(_packing(path(name))) for name in (TEXTS, PIECES))
+        self._sampled = enter(_writing(path(SAMPLED)))
+        self._keys = enter(writing_runs(path(KEYS), KEY))
+        if sign is not None:
+            self._signatures = enter(_writing(path(SIGNATURES)))
+            self._bands = enter(writing_runs(path(BANDS), BAND))
+
+    def write(self, batch: list[Kept]) -> None:
+        """Write the next documents."""
+        encoded = [kept.text.encode() for kept in batch]
+        self._texts.write(b"".join(text + SEPARATOR for text in encoded))
+        keys = np.array(list(self._make_keys(batch, encoded)), KEY)
+        self._keys.add(keys)
+        self._write_sample(batch, keys[keys["kind"] == NORMAL]["high"].tolist())
+        if self._sign is not None:
+            signatures = self._sign([kept.hashes for kept in batch])
+            self._signatures.write(signatures.tobytes())
+            similarity = self._plan.config.select.near_duplicates
+            self._bands.add(hash_bands(signatures, similarity, self.num_documents))
+        self.num_documents += len(batch)
+        self.num_bytes += sum(map(len, encoded))
+
+    def _write_sample(self, batch: list[Kept], fingerprints: list[int]) -> None:
+        """Write what the tokenizer may learn from: pieces with the smallest numbers drawn."""
+        most = int(self._plan.sample_share * 2**64)
+        for index, (kept, high) in enumerate(zip(batch, fingerprints, strict=True)):
+            for drawn, piece in draw_pieces(kept.text, high, self._plan.seed):
+                if drawn < most:
+                    content = piece.encode()
+                    about = (drawn, high, self.num_documents + index, len(content))
+                    self._sampled.write(np.array(about, PIECE).tobytes())
+                    self._pieces.write(content + SEPARATOR)
+
+    def _make_keys(self, batch: list[Kept], encoded: list[bytes]) -> Iterator[tuple[int, ...]]:
+        for index, (kept, text) in enumerate(zip(batch, encoded, strict=True), self.num_documents):
+            sizes = index, len(kept.text), len(text)
+            yield *fingerprint_pair(kept.text), *sizes, NORMAL
+            if kept.original is not None:
+                yield *fingerprint_pair(kept.original), *sizes, BEFORE_MENDING
+
+
+def _batch(kept: Iterable[Kept]) -> Iterator[list[Kept]]:
+    batch, size = list[Kept](), 0
+    for each in kept:
+        batch.append(each)
+        size += len(each.text)
+        if len(batch) >= _AT_ONCE or size >= _CHARACTERS_AT_ONCE:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+@contextmanager
+def _writing(path: Path) -> Generator[BinaryIO]:
+    with replacing_file(path, shared=True) as temporary, temporary.open("wb") as file:
+        yield file
+
+
+@contextmanager
+def _packing(path: Path) -> Generator[BinaryIO]:
+    with _writing(path) as file, zstandard.ZstdCompressor(_LEVEL).stream_writer(file) as packed:
+        yield packed

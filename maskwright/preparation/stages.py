@@ -1,0 +1,114 @@
+"""The stages of a preparation: each a number of tasks that do not need each other.
+
+A task that is done is not done again, so a stage may be begun again at any moment, by any number of
+processes, in any order.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from maskwright.preparation.duplicates import Connector, ExactFinder, NearFinder
+from maskwright.preparation.encode import BlockEncoder
+from maskwright.preparation.finish import Finisher
+from maskwright.preparation.read import BlockReader
+from maskwright.preparation.vocabulary import VocabularyMaker
+from maskwright.preparation.work import (
+    CONNECT,
+    ENCODE,
+    EXACT,
+    LOGS,
+    NEAR,
+    READ,
+    VOCABULARY,
+    Facts,
+    Work,
+)
+from maskwright.selection.near_duplicates import count_bands
+
+FINISH = "finish"
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One stage of a preparation.
+
+    Attributes:
+        name: also of its folder.
+        verb, unit: for messages: what it does to how many of what.
+    """
+
+    name: str
+    num_tasks: int
+    verb: str
+    unit: str
+
+
+def list_stages(work: Work, rounds: int | None = None) -> Iterator[Stage]:
+    """Yield the stages in their order, each when those before it are done.
+
+    Args:
+        rounds: how many rounds of joining near duplicates there are, to be listed ahead; None: as
+            many as they need, which is known when they are done.
+    """
+    plan = work.plan
+    blocks, ranges = len(plan.blocks), plan.num_ranges
+    yield Stage(READ, blocks, "read", "block")
+    if plan.finds_exact:
+        yield Stage(EXACT, ranges, "exact duplicates found in", "range")
+    if plan.finds_near:
+        bands = count_bands(plan.config.select.near_duplicates)
+        yield Stage(NEAR, bands * ranges, "near duplicates found in", "range")
+        number = 1
+        while number <= rounds if rounds else work.last_round() is None:
+            yield Stage(f"{CONNECT}-{number}", ranges, f"round {number}: connected", "range")
+            number += 1
+    yield Stage(VOCABULARY, 1, "made", "tokenizer")
+    yield Stage(ENCODE, blocks, "encoded", "block")
+    yield Stage(FINISH, 1, "wrote", "manifest")
+
+
+def count_rounds(work: Work) -> int:
+    """Return how many rounds of joining near duplicates have begun; 1 if none has."""
+    return max(1, len(list(work.folder.glob(f"{CONNECT}-*"))))
+
+
+class TaskRunner:
+    """Runs tasks; what a stage loads is kept until a task of another one comes."""
+
+    def __init__(self, folder: Path) -> None:
+        self._work, self._stage = Work(folder), ""
+        self._run: Callable[[int], Facts] | None = None
+
+    def __call__(self, task: tuple[str, int]) -> None:
+        """Run a task of a stage, by its name and number, unless it is done."""
+        stage, number = task
+        if self._work.is_done(stage, number):
+            return
+        if stage != self._stage or self._run is None:
+            self._run, self._stage = self._begin(stage), stage
+        self._work.report_done(stage, number, self._run(number))
+        if stage == FINISH:  # nobody may be there to tidy up
+            self._work.clear({FINISH, LOGS})
+
+    def _begin(self, stage: str) -> Callable[[int], Facts]:
+        (self._work.folder / stage).mkdir(exist_ok=True)
+        if stage.startswith(f"{CONNECT}-"):
+            return Connector(self._work, stage)
+        return _STAGES[stage](self._work)
+
+
+_STAGES: dict[str, Callable[[Work], Callable[[int], Facts]]] = {
+    READ: BlockReader,
+    EXACT: ExactFinder,
+    NEAR: NearFinder,
+    VOCABULARY: VocabularyMaker,
+    ENCODE: BlockEncoder,
+    FINISH: Finisher,
+}
+
+
+def list_undone(work: Work, stage: Stage) -> list[tuple[str, int]]:
+    """Return the tasks of a stage that are not done."""
+    tasks = range(stage.num_tasks)
+    return [(stage.name, number) for number in tasks if not work.is_done(stage.name, number)]

@@ -1,0 +1,257 @@
+"""What a preparation does and the files of its stages, below ``OUT/.work-ID``.
+
+The coordinator writes the plan; tasks read it and write the files of their stage by temporary name
+and rename, last of all what they report (``STAGE/NNNNN.json``), by which they count as done. A task
+may run twice at the same time: both write the same bytes, to temporary files of their own.
+"""
+
+import json
+import os
+import shutil
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import zstandard
+from numpy.typing import NDArray
+
+from maskwright import errors
+from maskwright.config import from_mapping, to_mapping
+from maskwright.corpus.blocks import Block
+from maskwright.corpus.readers.records import BAD_LINE
+from maskwright.errors import MaskwrightError, ShardError
+from maskwright.files import read_json, replacing_file, write_json
+from maskwright.preparation.config import PrepareConfig
+from maskwright.preparation.sorted_runs import Records, read_all, read_between
+
+READ, EXACT, NEAR, CONNECT, VOCABULARY, ENCODE = (
+    "read", "exact", "near", "connect", "vocabulary", "encode",
+)  # fmt: skip
+PLAN_NAME, LOGS = "plan.json", "logs"
+KEY = np.dtype([("high", "<u8"), ("low", "<u8"), ("index", "<u4"), ("characters", "<u4"),
+                ("bytes", "<u4"), ("kind", "<u4")])  # fmt: skip
+# Files of a block that was read.
+TEXTS, KEYS, SIGNATURES, BANDS = "texts.zst", "keys", "signatures", "bands"
+PIECES, SAMPLED = "pieces.zst", "sampled"
+# A piece of text that the tokenizer may learn from.
+PIECE = np.dtype([("drawn", "<u8"), ("high", "<u8"), ("index", "<u4"), ("size", "<u4")])
+DROP = np.dtype([("key", "<u8"), ("by", "<u8")])  # a document, and the one that stays instead
+NORMAL, BEFORE_MENDING = 0, 1  # kinds of keys
+_MOST_RANGES, _BLOCKS_A_RANGE = 64, 8
+SEPARATOR = b"\0"  # which no cleaned text holds
+_READ_BYTES = 1 << 20
+_LOW = (1 << 32) - 1
+_MAX_FAILURE_BYTES = 1 << 20
+
+Facts = dict[str, Any]  # what a task reports, as JSON
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The input and the configuration of a preparation.
+
+    Attributes:
+        identity: of input and configuration, by names, sizes and times of the files.
+        paths: the input, as the user names it.
+        blocks: those of ``corpus.valid_text`` first.
+        num_held_out: how many these are.
+        ignored: files that are not read, by reason.
+        sample_share: of the pieces of text, how many may be in the tokenizer's sample.
+        directory: the current directory of whoever made the plan; paths may be relative.
+    """
+
+    identity: str
+    paths: list[str]
+    blocks: list[Block]
+    num_held_out: int
+    ignored: dict[str, int]
+    config: PrepareConfig
+    seed: int
+    sample_share: float
+    directory: str
+
+    @property
+    def num_ranges(self) -> int:
+        """Into how many ranges hashes are cut: a share of the blocks, so that files stay few."""
+        return min(_MOST_RANGES, -(-len(self.blocks) // _BLOCKS_A_RANGE))
+
+    @property
+    def finds_exact(self) -> bool:
+        """Whether copies are looked for: among all documents, or of those that are held out."""
+        return self.config.corpus.deduplicate or self.num_held_out > 0
+
+    @property
+    def finds_near(self) -> bool:
+        """Whether near duplicates are looked for."""
+        return self.config.select.near_duplicates > 0
+
+    def write(self, path: Path) -> None:
+        """Write the plan as JSON."""
+        blocks = [block.to_plain() for block in self.blocks]
+        write_json(path, {**vars(self), "blocks": blocks, "config": to_mapping(self.config)})
+
+    @classmethod
+    def read(cls, path: Path) -> "Plan":
+        """Read what `write` wrote."""
+        values = json.loads(path.read_text(encoding="utf-8"))
+        blocks = [Block.from_plain(block) for block in values.pop("blocks")]
+        config = from_mapping(PrepareConfig, values.pop("config"))
+        return cls(blocks=blocks, config=config, **values)
+
+
+class Work:
+    """The files of the stages."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._components: str | None = None
+
+    @property
+    def out(self) -> Path:
+        """The folder that is prepared."""
+        return self.folder.parent
+
+    @cached_property
+    def plan(self) -> Plan:
+        return Plan.read(self.folder / PLAN_NAME)
+
+    def path(self, stage: str, number: int, suffix: str) -> Path:
+        """Return a file of task `number`."""
+        return self.folder / stage / f"{number:05d}.{suffix}"
+
+    def is_done(self, stage: str, number: int) -> bool:
+        """Return True if a task is done, by asking for its file, which no stale listing hides."""
+        return self.path(stage, number, "json").exists()
+
+    def report_done(self, stage: str, number: int, facts: Facts) -> None:
+        """Mark a task as done; its other files are complete."""
+        with replacing_file(self.path(stage, number, "json"), shared=True) as temporary:
+            temporary.write_text(json.dumps(facts), encoding="utf-8")
+
+    def report_failure(self, stage: str, rank: int, error: Exception) -> None:
+        """Leave an error for whoever waits for the stage, in another process or another time."""
+        failure = {"kind": type(error).__name__, "message": str(error), "node": os.uname().nodename}
+        write_json(self.path(stage, rank, "error"), failure)
+
+    def find_failure(self, stage: str) -> MaskwrightError | None:
+        """Return the first error that was left."""
+        for path in sorted((self.folder / stage).glob("*.error")):
+            failure = read_json(path, _MAX_FAILURE_BYTES)
+            known = getattr(errors, failure["kind"], None)
+            if isinstance(known, type) and issubclass(known, MaskwrightError):
+                error = known.__new__(known)
+                Exception.__init__(error, failure["message"])
+                return error
+            message = " ".join(failure["message"].split())
+            return ShardError(
+                f"{self.out}: the stage {stage} failed on {failure['node']}: {failure['kind']}: "
+                f"{message}. Logs are in {self.folder / LOGS}."
+            )
+        return None
+
+    def raise_failure(self, stage: str) -> None:
+        """Raise the first error that was left, and forget all, so that the stage may go on."""
+        if error := self.find_failure(stage):
+            self.forget_failures()
+            raise error
+
+    def forget_failures(self) -> None:
+        """Remove errors that were left."""
+        for path in self.folder.glob("*/*.error"):
+            path.unlink()
+
+    def facts(self, stage: str, number: int = 0) -> Facts:
+        """Return what a finished task reported."""
+        return json.loads(self.path(stage, number, "json").read_text(encoding="utf-8"))
+
+    def all_facts(self, stage: str) -> Iterator[Facts]:
+        """Yield what the tasks over the blocks reported, in order."""
+        return (self.facts(stage, number) for number in range(len(self.plan.blocks)))
+
+    def is_held_out(self, block: int) -> bool:
+        """Return True if a block is of ``corpus.valid_text``."""
+        return block < self.plan.num_held_out
+
+    def clear(self, kept: set[str]) -> None:
+        """Remove all that the stages wrote, but for these folders."""
+        for folder in self.folder.iterdir():
+            if folder.is_dir() and folder.name not in kept:
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def read_texts(self, block: int, name: str = TEXTS) -> Iterator[str]:
+        """Yield the cleaned documents of a block by their index, or what else is separated so."""
+        rest = b""
+        with self.path(READ, block, name).open("rb") as packed:
+            reader = zstandard.ZstdDecompressor().stream_reader(packed)
+            while piece := reader.read(_READ_BYTES):
+                *texts, rest = (rest + piece).split(SEPARATOR)
+                yield from (text.decode() for text in texts)
+
+    def read_kept_keys(self, block: int) -> Records:
+        """Return the keys of the documents of a block that stay, by their index."""
+        keys = np.array(read_all(self.path(READ, block, KEYS), KEY))
+        keys = keys[keys["kind"] == NORMAL]
+        dropped = np.fromiter(self.read_drops(block), np.uint32)
+        return np.sort(keys[~np.isin(keys["index"], dropped)], order="index")
+
+    def read_drops(self, block: int) -> dict[int, tuple[str, int]]:
+        """Return the documents of a block that are dropped, by index: the stage that found them,
+        and the block of the document that stays.
+
+        What is held out by name is never dropped for being similar.
+        """
+        found: dict[int, tuple[str, int]] = {}
+        for stage in self._drop_stages()[self.is_held_out(block) and self.plan.finds_near :]:
+            paths = [self.path(stage, n, "drops") for n in range(self.plan.num_ranges)]
+            for _, drops in read_between(paths, DROP, block << 32, (block + 1) << 32):
+                indices = (drops["key"] & np.uint64(_LOW)).tolist()
+                blocks = (drops["by"] >> np.uint64(32)).tolist()
+                found.update(
+                    (index, (stage, by)) for index, by in zip(indices, blocks, strict=True)
+                )
+        return found
+
+    def list_dropped(self) -> Iterator[NDArray[np.uint64]]:
+        """Yield the keys of all documents that are dropped, in arrays, some of them twice."""
+        for stage in self._drop_stages():
+            for number in range(self.plan.num_ranges):
+                yield read_all(self.path(stage, number, "drops"), DROP)["key"]
+
+    def _drop_stages(self) -> list[str]:
+        stages = list[str]()
+        if self.plan.finds_near:
+            last = self.last_round()
+            assert last is not None, "components are whole before they are asked for"
+            stages.append(last)
+        return [*stages, EXACT] if self.plan.finds_exact else stages
+
+    def last_round(self) -> str | None:
+        """Return the stage that found the components of near duplicates whole; None if none did.
+
+        It is the first round that changed nothing.
+        """
+        if self._components is None:
+            tasks, number = range(self.plan.num_ranges), 1
+            while all(self.is_done(stage := f"{CONNECT}-{number}", task) for task in tasks):
+                if not any(self.facts(stage, task)["changed"] for task in tasks):
+                    self._components = stage
+                    break
+                number += 1
+        return self._components
+
+
+def add_counts(counted: Iterable[Mapping[str, int]]) -> Counter[str]:
+    """Add up counts by reason, in order; of bad JSON lines the reason names the first."""
+    total: Counter[str] = Counter()
+    first_bad = ""
+    for counts in counted:
+        for reason, count in counts.items():
+            if reason.startswith(BAD_LINE):
+                first_bad = first_bad or reason
+                reason = first_bad
+            total[reason] += count
+    return total
