@@ -122,9 +122,7 @@ class NearFinder:
     def __init__(self, work: Work) -> None:
         self.work, self.plan = work, work.plan
         self.threshold = self.plan.config.select.near_duplicates
-        blocks = range(len(self.plan.blocks))
-        self.paths = [work.path(READ, n, "bands") for n in blocks]
-        self.signatures = [work.path(READ, n, "signatures") for n in blocks]
+        self.paths = [work.path(READ, n, "bands") for n in range(len(self.plan.blocks))]
 
     def __call__(self, number: int) -> Facts:
         """Write the pairs of task `number`; return how many were compared and are similar."""
@@ -156,7 +154,7 @@ class NearFinder:
         order = np.argsort(keys)
         blocks, starts = np.unique(keys[order] >> _BLOCK, return_index=True)
         for block, where in zip(blocks.tolist(), np.split(order, starts[1:]), strict=True):
-            path: Path = self.signatures[block]
+            path = self.work.path(READ, int(block), "signatures")
             mapped = np.memmap(path, np.uint32, "r").reshape(-1, NUM_HASHES)
             loaded[where] = mapped[keys[where] & _INDEX]
         return loaded

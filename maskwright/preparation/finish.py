@@ -3,7 +3,6 @@
 Work and memory grow with the number of blocks, not with the text.
 """
 
-import shutil
 from collections.abc import Sequence
 
 import numpy as np
@@ -56,12 +55,13 @@ class Finisher:
         return {}
 
     def _move_folders(self) -> None:
-        """Move what was not moved by a task that was interrupted."""
+        """Move what no task has moved yet, without what killed tasks left in it."""
         for name in (TOKENIZER_NAME, *SPLITS):
-            made = self.work.folder / name
-            if made.is_dir():
-                shutil.rmtree(self.work.out / name, ignore_errors=True)
-                made.rename(self.work.out / name)
+            made, place = self.work.folder / name, self.work.out / name
+            if made.is_dir() and not place.exists():
+                for stray in made.glob(".*"):
+                    stray.unlink()
+                made.rename(place)
 
     def _describe(self, read: Sequence[Facts], encoded: Sequence[Facts]) -> Manifest:
         tokenizer, config = Tokenizer.load(self.work.out / TOKENIZER_NAME), self.plan.config

@@ -206,11 +206,11 @@ def _read_evaluation(config: SelectionConfig, work: Work, report: Report) -> Non
 
 def _run_stage(work: Work, stage: Stage, engine: Engine, report: Report) -> None:
     """Run a stage and report how far it is."""
-    if stage.name == VOCABULARY and work.plan.config.tokenizer.path is None:
-        report(f"training a {work.plan.config.tokenizer.kind} tokenizer on the text")
     start, before = time.monotonic(), stage.num_tasks - len(list_undone(work, stage))
     if before:
         report(f"{stage.verb} {before:,} of {count_noun(stage.num_tasks, stage.unit)} before")
+    elif stage.name == VOCABULARY and work.plan.config.tokenizer.path is None:
+        report(f"training a {work.plan.config.tokenizer.kind} tokenizer on the text")
     done = before
     for _ in engine.run(work, stage):
         done = done + 1

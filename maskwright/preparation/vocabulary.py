@@ -118,8 +118,7 @@ class VocabularyMaker:
             reader = zstandard.ZstdDecompressor().stream_reader(packed)
             for line in TextIOWrapper(reader, "utf-8", newline="\n"):
                 drawn, index, fingerprint, piece = json.loads(line)
-                is_cut = splits.cut is not None and splits.cut[:2] == (block, index)
-                if splits.choose(fingerprint) == "train" and not is_cut:
+                if splits.choose(fingerprint) == "train" and not splits.cuts(block, index):
                     yield drawn, (block << 32) + index, piece
 
     def _list_held_out(self, splits: Splits) -> Iterator[str]:
