@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 
 from maskwright.corpus.config import CorpusConfig
 from maskwright.corpus.documents import Source, Span
-from maskwright.corpus.readers.blocks import read_blocks
+from maskwright.corpus.readers.blocks import BLANK_LINE, LINE_END, read_blocks
 from maskwright.corpus.readers.dispatch import read_source
 from maskwright.corpus.readers.dump import DUMP_END, DumpReader
 from maskwright.corpus.readers.parquet import count_row_groups
@@ -25,13 +25,12 @@ from maskwright.errors import MaskwrightError
 
 _FEWEST_BYTES = 2_000_000
 _MOST_BLOCKS = 64  # of a text that is smaller than this many of the largest blocks
+_MOST_PACKED_PARTS = 16  # unpacking is some 60 times as fast as all else
 _UNPACKED = 3  # estimated bytes of text in a byte of a compressed file
 
 _HEAD_BYTES = 1 << 20  # hold the first document, or what precedes the first page of a dump
 _WINDOW = 1 << 16
 _OVERLAP = 64  # a blank line or signature that two windows share is rarely longer
-_LINE_END = re.compile(rb"\n")
-_BLANK_LINE = re.compile(rb"\n[ \t\r]*\n")
 _HEADER = re.compile(rb"[\r\n]*[^\r\n]+\r?\n")  # of a table, and empty lines before it
 _PAGE = re.compile(rb"(?=<page>)")  # text of a page spells "<" as "&lt;"
 _STREAM = re.compile(rb"(?=BZh[1-9]1AY&SY)")  # 80 bits that do not occur by chance
@@ -152,7 +151,10 @@ def _find_spans(
 ) -> Iterator[Span]:
     if source.path is None:
         raise _UncuttableError("its size is not known. Write its text to files")
-    if source.compression and (source.kind, source.compression) != ("dump", ".bz2"):
+    if source.compression and (
+        source.kind not in ("plain", "markdown", "jsonl")
+        and (source.kind, source.compression) != ("dump", ".bz2")
+    ):
         raise _UncuttableError(
             f"a {source.compression} file cannot be cut. Unpack it, or split it into several files"
         )
@@ -198,7 +200,19 @@ def _cut_text(source: Source, path: Path, config: CorpusConfig, step: int) -> It
             raise _UncuttableError("its header line does not end with a newline")
         head = header.end()
     part = Span(0, 0, head, None if is_table else mode, encoding)
-    return _cut_at(path, _LINE_END if mode == "line" else _BLANK_LINE, step, part)
+    if source.compression:
+        return _cut_packed(path, step, part)
+    return _cut_at(path, LINE_END if mode == "line" else BLANK_LINE, step, part)
+
+
+def _cut_packed(path: Path, step: int, part: Span) -> Iterator[Span]:
+    """Yield even parts of a file whose compression cannot be cut: few, as each is read from the
+    beginning of the file.
+    """
+    size = path.stat().st_size
+    number = min(_MOST_PACKED_PARTS, -(-size // step))
+    for n in range(number):
+        yield replace(part, start=size * n // number, end=size * (n + 1) // number, total=size)
 
 
 def _check_beginning(source: Source, config: CorpusConfig) -> None:

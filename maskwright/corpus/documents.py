@@ -10,7 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from maskwright.corpus.config import CorpusConfig, DocumentMode
-from maskwright.corpus.readers.blocks import Compression, read_blocks
+from maskwright.corpus.readers.blocks import (
+    BLANK_LINE,
+    LINE_END,
+    Compression,
+    PackedPart,
+    read_blocks,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +42,8 @@ class Span:
             line of a table, or what precedes the first page of a dump.
         mode: what one document is, as inferred from the beginning of the file.
         encoding: likewise; None if the beginning is ASCII.
-        total: how many row groups a Parquet file has.
+        total: how many row groups a Parquet file has, or bytes a file whose compression cannot be
+            cut, so that each part unpacks all before it.
     """
 
     start: int
@@ -87,8 +94,14 @@ class Source:
         Raises:
             CorpusError: the file cannot be read, or its compressed data is damaged.
         """
-        ranges = ((0, sys.maxsize),) if self.span is None else self.span.ranges
-        return read_blocks(self.path, self.compression, self.name, ranges)
+        span = self.span
+        if span is None or not span.total:
+            ranges = ((0, sys.maxsize),) if span is None else span.ranges
+            return read_blocks(self.path, self.compression, self.name, ranges)
+        end = span.end if span.end < span.total else None
+        boundary = BLANK_LINE if span.mode == "blank_line" else LINE_END
+        part = PackedPart(span.start, end, boundary)
+        return read_blocks(self.path, self.compression, self.name, part=part)
 
     @property
     def name(self) -> str:

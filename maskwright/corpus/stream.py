@@ -8,7 +8,7 @@ from typing import Literal
 from maskwright.corpus.clean import clean_text
 from maskwright.corpus.config import CorpusConfig
 from maskwright.corpus.documents import Document, Source
-from maskwright.corpus.fingerprints import FingerprintSet, fingerprint_text
+from maskwright.corpus.fingerprints import fingerprint_text
 from maskwright.corpus.readers.dispatch import read_source
 from maskwright.corpus.sources import find_sources
 from maskwright.corpus.split import LEAST_VALID_FRACTION, is_validation
@@ -25,14 +25,14 @@ def stream_corpus(
 
     Documents of `config.valid_text` come first and are held out; a document of `paths` that occurs
     there is dropped. The same input yields the same documents in the same order. Memory does not
-    grow with the text but for about 16 bytes a document of `config.valid_text`, and of `paths` if
+    grow with the text but for about 70 bytes a document of `config.valid_text`, and of `paths` if
     `config.deduplicate`. All that is dropped or repaired is counted by reason in `counts`:
     documents, lines or files, as the reason says.
 
     Raises:
         CorpusError: an input cannot be read, or no document is left to train or validate on.
     """
-    held_out = FingerprintSet()
+    held_out = set[int]()
     num_train = num_valid = 0
     valid_sources = find_sources(config.valid_text, counts) if config.valid_text else []
     sources = find_sources(paths, counts)
@@ -64,7 +64,7 @@ def _read_cleaned(
     sources: Sequence[Source], config: CorpusConfig, counts: Counter[str]
 ) -> Iterator[tuple[int, Document]]:
     """Yield cleaned documents that are not empty and, if configured, not duplicates."""
-    seen = FingerprintSet()
+    seen = set[int]()
     for source in sources:
         for document in read_source(source, config, counts):
             text = clean_text(document.text, counts)
@@ -72,9 +72,11 @@ def _read_cleaned(
                 counts["empty"] += 1
                 continue
             fingerprint = fingerprint_text(text)
-            if config.deduplicate and not seen.add(fingerprint):
-                counts["duplicate"] += 1
-                continue
+            if config.deduplicate:
+                if fingerprint in seen:
+                    counts["duplicate"] += 1
+                    continue
+                seen.add(fingerprint)
             yield fingerprint, document if text == document.text else replace(document, text=text)
 
 

@@ -35,7 +35,6 @@ from maskwright.files import check_new_folder, write_json
 from maskwright.formatting import shorten_names
 from maskwright.logs import Record, read_training
 from maskwright.model_folder.folder import describe_folder
-from maskwright.preparation.locate import locate
 from maskwright.provenance import Environment, describe_environment
 from maskwright.report.charts import Curve, check_matplotlib, plot_curves
 from maskwright.runs.evaluation_file import (
@@ -48,7 +47,7 @@ from maskwright.runs.evaluation_file import (
     record_result,
     to_plain,
 )
-from maskwright.runs.find_data import check_made_for, is_prepared
+from maskwright.runs.find_data import check_made_for, is_prepared, locate
 from maskwright.runs.find_model import find_masked_model
 from maskwright.runs.run_directory import METRICS_NAME
 from maskwright.shards.folder import name_path

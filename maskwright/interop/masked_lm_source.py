@@ -40,8 +40,7 @@ from maskwright.model_folder.card import HubMetadata, describe_for_hub
 from maskwright.model_folder.families import native_family
 from maskwright.model_folder.folder import CARD, LoadedModel, open_model, read_card, save_model
 from maskwright.model_folder.native.family import Family
-from maskwright.preparation.locate import locate
-from maskwright.runs.find_data import check_made_for, is_prepared
+from maskwright.runs.find_data import check_made_for, is_prepared, locate
 from maskwright.runs.run_directory import CONFIG_NAME, name_prepared, read_provenance
 from maskwright.shards.reader import TokenStore
 

@@ -10,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from maskwright.preparation.process_pool import work_in_processes, work_through
+from maskwright.preparation.process_pool import work_through
 from maskwright.preparation.stages import Stage, TaskRunner, list_undone
 from maskwright.preparation.work import Work
 
@@ -41,12 +41,11 @@ class TaskStep(PipelineStep):
     def run(self, data: Any = None, rank: int = 0, world_size: int = 1) -> Generator[Any]:
         """Run the tasks; yield no documents, because results are files."""
         work = Work(self.folder)
-        do = work_in_processes if self.apart or self.cores > 1 else work_through
         try:
             os.chdir(work.plan.directory)
             tasks = [task for task in list_undone(work, self.stage) if task[1] % world_size == rank]
             runner = partial(TaskRunner, self.folder)
-            for _ in do(tasks, runner, self.cores, self.stage.name):
+            for _ in work_through(tasks, runner, self.cores, self.stage.name, self.apart):
                 self.stat_update("tasks")
         except Exception as error:  # whoever waits for the stage reads it
             work.report_failure(self.stage.name, rank, error)

@@ -19,17 +19,21 @@ from maskwright.preparation.sorted_runs import (
     Values,
     cut_range,
     gather,
+    read_all,
     read_between,
     writing_runs,
 )
 from maskwright.preparation.work import (
+    BANDS,
     BEFORE_MENDING,
     CONNECT,
     DROP,
     EXACT,
     KEY,
+    KEYS,
     NEAR,
     READ,
+    SIGNATURES,
     Facts,
     Work,
 )
@@ -77,7 +81,7 @@ class ExactFinder:
 
     def __init__(self, work: Work) -> None:
         self.work = work
-        self.paths = [work.path(READ, n, "keys") for n in range(len(work.plan.blocks))]
+        self.paths = [work.path(READ, n, KEYS) for n in range(len(work.plan.blocks))]
 
     def __call__(self, number: int) -> Facts:
         """Write the documents of range `number` that are dropped; return how many."""
@@ -122,7 +126,7 @@ class NearFinder:
     def __init__(self, work: Work) -> None:
         self.work, self.plan = work, work.plan
         self.threshold = self.plan.config.select.near_duplicates
-        self.paths = [work.path(READ, n, "bands") for n in range(len(self.plan.blocks))]
+        self.paths = [work.path(READ, n, BANDS) for n in range(len(self.plan.blocks))]
 
     def __call__(self, number: int) -> Facts:
         """Write the pairs of task `number`; return how many were compared and are similar."""
@@ -154,9 +158,9 @@ class NearFinder:
         order = np.argsort(keys)
         blocks, starts = np.unique(keys[order] >> _BLOCK, return_index=True)
         for block, where in zip(blocks.tolist(), np.split(order, starts[1:]), strict=True):
-            path = self.work.path(READ, int(block), "signatures")
-            mapped = np.memmap(path, np.uint32, "r").reshape(-1, NUM_HASHES)
-            loaded[where] = mapped[keys[where] & _INDEX]
+            path = self.work.path(READ, int(block), SIGNATURES)
+            rows = read_all(path, np.dtype(np.uint32)).reshape(-1, NUM_HASHES)
+            loaded[where] = rows[keys[where] & _INDEX]
         return loaded
 
 

@@ -5,6 +5,7 @@ files: the prepared folder is the same, byte for byte.
 """
 
 import os
+import secrets
 import shlex
 import shutil
 import socket
@@ -19,16 +20,15 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from maskwright.errors import ConfigError, ShardError
-from maskwright.files import read_json, write_json
+from maskwright.files import write_text
 from maskwright.preparation.config import ClusterConfig, EngineName, PrepareConfig
-from maskwright.preparation.process_pool import count_cores, work_in_processes, work_through
+from maskwright.preparation.process_pool import count_cores, work_through
 from maskwright.preparation.stages import Stage, TaskRunner, list_stages, list_undone
 from maskwright.preparation.work import LOGS, Work
 
 _PACKAGES = {"datatrove": "cluster", "ray": "ray"}  # and the extra that brings each
 _SLURM = ("sbatch", "squeue", "scancel")
-_JOBS_NAME = "jobs.json"
-_MAX_JOBS_BYTES = 1 << 20
+_JOB_NAME = "slurm-job-name"
 # Rounds that are submitted ahead. Each joins components whose documents are twice as far apart.
 _ROUNDS = 8
 _CONNECT_SECONDS = 10.0
@@ -37,8 +37,10 @@ _CONNECT_SECONDS = 10.0
 class Engine(Protocol):
     """Something that runs the tasks of a stage."""
 
-    def run(self, work: Work, stage: Stage) -> Iterator[None]:
-        """Run the tasks that are not done; yield now and then. Closing the iterator stops the work.
+    def run(self, work: Work, stage: Stage) -> Iterator[int]:
+        """Run the tasks that are not done; yield now and then how many more are done.
+
+        Closing the iterator stops the work.
 
         Raises:
             MaskwrightError: a task failed.
@@ -52,10 +54,11 @@ class LocalEngine:
 
     workers: int
 
-    def run(self, work: Work, stage: Stage) -> Iterator[None]:
-        """Run the tasks that are not done; yield after each."""
-        tasks = list_undone(work, stage)
-        return work_through(tasks, partial(TaskRunner, work.folder), self.workers, str(work.out))
+    def run(self, work: Work, stage: Stage) -> Iterator[int]:
+        """Run the tasks that are not done, by processes that each take the next one."""
+        tasks, start = list_undone(work, stage), partial(TaskRunner, work.folder)
+        for _ in work_through(tasks, start, self.workers, str(work.out)):
+            yield 1
 
 
 @dataclass(frozen=True)
@@ -67,14 +70,20 @@ class LocalExecutors:
 
     workers: int
 
-    def run(self, work: Work, stage: Stage) -> Iterator[None]:
-        """Run the tasks that are not done; yield after the share of each rank."""
-        start = partial(_RankRunner, work.folder, stage, self.workers, _new_logs(work, stage))
-        return work_in_processes(range(self.workers), start, self.workers, str(work.out))
+    def run(self, work: Work, stage: Stage) -> Iterator[int]:
+        """Run the tasks that are not done: a rank of n does every n-th."""
+        left = len(list_undone(work, stage))
+        ranks = min(self.workers, left)
+        start = partial(_RankRunner, work.folder, stage, ranks, _new_logs(work, stage))
+        for _ in work_through(range(ranks), start, ranks, str(work.out), apart=True):
+            before, left = left, len(list_undone(work, stage))
+            yield before - left
 
 
 class _RankRunner:
     def __init__(self, folder: Path, stage: Stage, ranks: int, logs: str) -> None:
+        with Path(logs, "log.txt").open("ab") as log:
+            os.dup2(log.fileno(), 2)  # where datatrove tells of each task
         cluster: Any = import_module("maskwright.preparation.cluster")
         self._new = partial(
             cluster.LocalPipelineExecutor, [cluster.TaskStep(folder, stage)], ranks, 1, logs
@@ -90,14 +99,13 @@ class RayEngine:
 
     cluster: ClusterConfig
 
-    def run(self, work: Work, stage: Stage) -> Iterator[None]:
+    def run(self, work: Work, stage: Stage) -> Iterator[int]:
         """Run the tasks that are not done, and once more those of ranks that died."""
         cluster: Any = import_module("maskwright.preparation.cluster")
         _connect_to_ray()
         step = cluster.TaskStep(work.folder, stage, self.cluster.cores, apart=True)
-        left = len(list_undone(work, stage)) + 1
-        while (undone := len(list_undone(work, stage))) and undone < left:
-            left = undone
+        left = len(list_undone(work, stage))
+        while left:
             cluster.RayPipelineExecutor(
                 [step],
                 tasks=min(self.cluster.tasks, stage.num_tasks),
@@ -107,13 +115,14 @@ class RayEngine:
                 time=self.cluster.seconds,
             ).run()
             work.raise_failure(stage.name)
-            yield
-        if undone:
-            raise ShardError(
-                f"{work.out}: {undone} of {stage.num_tasks} tasks of the stage {stage.name} were "
-                f"not done, perhaps for lack of memory or time; logs are in {work.folder / LOGS}."
-                " Run again to continue, with other --cluster.* settings."
-            )
+            before, left = left, len(list_undone(work, stage))
+            if left == before:
+                raise ShardError(
+                    f"{work.out}: {left} of {stage.num_tasks} tasks of the stage {stage.name} were "
+                    f"not done, perhaps for lack of memory or time; logs are in "
+                    f"{work.folder / LOGS}. Run again to continue, with other --cluster.* settings."
+                )
+            yield before - left
 
 
 def _connect_to_ray() -> None:
@@ -136,17 +145,18 @@ def _connect_to_ray() -> None:
         raise ShardError(f"no cluster of Ray at RAY_ADDRESS={address}: {reason}") from None
 
 
-def submit_to_slurm(work: Work, cluster: ClusterConfig) -> list[str]:
-    """Submit all stages, each as an array of jobs that waits for the one before; return their ids.
+def submit_to_slurm(work: Work, cluster: ClusterConfig) -> None:
+    """Submit all stages, each as an array of jobs that waits for the one before.
 
-    Nothing has to run meanwhile.
+    Nothing has to run meanwhile. If a job fails, those that wait for it are cancelled.
 
     Raises:
         ShardError: Slurm refuses them.
     """
     modules: Any = import_module("maskwright.preparation.cluster")
     os.environ.pop("SLURM_ARRAY_TASK_ID", None)  # datatrove would take us for one of its jobs
-    jobs = list[str]()
+    name, last = f"maskwright-{secrets.token_hex(4)}", None
+    write_text(work.folder / _JOB_NAME, name)
     for stage in list_stages(work, _ROUNDS):
         if not list_undone(work, stage):
             continue
@@ -158,32 +168,33 @@ def submit_to_slurm(work: Work, cluster: ClusterConfig) -> list[str]:
             cpus_per_task=cluster.cores,
             mem_per_cpu_gb=cluster.memory_gigabytes,
             qos="",
-            job_name=f"{work.out.name}-{stage.name}",
+            job_name=name,
             env_command=f'export PATH={shlex.quote(str(Path(sys.executable).parent))}:"$PATH"',
             logging_dir=_new_logs(work, stage),
-            depends_job_id=jobs[-1] if jobs else None,
+            depends_job_id=last,
             sbatch_args={"kill-on-invalid-dep": "yes", **cluster.sbatch_arguments},
-            # Since Slurm 22.05 srun does not take the cores of its job unless it is told.
-            srun_args={"cpus-per-task": cluster.cores},
+            with_srun=False,  # a job is one task, and srun takes a second to start it
         )
         try:
             executor.run()
         except (subprocess.CalledProcessError, OSError):  # sbatch has said why
             raise ShardError(f"{work.out}: Slurm refuses the jobs of stage {stage.name}.") from None
-        jobs.append(str(executor.job_id))
-        write_json(work.folder / _JOBS_NAME, jobs)
-    return jobs
+        last = executor.job_id
 
 
 def find_jobs(work: Work) -> list[str]:
-    """Return the jobs of Slurm that still work, or wait, for this preparation."""
-    path = work.folder / _JOBS_NAME
+    """Return the jobs of Slurm that still work, or wait, for this preparation.
+
+    Raises:
+        ShardError: Slurm does not answer.
+    """
+    path = work.folder / _JOB_NAME
     if not path.exists() or shutil.which("squeue") is None:
         return []
-    command = ["squeue", "--noheader", "--format=%A", "--jobs"]
-    jobs = ",".join(read_json(path, _MAX_JOBS_BYTES))
-    # It fails if it has forgotten all of them.
-    listed = subprocess.run([*command, jobs], capture_output=True, text=True, check=False)
+    command = ["squeue", "--noheader", "--format=%F", f"--name={path.read_text()}"]
+    listed = subprocess.run(command, capture_output=True, text=True, check=False)
+    if listed.returncode:
+        raise ShardError(f"{work.out} was given to Slurm, which does not answer: {listed.stderr}")
     return sorted(set(listed.stdout.split()), key=int)
 
 
@@ -197,6 +208,8 @@ def choose_engine(config: PrepareConfig) -> Engine | None:
     if config.engine == "local":
         return LocalEngine(workers)
     _check_installed(config.engine)
+    logs: Any = import_module("loguru")
+    logs.logger.disable("datatrove")  # here; its ranks log to files
     if config.engine == "datatrove-local":
         return LocalExecutors(workers)
     return RayEngine(config.cluster) if config.engine == "datatrove-ray" else None

@@ -99,8 +99,8 @@ def prepare(
                 report("the text is read again, to be described; the shards stay as they are")
         work = plan_work(inputs, paths, out, config, seed, report)
         if engine is None:
-            jobs = submit_to_slurm(work, config.cluster)
-            report(f"{out}: submitted to Slurm as jobs {' '.join(jobs)}, each after the one before")
+            submit_to_slurm(work, config.cluster)
+            report(f"{out}: submitted to Slurm as jobs {' '.join(find_jobs(work))}, one a stage")
             return None
         with _naming(inputs, paths):
             for stage in list_stages(work):
@@ -206,18 +206,17 @@ def _read_evaluation(config: SelectionConfig, work: Work, report: Report) -> Non
 
 def _run_stage(work: Work, stage: Stage, engine: Engine, report: Report) -> None:
     """Run a stage and report how far it is."""
-    start, before = time.monotonic(), stage.num_tasks - len(list_undone(work, stage))
+    start, left = time.monotonic(), len(list_undone(work, stage))
+    before = done = stage.num_tasks - left
     if before:
         report(f"{stage.verb} {before:,} of {count_noun(stage.num_tasks, stage.unit)} before")
     elif stage.name == VOCABULARY and work.plan.config.tokenizer.path is None:
         report(f"training a {work.plan.config.tokenizer.kind} tokenizer on the text")
-    done = before
-    for _ in engine.run(work, stage):
-        done = done + 1
-        left = timedelta(
-            seconds=round((time.monotonic() - start) / (done - before) * (stage.num_tasks - done))
-        )
+    for num_done in engine.run(work, stage):
+        done += num_done
+        seconds = (time.monotonic() - start) * (stage.num_tasks - done) / max(done - before, 1)
         counted = f"{done:,} of {count_noun(stage.num_tasks, stage.unit)}"
+        left = timedelta(seconds=round(seconds))
         report(f"{stage.verb} {counted} ({done / stage.num_tasks:.0%}, {left} left)")
     if stage.name == VOCABULARY:
         for line in work.facts(VOCABULARY)["lines"]:

@@ -12,7 +12,6 @@ import traceback
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache
-from itertools import islice
 from multiprocessing import get_context, parent_process, resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
@@ -37,7 +36,7 @@ def count_cores() -> int:
 
 
 def work_through(
-    items: Sequence[Item], start: Start[Item], workers: int, place: str
+    items: Sequence[Item], start: Start[Item], workers: int, place: str, apart: bool = False
 ) -> Generator[None]:
     """Work on all items, in any order; yield after each. Closing the generator stops the work.
 
@@ -45,38 +44,32 @@ def work_through(
         start: sent to each process, so it and what it returns are made of importable functions.
         workers: number of processes; with 1, or few items, this one does the work.
         place: what is worked on, for messages.
+        apart: the work is done in other processes in any case.
 
     Raises:
         ShardError: a process died.
     """
-    if workers > 1 and len(items) > _FEW_ITEMS:
-        yield from work_in_processes(items, start, workers, place)
-    elif items:
+    if items and not apart and (workers == 1 or len(items) <= _FEW_ITEMS):
         work = start()
         for item in items:
             yield work(item)
-
-
-def work_in_processes(
-    items: Sequence[Item], start: Start[Item], workers: int, place: str
-) -> Generator[None]:
-    """Work as `work_through` does, but never in this process."""
-    remaining, crew = iter(items), dict[Line, SpawnProcess]()
+        return
+    waiting, crew = list(reversed(items)), dict[Line, SpawnProcess]()
     try:
-        for item in islice(remaining, workers):
+        for _ in items[:workers]:
             line, process = _start_process(start)
             crew[line] = process
-            line.send(item)
+            line.send(waiting.pop())
         busy = set(crew)
         while busy:
             for line in wait(list(busy)):
                 assert isinstance(line, Connection)
                 try:
                     error = line.recv()
-                    if (item := next(remaining, None)) is None:
+                    if error is None and waiting:
+                        line.send(waiting.pop())
+                    else:
                         busy.remove(line)
-                    elif error is None:
-                        line.send(item)
                 except (EOFError, OSError):
                     raise ShardError(
                         f"{place}: a process that worked on it died, perhaps for lack of memory. "

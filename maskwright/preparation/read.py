@@ -4,10 +4,10 @@ It leaves the cleaned texts, a key of each with its fingerprint, its MinHash sig
 tokenizer's sample may take of it.
 """
 
-import json
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
@@ -19,7 +19,22 @@ from maskwright.corpus.readers.dispatch import read_source
 from maskwright.files import replacing_file
 from maskwright.preparation.input_identity import identify_block
 from maskwright.preparation.sorted_runs import writing_runs
-from maskwright.preparation.work import BEFORE_MENDING, KEY, NORMAL, READ, SEPARATOR, Facts, Work
+from maskwright.preparation.work import (
+    BANDS,
+    BEFORE_MENDING,
+    KEY,
+    KEYS,
+    NORMAL,
+    PIECE,
+    PIECES,
+    READ,
+    SAMPLED,
+    SEPARATOR,
+    SIGNATURES,
+    TEXTS,
+    Facts,
+    Work,
+)
 from maskwright.selection.contamination import EvaluationTexts
 from maskwright.selection.near_duplicates import BAND, Signer, hash_bands
 from maskwright.selection.selector import Kept, Selector
@@ -70,27 +85,21 @@ class _BlockFiles:
     def __init__(self, stack: ExitStack, work: Work, number: int, sign: Signer | None) -> None:
         self.num_documents = self.num_bytes = 0
         self._plan, self._sign = work.plan, sign
-        enter = stack.enter_context
-        self._texts = enter(_packing(work.path(READ, number, "texts.zst")))
-        self._sample = enter(_packing(work.path(READ, number, "sample.zst")))
-        self._keys = enter(writing_runs(work.path(READ, number, "keys"), KEY))
+        path, enter = partial(work.path, READ, number), stack.enter_context
+        self._texts, self._pieces = (enter(_packing(path(name))) for name in (TEXTS, PIECES))
+        self._sampled = enter(_writing(path(SAMPLED)))
+        self._keys = enter(writing_runs(path(KEYS), KEY))
         if sign is not None:
-            path = enter(replacing_file(work.path(READ, number, "signatures"), shared=True))
-            self._signatures = enter(path.open("wb"))
-            self._bands = enter(writing_runs(work.path(READ, number, "bands"), BAND))
+            self._signatures = enter(_writing(path(SIGNATURES)))
+            self._bands = enter(writing_runs(path(BANDS), BAND))
 
     def write(self, batch: list[Kept]) -> None:
         """Write the next documents."""
         encoded = [kept.text.encode() for kept in batch]
         self._texts.write(b"".join(text + SEPARATOR for text in encoded))
-        keys = list(self._make_keys(batch, encoded))
-        self._keys.add(np.array(keys, KEY))
-        if self._plan.sample_share < 1:
-            for kept, key in zip(batch, (key for key in keys if key[-1] == NORMAL), strict=True):
-                for place, piece in draw_pieces(kept.text, key[0], self._plan.seed):
-                    if place < self._plan.sample_share * 2**64:
-                        line = json.dumps([place, key[2], key[0], piece], ensure_ascii=False)
-                        self._sample.write(line.encode() + b"\n")
+        keys = np.array(list(self._make_keys(batch, encoded)), KEY)
+        self._keys.add(keys)
+        self._write_sample(batch, keys[keys["kind"] == NORMAL]["high"].tolist())
         if self._sign is not None:
             signatures = self._sign([kept.hashes for kept in batch])
             self._signatures.write(signatures.tobytes())
@@ -98,6 +107,17 @@ class _BlockFiles:
             self._bands.add(hash_bands(signatures, similarity, self.num_documents))
         self.num_documents += len(batch)
         self.num_bytes += sum(map(len, encoded))
+
+    def _write_sample(self, batch: list[Kept], fingerprints: list[int]) -> None:
+        """Write what the tokenizer may learn from: pieces with the smallest numbers drawn."""
+        most = int(self._plan.sample_share * 2**64)
+        for index, (kept, high) in enumerate(zip(batch, fingerprints, strict=True)):
+            for drawn, piece in draw_pieces(kept.text, high, self._plan.seed):
+                if drawn < most:
+                    content = piece.encode()
+                    about = (drawn, high, self.num_documents + index, len(content))
+                    self._sampled.write(np.array(about, PIECE).tobytes())
+                    self._pieces.write(content + SEPARATOR)
 
     def _make_keys(self, batch: list[Kept], encoded: list[bytes]) -> Iterator[tuple[int, ...]]:
         for index, (kept, text) in enumerate(zip(batch, encoded, strict=True), self.num_documents):
@@ -120,10 +140,12 @@ def _batch(kept: Iterable[Kept]) -> Iterator[list[Kept]]:
 
 
 @contextmanager
+def _writing(path: Path) -> Generator[BinaryIO]:
+    with replacing_file(path, shared=True) as temporary, temporary.open("wb") as file:
+        yield file
+
+
+@contextmanager
 def _packing(path: Path) -> Generator[BinaryIO]:
-    with (
-        replacing_file(path, shared=True) as temporary,
-        temporary.open("wb") as file,
-        zstandard.ZstdCompressor(_LEVEL).stream_writer(file) as packed,
-    ):
+    with _writing(path) as file, zstandard.ZstdCompressor(_LEVEL).stream_writer(file) as packed:
         yield packed

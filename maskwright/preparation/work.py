@@ -34,6 +34,11 @@ READ, EXACT, NEAR, CONNECT, VOCABULARY, ENCODE = (
 PLAN_NAME, LOGS = "plan.json", "logs"
 KEY = np.dtype([("high", "<u8"), ("low", "<u8"), ("index", "<u4"), ("characters", "<u4"),
                 ("bytes", "<u4"), ("kind", "<u4")])  # fmt: skip
+# Files of a block that was read.
+TEXTS, KEYS, SIGNATURES, BANDS = "texts.zst", "keys", "signatures", "bands"
+PIECES, SAMPLED = "pieces.zst", "sampled"
+# A piece of text that the tokenizer may learn from.
+PIECE = np.dtype([("drawn", "<u8"), ("high", "<u8"), ("index", "<u4"), ("size", "<u4")])
 DROP = np.dtype([("key", "<u8"), ("by", "<u8")])  # a document, and the one that stays instead
 NORMAL, BEFORE_MENDING = 0, 1  # kinds of keys
 _MOST_RANGES, _BLOCKS_A_RANGE = 64, 8
@@ -177,10 +182,10 @@ class Work:
             if folder.is_dir() and folder.name not in kept:
                 shutil.rmtree(folder, ignore_errors=True)
 
-    def read_texts(self, block: int) -> Iterator[str]:
-        """Yield the cleaned documents of a block by their index."""
+    def read_texts(self, block: int, name: str = TEXTS) -> Iterator[str]:
+        """Yield the cleaned documents of a block by their index, or what else is separated so."""
         rest = b""
-        with self.path(READ, block, "texts.zst").open("rb") as packed:
+        with self.path(READ, block, name).open("rb") as packed:
             reader = zstandard.ZstdDecompressor().stream_reader(packed)
             while piece := reader.read(_READ_BYTES):
                 *texts, rest = (rest + piece).split(SEPARATOR)
@@ -188,7 +193,7 @@ class Work:
 
     def read_kept_keys(self, block: int) -> Records:
         """Return the keys of the documents of a block that stay, by their index."""
-        keys = np.array(read_all(self.path(READ, block, "keys"), KEY))
+        keys = np.array(read_all(self.path(READ, block, KEYS), KEY))
         keys = keys[keys["kind"] == NORMAL]
         dropped = np.fromiter(self.read_drops(block), np.uint32)
         return np.sort(keys[~np.isin(keys["index"], dropped)], order="index")

@@ -14,7 +14,6 @@ from maskwright.corpus.sources import keep_texts
 from maskwright.distributed.world import World, joining, read_world
 from maskwright.errors import CheckpointError, ConfigError, InputError, ShardError, StoppedError
 from maskwright.objectives.build import count_parameters_of
-from maskwright.preparation.locate import locate
 from maskwright.pretraining.dry_run import describe_run
 from maskwright.pretraining.init_from import adopt_model, load_initial
 from maskwright.pretraining.prepared_data import PreparedData, check_config, fetch_ahead, open_data
@@ -24,6 +23,7 @@ from maskwright.runs.find_data import (
     adopt_preparation,
     is_elsewhere,
     is_prepared,
+    locate,
     locate_data,
     named_folder,
 )

@@ -9,17 +9,18 @@ from typing import Any
 
 from maskwright.config import from_mapping, to_mapping
 from maskwright.corpus.config import CorpusConfig
-from maskwright.errors import ConfigError, InputError, ShardError
+from maskwright.errors import ConfigError, InputError, MaskwrightError, ShardError
 from maskwright.preparation.config import PrepareConfig
 from maskwright.preparation.input_identity import fingerprint_input
-from maskwright.preparation.locate import locate
 from maskwright.preparation.pipeline import prepare
 from maskwright.runs.config import PretrainConfig
 from maskwright.selection.config import SelectionConfig
-from maskwright.shards.folder import name_path
+from maskwright.shards.cache import locking_file
+from maskwright.shards.folder import Mirror, check_json, name_path, open_mirror
 from maskwright.shards.manifest import MANIFEST_NAME, TOKENIZER_NAME, read_manifest
 from maskwright.shards.remote import is_remote
 from maskwright.tokenizer.config import TokenizerConfig
+from maskwright.tokenizer.files import CONFIG, MAX_TOKENIZER_BYTES, TOKENIZER
 from maskwright.tokenizer.template import wrap_inputs, wraps_inputs
 from maskwright.tokenizer.tokenizer import Tokenizer
 
@@ -197,3 +198,44 @@ def check_made_for(tokenizer: Tokenizer, data: Path) -> None:
             "the data that the model was trained on, or "
             "prepare some with tokenizer.path = the model folder."
         )
+
+
+def locate(name: str) -> Path:
+    """Return the folder that `name` means; for a URL, its mirror, with manifest and tokenizer in
+    it.
+
+    The other files of a mirror come when a `TokenStore` needs them.
+
+    Raises:
+        ShardError: a URL where no prepared data is, or that cannot be read.
+    """
+    if not is_remote(name):
+        return Path(name)
+    mirror = open_mirror(name)
+    folder = mirror.path / TOKENIZER_NAME
+    with locking_file(mirror.path / f".{TOKENIZER_NAME}.lock"):
+        if not _is_tokenizer(folder, mirror):
+            _fetch_tokenizer(folder, mirror)
+    return mirror.path
+
+
+def _is_tokenizer(path: Path, mirror: Mirror) -> bool:
+    """Return True if the tokenizer of the tokens is at `path`, a folder or a ``tokenizer.json``."""
+    try:
+        return Tokenizer.load(path).fingerprint == mirror.manifest.tokenizer_fingerprint
+    except MaskwrightError:
+        return False
+
+
+def _fetch_tokenizer(folder: Path, mirror: Mirror) -> None:
+    """Download the tokenizer. The manifest has no sums of its files, but the fingerprint of them
+    all.
+    """
+
+    def check(path: Path) -> None:
+        if not _is_tokenizer(path, mirror):
+            raise ShardError(f"{path} is not the tokenizer that the tokens were made with.")
+
+    most = MAX_TOKENIZER_BYTES
+    mirror.remote.fetch(f"{TOKENIZER_NAME}/{CONFIG}", folder / CONFIG, most, check_json)
+    mirror.remote.fetch(f"{TOKENIZER_NAME}/{TOKENIZER}", folder / TOKENIZER, most, check)

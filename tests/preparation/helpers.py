@@ -105,14 +105,15 @@ class DealtTasks:
     ranks: int
     draw: random.Random | None = field(default=None)
 
-    def run(self, work: Work, stage: Stage) -> Iterator[None]:
+    def run(self, work: Work, stage: Stage) -> Iterator[int]:
         """Does the tasks one after the other."""
         runners = [TaskRunner(work.folder) for _ in range(self.ranks)]
         tasks = list_undone(work, stage)
         if self.draw is not None:
             self.draw.shuffle(tasks)
         for number, task in enumerate(tasks):
-            yield runners[number % self.ranks](task)
+            runners[number % self.ranks](task)
+            yield 1
 
 
 def interrupt_at(monkeypatch: pytest.MonkeyPatch, worker: type[Any], count: int) -> list[int]:

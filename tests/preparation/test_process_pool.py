@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from maskwright.errors import ConfigError, ShardError
-from maskwright.preparation.process_pool import count_cores, work_in_processes, work_through
+from maskwright.preparation.process_pool import count_cores, work_through
 from tests.preparation.helpers import write_corpus
 
 MINUTES = 600
@@ -41,7 +41,7 @@ def worker_ids() -> set[int]:
 
 def test_each_item_is_done(tmp_path: Path) -> None:
     start = partial(begin_writing, tmp_path)
-    assert len(list(work_in_processes(range(5), start, 2, "the text"))) == 5
+    assert len(list(work_through(range(5), start, 2, "the text", apart=True))) == 5
     assert sorted(path.name for path in tmp_path.iterdir()) == list("01234")
     assert str(os.getpid()) not in {path.read_text() for path in tmp_path.iterdir()}
     assert worker_ids() == set()
@@ -55,7 +55,7 @@ def test_a_few_are_done_by_this_process(tmp_path: Path, items: range, workers: i
 
 
 def test_a_worker_that_dies_is_one_line(tmp_path: Path) -> None:
-    results = work_in_processes([0, 99, 99], partial(begin_writing, tmp_path), 2, "the text")
+    results = work_through([0, 99, 99], partial(begin_writing, tmp_path), 2, "the text", apart=True)
     next(results)
     for pid in worker_ids():
         os.kill(pid, signal.SIGKILL)
@@ -67,21 +67,21 @@ def test_a_worker_that_dies_is_one_line(tmp_path: Path) -> None:
 
 def test_an_error_in_a_worker_says_which_file_and_where(tmp_path: Path) -> None:
     with pytest.raises(FileExistsError, match="train") as caught:
-        list(work_in_processes([0, 98], partial(begin_writing, tmp_path), 2, "the text"))
+        list(work_through([0, 98], partial(begin_writing, tmp_path), 2, "the text", apart=True))
     assert "in write" in "".join(caught.value.__notes__)
     assert worker_ids() == set()
 
 
 def test_what_cannot_begin_says_why() -> None:
     with pytest.raises(ConfigError) as caught:
-        list(work_in_processes(range(3), begin_refusing, 2, "the text"))
+        list(work_through(range(3), begin_refusing, 2, "the text", apart=True))
     assert str(caught.value) == "select.language = xq is not a language. Try en."
     assert caught.value.field == "select.language"
     assert worker_ids() == set()
 
 
 def test_whoever_stops_does_not_wait_for_the_workers(tmp_path: Path) -> None:
-    results = work_in_processes([0, 99, 99], partial(begin_writing, tmp_path), 2, "the text")
+    results = work_through([0, 99, 99], partial(begin_writing, tmp_path), 2, "the text", apart=True)
     next(results)
     results.close()
     assert worker_ids() == set()

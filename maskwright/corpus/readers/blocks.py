@@ -3,11 +3,12 @@
 import bz2
 import gzip
 import lzma
+import re
 import sys
 import zlib
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO, Literal
+from typing import BinaryIO, Literal, cast
 
 import zstandard
 
@@ -17,6 +18,8 @@ Compression = Literal["", ".gz", ".bz2", ".xz", ".zst"]
 COMPRESSIONS: dict[str, Compression] = {".gz": ".gz", ".bz2": ".bz2", ".xz": ".xz", ".zst": ".zst"}
 BLOCK_BYTES = 1 << 20
 _INPUT_BYTES = 1 << 16
+_OVERLAP = 64  # a blank line that two blocks share is rarely longer
+LINE_END, BLANK_LINE = re.compile(rb"\n"), re.compile(rb"\n[ \t\r]*\n")
 # Memory of a decompressor; the strongest usual settings (xz -9, zstd -19) need a third of it.
 MAX_DECOMPRESSOR_BYTES = 256 << 20
 # So few bytes of zstandard unpack to 8 MB at most (runs of 128 kB in four bytes each).
@@ -57,11 +60,13 @@ def read_blocks(
     compression: Compression,
     name: str,
     ranges: Sequence[tuple[int, int]] = ((0, sys.maxsize),),
+    part: "PackedPart | None" = None,
 ) -> Generator[bytes]:
     """Yield the decompressed bytes of `path` (None: standard input); only the last block is short.
 
     Args:
         ranges: the bytes to read of a file that is not compressed, or the streams of a bzip2 file.
+        part: the part to yield of a compressed file, all of which up to its end is unpacked.
 
     Raises:
         CorpusError: the file cannot be read, its compressed data is damaged or cut off, or it
@@ -80,13 +85,55 @@ def read_blocks(
                 for block in _decompress(file, compression, ranges):
                     position = file.tell()
                     expansion.add(len(block), position - before if position > before else position)
-                    yield block
+                    if taken := block if part is None else part.take(block, position):
+                        yield taken
+                    if part is not None and part.is_over:
+                        return
     except (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError, zstandard.ZstdError) as error:
         raise _damaged(name, error) from None
     except OSError as error:
         if error.errno is None:  # bz2 reports damage so
             raise _damaged(name, error) from None
         raise CorpusError(f"{name} cannot be read: {error.strerror}.") from None
+
+
+class PackedPart:
+    """A part of a text file whose compression cannot be cut.
+
+    It begins at the first boundary in what is unpacked once `start` bytes of the file were read,
+    and ends likewise; the first part begins where the file begins.
+
+    Args:
+        end: None for the last part.
+        boundary: what ends a document.
+    """
+
+    def __init__(self, start: int, end: int | None, boundary: re.Pattern[bytes]) -> None:
+        self.is_over = False
+        self._start, self._end, self._boundary = start, end, boundary
+        self._is_inside = not start
+        self._before = b""  # the end of the last block, in which a boundary may begin
+
+    def take(self, block: bytes, position: int) -> bytes:
+        """Return what is of the part in the next block, which took `position` bytes of the file."""
+        window, begin, end = self._before + block, 0, len(block)
+        self._before = window[-_OVERLAP:]
+        if not self._is_inside:
+            begin = self._find(window, end, position, self._start)
+            self._is_inside = begin < end
+        if self._is_inside and self._end is not None:
+            stop = self._find(window, end, position, self._end)
+            self.is_over, end = stop < end, stop
+        return block[begin:end]
+
+    def _find(self, window: bytes, length: int, position: int, wanted: int) -> int:
+        """Return where in the block a document ends once `wanted` bytes were read, or its end."""
+        if position >= wanted:
+            before = len(window) - length
+            for match in self._boundary.finditer(window):
+                if match.end() > before:
+                    return match.end() - before
+        return length
 
 
 def _damaged(name: str, error: Exception) -> CorpusError:
@@ -114,7 +161,7 @@ def _decompress(
     file: BinaryIO, compression: Compression, ranges: Sequence[tuple[int, int]]
 ) -> Iterator[bytes]:
     if compression == ".gz":
-        return _read_file(gzip.GzipFile(fileobj=file))
+        return _read_file(gzip.GzipFile(fileobj=cast(BinaryIO, _SmallReads(file))))
     if compression == ".zst":
         return _gather(_unzstd(file))
     new_stream = bz2.BZ2Decompressor if compression == ".bz2" else _new_xz
@@ -123,6 +170,16 @@ def _decompress(
 
 def _new_xz() -> lzma.LZMADecompressor:
     return lzma.LZMADecompressor(memlimit=MAX_DECOMPRESSOR_BYTES)
+
+
+class _SmallReads:
+    """Reads as much at a time in every version of Python, so that parts of a file are the same."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+
+    def read(self, size: int) -> bytes:
+        return self._file.read(min(size, _INPUT_BYTES))
 
 
 def _read_file(file: BinaryIO | gzip.GzipFile) -> Iterator[bytes]:

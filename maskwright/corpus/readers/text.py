@@ -126,6 +126,8 @@ def decode_text(
     """
     rest = iter(blocks)
     first = next(rest, b"")
+    if not first and span.total:  # no document ends in this part
+        return
     if not first:
         raise UnreadableError("empty file", f"{name} is empty: nothing to train on.")
     mark, is_beginning = b"", span.is_beginning
