@@ -207,12 +207,12 @@ def _read_evaluation(config: SelectionConfig, work: Work, report: Report) -> Non
 
 def _run_stage(work: Work, stage: Stage, engine: Engine, report: Report) -> None:
     """Run a stage and report how far it is."""
-    if stage.name == VOCABULARY and work.plan.config.tokenizer.path is None:
-        report(f"training a {work.plan.config.tokenizer.kind} tokenizer on the text")
     start, total, pulse = time.monotonic(), stage.num_tasks, Pulse(report)
     before = done = total - len(list_undone(work, stage))
     if before:
         report(f"{stage.verb} {before:,} of {count_noun(total, stage.unit)} before")
+    elif stage.name == VOCABULARY and work.plan.config.tokenizer.path is None:
+        report(f"training a {work.plan.config.tokenizer.kind} tokenizer on the text")
     for num_done in engine.run(work, stage):
         tenths, done = 10 * done // total, done + num_done
         left = round((time.monotonic() - start) * (total - done) / max(done - before, 1))

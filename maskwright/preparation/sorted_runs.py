@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,8 +29,8 @@ Values = NDArray[np.uint64]
 class RunWriter:
     """Writes records, which come in any order."""
 
-    def __init__(self, path: Path, dtype: np.dtype[Any]) -> None:
-        self._file, self._field = path.open("wb"), field_of(dtype)
+    def __init__(self, file: BinaryIO, dtype: np.dtype[Any]) -> None:
+        self._file, self._field = file, field_of(dtype)
         self._waiting: list[Records] = [np.empty(0, dtype)]
         self._num_waiting = 0
 
@@ -41,10 +41,9 @@ class RunWriter:
         if self._num_waiting >= RUN:
             self._write(RUN)
 
-    def close(self) -> None:
+    def finish(self) -> None:
         """Write the last run, which may be shorter."""
         self._write(1)
-        self._file.close()
 
     def _write(self, least: int) -> None:
         waiting = np.concatenate(self._waiting)
@@ -63,10 +62,10 @@ def field_of(dtype: np.dtype[Any]) -> str:
 @contextmanager
 def writing_runs(path: Path, dtype: np.dtype[Any]) -> Generator[RunWriter]:
     """Yield a writer; the file appears when the block succeeds."""
-    with replacing_file(path, shared=True) as temporary:
-        writer = RunWriter(temporary, dtype)
+    with replacing_file(path, shared=True) as temporary, temporary.open("wb") as file:
+        writer = RunWriter(file, dtype)
         yield writer
-        writer.close()
+        writer.finish()
 
 
 def read_all(path: Path, dtype: np.dtype[Any]) -> Records:

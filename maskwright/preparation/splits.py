@@ -40,9 +40,13 @@ class Splits:
         """Return the split of a document that is not held out by name."""
         return "valid" if is_validation(fingerprint, self.valid_fraction) else "train"
 
+    def cuts(self, block: int, index: int) -> bool:
+        """Return True if the end of this document is held out."""
+        return self.cut is not None and [*self.cut[:2]] == [block, index]  # JSON has no tuples
+
     def divide(self, block: int, index: int, text: str) -> list[tuple[Split, str]]:
         """Return the parts of a document that is not held out by name, each with its split."""
-        if self.cut is not None and self.cut[:2] == (block, index):
+        if self.cut is not None and self.cuts(block, index):
             head, tail = cut_tail(text, self.cut[2])
             return [("train", head), ("valid", tail)]
         return [(self.choose(fingerprint_text(text)), text)]
