@@ -1,34 +1,27 @@
 """What identifies an input, so that the same text is not prepared twice.
 
-The fingerprint covers the content of the files and not their names, all of the configuration
-that changes the result, and the version of the shard format. A dataset on the hub counts by its
-name: a change there is not noticed; one in a local folder counts by the files in it.
+The fingerprint covers the content of the files (`maskwright.corpus.identity`), all of the
+configuration that changes the result, and the version of the shard format.
 """
 
 import hashlib
 import json
-import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import Any
 
 from maskwright.config import to_mapping
 from maskwright.corpus.blocks import Block, choose_block_bytes, cut_into_blocks, estimate_bytes
 from maskwright.corpus.documents import Source
-from maskwright.corpus.readers.hub import parse_hub_name
-from maskwright.corpus.sources import find_sources, list_files
-from maskwright.errors import CorpusError
+from maskwright.corpus.identity import identify_source
+from maskwright.corpus.sources import find_sources
 from maskwright.preparation.config import PrepareConfig
 from maskwright.preparation.process_pool import count_cores
 from maskwright.selection.contamination import find_evaluations
 from maskwright.shards.manifest import VERSION
 from maskwright.tokenizer.config import TokenizerConfig
 from maskwright.tokenizer.tokenizer import Tokenizer
-
-_READ_BYTES = 1 << 20
 
 
 def describe_config(config: PrepareConfig) -> dict[str, Any]:
@@ -83,7 +76,7 @@ def fingerprint_blocks(
         CorpusError, TokenizerError: as `fingerprint_input`.
     """
     evaluations = _list_evaluations(config)
-    other = [[_identify(source) for source in evaluations], num_held_out, seed]
+    other = [[identify_source(source) for source in evaluations], num_held_out, seed]
     described = json.dumps([VERSION, _describe(config), other, *identities], sort_keys=True)
     return hashlib.sha256(described.encode()).hexdigest()
 
@@ -136,54 +129,4 @@ def identify_block(block: Block) -> list[list[Any]]:
     Raises:
         CorpusError: a file cannot be read.
     """
-    return [_identify(source) for source in block.sources]
-
-
-def _identify(source: Source) -> list[Any]:
-    if source.path is not None:
-        return [source.kind, source.compression, _hash_part(source.path, _find_bytes(source))]
-    if source.kind == "pydocs":
-        return ["pydocs", sys.version, *(_version(name) for name in ("numpy", "torch"))]
-    if source.kind == "hub" and (folder := (name := parse_hub_name(source.name)).folder):
-        # Here names count too: they tell `datasets` which file is of which split.
-        names_and_hashes = (
-            part
-            for path in list_files(folder)
-            for part in (path.relative_to(folder).as_posix(), _hash_part(path, None))
-        )
-        return ["hub folder", name.config, name.field, *names_and_hashes]
-    return [source.kind, source.name]
-
-
-def _find_bytes(source: Source) -> tuple[int, int] | None:
-    """Return the bytes that a part of a file counts by; all parts together cover the file."""
-    span = source.span
-    if span is None or source.path is None:
-        return None
-    if not span.total:
-        return span.start, span.end
-    size = source.path.stat().st_size  # row groups are not looked for: any cut will do
-    return size * span.start // span.total, size * span.end // span.total
-
-
-def _hash_part(path: Path, part: tuple[int, int] | None) -> str:
-    """Return the sha256 of the bytes of a part of a file."""
-    digest = hashlib.sha256()
-    try:
-        start, end = part or (0, path.stat().st_size)
-        with path.open("rb") as file:
-            file.seek(start)
-            left = end - start
-            while left > 0 and (block := file.read(min(left, _READ_BYTES))):
-                digest.update(block)
-                left -= len(block)
-    except OSError as error:
-        raise CorpusError(f"{path} cannot be read: {error.strerror}.") from None
-    return digest.hexdigest()
-
-
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return "none"
+    return [identify_source(source) for source in block.sources]

@@ -12,19 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from maskwright.files import replacing_folder, write_json
+from maskwright.files import replacing_folder
 from maskwright.preparation.sorted_runs import read_all
 from maskwright.preparation.splits import Splits, settle_splits
 from maskwright.preparation.work import PIECE, PIECES, READ, SAMPLED, Facts, Work
 from maskwright.shards.manifest import TOKENIZER_NAME
-from maskwright.tokenizer.extension import extend_tokenizer
-from maskwright.tokenizer.stats import measure_tokenizer
+from maskwright.tokenizer.extension import extend_tokenizer, measure_extension
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.tokenizer.train import describe_shortage, train_tokenizer
 
-EXTENSION_NAME = "extension.json"
 _MEASURED_CHARACTERS = 4_000_000  # of held-out text
-_NUM_SHOWN = 12
 _NEVER = np.uint64((1 << 64) - 1)
 
 
@@ -45,40 +42,17 @@ class VocabularyMaker:
             lines += [f"tokenizer: {tokenizer.vocab_size:,} tokens, {seconds:.1f} seconds"]
             lines += filter(None, [describe_shortage(tokenizer, self.config)])
         elif self.config.extend_vocab:
-            tokenizer, described = self._extend(Tokenizer.load(self.config.path), splits, lines)
+            base = Tokenizer.load(self.config.path)
+            tokenizer = extend_tokenizer(base, self._sample(splits), self.config, self.seed)
+            seconds = time.monotonic() - start
+            effect, told = measure_extension(base, tokenizer, self._list_held_out(splits))
+            lines += [f"extending the tokenizer took {seconds:.1f} seconds", *told]
+            described = {"base": self.config.path, **effect}
         else:
             tokenizer = Tokenizer.load(self.config.path)
         with replacing_folder(self.work.folder / TOKENIZER_NAME) as temporary:
             tokenizer.save(temporary)
-            if described:
-                write_json(temporary / EXTENSION_NAME, described)
         return {"splits": asdict(splits), "extension": described, "lines": lines}
-
-    def _extend(
-        self, base: Tokenizer, splits: Splits, lines: list[str]
-    ) -> tuple[Tokenizer, dict[str, Any]]:
-        """Add tokens and measure their effect on text that they were not learned from."""
-        start = time.monotonic()
-        tokenizer = extend_tokenizer(base, self._sample(splits), self.config, self.seed)
-        held_out = list(self._list_held_out(splits))
-        before, after = (measure_tokenizer(which, held_out) for which in (base, tokenizer))
-        shown = tokenizer.tokens(range(base.vocab_size, tokenizer.vocab_size)[:_NUM_SHOWN])
-        saved = 1 - after.num_tokens / max(before.num_tokens, 1)
-        lines += [
-            f"tokenizer: {base.vocab_size:,} tokens before, {tokenizer.vocab_size:,} now "
-            f"({time.monotonic() - start:.1f} seconds); new are {' '.join(shown)} …",
-            f"tokens a word on held-out text: {before.fertility:.3f} before, "
-            f"{after.fertility:.3f} now ({saved:.1%} fewer tokens)",
-        ]
-        return tokenizer, {
-            "base": self.config.path,
-            "base_fingerprint": base.fingerprint,
-            "base_vocab_size": base.vocab_size,
-            "vocab_size": tokenizer.vocab_size,
-            "held_out_words": before.num_words,
-            "fertility_before": before.fertility,
-            "fertility": after.fertility,
-        }
 
     def _sample(self, splits: Splits) -> Iterator[str]:
         """Yield the pieces of training text with the smallest numbers drawn, in their order.

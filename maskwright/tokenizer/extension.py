@@ -24,11 +24,13 @@ from maskwright.tokenizer.cached_encoder import ROUGH_CUTTING, choose_cutting
 from maskwright.tokenizer.config import TokenizerConfig
 from maskwright.tokenizer.library import calling_library
 from maskwright.tokenizer.merges import learn_joins
+from maskwright.tokenizer.stats import measure_tokenizer
 from maskwright.tokenizer.token_text import TokenText, match_greedily
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.tokenizer.word_counts import count_words, keep_frequent, sample_texts
 
 _CHARACTERS = 2_000_000  # of different words to learn from: bounds memory and time
+_NUM_SHOWN = 12  # new tokens
 _STEPS = ("normalizer", "pre_tokenizer")
 
 
@@ -75,6 +77,32 @@ def extend_tokenizer(
             f"is {found} new tokens. {remedy}"
         )
     return Tokenizer(_append(base, learned), base.special_tokens)
+
+
+def measure_extension(
+    base: Tokenizer, tokenizer: Tokenizer, held_out: Iterable[str]
+) -> tuple[dict[str, Any], list[str]]:
+    """Return how many tokens an extension saves on text that it was not learned from, as values and
+    as lines.
+    """
+    texts = list(held_out)
+    before, after = (measure_tokenizer(which, texts) for which in (base, tokenizer))
+    shown = tokenizer.tokens(range(base.vocab_size, tokenizer.vocab_size)[:_NUM_SHOWN])
+    saved = 1 - after.num_tokens / max(before.num_tokens, 1)
+    found = {
+        "base_fingerprint": base.fingerprint,
+        "base_vocab_size": base.vocab_size,
+        "vocab_size": tokenizer.vocab_size,
+        "held_out_words": before.num_words,
+        "fertility_before": before.fertility,
+        "fertility": after.fertility,
+    }
+    return found, [
+        f"tokenizer: {base.vocab_size:,} tokens before, {tokenizer.vocab_size:,} now; new are "
+        f"{' '.join(shown)} …",
+        f"tokens a word on held-out text: {before.fertility:.3f} before, {after.fertility:.3f} now "
+        f"({saved:.1%} fewer tokens)",
+    ]
 
 
 def extends(tokenizer: Tokenizer, base: Tokenizer) -> bool:

@@ -1,0 +1,64 @@
+"""What identifies a source: the content of its files, and not their names.
+
+A dataset on the hub counts by its name: a change there is not noticed. One in a local folder counts
+by the files in it.
+"""
+
+import hashlib
+import sys
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from maskwright.corpus.documents import Source
+from maskwright.corpus.readers.hub import parse_hub_name
+from maskwright.corpus.sources import list_files
+from maskwright.errors import CorpusError
+
+_READ_BYTES = 1 << 20
+
+
+def identify_source(source: Source) -> list[Any]:
+    """Return what identifies a source, as values of JSON; all parts of a file cover its content.
+
+    Raises:
+        CorpusError: a file cannot be read.
+    """
+    if source.path is not None:
+        return [source.kind, source.compression, _hash_part(source.path, source)]
+    if source.kind == "pydocs":
+        return ["pydocs", sys.version, *(_version(name) for name in ("numpy", "torch"))]
+    if source.kind == "hub" and (folder := (name := parse_hub_name(source.name)).folder):
+        # Here names count too: they tell `datasets` which file is of which split.
+        names_and_hashes = (
+            part
+            for path in list_files(folder)
+            for part in (path.relative_to(folder).as_posix(), _hash_part(path))
+        )
+        return ["hub folder", name.config, name.field, *names_and_hashes]
+    return [source.kind, source.name]
+
+
+def _hash_part(path: Path, source: Source | None = None) -> str:
+    """Return the sha256 of a file, or of the bytes that a part of it counts by."""
+    digest, span = hashlib.sha256(), source and source.span
+    try:
+        start, end = 0, path.stat().st_size
+        if span is not None:  # in row groups, which are not looked for: any cut will do
+            unit = end if span.total else 1
+            start, end = (unit * n // (span.total or 1) for n in (span.start, span.end))
+        with path.open("rb") as file:
+            file.seek(start)
+            while start < end and (block := file.read(min(end - start, _READ_BYTES))):
+                digest.update(block)
+                start += len(block)
+    except OSError as error:
+        raise CorpusError(f"{path} cannot be read: {error.strerror}.") from None
+    return digest.hexdigest()
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "none"
