@@ -159,8 +159,10 @@ class NearFinder:
         loaded = np.empty((len(keys), NUM_HASHES), np.uint32)
         order = np.argsort(keys)
         blocks, starts = np.unique(keys[order] >> _BLOCK, return_index=True)
-        for block, where in zip(blocks.tolist(), np.split(order, starts[1:]), strict=True):
-            rows = read_all(self.signatures[block], np.dtype(np.uint32)).reshape(-1, NUM_HASHES)
+        for block, where in zip(blocks, np.split(order, starts[1:]), strict=True):
+            rows = read_all(self.signatures[int(block)], np.dtype(np.uint32)).reshape(
+                -1, NUM_HASHES
+            )
             loaded[where] = rows[keys[where] & _INDEX]
         return loaded
 

@@ -19,8 +19,8 @@ from maskwright.errors import CorpusError, ShardError
 from maskwright.files import naming_file, temporary_path
 from maskwright.formatting import count_noun
 from maskwright.preparation.config import PrepareConfig
+from maskwright.preparation.encode import describe_source
 from maskwright.preparation.engines import Engine, choose_engine, find_jobs, submit_to_slurm
-from maskwright.preparation.finish import describe_source
 from maskwright.preparation.folder import (
     STDIN_PREFIX,
     Report,

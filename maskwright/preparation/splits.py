@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from itertools import islice
 
 from maskwright.corpus.fingerprints import fingerprint_text
-from maskwright.corpus.split import (
+from maskwright.corpus.stream import (
     MOST_BYTES_COUNTED,
+    Split,
     choose_valid_fraction,
+    explain_nothing,
     is_validation,
 )
-from maskwright.corpus.stream import Split, explain_nothing
 from maskwright.errors import CorpusError
 from maskwright.preparation.work import READ, Work, add_counts
 

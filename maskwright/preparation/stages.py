@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from maskwright.preparation.duplicates import Connector, ExactFinder, NearFinder
-from maskwright.preparation.encode import BlockEncoder
-from maskwright.preparation.finish import Finisher
+from maskwright.preparation.encode import BlockEncoder, Finisher
 from maskwright.preparation.read import BlockReader
 from maskwright.preparation.vocabulary import VocabularyMaker
 from maskwright.preparation.work import (

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from maskwright.corpus.fingerprints import FingerprintSet, fingerprint_text
-from maskwright.corpus.split import choose_valid_fraction, is_validation
+from maskwright.corpus.stream import choose_valid_fraction, is_validation
 
 FINGERPRINTS = st.one_of(
     st.integers(0, 2**64 - 1),
