@@ -208,7 +208,7 @@ def choose_engine(config: PrepareConfig) -> Engine | None:
     if config.engine == "local":
         return LocalEngine(workers)
     _check_installed(config.engine)
-    logs: Any = import_module("loguru")
+    logs: Any = import_module("datatrove.utils.logging")
     logs.logger.disable("datatrove")  # here; its ranks log to files
     if config.engine == "datatrove-local":
         return LocalExecutors(workers)

