@@ -3,12 +3,11 @@
 Work and memory grow with the number of blocks, not with the text.
 """
 
-import shutil
 from collections.abc import Sequence
 
 import numpy as np
 
-from maskwright.files import JsonObject, write_json
+from maskwright.files import JsonObject, flush, write_json
 from maskwright.preparation.config import PrepareConfig
 from maskwright.preparation.encode import COUNTS
 from maskwright.preparation.folder import SELECTION_NAME
@@ -51,17 +50,19 @@ class Finisher:
         if self.plan.config.select.does_anything:
             write_json(self.work.out / SELECTION_NAME, self._add_tallies(read, encoded).to_plain())
         if not (self.work.out / MANIFEST_NAME).is_file():
-            self._move_folders()
+            self._move_files()
             write_manifest(self.work.out, self._describe(read, encoded))
         return {}
 
-    def _move_folders(self) -> None:
-        """Move what was not moved by a task that was interrupted."""
+    def _move_files(self) -> None:
+        """Move whole files one by one: tasks that were killed left others in the same folders."""
         for name in (TOKENIZER_NAME, *SPLITS):
-            made = self.work.folder / name
+            made, out = self.work.folder / name, self.work.out / name
             if made.is_dir():
-                shutil.rmtree(self.work.out / name, ignore_errors=True)
-                made.rename(self.work.out / name)
+                out.mkdir(exist_ok=True)
+                for path in made.glob("[!.]*"):
+                    path.replace(out / path.name)
+                flush(out)
 
     def _describe(self, read: Sequence[Facts], encoded: Sequence[Facts]) -> Manifest:
         tokenizer, config = Tokenizer.load(self.work.out / TOKENIZER_NAME), self.plan.config

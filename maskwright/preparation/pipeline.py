@@ -212,7 +212,7 @@ def _run_stage(work: Work, stage: Stage, engine: Engine, report: Report) -> None
     before = done = stage.num_tasks - left
     if before:
         report(f"{stage.verb} {before:,} of {count_noun(stage.num_tasks, stage.unit)} before")
-    for num_done in engine.run(work, stage):
+    for num_done in filter(None, engine.run(work, stage)):
         done += num_done
         seconds = (time.monotonic() - start) * (stage.num_tasks - done) / max(done - before, 1)
         counted = f"{done:,} of {count_noun(stage.num_tasks, stage.unit)}"
