@@ -4,9 +4,9 @@ tasks reported is added up in the manifest.
 Adding up takes work and memory by the number of blocks, not by the text.
 """
 
-import shutil
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import asdict
 
 import numpy as np
@@ -52,29 +52,28 @@ class BlockEncoder:
         """Write ``WORK/SPLIT/NNNNN.*``; return their description, and what was dropped."""
         counts, tally = Counter[str](), Tally()
         dropped, by_name = self.work.read_drops(number), self.work.is_held_out(number)
-        shards: dict[str, _Shard] = {}
-        for index, text in enumerate(self.work.read_texts(number)):
-            if index in dropped:
-                tally.drop(self._explain(*dropped[index]), text)
-                continue
-            if self.plan.config.select.does_anything:
-                tally.keep(text)
-            divided = self.splits.divide(number, index, text)
-            parts: list[tuple[Split, str]] = [("valid", text)] if by_name else divided
-            counts[CUT] += len(parts) > 1
-            for split, part in parts:
-                encoded = self.tokenizer.encode(part)
-                if not len(encoded.ids):
-                    counts["without tokens"] += 1
+        with ExitStack() as stack:
+            shards: dict[str, _Shard] = {}
+            for index, text in enumerate(self.work.read_texts(number)):
+                if index in dropped:
+                    tally.drop(self._explain(*dropped[index]), text)
                     continue
-                if split not in shards:
-                    shards[split] = _Shard(self.work, split, number, self.tokenizer.vocab_size)
-                shards[split].add(part, encoded)
-        return {
-            "splits": {split: shard.close() for split, shard in shards.items()},
-            "counts": counts + tally.dropped,
-            "tally": tally.to_plain(),
-        }
+                if self.plan.config.select.does_anything:
+                    tally.keep(text)
+                divided = self.splits.divide(number, index, text)
+                parts: list[tuple[Split, str]] = [("valid", text)] if by_name else divided
+                counts[CUT] += len(parts) > 1
+                for split, part in parts:
+                    encoded = self.tokenizer.encode(part)
+                    if not len(encoded.ids):
+                        counts["without tokens"] += 1
+                        continue
+                    if split not in shards:
+                        size = self.tokenizer.vocab_size
+                        shards[split] = _Shard(stack, self.work, split, number, size)
+                    shards[split].add(part, encoded)
+            closed = {split: shard.close() for split, shard in shards.items()}
+        return {"splits": closed, "counts": counts + tally.dropped, "tally": tally.to_plain()}
 
     def _explain(self, stage: str, by: int) -> str:
         if stage != EXACT:
@@ -85,9 +84,11 @@ class BlockEncoder:
 class _Shard:
     """The shard of a block and a split, with the size of its text and the counts of its ids."""
 
-    def __init__(self, work: Work, split: str, number: int, vocab_size: int) -> None:
-        dtype = choose_dtype(vocab_size)
-        self._writer = ShardWriter(work.folder / split, f"{number:05d}", dtype)
+    def __init__(
+        self, stack: ExitStack, work: Work, split: str, number: int, vocab_size: int
+    ) -> None:
+        writer = ShardWriter(work.folder / split, f"{number:05d}", choose_dtype(vocab_size))
+        self._writer = stack.enter_context(writer)
         self._counts = np.zeros(vocab_size, np.uint32)
         self._counts_path = work.path(ENCODE, number, COUNTS)
         self._is_train = split == "train"
@@ -131,12 +132,13 @@ class Finisher:
         return {}
 
     def _move_folders(self) -> None:
-        """Move what was not moved by a task that was interrupted."""
+        """Move what no task has moved yet, without what killed tasks left in it."""
         for name in (TOKENIZER_NAME, *SPLITS):
-            made = self.work.folder / name
-            if made.is_dir():
-                shutil.rmtree(self.work.out / name, ignore_errors=True)
-                made.rename(self.work.out / name)
+            made, place = self.work.folder / name, self.work.out / name
+            if made.is_dir() and not place.exists():
+                for stray in made.glob(".*"):
+                    stray.unlink()
+                made.rename(place)
 
     def _describe(self, read: Sequence[Facts], encoded: Sequence[Facts]) -> Manifest:
         tokenizer, config = Tokenizer.load(self.work.out / TOKENIZER_NAME), self.plan.config

@@ -30,7 +30,7 @@ _PACKAGES = {"datatrove": "cluster", "ray": "ray"}  # and the extra that brings 
 _SLURM = ("sbatch", "squeue", "scancel")
 _JOB_NAME = "slurm-job-name"
 # Rounds that are submitted ahead. Each joins components whose documents are twice as far apart.
-_ROUNDS = 8
+_ROUNDS = 6
 _CONNECT_SECONDS = 10.0
 
 

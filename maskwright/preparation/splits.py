@@ -40,9 +40,13 @@ class Splits:
         """Return the split of a document that is not held out by name."""
         return "valid" if is_validation(fingerprint, self.valid_fraction) else "train"
 
+    def cuts(self, block: int, index: int) -> bool:
+        """Return True if the end of this document is held out."""
+        return self.cut is not None and [*self.cut[:2]] == [block, index]  # JSON has no tuples
+
     def divide(self, block: int, index: int, text: str) -> list[tuple[Split, str]]:
         """Return the parts of a document that is not held out by name, each with its split."""
-        if self.cut is not None and self.cut[:2] == (block, index):
+        if self.cut is not None and self.cuts(block, index):
             head, tail = cut_tail(text, self.cut[2])
             return [("train", head), ("valid", tail)]
         return [(self.choose(fingerprint_text(text)), text)]
@@ -118,9 +122,9 @@ def settle_splits(work: Work) -> Splits:
 def _list_kept(work: Work, blocks: range) -> Iterator[_Document]:
     for block in blocks:
         keys = work.read_kept_keys(block)
-        fields = ("index", "high", "characters", "bytes")
-        for values in zip(*(keys[field].tolist() for field in fields), strict=True):
-            yield _Document(block, *values)
+        fields = (keys[field].tolist() for field in ("key", "high", "characters", "bytes"))
+        for key, *values in zip(*fields, strict=True):
+            yield _Document(block, key - (block << 32), *values)
 
 
 def _read_text(work: Work, document: _Document) -> str:

@@ -107,7 +107,7 @@ _STAGES: dict[str, Callable[[Work], Callable[[int], Facts]]] = {
 }
 
 
-def list_undone(work: Work, stage: Stage) -> list[tuple[str, int]]:
-    """Return the tasks of a stage that are not done."""
-    tasks = range(stage.num_tasks)
+def list_undone(work: Work, stage: Stage, rank: int = 0, ranks: int = 1) -> list[tuple[str, int]]:
+    """Return the tasks of a stage that are not done; with several ranks, those of one of them."""
+    tasks = range(rank, stage.num_tasks, ranks)
     return [(stage.name, number) for number in tasks if not work.is_done(stage.name, number)]

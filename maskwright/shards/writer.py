@@ -25,7 +25,8 @@ _TOKENS_AT_ONCE = 1 << 20
 class ShardWriter:
     """Writes documents to the shard ``FOLDER/NAME.*``, which appears when it is closed.
 
-    A shard may be of any size: what is held in memory is a million tokens.
+    A shard may be of any size: what is held in memory is a million tokens. As a context manager it
+    removes its files after an error.
     """
 
     def __init__(self, folder: Path, name: str, dtype: str) -> None:
@@ -40,6 +41,12 @@ class ShardWriter:
         self._stack = ExitStack()
         names = {kind: folder / f"{name}.{kind}" for kind in (TOKENS, ENDS, STARTS)}
         self._files = {kind: _HashedFile(path, self._stack) for kind, path in names.items()}
+
+    def __enter__(self) -> "ShardWriter":
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._stack.__exit__(*error)
 
     def add(self, ids: NDArray[Any], word_starts: NDArray[np.bool_]) -> None:
         """Add a document of at least one token.

@@ -1,13 +1,25 @@
-"""Text and configurations for the tests of this package."""
+"""Text, configurations and engines for the tests of this package."""
 
+import json
 import random
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from maskwright.corpus import blocks
 from maskwright.preparation.config import PrepareConfig
+from maskwright.preparation.input_identity import list_blocks
+from maskwright.preparation.pipeline import prepare
+from maskwright.preparation.stages import Stage, TaskRunner, list_stages, list_undone
+from maskwright.preparation.work import PLAN_NAME, Plan, Work
+from maskwright.shards.manifest import Manifest
+from maskwright.shards.reader import TokenStore
 from maskwright.tokenizer.config import TokenizerConfig
+from maskwright.tokenizer.tokenizer import Tokenizer
 
 _SYLLABLES = ["ka", "to", "mi", "ren", "su", "lo", "vi", "nar", "pe", "dol", "ghi", "us"]
 
@@ -25,20 +37,94 @@ def write_corpus(path: Path, megabytes: float = 0.05, seed: int = 0) -> Path:
     return path
 
 
-def small_config(shard_megabytes: int = 1, workers: int = 1) -> PrepareConfig:
+def read_documents(path: Path) -> list[str]:
+    """The documents of a file of `write_corpus`."""
+    return path.read_text(encoding="utf-8").strip().split("\n\n")
+
+
+def write_lines(path: Path, texts: Sequence[str]) -> Path:
+    """The texts as JSON lines; returns `path`."""
+    path.write_text("".join(json.dumps({"text": text}) + "\n" for text in texts))
+    return path
+
+
+def small_config(block_megabytes: int = 1, workers: int = 1) -> PrepareConfig:
     tokenizer = TokenizerConfig(vocab_size=256)
-    return PrepareConfig(tokenizer=tokenizer, shard_megabytes=shard_megabytes, workers=workers)
+    return PrepareConfig(tokenizer=tokenizer, block_megabytes=block_megabytes, workers=workers)
+
+
+def prepare_quietly(
+    paths: Sequence[Path | str], out: Path, config: PrepareConfig, seed: int = 0
+) -> tuple[Manifest, list[str]]:
+    """Prepares text; returns the manifest and the lines of the report."""
+    lines: list[str] = []
+    manifest = prepare([str(path) for path in paths], out, config, seed, report=lines.append)
+    assert manifest is not None
+    return manifest, lines
+
+
+def cut_small(monkeypatch: pytest.MonkeyPatch, num_bytes: int) -> None:
+    """Has text cut into blocks of at least `num_bytes`, so that a little gives many."""
+    monkeypatch.setattr(blocks, "_FEWEST_BYTES", num_bytes)
+
+
+def make_work(
+    folder: Path,
+    paths: Sequence[Path | str],
+    config: PrepareConfig,
+    until: str = "",
+    sample_share: float = 1.0,
+) -> Work:
+    """Plans the work on text below `folder`, and does it up to the stage `until`, inclusive."""
+    listed, ignored = [str(path) for path in paths], Counter[str]()
+    found, num_held_out = list_blocks(listed, config, ignored)
+    work = Work(folder / ".work-0")
+    work.folder.mkdir(parents=True)
+    Plan("0", listed, found, num_held_out, dict(ignored), config, 0, sample_share, "/").write(
+        work.folder / PLAN_NAME
+    )
+    if until:
+        run_stages(work, until)
+    return work
+
+
+def run_stages(work: Work, until: str) -> None:
+    """Does the stages up to `until`, inclusive."""
+    engine = DealtTasks(1)
+    for stage in list_stages(work):
+        list(engine.run(work, stage))
+        if stage.name == until:
+            return
+    raise AssertionError(f"{until} is no stage")
+
+
+@dataclass(frozen=True)
+class DealtTasks:
+    """An engine that deals the tasks of each stage to N runners, in random order if it draws."""
+
+    ranks: int
+    draw: random.Random | None = field(default=None)
+
+    def run(self, work: Work, stage: Stage) -> Iterator[int]:
+        """Does the tasks one after the other."""
+        runners = [TaskRunner(work.folder) for _ in range(self.ranks)]
+        tasks = list_undone(work, stage)
+        if self.draw is not None:
+            self.draw.shuffle(tasks)
+        for number, task in enumerate(tasks):
+            runners[number % self.ranks](task)
+            yield 1
 
 
 def interrupt_at(monkeypatch: pytest.MonkeyPatch, worker: type[Any], count: int) -> list[int]:
-    """Has Ctrl-C come when so many parts have been begun; gives the numbers of all that are."""
+    """Has Ctrl-C come when `count` tasks have been begun; returns the numbers of all that are."""
     work, begun = worker.__call__, list[int]()
 
-    def work_or_stop(self: Any, part: Any) -> None:
-        begun.append(part.index)
+    def work_or_stop(self: Any, number: int) -> Any:
+        begun.append(number)
         if len(begun) == count:
             raise KeyboardInterrupt
-        work(self, part)
+        return work(self, number)
 
     monkeypatch.setattr(worker, "__call__", work_or_stop)
     return begun
@@ -51,3 +137,18 @@ def read_folder(folder: Path) -> dict[str, bytes]:
         for path in sorted(folder.rglob("*"))
         if path.is_file()
     }
+
+
+def read_shards(out: Path, split: str) -> list[str]:
+    """The documents of a split, decoded, in order."""
+    tokenizer, store = Tokenizer.load(out / "tokenizer"), TokenStore.open(out, split)
+    ends = store.document_lengths.cumsum().tolist()
+    return [
+        tokenizer.decode(store.tokens(start, end))
+        for start, end in zip([0, *ends], ends, strict=False)
+    ]
+
+
+def described(config: PrepareConfig) -> PrepareConfig:
+    """The same configuration, with counts of languages and lengths."""
+    return replace(config, select=replace(config.select, describe=True))

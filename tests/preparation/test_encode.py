@@ -1,84 +1,100 @@
-from collections.abc import Iterator
-from functools import cache
+"""One block after the other becomes a shard of each split."""
+
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
-from maskwright.preparation.chunks import Chunk
-from maskwright.preparation.encode import encode_chunk
-from maskwright.preparation.encode_chunks import encode_chunks
-from maskwright.preparation.engines import LocalEngine
-from maskwright.preparation.process_pool import count_cores
+from maskwright.corpus.config import CorpusConfig
+from maskwright.preparation.config import PrepareConfig
+from maskwright.preparation.encode import CUT, BlockEncoder
+from maskwright.preparation.work import ENCODE, VOCABULARY, Work
 from maskwright.tokenizer.config import TokenizerConfig
 from maskwright.tokenizer.tokenizer import Tokenizer
-from maskwright.tokenizer.train import train_tokenizer
+from tests.preparation.helpers import cut_small, make_work, read_folder, write_lines
 
-TEXTS = ["the cat sat", "on the mat,", "the end."]
-
-
-@cache
-def tokenizer() -> Tokenizer:
-    return train_tokenizer(TEXTS * 5, TokenizerConfig(kind="character", min_frequency=1))
+TEXTS = ["the cat sat", "on the mat,", "the end.", "\U0001f600"]
+LETTERS = TokenizerConfig(kind="character", min_frequency=1)
+CONFIG = PrepareConfig(tokenizer=LETTERS, corpus=CorpusConfig(valid_fraction=0.0))
 
 
-def chunk(texts: list[str], index: int = 0) -> Chunk:
-    return Chunk("train", index, [text.encode() for text in texts])
+def encode_texts(folder: Path, texts: list[str], config: PrepareConfig = CONFIG) -> Work:
+    path = write_lines(folder / "a.jsonl", texts)
+    return make_work(folder / "out", [path], config, ENCODE)
 
 
-def test_a_chunk_becomes_a_shard(tmp_path: Path) -> None:
-    encoded = encode_chunk(chunk([*TEXTS, "\n", ""]), tmp_path, tokenizer())
-    assert encoded.shard.num_documents == 4  # a newline is a character of this tokenizer
-    assert encoded.num_without_tokens == 1
-    assert (encoded.num_characters, encoded.num_bytes, encoded.num_words) == (31, 31, 8)
-    ids = np.fromfile(tmp_path / "train" / "00000.tokens", "<u2")
-    assert tokenizer().decode(ids[:11]) == TEXTS[0]
-    assert not encoded.reused
+def test_a_block_becomes_a_shard(tmp_path: Path) -> None:
+    work = encode_texts(tmp_path, [*TEXTS, TEXTS[0]])
+    facts = work.facts(ENCODE, 0)
+    assert facts["counts"] == {"duplicate": 1}
+    [(split, described)] = facts["splits"].items()
+    shard = described.pop("shard")
+    assert (split, shard["name"], shard["num_documents"]) == ("train", "00000", 4)
+    assert described == {"num_characters": 31, "num_bytes": 34, "num_words": 9}
+    ids = np.fromfile(work.folder / "train" / "00000.tokens", "<u2")
+    assert len(ids) == shard["num_tokens"]
+    tokenizer = Tokenizer.load(work.folder / "tokenizer")
+    assert tokenizer.decode(ids[:11]) == TEXTS[0]
+    counts = np.fromfile(work.path(ENCODE, 0, "counts"), np.uint32)
+    assert counts.tolist() == np.bincount(ids, minlength=tokenizer.vocab_size).tolist()
 
 
-def test_a_finished_shard_is_kept(tmp_path: Path) -> None:
-    first = encode_chunk(chunk(TEXTS), tmp_path, tokenizer())
-    written = (tmp_path / "train" / "00000.tokens").stat().st_mtime_ns
-    again = encode_chunk(chunk(TEXTS), tmp_path, tokenizer())
-    assert again.reused
-    assert again.shard == first.shard
-    assert (tmp_path / "train" / "00000.tokens").stat().st_mtime_ns == written
+def test_a_document_without_tokens_is_dropped(tmp_path: Path) -> None:
+    words = TokenizerConfig(vocab_size=64, min_frequency=1)
+    work = encode_texts(tmp_path, [*TEXTS, "\u200d"], replace(CONFIG, tokenizer=words))
+    facts = work.facts(ENCODE, 0)
+    assert facts["counts"] == {"without tokens": 1}
+    assert facts["splits"]["train"]["shard"]["num_documents"] == 4
 
 
-@pytest.mark.parametrize("suffix", ["tokens", "ends", "starts", "done"])
-def test_a_damaged_shard_is_made_again(suffix: str, tmp_path: Path) -> None:
-    first = encode_chunk(chunk(TEXTS), tmp_path, tokenizer())
-    path = tmp_path / "train" / f"00000.{suffix}"
-    content = path.read_bytes()
-    path.write_bytes(content[:-3] + b"zzz")
-    again = encode_chunk(chunk(TEXTS), tmp_path, tokenizer())
-    assert not again.reused
-    assert again == first
-    assert path.read_bytes() == content
+def test_a_block_of_which_nothing_stays_has_no_shard(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cut_small(monkeypatch, 1)
+    held_out = write_lines(tmp_path / "held-out.jsonl", TEXTS)
+    copies = write_lines(tmp_path / "copies.jsonl", TEXTS[:1])
+    other = write_lines(tmp_path / "other.jsonl", ["another cat"])
+    config = replace(CONFIG, corpus=CorpusConfig(valid_text=(str(held_out),)))
+    work = make_work(tmp_path / "out", [copies, other], config, ENCODE)
+    *_, of_copies, last = work.all_facts(ENCODE)
+    assert of_copies["splits"] == {}
+    assert of_copies["counts"] == {"in corpus.valid_text": 1}
+    assert last["splits"]["train"]["shard"]["num_documents"] == 1
+    names = {path.name for path in (work.folder / "train").iterdir()}
+    assert len(names) == 3
 
 
-def test_another_text_or_tokenizer_is_made_again(tmp_path: Path) -> None:
-    encode_chunk(chunk(TEXTS), tmp_path, tokenizer())
-    assert not encode_chunk(chunk(TEXTS[:2]), tmp_path, tokenizer()).reused
-    other = train_tokenizer(["xyz"] * 5, TokenizerConfig(kind="character"))
-    assert not encode_chunk(chunk(TEXTS[:2]), tmp_path, other).reused
+@pytest.mark.parametrize("kinds", [("tokens", "ends", "starts")])
+def test_after_an_error_nothing_is_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kinds: tuple[str, ...]
+) -> None:
+    path = write_lines(tmp_path / "a.jsonl", TEXTS)
+    work = make_work(tmp_path / "out", [path], CONFIG, VOCABULARY)
+    encode_text = Tokenizer.encode
+
+    def fail(self: Tokenizer, text: str) -> Any:
+        if text == TEXTS[2]:
+            raise ZeroDivisionError
+        return encode_text(self, text)
+
+    (work.folder / ENCODE).mkdir()
+    monkeypatch.setattr(Tokenizer, "encode", fail)
+    with pytest.raises(ZeroDivisionError):
+        BlockEncoder(work)(0)
+    assert not read_folder(work.folder / "train")
+    monkeypatch.undo()
+    BlockEncoder(work)(0)
+    assert sorted(read_folder(work.folder / "train")) == sorted(f"00000.{kind}" for kind in kinds)
 
 
-def test_chunks_are_read_as_they_are_needed(tmp_path: Path) -> None:
-    num_read = 0
-
-    def read_chunks() -> Iterator[Chunk]:
-        nonlocal num_read
-        for index in range(10):
-            num_read += 1
-            yield chunk(TEXTS, index)
-
-    tokenizer().save(tmp_path / "tokenizer")
-    encoded = encode_chunks(read_chunks(), tmp_path, LocalEngine(1))
-    next(encoded)
-    assert num_read <= 3
-    assert len(list(encoded)) == 9
-
-
-def test_there_is_a_core() -> None:
-    assert count_cores() >= 1
+def test_the_end_of_a_document_is_held_out(tmp_path: Path) -> None:
+    corpus = CorpusConfig(documents="file", valid_fraction=0.25)
+    (tmp_path / "book.txt").write_text("\n".join(f"line {n} of a book" for n in range(80)))
+    config = replace(CONFIG, corpus=corpus)
+    work = make_work(tmp_path / "out", [tmp_path / "book.txt"], config, ENCODE)
+    facts = work.facts(ENCODE, 0)
+    assert facts["counts"][CUT] == 1
+    sizes = {split: each["num_words"] for split, each in facts["splits"].items()}
+    assert sizes == {"train": 300, "valid": 100}

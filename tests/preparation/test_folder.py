@@ -1,38 +1,25 @@
+"""Who may write to a folder, and what belongs to whom in it."""
+
 import errno
-import threading
-import time
 from pathlib import Path
 
 import pytest
 
 from maskwright.errors import ShardError
-from maskwright.preparation.folder import check_use, making_folder
+from maskwright.preparation.folder import (
+    check_use,
+    claim_work,
+    find_work,
+    making_folder,
+    mark_unfinished,
+    read_state,
+)
 from maskwright.preparation.pipeline import prepare
-from maskwright.shards.manifest import read_manifest
 from tests.preparation.helpers import small_config, write_corpus
 
 
 def ignore(line: str) -> None:
     del line
-
-
-def test_a_second_process_waits_for_the_first(tmp_path: Path) -> None:
-    path, out = write_corpus(tmp_path / "a.txt"), tmp_path / "out"
-    lines: list[str] = []
-
-    def prepare_too() -> None:
-        prepare([str(path)], out, small_config(), report=lines.append)
-
-    second = threading.Thread(target=prepare_too, daemon=True)
-    with making_folder(out, ignore):
-        second.start()
-        deadline = time.monotonic() + 30
-        while not lines and time.monotonic() < deadline:
-            time.sleep(0.01)
-        assert "out is being prepared by another process" in lines[0]
-        assert list(out.iterdir()) == []
-    second.join(timeout=60)
-    assert read_manifest(out).splits["train"].num_tokens > 0
 
 
 def test_the_lock_ends_with_its_block(tmp_path: Path) -> None:
@@ -58,7 +45,7 @@ def test_a_file_cannot_be_filled(tmp_path: Path) -> None:
 def test_a_folder_left_by_a_preparation_killed_at_its_first_file_is_ours(tmp_path: Path) -> None:
     path, out = write_corpus(tmp_path / "a.txt"), tmp_path / "out"
     out.mkdir()
-    (out / ".preparing.json.tmp").write_text('{"finger', encoding="utf-8")
+    (out / ".preparing.json.tmp").write_text('{"iden', encoding="utf-8")
     prepare([str(path)], out, small_config())
     assert not list(out.glob(".*"))
     (tmp_path / "other").mkdir()
@@ -66,6 +53,36 @@ def test_a_folder_left_by_a_preparation_killed_at_its_first_file_is_ours(tmp_pat
     (tmp_path / "other" / "thesis.doc").touch()
     with pytest.raises(ShardError, match="in use for something else"):
         check_use(tmp_path / "other")
+
+
+def test_work_on_the_same_input_is_kept(tmp_path: Path) -> None:
+    work = claim_work(tmp_path, "a" * 64)
+    (work / "plan.json").touch()
+    assert claim_work(tmp_path, "a" * 64) == work == find_work(tmp_path)
+    assert (work / "plan.json").exists()
+
+
+@pytest.mark.parametrize("state", ["a" * 64, ""])
+def test_work_on_another_input_is_removed(tmp_path: Path, state: str) -> None:
+    """Also if a process was killed while it removed that."""
+    before = claim_work(tmp_path, "a" * 64)
+    for name in ("train", "tokenizer"):  # of a process killed at the end
+        (tmp_path / name).mkdir()
+    (tmp_path / "selection.json").touch()
+    mark_unfinished(tmp_path, state)
+    work = claim_work(tmp_path, "b" * 64)
+    assert work != before
+    assert {path.name for path in tmp_path.iterdir()} == {"preparing.json", work.name}
+    assert read_state(tmp_path) == "b" * 64
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b'{"fingerprint": "f"}', b"\xff", b"[" * 99_999])
+def test_a_damaged_state_is_none(tmp_path: Path, content: bytes) -> None:
+    work = claim_work(tmp_path, "a" * 64)
+    (work / "plan.json").touch()
+    (tmp_path / "preparing.json").write_bytes(content)
+    assert read_state(tmp_path) == ""
+    assert not (claim_work(tmp_path, "a" * 64) / "plan.json").exists()
 
 
 def test_a_finished_folder_that_cannot_be_written_to_is_reused(

@@ -1,4 +1,7 @@
+"""What makes two preparations the same."""
+
 import os
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -6,9 +9,17 @@ import pytest
 
 from maskwright.corpus.config import CorpusConfig
 from maskwright.errors import CorpusError, TokenizerError
-from maskwright.preparation.input_identity import fingerprint_input
+from maskwright.preparation.config import ClusterConfig, PrepareConfig
+from maskwright.preparation.input_identity import (
+    fingerprint_blocks,
+    fingerprint_input,
+    identify_block,
+    identify_plan,
+    list_blocks,
+)
+from maskwright.selection.config import SelectionConfig
 from maskwright.tokenizer.config import TokenizerConfig
-from tests.preparation.helpers import small_config
+from tests.preparation.helpers import cut_small, prepare_quietly, small_config, write_corpus
 
 
 def test_content_counts_and_not_names(tmp_path: Path) -> None:
@@ -26,14 +37,45 @@ def test_content_counts_and_not_names(tmp_path: Path) -> None:
     assert len(different | {fingerprint("c.txt", "a.txt")}) == 4
 
 
-def test_configuration_counts_but_not_the_workers(tmp_path: Path) -> None:
+def test_each_byte_of_each_part_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cut_small(monkeypatch, 1_000)
+    path, config = write_corpus(tmp_path / "a.txt", 0.01), small_config()
+    content = path.read_bytes()
+    before = fingerprint_input([str(path)], config, 0)
+    for place in (0, len(content) // 2, len(content) - 4):
+        path.write_bytes(content[:place] + b"#" + content[place + 1 :])
+        assert fingerprint_input([str(path)], config, 0) != before
+    path.write_bytes(content)
+    assert fingerprint_input([str(path)], config, 0) == before
+
+
+def test_the_manifest_has_the_fingerprint_of_the_input(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Tasks work out parts of it, each of its block."""
+    cut_small(monkeypatch, 5_000)
+    path, config = str(write_corpus(tmp_path / "a.txt")), small_config()
+    manifest, _ = prepare_quietly([path], tmp_path / "out", config)
+    assert manifest.fingerprint == fingerprint_input([path], config, 0)
+    blocks, num_held_out = list_blocks([path], config, Counter())
+    identities = list(map(identify_block, blocks))
+    assert manifest.fingerprint == fingerprint_blocks(identities, num_held_out, config, 0)
+
+
+def test_configuration_counts_but_not_who_does_the_work(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_text("text")
     config = small_config()
     first = fingerprint_input([str(path)], config, 0)
-    assert fingerprint_input([str(path)], replace(config, workers=7), 0) == first
+    for same in (
+        replace(config, workers=7),
+        replace(config, engine="datatrove-local"),
+        replace(config, cluster=ClusterConfig(tasks=3)),
+        replace(config, select=SelectionConfig(describe=True)),
+    ):
+        assert fingerprint_input([str(path)], same, 0) == first
     others = [
-        replace(config, shard_megabytes=2),
+        replace(config, block_megabytes=2),
         replace(config, corpus=CorpusConfig(deduplicate=False)),
         replace(config, tokenizer=TokenizerConfig(vocab_size=512)),
     ]
@@ -51,6 +93,21 @@ def test_held_out_files_count_by_content(tmp_path: Path) -> None:
 
     assert fingerprint("b") == fingerprint("c") != fingerprint()
     assert fingerprint("a") != fingerprint("b")
+
+
+def test_files_of_evaluation_count_by_what_is_in_them(tmp_path: Path) -> None:
+    corpus = [str(write_corpus(tmp_path / "a.txt"))]
+    asked, moved = tmp_path / "asked.txt", tmp_path / "elsewhere.txt"
+    asked.write_text("a question that is long enough to be looked for in text")
+
+    def configure(path: Path) -> PrepareConfig:
+        return replace(small_config(), select=SelectionConfig(decontaminate=(str(path),)))
+
+    before = fingerprint_input(corpus, configure(asked), 0)
+    asked.rename(moved)
+    assert fingerprint_input(corpus, configure(moved), 0) == before
+    moved.write_text("another question that is long enough to be looked for in text")
+    assert fingerprint_input(corpus, configure(moved), 0) != before
 
 
 def test_built_in_text_and_datasets_count_by_name() -> None:
@@ -71,6 +128,22 @@ def test_a_local_dataset_counts_by_its_files(tmp_path: Path) -> None:
     assert fingerprint("one", "body") != first
     (tmp_path / "two" / "below" / "train.jsonl").write_text('{"text": "b"}')
     assert fingerprint("two") != first
+
+
+def test_work_is_identified_without_reading_the_text(tmp_path: Path) -> None:
+    path, config = write_corpus(tmp_path / "a.txt"), small_config()
+
+    def identify(config: PrepareConfig = config, seed: int = 0) -> str:
+        blocks, num_held_out = list_blocks([str(path)], config, Counter())
+        return identify_plan(blocks, num_held_out, config, seed)
+
+    first = identify()
+    assert identify(replace(config, workers=3)) == first
+    described = replace(config, select=SelectionConfig(describe=True))
+    os.utime(path, (1, 1))
+    found = {first, identify(), identify(described), identify(seed=1)}
+    found.add(identify(replace(config, corpus=CorpusConfig(deduplicate=False))))
+    assert len(found) == 5
 
 
 def test_missing_inputs(tmp_path: Path) -> None:

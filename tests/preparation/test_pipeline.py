@@ -1,38 +1,43 @@
+"""Text to a prepared folder: what is in it, and that nothing that happens meanwhile changes it."""
+
 import io
 import os
 import re
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+import threading
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from maskwright import progress
 from maskwright.corpus.config import CorpusConfig
-from maskwright.errors import CorpusError, ShardError, TokenizerError
+from maskwright.errors import ConfigError, CorpusError, ShardError, TokenizerError
 from maskwright.preparation import pipeline
-from maskwright.preparation.config import PrepareConfig
+from maskwright.preparation.folder import making_folder
 from maskwright.preparation.input_identity import fingerprint_input
-from maskwright.preparation.pipeline import prepare
+from maskwright.preparation.pipeline import describe_progress, prepare
+from maskwright.preparation.read import BlockReader
+from maskwright.selection.config import SelectionConfig
 from maskwright.shards.manifest import Manifest, read_manifest
 from maskwright.shards.reader import TokenStore
 from maskwright.tokenizer.config import TokenizerConfig
 from maskwright.tokenizer.tokenizer import Tokenizer
-from tests.preparation.helpers import read_folder, small_config, write_corpus
+from tests.preparation.helpers import (
+    cut_small,
+    interrupt_at,
+    prepare_quietly,
+    read_documents,
+    read_folder,
+    read_shards,
+    small_config,
+    write_corpus,
+    write_lines,
+)
 
 KINDS = ("tokens", "ends", "starts")
-
-
-def prepare_quietly(
-    paths: Sequence[Path | str], out: Path, config: PrepareConfig
-) -> tuple[Manifest, list[str]]:
-    lines: list[str] = []
-    manifest = prepare([str(path) for path in paths], out, config, report=lines.append)
-    return manifest, lines
 
 
 def test_text_comes_back_from_the_shards(tmp_path: Path) -> None:
@@ -41,36 +46,31 @@ def test_text_comes_back_from_the_shards(tmp_path: Path) -> None:
     manifest, lines = prepare_quietly([path], out, config)
     assert read_manifest(out) == manifest
     assert "tokenizer: 256 tokens" in " ".join(lines)
-    assert "(100%, 0:00:00 left)" in " ".join(lines)
     assert manifest.source["valid_fraction"] == 0.1
-    assert "so little text is held out" in lines[-1]
     tokenizer = Tokenizer.load(out / "tokenizer")
     assert manifest.tokenizer_fingerprint == tokenizer.fingerprint
-    documents: list[str] = []
+    documents = [*read_shards(out, "train"), *read_shards(out, "valid")]
+    assert sorted(documents) == sorted(read_documents(path))
     for split in ("train", "valid"):
         store, info = TokenStore.open(out, split), manifest.splits[split]
         assert store.num_documents == info.num_documents > 0
-        start, words = 0, 0
-        for length in store.document_lengths.tolist():
-            documents.append(tokenizer.decode(store.tokens(start, start + length)))
-            words += int(store.word_starts(start, start + length).sum())
-            start += length
-        assert start == store.num_tokens == info.num_tokens
+        assert store.num_tokens == info.num_tokens
+        words = int(store.word_starts(0, store.num_tokens).sum())
         assert info.num_words <= words <= info.num_words + info.num_documents  # full stops
-    assert sorted(documents) == sorted(path.read_text().strip().split("\n\n"))
     total = sum(info.num_characters for info in manifest.splits.values())
     assert total == sum(map(len, documents))
 
 
-def test_reading_for_the_tokenizer_is_heard_of(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(progress, "EVERY_SECONDS", 0)
-    path = write_corpus(tmp_path / "a.txt", 1.0)
-    _, lines = prepare_quietly([path], tmp_path / "out", small_config())
-    read = [line for line in lines if "1 million characters read for the tokenizer" in line]
-    assert read
-    assert all(re.search(r"\(\d+%, \d+:\d\d:\d\d left\)$", line) for line in read)
+def test_each_stage_says_how_far_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cut_small(monkeypatch, 10_000)
+    select = SelectionConfig(near_duplicates=0.8)
+    config = replace(small_config(), select=select)
+    _, lines = prepare_quietly([write_corpus(tmp_path / "a.txt")], tmp_path / "out", config)
+    for stage in ("read", "exact duplicates", "near duplicates", "round 1", "encoded"):
+        counted = [re.search(r"\((\d+)%, [\d:]+ left\)$", line) for line in lines if stage in line]
+        shares = [int(found[1]) for found in counted if found]
+        assert shares == sorted(shares)
+        assert shares[-1] == 100, stage
 
 
 def test_a_vocabulary_that_the_text_does_not_give_is_smaller(tmp_path: Path) -> None:
@@ -81,7 +81,8 @@ def test_a_vocabulary_that_the_text_does_not_give_is_smaller(tmp_path: Path) -> 
     assert sum(line.endswith(said) for line in lines) == 1
 
 
-def test_unigram_counts(tmp_path: Path) -> None:
+def test_unigram_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cut_small(monkeypatch, 10_000)
     prepare_quietly([write_corpus(tmp_path / "a.txt")], tmp_path / "out", small_config())
     store = TokenStore.open(tmp_path / "out", "train")
     ids = [store.tokens(s, s + 1)[0] for s in range(store.num_tokens)]
@@ -94,15 +95,7 @@ def test_nothing_but_the_result_is_left(tmp_path: Path) -> None:
     tokenizer = ["tokenizer/tokenizer.json", "tokenizer/tokenizer_config.json"]
     expected = sorted(["manifest.json", "unigram.counts", *shards, *tokenizer])
     assert sorted(read_folder(tmp_path / "out")) == expected
-
-
-def test_the_number_of_workers_changes_no_byte(tmp_path: Path) -> None:
-    path = write_corpus(tmp_path / "a.txt", 3.5)
-    for workers in (1, 2):
-        config = small_config(workers=workers)
-        manifest, _ = prepare_quietly([path], tmp_path / str(workers), config)
-        assert len(manifest.splits["train"].shards) == 4
-    assert read_folder(tmp_path / "1") == read_folder(tmp_path / "2")
+    assert not [path for path in (tmp_path / "out").iterdir() if path.name.startswith(".")]
 
 
 def test_the_same_is_not_prepared_twice(tmp_path: Path) -> None:
@@ -139,8 +132,10 @@ def test_a_known_fingerprint_is_not_worked_out_again(
     path, out = write_corpus(tmp_path / "a.txt"), tmp_path / "out"
     known = fingerprint_input([str(path)], small_config(), 0)
     monkeypatch.delattr(pipeline, "fingerprint_input")
-    manifest = prepare([str(path)], out, small_config(), fingerprint=known)
-    assert manifest.fingerprint == known
+    for _ in range(2):
+        manifest = prepare([str(path)], out, small_config(), fingerprint=known)
+        assert manifest is not None
+        assert manifest.fingerprint == known
 
 
 def test_a_folder_with_other_data_is_left_alone(tmp_path: Path) -> None:
@@ -151,7 +146,7 @@ def test_a_folder_with_other_data_is_left_alone(tmp_path: Path) -> None:
     changed = Path(write_corpus(tmp_path / "c.txt", seed=1)).replace(path)
     for paths, config, difference in (
         ([other], small_config(), rf"paths was \['{path}'\] and is \['{other}'\]\. Choose"),
-        ([path], small_config(shard_megabytes=2), r"shard_megabytes was \d+ and is 2\. Choose"),
+        ([path], small_config(block_megabytes=2), r"block_megabytes was \d+ and is 2\. Choose"),
         ([changed], small_config(), r"configuration: what is in the files\. Choose"),
     ):
         with pytest.raises(ShardError, match=f"out was prepared from other text .*{difference}"):
@@ -162,6 +157,29 @@ def test_a_folder_with_other_data_is_left_alone(tmp_path: Path) -> None:
     for used in (tmp_path / "full", path):
         with pytest.raises(ShardError, match="in use for something else"):
             prepare_quietly([path], used, small_config())
+    assert [entry.name for entry in (tmp_path / "full").iterdir()] == ["thesis.doc"]
+
+
+def test_two_processes_prepare_one_folder_one_after_the_other(tmp_path: Path) -> None:
+    path, out = write_corpus(tmp_path / "a.txt"), tmp_path / "out"
+    lines: list[str] = []
+    is_told = threading.Event()
+
+    def report(line: str) -> None:
+        lines.append(line)
+        is_told.set()
+
+    def prepare_too() -> None:
+        prepare([str(path)], out, small_config(), report=report)
+
+    second = threading.Thread(target=prepare_too, daemon=True)
+    with making_folder(out, lambda line: None):
+        second.start()
+        assert is_told.wait(60)
+        assert "out is being prepared by another process" in lines[0]
+        assert list(out.iterdir()) == []
+    second.join(timeout=60)
+    assert read_manifest(out).splits["train"].num_tokens > 0
 
 
 START = """
@@ -169,46 +187,89 @@ import os
 import signal
 import sys
 from pathlib import Path
+from maskwright.corpus import blocks
 from maskwright.preparation.pipeline import prepare
 from tests.preparation.helpers import small_config
 
 
 def stop(line):
-    if line.startswith("encoded"):  # the first shard is written, the others are on their way
+    if line.startswith(sys.argv[5]):  # the first task is done, the others are on their way
         os.kill(os.getpid(), int(sys.argv[4]))
 
 
 if __name__ == "__main__":
     # a shell that starts the tests in the background has SIGINT ignored
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    blocks._FEWEST_BYTES = 20_000
     workers = int(sys.argv[3])
     prepare([sys.argv[1]], Path(sys.argv[2]), small_config(workers=workers), report=stop)
 """
 
 
 @pytest.mark.parametrize(
-    ("workers", "stop"), [(1, signal.SIGKILL), (2, signal.SIGKILL), (2, signal.SIGINT)]
+    ("workers", "stop", "line"),
+    [
+        (1, signal.SIGKILL, "encoded 2 of"),
+        (2, signal.SIGKILL, "encoded"),
+        (2, signal.SIGKILL, "read 3 of"),
+        (2, signal.SIGINT, "encoded"),
+    ],
 )
 def test_an_interrupted_preparation_continues(
-    workers: int, stop: signal.Signals, tmp_path: Path
+    workers: int, stop: signal.Signals, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = write_corpus(tmp_path / "a.txt", 6.5)
+    cut_small(monkeypatch, 20_000)
+    path = write_corpus(tmp_path / "a.txt", 0.3)
     script = tmp_path / "start.py"
     script.write_text(START)
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
     command = [sys.executable, str(script), str(path), str(tmp_path / "out")]
-    command += [str(workers), str(int(stop))]
+    command += [str(workers), str(int(stop)), line]
     stopped = subprocess.run(command, env=environment, capture_output=True, timeout=60)
-    assert stopped.returncode != 0
+    assert stopped.returncode in (-stop, 1)
     assert not (tmp_path / "out" / "manifest.json").exists()
-    finished = list((tmp_path / "out").glob("train/*.done"))
+    stage = "read" if "read" in line else "encode"
+    finished = list((tmp_path / "out").glob(f".work-*/{stage}/*.json"))
     assert finished
+    verb = line.split()[0]
     _, lines = prepare_quietly([path], tmp_path / "out", small_config())
-    assert not any("training" in line for line in lines)  # the tokenizer is kept
-    kept = int(lines[-2].split("MB/s, ")[1].split()[0])
-    assert kept >= len(finished)
+    if stage == "encode":
+        assert not any("training" in line for line in lines)  # the tokenizer is kept
+    [kept] = [line.split() for line in lines if line.startswith(verb) and line.endswith("before")]
+    assert int(kept[1]) == len(finished)
     prepare_quietly([path], tmp_path / "whole", small_config())
     assert read_folder(tmp_path / "out") == read_folder(tmp_path / "whole")
+
+
+def test_a_task_that_is_done_is_not_done_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cut_small(monkeypatch, 10_000)
+    path, out = write_corpus(tmp_path / "a.txt"), tmp_path / "out"
+    whole, _ = prepare_quietly([path], tmp_path / "whole", small_config())
+    begun = interrupt_at(monkeypatch, BlockReader, 3)
+    with pytest.raises(KeyboardInterrupt):
+        prepare_quietly([path], out, small_config())
+    assert begun == [0, 1, 2]
+    again, _ = prepare_quietly([path], out, small_config())
+    assert begun[3:] == list(range(2, len(begun) - 1))
+    assert again == whole
+
+
+def test_what_is_left_of_other_text_is_not_used(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cut_small(monkeypatch, 10_000)
+    path, out = write_corpus(tmp_path / "a.txt"), tmp_path / "out"
+    begun = interrupt_at(monkeypatch, BlockReader, 4)
+    with pytest.raises(KeyboardInterrupt):
+        prepare_quietly([path], out, small_config())
+    write_corpus(path, seed=1)
+    num_begun = len(begun)
+    prepare_quietly([path], out, small_config())
+    assert begun[num_begun] == 0
+    prepare_quietly([path], tmp_path / "fresh", small_config())
+    assert read_folder(out) == read_folder(tmp_path / "fresh")
 
 
 def test_after_a_failure_another_configuration_may_be_tried(tmp_path: Path) -> None:
@@ -220,8 +281,7 @@ def test_after_a_failure_another_configuration_may_be_tried(tmp_path: Path) -> N
         prepare_quietly([path], out, replace(small_config(), tokenizer=extended))
     assert "\n" not in str(error.value)
     prepare_quietly([path], out, small_config())
-    prepare_quietly([path], tmp_path / "fresh", small_config())
-    assert read_folder(out) == read_folder(tmp_path / "fresh")
+    assert read_folder(out) == read_folder(first)
 
 
 def test_an_existing_tokenizer(tmp_path: Path) -> None:
@@ -233,39 +293,68 @@ def test_an_existing_tokenizer(tmp_path: Path) -> None:
     assert second.tokenizer_fingerprint == first.tokenizer_fingerprint
     assert second.splits == first.splits
     assert not any("training" in line for line in lines)
-    shares = [int(line.split("(")[1].split("%")[0]) for line in lines if "encoded" in line]
-    assert shares == sorted(shares)
-    assert shares[-1] == 100
+
+
+def pipe(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
 
 
 def test_standard_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_corpus(tmp_path / "a.txt")
 
-    def prepare_piped() -> tuple[Manifest, list[str]]:
-        stdin = io.TextIOWrapper(io.BytesIO(path.read_bytes()))
-        monkeypatch.setattr(sys, "stdin", stdin)
+    def prepare_piped(content: bytes) -> tuple[Manifest, list[str]]:
+        pipe(monkeypatch, content)
         return prepare_quietly(["-"], tmp_path / "piped", small_config())
 
-    manifest, _ = prepare_piped()
-    assert "reused" in prepare_piped()[1][0]
+    manifest, _ = prepare_piped(path.read_bytes())
+    assert "reused" in prepare_piped(path.read_bytes())[1][0]
     named, _ = prepare_quietly([path], tmp_path / "named", small_config())
     assert manifest.splits == named.splits
     assert manifest.source["paths"] == ["-"]
-    assert not (tmp_path / "piped" / "stdin.txt").exists()
+    with pytest.raises(ShardError, match="was prepared from other text"):
+        prepare_piped(b"Something else.")
+    assert not list((tmp_path / "piped").rglob("*stdin*"))
 
 
-def test_what_was_dropped_is_counted_once(tmp_path: Path) -> None:
+def test_standard_input_is_continued_if_the_same_text_comes_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cut_small(monkeypatch, 10_000)
+    path, out = write_corpus(tmp_path / "a.txt"), tmp_path / "out"
+    begun = interrupt_at(monkeypatch, BlockReader, 3)
+    for error in (KeyboardInterrupt, None):
+        pipe(monkeypatch, path.read_bytes())
+        if error is None:
+            prepare_quietly(["-"], out, small_config())
+        else:
+            with pytest.raises(error):
+                prepare_quietly(["-"], out, small_config())
+    assert begun[:4] == [0, 1, 2, 2]
+    assert not list(out.rglob("*stdin*"))
+
+
+def test_what_was_dropped_is_counted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cut_small(monkeypatch, 10_000)
     path = tmp_path / "a.jsonl"
-    corpus = write_corpus(tmp_path / "a.txt").read_text().split("\n\n")
-    lines = [f'{{"text": "{text.strip()}"}}' for text in corpus if text.strip()]
-    path.write_text("\n".join([*lines, lines[0], "{broken", '{"text": ""}']))
+    texts = read_documents(write_corpus(tmp_path / "a.txt"))
+    write_lines(path, [*texts, texts[0]])
+    lines = path.read_text().splitlines()
+    broken = ["{broken", *lines, '{"text": ""}', "[also broken"]
+    path.write_text("\n".join([*lines[:1], *broken[:1], *lines[1:], *broken[-2:]]) + "\n")
     manifest, reported = prepare_quietly([path], tmp_path / "out", small_config())
-    assert manifest.dropped["duplicate"] == 1
-    assert sum(manifest.dropped.values()) == 3
+    assert len(manifest.splits["train"].shards) > 3
+    assert manifest.dropped == {
+        "duplicate": 1, "empty": 1, "bad JSON line (first a.jsonl:2)": 2
+    }  # fmt: skip
     train = manifest.splits["train"]
     assert f"{train.num_documents:,} documents, {train.num_tokens:,} tokens" in reported[-1]
-    assert f"1 bad JSON line (first a.jsonl:{len(lines) + 2})" in reported[-1]
     assert "1 duplicate" in reported[-1]
+
+
+def test_little_held_out_text_is_warned_about(tmp_path: Path) -> None:
+    path = write_corpus(tmp_path / "a.txt")
+    manifest, lines = prepare_quietly([path], tmp_path / "out", small_config())
+    assert f"only {manifest.splits['valid'].num_tokens:,} validation tokens" in lines[-1]
 
 
 def test_no_text(tmp_path: Path) -> None:
@@ -274,11 +363,47 @@ def test_no_text(tmp_path: Path) -> None:
         prepare_quietly([tmp_path / "a.txt"], tmp_path / "out", small_config())
 
 
-def test_one_long_document_becomes_both_splits(tmp_path: Path) -> None:
-    words = write_corpus(tmp_path / "a.txt").read_text().replace("\n\n", "\n")
-    (tmp_path / "book.txt").write_text(words)
-    config = replace(small_config(), corpus=CorpusConfig(documents="file"))
-    manifest, _ = prepare_quietly([tmp_path / "book.txt"], tmp_path / "out", config)
-    train, valid = manifest.splits["train"], manifest.splits["valid"]
-    assert (train.num_documents, valid.num_documents) == (1, 1)
-    assert 0.08 < valid.num_tokens / train.num_tokens < 0.14  # a tenth of a small text
+def test_messages_name_what_was_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    held_out = write_corpus(tmp_path / "held-out.txt")
+    config = replace(small_config(), corpus=CorpusConfig(valid_text=(str(held_out),)))
+    pipe(monkeypatch, held_out.read_bytes())
+    with pytest.raises(CorpusError) as caught:
+        prepare_quietly(["-"], tmp_path / "out", config)
+    assert str(caught.value).startswith("-: nothing is left to train on")
+
+
+def test_nothing_is_kept(tmp_path: Path) -> None:
+    corpus = write_corpus(tmp_path / "a.txt")
+    num_documents = len(read_documents(corpus))
+    config = replace(small_config(), select=SelectionConfig(language="ko"))
+    with pytest.raises(CorpusError, match=rf"another language: {num_documents}\b"):
+        prepare_quietly([corpus], tmp_path / "out", config)
+    (tmp_path / "short.txt").write_text("Too short.\n")
+    select = SelectionConfig(decontaminate=(str(tmp_path / "short.txt"),))
+    with pytest.raises(CorpusError, match=r"short\.txt: no text there has eight words"):
+        prepare_quietly([corpus], tmp_path / "none", replace(small_config(), select=select))
+
+
+def test_steps_that_cannot_be_taken_are_known_before_the_text_is_read(tmp_path: Path) -> None:
+    config = replace(small_config(), select=SelectionConfig(language="xq"))
+    with pytest.raises(ConfigError, match=r"select\.language = xq"):
+        prepare_quietly([write_corpus(tmp_path / "a.txt")], tmp_path / "out", config)
+    assert not (tmp_path / "out").exists()
+
+
+def test_progress_of_what_is_unfinished_and_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cut_small(monkeypatch, 10_000)
+    path, out = write_corpus(tmp_path / "a.txt"), tmp_path / "out"
+    with pytest.raises(ShardError, match="out is not being prepared"):
+        describe_progress(out)
+    interrupt_at(monkeypatch, BlockReader, 3)
+    with pytest.raises(KeyboardInterrupt):
+        prepare_quietly([path], out, small_config())
+    lines = describe_progress(out)
+    assert re.fullmatch(r"read: 2 of \d+ blocks", lines[0])
+    assert re.fullmatch(r"encode: 0 of \d+ blocks", lines[-3])
+    assert "run the command again" in lines[-1]
+    prepare_quietly([path], out, small_config())
+    assert describe_progress(out)[0] == f"{out}: finished"

@@ -4,15 +4,23 @@ import random
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from maskwright.selection.near_duplicates import (
+    BAND_BITS,
     NUM_HASHES,
     SHINGLE,
+    Records,
     Signer,
     choose_rows,
-    find_near_duplicates,
+    connect,
+    count_bands,
+    hash_bands,
+    to_pairs,
 )
 from maskwright.selection.words import WordHashes, split_words
+from tests.selection.near_duplicates_twin import find, find_near_duplicates, unite
 
 VOCABULARY = [f"word{n}" for n in range(3000)]
 
@@ -39,6 +47,11 @@ def similarity(a: list[str], b: list[str]) -> float:
     return len(first & second) / len(first | second)
 
 
+def is_dropped(signatures: np.ndarray, threshold: float) -> list[bool]:
+    found = find_near_duplicates(signatures, threshold)
+    return [first != number for number, first in enumerate(found)]
+
+
 def test_bands_let_nearly_all_pairs_meet() -> None:
     for threshold in (0.5, 0.7, 0.8, 0.9):
         rows = choose_rows(threshold)
@@ -52,41 +65,112 @@ def test_planted_duplicates_are_found_and_others_are_not() -> None:
     originals = [write_document(draw) for _ in range(300)]
     copies = [change(words, 0.01, draw) for words in originals[:100]]
     cousins = [change(words, 0.2, draw) for words in originals[100:200]]
-    documents = originals + copies + cousins
-    found = find_near_duplicates(sign(documents), 0.8)
-    assert not found[:300].any()  # of two the first one stays
+    found = is_dropped(sign(originals + copies + cousins), 0.8)
+    assert not any(found[:300])  # of two the first one stays
     certain = [n for n in range(100) if similarity(copies[n], originals[n]) > 0.87]
     assert len(certain) > 60
     assert all(found[300 + n] for n in certain)
     assert max(similarity(a, b) for a, b in zip(cousins, originals[100:], strict=False)) < 0.6
-    assert not found[400:].any()
+    assert not any(found[400:])
 
 
-def test_likeness_goes_on_from_one_to_the_next() -> None:
+def test_similarity_goes_on_from_one_to_the_next() -> None:
     draw = random.Random(1)
     first = write_document(draw, 400)
     second = first[20:] + write_document(draw, 20)
     third = second[20:] + write_document(draw, 20)
     assert similarity(first, third) < 0.85 < similarity(first, second)
-    found = find_near_duplicates(sign([third, first, second]), 0.85)
-    assert found.tolist() == [False, True, True]
+    assert is_dropped(sign([third, first, second]), 0.85) == [False, True, True]
 
 
 def test_the_order_of_documents_decides_which_one_stays() -> None:
     draw = random.Random(2)
     words = write_document(draw)
-    found = find_near_duplicates(sign([words, write_document(draw), words, words]), 0.8)
-    assert found.tolist() == [False, False, True, True]
+    found = is_dropped(sign([words, write_document(draw), words, words]), 0.8)
+    assert found == [False, False, True, True]
 
 
-@pytest.mark.parametrize("count", [0, 1])
-def test_few_documents(count: int) -> None:
-    signatures = sign([write_document(random.Random(3))] * count)
-    assert signatures.shape == (count, NUM_HASHES)
-    assert find_near_duplicates(signatures, 0.8).tolist() == [False] * count
+@pytest.mark.parametrize("count", [0, 1, 1001])
+def test_there_is_a_signature_for_each_document(count: int) -> None:
+    assert sign([write_document(random.Random(3))] * count).shape == (count, NUM_HASHES)
 
 
 def test_short_texts_are_compared_whole() -> None:
     texts = ["One two three.", "one, two, three!", "One two four.", "…"]
-    found = find_near_duplicates(sign([split_words(text) for text in texts]), 0.8)
-    assert found.tolist() == [False, True, False, False]
+    found = is_dropped(sign([split_words(text) for text in texts]), 0.8)
+    assert found == [False, True, False, False]
+
+
+@pytest.mark.parametrize("threshold", [0.5, 0.8, 1.0])
+def test_a_hash_names_its_band_and_is_that_of_its_rows(threshold: float) -> None:
+    draw = random.Random(4)
+    words = write_document(draw)
+    signatures = sign([words, change(words, 0.05, draw), write_document(draw)])
+    rows, bands = choose_rows(threshold), count_bands(threshold)
+    assert bands == NUM_HASHES // rows
+    hashed = hash_bands(signatures, threshold, first=7).reshape(bands, 3)
+    assert (hashed["index"] == [7, 8, 9]).all()
+    assert (hashed["value"] >> np.uint64(BAND_BITS) == np.arange(bands)[:, None]).all()
+    for band, values in enumerate(hashed["value"]):
+        parts = signatures[:, band * rows : (band + 1) * rows]
+        for one in range(3):
+            for other in range(3):
+                same = (parts[one] == parts[other]).all()
+                assert (values[one] == values[other]) == same
+
+
+EDGES = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)), max_size=60)
+
+
+def connect_in_ranges(pairs: Records, num_ranges: int, draw: random.Random) -> dict[int, int]:
+    """The smallest document of each component, by rounds shared over ranges of places."""
+    for _ in range(100):
+        cuts = sorted(draw.randrange(1 << 64) for _ in range(num_ranges - 1))
+        parts = np.searchsorted(np.array(cuts, np.uint64), pairs["place"], side="right")
+        # Some ranges have no pairs at all.
+        rounds = [
+            connect(pairs[parts == part]) for part in draw.sample(range(num_ranges), num_ranges)
+        ]
+        pairs = np.concatenate([one.pairs for one in rounds])
+        if not any(one.changed for one in rounds):
+            return {
+                node: least
+                for one in rounds
+                for node, least in zip(one.nodes.tolist(), one.least.tolist(), strict=True)
+            }
+    raise AssertionError("it does not end")
+
+
+@given(EDGES, st.integers(1, 9), st.randoms(use_true_random=False))
+def test_rounds_over_any_ranges_find_the_components_of_union_find(
+    edges: list[tuple[int, int]], num_ranges: int, draw: random.Random
+) -> None:
+    keys = [(number % 3 << 32) + number for number in range(31)]  # blocks and indices, not sorted
+    ones, others = (np.array([keys[edge[side]] for edge in edges], np.uint64) for side in (0, 1))
+    order = sorted(range(31), key=keys.__getitem__)
+    places, first = {number: place for place, number in enumerate(order)}, list(range(31))
+    for one, other in edges:
+        unite(first, places[one], places[other])
+    expected = {
+        keys[number]: keys[order[find(first, places[number])]]
+        for number in range(31)
+        if find(first, places[number]) != places[number]
+    }
+    assert connect_in_ranges(to_pairs(ones, others), num_ranges, draw) == expected
+
+
+@pytest.mark.parametrize(("length", "most"), [(2, 2), (100, 13), (1000, 20)])
+def test_a_chain_takes_few_rounds(length: int, most: int) -> None:
+    """Twice the binary logarithm of its length; each round joins what is farther apart."""
+    numbers = np.random.default_rng(0).permutation(length).astype(np.uint64)
+    found, num_rounds = connect(to_pairs(numbers[:-1], numbers[1:])), 1
+    while found.changed:
+        found, num_rounds = connect(found.pairs), num_rounds + 1
+    assert num_rounds <= most
+    assert set(found.least.tolist()) == {0}
+    assert sorted(found.nodes.tolist()) == list(range(1, length))
+
+
+def test_no_pairs_are_no_components() -> None:
+    found = connect(to_pairs(np.empty(0, np.uint64), np.empty(0, np.uint64)))
+    assert (len(found.pairs), len(found.nodes), found.changed) == (0, 0, False)

@@ -7,7 +7,7 @@ from maskwright.selection.config import QualityLimits, SelectionConfig
 from maskwright.selection.contamination import EvaluationTexts
 from maskwright.selection.language import LanguageIdentifier
 from maskwright.selection.selector import Selector
-from maskwright.selection.tally import KEPT, Tally
+from maskwright.selection.tally import Tally
 
 ENGLISH = "The river flows through the town and goes on to the sea."
 GERMAN = "Der Fluss fließt durch die Stadt und dann weiter bis ans Meer."
@@ -20,7 +20,7 @@ def test_nothing_is_asked_for() -> None:
     kept = Selector(SelectionConfig(), None)(" a \n", tally)
     assert kept is not None
     assert kept.text == "a"  # cleaned all the same
-    assert (tally.read, tally.kept) == (1, 1)
+    assert tally == Tally()  # of no interest
 
 
 def test_one_language_is_kept() -> None:
@@ -32,7 +32,7 @@ def test_one_language_is_kept() -> None:
     ]
     assert tally.dropped == {"another language": 2}
     assert tally.languages == {"en": 1, "de": 1, "ko": 1}
-    assert tally.samples.keys() == {"another language", KEPT}
+    assert tally.samples.keys() == {"another language"}
     unsure = Selector(SelectionConfig(language="de", language_confidence=1.0), None)
     assert unsure("Berlin Hotel Taxi", Tally()) is None
 
@@ -62,7 +62,30 @@ def test_rules_count_by_their_names() -> None:
     for text in ("Too short.", f"{ENGLISH} And so on.", "Another river goes its own way."):
         select(text, tally)
     assert tally.dropped == {"quality: too few words": 1, "holds text of an evaluation": 1}
-    assert tally.kept == 1
+    assert tally.read == 3
+
+
+def test_what_is_mended_tells_what_it_was() -> None:
+    select = Selector(SelectionConfig(repair=True, drop_boilerplate=True), None)
+    for text, original in (
+        ("schÃ¶n, daÃŸ Sie", "schÃ¶n, daÃŸ Sie"),
+        ("The end. \n\n\nWe use cookies.", "The end.\n\nWe use cookies."),  # cleaned
+        (" The  end. ", None),
+    ):
+        kept = select(text, Tally())
+        assert kept is not None
+        assert kept.original == original
+
+
+def test_what_is_held_out_by_name_is_cleaned_and_no_more() -> None:
+    config = SelectionConfig(repair=True, language="de", quality=True, near_duplicates=0.8)
+    tally, select = Tally(), Selector(config, EvaluationTexts([ENGLISH]))
+    kept = select(f" {ENGLISH}  schÃ¶n ", tally, cleans_only=True)
+    assert kept is not None
+    assert (kept.text, kept.original) == (f"{ENGLISH} schÃ¶n", None)
+    assert len(kept.hashes) == 14  # by which others are found to be near
+    assert select(" ", tally, cleans_only=True) is None
+    assert (tally.read, tally.dropped) == (0, {"empty": 1})
 
 
 def test_what_is_empty_after_cleaning_is_dropped() -> None:

@@ -4,6 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from maskwright.shards import writer
 from maskwright.shards.writer import ShardWriter
 from tests.shards.helpers import write_shard
 
@@ -34,19 +35,41 @@ def test_large_vocabularies_take_four_bytes(tmp_path: Path) -> None:
 
 
 def test_ids_that_do_not_fit_are_refused(tmp_path: Path) -> None:
-    writer = ShardWriter(tmp_path, "00000", "uint16")
-    writer.add(np.array([65_535], np.uint32), np.ones(1, np.bool_))
-    with pytest.raises(ValueError, match="65536 does not fit"):
-        writer.add(np.array([65_536], np.uint32), np.ones(1, np.bool_))
-    with pytest.raises(ValueError, match="0 tokens"):
-        writer.add(np.zeros(0, np.uint32), np.zeros(0, np.bool_))
-    with pytest.raises(ValueError, match="1 tokens with 2"):
-        writer.add(np.array([1], np.uint32), np.ones(2, np.bool_))
+    with ShardWriter(tmp_path, "00000", "uint16") as shard:
+        shard.add(np.array([65_535], np.uint32), np.ones(1, np.bool_))
+        with pytest.raises(ValueError, match="65536 does not fit"):
+            shard.add(np.array([65_536], np.uint32), np.ones(1, np.bool_))
+        with pytest.raises(ValueError, match="0 tokens"):
+            shard.add(np.zeros(0, np.uint32), np.zeros(0, np.bool_))
+        with pytest.raises(ValueError, match="1 tokens with 2"):
+            shard.add(np.array([1], np.uint32), np.ones(2, np.bool_))
 
 
 def test_nothing_is_there_before_it_is_whole(tmp_path: Path) -> None:
-    writer = ShardWriter(tmp_path / "new", "00000", "uint16")
-    writer.add(np.array([1], np.uint32), np.ones(1, np.bool_))
-    assert not (tmp_path / "new").exists()
-    writer.close()
-    assert len(list((tmp_path / "new").iterdir())) == 3
+    shard = ShardWriter(tmp_path, "00000", "uint16")
+    shard.add(np.array([1], np.uint32), np.ones(1, np.bool_))
+    assert all(path.name.startswith(".") for path in tmp_path.iterdir())
+    shard.close()
+    kinds = sorted(path.name for path in tmp_path.iterdir())
+    assert kinds == ["00000.ends", "00000.starts", "00000.tokens"]
+
+
+def test_after_an_error_nothing_is_there(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="0 tokens"), ShardWriter(tmp_path, "a", "uint16") as shard:
+        shard.add(np.zeros(0, np.uint32), np.zeros(0, np.bool_))
+    assert not list(tmp_path.iterdir())
+
+
+def test_what_is_written_in_pieces_is_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    generator = np.random.default_rng(0)
+    lengths = generator.integers(1, 40, 50)
+    documents = [(generator.integers(0, 99, n), generator.integers(0, 2, n)) for n in lengths]
+    plain = [(ids.tolist(), starts.tolist()) for ids, starts in documents]
+    whole = write_shard(tmp_path / "whole", "00000", plain)
+    monkeypatch.setattr(writer, "_TOKENS_AT_ONCE", 29)
+    assert write_shard(tmp_path / "pieces", "00000", plain) == whole
+    for kind in ("tokens", "ends", "starts"):
+        found = [(tmp_path / each / f"00000.{kind}").read_bytes() for each in ("whole", "pieces")]
+        assert found[0] == found[1]

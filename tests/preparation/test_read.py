@@ -1,0 +1,258 @@
+"""One block after the other: what is kept of it, what is dropped and why, and dumps."""
+
+import errno
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from maskwright.corpus.config import CorpusConfig
+from maskwright.corpus.fingerprints import fingerprint_pair
+from maskwright.errors import CorpusError
+from maskwright.preparation.encode import CUT
+from maskwright.preparation.sorted_runs import read_all
+from maskwright.preparation.work import BEFORE_MENDING, KEY, READ, Work, add_counts
+from maskwright.selection.config import QualityLimits, SelectionConfig
+from maskwright.selection.near_duplicates import NUM_HASHES
+from maskwright.shards.manifest import Manifest
+from tests.corpus.dumps import write_dump, write_multistream
+from tests.limits import limited_file_size
+from tests.preparation.helpers import (
+    cut_small,
+    make_work,
+    prepare_quietly,
+    run_stages,
+    small_config,
+    write_corpus,
+    write_lines,
+)
+
+ODD = ["one\ntwo", 'a "quoted" \\ word', "낱말 \u200d 𝒳", "\ufffd", "x" * 70_000]
+QUESTION = "which animal walked through the garden on the coldest day of the long winter"
+GERMAN = "Der Fluss fließt durch die Stadt und dann weiter bis ans Meer."
+ENGLISH = "The river flows through the town and goes on to the sea."
+
+
+def read_texts(work: Work) -> list[str]:
+    return [text for block in range(len(work.plan.blocks)) for text in work.read_texts(block)]
+
+
+def read_facts(work: Work) -> list[dict[str, Any]]:
+    return [work.facts(READ, block) for block in range(len(work.plan.blocks))]
+
+
+def test_texts_come_back(tmp_path: Path) -> None:
+    work = make_work(
+        tmp_path / "out", [write_lines(tmp_path / "a.jsonl", ODD)], small_config(), READ
+    )
+    assert read_texts(work) == ODD
+    [facts] = read_facts(work)
+    assert facts["num_documents"] == len(ODD)
+    assert facts["num_bytes"] == sum(len(text.encode()) for text in ODD)
+
+
+def test_a_key_identifies_a_text_and_names_its_document(tmp_path: Path) -> None:
+    work = make_work(
+        tmp_path / "out", [write_lines(tmp_path / "a.jsonl", ODD)], small_config(), READ
+    )
+    keys = np.sort(read_all(work.path(READ, 0, "keys"), KEY), order="index")
+    for index, (key, text) in enumerate(zip(keys, ODD, strict=True)):
+        assert (key["high"], key["low"]) == fingerprint_pair(text)
+        assert (key["index"], key["characters"], key["bytes"]) == (
+            index, len(text), len(text.encode())
+        )  # fmt: skip
+
+
+def test_a_text_that_is_mended_has_the_key_of_the_original_too(tmp_path: Path) -> None:
+    broken, mended = "schÃ¶n, daÃŸ Sie da sind", "schön, daß Sie da sind"
+    config = replace(small_config(), select=SelectionConfig(repair=True))
+    path = write_lines(tmp_path / "a.jsonl", ["as it was", broken])
+    work = make_work(tmp_path / "out", [path], config, READ)
+    assert read_texts(work) == ["as it was", mended]
+    keys = read_all(work.path(READ, 0, "keys"), KEY)
+    [before] = keys[keys["kind"] == BEFORE_MENDING]
+    assert (before["high"], before["low"]) == fingerprint_pair(broken)
+    assert before["index"] == 1
+    assert len(keys) == 3
+    assert read_facts(work)[0]["counts"] == {"mended by ftfy": 1}
+
+
+def test_blocks_have_the_documents_of_the_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = write_mixed(tmp_path / "text")
+    whole = make_work(tmp_path / "whole", [folder], small_config(), READ)
+    cut_small(monkeypatch, 2_000)
+    work = make_work(tmp_path / "out", [folder], small_config(), READ)
+    assert len(whole.plan.blocks) == 1
+    assert len(work.plan.blocks) > 5
+    assert read_texts(work) == read_texts(whole)
+    counts = [add_counts(facts["counts"] for facts in read_facts(each)) for each in (whole, work)]
+    assert counts[0] == counts[1]
+    assert work.plan.ignored == {"ignored file .doc": 1}
+
+
+def write_mixed(folder: Path) -> Path:
+    """Files of several kinds with what cleaning, cutting and counting have to do with."""
+    folder.mkdir()
+    odd = ["", " \u00ad ", "a\x07bell \u0958 e\u0301", "long word " * 300, "twice", "twice"]
+    texts = write_corpus(folder / "a.jsonl", 0.02).read_text().split("\n\n")
+    write_lines(folder / "a.jsonl", [*texts, *odd])
+    (folder / "b.md").write_text("# Title\n\nNot all of it   is tidy. \n\n\n\nEnd.")
+    (folder / "c.csv").write_text('n,text\n1,"two\nlines"\n2,\n')
+    (folder / "d.txt").write_bytes(b"one\n\ntwo \xff\n\n\xf0\x9d\x92\xb3\n" + b"more of it " * 100)
+    (folder / "e.doc").write_text("of an unknown kind")
+    (folder / "f.txt").touch()
+    return folder
+
+
+def test_reasons_are_counted_by_block(tmp_path: Path) -> None:
+    (tmp_path / "asked.txt").write_text(f"{QUESTION}\n")
+    select = SelectionConfig(
+        language="en", language_confidence=0.1, quality=True, drop_boilerplate=True, describe=True,
+        decontaminate=(str(tmp_path / "asked.txt"),),
+        limits=QualityLimits(min_words=5, min_ended_lines=0),
+    )  # fmt: skip
+    texts = [ENGLISH, GERMAN, "Too short.", f"{ENGLISH} {QUESTION}.", "We use cookies.", "  "]
+    texts.append(f"{ENGLISH}\nWe use cookies.")
+    path = write_lines(tmp_path / "a.jsonl", texts)
+    config = replace(small_config(), select=select, corpus=CorpusConfig(deduplicate=False))
+    config = replace(config, corpus=replace(config.corpus, valid_fraction=0.0))
+    config = replace(config, tokenizer=replace(config.tokenizer, vocab_size=64, min_frequency=1))
+    manifest, _ = prepare_quietly([path], tmp_path / "out", config)
+    assert manifest.dropped == {
+        "another language": 1,
+        "boilerplate lines dropped": 2,
+        "empty": 2,
+        "holds text of an evaluation": 1,
+        "quality: too few words": 1,
+    }
+    told = json.loads((tmp_path / "out" / "selection.json").read_text())
+    assert (told["read"], told["kept"]) == (7, 2)
+    assert sum(told["languages"].values()) == 5
+    [(_, shown)] = told["samples"]["holds text of an evaluation"]
+    assert shown.startswith(f"[{' '.join(QUESTION.split()[:13])}] The ")  # why, and what
+    assert [shown for _, shown in told["samples"]["another language"]] == [GERMAN]
+
+
+def test_what_is_held_out_by_name_is_neither_judged_nor_mended(tmp_path: Path) -> None:
+    texts = ["schÃ¶n, daÃŸ Sie da sind", GERMAN, ENGLISH]
+    held_out = write_lines(tmp_path / "valid.jsonl", texts)
+    path = write_lines(tmp_path / "a.jsonl", [f"{ENGLISH} {n}" for n in range(9)])
+    select = SelectionConfig(repair=True, language="en", language_confidence=0.1)
+    corpus = CorpusConfig(valid_text=(str(held_out),))
+    work = make_work(
+        tmp_path / "out", [path], replace(small_config(), corpus=corpus, select=select), READ
+    )
+    assert list(work.read_texts(0)) == texts
+    assert work.facts(READ, 0)["tally"]["read"] == 0
+
+
+def test_there_is_a_signature_for_each_document(tmp_path: Path) -> None:
+    config = replace(small_config(), select=SelectionConfig(near_duplicates=0.8))
+    work = make_work(tmp_path / "out", [write_corpus(tmp_path / "a.txt", 0.02)], config, READ)
+    size = work.path(READ, 0, "signatures").stat().st_size
+    assert size == read_facts(work)[0]["num_documents"] * NUM_HASHES * 4
+
+
+def test_a_file_that_a_disk_has_no_room_for_is_named(tmp_path: Path) -> None:
+    config = replace(small_config(), select=SelectionConfig(near_duplicates=0.8))
+    path = write_corpus(tmp_path / "a.txt", 0.02)
+    work = make_work(tmp_path / "out", [path], config)
+    with limited_file_size(9000), pytest.raises(OSError, match=r"signatures|bands|keys") as caught:
+        make_work(tmp_path / "again", [path], config, READ)
+    assert caught.value.errno == errno.EFBIG
+    assert not [each for each in (tmp_path / "again").rglob("*") if ".tmp" in each.name]
+    assert not work.is_done(READ, 0)
+
+
+def test_a_block_that_cannot_be_read_is_named_with_its_range(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cut_small(monkeypatch, 10_000)
+    path = write_corpus(tmp_path / "a.txt")
+    work = make_work(tmp_path / "out", [path], small_config())
+    path.unlink()
+    with pytest.raises(CorpusError, match=r"a\.txt \(bytes 0 to \d+,\d+\)"):
+        run_stages(work, READ)
+
+
+SYLLABLES = ("ka", "to", "mi", "ren", "su", "lo", "be", "la", "ta", "ri")
+WORDS = [a + b + c for a in SYLLABLES for b in SYLLABLES for c in SYLLABLES[:3]]
+PAGES = [
+    (f"Title {n}", " ".join(WORDS[n * k % 300] for k in range(1, 90)) + f" {{{{t|{n}}}}} [[a|b]].")
+    for n in range(40)
+]
+
+
+def tokens_of(folder: Path, manifest: Manifest) -> bytes:
+    return b"".join(
+        (folder / split / f"{shard.name}.tokens").read_bytes()
+        for split, info in manifest.splits.items()
+        for shard in info.shards
+    )
+
+
+@pytest.mark.parametrize("language", ["en", "ko"])
+def test_all_layouts_of_a_dump_give_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, language: str
+) -> None:
+    pages = [(title, f"{'낱말' if language == 'ko' else 'word'} {text}") for title, text in PAGES]
+    write_multistream(tmp_path / "multi.xml.bz2", pages, language)
+    write_multistream(tmp_path / "bare.xml.bz2", pages, language)
+    (tmp_path / "bare-index.txt.bz2").unlink()
+    write_dump(tmp_path / "single.xml.bz2", pages, language)
+    write_dump(tmp_path / "plain.xml", pages, language)
+    found: dict[str, bytes] = {}
+    for size in (2_000, 10_000_000):
+        cut_small(monkeypatch, size)
+        for name in ("multi.xml.bz2", "bare.xml.bz2", "single.xml.bz2", "plain.xml"):
+            out = tmp_path / f"{name}-{size}"
+            manifest, _ = prepare_quietly([tmp_path / name], out, small_config())
+            dropped = {"page that is no article": 1, "redirect": 1}
+            assert {n: c for n, c in manifest.dropped.items() if n != CUT} == dropped
+            num_shards = len(manifest.splits["train"].shards)
+            assert (num_shards > 3) == (size == 2_000 and name != "single.xml.bz2")
+            found[out.name] = tokens_of(out, manifest)
+    assert len(set(found.values())) == 1
+
+
+def test_an_article_of_any_length_is_read_whole(tmp_path: Path) -> None:
+    line = "\uac00" * 99
+    pages = [("Long", "\n".join([line] * 30_000)), *PAGES[:3]]
+    write_dump(tmp_path / "plain.xml", pages)
+    work = make_work(tmp_path / "out", [tmp_path / "plain.xml"], small_config(), READ)
+    texts = read_texts(work)
+    assert len(texts) > 5  # it is cut
+    assert "".join("".join(texts).split()).count("\uac00") == 99 * 30_000
+
+
+def test_a_dump_that_is_named_twice_is_read_once(tmp_path: Path) -> None:
+    write_dump(tmp_path / "plain.xml", PAGES)
+    once = [tmp_path / "plain.xml"]
+    first, _ = prepare_quietly(once, tmp_path / "once", small_config())
+    twice = [*once, f"{tmp_path}/./plain.xml"]
+    second, _ = prepare_quietly(twice, tmp_path / "twice", small_config())
+    assert second.dropped == first.dropped
+    assert tokens_of(tmp_path / "twice", second) == tokens_of(tmp_path / "once", first)
+
+
+def test_a_dump_that_is_held_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    cut_small(monkeypatch, 4_000)
+    write_dump(tmp_path / "plain.xml", PAGES[:30])
+    held_out = write_dump(tmp_path / "held-out.xml", PAGES[25:])
+    config = replace(small_config(), corpus=CorpusConfig(valid_text=(str(held_out),)))
+    manifest, _ = prepare_quietly([tmp_path / "plain.xml"], tmp_path / "out", config)
+    assert manifest.splits["valid"].num_documents == 15
+    assert manifest.splits["train"].num_documents == 25
+    assert manifest.dropped["in corpus.valid_text"] == 5
+    assert manifest.source["corpus"]["valid_text"] == [str(held_out)]
+
+
+def test_a_dump_without_articles_is_one_line(tmp_path: Path) -> None:
+    dump = write_dump(tmp_path / "plain.xml", [])
+    with pytest.raises(CorpusError, match=r"plain\.xml is empty"):
+        prepare_quietly([dump], tmp_path / "out", small_config())
