@@ -171,21 +171,22 @@ class Connector:
         self.work, self.stage = work, stage
         ranges, number = work.plan.num_ranges, int(stage.rpartition("-")[2])
         of_near = range(ranges * count_bands(work.plan.config.select.near_duplicates))
-        self.paths = [work.path(NEAR, n, "pairs") for n in of_near]
+        self.paths, self.is_over = [work.path(NEAR, n, "pairs") for n in of_near], False
         if number > 1:
             before = f"{CONNECT}-{number - 1}"
             self.paths = [work.path(before, n, "pairs") for n in range(ranges)]
+            self.is_over = not any(work.facts(before, n)["changed"] for n in range(ranges))
 
     def __call__(self, number: int) -> Facts:
         """Write the pairs of the next round, and the documents that go as far as is known."""
         changed, whole = False, cut_range(0, _ALL, number, self.work.plan.num_ranges)
-        if self.work.last_round() is not None:
+        if self.is_over:
             return {"changed": False}
         path = partial(self.work.path, self.stage, number)
         with writing_runs(path("pairs"), PAIR) as pairs, writing_runs(path("drops"), DROP) as drops:
             for low, high in _cut(self.paths, PAIR, *whole):
                 found = [records for _, records in read_between(self.paths, PAIR, low, high)]
-                joined = connect(np.concatenate(found))
+                joined = connect(np.concatenate([np.empty(0, PAIR), *found]))
                 changed |= joined.changed
                 pairs.add(joined.pairs)
                 drops.add(_make_drops(joined.nodes, joined.least))

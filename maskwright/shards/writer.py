@@ -108,6 +108,6 @@ class _HashedFile:
 def write_array(path: Path, array: NDArray[Any]) -> FileInfo:
     """Write the bytes of `array`; `path` is complete or missing, never partial."""
     content = np.ascontiguousarray(array).data.cast("B") if array.size else b""
-    with replacing_file(path) as temporary:
+    with replacing_file(path, shared=True) as temporary:
         temporary.write_bytes(content)
     return FileInfo(len(content), hashlib.sha256(content).hexdigest())
