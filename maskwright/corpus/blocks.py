@@ -8,7 +8,7 @@ number of blocks and not to the text.
 import bz2
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import astuple, dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -31,7 +31,8 @@ _UNPACKED = 3  # estimated bytes of text in a byte of a compressed file
 _HEAD_BYTES = 1 << 20  # hold the first document, or what precedes the first page of a dump
 _WINDOW = 1 << 16
 _OVERLAP = 64  # a blank line or signature that two windows share is rarely longer
-_HEADER = re.compile(rb"[\r\n]*[^\r\n]+\r?\n")  # of a table, and empty lines before it
+# The header of a table, and empty lines before it.
+_HEADER = re.compile(rb"(?:\xef\xbb\xbf)?[\r\n]*[^\r\n]+\r?\n")
 _PAGE = re.compile(rb"(?=<page>)")  # text of a page spells "<" as "&lt;"
 _STREAM = re.compile(rb"(?=BZh[1-9]1AY&SY)")  # 80 bits that do not occur by chance
 
@@ -50,24 +51,19 @@ class Block:
     def to_plain(self) -> list[list[Any]]:
         """Return the block as values of JSON; file names may hold lone surrogates."""
         return [
-            [
-                *(one.title, one.label, one.kind, one.compression),
-                one.path and str(one.path),
-                one.explicit,
-                one.span and astuple(one.span),
-            ]
-            for one in self.sources
+            [span, explicit, path and str(path), *names]
+            for *names, path, explicit, span in map(astuple, self.sources)
         ]
 
     @classmethod
-    def from_plain(cls, plain: Sequence[Sequence[Any]]) -> "Block":
-        """Return the block of which `plain` is the plain form."""
+    def from_plain(cls, plain: Iterable[Sequence[Any]]) -> "Block":
+        """Return the block that `to_plain` returned as `plain`."""
         return cls(
             tuple(
                 Source(
-                    title, label, kind, packed, path and Path(path), explicit, span and Span(*span)
+                    *names, path=path and Path(path), explicit=explicit, span=span and Span(*span)
                 )
-                for title, label, kind, packed, path, explicit, span in plain
+                for span, explicit, path, *names in plain
             )
         )
 
@@ -191,7 +187,8 @@ def _cut_text(source: Source, path: Path, config: CorpusConfig, step: int) -> It
         raise _UncuttableError(
             f"text in {encoding or config.encoding} cannot be cut. Convert it to UTF-8"
         )
-    _check_beginning(replace(source, span=Span(0, _HEAD_BYTES)), config)
+    beginning = Span(0, min(_HEAD_BYTES, path.stat().st_size))
+    _check_beginning(replace(source, span=beginning), config)
     mode, head = inferred if mode == "auto" else mode, 0
     if source.kind == "tsv":
         with path.open("rb") as file:
@@ -230,7 +227,7 @@ def _cut_dump(source: Source, path: Path, step: int) -> Iterator[Span]:
         raise _UncuttableError("it is a single bzip2 stream. Download the multistream dump")
     head = first.start() if first else 0
     if source.compression:
-        pages = bz2.BZ2Decompressor().decompress(beginning[head:], _WINDOW)
+        pages = bz2.BZ2Decompressor().decompress(beginning[head:], _OVERLAP)
         if not pages.lstrip().startswith(b"<page>"):
             raise _UncuttableError("its bzip2 streams are not pages. Download the multistream dump")
     xml = read_blocks(path, source.compression, source.name, ((0, head),))

@@ -1,10 +1,22 @@
-"""Fingerprints of cleaned texts, to find exact duplicates.
+"""Fingerprints of cleaned texts, to find exact duplicates, and of sources, to know them again.
 
 Among ten million different documents the chance of even one equal fingerprint of 64 bits is 3 in a
 million; `maskwright.preparation` compares 128.
 """
 
+import hashlib
+import sys
 from hashlib import blake2b
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from maskwright.corpus.documents import Source
+from maskwright.corpus.readers.hub import parse_hub_name
+from maskwright.corpus.sources import list_files
+from maskwright.errors import CorpusError
+
+_READ_BYTES = 1 << 20
 
 
 def fingerprint_text(text: str) -> int:
@@ -19,3 +31,52 @@ def fingerprint_pair(text: str) -> tuple[int, int]:
     digests = blake2b(content, digest_size=8), blake2b(content, digest_size=8, key=b"second")
     first, second = (int.from_bytes(one.digest(), "little") for one in digests)
     return first, second
+
+
+def identify_source(source: Source) -> list[Any]:
+    """Return what identifies a source: the content of its files, and not their names.
+
+    All parts of a file cover its content. A dataset on the hub counts by its name: a change there
+    is not noticed. One in a local folder counts by the files in it.
+
+    Raises:
+        CorpusError: a file cannot be read.
+    """
+    if source.path is not None:
+        return [source.kind, source.compression, _hash_part(source.path, source)]
+    if source.kind == "pydocs":
+        return ["pydocs", sys.version, *(_version(name) for name in ("numpy", "torch"))]
+    if source.kind == "hub" and (folder := (name := parse_hub_name(source.name)).folder):
+        # Here names count too: they tell `datasets` which file is of which split.
+        names_and_hashes = (
+            part
+            for path in list_files(folder)
+            for part in (path.relative_to(folder).as_posix(), _hash_part(path))
+        )
+        return ["hub folder", name.config, name.field, *names_and_hashes]
+    return [source.kind, source.name]
+
+
+def _hash_part(path: Path, source: Source | None = None) -> str:
+    """Return the sha256 of a file, or of the bytes that a part of it counts by."""
+    digest, span = hashlib.sha256(), source and source.span
+    try:
+        start, end = 0, path.stat().st_size
+        if span is not None:  # in row groups, which are not looked for: any cut will do
+            unit = end if span.total else 1
+            start, end = (unit * n // (span.total or 1) for n in (span.start, span.end))
+        with path.open("rb") as file:
+            file.seek(start)
+            while start < end and (block := file.read(min(end - start, _READ_BYTES))):
+                digest.update(block)
+                start += len(block)
+    except OSError as error:
+        raise CorpusError(f"{path} cannot be read: {error.strerror}.") from None
+    return digest.hexdigest()
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "none"

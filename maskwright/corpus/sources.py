@@ -71,10 +71,7 @@ def _expand_path(given: str, counts: Counter[str], reads_json: bool) -> Iterator
         if match.is_dir():
             yield from _walk(match, counts, reads_json)
         elif _is_dump_index(match):
-            raise CorpusError(
-                f"{match} is the index of a dump and holds no text. Name the dump; its index is "
-                "found beside it."
-            )
+            raise CorpusError(f"{match} is the index of a dump and holds no text. Name the dump.")
         elif match.is_file():
             kind, compression = recognize_name(match, named=True)
             name, label = show_name(str(match)), show_name(match.name)

@@ -1,4 +1,9 @@
-"""Read, clean, deduplicate and split a corpus."""
+"""Read, clean, deduplicate and split a corpus.
+
+The split into training and validation is by the fingerprint of a text, so a document is on the same
+side in every run, corpus and order. Adding text moves nothing, and a larger fraction contains the
+smaller one.
+"""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -11,11 +16,16 @@ from maskwright.corpus.documents import Document, Source
 from maskwright.corpus.fingerprints import fingerprint_text
 from maskwright.corpus.readers.dispatch import read_source
 from maskwright.corpus.sources import find_sources
-from maskwright.corpus.split import LEAST_VALID_FRACTION, is_validation
 from maskwright.errors import CorpusError
 
 Split = Literal["train", "valid"]
 HELD_OUT = "in corpus.valid_text"  # why a document is dropped
+LEAST_VALID_FRACTION = 0.01
+_MOST = 0.1
+_ENOUGH_BYTES = 80_000  # some 20,000 tokens
+MOST_BYTES_COUNTED = int(
+    _ENOUGH_BYTES / LEAST_VALID_FRACTION
+)  # for more text, the least fraction is enough
 
 
 def stream_corpus(
@@ -85,3 +95,14 @@ def explain_nothing(paths: Sequence[str], purpose: str, counts: Counter[str]) ->
     reasons = [f"{reason}: {number}" for reason, number in counts.most_common()]
     why = ", ".join(reasons) or "no documents"
     return f"{', '.join(paths)}: nothing is left to {purpose} on ({why})."
+
+
+def is_validation(fingerprint: int, valid_fraction: float) -> bool:
+    """Return True if the document with this fingerprint is held out for validation."""
+    return fingerprint < valid_fraction * 2**64
+
+
+def choose_valid_fraction(num_bytes: int) -> float:
+    """Return the share to hold out of `num_bytes` of text (UTF-8) if the user gives none."""
+    enough = _ENOUGH_BYTES / max(num_bytes, 1)
+    return min(_MOST, max(LEAST_VALID_FRACTION, round(enough, 4)))

@@ -43,7 +43,7 @@ class TaskStep(PipelineStep):
         work = Work(self.folder)
         try:
             os.chdir(work.plan.directory)
-            tasks = [task for task in list_undone(work, self.stage) if task[1] % world_size == rank]
+            tasks = list_undone(work, self.stage, rank, world_size)
             runner = partial(TaskRunner, self.folder)
             for _ in work_through(tasks, runner, self.cores, self.stage.name, self.apart):
                 self.stat_update("tasks")

@@ -36,7 +36,7 @@ _PACKAGES = {"datatrove": "cluster", "ray": "ray"}  # and the extra that brings 
 _SLURM = ("sbatch", "squeue", "scancel")
 _JOB_NAME = "slurm-job-name"
 # Rounds that are submitted ahead. Each joins components whose documents are twice as far apart.
-_ROUNDS = 8
+_ROUNDS = 6
 _CONNECT_SECONDS = 10.0
 
 
@@ -91,12 +91,12 @@ class _RankRunner:
         with Path(logs, "log.txt").open("ab") as log:
             os.dup2(log.fileno(), 2)  # where datatrove tells of each task
         cluster: Any = import_module("maskwright.preparation.cluster")
-        self._new = partial(
-            cluster.LocalPipelineExecutor, [cluster.TaskStep(folder, stage)], ranks, 1, logs
-        )
+        step = cluster.TaskStep(folder, stage)
+        self._executor = cluster.LocalPipelineExecutor([step], ranks, 1, logs)
 
     def __call__(self, rank: int) -> None:
-        self._new(local_tasks=1, local_rank_offset=rank).run()
+        # As Slurm's jobs do: `run` starts a process that holds our pipe open if this one is killed.
+        self._executor._run_for_rank(rank)
 
 
 @dataclass(frozen=True)

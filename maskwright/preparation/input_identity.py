@@ -1,6 +1,6 @@
 """What identifies an input, so that the same text is not prepared twice.
 
-The fingerprint covers the content of the files (`maskwright.corpus.identity`), all of the
+The fingerprint covers the content of the files (`maskwright.corpus.fingerprints`), all of the
 configuration that changes the result, and the version of the shard format.
 """
 
@@ -14,7 +14,7 @@ from typing import Any
 from maskwright.config import to_mapping
 from maskwright.corpus.blocks import Block, choose_block_bytes, cut_into_blocks, estimate_bytes
 from maskwright.corpus.documents import Source
-from maskwright.corpus.identity import identify_source
+from maskwright.corpus.fingerprints import identify_source
 from maskwright.corpus.sources import find_sources
 from maskwright.preparation.config import PrepareConfig
 from maskwright.preparation.process_pool import count_cores

@@ -19,8 +19,8 @@ from maskwright.errors import CorpusError, ShardError
 from maskwright.files import naming_file, temporary_path
 from maskwright.formatting import count_noun
 from maskwright.preparation.config import PrepareConfig
+from maskwright.preparation.encode import describe_source
 from maskwright.preparation.engines import Engine, choose_engine, find_jobs, submit_to_slurm
-from maskwright.preparation.finish import describe_source
 from maskwright.preparation.folder import (
     STDIN_PREFIX,
     Report,
@@ -37,6 +37,7 @@ from maskwright.preparation.input_identity import fingerprint_input, identify_pl
 from maskwright.preparation.read import EVALUATION_NAME
 from maskwright.preparation.stages import Stage, count_rounds, list_stages, list_undone
 from maskwright.preparation.work import LOGS, PLAN_NAME, VOCABULARY, Plan, Work
+from maskwright.progress import Pulse
 from maskwright.selection.config import SelectionConfig
 from maskwright.selection.contamination import EvaluationTexts, read_evaluation
 from maskwright.selection.near_duplicates import Signer
@@ -206,18 +207,20 @@ def _read_evaluation(config: SelectionConfig, work: Work, report: Report) -> Non
 
 def _run_stage(work: Work, stage: Stage, engine: Engine, report: Report) -> None:
     """Run a stage and report how far it is."""
-    start, left = time.monotonic(), len(list_undone(work, stage))
-    before = done = stage.num_tasks - left
+    start, total, pulse = time.monotonic(), stage.num_tasks, Pulse(report)
+    before = done = total - len(list_undone(work, stage))
     if before:
-        report(f"{stage.verb} {before:,} of {count_noun(stage.num_tasks, stage.unit)} before")
+        report(f"{stage.verb} {before:,} of {count_noun(total, stage.unit)} before")
     elif stage.name == VOCABULARY and work.plan.config.tokenizer.path is None:
         report(f"training a {work.plan.config.tokenizer.kind} tokenizer on the text")
     for num_done in engine.run(work, stage):
-        done += num_done
-        seconds = (time.monotonic() - start) * (stage.num_tasks - done) / max(done - before, 1)
-        counted = f"{done:,} of {count_noun(stage.num_tasks, stage.unit)}"
-        left = timedelta(seconds=round(seconds))
-        report(f"{stage.verb} {counted} ({done / stage.num_tasks:.0%}, {left} left)")
+        tenths, done = 10 * done // total, done + num_done
+        left = round((time.monotonic() - start) * (total - done) / max(done - before, 1))
+        counted = f"{stage.verb} {done:,} of {count_noun(total, stage.unit)}"
+        line = f"{counted} ({done / total:.0%}, {timedelta(seconds=left)} left)"
+        say = pulse.say if 10 * done // total > tenths else pulse.beat
+        if total > 1:
+            say(line)
     if stage.name == VOCABULARY:
         for line in work.facts(VOCABULARY)["lines"]:
             report(line)

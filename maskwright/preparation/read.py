@@ -24,7 +24,6 @@ from maskwright.preparation.work import (
     BEFORE_MENDING,
     KEY,
     KEYS,
-    NORMAL,
     PIECE,
     PIECES,
     READ,
@@ -84,7 +83,7 @@ class _BlockFiles:
 
     def __init__(self, stack: ExitStack, work: Work, number: int, sign: Signer | None) -> None:
         self.num_documents = self.num_bytes = 0
-        self._plan, self._sign = work.plan, sign
+        self._plan, self._sign, self._first = work.plan, sign, number << 32
         path, enter = partial(work.path, READ, number), stack.enter_context
         self._texts, self._pieces = (enter(_packing(path(name))) for name in (TEXTS, PIECES))
         self._sampled = enter(_writing(path(SAMPLED)))
@@ -97,34 +96,32 @@ class _BlockFiles:
         """Write the next documents."""
         encoded = [kept.text.encode() for kept in batch]
         self._texts.write(b"".join(text + SEPARATOR for text in encoded))
-        keys = np.array(list(self._make_keys(batch, encoded)), KEY)
-        self._keys.add(keys)
-        self._write_sample(batch, keys[keys["kind"] == NORMAL]["high"].tolist())
+        keys = self._first + self.num_documents, self._first + self.num_documents + len(batch)
+        records = list[tuple[int, ...]]()
+        for key, kept, text in zip(range(*keys), batch, encoded, strict=True):
+            high, low = fingerprint_pair(kept.text)
+            sizes = len(kept.text), len(text)
+            records.append((high, low, key, *sizes))
+            if kept.original is not None:
+                before = fingerprint_pair(kept.original)
+                records.append((*before, key + int(BEFORE_MENDING), *sizes))
+            self._write_sample(kept.text, high, key)
+        self._keys.add(np.array(records, KEY))
         if self._sign is not None:
             signatures = self._sign([kept.hashes for kept in batch])
             self._signatures.write(signatures.tobytes())
             similarity = self._plan.config.select.near_duplicates
-            self._bands.add(hash_bands(signatures, similarity, self.num_documents))
+            self._bands.add(hash_bands(signatures, similarity, keys[0]))
         self.num_documents += len(batch)
         self.num_bytes += sum(map(len, encoded))
 
-    def _write_sample(self, batch: list[Kept], fingerprints: list[int]) -> None:
+    def _write_sample(self, text: str, high: int, key: int) -> None:
         """Write what the tokenizer may learn from: pieces with the smallest numbers drawn."""
-        most = int(self._plan.sample_share * 2**64)
-        for index, (kept, high) in enumerate(zip(batch, fingerprints, strict=True)):
-            for drawn, piece in draw_pieces(kept.text, high, self._plan.seed):
-                if drawn < most:
-                    content = piece.encode()
-                    about = (drawn, high, self.num_documents + index, len(content))
-                    self._sampled.write(np.array(about, PIECE).tobytes())
-                    self._pieces.write(content + SEPARATOR)
-
-    def _make_keys(self, batch: list[Kept], encoded: list[bytes]) -> Iterator[tuple[int, ...]]:
-        for index, (kept, text) in enumerate(zip(batch, encoded, strict=True), self.num_documents):
-            sizes = index, len(kept.text), len(text)
-            yield *fingerprint_pair(kept.text), *sizes, NORMAL
-            if kept.original is not None:
-                yield *fingerprint_pair(kept.original), *sizes, BEFORE_MENDING
+        for drawn, piece in draw_pieces(text, high, self._plan.seed):
+            if drawn < self._plan.sample_share * 2**64:
+                content = piece.encode()
+                self._sampled.write(np.array((drawn, high, key, len(content)), PIECE).tobytes())
+                self._pieces.write(content + SEPARATOR)
 
 
 def _batch(kept: Iterable[Kept]) -> Iterator[list[Kept]]:

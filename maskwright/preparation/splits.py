@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from itertools import islice
 
 from maskwright.corpus.fingerprints import fingerprint_text
-from maskwright.corpus.split import (
+from maskwright.corpus.stream import (
     MOST_BYTES_COUNTED,
+    Split,
     choose_valid_fraction,
+    explain_nothing,
     is_validation,
 )
-from maskwright.corpus.stream import Split, explain_nothing
 from maskwright.errors import CorpusError
 from maskwright.preparation.work import READ, Work, add_counts
 
@@ -121,9 +122,9 @@ def settle_splits(work: Work) -> Splits:
 def _list_kept(work: Work, blocks: range) -> Iterator[_Document]:
     for block in blocks:
         keys = work.read_kept_keys(block)
-        fields = ("index", "high", "characters", "bytes")
-        for values in zip(*(keys[field].tolist() for field in fields), strict=True):
-            yield _Document(block, *values)
+        fields = (keys[field].tolist() for field in ("key", "high", "characters", "bytes"))
+        for key, *values in zip(*fields, strict=True):
+            yield _Document(block, key - (block << 32), *values)
 
 
 def _read_text(work: Work, document: _Document) -> str:

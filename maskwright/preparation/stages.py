@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from maskwright.preparation.duplicates import Connector, ExactFinder, NearFinder
-from maskwright.preparation.encode import BlockEncoder
-from maskwright.preparation.finish import Finisher
+from maskwright.preparation.encode import BlockEncoder, Finisher
 from maskwright.preparation.read import BlockReader
 from maskwright.preparation.vocabulary import VocabularyMaker
 from maskwright.preparation.work import (
@@ -108,7 +107,7 @@ _STAGES: dict[str, Callable[[Work], Callable[[int], Facts]]] = {
 }
 
 
-def list_undone(work: Work, stage: Stage) -> list[tuple[str, int]]:
-    """Return the tasks of a stage that are not done."""
-    tasks = range(stage.num_tasks)
+def list_undone(work: Work, stage: Stage, rank: int = 0, ranks: int = 1) -> list[tuple[str, int]]:
+    """Return the tasks of a stage that are not done; with several ranks, those of one of them."""
+    tasks = range(rank, stage.num_tasks, ranks)
     return [(stage.name, number) for number in tasks if not work.is_done(stage.name, number)]

@@ -15,7 +15,7 @@ import numpy as np
 from maskwright.files import replacing_folder
 from maskwright.preparation.sorted_runs import read_all
 from maskwright.preparation.splits import Splits, settle_splits
-from maskwright.preparation.work import PIECE, PIECES, READ, SAMPLED, Facts, Work
+from maskwright.preparation.work import PIECE, PIECES, SAMPLED, Facts, Work
 from maskwright.shards.manifest import TOKENIZER_NAME
 from maskwright.tokenizer.extension import extend_tokenizer, measure_extension
 from maskwright.tokenizer.tokenizer import Tokenizer
@@ -63,22 +63,20 @@ class VocabularyMaker:
             block, index, _ = splits.cut
             text = next(islice(self.work.read_texts(block), index, None))
             yield splits.divide(block, index, text)[0][1]
-        blocks = range(self.work.plan.num_held_out, len(self.work.plan.blocks))
-        read = [read_all(self.work.path(READ, block, SAMPLED), PIECE) for block in blocks]
-        pieces = np.concatenate(read)
-        keys = np.repeat(np.array(blocks, np.uint64) << np.uint64(32), list(map(len, read)))
-        keys |= pieces["index"]
+        pieces = np.concatenate([read_all(path, PIECE) for path in self.work.list_read(SAMPLED)])
         splits_of = map(splits.choose, pieces["high"].tolist())
-        stays = np.fromiter((split == "train" for split in splits_of), np.bool_, len(pieces))
+        stays = pieces["key"] >= np.uint64(self.work.plan.num_held_out << 32)
+        stays &= np.fromiter((split == "train" for split in splits_of), np.bool_, len(pieces))
         if splits.cut is not None:
-            stays &= keys != np.uint64((splits.cut[0] << 32) + splits.cut[1])
+            stays &= pieces["key"] != np.uint64((splits.cut[0] << 32) + splits.cut[1])
         for dropped in self.work.list_dropped():
-            stays &= ~np.isin(keys, dropped)
+            stays &= ~np.isin(pieces["key"], dropped)
         order = np.argsort(np.where(stays, pieces["drawn"], _NEVER), kind="stable")
         fits = (
             np.cumsum(pieces["size"][order], dtype=np.uint64) <= self.config.sample_megabytes * 1e6
         )
         stays[order] &= fits
+        blocks = range(len(self.work.plan.blocks))
         stored = chain.from_iterable(self.work.read_texts(block, PIECES) for block in blocks)
         yield from compress(stored, stays.tolist())
 

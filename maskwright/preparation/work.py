@@ -32,19 +32,21 @@ READ, EXACT, NEAR, CONNECT, VOCABULARY, ENCODE = (
     "read", "exact", "near", "connect", "vocabulary", "encode",
 )  # fmt: skip
 PLAN_NAME, LOGS = "plan.json", "logs"
-KEY = np.dtype([("high", "<u8"), ("low", "<u8"), ("index", "<u4"), ("characters", "<u4"),
-                ("bytes", "<u4"), ("kind", "<u4")])  # fmt: skip
+# The fingerprint of a document and its key: its block and its index. A text that was mended has a
+# second record, of what it was before.
+KEY = np.dtype([("high", "<u8"), ("low", "<u8"), ("key", "<u8"), ("characters", "<u4"),
+                ("bytes", "<u4")])  # fmt: skip
+BLOCK = np.uint64(32)  # the bits of a key below its block
+BEFORE_MENDING = np.uint64(1 << 63)  # added to the key
 # Files of a block that was read.
 TEXTS, KEYS, SIGNATURES, BANDS = "texts.zst", "keys", "signatures", "bands"
 PIECES, SAMPLED = "pieces.zst", "sampled"
 # A piece of text that the tokenizer may learn from.
-PIECE = np.dtype([("drawn", "<u8"), ("high", "<u8"), ("index", "<u4"), ("size", "<u4")])
+PIECE = np.dtype([("drawn", "<u8"), ("high", "<u8"), ("key", "<u8"), ("size", "<u8")])
 DROP = np.dtype([("key", "<u8"), ("by", "<u8")])  # a document, and the one that stays instead
-NORMAL, BEFORE_MENDING = 0, 1  # kinds of keys
 _MOST_RANGES, _BLOCKS_A_RANGE = 64, 8
 SEPARATOR = b"\0"  # which no cleaned text holds
 _READ_BYTES = 1 << 20
-_LOW = (1 << 32) - 1
 _MAX_FAILURE_BYTES = 1 << 20
 
 Facts = dict[str, Any]  # what a task reports, as JSON
@@ -191,12 +193,16 @@ class Work:
                 *texts, rest = (rest + piece).split(SEPARATOR)
                 yield from (text.decode() for text in texts)
 
+    def list_read(self, name: str) -> list[Path]:
+        """Return the files of this kind of all blocks."""
+        return [self.path(READ, block, name) for block in range(len(self.plan.blocks))]
+
     def read_kept_keys(self, block: int) -> Records:
         """Return the keys of the documents of a block that stay, by their index."""
-        keys = np.array(read_all(self.path(READ, block, KEYS), KEY))
-        keys = keys[keys["kind"] == NORMAL]
-        dropped = np.fromiter(self.read_drops(block), np.uint32)
-        return np.sort(keys[~np.isin(keys["index"], dropped)], order="index")
+        keys = read_all(self.path(READ, block, KEYS), KEY)
+        dropped = np.fromiter(self.read_drops(block), np.uint64) + (np.uint64(block) << BLOCK)
+        stay = (keys["key"] < BEFORE_MENDING) & ~np.isin(keys["key"], dropped)
+        return np.sort(keys[stay], order="key")
 
     def read_drops(self, block: int) -> dict[int, tuple[str, int]]:
         """Return the documents of a block that are dropped, by index: the stage that found them,
@@ -207,12 +213,10 @@ class Work:
         found: dict[int, tuple[str, int]] = {}
         for stage in self._drop_stages()[self.is_held_out(block) and self.plan.finds_near :]:
             paths = [self.path(stage, n, "drops") for n in range(self.plan.num_ranges)]
-            for _, drops in read_between(paths, DROP, block << 32, (block + 1) << 32):
-                indices = (drops["key"] & np.uint64(_LOW)).tolist()
-                blocks = (drops["by"] >> np.uint64(32)).tolist()
-                found.update(
-                    (index, (stage, by)) for index, by in zip(indices, blocks, strict=True)
-                )
+            for drops in read_between(paths, DROP, block << 32, (block + 1) << 32):
+                indices = (drops["key"] - (np.uint64(block) << BLOCK)).tolist()
+                for index, by in zip(indices, (drops["by"] >> BLOCK).tolist(), strict=True):
+                    found[index] = stage, by
         return found
 
     def list_dropped(self) -> Iterator[NDArray[np.uint64]]:

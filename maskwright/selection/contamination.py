@@ -8,7 +8,7 @@ ordinary phrases. Of scripts without blanks these are twice or four times as man
 import csv
 import json
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
@@ -107,36 +107,25 @@ def read_evaluation(paths: Sequence[str], ignored: Counter[str]) -> Iterator[str
             except (ValueError, RecursionError):  # lines of JSON
                 texts = iter([whole])
         for line in read_lines(texts, MAX_RECORD_CHARACTERS, Counter()):
-            yield from _SPLIT.get(source.kind, _split_at_tabs)(line)
+            yield from _split_line(line, source.kind)
 
 
-def _read_record(line: str) -> Iterator[str]:
+def _split_line(line: str, kind: str) -> Iterable[str]:
+    """Return the texts in a line; one that is damaged is a text itself."""
     try:
-        yield from _find_texts(json.loads(line))
-    except (ValueError, RecursionError):
-        yield line
-
-
-def _read_row(line: str) -> list[str]:
-    try:
-        return [field for row in csv.reader([line]) for field in row]
-    except csv.Error:
+        if kind == "jsonl":
+            return list(_find_texts(json.loads(line)))
+        if kind == "csv":
+            return [field for row in csv.reader([line]) for field in row]
+    except (ValueError, RecursionError, csv.Error):
         return [line]
-
-
-def _split_at_tabs(line: str) -> list[str]:
     return line.split("\t")
 
 
 def _find_texts(value: Any) -> Iterator[str]:
     if isinstance(value, str):
         yield value
-    elif isinstance(value, dict):
-        for inner in cast(dict[str, Any], value).values():
+    elif isinstance(value, dict | list):
+        found = cast(dict[str, Any] | list[Any], value)
+        for inner in found.values() if isinstance(found, dict) else found:
             yield from _find_texts(inner)
-    elif isinstance(value, list):
-        for inner in cast(list[Any], value):
-            yield from _find_texts(inner)
-
-
-_SPLIT: dict[str, Callable[[str], Iterable[str]]] = {"jsonl": _read_record, "csv": _read_row}

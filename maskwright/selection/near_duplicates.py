@@ -23,7 +23,7 @@ _RECALL = 0.99  # of pairs as similar as the threshold, how many meet in a band
 _MULTIPLIER = np.uint64(0xC2B2AE3D27D4EB4F)
 _INVERSE = np.uint64(pow(0xC2B2AE3D27D4EB4F, -1, 1 << 64))
 BAND_BITS = 57  # of a hash; the bits above are the number of its band, of 128 at most
-BAND = np.dtype([("value", "<u8"), ("index", "<u4")])  # the hash of a band, and its document
+BAND = np.dtype([("value", "<u8"), ("key", "<u8")])  # the hash of a band, and its document
 # A document (its key times an odd number, so that places are even), and one of its component.
 PAIR = np.dtype([("place", "<u8"), ("member", "<u8")])
 _SIGNED_AT_ONCE = 1_000  # documents: rensa gives their hashes as numbers of Python, 5 kB for each
@@ -86,11 +86,11 @@ def hash_bands(signatures: Signatures, threshold: float, first: int) -> Records:
     """Return the hash of each band of N signatures, as `BAND`: [N * bands].
 
     Args:
-        first: the index of the first document.
+        first: the key of the first document; those of the others follow.
     """
     rows = choose_rows(threshold)
     found = np.empty((count_bands(threshold), len(signatures)), BAND)
-    found["index"] = np.arange(first, first + len(signatures))
+    found["key"] = np.arange(first, first + len(signatures), dtype=np.uint64)
     for band in range(len(found)):
         hashes = np.zeros(len(signatures), np.uint64)
         for column in range(band * rows, (band + 1) * rows):

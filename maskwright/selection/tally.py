@@ -62,16 +62,10 @@ class Tally:
         self.read += other.read
         self.kept += other.kept
         self.characters += other.characters
-        for mine, theirs in (
-            (self.dropped, other.dropped),
-            (self.repaired, other.repaired),
-            (self.languages, other.languages),
-        ):
-            mine.update(theirs)
-        self.lengths.update(other.lengths)
+        for name in ("dropped", "repaired", "languages", "lengths"):
+            getattr(self, name).update(getattr(other, name))
         for fate, samples in other.samples.items():
-            merged = sorted([*self.samples.get(fate, []), *samples])
-            self.samples[fate] = merged[:_SAMPLES]
+            self.samples[fate] = sorted([*self.samples.get(fate, []), *samples])[:_SAMPLES]
 
     def follow(self, later: "Tally") -> None:
         """Update the counts by a later pass over the kept documents."""

@@ -1,6 +1,7 @@
 """The bytes of a file in blocks of bounded size, decompressed by suffix."""
 
 import bz2
+import errno
 import gzip
 import lzma
 import re
@@ -80,11 +81,11 @@ def read_blocks(
                 yield from _gather(_read_ranges(file, ranges, BLOCK_BYTES))
         else:
             expansion = Expansion(name)
-            before = ranges[-1][0]  # bytes of the file that are not read, but for the first range
+            start = ranges[-1][0]
             with path.open("rb") as file:
                 for block in _decompress(file, compression, ranges):
                     position = file.tell()
-                    expansion.add(len(block), position - before if position > before else position)
+                    expansion.add(len(block), max(position - start, 0))
                     if taken := block if part is None else part.take(block, position):
                         yield taken
                     if part is not None and part.is_over:
@@ -155,6 +156,8 @@ def _read_ranges(
         while piece := file.read(min(most, end - position)):
             position += len(piece)
             yield piece
+        if position < end < sys.maxsize:
+            raise OSError(errno.EIO, f"It ends before byte {end:,}, so it has changed")
 
 
 def _decompress(

@@ -22,6 +22,7 @@ _UNDECODABLE_RUN = re.compile(r"[\udc80-\udcff]+")
 _MAX_STRAY = 3  # bytes, as of one character that is cut off
 _BEYOND_ASCII = re.compile(r"[^\x00-\x7f\udc80-\udcff]+")
 _FIRST_BEYOND_ASCII = re.compile(rb"[\x80-\xff]")
+_RANGE = re.compile(r" \(bytes [\d,]+ to [\d,]+\)$")
 _UNPACK = {
     ".gz": "gzip -dc",
     ".bz2": "bzip2 -dc",
@@ -230,6 +231,7 @@ def _guess(block: bytes) -> str | None:
 
 def _convert(name: str, encoding: str, options: str = "") -> str:
     """Return the command that writes a file in UTF-8, beside it in the current folder."""
+    name = _RANGE.sub("", name)  # the command converts the whole file
     path = Path(name)
     iconv = f"iconv {options}-f {_ICONV.get(encoding, encoding)} -t UTF-8"
     unpack = _UNPACK.get(path.suffix.lower())

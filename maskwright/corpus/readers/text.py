@@ -31,7 +31,6 @@ _MAX_UNDECODABLE = 0.001  # of the bytes; more is another encoding, or damage th
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
 _MAX_CONTROL, _MAX_CONTROL_UNDECODABLE = 0.1, 0.01
 _ASCII = bytes(range(128))
-_WHOLE = Span(0, 0)
 _MARKS = {  # byte order marks; that of UTF-32 begins as that of UTF-16 does
     codecs.BOM_UTF8: "utf-8",
     codecs.BOM_UTF32_LE: "utf-32-le",
@@ -75,9 +74,8 @@ def _read_documents(reading: Reading, mode: DocumentMode) -> Iterator[str]:
 def read_text(reading: Reading) -> Iterator[str]:
     """Yield the decoded text of a file in blocks."""
     source = reading.source
-    return decode_text(
-        source.read_bytes(), source.name, reading.config.encoding, span=source.span or _WHOLE
-    )
+    encoding = reading.config.encoding
+    return decode_text(source.read_bytes(), source.name, encoding, span=source.span)
 
 
 def infer_beginning(source: Source, config: CorpusConfig) -> tuple[DocumentMode, str | None]:
@@ -103,7 +101,7 @@ def decode_text(
     encoding: str = UTF_8,
     *,
     exact: bool = False,
-    span: Span = _WHOLE,
+    span: Span | None = None,
 ) -> Iterator[str]:
     """Decode text; all line ends become a newline.
 
@@ -115,8 +113,8 @@ def decode_text(
         encoding: that of text which is not UTF-8. A byte order mark has precedence, and so has
             UTF-8 if the first characters beyond ASCII are UTF-8.
         exact: no byte may be lost, and the command has no flag for the encoding.
-        span: the part of the file that `blocks` are. The bytes before it count as decodable, so
-            that a file is not refused in parts that would be accepted as a whole.
+        span: the part of a file of text that `blocks` are. The bytes before it count as decodable,
+            so that a file is not refused in parts that would be accepted as a whole.
 
     Raises:
         UnreadableError: there are no bytes, or those at the beginning are not text.
@@ -126,25 +124,26 @@ def decode_text(
     """
     rest = iter(blocks)
     first = next(rest, b"")
-    if not first and span.total:  # no document ends in this part
+    if not first and span and span.total:  # no document ends in this part
         return
     if not first:
         raise UnreadableError("empty file", f"{name} is empty: nothing to train on.")
-    mark, is_beginning = b"", span.is_beginning
-    if is_beginning:
+    is_checked = span is not None
+    if not is_checked:
         check_signature(first[:_HEAD_BYTES], name)
-        mark = _find_mark(first)
-        first = first[len(mark) :]
+    mark = _find_mark(first) if span is None or span.is_beginning else b""
+    first = first[len(mark) :]
     chosen = _MARKS.get(mark) or _choose_at_once(first, encoding)
-    chooser = _Chooser(name, encoding, span.encoding or chosen, may_mix=chosen is None)
+    inferred = span.encoding if span else None
+    chooser = _Chooser(name, encoding, inferred or chosen, may_mix=chosen is None)
     decoder = io.IncrementalNewlineDecoder(chooser, translate=True)
     flag = None if exact else FLAG
-    num_bytes, num_bad, num_lines = span.start, 0, 0
+    num_bytes, num_bad, num_lines = span.start if span else 0, 0, 0
     for block in chain([first], rest, [b""]):
         text = decoder.decode(block, final=not block)
-        if is_beginning:
+        if not is_checked:
             _check_control(text[:_HEAD_BYTES], block, name, chooser.encoding, flag)
-            is_beginning = False
+            is_checked = True
         num_bytes += len(block)
         bad = None if text.isascii() else UNDECODABLE.search(text)
         if bad is not None:

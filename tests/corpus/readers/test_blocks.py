@@ -3,9 +3,11 @@ import contextlib
 import gzip
 import io
 import lzma
+import os
 import sys
 import tracemalloc
 from collections.abc import Callable
+from itertools import accumulate
 from pathlib import Path
 
 import pytest
@@ -109,6 +111,23 @@ def test_streams_follow_one_another_with_padding_between(
     (tmp_path / "x").write_bytes(content + b"rubbish")
     with pytest.raises(CorpusError, match="x cannot be decompressed"):
         list(read_blocks(tmp_path / "x", suffix, "x"))
+
+
+def test_a_part_is_its_ranges_of_the_file(tmp_path: Path) -> None:
+    path = Path(write(tmp_path / "x", b"0123456789"))
+    assert b"".join(read_blocks(path, "", "x", ((0, 2), (5, 8)))) == b"01567"
+    with pytest.raises(CorpusError, match=r"^x cannot be read: .* 12\b"):
+        list(read_blocks(path, "", "x", ((0, 2), (5, 12))))
+    unpacked = [b"words ", os.urandom(1 << 20), b"and more", bytes(FREE + (1 << 20))]
+    streams = [bz2.compress(content) for content in unpacked]
+    first, second, third, last = accumulate(map(len, streams))
+    path.write_bytes(b"".join(streams))
+    part = read_blocks(path, ".bz2", "x", ((0, first), (second, third)))
+    assert b"".join(part) == b"words and more"
+    with pytest.raises(CorpusError, match="x unpacks to more than 500 times"):
+        for _ in read_blocks(path, ".bz2", "x", ((0, first), (third, last))):
+            pass
+    assert sum(map(len, read_blocks(path, ".bz2", "x"))) == sum(map(len, unpacked))
 
 
 FREE = 64 << 20
