@@ -146,11 +146,13 @@ class Connector:
         if number == 1:
             before, files = NEAR, files * count_bands(work.plan.config.select.near_duplicates)
         self.paths = [work.path(before, n, "pairs") for n in range(files)]
+        facts = [work.facts(before, n) for n in range(files)]
+        self.is_over = not any(each.get("changed", True) for each in facts)  # in the round before
 
     def __call__(self, number: int) -> Facts:
         """Write the pairs of the next round, and the documents that go as far as is known."""
         changed, whole = False, cut_range(0, _ALL, number, self.ranges)
-        if self.work.last_round() is not None:
+        if self.is_over:
             return {"changed": False}
         path: Any = partial(self.work.path, self.stage, number)
         with writing_runs(path("pairs"), PAIR) as pairs, writing_runs(path("drops"), DROP) as drops:
