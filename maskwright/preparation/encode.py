@@ -106,7 +106,7 @@ class _Shard:
     def close(self) -> Facts:
         """Finish the shard and return its description."""
         if self._is_train:
-            write_array(self._counts_path, self._counts)
+            write_array(self._counts_path, self._counts, shared=True)
         return {"shard": asdict(self._writer.close()), **self._sizes}
 
 
@@ -132,13 +132,13 @@ class Finisher:
         return {}
 
     def _move_folders(self) -> None:
-        """Move what no task has moved yet, without what killed tasks left in it."""
+        """Move what no task has moved yet, and remove what killed tasks left in it."""
         for name in (TOKENIZER_NAME, *SPLITS):
             made, place = self.work.folder / name, self.work.out / name
             if made.is_dir() and not place.exists():
-                for stray in made.glob(".*"):
-                    stray.unlink()
                 made.rename(place)
+            for stray in place.glob(".*"):
+                stray.unlink()
 
     def _describe(self, read: Sequence[Facts], encoded: Sequence[Facts]) -> Manifest:
         tokenizer, config = Tokenizer.load(self.work.out / TOKENIZER_NAME), self.plan.config

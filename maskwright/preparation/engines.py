@@ -63,77 +63,62 @@ class LocalEngine:
 
 @dataclass(frozen=True)
 class LocalExecutors:
-    """Executors of datatrove on this machine, a process for each rank.
-
-    They are started one by one: a pool of datatrove's waits for ever for a process that is killed.
-    """
+    """Ranks of datatrove, a process of this machine for each."""
 
     workers: int
 
     def run(self, work: Work, stage: Stage) -> Iterator[int]:
         """Run the tasks that are not done: a rank of n does every n-th."""
+        run: Any = import_module("maskwright.preparation.cluster").run_rank
         left = len(list_undone(work, stage))
         ranks = min(self.workers, left)
-        start = partial(_RankRunner, work.folder, stage, ranks, _new_logs(work, stage))
+        start = partial(partial, run, work.folder, stage, 1, _new_logs(work, stage), ranks)
         for _ in work_through(range(ranks), start, ranks, str(work.out), apart=True):
             before, left = left, len(list_undone(work, stage))
             yield before - left
 
 
-class _RankRunner:
-    def __init__(self, folder: Path, stage: Stage, ranks: int, logs: str) -> None:
-        with Path(logs, "log.txt").open("ab") as log:
-            os.dup2(log.fileno(), 2)  # where datatrove tells of each task
-        cluster: Any = import_module("maskwright.preparation.cluster")
-        self._new = partial(
-            cluster.LocalPipelineExecutor, [cluster.TaskStep(folder, stage)], ranks, 1, logs
-        )
-
-    def __call__(self, rank: int) -> None:
-        self._new(local_tasks=1, local_rank_offset=rank).run()
-
-
 @dataclass(frozen=True)
 class RayEngine:
-    """Executors of datatrove on a cluster of Ray."""
+    """Ranks of datatrove, each a task of Ray, which starts them again if process or node die."""
 
     cluster: ClusterConfig
 
     def run(self, work: Work, stage: Stage) -> Iterator[int]:
-        """Run the tasks that are not done, and once more those of ranks that died."""
-        cluster: Any = import_module("maskwright.preparation.cluster")
-        _connect_to_ray()
-        step = cluster.TaskStep(work.folder, stage, self.cluster.cores, apart=True)
-        left = len(list_undone(work, stage))
-        while left:
-            cluster.RayPipelineExecutor(
-                [step],
-                tasks=min(self.cluster.tasks, stage.num_tasks),
-                logging_dir=_new_logs(work, stage),
-                cpus_per_task=self.cluster.cores,
-                mem_per_cpu_gb=self.cluster.memory_gigabytes,
-                time=self.cluster.seconds,
-            ).run()
-            work.raise_failure(stage.name)
-            before, left = left, len(list_undone(work, stage))
-            if left == before:
-                raise ShardError(
-                    f"{work.out}: {left} of {stage.num_tasks} tasks of the stage {stage.name} were "
-                    f"not done, perhaps for lack of memory or time; logs are in "
-                    f"{work.folder / LOGS}. Run again to continue, with other --cluster.* settings."
-                )
-            yield before - left
+        """Run the tasks that are not done: a rank of n does every n-th."""
+        run: Any = import_module("maskwright.preparation.cluster").run_rank
+        ray, cores = _connect_to_ray(), self.cluster.cores
+        ranks, left = min(self.cluster.tasks, stage.num_tasks), len(list_undone(work, stage))
+        memory = self.cluster.memory_gigabytes * cores << 30
+        start = ray.remote(run).options(num_cpus=cores, memory=memory).remote
+        task = partial(start, work.folder, stage, cores, _new_logs(work, stage), ranks)
+        done, waiting = [None], [task(rank) for rank in range(ranks)]
+        try:
+            while waiting and done:
+                done, waiting = ray.wait(waiting, timeout=self.cluster.seconds)
+                work.raise_failure(stage.name)
+                before, left = left, len(list_undone(work, stage))
+                yield before - left
+        finally:
+            for rank in waiting:
+                ray.cancel(rank, force=True)
+        if left:
+            raise ShardError(
+                f"{work.out}: {left} of {stage.num_tasks} tasks of the stage {stage.name} were not "
+                f"done, perhaps for lack of memory or time; logs are in {work.folder / LOGS}. Run "
+                "again to continue, with other --cluster.* settings."
+            )
 
 
-def _connect_to_ray() -> None:
-    """Connect to the cluster at RAY_ADDRESS, or start one of this machine.
+def _connect_to_ray() -> Any:
+    """Connect to the cluster at RAY_ADDRESS, or start one of this machine; return Ray.
 
     Raises:
         ShardError: nothing answers there.
     """
     ray: Any = import_module("ray")
     if ray.is_initialized():
-        return
+        return ray
     address = os.environ.get("RAY_ADDRESS", "")
     host, colon, port = address.removeprefix("ray://").rpartition(":")
     try:
@@ -143,6 +128,7 @@ def _connect_to_ray() -> None:
     except (OSError, RuntimeError, ValueError) as error:
         reason = " ".join(str(error).split())
         raise ShardError(f"no cluster of Ray at RAY_ADDRESS={address}: {reason}") from None
+    return ray
 
 
 def submit_to_slurm(work: Work, cluster: ClusterConfig) -> None:
@@ -208,7 +194,7 @@ def choose_engine(config: PrepareConfig) -> Engine | None:
     if config.engine == "local":
         return LocalEngine(workers)
     _check_installed(config.engine)
-    logs: Any = import_module("loguru")
+    logs: Any = import_module("datatrove.utils.logging")
     logs.logger.disable("datatrove")  # here; its ranks log to files
     if config.engine == "datatrove-local":
         return LocalExecutors(workers)

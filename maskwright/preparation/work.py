@@ -44,7 +44,7 @@ PIECES, SAMPLED = "pieces.zst", "sampled"
 # A piece of text that the tokenizer may learn from.
 PIECE = np.dtype([("drawn", "<u8"), ("high", "<u8"), ("key", "<u8"), ("size", "<u8")])
 DROP = np.dtype([("key", "<u8"), ("by", "<u8")])  # a document, and the one that stays instead
-_MOST_RANGES, _BLOCKS_A_RANGE = 64, 8
+_MOST_RANGES, _BLOCKS_A_RANGE = 64, 16
 SEPARATOR = b"\0"  # which no cleaned text holds
 _READ_BYTES = 1 << 20
 _MAX_FAILURE_BYTES = 1 << 20

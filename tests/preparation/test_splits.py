@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from maskwright.corpus.config import CorpusConfig
 from maskwright.corpus.fingerprints import fingerprint_text
-from maskwright.corpus.split import is_validation
+from maskwright.corpus.stream import is_validation
 from maskwright.errors import CorpusError
 from maskwright.preparation.splits import Splits, cut_tail, settle_splits
 from maskwright.preparation.work import EXACT, Work
