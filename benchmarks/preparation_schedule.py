@@ -22,7 +22,6 @@ from benchmarks.common import Result, find_result, write_result
 from maskwright.config import from_mapping
 from maskwright.corpus.blocks import Block
 from maskwright.preparation.config import PrepareConfig
-from maskwright.preparation.sorted_runs import CHUNK
 from maskwright.preparation.stages import list_stages
 from maskwright.preparation.work import Plan, Work
 
@@ -32,7 +31,7 @@ NODES, CORES, DRAWS = (1, 10, 100), 32, 5  # the mean of the draws counts
 STRAGGLERS, SLOWER = 0.02, 3.0  # the share of slow tasks, and times as long they take
 FAILURES = 0.01  # the share of tasks that fail halfway and run again
 START = 5.0  # seconds until Slurm starts the jobs of the next stage
-ROUNDS = 8  # of joining near duplicates, which Slurm is given ahead; all count as the first
+ROUNDS = 6  # of joining near duplicates, which Slurm is given ahead; all count as the first
 SELECT = {"everything": {"near_duplicates": 0.8}, "nothing": {}}
 READS = {
     "exact": "keys", "near": "bands signatures", "connect": "pairs", "encode": "drops texts.zst",
@@ -58,17 +57,17 @@ def run_stage(seconds: Seconds, nodes: int, cores: int, start: float = 0.0) -> f
     return max(ends)
 
 
-def simulate(runs: list[Result], documents: int) -> Iterator[dict[str, Any]]:
+def simulate(runs: list[Result]) -> Iterator[dict[str, Any]]:
     """Yield what each stage takes, given runs on one core; the last has most text."""
     run, draw, written = runs[-1], np.random.default_rng(0), Counter[str]()
     config = from_mapping(PrepareConfig, {"select": SELECT[run["step"]]})
     work, larger = Work(Path()), TERABYTE / run["megabytes"]
     blocks = [Block(())] * round(TERABYTE / config.block_megabytes)
     work.plan = Plan("", [], blocks, 0, {}, config, 0, 0.0, "")
-    passes = 1 + 2 * np.ceil(documents * larger / work.plan.num_ranges / CHUNK)  # 3 when measured
     finishes = [one["stages"][-1]["seconds"] for one in runs]
     slope, fixed = np.polyfit([one["blocks"] for one in runs], finishes, 1)
-    longer = dict.fromkeys(("exact", "near"), len(blocks) / run["blocks"] * passes / 3)
+    longer = dict.fromkeys(("exact", "near"), len(blocks) / run["blocks"])
+    longer["connect"] = work.plan.num_ranges / -(-run["blocks"] // 8)  # XXX
     longer |= {"vocabulary": 1.0, "finish": (fixed + slope * len(blocks)) / finishes[-1]}
     measured = {stage["name"]: stage for stage in run["stages"]}
     for stage in list_stages(work, 1):
@@ -105,7 +104,7 @@ def main(arguments: argparse.Namespace) -> None:
     result: dict[str, Any] = {"measured": measured["file"], "totals": []}
     for step in SELECT:
         runs = [one for one in measured["runs"] if (one["step"], one["cores"]) == (step, 1)]
-        result[step] = list(simulate(runs, measured["documents"][-1]))
+        result[step] = list(simulate(runs))
         print(*result[step], sep="\n")
         seconds = np.sum([stage["seconds"] for stage in result[step]], axis=0)
         for nodes, total in zip(NODES, seconds.tolist(), strict=True):
