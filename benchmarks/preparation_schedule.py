@@ -64,7 +64,7 @@ def simulate(runs: list[Result], documents: int) -> Iterator[dict[str, Any]]:
     config = from_mapping(PrepareConfig, {"select": SELECT[run["step"]]})
     work, larger = Work(Path()), TERABYTE / run["megabytes"]
     blocks = [Block(())] * round(TERABYTE / config.block_megabytes)
-    work.plan = Plan("", [], blocks, 0, {}, config, 0, 0.0, "")
+    work.plan = Plan([], blocks, 0, {}, config, 0, 0.0, "")
     passes = 1 + 2 * np.ceil(documents * larger / work.plan.num_ranges / CHUNK)  # 3 when measured
     finishes = [one["stages"][-1]["seconds"] for one in runs]
     slope, fixed = np.polyfit([one["blocks"] for one in runs], finishes, 1)
