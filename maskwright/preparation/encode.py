@@ -102,7 +102,7 @@ class _Shard:
     def close(self) -> Facts:
         """Finish the shard and return its description."""
         if self._is_train:
-            write_array(self._counts_path, self._counts, shared=True)
+            write_array(self._counts_path, self._counts)
         return {"shard": asdict(self._writer.close()), **self._sizes}
 
 

@@ -24,7 +24,13 @@ from maskwright.files import write_text
 from maskwright.preparation.config import ClusterConfig, EngineName, PrepareConfig
 from maskwright.preparation.folder import find_work
 from maskwright.preparation.process_pool import count_cores, work_through
-from maskwright.preparation.stages import Stage, TaskRunner, list_stages, list_undone
+from maskwright.preparation.stages import (
+    Stage,
+    TaskRunner,
+    count_rounds,
+    list_stages,
+    list_undone,
+)
 from maskwright.preparation.work import LOGS, Work
 
 _PACKAGES = {"datatrove": "cluster", "ray": "ray"}  # and the extra that brings each
@@ -144,7 +150,7 @@ def submit_to_slurm(work: Work, cluster: ClusterConfig) -> None:
     os.environ.pop("SLURM_ARRAY_TASK_ID", None)  # datatrove would take us for one of its jobs
     name, last = f"maskwright-{secrets.token_hex(4)}", None
     write_text(work.folder / _JOB_NAME, name)
-    for stage in list_stages(work, _ROUNDS):
+    for stage in list_stages(work, count_rounds(work) - 1 + _ROUNDS):
         if not list_undone(work, stage):
             continue
         executor = modules.SlurmExecutor(
