@@ -22,6 +22,7 @@ from typing import Any, Protocol
 from maskwright.errors import ConfigError, ShardError
 from maskwright.files import write_text
 from maskwright.preparation.config import ClusterConfig, EngineName, PrepareConfig
+from maskwright.preparation.folder import find_work
 from maskwright.preparation.process_pool import count_cores, work_through
 from maskwright.preparation.stages import (
     Stage,
@@ -174,19 +175,19 @@ def submit_to_slurm(work: Work, cluster: ClusterConfig) -> None:
         last = executor.job_id
 
 
-def find_jobs(work: Work) -> list[str]:
-    """Return the jobs of Slurm that still work, or wait, for this preparation.
+def find_jobs(out: Path) -> list[str]:
+    """Return the jobs of Slurm that still work, or wait, for the preparation of `out`.
 
     Raises:
         ShardError: Slurm does not answer.
     """
-    path = work.folder / _JOB_NAME
-    if not path.exists() or shutil.which("squeue") is None:
+    folder = find_work(out)
+    if not folder or not (name := folder / _JOB_NAME).exists() or not shutil.which("squeue"):
         return []
-    command = ["squeue", "--noheader", "--format=%F", f"--name={path.read_text()}"]
+    command = ["squeue", "--noheader", "--format=%F", f"--name={name.read_text()}"]
     listed = subprocess.run(command, capture_output=True, text=True, check=False)
     if listed.returncode:
-        raise ShardError(f"{work.out} was given to Slurm, which does not answer: {listed.stderr}")
+        raise ShardError(f"{out} was given to Slurm, which does not answer: {listed.stderr}")
     return sorted(set(listed.stdout.split()), key=int)
 
 

@@ -85,7 +85,7 @@ def make_work(
     found, num_held_out = list_blocks(listed, config, ignored)
     work = Work(folder / ".work-0")
     work.folder.mkdir(parents=True)
-    Plan("0", listed, found, num_held_out, dict(ignored), config, 0, sample_share, "/").write(
+    Plan(listed, found, num_held_out, dict(ignored), config, 0, sample_share, "/").write(
         work.folder / PLAN_NAME
     )
     if until:
