@@ -138,8 +138,6 @@ def connect_range(work: Work, stage: str, number: int) -> Facts:
     files, changed = ranges, False
     if before == f"{CONNECT}-0":
         before, files = NEAR, ranges * count_bands(work.plan.config.select.near_duplicates)
-    elif not any(work.facts(before, n)["changed"] for n in range(files)):
-        return {"changed": False}
     paths = [work.path(before, n, "pairs") for n in range(files)]
     with (
         writing_runs(work.path(stage, number, "pairs"), PAIR) as pairs,

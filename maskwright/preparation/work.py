@@ -7,7 +7,6 @@ may run twice at the same time: both write the same bytes, to temporary files of
 
 import json
 import os
-import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -126,6 +125,8 @@ class Work:
 
     def is_done(self, stage: str, number: int) -> bool:
         """Return True if a task is done, by asking for its file, which no stale listing hides."""
+        if stage == CONNECT:  # all rounds
+            return self.last_round() is not None
         return self.path(stage, number, "json").exists()
 
     def report_done(self, stage: str, number: int, facts: Facts) -> None:
@@ -176,12 +177,6 @@ class Work:
     def is_held_out(self, block: int) -> bool:
         """Return True if a block is of ``corpus.valid_text``."""
         return block < self.plan.num_held_out
-
-    def clear(self, kept: set[str]) -> None:
-        """Remove all that the stages wrote, but for these folders."""
-        for folder in self.folder.iterdir():
-            if folder.is_dir() and folder.name not in kept:
-                shutil.rmtree(folder, ignore_errors=True)
 
     def read_texts(self, block: int, name: str = TEXTS) -> Iterator[str]:
         """Yield the cleaned documents of a block by their index, or what else is separated so."""
