@@ -22,8 +22,15 @@ from typing import Any, Protocol
 from maskwright.errors import ConfigError, ShardError
 from maskwright.files import write_text
 from maskwright.preparation.config import ClusterConfig, EngineName, PrepareConfig
+from maskwright.preparation.folder import find_work
 from maskwright.preparation.process_pool import count_cores, work_through
-from maskwright.preparation.stages import Stage, TaskRunner, list_stages, list_undone
+from maskwright.preparation.stages import (
+    Stage,
+    TaskRunner,
+    count_rounds,
+    list_stages,
+    list_undone,
+)
 from maskwright.preparation.work import LOGS, Work
 
 _PACKAGES = {"datatrove": "cluster", "ray": "ray"}  # and the extra that brings each
@@ -143,7 +150,7 @@ def submit_to_slurm(work: Work, cluster: ClusterConfig) -> None:
     os.environ.pop("SLURM_ARRAY_TASK_ID", None)  # datatrove would take us for one of its jobs
     name, last = f"maskwright-{secrets.token_hex(4)}", None
     write_text(work.folder / _JOB_NAME, name)
-    for stage in list_stages(work, _ROUNDS):
+    for stage in list_stages(work, count_rounds(work) - 1 + _ROUNDS):
         if not list_undone(work, stage):
             continue
         executor = modules.SlurmExecutor(
@@ -168,19 +175,19 @@ def submit_to_slurm(work: Work, cluster: ClusterConfig) -> None:
         last = executor.job_id
 
 
-def find_jobs(work: Work) -> list[str]:
-    """Return the jobs of Slurm that still work, or wait, for this preparation.
+def find_jobs(out: Path) -> list[str]:
+    """Return the jobs of Slurm that still work, or wait, for the preparation of `out`.
 
     Raises:
         ShardError: Slurm does not answer.
     """
-    path = work.folder / _JOB_NAME
-    if not path.exists() or shutil.which("squeue") is None:
+    folder = find_work(out)
+    if not folder or not (name := folder / _JOB_NAME).exists() or not shutil.which("squeue"):
         return []
-    command = ["squeue", "--noheader", "--format=%F", f"--name={path.read_text()}"]
+    command = ["squeue", "--noheader", "--format=%F", f"--name={name.read_text()}"]
     listed = subprocess.run(command, capture_output=True, text=True, check=False)
     if listed.returncode:
-        raise ShardError(f"{work.out} was given to Slurm, which does not answer: {listed.stderr}")
+        raise ShardError(f"{out} was given to Slurm, which does not answer: {listed.stderr}")
     return sorted(set(listed.stdout.split()), key=int)
 
 

@@ -6,12 +6,13 @@ processes, in any order.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
-from maskwright.preparation.duplicates import Connector, ExactFinder, NearFinder
-from maskwright.preparation.encode import BlockEncoder, Finisher
+from maskwright.preparation.duplicates import connect_range, find_exact, find_near
+from maskwright.preparation.encode import BlockEncoder, finish_folder
 from maskwright.preparation.read import BlockReader
-from maskwright.preparation.vocabulary import VocabularyMaker
+from maskwright.preparation.vocabulary import make_vocabulary
 from maskwright.preparation.work import (
     CONNECT,
     ENCODE,
@@ -92,18 +93,17 @@ class TaskRunner:
 
     def _begin(self, stage: str) -> Callable[[int], Facts]:
         (self._work.folder / stage).mkdir(exist_ok=True)
-        if stage.startswith(f"{CONNECT}-"):
-            return Connector(self._work, stage)
-        return _STAGES[stage](self._work)
+        if stage in (READ, ENCODE):
+            return (BlockReader if stage == READ else BlockEncoder)(self._work)
+        return partial(_TASKS[stage.partition("-")[0]], self._work, stage)
 
 
-_STAGES: dict[str, Callable[[Work], Callable[[int], Facts]]] = {
-    READ: BlockReader,
-    EXACT: ExactFinder,
-    NEAR: NearFinder,
-    VOCABULARY: VocabularyMaker,
-    ENCODE: BlockEncoder,
-    FINISH: Finisher,
+_TASKS: dict[str, Callable[[Work, str, int], Facts]] = {
+    EXACT: find_exact,
+    NEAR: find_near,
+    CONNECT: connect_range,
+    VOCABULARY: make_vocabulary,
+    FINISH: finish_folder,
 }
 
 

@@ -12,6 +12,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +58,6 @@ class Plan:
     """The input and the configuration of a preparation.
 
     Attributes:
-        identity: of input and configuration, by names, sizes and times of the files.
         paths: the input, as the user names it.
         blocks: those of ``corpus.valid_text`` first.
         num_held_out: how many these are.
@@ -66,7 +66,6 @@ class Plan:
         directory: the current directory of whoever made the plan; paths may be relative.
     """
 
-    identity: str
     paths: list[str]
     blocks: list[Block]
     num_held_out: int
@@ -193,6 +192,10 @@ class Work:
                 *texts, rest = (rest + piece).split(SEPARATOR)
                 yield from (text.decode() for text in texts)
 
+    def read_text(self, block: int, index: int) -> str:
+        """Return one cleaned document."""
+        return next(islice(self.read_texts(block), index, None))
+
     def list_read(self, name: str) -> list[Path]:
         """Return the files of this kind of all blocks."""
         return [self.path(READ, block, name) for block in range(len(self.plan.blocks))]
@@ -250,12 +253,9 @@ class Work:
 
 def add_counts(counted: Iterable[Mapping[str, int]]) -> Counter[str]:
     """Add up counts by reason, in order; of bad JSON lines the reason names the first."""
-    total: Counter[str] = Counter()
-    first_bad = ""
-    for counts in counted:
-        for reason, count in counts.items():
-            if reason.startswith(BAD_LINE):
-                first_bad = first_bad or reason
-                reason = first_bad
-            total[reason] += count
+    total, first_bad = Counter[str](), ""
+    for reason, count in chain.from_iterable(counts.items() for counts in counted):
+        if reason.startswith(BAD_LINE):
+            first_bad = reason = first_bad or reason
+        total[reason] += count
     return total
