@@ -53,13 +53,12 @@ class BlockReader:
         stored = work.folder / EVALUATION_NAME
         evaluation = EvaluationTexts.load(stored) if stored.exists() else None
         self.select = Selector(self.plan.config.select, evaluation)
-        self.sign = Signer() if self.plan.finds_near else None
 
     def __call__(self, number: int) -> Facts:
         """Read a block; return what was read, dropped and repaired."""
         counts, tally = Counter[str](), Tally()
         with ExitStack() as stack:
-            files = _BlockFiles(stack, self.work, number, self.sign)
+            files = _BlockFiles(stack, self.work, number, self.select.sign)
             for batch in _batch(self._keep(number, counts, tally)):
                 files.write(batch)
         return {

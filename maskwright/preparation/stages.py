@@ -4,6 +4,7 @@ A task that is done is not done again, so a stage may be begun again at any mome
 processes, in any order.
 """
 
+import shutil
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -89,7 +90,9 @@ class TaskRunner:
             self._run, self._stage = self._begin(stage), stage
         self._work.report_done(stage, number, self._run(number))
         if stage == FINISH:  # nobody may be there to tidy up
-            self._work.clear({FINISH, LOGS})
+            for folder in self._work.folder.glob("*/"):
+                if folder.name not in (FINISH, LOGS):
+                    shutil.rmtree(folder, ignore_errors=True)
 
     def _begin(self, stage: str) -> Callable[[int], Facts]:
         (self._work.folder / stage).mkdir(exist_ok=True)

@@ -9,6 +9,7 @@ from maskwright.errors import ConfigError
 from maskwright.extras import import_extra
 from maskwright.selection.config import SelectionConfig
 from maskwright.selection.contamination import EvaluationTexts
+from maskwright.selection.near_duplicates import Signer
 from maskwright.selection.quality import drop_boilerplate, find_fault
 from maskwright.selection.tally import Tally
 from maskwright.selection.words import Hashes, WordHashes, split_words
@@ -67,16 +68,20 @@ class Selector:
     Args:
         evaluation: what no document may hold; None: anything goes.
 
+    Attributes:
+        sign: makes the signatures of documents that are kept, if near duplicates are looked for.
+
     Raises:
         MissingPackageError: a package that a step needs is not installed.
     """
 
-    def __init__(self, config: SelectionConfig, evaluation: EvaluationTexts | None) -> None:
+    def __init__(self, config: SelectionConfig, evaluation: EvaluationTexts | None = None) -> None:
         self.config, self.evaluation = config, evaluation
         self._identify = None
         if config.identifies_languages:
             self._identify = LanguageIdentifier(config.language)
         self._fix = _load_fixer() if config.repair else None
+        self.sign = Signer() if config.near_duplicates else None
         self._hashes = WordHashes()
         self._hashes_words = bool(config.quality or evaluation or config.near_duplicates)
 
