@@ -26,7 +26,7 @@ import numpy as np
 from benchmarks import common
 from maskwright.config import from_mapping
 from maskwright.preparation.config import PrepareConfig
-from maskwright.preparation.engines import LocalEngine
+from maskwright.preparation.engines import run_locally
 from maskwright.preparation.pipeline import plan_work
 from maskwright.preparation.process_pool import work_through
 from maskwright.preparation.stages import Stage, list_stages, list_undone
@@ -89,7 +89,7 @@ def find_files(folder: Path) -> dict[int, Path]:
 def run_stage(work: Work, stage: Stage, cores: int) -> dict[str, Any]:
     """Run a stage; return its seconds, on one core those of each task, and what it wrote."""
     known, times, num_bytes = find_files(work.out), [time.perf_counter()], Counter[str]()
-    times += [time.perf_counter() for _ in LocalEngine(cores).run(work, stage)]
+    times += [time.perf_counter() for _ in run_locally(cores, work, stage)]
     new = [path for inode, path in find_files(work.out).items() if inode not in known]
     for path in new:
         num_bytes[path.name.partition(".")[2]] += path.stat().st_size

@@ -39,7 +39,6 @@ from maskwright.preparation.work import LOGS, PLAN_NAME, VOCABULARY, Plan, Work
 from maskwright.progress import Pulse
 from maskwright.selection.config import SelectionConfig
 from maskwright.selection.contamination import EvaluationTexts, read_evaluation
-from maskwright.selection.near_duplicates import Signer
 from maskwright.selection.selector import Selector
 from maskwright.shards.manifest import MANIFEST_NAME, Manifest, read_manifest
 
@@ -78,10 +77,10 @@ def prepare(
         CorpusError: text that cannot be read, or none.
         TokenizerError: the text holds no word, or fewer new tokens than it is to add.
         ShardError: `out` holds something else, or jobs of Slurm work on it.
-        ConfigError: what `config.engine` needs is not there.
+        ConfigError, MissingPackageError: what `config` needs is not there.
     """
     engine = choose_engine(config)
-    _check_steps(config.select)
+    Selector(config.select)  # raises where a step cannot be taken, before hours of reading
     with making_folder(out, report):
         check_use(out)
         if jobs := " ".join(find_jobs(out)):
@@ -108,9 +107,8 @@ def prepare(
         try:
             for stage in list_stages(work):
                 _run_stage(work, stage, engine, report)
-        except CorpusError as error:  # names what was given, not the file that was written from it
-            message = str(error).replace(", ".join(inputs), ", ".join(paths))
-            raise CorpusError(message) from None
+        except CorpusError as error:  # names what was written from standard input
+            raise CorpusError(str(error).replace(", ".join(inputs), ", ".join(paths))) from None
         manifest = read_manifest(out)
         report(_summarize(manifest))
         tidy_folder(out)
@@ -142,18 +140,6 @@ def describe_progress(out: Path) -> list[str]:
         end = "Nothing of Slurm is at work. To go on, run the command again that began it."
         end += f" Logs are in {logs}." if logs.exists() else ""
     return [*lines, end]
-
-
-def _check_steps(config: SelectionConfig) -> None:
-    """Raise if a step of selection cannot be taken, before hours are spent on reading.
-
-    Raises:
-        MissingPackageError: a package that a step needs is not installed.
-        ConfigError: a language that is not known.
-    """
-    Selector(config, None)
-    if config.near_duplicates:
-        Signer()
 
 
 def plan_work(
@@ -208,7 +194,7 @@ def _run_stage(work: Work, stage: Stage, engine: Engine, report: Report) -> None
         report(f"{stage.verb} {before:,} of {count_noun(total, stage.unit)} before")
     elif stage.name == VOCABULARY and work.plan.config.tokenizer.path is None:
         report(f"training a {work.plan.config.tokenizer.kind} tokenizer on the text")
-    for num_done in filter(None, engine.run(work, stage)):
+    for num_done in filter(None, engine(work, stage)):
         tenths, done = 10 * done // total, done + num_done
         left = round((time.monotonic() - start) * (total - done) / max(done - before, 1))
         counted = f"{stage.verb} {done:,} of {count_noun(total, stage.unit)}"

@@ -24,7 +24,7 @@ from maskwright.config import from_mapping, to_mapping
 from maskwright.corpus.blocks import Block
 from maskwright.corpus.readers.records import BAD_LINE
 from maskwright.errors import MaskwrightError, ShardError
-from maskwright.files import read_json, replacing_file, write_json
+from maskwright.files import replacing_file, write_json
 from maskwright.preparation.config import PrepareConfig
 from maskwright.preparation.sorted_runs import Records, read_all, read_between
 
@@ -47,7 +47,6 @@ DROP = np.dtype([("key", "<u8"), ("by", "<u8")])  # a document, and the one that
 _MOST_RANGES, _BLOCKS_A_RANGE = 64, 16
 SEPARATOR = b"\0"  # which no cleaned text holds
 _READ_BYTES = 1 << 20
-_MAX_FAILURE_BYTES = 1 << 20
 
 Facts = dict[str, Any]  # what a task reports, as JSON
 
@@ -136,30 +135,22 @@ class Work:
 
     def report_failure(self, stage: str, rank: int, error: Exception) -> None:
         """Leave an error for whoever waits for the stage, in another process or another time."""
-        failure = {"kind": type(error).__name__, "message": str(error), "node": os.uname().nodename}
-        write_json(self.path(stage, rank, "error"), failure)
+        if not isinstance(error, MaskwrightError):
+            what = f"{type(error).__name__}: {' '.join(str(error).split())}"
+            error = ShardError(
+                f"{self.out}: the stage {stage} failed on {os.uname().nodename}: {what}. Logs are "
+                f"in {self.folder / LOGS}."
+            )
+        write_json(self.path(stage, rank, "error"), [type(error).__name__, str(error)])
 
     def find_failure(self, stage: str) -> MaskwrightError | None:
         """Return the first error that was left."""
         for path in sorted((self.folder / stage).glob("*.error")):
-            failure = read_json(path, _MAX_FAILURE_BYTES)
-            known = getattr(errors, failure["kind"], None)
-            if isinstance(known, type) and issubclass(known, MaskwrightError):
-                error = known.__new__(known)
-                Exception.__init__(error, failure["message"])
-                return error
-            message = " ".join(failure["message"].split())
-            return ShardError(
-                f"{self.out}: the stage {stage} failed on {failure['node']}: {failure['kind']}: "
-                f"{message}. Logs are in {self.folder / LOGS}."
-            )
+            kind, message = json.loads(path.read_text(encoding="utf-8"))
+            error = MaskwrightError.__new__(getattr(errors, kind, ShardError))
+            Exception.__init__(error, message)
+            return error
         return None
-
-    def raise_failure(self, stage: str) -> None:
-        """Raise the first error that was left, and forget all, so that the stage may go on."""
-        if error := self.find_failure(stage):
-            self.forget_failures()
-            raise error
 
     def forget_failures(self) -> None:
         """Remove errors that were left."""
@@ -224,12 +215,9 @@ class Work:
                 yield read_all(self.path(stage, number, "drops"), DROP)["key"]
 
     def _drop_stages(self) -> list[str]:
-        stages = list[str]()
-        if self.plan.finds_near:
-            last = self.last_round()
-            assert last is not None, "components are whole before they are asked for"
-            stages.append(last)
-        return [*stages, EXACT] if self.plan.finds_exact else stages
+        near = self.last_round() if self.plan.finds_near else None
+        assert near or not self.plan.finds_near, "components are whole before they are asked for"
+        return [stage for stage in (near, EXACT if self.plan.finds_exact else None) if stage]
 
     def last_round(self) -> str | None:
         """Return the stage that found the components of near duplicates whole; None if none did.
