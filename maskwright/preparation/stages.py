@@ -18,6 +18,7 @@ from maskwright.preparation.work import (
     CONNECT,
     ENCODE,
     EXACT,
+    FINISH,
     LOGS,
     NEAR,
     READ,
@@ -25,9 +26,6 @@ from maskwright.preparation.work import (
     Facts,
     Work,
 )
-from maskwright.selection.near_duplicates import count_bands
-
-FINISH = "finish"
 
 
 @dataclass(frozen=True)
@@ -58,8 +56,7 @@ def list_stages(work: Work, rounds: int | None = None) -> Iterator[Stage]:
     if plan.finds_exact:
         yield Stage(EXACT, ranges, "exact duplicates found in", "range")
     if plan.finds_near:
-        bands = count_bands(plan.config.select.near_duplicates)
-        yield Stage(NEAR, bands * ranges, "near duplicates found in", "range")
+        yield Stage(NEAR, plan.count_tasks(NEAR), "near duplicates found in", "range")
         number = 1
         while number <= rounds if rounds else work.last_round() is None:
             yield Stage(f"{CONNECT}-{number}", ranges, f"round {number}: connected", "range")
