@@ -15,7 +15,7 @@ import resource
 import shutil
 import sys
 import time
-from collections import Counter, deque
+from collections import Counter
 from functools import partial
 from itertools import islice, product
 from pathlib import Path
@@ -29,13 +29,13 @@ from maskwright.preparation.config import PrepareConfig
 from maskwright.preparation.engines import run_locally
 from maskwright.preparation.pipeline import plan_work
 from maskwright.preparation.process_pool import work_through
-from maskwright.preparation.stages import Stage, TaskRunner, list_stages
+from maskwright.preparation.stages import Stage, list_stages, list_undone
 from maskwright.preparation.work import Work
 from tests.corpus.dumps import Page, write_multistream
 
-CORES = (1, 2)
+CORES, WHOLE = (1, 2), ("nothing", "everything")
 DUMP_SUFFIX, EVALUATION_NAME, FACTS_NAME = ".xml.bz2", "evaluation.txt", "facts.json"
-SELECTION: dict[str, dict[str, object]] = {
+SELECTION: dict[str, dict[str, Any]] = {
     "repair": {"repair": True},
     "language": {"language": "en", "language_confidence": 0.1},
     "boilerplate": {"drop_boilerplate": True},
@@ -44,15 +44,12 @@ SELECTION: dict[str, dict[str, object]] = {
     "decontamination": {"decontaminate": (EVALUATION_NAME,)},
 }
 SELECTION["everything"] = {k: v for step in tuple(SELECTION.values()) for k, v in step.items()}
-READ = "read: "  # the first stage alone; else all stages
-STEPS = (f"{READ}wikitext", f"{READ}nothing", *(READ + name for name in SELECTION))
-WHOLE = ("nothing", "everything")
+READ = "read: "  # the first stage alone
+STEPS = [f"{READ}{name}" for name in ("wikitext", "nothing", *SELECTION)]
 _CHANGED = 8  # of these many words one: three in eight of their 5-grams stay
 _EVALUATION_ARTICLES, _EVALUATION_WORDS = 500, 60
 _PAGES_A_STREAM = 100  # as in dumps of Wikipedia
-_BOX = (
-    "{{정보상자\n| 이름 = %s\n}}\n{| class=wikitable\n! 해 !! 수\n|-\n| 1990 || {{나라|한국}}\n|}\n"
-)
+_BOX = "{{정보상자\n| 이름 = %s\n}}\n{| class=wikitable\n! 해 !! 수\n|-\n| 1990 || {{한국}}\n|}\n"
 _PARAGRAPH, _WRAPPED = re.compile(r"(?m)^(\S+) (.+)$"), r"[[\1]] \2<ref>{{웹 인용|제목=\1}}</ref>\n"
 
 
@@ -99,55 +96,47 @@ def run_stage(work: Work, stage: Stage, cores: int) -> dict[str, Any]:
     own = int(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0])
     largest = max(own, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
     return {
-        "name": stage.name,
-        "tasks": stage.num_tasks,
-        "seconds": round(times[-1] - times[0], 3),
+        "stage": stage.name, "tasks": stage.num_tasks, "seconds": round(times[-1] - times[0], 3),
         "seconds_of_tasks": np.diff(times).round(4).tolist() if cores == 1 else [],
-        "largest_megabytes": round(largest * 1024 / 1e6),  # so far
-        "files": len(new),
-        "bytes": num_bytes,
-    }
+        "largest_megabytes": round(largest * 1024 / 1e6), "files": len(new), "bytes": num_bytes,
+    }  # fmt: skip
 
 
 def run(step: str, text: Path, cores: int) -> None:
     """Run a step on the first cores of this machine and write down what it took."""
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[:cores])
-    scratch, select = text.with_name("scratch"), dict(SELECTION.get(step.removeprefix(READ), {}))
+    select = dict(SELECTION.get(step.removeprefix(READ), {}))
     if "decontaminate" in select:
         select["decontaminate"] = (str(text.with_name(EVALUATION_NAME)),)
     config = from_mapping(PrepareConfig, {"select": select, "tokenizer": {"vocab_size": 8192}})
     paths = [str(text.with_suffix(DUMP_SUFFIX) if step.endswith("wikitext") else text)]
-    start, out = time.perf_counter(), scratch / "out"
-    out.mkdir(parents=True)
-    stages = list_stages(work := plan_work(paths, paths, out, config, 0, print))
-    chosen = stages if step in WHOLE else islice(stages, 1)
-    found = [run_stage(work, stage, cores) for stage in chosen]
-    end = time.perf_counter()
-    done, runner = [(found[-1]["name"], 0)], partial(TaskRunner, work.folder)
-    deque(work_through(done, runner, 1, str(out), apart=True), maxlen=0)
+    out, start = text.with_name("scratch"), time.perf_counter()
+    out.mkdir()
+    work = plan_work(paths, paths, out, config, 0, print)
+    planned, lists = time.perf_counter(), partial(partial, list_undone, work)
+    list(work_through([next(list_stages(work))], lists, 1, str(out), apart=True))
+    begun = time.perf_counter()
+    stages = islice(list_stages(work), None if step in WHOLE else 1)
+    found = [run_stage(work, stage, cores) for stage in stages]
+    seconds = time.perf_counter() - begun + planned - start
     blocks, megabytes = len(work.plan.blocks), text.stat().st_size / 1e6
     facts = {
-        "step": step,
-        "megabytes": megabytes,
-        "cores": cores,
-        "megabytes_per_second": round(megabytes / (end - start), 3),
-        "seconds_to_start_a_process": round(time.perf_counter() - end, 3),
+        "step": step, "megabytes": megabytes, "cores": cores, "blocks": blocks,
+        "megabytes_per_second": round(megabytes / seconds, 3),
+        "seconds_to_start_a_process": round(begun - planned, 3),
         "largest_megabytes": found[-1]["largest_megabytes"],
-        "blocks": blocks,
         "files_a_block": round(sum(stage["files"] for stage in found) / blocks, 2),
-        "files_left_a_block": round(len(find_files(out)) / blocks, 2),
-        "stages": found,
-    }
-    (scratch / FACTS_NAME).write_text(json.dumps(facts), encoding="utf-8")
+        "files_left_a_block": round(len(find_files(out)) / blocks, 2), "stages": found,
+    }  # fmt: skip
+    (out / FACTS_NAME).write_text(json.dumps(facts), encoding="utf-8")
 
 
 def measure(step: str, text: Path, cores: int) -> dict[str, Any]:
     """Run a step in a process of its own; return what it took, and the peak of its memory."""
-    scratch = text.with_name("scratch")
-    shutil.rmtree(scratch, ignore_errors=True)  # of an interrupted measurement
+    shutil.rmtree(out := text.with_name("scratch"), ignore_errors=True)
     command = [sys.executable, "-m", "benchmarks.preparation_scale", step, str(text), str(cores)]
     peak, _ = common.measure_peak(command)
-    facts = json.loads((scratch / FACTS_NAME).read_text(encoding="utf-8"))
+    facts = json.loads((out / FACTS_NAME).read_text(encoding="utf-8"))
     return {"peak_megabytes": round(peak.proportional / 1e6), **facts}
 
 

@@ -113,8 +113,6 @@ def connect_range(work: Work, stage: str, number: int) -> Facts:
     """
     round_number, changed = int(stage.rpartition("-")[2]), False
     before = f"{CONNECT}-{round_number - 1}" if round_number > 1 else NEAR
-    if before != NEAR and not any(facts["changed"] for facts in work.all_facts(before)):
-        return {"changed": False}
     whole = cut_range(0, _ALL, number, work.plan.num_ranges)
     with (
         work.writing(stage, number, PAIRS) as pairs,

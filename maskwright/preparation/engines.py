@@ -26,7 +26,6 @@ from maskwright.preparation.process_pool import count_cores, work_through
 from maskwright.preparation.stages import (
     Stage,
     TaskRunner,
-    count_rounds,
     list_stages,
     list_undone,
 )
@@ -35,8 +34,6 @@ from maskwright.preparation.work import LOGS, Work
 _PACKAGES = {"datatrove": "cluster", "ray": "ray"}  # and the extra that brings each
 _SLURM = ("sbatch", "squeue", "scancel")
 _JOB_NAME = "slurm-job-name"
-# Rounds that are submitted ahead. Each joins components whose documents are twice as far apart.
-_ROUNDS = 6
 _CONNECT_SECONDS = 10.0
 
 
@@ -126,7 +123,7 @@ def submit_to_slurm(work: Work, cluster: ClusterConfig) -> None:
     os.environ.pop("SLURM_ARRAY_TASK_ID", None)  # datatrove would take us for one of its jobs
     name, last = f"maskwright-{secrets.token_hex(4)}", None
     write_text(work.folder / _JOB_NAME, name)
-    for stage in list_stages(work, count_rounds(work) - 1 + _ROUNDS):
+    for stage in list_stages(work, ahead=True):
         if not list_undone(work, stage):
             continue
         executor = modules.SlurmExecutor(

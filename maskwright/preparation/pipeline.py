@@ -34,7 +34,7 @@ from maskwright.preparation.folder import (
 )
 from maskwright.preparation.input_identity import fingerprint_input, identify_plan, list_blocks
 from maskwright.preparation.read import EVALUATION_NAME
-from maskwright.preparation.stages import Stage, count_rounds, list_stages, list_undone
+from maskwright.preparation.stages import Stage, list_stages, list_undone
 from maskwright.preparation.work import LOGS, PLAN_NAME, VOCABULARY, Plan, Work
 from maskwright.progress import Pulse
 from maskwright.selection.config import SelectionConfig
@@ -123,11 +123,12 @@ def describe_progress(out: Path) -> list[str]:
     """
     folder, jobs = find_work(out), find_jobs(out)
     if (out / MANIFEST_NAME).is_file() and not jobs:
+        tidy_folder(out)  # if Slurm has finished it
         return [f"{out}: finished", _summarize(read_manifest(out))]
     if folder is None:
         raise ShardError(f"{out} is not being prepared. Check --out.")
     work, lines = Work(folder), list[str]()
-    stages = list(list_stages(work, count_rounds(work)))
+    stages = list(list_stages(work, ahead=True))
     for stage in stages:
         done = stage.num_tasks - len(list_undone(work, stage))
         lines.append(f"{stage.name}: {done:,} of {count_noun(stage.num_tasks, stage.unit)}")

@@ -156,6 +156,8 @@ class Work:
 
     def is_done(self, stage: str, number: int) -> bool:
         """Return True if a task is done, by asking for its file, which no stale listing hides."""
+        if stage == CONNECT:  # all rounds
+            return self.last_round() is not None
         return self.path(stage, number, "json").exists()
 
     def report_done(self, stage: str, number: int, facts: Facts) -> None:
@@ -221,7 +223,7 @@ class Work:
         return read_all(self.path(stage, number, kind.suffix), kind.dtype)
 
     def read_range(self, stage: str, kind: Kind, low: int, high: int) -> Iterator[Part]:
-        """Yield the records from `low` to below `high` of all tasks of a stage; see `read_parts`."""
+        """Yield the records from `low` to below `high` that a stage wrote; see `read_parts`."""
         return read_parts(self._list_files(stage, kind), kind.dtype, low, high)
 
     def _list_files(self, stage: str, kind: Kind) -> list[Path]:
