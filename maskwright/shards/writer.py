@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.files import flush, replacing_file
+from maskwright.files import flush, replacing_file, writing_file
 from maskwright.shards.manifest import (
     ENDS,
     ENDS_DTYPE,
@@ -91,8 +91,7 @@ class _HashedFile:
     """A file that is hashed as it is written, and gets its name when the `stack` is closed."""
 
     def __init__(self, path: Path, stack: ExitStack) -> None:
-        temporary = stack.enter_context(replacing_file(path, shared=True))
-        self._file = stack.enter_context(temporary.open("wb"))
+        self._file = stack.enter_context(writing_file(path))
         self._digest, self._num_bytes = hashlib.sha256(), 0
 
     def write(self, array: NDArray[Any]) -> None:
@@ -105,9 +104,9 @@ class _HashedFile:
         return FileInfo(self._num_bytes, self._digest.hexdigest())
 
 
-def write_array(path: Path, array: NDArray[Any], shared: bool = False) -> FileInfo:
-    """Write the bytes of `array`; see `replacing_file`."""
+def write_array(path: Path, array: NDArray[Any]) -> FileInfo:
+    """Write the bytes of `array`; `path` is complete or missing, never partial."""
     content = np.ascontiguousarray(array).data.cast("B") if array.size else b""
-    with replacing_file(path, shared) as temporary:
+    with replacing_file(path, shared=True) as temporary:
         temporary.write_bytes(content)
     return FileInfo(len(content), hashlib.sha256(content).hexdigest())

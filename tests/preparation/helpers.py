@@ -1,7 +1,10 @@
 """Text, configurations and engines for the tests of this package."""
 
 import json
+import os
 import random
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -21,6 +24,8 @@ from maskwright.shards.reader import TokenStore
 from maskwright.tokenizer.config import TokenizerConfig
 from maskwright.tokenizer.tokenizer import Tokenizer
 
+_ROOT = Path(__file__).parents[2]
+_SECONDS = 120  # after which something hangs
 _SYLLABLES = ["ka", "to", "mi", "ren", "su", "lo", "vi", "nar", "pe", "dol", "ghi", "us"]
 
 
@@ -80,7 +85,7 @@ def make_work(
     found, num_held_out = list_blocks(listed, config, ignored)
     work = Work(folder / ".work-0")
     work.folder.mkdir(parents=True)
-    Plan("0", listed, found, num_held_out, dict(ignored), config, 0, sample_share, "/").write(
+    Plan(listed, found, num_held_out, dict(ignored), config, 0, sample_share, "/").write(
         work.folder / PLAN_NAME
     )
     if until:
@@ -92,7 +97,7 @@ def run_stages(work: Work, until: str) -> None:
     """Does the stages up to `until`, inclusive."""
     engine = DealtTasks(1)
     for stage in list_stages(work):
-        list(engine.run(work, stage))
+        list(engine(work, stage))
         if stage.name == until:
             return
     raise AssertionError(f"{until} is no stage")
@@ -105,7 +110,7 @@ class DealtTasks:
     ranks: int
     draw: random.Random | None = field(default=None)
 
-    def run(self, work: Work, stage: Stage) -> Iterator[int]:
+    def __call__(self, work: Work, stage: Stage) -> Iterator[int]:
         """Does the tasks one after the other."""
         runners = [TaskRunner(work.folder) for _ in range(self.ranks)]
         tasks = list_undone(work, stage)
@@ -114,6 +119,25 @@ class DealtTasks:
         for number, task in enumerate(tasks):
             runners[number % self.ranks](task)
             yield 1
+
+
+def run_prepare(
+    arguments: Sequence[str], block_bytes: int, mishap: str = "", **environment: str
+) -> "subprocess.CompletedProcess[str]":
+    """Runs ``maskwright prepare`` in processes that cut small blocks and meet with a mishap.
+
+    Returns when all of them have ended. See `tests.preparation.mishaps.sitecustomize`.
+    """
+    path = f"{_ROOT / 'tests' / 'preparation' / 'mishaps'}:{_ROOT}"
+    own = {"PYTHONPATH": path, "BLOCK_BYTES": str(block_bytes), "MISHAP": mishap}
+    return subprocess.run(
+        [sys.executable, "-m", "maskwright", "prepare", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=_SECONDS,
+        env={**os.environ, **own, **environment},
+    )
 
 
 def interrupt_at(monkeypatch: pytest.MonkeyPatch, worker: type[Any], count: int) -> list[int]:

@@ -1,5 +1,6 @@
-"""One block after the other becomes a shard of each split."""
+"""One block after the other becomes a shard of each split, and all of them a prepared folder."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -7,13 +8,30 @@ from typing import Any
 import numpy as np
 import pytest
 
+from maskwright.cli.main import main
 from maskwright.corpus.config import CorpusConfig
 from maskwright.preparation.config import PrepareConfig
 from maskwright.preparation.encode import CUT, BlockEncoder
+from maskwright.preparation.folder import read_tally
+from maskwright.preparation.read import BlockReader
 from maskwright.preparation.work import ENCODE, VOCABULARY, Work
+from maskwright.selection.config import SelectionConfig
+from maskwright.shards.manifest import read_manifest
 from maskwright.tokenizer.config import TokenizerConfig
 from maskwright.tokenizer.tokenizer import Tokenizer
-from tests.preparation.helpers import cut_small, make_work, read_folder, write_lines
+from tests.preparation.helpers import (
+    cut_small,
+    interrupt_at,
+    make_work,
+    prepare_quietly,
+    read_documents,
+    read_folder,
+    run_stages,
+    small_config,
+    write_corpus,
+    write_lines,
+)
+from tests.preparation.test_read import QUESTION, write_mixed
 
 TEXTS = ["the cat sat", "on the mat,", "the end.", "\U0001f600"]
 LETTERS = TokenizerConfig(kind="character", min_frequency=1)
@@ -98,3 +116,119 @@ def test_the_end_of_a_document_is_held_out(tmp_path: Path) -> None:
     assert facts["counts"][CUT] == 1
     sizes = {split: each["num_words"] for split, each in facts["splits"].items()}
     assert sizes == {"train": 300, "valid": 100}
+
+
+def test_what_killed_tasks_leave_is_not_moved(tmp_path: Path) -> None:
+    path, out = write_corpus(tmp_path / "a.txt"), tmp_path / "out"
+    work = make_work(out, [path], small_config(), ENCODE)
+    (work.folder / "train" / ".00000.tokens.tmp-0123abcd").write_bytes(b"of a task that is gone")
+    run_stages(work, "finish")
+    assert not list(out.glob("*/.*tmp*"))
+    assert read_manifest(out).splits["train"].num_documents > 0
+
+
+def test_a_folder_that_is_moved_is_not_moved_again(tmp_path: Path) -> None:
+    """As by a task that was killed in the middle, while one that encodes is done a second time."""
+    path, out = write_corpus(tmp_path / "a.txt"), tmp_path / "out"
+    work = make_work(out, [path], small_config(), ENCODE)
+    expected = read_folder(work.folder / "train")
+    (work.folder / "train").rename(out / "train")
+    (work.folder / "train").mkdir()
+    (work.folder / "train" / "00000.tokens").write_bytes(b"late")
+    run_stages(work, "finish")
+    assert read_folder(out / "train") == expected
+
+
+@pytest.mark.parametrize("select", [SelectionConfig(), SelectionConfig(near_duplicates=0.8)])
+def test_a_description_changes_nothing_of_the_data(tmp_path: Path, select: SelectionConfig) -> None:
+    text = write_mixed(tmp_path / "text")
+    corpus = CorpusConfig(max_document_characters=1_000)
+    config = replace(small_config(), corpus=corpus, select=select)
+    described = replace(config, select=replace(select, describe=True))
+    first, _ = prepare_quietly([text], tmp_path / "out", config)
+    assert first == prepare_quietly([text], tmp_path / "with", described)[0]
+    without, asked_for = read_folder(tmp_path / "out"), read_folder(tmp_path / "with")
+    told = asked_for.pop("selection.json")
+    without.pop("selection.json", None)
+    assert without == asked_for
+    lines = [line for _ in "12" for line in prepare_quietly([text], tmp_path / "out", described)[1]]
+    assert read_folder(tmp_path / "out") == {**asked_for, "selection.json": told}
+    assert sum("read again" in line for line in lines) == 1
+
+
+def test_a_description_is_asked_for_in_the_middle(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cut_small(monkeypatch, 10_000)
+    path = write_corpus(tmp_path / "a.txt")
+    config = replace(small_config(), select=SelectionConfig(drop_boilerplate=True))
+    interrupt_at(monkeypatch, BlockReader, 3)
+    with pytest.raises(KeyboardInterrupt):
+        prepare_quietly([path], tmp_path / "out", config)
+    described = replace(config, select=replace(config.select, describe=True))
+    prepare_quietly([path], tmp_path / "out", described)
+    tally = read_tally(tmp_path / "out")
+    assert tally is not None
+    assert tally.languages.total() == tally.read == len(read_documents(path))
+
+
+def test_a_description_that_is_interrupted_leaves_the_data(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cut_small(monkeypatch, 10_000)
+    path, out = write_corpus(tmp_path / "a.txt"), tmp_path / "out"
+    prepare_quietly([path], out, small_config())
+    before = read_folder(out)
+    described = replace(small_config(), select=SelectionConfig(describe=True))
+    begun = interrupt_at(monkeypatch, BlockReader, 3)
+    with pytest.raises(KeyboardInterrupt):
+        prepare_quietly([path], out, described)
+    assert "reused" in prepare_quietly([path], out, small_config())[1][0]
+    assert read_folder(out) == before
+    assert len(begun) == 3
+
+
+def test_the_report_shows_what_was_dropped(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "asked.txt").write_text(f"{QUESTION}\n")
+    texts, out = read_documents(write_corpus(tmp_path / "a.txt")), tmp_path / "out"
+    texts.append(f"<script>alert(1)</script> {QUESTION}")
+    corpus = write_lines(tmp_path / "corpus.jsonl", [*texts, texts[0]])
+    with corpus.open("a") as file:
+        file.write("no JSON\n")
+    command = ["prepare", str(corpus), "--out", str(out), "--report", "--workers", "1"]
+    command += ["--tokenizer.vocab_size", "256"]
+    command += ["--select.decontaminate", str(tmp_path / "asked.txt")]
+    assert main(command) == 0
+    page = (out / "report.html").read_text()
+    assert "holds text of an evaluation" in page
+    assert "&lt;script&gt;alert(1)" in page
+    assert "<script>" not in page
+    assert "Languages" in page
+    for reason in ("duplicate", f"bad JSON line (first corpus.jsonl:{len(texts) + 2})"):
+        assert f'<th scope="row">{reason}</th><td>1</td>' in page
+    assert "open it in a browser" in capsys.readouterr().out
+    (out / "report.html").unlink()
+    assert main(command) == 0  # prepared before: the page is written again
+    assert (out / "report.html").read_text() == page
+    (out / "selection.json").write_text("{}")
+    assert main(command) == 0
+    assert (out / "report.html").read_text() == page
+
+
+def test_what_selection_counts_is_what_is_prepared(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cut_small(monkeypatch, 5_000)
+    texts = read_documents(write_corpus(tmp_path / "a.txt"))
+    path = write_lines(tmp_path / "a.jsonl", [*texts, *texts[:9], "  "])
+    select = SelectionConfig(near_duplicates=0.8, describe=True)
+    manifest, _ = prepare_quietly([path], tmp_path / "out", replace(small_config(), select=select))
+    told = json.loads((tmp_path / "out" / "selection.json").read_text())
+    splits = manifest.splits.values()
+    assert told["read"] == len(texts) + 10
+    assert told["kept"] == sum(split.num_documents for split in splits)
+    assert told["characters"] == sum(split.num_characters for split in splits)
+    assert sum(told["dropped"].values()) == told["read"] - told["kept"]
+    assert told["dropped"]["duplicate"] == 9

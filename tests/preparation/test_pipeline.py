@@ -1,10 +1,8 @@
 """Text to a prepared folder: what is in it, and that nothing that happens meanwhile changes it."""
 
 import io
-import os
 import re
 import signal
-import subprocess
 import sys
 import threading
 from dataclasses import replace
@@ -32,6 +30,7 @@ from tests.preparation.helpers import (
     read_documents,
     read_folder,
     read_shards,
+    run_prepare,
     small_config,
     write_corpus,
     write_lines,
@@ -62,9 +61,8 @@ def test_text_comes_back_from_the_shards(tmp_path: Path) -> None:
 
 
 def test_each_stage_says_how_far_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    cut_small(monkeypatch, 10_000)
-    select = SelectionConfig(near_duplicates=0.8)
-    config = replace(small_config(), select=select)
+    cut_small(monkeypatch, 5_000)
+    config = replace(small_config(), select=SelectionConfig(near_duplicates=0.8))
     _, lines = prepare_quietly([write_corpus(tmp_path / "a.txt")], tmp_path / "out", config)
     for stage in ("read", "exact duplicates", "near duplicates", "round 1", "encoded"):
         counted = [re.search(r"\((\d+)%, [\d:]+ left\)$", line) for line in lines if stage in line]
@@ -182,63 +180,40 @@ def test_two_processes_prepare_one_folder_one_after_the_other(tmp_path: Path) ->
     assert read_manifest(out).splits["train"].num_tokens > 0
 
 
-START = """
-import os
-import signal
-import sys
-from pathlib import Path
-from maskwright.corpus import blocks
-from maskwright.preparation.pipeline import prepare
-from tests.preparation.helpers import small_config
-
-
-def stop(line):
-    if line.startswith(sys.argv[5]):  # the first task is done, the others are on their way
-        os.kill(os.getpid(), int(sys.argv[4]))
-
-
-if __name__ == "__main__":
-    # a shell that starts the tests in the background has SIGINT ignored
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    blocks._FEWEST_BYTES = 20_000
-    workers = int(sys.argv[3])
-    prepare([sys.argv[1]], Path(sys.argv[2]), small_config(workers=workers), report=stop)
-"""
-
-
 @pytest.mark.parametrize(
-    ("workers", "stop", "line"),
+    ("workers", "stop", "code", "stage"),
     [
-        (1, signal.SIGKILL, "encoded 2 of"),
-        (2, signal.SIGKILL, "encoded"),
-        (2, signal.SIGKILL, "read 3 of"),
-        (2, signal.SIGINT, "encoded"),
+        (1, signal.SIGKILL, -signal.SIGKILL, "encode"),
+        (2, signal.SIGKILL, -signal.SIGKILL, "read"),
+        (2, signal.SIGINT, 128 + signal.SIGINT, "encode"),
     ],
 )
 def test_an_interrupted_preparation_continues(
-    workers: int, stop: signal.Signals, line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    workers: int,
+    stop: signal.Signals,
+    code: int,
+    stage: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    path, out = write_corpus(tmp_path / "a.txt", 0.2), tmp_path / "out"
+    command = [str(path), "--out", str(out), "--workers", str(workers)]
+    command += ["--tokenizer.vocab_size", "256", "--block_megabytes", "1"]
+    who = "worker" if workers == 1 else "coordinator"
+    stopped = run_prepare(command, 20_000, f"{stage}:6:{int(stop)}:{who}")
+    assert stopped.returncode == code, stopped.stdout
+    assert not (out / "manifest.json").exists()
+    finished = list(out.glob(f".work-*/{stage}/*.json"))
+    assert len(finished) >= 5
     cut_small(monkeypatch, 20_000)
-    path = write_corpus(tmp_path / "a.txt", 0.3)
-    script = tmp_path / "start.py"
-    script.write_text(START)
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
-    command = [sys.executable, str(script), str(path), str(tmp_path / "out")]
-    command += [str(workers), str(int(stop)), line]
-    stopped = subprocess.run(command, env=environment, capture_output=True, timeout=60)
-    assert stopped.returncode in (-stop, 1)
-    assert not (tmp_path / "out" / "manifest.json").exists()
-    stage = "read" if "read" in line else "encode"
-    finished = list((tmp_path / "out").glob(f".work-*/{stage}/*.json"))
-    assert finished
-    verb = line.split()[0]
-    _, lines = prepare_quietly([path], tmp_path / "out", small_config())
+    _, lines = prepare_quietly([path], out, small_config())
     if stage == "encode":
         assert not any("training" in line for line in lines)  # the tokenizer is kept
+    verb = "encoded" if stage == "encode" else "read"
     [kept] = [line.split() for line in lines if line.startswith(verb) and line.endswith("before")]
     assert int(kept[1]) == len(finished)
     prepare_quietly([path], tmp_path / "whole", small_config())
-    assert read_folder(tmp_path / "out") == read_folder(tmp_path / "whole")
+    assert read_folder(out) == read_folder(tmp_path / "whole")
 
 
 def test_a_task_that_is_done_is_not_done_again(

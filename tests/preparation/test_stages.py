@@ -1,0 +1,254 @@
+"""The same bytes, whoever does the tasks, in whatever order, how often, and who dies meanwhile."""
+
+import hashlib
+import json
+import random
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+
+from maskwright import files
+from maskwright.corpus.config import CorpusConfig
+from maskwright.preparation import pipeline
+from maskwright.preparation.config import PrepareConfig
+from maskwright.preparation.duplicates import connect_range, find_exact, find_near
+from maskwright.preparation.process_pool import work_through
+from maskwright.preparation.read import BlockReader
+from maskwright.preparation.stages import Stage, TaskRunner, list_undone
+from maskwright.preparation.work import CONNECT, ENCODE, EXACT, NEAR, READ, VOCABULARY, Facts, Work
+from maskwright.selection.config import SelectionConfig
+from maskwright.shards.manifest import Manifest
+from tests.preparation.helpers import (
+    DealtTasks,
+    cut_small,
+    make_work,
+    prepare_quietly,
+    read_folder,
+    run_prepare,
+    small_config,
+    write_lines,
+)
+
+BLOCK_BYTES = 6_000
+WORDS = [f"{a}{b}{c}" for a in "klmnprst" for b in "aeiou" for c in "lrstx"]
+
+
+@pytest.fixture(scope="module", autouse=True)
+def small_blocks() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        cut_small(monkeypatch, BLOCK_BYTES)
+        yield
+
+
+@dataclass(frozen=True)
+class Text:
+    """Text of about 17 blocks, with all that may be alike in it, and what is held out of it."""
+
+    paths: tuple[str, ...]
+    config: PrepareConfig
+
+    @property
+    def arguments(self) -> list[str]:
+        """The same on the command line."""
+        return [
+            *self.paths, *("--corpus.valid_text", *self.config.corpus.valid_text),
+            *("--select.repair", "true", "--select.drop_boilerplate", "true"),
+            *("--select.near_duplicates", "0.9", "--tokenizer.vocab_size", "256"),
+            *("--block_megabytes", "1", "--workers", "2"),
+        ]  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> Text:
+    folder, draw = tmp_path_factory.mktemp("text"), random.Random(0)
+    documents: list[str] = []
+    for _ in range(200):
+        words = draw.choices(WORDS, k=draw.randint(20, 160))
+        kind = draw.random()
+        if documents and kind < 0.15:  # a copy
+            documents.append(draw.choice(documents))
+            continue
+        if documents and kind < 0.5:  # nearly a copy
+            words = draw.choice(documents).split()
+            words[draw.randrange(len(words))] = draw.choice(WORDS)
+        documents.append(" ".join(words))
+    broken = [f"Übung: {one}\nWe use cookies.".encode().decode("cp1252") for one in documents[:5]]
+    held_out = write_lines(folder / "held-out.jsonl", [*documents[:9], *broken, *documents[30:33]])
+    path = write_lines(folder / "a.jsonl", [*documents[3:], *broken])
+    with path.open("a") as file:
+        file.write("no JSON\n")
+    (folder / "b.txt").write_text("\n\n".join([*documents[40:60], *draw.sample(documents, 20)]))
+    corpus = CorpusConfig(valid_text=(str(held_out),))
+    select = SelectionConfig(repair=True, drop_boilerplate=True, near_duplicates=0.9)
+    config = replace(small_config(), corpus=corpus, select=select)
+    return Text((str(path), str(folder / "b.txt")), config)
+
+
+def hash_folder(folder: Path) -> dict[str, str]:
+    return {
+        name: hashlib.sha256(content).hexdigest() for name, content in read_folder(folder).items()
+    }
+
+
+@dataclass(frozen=True)
+class Expected:
+    manifest: Manifest
+    hashes: dict[str, str]
+
+
+@pytest.fixture(scope="module")
+def expected(text: Text, tmp_path_factory: pytest.TempPathFactory) -> Expected:
+    """The folder that one process makes, task by task."""
+    out = tmp_path_factory.mktemp("expected") / "out"
+    manifest, _ = prepare_quietly(text.paths, out, text.config)
+    return Expected(manifest, hash_folder(out))
+
+
+def test_the_text_has_all_that_matters(expected: Expected) -> None:
+    dropped = expected.manifest.dropped
+    assert min(count for reason, count in dropped.items() if "JSON" not in reason) >= 5
+    assert [reason.partition(":")[0] for reason in sorted(dropped)] == [
+        "bad JSON line (first a.jsonl",
+        "boilerplate lines dropped",
+        "duplicate",
+        "in corpus.valid_text",
+        "mended by ftfy",
+        "near duplicate",
+    ]
+    assert len(expected.manifest.splits["train"].shards) >= 13  # in two ranges
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 3, 8, 64])
+def test_tasks_in_random_order_dealt_to_any_number_of_runners(
+    text: Text, expected: Expected, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ranks: int
+) -> None:
+    engine = DealtTasks(ranks, random.Random(ranks))
+    monkeypatch.setattr(pipeline, "choose_engine", lambda config: engine)
+    prepare_quietly(text.paths, tmp_path / "out", text.config)
+    assert hash_folder(tmp_path / "out") == expected.hashes
+
+
+class TwiceEngine:
+    """Two processes that each do all tasks over blocks, at about the same time."""
+
+    def __call__(self, work: Work, stage: Stage) -> Iterator[int]:
+        over_blocks = stage.name in (READ, ENCODE)
+        tasks = [task for task in list_undone(work, stage) for _ in range(1 + over_blocks)]
+        start, workers = partial(TaskRunner, work.folder), 1 + over_blocks
+        yield from (0 for _ in work_through(tasks, start, workers, "the text"))
+
+
+def test_tasks_done_twice_by_two_processes(
+    text: Text, expected: Expected, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline, "choose_engine", lambda config: TwiceEngine())
+    prepare_quietly(text.paths, tmp_path / "out", text.config)
+    assert hash_folder(tmp_path / "out") == expected.hashes
+
+
+class InStep:
+    """Two runners that do each task at the same time: both write a file before either is done."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.barrier, flush = threading.Barrier(2), files.flush
+
+        def flush_together(path: Path) -> None:
+            flush(path)
+            self.wait()
+
+        monkeypatch.setattr(files, "flush", flush_together)
+
+    def wait(self) -> None:
+        with suppress(threading.BrokenBarrierError):  # the other one failed
+            self.barrier.wait(60)
+
+    def __call__(self, work: Work, stage: Stage) -> Iterator[int]:
+        tasks, failed = list_undone(work, stage), list[Exception]()
+
+        def do_all() -> None:
+            runner = TaskRunner(work.folder)
+            for task in tasks:
+                self.wait()
+                try:
+                    runner(task)
+                except Exception as error:
+                    failed.append(error)
+                    self.barrier.abort()
+
+        if stage.num_tasks == 1:
+            self.barrier.abort()
+            do_all()
+        else:
+            self.barrier.reset()
+            threads = [threading.Thread(target=do_all) for _ in (1, 2)]
+            for thread in threads:
+                thread.start()
+            for thread in threads:
+                thread.join()
+        assert failed == []
+        yield len(tasks)
+
+
+def test_tasks_done_twice_file_by_file(
+    text: Text, expected: Expected, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pipeline, "choose_engine", lambda config: engine)
+    engine = InStep(monkeypatch)
+    engine.barrier.abort()
+    prepare_quietly(text.paths, tmp_path / "out", text.config)
+    assert hash_folder(tmp_path / "out") == expected.hashes
+
+
+def test_a_task_that_is_done_late_once_more_changes_nothing(text: Text, tmp_path: Path) -> None:
+    """By a process that was thought dead, when the stages after it are done."""
+    work = make_work(tmp_path / "out", text.paths, text.config, VOCABULARY)
+    before, last = hash_folder(work.folder), work.last_round()
+    assert last not in (None, f"{CONNECT}-1")
+    late: list[tuple[str, int, Callable[[int], Facts]]] = [
+        (READ, len(work.plan.blocks), BlockReader(work)),
+        (EXACT, work.plan.num_ranges, partial(find_exact, work, EXACT)),
+        (NEAR, 9, partial(find_near, work, NEAR)),
+        *(
+            (name, work.plan.num_ranges, partial(connect_range, work, name))
+            for name in (f"{CONNECT}-1", last)
+        ),
+    ]
+    for stage, num_tasks, run in late:
+        for number in range(num_tasks):
+            assert json.loads(json.dumps(run(number))) == work.facts(stage, number)
+    assert hash_folder(work.folder) == before
+
+
+ENGINES = [
+    "local",
+    pytest.param(
+        "datatrove-local",
+        marks=pytest.mark.skipif(find_spec("datatrove") is None, reason="no datatrove"),
+    ),
+]
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_workers_and_coordinators_are_killed_and_the_same_command_goes_on(
+    text: Text, expected: Expected, tmp_path: Path, engine: str
+) -> None:
+    command = [*text.arguments, "--out", str(tmp_path / "out"), "--engine", engine]
+    for stage, number, who in (
+        ("read", 5, "worker"),
+        ("near", 15, "coordinator"),
+        ("encode", 9, "worker"),
+    ):
+        mishap = f"{stage}:{number}:{int(signal.SIGKILL)}:{who}"
+        ended = run_prepare(command, BLOCK_BYTES, mishap)
+        assert ended.returncode == (-signal.SIGKILL if who == "coordinator" else 2), ended.stdout
+        assert ("a process that worked on it died" in ended.stdout) == (who == "worker")
+    ended = run_prepare(command, BLOCK_BYTES)
+    assert ended.returncode == 0, ended.stdout
+    assert hash_folder(tmp_path / "out") == expected.hashes
