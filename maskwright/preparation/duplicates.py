@@ -76,10 +76,9 @@ class ExactFinder:
         What a text was before it was mended only tells whether it is held out.
         """
         num_held_out = np.uint64(self.work.plan.num_held_out) << BLOCK
-        is_copy = (by < keys) & (by < BEFORE_MENDING)
-        goes = is_copy & (by < num_held_out) & (keys >= num_held_out)
+        goes = (by < num_held_out) & (keys >= num_held_out)
         if self.work.plan.config.corpus.deduplicate:
-            goes |= is_copy & (keys < BEFORE_MENDING)
+            goes |= (by < keys) & (keys < BEFORE_MENDING)
         return _make_drops(keys[goes] & ~BEFORE_MENDING, by[goes])
 
 

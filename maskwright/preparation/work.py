@@ -137,6 +137,7 @@ class Work:
     def report_failure(self, stage: str, rank: int, error: Exception) -> None:
         """Leave an error for whoever waits for the stage, in another process or another time."""
         failure = {"kind": type(error).__name__, "message": str(error), "node": os.uname().nodename}
+        (self.folder / stage).mkdir(exist_ok=True)  # it may have failed before its first task
         write_json(self.path(stage, rank, "error"), failure)
 
     def find_failure(self, stage: str) -> MaskwrightError | None:
