@@ -74,7 +74,7 @@ class Workshop(NamedTuple):
         """Write a corpus and a tokenizer of 64 tokens into `folder`."""
         (folder / "words.txt").write_text("\n\n".join(documents()), encoding="utf-8")
         small = TokenizerConfig(vocab_size=64, min_frequency=1)
-        config = PrepareConfig(tokenizer=small, shard_megabytes=1, workers=1)
+        config = PrepareConfig(tokenizer=small, block_megabytes=1, workers=1)
         prepare([str(folder / "words.txt")], folder / "data", config)
         data = PreparedData(folder / "data")
         train = {"max_steps": _STEPS, "batch_tokens": _TOKENS, "micro_batch_tokens": _TOKENS}

@@ -8,12 +8,6 @@ from itertools import product
 from statistics import mean, median
 from typing import Any
 
-from benchmarks.cluster_estimate import (
-    count_useful_cores,
-    estimate_cluster,
-    estimate_machine,
-    find_costs,
-)
 from benchmarks.common import Result
 from benchmarks.reproduce import ON_WIKI
 from maskwright.config import from_mapping
@@ -167,57 +161,6 @@ def tabulate_profile(result: Result) -> TableCells:
         for kind in kinds
     ]
     return ["", *(f"`{name}`" for name in steps)], rows
-
-
-# What a preparation takes on a cluster.
-
-TERABYTE = 1e6  # megabytes
-NODES, NODE_CORES = (1, 10, 100), 32
-_FINGERPRINT_BYTES, _SIGNATURE_BYTES = 22, 512  # a document, at most
-
-
-def tabulate_steps(result: Result) -> TableCells:
-    """Return megabytes a second and memory of each step."""
-    head, rows = ["step"], {step: [step] for step in result["texts"][0]["steps"]}
-    for text in result["texts"]:
-        head += [f"{text['megabytes']:.0f} MB, 1 core", "2 cores", "memory"]
-        for step, found in text["steps"].items():
-            rates = (f"{found[n]['megabytes_per_second']:.1f}" if n in found else "" for n in "12")
-            peaks = (str(one["peak_megabytes"]) for one in found.values())
-            rows[step] += [*rates, " / ".join(peaks)]
-    return head, list(rows.values())
-
-
-def compare_sizes(result: Result) -> Iterator[Record]:
-    small, large = result["texts"][0], result["texts"][-1]
-    before, after = (text["steps"]["everything"]["1"] for text in (small, large))
-    grown = {key: after[key] / before[key] for key in ("seconds", "peak_megabytes")}
-    yield {**grown, "text": large["megabytes"] / small["megabytes"]}
-
-
-def check_estimate(result: Result) -> Iterator[Record]:
-    costs = find_costs(result["texts"][-1])
-    for text in result["texts"]:
-        for cores, found in text["steps"]["everything"].items():
-            estimated = estimate_machine(costs, text["megabytes"], int(cores))
-            off = found["seconds"] / estimated - 1
-            yield {**text, **found, "cores": cores, "estimated": estimated, "off": off}
-
-
-def list_nodes(result: Result) -> Iterator[Record]:
-    costs = find_costs(result["texts"][-1])
-    for nodes in NODES:
-        found = estimate_cluster(costs, TERABYTE, nodes * NODE_CORES)
-        yield {"nodes": nodes, "hours": found.hours, **found._asdict()}
-
-
-def list_limits(result: Result) -> Iterator[Record]:
-    largest = result["texts"][-1]
-    documents = largest["documents"] / largest["megabytes"] * TERABYTE
-    sizes = {"exact": _FINGERPRINT_BYTES, "near": _SIGNATURE_BYTES}
-    gigabytes = {name: documents * size / 1e9 for name, size in sizes.items()}
-    cores = count_useful_cores(find_costs(largest))
-    yield {"useful_cores": cores, "documents": documents / 1e6, **gigabytes}
 
 
 # Serving and fine-tuning.

@@ -21,8 +21,8 @@ from benchmarks.common import add_data, divide, find_prepared, race, run_alone, 
 from benchmarks.start_speed import start_ours
 from benchmarks.training_speed import WARMUP, TickingReporter, configure, time_fit
 from maskwright.data.rows import DataPosition
-from maskwright.runs.find_data import locate
 from maskwright.pretraining.prepared_data import PreparedData, fetch_ahead
+from maskwright.runs.find_data import locate
 from maskwright.train.device import keep_freed_memory
 
 BUCKET, FOLDER = "bucket", "data"

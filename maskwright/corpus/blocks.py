@@ -25,6 +25,7 @@ from maskwright.errors import MaskwrightError
 
 _FEWEST_BYTES = 2_000_000
 _MOST_BLOCKS = 64  # of a text that is smaller than this many of the largest blocks
+_LATE, _SMALLER = 0.6, 4  # from this share of many blocks on they are this many times smaller
 _MOST_PACKED_PARTS = 16  # unpacking is some 60 times as fast as all else
 _UNPACKED = 3  # estimated bytes of text in a byte of a compressed file
 
@@ -102,14 +103,19 @@ def cut_into_blocks(
     """Return `sources` in blocks of about `block_bytes` of estimated text, in order.
 
     The documents of the blocks are those of the sources. Small files share a block; a larger file
-    is cut, and if it cannot be, it is one block and `report` is called with the reason.
+    is cut, and if it cannot be, it is one block and `report` is called with the reason. Of many
+    blocks the last are smaller, so that all processes end at about the same time.
     """
     blocks: list[Block] = []
     gathered: list[Source] = []
-    size = 0
+    size = before = 0
+    total = sum(map(estimate_bytes, sources))
     for source in sources:
-        for part, part_bytes in _cut(source, config, block_bytes, report):
-            if gathered and size + part_bytes > block_bytes:
+        is_late = before > _LATE * total > 2 * _LATE * _MOST_BLOCKS * block_bytes
+        step = block_bytes // _SMALLER if is_late else block_bytes
+        before += estimate_bytes(source)
+        for part, part_bytes in _cut(source, config, step, report):
+            if gathered and size + part_bytes > step:
                 blocks.append(Block(tuple(gathered)))
                 gathered, size = [], 0
             gathered.append(part)

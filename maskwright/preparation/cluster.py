@@ -11,13 +11,12 @@ from pathlib import Path
 from typing import Any
 
 from maskwright.preparation.process_pool import work_through
-from maskwright.preparation.stages import Stage, TaskRunner, list_undone
-from maskwright.preparation.work import Work
+from maskwright.preparation.stages import Stage, TaskRunner, list_rounds, list_undone
+from maskwright.preparation.work import CONNECT, Work
 
 # It has no types of its own.
 PipelineStep: Any = import_module("datatrove.pipeline.base").PipelineStep
 LocalPipelineExecutor: Any = import_module("datatrove.executor.local").LocalPipelineExecutor
-RayPipelineExecutor: Any = import_module("datatrove.executor.ray").RayPipelineExecutor
 SlurmPipelineExecutor: Any = import_module("datatrove.executor.slurm").SlurmPipelineExecutor
 
 
@@ -27,30 +26,41 @@ class TaskStep(PipelineStep):
     Args:
         folder: of the stages' files.
         cores: processes in each rank.
-        apart: the work is done in other processes, however few. Ray's actors wait for ever for a
-            process of datatrove's pool that is killed; for one of ours they do not.
     """
 
     name = "tasks of a preparation"
     type = "maskwright"
 
-    def __init__(self, folder: Path, stage: Stage, cores: int = 1, apart: bool = False) -> None:
+    def __init__(self, folder: Path, stage: Stage, cores: int = 1) -> None:
         PipelineStep.__init__(self)
-        self.folder, self.stage, self.cores, self.apart = folder, stage, cores, apart
+        self.folder, self.stage, self.cores = folder, stage, cores
 
     def run(self, data: Any = None, rank: int = 0, world_size: int = 1) -> Generator[Any]:
         """Run the tasks; yield no documents, because results are files."""
         work = Work(self.folder)
         try:
             os.chdir(work.plan.directory)
-            tasks = list_undone(work, self.stage, rank, world_size)
             runner = partial(TaskRunner, self.folder)
-            for _ in work_through(tasks, runner, self.cores, self.stage.name, self.apart):
-                self.stat_update("tasks")
+            for stage in list_rounds(work) if self.stage.name == CONNECT else [self.stage]:
+                tasks = list_undone(work, stage, rank, world_size)
+                for _ in work_through(tasks, runner, self.cores, stage.name):
+                    self.stat_update("tasks")
         except Exception as error:  # whoever waits for the stage reads it
             work.report_failure(self.stage.name, rank, error)
             raise
         yield from ()
+
+
+def run_rank(folder: Path, stage: Stage, cores: int, logs: str, ranks: int, rank: int) -> None:
+    """Run a rank of a stage in this process, with datatrove's logs and completion marker.
+
+    Its executors for one machine and for Ray wait for ever for processes that are killed, and when
+    they are killed themselves, others stay behind.
+    """
+    with Path(logs, "log.txt").open("ab") as log:
+        os.dup2(log.fileno(), 2)  # where datatrove reports errors
+    executor = LocalPipelineExecutor([TaskStep(folder, stage, cores)], ranks, logging_dir=logs)
+    executor._run_for_rank(rank, local_rank=1)
 
 
 class SlurmExecutor(SlurmPipelineExecutor):

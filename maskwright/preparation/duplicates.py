@@ -4,8 +4,8 @@ Of documents that are alike the one with the smallest key (block, index) stays. 
 so the result depends neither on the number of tasks nor on their order.
 """
 
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -26,12 +26,12 @@ from maskwright.preparation.work import (
     BLOCK,
     CONNECT,
     DROP,
-    EXACT,
     KEY,
     KEYS,
     NEAR,
     SIGNATURES,
     Facts,
+    Plan,
     Work,
 )
 from maskwright.selection.near_duplicates import (
@@ -50,115 +50,103 @@ _INDEX = np.uint64((1 << 32) - 1)
 _PAIRS_AT_ONCE = 1 << 16
 
 
-class ExactFinder:
-    """Finds copies among the documents whose fingerprints are in one range."""
+def find_exact(work: Work, stage: str, number: int) -> Facts:
+    """Write which documents of range `number` of fingerprints are dropped; return how many."""
+    dropped, whole = 0, cut_range(0, _ALL, number, work.plan.num_ranges)
+    with writing_runs(work.path(stage, number, "drops"), DROP) as writer:
+        for keys, by in _list_leaders(work.list_read(KEYS), KEY, _by_text, *whole):
+            goes = _find_copies(work.plan, keys, by)
+            writer.add(_make_drops(keys[goes] & ~BEFORE_MENDING, by[goes]))
+            dropped += int(goes.sum())
+    return {"dropped": dropped}
 
-    def __init__(self, work: Work) -> None:
-        self.work, self.paths = work, work.list_read(KEYS)
 
-    def __call__(self, number: int) -> Facts:
-        """Write the documents of range `number` that are dropped; return how many."""
-        dropped, whole = 0, cut_range(0, _ALL, number, self.work.plan.num_ranges)
-        with writing_runs(self.work.path(EXACT, number, "drops"), DROP) as writer:
-            for part in read_parts(self.paths, KEY, *whole):
-                leaders = Leaders()
-                for keys in part():
-                    leaders.add(keys["high"], keys["low"], keys["key"])
-                for keys in part():
-                    drops = self._find(keys["key"], leaders.find(keys["high"], keys["low"]))
-                    writer.add(drops)
-                    dropped += len(drops)
-        return {"dropped": dropped}
+def _by_text(keys: Records) -> tuple[Values, Values]:
+    return keys["high"], keys["low"]
 
-    def _find(self, keys: Values, by: Values) -> Records:
-        """Return which documents are dropped, given the one that stays for each.
 
-        What a text was before it was mended only tells whether it is held out.
-        """
-        num_held_out = np.uint64(self.work.plan.num_held_out) << BLOCK
-        goes = (by < num_held_out) & (keys >= num_held_out)
-        if self.work.plan.config.corpus.deduplicate:
-            goes |= (by < keys) & (keys < BEFORE_MENDING)
-        return _make_drops(keys[goes] & ~BEFORE_MENDING, by[goes])
+def _by_band(bands: Records) -> tuple[Values, Values]:
+    return bands["value"], np.zeros_like(bands["value"])
+
+
+def _list_leaders(
+    paths: Sequence[Path],
+    dtype: np.dtype[Any],
+    identify: Callable[[Records], tuple[Values, Values]],
+    *bounds: int,
+) -> Iterator[tuple[Values, Values]]:
+    """Yield the keys of records, and for each the smallest key with the same identity."""
+    for part in read_parts(paths, dtype, *bounds):
+        leaders = Leaders()
+        for records in part():
+            leaders.add(*identify(records), records["key"])
+        for records in part():
+            yield records["key"], leaders.find(*identify(records))
 
 
 def _make_drops(keys: Values, by: Values) -> Records:
-    drops = np.empty(len(keys), DROP)
-    drops["key"], drops["by"] = keys, by
-    return drops
+    return np.rec.fromarrays([keys, by], dtype=DROP)
 
 
-class NearFinder:
-    """Finds pairs of similar documents: those that meet in one band and one range."""
+def _find_copies(plan: Plan, keys: Values, by: Values) -> NDArray[np.bool_]:
+    """Return which documents are dropped, given the one that stays for each.
 
-    def __init__(self, work: Work) -> None:
-        self.work, self.ranges = work, work.plan.num_ranges
-        self.paths, self.signatures = work.list_read(BANDS), work.list_read(SIGNATURES)
+    What a text was before it was mended only tells whether it is held out.
+    """
+    num_held_out = np.uint64(plan.num_held_out) << BLOCK
+    is_copy = (by < keys) & (by < BEFORE_MENDING)
+    goes = is_copy & (by < num_held_out) & (keys >= num_held_out)
+    return goes | (is_copy & (keys < BEFORE_MENDING)) if plan.config.corpus.deduplicate else goes
 
-    def __call__(self, number: int) -> Facts:
-        """Write the pairs of task `number`; return how many were compared and are similar."""
-        compared = similar = 0
-        band, part = divmod(number, self.ranges)
-        whole = cut_range(band << BAND_BITS, (band + 1) << BAND_BITS, part, self.ranges)
-        with writing_runs(self.work.path(NEAR, number, "pairs"), PAIR) as writer:
-            for one, other in self._list_met(*whole):
-                alike = self._compare(one, other)
+
+def find_near(work: Work, stage: str, number: int) -> Facts:
+    """Write the pairs of similar documents among those that meet in one band and one range;
+    return how many were compared and are similar.
+    """
+    compared = similar = 0
+    signatures, ranges = work.list_read(SIGNATURES), work.plan.num_ranges
+    band, part = divmod(number, ranges)
+    whole = cut_range(band << BAND_BITS, (band + 1) << BAND_BITS, part, ranges)
+    with writing_runs(work.path(stage, number, "pairs"), PAIR) as writer:
+        for keys, by in _list_leaders(work.list_read(BANDS), BAND, _by_band, *whole):
+            met = np.flatnonzero(by != keys)
+            for start in range(0, len(met), _PAIRS_AT_ONCE):
+                some = met[start : start + _PAIRS_AT_ONCE]
+                one, other = by[some], keys[some]
+                share = (_load(signatures, one) == _load(signatures, other)).mean(axis=1)
+                alike = share >= work.plan.config.select.near_duplicates
                 writer.add(to_pairs(one[alike], other[alike]))
-                compared, similar = compared + len(one), similar + int(alike.sum())
-        return {"compared": compared, "similar": similar}
-
-    def _list_met(self, low: int, high: int) -> Iterator[tuple[Values, Values]]:
-        """Yield documents that have a band in common with an earlier one: that one, and they."""
-        for part in read_parts(self.paths, BAND, low, high):
-            leaders = Leaders()
-            for bands in part():
-                leaders.add(bands["value"], np.zeros_like(bands["value"]), bands["key"])
-            for bands in part():
-                by = leaders.find(bands["value"], np.zeros_like(bands["value"]))
-                met = np.flatnonzero(by != bands["key"])
-                for start in range(0, len(met), _PAIRS_AT_ONCE):
-                    some = met[start : start + _PAIRS_AT_ONCE]
-                    yield by[some], bands["key"][some]
-
-    def _compare(self, one: Values, other: Values) -> NDArray[np.bool_]:
-        """Return whether two documents each are similar, by their whole signatures: [N]."""
-        share = (self._load(one) == self._load(other)).mean(axis=1)
-        return share >= self.work.plan.config.select.near_duplicates
-
-    def _load(self, keys: Values) -> Signatures:
-        loaded = np.empty((len(keys), NUM_HASHES), np.uint32)
-        order = np.argsort(keys)
-        blocks, starts = np.unique(keys[order] >> BLOCK, return_index=True)
-        for block, where in zip(blocks, np.split(order, starts[1:]), strict=True):
-            rows = read_all(self.signatures[int(block)], np.dtype(np.uint32))
-            loaded[where] = rows.reshape(-1, NUM_HASHES)[keys[where] & _INDEX]
-        return loaded
+                compared, similar = compared + len(some), similar + int(alike.sum())
+    return {"compared": compared, "similar": similar}
 
 
-class Connector:
-    """One round of joining pairs to components, over the documents of one range; see `connect`."""
+def _load(signatures: Sequence[Path], keys: Values) -> Signatures:
+    loaded = np.empty((len(keys), NUM_HASHES), np.uint32)
+    order = np.argsort(keys)
+    blocks, starts = np.unique(keys[order] >> BLOCK, return_index=True)
+    for block, where in zip(blocks, np.split(order, starts[1:]), strict=True):
+        rows = read_all(signatures[int(block)], np.dtype(np.uint32))
+        loaded[where] = rows.reshape(-1, NUM_HASHES)[keys[where] & _INDEX]
+    return loaded
 
-    def __init__(self, work: Work, stage: str) -> None:
-        self.work, self.stage, self.ranges = work, stage, work.plan.num_ranges
-        number = int(stage.rpartition("-")[2])
-        before, files = f"{CONNECT}-{number - 1}", self.ranges
-        if number == 1:
-            before, files = NEAR, files * count_bands(work.plan.config.select.near_duplicates)
-        self.paths = [work.path(before, n, "pairs") for n in range(files)]
-        facts = [work.facts(before, n) for n in range(files)]
-        self.is_over = not any(each.get("changed", True) for each in facts)  # in the round before
 
-    def __call__(self, number: int) -> Facts:
-        """Write the pairs of the next round, and the documents that go as far as is known."""
-        changed, whole = False, cut_range(0, _ALL, number, self.ranges)
-        if self.is_over:
-            return {"changed": False}
-        path: Any = partial(self.work.path, self.stage, number)
-        with writing_runs(path("pairs"), PAIR) as pairs, writing_runs(path("drops"), DROP) as drops:
-            for part in read_parts(self.paths, PAIR, *whole):
-                if chunks := list(part()):
-                    joined = connect(np.concatenate(chunks))
-                    changed |= joined.changed
-                    pairs.add(joined.pairs)
-                    drops.add(_make_drops(joined.nodes, joined.least))
-        return {"changed": changed}
+def connect_range(work: Work, stage: str, number: int) -> Facts:
+    """Write the pairs of the next round of joining pairs to components (`connect`), and the
+    documents of range `number` that go as far as is known.
+    """
+    ranges, before = work.plan.num_ranges, f"{CONNECT}-{int(stage.rpartition('-')[2]) - 1}"
+    files, changed = ranges, False
+    if before == f"{CONNECT}-0":
+        before, files = NEAR, ranges * count_bands(work.plan.config.select.near_duplicates)
+    paths = [work.path(before, n, "pairs") for n in range(files)]
+    with (
+        writing_runs(work.path(stage, number, "pairs"), PAIR) as pairs,
+        writing_runs(work.path(stage, number, "drops"), DROP) as drops,
+    ):
+        for part in read_parts(paths, PAIR, *cut_range(0, _ALL, number, ranges)):
+            if chunks := list(part()):
+                joined = connect(np.concatenate(chunks))
+                changed |= joined.changed
+                pairs.add(joined.pairs)
+                drops.add(_make_drops(joined.nodes, joined.least))
+    return {"changed": changed}

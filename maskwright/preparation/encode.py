@@ -4,14 +4,14 @@ tasks reported is added up in the manifest.
 Adding up takes work and memory by the number of blocks, not by the text.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
 
 import numpy as np
 
-from maskwright.corpus.stream import HELD_OUT, Split
+from maskwright.corpus.stream import HELD_OUT
 from maskwright.files import JsonObject, write_json
 from maskwright.preparation.config import PrepareConfig
 from maskwright.preparation.folder import SELECTION_NAME
@@ -32,7 +32,7 @@ from maskwright.shards.manifest import (
     write_manifest,
 )
 from maskwright.shards.writer import ShardWriter, write_array
-from maskwright.tokenizer.tokenizer import EncodedText, Tokenizer
+from maskwright.tokenizer.tokenizer import Tokenizer
 
 COUNTS = "counts"  # suffix: how often each id occurs in the training text of a block
 VALID_FRACTION_KEY = "valid_fraction"  # in the manifest's description of its source: as chosen
@@ -50,18 +50,15 @@ class BlockEncoder:
 
     def __call__(self, number: int) -> Facts:
         """Write ``WORK/SPLIT/NNNNN.*``; return their description, and what was dropped."""
-        counts, tally = Counter[str](), Tally()
-        dropped, by_name = self.work.read_drops(number), self.work.is_held_out(number)
+        counts, tally, vocab_size = Counter[str](), Tally(), self.tokenizer.vocab_size
+        unigrams, sizes = np.zeros(vocab_size, np.uint32), defaultdict[str, Counter[str]](Counter)
         with ExitStack() as stack:
-            shards: dict[str, _Shard] = {}
-            for index, text in enumerate(self.work.read_texts(number)):
-                if index in dropped:
-                    tally.drop(self._explain(*dropped[index]), text)
-                    continue
-                if self.plan.config.select.does_anything:
+            shards: dict[str, ShardWriter] = {}
+            for text, drop, parts in self.splits.divide_block(self.work, number):
+                if drop is not None:
+                    tally.drop(self._explain(*drop), text)
+                elif self.plan.config.select.does_anything:
                     tally.keep(text)
-                divided = self.splits.divide(number, index, text)
-                parts: list[tuple[Split, str]] = [("valid", text)] if by_name else divided
                 counts[CUT] += len(parts) > 1
                 for split, part in parts:
                     encoded = self.tokenizer.encode(part)
@@ -69,11 +66,20 @@ class BlockEncoder:
                         counts["without tokens"] += 1
                         continue
                     if split not in shards:
-                        size = self.tokenizer.vocab_size
-                        shards[split] = _Shard(stack, self.work, split, number, size)
-                    shards[split].add(part, encoded)
-            closed = {split: shard.close() for split, shard in shards.items()}
-        return {"splits": closed, "counts": counts + tally.dropped, "tally": tally.to_plain()}
+                        folder, dtype = self.work.folder / split, choose_dtype(vocab_size)
+                        shard = ShardWriter(folder, f"{number:05d}", dtype)
+                        shards[split] = stack.enter_context(shard)
+                    shards[split].add(encoded.ids, encoded.word_starts)
+                    if split == "train":
+                        np.add.at(unigrams, encoded.ids, 1)
+                    sizes[split]["num_characters"] += len(part)
+                    sizes[split]["num_bytes"] += len(part.encode())
+                    sizes[split]["num_words"] += len(part.split())
+            infos = {split: asdict(shard.close()) for split, shard in shards.items()}
+        if "train" in infos:
+            write_array(self.work.path(ENCODE, number, COUNTS), unigrams)
+        described = {split: {"shard": info, **sizes[split]} for split, info in infos.items()}
+        return {"splits": described, "counts": counts + tally.dropped, "tally": tally.to_plain()}
 
     def _explain(self, stage: str, by: int) -> str:
         if stage != EXACT:
@@ -81,103 +87,66 @@ class BlockEncoder:
         return HELD_OUT if self.work.is_held_out(by) else "duplicate"
 
 
-class _Shard:
-    """The shard of a block and a split, with the size of its text and the counts of its ids."""
-
-    def __init__(
-        self, stack: ExitStack, work: Work, split: str, number: int, vocab_size: int
-    ) -> None:
-        writer = ShardWriter(work.folder / split, f"{number:05d}", choose_dtype(vocab_size))
-        self._writer = stack.enter_context(writer)
-        self._counts = np.zeros(vocab_size, np.uint32)
-        self._counts_path = work.path(ENCODE, number, COUNTS)
-        self._is_train = split == "train"
-        self._sizes = Counter(num_characters=0, num_bytes=0, num_words=0)
-
-    def add(self, text: str, encoded: EncodedText) -> None:
-        """Add a document."""
-        self._writer.add(encoded.ids, encoded.word_starts)
-        if self._is_train:
-            np.add.at(self._counts, encoded.ids, 1)
-        self._sizes["num_characters"] += len(text)
-        self._sizes["num_bytes"] += len(text.encode())
-        self._sizes["num_words"] += len(text.split())
-
-    def close(self) -> Facts:
-        """Finish the shard and return its description."""
-        if self._is_train:
-            write_array(self._counts_path, self._counts)
-        return {"shard": asdict(self._writer.close()), **self._sizes}
-
-
 def describe_source(paths: Sequence[str], config: PrepareConfig, seed: int) -> JsonObject:
     """Return what a manifest says of text and configuration, as far as it is known ahead."""
     return {"paths": list(paths), "seed": seed, **describe_config(config)}
 
 
-class Finisher:
-    """Moves tokenizer and shards into the prepared folder and writes its manifest, last of all."""
+def finish_folder(work: Work, stage: str, number: int) -> Facts:
+    """Move tokenizer and shards into the prepared folder and write its manifest, last of all; one
+    that is finished gets what selection counted alone.
+    """
+    read, encoded = list(work.all_facts(READ)), list(work.all_facts(ENCODE))
+    if work.plan.config.select.does_anything:
+        tally = Tally()
+        for facts in (*read[work.plan.num_held_out :], *encoded[work.plan.num_held_out :]):
+            tally.add(Tally.from_plain(facts["tally"]))
+        write_json(work.out / SELECTION_NAME, tally.to_plain())
+    if not (work.out / MANIFEST_NAME).is_file():
+        _move_folders(work)
+        write_manifest(work.out, _describe(work, read, encoded))
+    return {}
 
-    def __init__(self, work: Work) -> None:
-        self.work, self.plan = work, work.plan
 
-    def __call__(self, number: int) -> Facts:
-        """Finish the folder; one that is finished gets what selection counted alone."""
-        read, encoded = list(self.work.all_facts(READ)), list(self.work.all_facts(ENCODE))
-        if self.plan.config.select.does_anything:
-            write_json(self.work.out / SELECTION_NAME, self._add_tallies(read, encoded).to_plain())
-        if not (self.work.out / MANIFEST_NAME).is_file():
-            self._move_folders()
-            write_manifest(self.work.out, self._describe(read, encoded))
-        return {}
+def _move_folders(work: Work) -> None:
+    """Move what no task has moved yet, and remove what killed tasks left in it."""
+    for name in (TOKENIZER_NAME, *SPLITS):
+        made, place = work.folder / name, work.out / name
+        if made.is_dir() and not place.exists():
+            made.rename(place)
+        for stray in place.glob(".*"):
+            stray.unlink()
 
-    def _move_folders(self) -> None:
-        """Move what no task has moved yet, without what killed tasks left in it."""
-        for name in (TOKENIZER_NAME, *SPLITS):
-            made, place = self.work.folder / name, self.work.out / name
-            if made.is_dir() and not place.exists():
-                for stray in made.glob(".*"):
-                    stray.unlink()
-                made.rename(place)
 
-    def _describe(self, read: Sequence[Facts], encoded: Sequence[Facts]) -> Manifest:
-        tokenizer, config = Tokenizer.load(self.work.out / TOKENIZER_NAME), self.plan.config
-        facts = self.work.facts(VOCABULARY)
-        source = describe_source(self.plan.paths, config, self.plan.seed)
-        if not config.corpus.valid_text:
-            source[VALID_FRACTION_KEY] = facts["splits"]["valid_fraction"]
-        if facts["extension"]:
-            source[EXTENSION_KEY] = facts["extension"]
-        identities = [each["identity"] for each in read]
-        counts = add_counts([self.plan.ignored, *(each["counts"] for each in (*read, *encoded))])
-        return Manifest(
-            vocab_size=tokenizer.vocab_size,
-            dtype=choose_dtype(tokenizer.vocab_size),
-            tokenizer_fingerprint=tokenizer.fingerprint,
-            fingerprint=fingerprint_blocks(
-                identities, self.plan.num_held_out, config, self.plan.seed
-            ),
-            source=source,
-            splits={split: _add_shards(split, encoded) for split in SPLITS},
-            unigram_counts=self._count_unigrams(tokenizer.vocab_size),
-            dropped={reason: count for reason, count in sorted(counts.items()) if count},
-        )
+def _describe(work: Work, read: Sequence[Facts], encoded: Sequence[Facts]) -> Manifest:
+    tokenizer, plan = Tokenizer.load(work.out / TOKENIZER_NAME), work.plan
+    facts = work.facts(VOCABULARY)
+    source = describe_source(plan.paths, plan.config, plan.seed)
+    if not plan.config.corpus.valid_text:
+        source[VALID_FRACTION_KEY] = facts["splits"]["valid_fraction"]
+    if facts["extension"]:
+        source[EXTENSION_KEY] = facts["extension"]
+    identities = [each["identity"] for each in read]
+    counts = add_counts([plan.ignored, *(each["counts"] for each in (*read, *encoded))])
+    return Manifest(
+        vocab_size=tokenizer.vocab_size,
+        dtype=choose_dtype(tokenizer.vocab_size),
+        tokenizer_fingerprint=tokenizer.fingerprint,
+        fingerprint=fingerprint_blocks(identities, plan.num_held_out, plan.config, plan.seed),
+        source=source,
+        splits={split: _add_shards(split, encoded) for split in SPLITS},
+        unigram_counts=_count_unigrams(work, tokenizer.vocab_size),
+        dropped={reason: count for reason, count in sorted(counts.items()) if count},
+    )
 
-    def _count_unigrams(self, vocab_size: int) -> FileInfo:
-        counts = np.zeros(vocab_size, np.uint64)
-        for number in range(len(self.plan.blocks)):
-            path = self.work.path(ENCODE, number, COUNTS)
-            if path.exists():
-                counts += np.fromfile(path, np.uint32)
-        return write_array(self.work.out / COUNTS_NAME, counts.astype("<u8"))
 
-    def _add_tallies(self, read: Sequence[Facts], encoded: Sequence[Facts]) -> Tally:
-        tally, later = Tally(), Tally()
-        for number in range(self.plan.num_held_out, len(self.plan.blocks)):
-            tally.add(Tally.from_plain(read[number]["tally"]))
-            later.add(Tally.from_plain(encoded[number]["tally"]))
-        tally.follow(later)
-        return tally
+def _count_unigrams(work: Work, vocab_size: int) -> FileInfo:
+    counts = np.zeros(vocab_size, np.uint64)
+    for number in range(len(work.plan.blocks)):
+        path = work.path(ENCODE, number, COUNTS)
+        if path.exists():
+            counts += np.fromfile(path, np.uint32)
+    return write_array(work.out / COUNTS_NAME, counts.astype("<u8"))
 
 
 def _add_shards(split: str, encoded: Sequence[Facts]) -> SplitInfo:

@@ -11,22 +11,21 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from maskwright.errors import ConfigError, ShardError
 from maskwright.files import write_text
 from maskwright.preparation.config import ClusterConfig, EngineName, PrepareConfig
+from maskwright.preparation.folder import find_work
 from maskwright.preparation.process_pool import count_cores, work_through
 from maskwright.preparation.stages import (
     Stage,
     TaskRunner,
-    count_rounds,
     list_stages,
     list_undone,
 )
@@ -35,111 +34,71 @@ from maskwright.preparation.work import LOGS, Work
 _PACKAGES = {"datatrove": "cluster", "ray": "ray"}  # and the extra that brings each
 _SLURM = ("sbatch", "squeue", "scancel")
 _JOB_NAME = "slurm-job-name"
-# Rounds that are submitted ahead. Each joins components whose documents are twice as far apart.
-_ROUNDS = 6
 _CONNECT_SECONDS = 10.0
 
 
-class Engine(Protocol):
-    """Something that runs the tasks of a stage."""
-
-    def run(self, work: Work, stage: Stage) -> Iterator[int]:
-        """Run the tasks that are not done; yield now and then how many more are done.
-
-        Closing the iterator stops the work.
-
-        Raises:
-            MaskwrightError: a task failed.
-        """
-        ...
+# Runs the tasks of a stage that are not done; yields now and then how many more are done. Closing
+# the iterator stops the work.
+Engine = Callable[[Work, Stage], Iterator[int]]
 
 
-@dataclass(frozen=True)
-class LocalEngine:
-    """Processes of this machine."""
-
-    workers: int
-
-    def run(self, work: Work, stage: Stage) -> Iterator[int]:
-        """Run the tasks that are not done, by processes that each take the next one."""
-        tasks, start = list_undone(work, stage), partial(TaskRunner, work.folder)
-        for _ in work_through(tasks, start, self.workers, str(work.out)):
-            yield 1
+def run_locally(workers: int, work: Work, stage: Stage) -> Iterator[int]:
+    """Run tasks by processes of this machine that each take the next one."""
+    tasks, start = list_undone(work, stage), partial(TaskRunner, work.folder)
+    for _ in work_through(tasks, start, workers, str(work.out)):
+        yield 1
 
 
-@dataclass(frozen=True)
-class LocalExecutors:
-    """Executors of datatrove on this machine, a process for each rank.
+def _run_local_ranks(workers: int, work: Work, stage: Stage) -> Iterator[int]:
+    """Run every n-th task by each of n ranks of datatrove, which are processes of this machine."""
+    run: Any = import_module("maskwright.preparation.cluster").run_rank
+    left = len(list_undone(work, stage))
+    ranks = min(workers, left)
+    start = partial(partial, run, work.folder, stage, 1, _new_logs(work, stage), ranks)
+    for _ in work_through(range(ranks), start, ranks, str(work.out), apart=True):
+        before, left = left, len(list_undone(work, stage))
+        yield before - left
 
-    They are started one by one: a pool of datatrove's waits for ever for a process that is killed.
+
+def _run_on_ray(cluster: ClusterConfig, work: Work, stage: Stage) -> Iterator[int]:
+    """Run every n-th task by each of n ranks of datatrove, which are tasks of Ray.
+
+    Ray starts them again if process or node die.
     """
-
-    workers: int
-
-    def run(self, work: Work, stage: Stage) -> Iterator[int]:
-        """Run the tasks that are not done: a rank of n does every n-th."""
-        left = len(list_undone(work, stage))
-        ranks = min(self.workers, left)
-        start = partial(_RankRunner, work.folder, stage, ranks, _new_logs(work, stage))
-        for _ in work_through(range(ranks), start, ranks, str(work.out), apart=True):
+    run: Any = import_module("maskwright.preparation.cluster").run_rank
+    ray, cores = _connect_to_ray(), cluster.cores
+    ranks, left = min(cluster.tasks, stage.num_tasks), len(list_undone(work, stage))
+    memory = cluster.memory_gigabytes * cores << 30
+    start = ray.remote(run).options(num_cpus=cores, memory=memory).remote
+    task = partial(start, work.folder, stage, cores, _new_logs(work, stage), ranks)
+    done, waiting = [None], [task(rank) for rank in range(ranks)]
+    try:
+        while waiting and done:
+            done, waiting = ray.wait(waiting, timeout=cluster.seconds)
+            if error := work.find_failure(stage.name):
+                raise error
             before, left = left, len(list_undone(work, stage))
             yield before - left
+    finally:
+        for rank in waiting:
+            ray.cancel(rank, force=True)
+    if left:
+        raise ShardError(
+            f"{work.out}: {left} of {stage.num_tasks} tasks of the stage {stage.name} were not "
+            f"done, perhaps for lack of memory or time; logs are in {work.folder / LOGS}. Run "
+            "again to continue, with other --cluster.* settings."
+        )
 
 
-class _RankRunner:
-    def __init__(self, folder: Path, stage: Stage, ranks: int, logs: str) -> None:
-        with Path(logs, "log.txt").open("ab") as log:
-            os.dup2(log.fileno(), 2)  # where datatrove tells of each task
-        cluster: Any = import_module("maskwright.preparation.cluster")
-        step = cluster.TaskStep(folder, stage)
-        self._executor = cluster.LocalPipelineExecutor([step], ranks, 1, logs)
-
-    def __call__(self, rank: int) -> None:
-        # As Slurm's jobs do: `run` starts a process that holds our pipe open if this one is killed.
-        self._executor._run_for_rank(rank)
-
-
-@dataclass(frozen=True)
-class RayEngine:
-    """Executors of datatrove on a cluster of Ray."""
-
-    cluster: ClusterConfig
-
-    def run(self, work: Work, stage: Stage) -> Iterator[int]:
-        """Run the tasks that are not done, and once more those of ranks that died."""
-        cluster: Any = import_module("maskwright.preparation.cluster")
-        _connect_to_ray()
-        step = cluster.TaskStep(work.folder, stage, self.cluster.cores, apart=True)
-        left = len(list_undone(work, stage))
-        while left:
-            cluster.RayPipelineExecutor(
-                [step],
-                tasks=min(self.cluster.tasks, stage.num_tasks),
-                logging_dir=_new_logs(work, stage),
-                cpus_per_task=self.cluster.cores,
-                mem_per_cpu_gb=self.cluster.memory_gigabytes,
-                time=self.cluster.seconds,
-            ).run()
-            work.raise_failure(stage.name)
-            before, left = left, len(list_undone(work, stage))
-            if left == before:
-                raise ShardError(
-                    f"{work.out}: {left} of {stage.num_tasks} tasks of the stage {stage.name} were "
-                    f"not done, perhaps for lack of memory or time; logs are in "
-                    f"{work.folder / LOGS}. Run again to continue, with other --cluster.* settings."
-                )
-            yield before - left
-
-
-def _connect_to_ray() -> None:
-    """Connect to the cluster at RAY_ADDRESS, or start one of this machine.
+def _connect_to_ray() -> Any:
+    """Connect to the cluster at RAY_ADDRESS, or start one of this machine; return Ray.
 
     Raises:
         ShardError: nothing answers there.
     """
     ray: Any = import_module("ray")
     if ray.is_initialized():
-        return
+        return ray
     address = os.environ.get("RAY_ADDRESS", "")
     host, colon, port = address.removeprefix("ray://").rpartition(":")
     try:
@@ -149,6 +108,7 @@ def _connect_to_ray() -> None:
     except (OSError, RuntimeError, ValueError) as error:
         reason = " ".join(str(error).split())
         raise ShardError(f"no cluster of Ray at RAY_ADDRESS={address}: {reason}") from None
+    return ray
 
 
 def submit_to_slurm(work: Work, cluster: ClusterConfig) -> None:
@@ -163,7 +123,7 @@ def submit_to_slurm(work: Work, cluster: ClusterConfig) -> None:
     os.environ.pop("SLURM_ARRAY_TASK_ID", None)  # datatrove would take us for one of its jobs
     name, last = f"maskwright-{secrets.token_hex(4)}", None
     write_text(work.folder / _JOB_NAME, name)
-    for stage in list_stages(work, count_rounds(work) - 1 + _ROUNDS):
+    for stage in list_stages(work, ahead=True):
         if not list_undone(work, stage):
             continue
         executor = modules.SlurmExecutor(
@@ -188,19 +148,19 @@ def submit_to_slurm(work: Work, cluster: ClusterConfig) -> None:
         last = executor.job_id
 
 
-def find_jobs(work: Work) -> list[str]:
-    """Return the jobs of Slurm that still work, or wait, for this preparation.
+def find_jobs(out: Path) -> list[str]:
+    """Return the jobs of Slurm that still work, or wait, for the preparation of `out`.
 
     Raises:
         ShardError: Slurm does not answer.
     """
-    path = work.folder / _JOB_NAME
-    if not path.exists() or shutil.which("squeue") is None:
+    folder = find_work(out)
+    if not folder or not (name := folder / _JOB_NAME).exists() or not shutil.which("squeue"):
         return []
-    command = ["squeue", "--noheader", "--format=%F", f"--name={path.read_text()}"]
+    command = ["squeue", "--noheader", "--format=%F", f"--name={name.read_text()}"]
     listed = subprocess.run(command, capture_output=True, text=True, check=False)
     if listed.returncode:
-        raise ShardError(f"{work.out} was given to Slurm, which does not answer: {listed.stderr}")
+        raise ShardError(f"{out} was given to Slurm, which does not answer: {listed.stderr}")
     return sorted(set(listed.stdout.split()), key=int)
 
 
@@ -212,13 +172,13 @@ def choose_engine(config: PrepareConfig) -> Engine | None:
     """
     workers = config.workers or count_cores()
     if config.engine == "local":
-        return LocalEngine(workers)
+        return partial(run_locally, workers)
     _check_installed(config.engine)
-    logs: Any = import_module("loguru")
+    logs: Any = import_module("datatrove.utils.logging")
     logs.logger.disable("datatrove")  # here; its ranks log to files
     if config.engine == "datatrove-local":
-        return LocalExecutors(workers)
-    return RayEngine(config.cluster) if config.engine == "datatrove-ray" else None
+        return partial(_run_local_ranks, workers)
+    return partial(_run_on_ray, config.cluster) if config.engine == "datatrove-ray" else None
 
 
 def _check_installed(engine: EngineName) -> None:

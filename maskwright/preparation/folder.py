@@ -1,8 +1,8 @@
 """The folder that is prepared: who may write to it, and how far it has come.
 
-``preparing.json`` names the input of an unfinished folder, and ``.work-ID`` holds the files of its
-stages, ID from that name: what a process of an earlier preparation still writes goes nowhere.
-``manifest.json`` finishes it.
+``.work-ID`` holds the files of the stages, ID from input and configuration: what a process of an
+earlier preparation still writes goes nowhere. They count only beside their plan, which is written
+first and removed first. ``manifest.json`` finishes the folder.
 """
 
 import json
@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from maskwright.errors import MaskwrightError, ShardError
-from maskwright.files import find_link, locking_folder, read_json, temporary_path, write_json
+from maskwright.files import find_link, locking_folder, read_json
+from maskwright.preparation.work import PLAN_NAME
 from maskwright.selection.tally import Tally
 from maskwright.shards.manifest import (
     MANIFEST_NAME,
@@ -25,11 +26,10 @@ from maskwright.shards.manifest import (
 from maskwright.shards.reader import TokenStore
 from maskwright.tokenizer.tokenizer import Tokenizer
 
-STATE_NAME = "preparing.json"
-STDIN_PREFIX = "stdin"  # of the file that standard input is written to
 SELECTION_NAME = "selection.json"  # what selection dropped and why
-_WORK_NAMES = ".work-*"
-_MAX_STATE_BYTES = 1 << 20
+STDIN_NAME = "stdin-{}.txt"  # of what standard input held, by its hash
+STDIN_TEMPORARY = ".stdin.txt.tmp"
+_STDIN_NAMES, _WORK_NAMES = STDIN_NAME.format("?" * 16), ".work-*"
 _MAX_TALLY_BYTES = 16 << 20
 
 Report = Callable[[str], None]
@@ -57,20 +57,14 @@ def check_use(out: Path) -> None:
     Raises:
         ShardError: it does.
     """
-    ours = (out / MANIFEST_NAME).is_file() or (out / STATE_NAME).is_file()
-    killed_at_once = {temporary_path(out / STATE_NAME).name}
-    if not ours and {entry.name for entry in out.iterdir()} - killed_at_once:
+    ours = (out / MANIFEST_NAME).is_file() or any(out.glob(_WORK_NAMES))
+    if not ours and {*out.iterdir()} - {*out.glob(_STDIN_NAMES), out / STDIN_TEMPORARY}:
         raise ShardError(f"{out} is in use for something else. Choose another --out.")
     if link := find_link(out):
         raise ShardError(
             f"{link} is a symbolic link, so data would be written elsewhere. Link {out} as a whole,"
             " or choose another --out."
         )
-
-
-def mark_unfinished(out: Path, identity: str) -> None:
-    """Record that `out` is to hold the input with this identity."""
-    write_json(out / STATE_NAME, {"identity": identity})
 
 
 def claim_finished(
@@ -97,7 +91,7 @@ def claim_finished(
     if damage is None:
         return manifest
     report(f"preparing {out} again, because it was damaged: {damage}")
-    mark_unfinished(out, "")
+    _renew_work(out)
     (out / MANIFEST_NAME).unlink()
     return None
 
@@ -108,21 +102,29 @@ def claim_work(out: Path, identity: str) -> Path:
     What belongs to another input is removed.
     """
     work = out / _WORK_NAMES.replace("*", identity[:12])
-    if read_state(out) != identity:
-        mark_unfinished(out, "")  # until all of it is gone
-        _remove_work(out)
+    if not (work / PLAN_NAME).is_file():
+        new = _renew_work(out)
         if not (out / MANIFEST_NAME).is_file():
             (out / SELECTION_NAME).unlink(missing_ok=True)
             for name in (TOKENIZER_NAME, *SPLITS):
                 shutil.rmtree(out / name, ignore_errors=True)
-        mark_unfinished(out, identity)
-    work.mkdir(exist_ok=True)
+        new.rename(work)
     return work
+
+
+def _renew_work(out: Path) -> Path:
+    """Remove the files of all stages; return an empty folder, by which `out` stays known as ours
+    whenever this process is killed.
+    """
+    new = out / _WORK_NAMES.replace("*", "new")
+    new.mkdir(exist_ok=True)
+    _remove_work(out, new)
+    return new
 
 
 def find_work(out: Path) -> Path | None:
     """Return the folder for the files of the stages; None if nothing is being prepared."""
-    return next(iter(out.glob(_WORK_NAMES)), None)
+    return next((plan.parent for plan in out.glob(f"{_WORK_NAMES}/{PLAN_NAME}")), None)
 
 
 def _list_differences(
@@ -134,13 +136,8 @@ def _list_differences(
         if isinstance(value, Mapping) and isinstance(other, Mapping):
             nested = cast(Mapping[str, Any], other), cast(Mapping[str, Any], value)
             yield from _list_differences(*nested, f"{prefix}{name}.")
-        elif not _is_same(value, other):
+        elif json.dumps(value) != json.dumps(other):  # JSON has no tuples
             yield f"{prefix}{name} was {other} and is {value}"
-
-
-def _is_same(value: Any, other: Any) -> bool:
-    """Return True if both are equal as JSON, which has no tuples."""
-    return json.dumps(value) == json.dumps(other)
 
 
 def _find_damage(out: Path, manifest: Manifest) -> str | None:
@@ -156,27 +153,10 @@ def _find_damage(out: Path, manifest: Manifest) -> str | None:
     return None
 
 
-def read_state(out: Path) -> str:
-    """Return the identity of the input of an unfinished folder; empty if there is none."""
-    try:
-        values: dict[str, Any] = read_json(out / STATE_NAME, _MAX_STATE_BYTES)
-        return str(values["identity"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return ""
-
-
 def tidy_folder(out: Path) -> None:
     """Remove what only an unfinished preparation needs."""
     _remove_work(out)
     _remove_stdin(out)
-    if (out / STATE_NAME).exists():  # where nothing can be written, unlinking nothing fails, too
-        (out / STATE_NAME).unlink()
-
-
-def is_described(out: Path) -> bool:
-    """Return True if selection has counted the languages of the text."""
-    tally = read_tally(out)
-    return tally is not None and bool(tally.languages)
 
 
 def read_tally(out: Path) -> Tally | None:
@@ -188,10 +168,12 @@ def read_tally(out: Path) -> Tally | None:
 
 
 def _remove_stdin(out: Path) -> None:
-    for spooled in out.glob(f"{STDIN_PREFIX}-*.txt"):
+    for spooled in out.glob(_STDIN_NAMES):
         spooled.unlink()
 
 
-def _remove_work(out: Path) -> None:
+def _remove_work(out: Path, kept: Path | None = None) -> None:
     for work in out.glob(_WORK_NAMES):
-        shutil.rmtree(work)
+        if work != kept:
+            (work / PLAN_NAME).unlink(missing_ok=True)
+            shutil.rmtree(work)

@@ -10,37 +10,35 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from datetime import timedelta
 from pathlib import Path
 
 from maskwright.errors import CorpusError, ShardError
-from maskwright.files import naming_file, temporary_path
+from maskwright.files import naming_file
 from maskwright.formatting import count_noun
 from maskwright.preparation.config import PrepareConfig
 from maskwright.preparation.encode import describe_source
 from maskwright.preparation.engines import Engine, choose_engine, find_jobs, submit_to_slurm
 from maskwright.preparation.folder import (
-    STDIN_PREFIX,
+    STDIN_NAME,
+    STDIN_TEMPORARY,
     Report,
     check_use,
     claim_finished,
     claim_work,
     find_work,
-    is_described,
     making_folder,
-    mark_unfinished,
+    read_tally,
     tidy_folder,
 )
 from maskwright.preparation.input_identity import fingerprint_input, identify_plan, list_blocks
 from maskwright.preparation.read import EVALUATION_NAME
-from maskwright.preparation.stages import Stage, count_rounds, list_stages, list_undone
+from maskwright.preparation.stages import Stage, list_stages, list_undone
 from maskwright.preparation.work import LOGS, PLAN_NAME, VOCABULARY, Plan, Work
 from maskwright.progress import Pulse
 from maskwright.selection.config import SelectionConfig
 from maskwright.selection.contamination import EvaluationTexts, read_evaluation
-from maskwright.selection.near_duplicates import Signer
 from maskwright.selection.selector import Selector
 from maskwright.shards.manifest import MANIFEST_NAME, Manifest, read_manifest
 
@@ -79,33 +77,38 @@ def prepare(
         CorpusError: text that cannot be read, or none.
         TokenizerError: the text holds no word, or fewer new tokens than it is to add.
         ShardError: `out` holds something else, or jobs of Slurm work on it.
-        ConfigError: what `config.engine` needs is not there.
+        ConfigError, MissingPackageError: what `config` needs is not there.
     """
     engine = choose_engine(config)
-    _check_steps(config.select)
+    Selector(config.select)  # raises where a step cannot be taken, before hours of reading
     with making_folder(out, report):
         check_use(out)
-        _check_jobs(out)
+        if jobs := " ".join(find_jobs(out)):
+            raise ShardError(
+                f"{out} is being prepared by Slurm, as jobs {jobs}. Wait for them (prepare "
+                f"--status tells how far they are), or end them: scancel {jobs}"
+            )
         inputs = _spool_stdin(paths, out) if "-" in paths else list(paths)
         if (out / MANIFEST_NAME).is_file():
             fingerprint = fingerprint or fingerprint_input(inputs, config, seed)
-            finished = claim_finished(
-                out, fingerprint, describe_source(paths, config, seed), report
-            )
-            if finished is not None:
+            source = describe_source(paths, config, seed)
+            if (finished := claim_finished(out, fingerprint, source, report)) is not None:
                 report(f"{out}: prepared before from the same text and configuration, reused")
-                if not config.select.describe or is_described(out):
+                tally = read_tally(out)
+                if not config.select.describe or (tally is not None and tally.languages):
                     tidy_folder(out)
                     return finished
                 report("the text is read again, to be described; the shards stay as they are")
         work = plan_work(inputs, paths, out, config, seed, report)
         if engine is None:
             submit_to_slurm(work, config.cluster)
-            report(f"{out}: submitted to Slurm as jobs {' '.join(find_jobs(work))}, one a stage")
+            report(f"{out}: submitted to Slurm as jobs {' '.join(find_jobs(out))}, one a stage")
             return None
-        with _naming(inputs, paths):
+        try:
             for stage in list_stages(work):
                 _run_stage(work, stage, engine, report)
+        except CorpusError as error:  # names what was written from standard input
+            raise CorpusError(str(error).replace(", ".join(inputs), ", ".join(paths))) from None
         manifest = read_manifest(out)
         report(_summarize(manifest))
         tidy_folder(out)
@@ -118,46 +121,25 @@ def describe_progress(out: Path) -> list[str]:
     Raises:
         ShardError: `out` is not being prepared, nor has it been.
     """
-    folder = find_work(out)
-    if (out / MANIFEST_NAME).is_file() and (folder is None or not find_jobs(Work(folder))):
+    folder, jobs = find_work(out), find_jobs(out)
+    if (out / MANIFEST_NAME).is_file() and not jobs:
+        tidy_folder(out)  # if Slurm has finished it
         return [f"{out}: finished", _summarize(read_manifest(out))]
-    if folder is None or not (folder / PLAN_NAME).is_file():
+    if folder is None:
         raise ShardError(f"{out} is not being prepared. Check --out.")
     work, lines = Work(folder), list[str]()
-    stages = list(list_stages(work, count_rounds(work)))
+    stages = list(list_stages(work, ahead=True))
     for stage in stages:
         done = stage.num_tasks - len(list_undone(work, stage))
         lines.append(f"{stage.name}: {done:,} of {count_noun(stage.num_tasks, stage.unit)}")
     failures = [error for stage in stages if (error := work.find_failure(stage.name))]
     lines += [f"failed: {error}" for error in failures]
-    jobs = find_jobs(work)
     end = f"Slurm still has the jobs {' '.join(jobs)}."
     if not jobs:
         logs = folder / LOGS
         end = "Nothing of Slurm is at work. To go on, run the command again that began it."
         end += f" Logs are in {logs}." if logs.exists() else ""
     return [*lines, end]
-
-
-def _check_steps(config: SelectionConfig) -> None:
-    """Raise if a step of selection cannot be taken, before hours are spent on reading.
-
-    Raises:
-        MissingPackageError: a package that a step needs is not installed.
-        ConfigError: a language that is not known.
-    """
-    Selector(config, None)
-    if config.near_duplicates:
-        Signer()
-
-
-def _check_jobs(out: Path) -> None:
-    folder = find_work(out)
-    if folder is not None and (jobs := find_jobs(Work(folder))):
-        raise ShardError(
-            f"{out} is being prepared by Slurm, as jobs {' '.join(jobs)}. Wait for them (prepare "
-            f"--status tells how far they are), or end them: scancel {' '.join(jobs)}"
-        )
 
 
 def plan_work(
@@ -180,7 +162,6 @@ def plan_work(
         sampled = _SAMPLE_SLACK * config.tokenizer.sample_megabytes * 1e6
         num_bytes = sum(block.num_bytes for block in blocks[num_held_out:])
         Plan(
-            identity=identity,
             paths=list(paths),
             blocks=blocks,
             num_held_out=num_held_out,
@@ -213,7 +194,7 @@ def _run_stage(work: Work, stage: Stage, engine: Engine, report: Report) -> None
         report(f"{stage.verb} {before:,} of {count_noun(total, stage.unit)} before")
     elif stage.name == VOCABULARY and work.plan.config.tokenizer.path is None:
         report(f"training a {work.plan.config.tokenizer.kind} tokenizer on the text")
-    for num_done in engine.run(work, stage):
+    for num_done in filter(None, engine(work, stage)):
         tenths, done = 10 * done // total, done + num_done
         left = round((time.monotonic() - start) * (total - done) / max(done - before, 1))
         counted = f"{stage.verb} {done:,} of {count_noun(total, stage.unit)}"
@@ -224,15 +205,6 @@ def _run_stage(work: Work, stage: Stage, engine: Engine, report: Report) -> None
     if stage.name == VOCABULARY:
         for line in work.facts(VOCABULARY)["lines"]:
             report(line)
-
-
-@contextmanager
-def _naming(written: Sequence[str], given: Sequence[str]) -> Generator[None]:
-    """Name in errors what the user has named, not the file that was written from it."""
-    try:
-        yield
-    except CorpusError as error:
-        raise CorpusError(str(error).replace(", ".join(written), ", ".join(given))) from None
 
 
 def _summarize(manifest: Manifest) -> str:
@@ -255,13 +227,11 @@ def _summarize(manifest: Manifest) -> str:
 
 def _spool_stdin(paths: Sequence[str], out: Path) -> list[str]:
     """Write standard input to a file that is named by its content, because it can be read once."""
-    if not any(out.iterdir()):  # so that an interrupted reading leaves a folder known as ours
-        mark_unfinished(out, "standard input was not read to its end")
-    temporary, digest = temporary_path(out / f"{STDIN_PREFIX}.txt"), hashlib.sha256()
+    temporary, digest = out / STDIN_TEMPORARY, hashlib.sha256()
     with naming_file(temporary), temporary.open("wb") as file:
         while block := sys.stdin.buffer.read(1 << 20):
             digest.update(block)
             file.write(block)
     os.utime(temporary, (0, 0))  # its name says all: the same text is the same file
-    spool = temporary.replace(out / f"{STDIN_PREFIX}-{digest.hexdigest()[:16]}.txt")
+    spool = temporary.replace(out / STDIN_NAME.format(digest.hexdigest()[:16]))
     return [str(spool) if path == "-" else path for path in paths]

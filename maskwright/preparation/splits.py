@@ -7,7 +7,6 @@ the text, and little at that, the end of the longest document makes up the share
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import islice
 
 from maskwright.corpus.fingerprints import fingerprint_text
 from maskwright.corpus.stream import (
@@ -40,25 +39,23 @@ class Splits:
         """Return the split of a document that is not held out by name."""
         return "valid" if is_validation(fingerprint, self.valid_fraction) else "train"
 
-    def cuts(self, block: int, index: int) -> bool:
-        """Return True if the end of this document is held out."""
-        return self.cut is not None and [*self.cut[:2]] == [block, index]  # JSON has no tuples
-
     def divide(self, block: int, index: int, text: str) -> list[tuple[Split, str]]:
         """Return the parts of a document that is not held out by name, each with its split."""
-        if self.cut is not None and self.cuts(block, index):
+        if self.cut is not None and [*self.cut[:2]] == [block, index]:  # JSON has no tuples
             head, tail = cut_tail(text, self.cut[2])
             return [("train", head), ("valid", tail)]
         return [(self.choose(fingerprint_text(text)), text)]
 
-
-@dataclass(frozen=True)
-class _Document:
-    block: int
-    index: int
-    fingerprint: int
-    characters: int
-    num_bytes: int
+    def divide_block(
+        self, work: Work, block: int
+    ) -> Iterator[tuple[str, tuple[str, int] | None, list[tuple[Split, str]]]]:
+        """Yield each document of a block, why it is dropped (`Work.read_drops`), and its parts."""
+        dropped, by_name = work.read_drops(block), work.is_held_out(block)
+        for index, text in enumerate(work.read_texts(block)):
+            if index in dropped:
+                yield text, dropped[index], []
+            else:
+                yield text, None, [("valid", text)] if by_name else self.divide(block, index, text)
 
 
 def settle_splits(work: Work) -> Splits:
@@ -70,47 +67,29 @@ def settle_splits(work: Work) -> Splits:
         CorpusError: no document is left to train or validate on, or too little text to hold some of
             it out.
     """
-    config, blocks = work.plan.config.corpus, len(work.plan.blocks)
-    if config.valid_text:
-        if next(_list_kept(work, range(work.plan.num_held_out)), None) is None:
-            counts = add_counts(
-                work.facts(READ, n)["counts"] for n in range(work.plan.num_held_out)
-            )
-            raise CorpusError(explain_nothing(config.valid_text, "validate", counts))
-        splits = Splits(0.0)
-    elif config.valid_fraction is not None:
-        splits = Splits(config.valid_fraction)
-    else:
-        num_bytes = 0
-        for document in _list_kept(work, range(blocks)):
-            num_bytes += document.num_bytes
-            if num_bytes >= MOST_BYTES_COUNTED:
-                break
-        splits = Splits(choose_valid_fraction(num_bytes))
-    longest: _Document | None = None  # for training
+    fraction = _choose_fraction(work)
+    splits, blocks = Splits(fraction), range(work.plan.num_held_out, len(work.plan.blocks))
+    longest: tuple[int, int, int] | None = None  # for training: characters, block, index
     num_characters = num_valid = num_held_out = 0
-    for document in _list_kept(work, range(work.plan.num_held_out, blocks)):
-        num_characters += document.characters
-        if splits.choose(document.fingerprint) == "valid":
-            num_valid += document.characters
+    for block, index, fingerprint, characters, _ in _list_kept(work, blocks):
+        num_characters += characters
+        if splits.choose(fingerprint) == "valid":
+            num_valid += characters
             num_held_out += 1
-        elif longest is None or document.characters > longest.characters:
-            longest = document
-        enough = num_valid >= _ENOUGH_CHARACTERS or not splits.valid_fraction
-        if enough and longest is not None:
+        elif longest is None or characters > longest[0]:
+            longest = characters, block, index
+        if longest is not None and (num_valid >= _ENOUGH_CHARACTERS or not fraction):
             return splits
     if longest is None:
         counts = add_counts(facts["counts"] for facts in work.all_facts(READ))
         if num_held_out:
             counts["held out for validation"] = num_held_out
         raise CorpusError(explain_nothing(work.plan.paths, "train", counts))
-    if not splits.valid_fraction:
-        return splits
-    num_missing = round(splits.valid_fraction * num_characters) - num_valid
+    num_missing, place = round(fraction * num_characters) - num_valid, longest[1:]
     if num_valid and num_valid >= num_missing:
         return splits
-    if all(cut_tail(_read_text(work, longest), num_missing)):
-        return Splits(splits.valid_fraction, (longest.block, longest.index, num_missing))
+    if all(cut_tail(work.read_text(*place), num_missing)):
+        return Splits(fraction, (*place, num_missing))
     if num_valid:
         return splits
     raise CorpusError(
@@ -119,16 +98,31 @@ def settle_splits(work: Work) -> Splits:
     )
 
 
-def _list_kept(work: Work, blocks: range) -> Iterator[_Document]:
+def _choose_fraction(work: Work) -> float:
+    """Return which share of the documents that are not held out by name is held out."""
+    config, num_held_out = work.plan.config.corpus, work.plan.num_held_out
+    if config.valid_text:
+        if next(_list_kept(work, range(num_held_out)), None) is None:
+            counts = add_counts(work.facts(READ, n)["counts"] for n in range(num_held_out))
+            raise CorpusError(explain_nothing(config.valid_text, "validate", counts))
+        return 0.0
+    if config.valid_fraction is not None:
+        return config.valid_fraction
+    num_bytes = 0
+    for *_, size in _list_kept(work, range(len(work.plan.blocks))):
+        num_bytes += size
+        if num_bytes >= MOST_BYTES_COUNTED:
+            break
+    return choose_valid_fraction(num_bytes)
+
+
+def _list_kept(work: Work, blocks: range) -> Iterator[tuple[int, int, int, int, int]]:
+    """Yield block, index, fingerprint, characters and bytes of the documents that stay."""
     for block in blocks:
         keys = work.read_kept_keys(block)
         fields = (keys[field].tolist() for field in ("key", "high", "characters", "bytes"))
-        for key, *values in zip(*fields, strict=True):
-            yield _Document(block, key - (block << 32), *values)
-
-
-def _read_text(work: Work, document: _Document) -> str:
-    return next(islice(work.read_texts(document.block), document.index, None))
+        for key, high, characters, num_bytes in zip(*fields, strict=True):
+            yield block, key - (block << 32), high, characters, num_bytes
 
 
 def cut_tail(text: str, num_characters: int) -> tuple[str, str]:

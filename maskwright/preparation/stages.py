@@ -6,17 +6,18 @@ processes, in any order.
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
+from itertools import count
 from pathlib import Path
 
-from maskwright.preparation.duplicates import Connector, ExactFinder, NearFinder
-from maskwright.preparation.encode import BlockEncoder, Finisher
+from maskwright.preparation.duplicates import connect_range, find_exact, find_near
+from maskwright.preparation.encode import BlockEncoder, finish_folder
 from maskwright.preparation.read import BlockReader
-from maskwright.preparation.vocabulary import VocabularyMaker
+from maskwright.preparation.vocabulary import make_vocabulary
 from maskwright.preparation.work import (
     CONNECT,
     ENCODE,
     EXACT,
-    LOGS,
     NEAR,
     READ,
     VOCABULARY,
@@ -43,12 +44,11 @@ class Stage:
     unit: str
 
 
-def list_stages(work: Work, rounds: int | None = None) -> Iterator[Stage]:
+def list_stages(work: Work, ahead: bool = False) -> Iterator[Stage]:
     """Yield the stages in their order, each when those before it are done.
 
     Args:
-        rounds: how many rounds of joining near duplicates there are, to be listed ahead; None: as
-            many as they need, which is known when they are done.
+        ahead: list all of them now, and all rounds of joining near duplicates as one stage.
     """
     plan = work.plan
     blocks, ranges = len(plan.blocks), plan.num_ranges
@@ -58,18 +58,21 @@ def list_stages(work: Work, rounds: int | None = None) -> Iterator[Stage]:
     if plan.finds_near:
         bands = count_bands(plan.config.select.near_duplicates)
         yield Stage(NEAR, bands * ranges, "near duplicates found in", "range")
-        number = 1
-        while number <= rounds if rounds else work.last_round() is None:
-            yield Stage(f"{CONNECT}-{number}", ranges, f"round {number}: connected", "range")
-            number += 1
+        yield from [Stage(CONNECT, 1, "connected", "graph")] if ahead else list_rounds(work)
     yield Stage(VOCABULARY, 1, "made", "tokenizer")
     yield Stage(ENCODE, blocks, "encoded", "block")
     yield Stage(FINISH, 1, "wrote", "manifest")
 
 
-def count_rounds(work: Work) -> int:
-    """Return how many rounds of joining near duplicates have begun; 1 if none has."""
-    return max(1, len(list(work.folder.glob(f"{CONNECT}-*"))))
+def list_rounds(work: Work) -> Iterator[Stage]:
+    """Yield rounds of joining near duplicates, each when the one before is done, until one of them
+    changes nothing.
+    """
+    for number in count(1):
+        if work.last_round() is not None:
+            return
+        verb = f"round {number}: connected"
+        yield Stage(f"{CONNECT}-{number}", work.plan.num_ranges, verb, "range")
 
 
 class TaskRunner:
@@ -87,23 +90,20 @@ class TaskRunner:
         if stage != self._stage or self._run is None:
             self._run, self._stage = self._begin(stage), stage
         self._work.report_done(stage, number, self._run(number))
-        if stage == FINISH:  # nobody may be there to tidy up
-            self._work.clear({FINISH, LOGS})
 
     def _begin(self, stage: str) -> Callable[[int], Facts]:
         (self._work.folder / stage).mkdir(exist_ok=True)
-        if stage.startswith(f"{CONNECT}-"):
-            return Connector(self._work, stage)
-        return _STAGES[stage](self._work)
+        if stage in (READ, ENCODE):
+            return (BlockReader if stage == READ else BlockEncoder)(self._work)
+        return partial(_TASKS[stage.partition("-")[0]], self._work, stage)
 
 
-_STAGES: dict[str, Callable[[Work], Callable[[int], Facts]]] = {
-    READ: BlockReader,
-    EXACT: ExactFinder,
-    NEAR: NearFinder,
-    VOCABULARY: VocabularyMaker,
-    ENCODE: BlockEncoder,
-    FINISH: Finisher,
+_TASKS: dict[str, Callable[[Work, str, int], Facts]] = {
+    EXACT: find_exact,
+    NEAR: find_near,
+    CONNECT: connect_range,
+    VOCABULARY: make_vocabulary,
+    FINISH: finish_folder,
 }
 
 

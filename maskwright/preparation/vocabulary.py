@@ -7,7 +7,7 @@ This is the one stage that is one task. Its input is bounded by the sample, what
 import time
 from collections.abc import Iterator
 from dataclasses import asdict
-from itertools import chain, compress, islice
+from itertools import chain, compress
 from typing import Any
 
 import numpy as np
@@ -25,71 +25,64 @@ _MEASURED_CHARACTERS = 4_000_000  # of held-out text
 _NEVER = np.uint64((1 << 64) - 1)
 
 
-class VocabularyMaker:
-    """Settles the splits and makes the tokenizer, in ``WORK/tokenizer``."""
+def make_vocabulary(work: Work, stage: str, number: int) -> Facts:
+    """Settle the splits and write the tokenizer, to ``WORK/tokenizer``; return the splits, what is
+    known of an extension, and lines to report.
+    """
+    splits, start = settle_splits(work), time.monotonic()
+    config, seed = work.plan.config.tokenizer, work.plan.seed
+    described: dict[str, Any] = {}
+    lines = list[str]()
+    if config.path is None:
+        tokenizer = train_tokenizer(_sample(work, splits), config, seed)
+        seconds = time.monotonic() - start
+        lines += [f"tokenizer: {tokenizer.vocab_size:,} tokens, {seconds:.1f} seconds"]
+        lines += filter(None, [describe_shortage(tokenizer, config)])
+    elif config.extend_vocab:
+        base = Tokenizer.load(config.path)
+        tokenizer = extend_tokenizer(base, _sample(work, splits), config, seed)
+        seconds = time.monotonic() - start
+        effect, told = measure_extension(base, tokenizer, _list_held_out(work, splits))
+        lines += [f"extending the tokenizer took {seconds:.1f} seconds", *told]
+        described = {"base": config.path, **effect}
+    else:
+        tokenizer = Tokenizer.load(config.path)
+    with replacing_folder(work.folder / TOKENIZER_NAME) as temporary:
+        tokenizer.save(temporary)
+    return {"splits": asdict(splits), "extension": described, "lines": lines}
 
-    def __init__(self, work: Work) -> None:
-        self.work, self.config, self.seed = work, work.plan.config.tokenizer, work.plan.seed
 
-    def __call__(self, number: int) -> Facts:
-        """Write the tokenizer; return the splits and what is known of an extension, and lines."""
-        splits, start = settle_splits(self.work), time.monotonic()
-        described: dict[str, Any] = {}
-        lines = list[str]()
-        if self.config.path is None:
-            tokenizer = train_tokenizer(self._sample(splits), self.config, self.seed)
-            seconds = time.monotonic() - start
-            lines += [f"tokenizer: {tokenizer.vocab_size:,} tokens, {seconds:.1f} seconds"]
-            lines += filter(None, [describe_shortage(tokenizer, self.config)])
-        elif self.config.extend_vocab:
-            base = Tokenizer.load(self.config.path)
-            tokenizer = extend_tokenizer(base, self._sample(splits), self.config, self.seed)
-            seconds = time.monotonic() - start
-            effect, told = measure_extension(base, tokenizer, self._list_held_out(splits))
-            lines += [f"extending the tokenizer took {seconds:.1f} seconds", *told]
-            described = {"base": self.config.path, **effect}
-        else:
-            tokenizer = Tokenizer.load(self.config.path)
-        with replacing_folder(self.work.folder / TOKENIZER_NAME) as temporary:
-            tokenizer.save(temporary)
-        return {"splits": asdict(splits), "extension": described, "lines": lines}
+def _sample(work: Work, splits: Splits) -> Iterator[str]:
+    """Yield the pieces of training text with the smallest numbers drawn, in their order.
 
-    def _sample(self, splits: Splits) -> Iterator[str]:
-        """Yield the pieces of training text with the smallest numbers drawn, in their order.
+    Of a document that is cut in two, the training part comes whole.
+    """
+    pieces = np.concatenate([read_all(path, PIECE) for path in work.list_read(SAMPLED)])
+    splits_of = map(splits.choose, pieces["high"].tolist())
+    stays = pieces["key"] >= np.uint64(work.plan.num_held_out << 32)
+    stays &= np.fromiter((split == "train" for split in splits_of), np.bool_, len(pieces))
+    if splits.cut is not None:
+        block, index, _ = splits.cut
+        yield splits.divide(block, index, work.read_text(block, index))[0][1]
+        stays &= pieces["key"] != np.uint64((block << 32) + index)
+    for dropped in work.list_dropped():
+        stays &= ~np.isin(pieces["key"], dropped)
+    order = np.argsort(np.where(stays, pieces["drawn"], _NEVER), kind="stable")
+    most = work.plan.config.tokenizer.sample_megabytes * 1e6
+    stays[order] &= np.cumsum(pieces["size"][order], dtype=np.uint64) <= most
+    blocks = range(len(work.plan.blocks))
+    stored = chain.from_iterable(work.read_texts(block, PIECES) for block in blocks)
+    yield from compress(stored, stays.tolist())
 
-        Of a document that is cut in two, the training part comes whole.
-        """
-        if splits.cut is not None:
-            block, index, _ = splits.cut
-            text = next(islice(self.work.read_texts(block), index, None))
-            yield splits.divide(block, index, text)[0][1]
-        pieces = np.concatenate([read_all(path, PIECE) for path in self.work.list_read(SAMPLED)])
-        splits_of = map(splits.choose, pieces["high"].tolist())
-        stays = pieces["key"] >= np.uint64(self.work.plan.num_held_out << 32)
-        stays &= np.fromiter((split == "train" for split in splits_of), np.bool_, len(pieces))
-        if splits.cut is not None:
-            stays &= pieces["key"] != np.uint64((splits.cut[0] << 32) + splits.cut[1])
-        for dropped in self.work.list_dropped():
-            stays &= ~np.isin(pieces["key"], dropped)
-        order = np.argsort(np.where(stays, pieces["drawn"], _NEVER), kind="stable")
-        fits = (
-            np.cumsum(pieces["size"][order], dtype=np.uint64) <= self.config.sample_megabytes * 1e6
-        )
-        stays[order] &= fits
-        blocks = range(len(self.work.plan.blocks))
-        stored = chain.from_iterable(self.work.read_texts(block, PIECES) for block in blocks)
-        yield from compress(stored, stays.tolist())
 
-    def _list_held_out(self, splits: Splits) -> Iterator[str]:
-        """Yield some of the text that is held out."""
-        num_characters = 0
-        for block in range(len(self.work.plan.blocks)):
-            dropped, by_name = self.work.read_drops(block), self.work.is_held_out(block)
-            for index, text in enumerate(self.work.read_texts(block)):
-                parts = [("valid", text)] if by_name else splits.divide(block, index, text)
-                for split, part in parts if index not in dropped else ():
-                    if split == "valid":
-                        yield part
-                        num_characters += len(part)
-                if num_characters >= _MEASURED_CHARACTERS:
-                    return
+def _list_held_out(work: Work, splits: Splits) -> Iterator[str]:
+    """Yield some of the text that is held out."""
+    num_characters = 0
+    for block in range(len(work.plan.blocks)):
+        for _, _, parts in splits.divide_block(work, block):
+            for split, part in parts:
+                if split == "valid":
+                    yield part
+                    num_characters += len(part)
+            if num_characters >= _MEASURED_CHARACTERS:
+                return

@@ -7,11 +7,11 @@ may run twice at the same time: both write the same bytes, to temporary files of
 
 import json
 import os
-import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ from maskwright.config import from_mapping, to_mapping
 from maskwright.corpus.blocks import Block
 from maskwright.corpus.readers.records import BAD_LINE
 from maskwright.errors import MaskwrightError, ShardError
-from maskwright.files import read_json, replacing_file, write_json
+from maskwright.files import replacing_file, write_json
 from maskwright.preparation.config import PrepareConfig
 from maskwright.preparation.sorted_runs import Records, read_all, read_between
 
@@ -44,10 +44,9 @@ PIECES, SAMPLED = "pieces.zst", "sampled"
 # A piece of text that the tokenizer may learn from.
 PIECE = np.dtype([("drawn", "<u8"), ("high", "<u8"), ("key", "<u8"), ("size", "<u8")])
 DROP = np.dtype([("key", "<u8"), ("by", "<u8")])  # a document, and the one that stays instead
-_MOST_RANGES, _BLOCKS_A_RANGE = 64, 8
+_MOST_RANGES, _BLOCKS_A_RANGE = 64, 16
 SEPARATOR = b"\0"  # which no cleaned text holds
 _READ_BYTES = 1 << 20
-_MAX_FAILURE_BYTES = 1 << 20
 
 Facts = dict[str, Any]  # what a task reports, as JSON
 
@@ -57,7 +56,6 @@ class Plan:
     """The input and the configuration of a preparation.
 
     Attributes:
-        identity: of input and configuration, by names, sizes and times of the files.
         paths: the input, as the user names it.
         blocks: those of ``corpus.valid_text`` first.
         num_held_out: how many these are.
@@ -66,7 +64,6 @@ class Plan:
         directory: the current directory of whoever made the plan; paths may be relative.
     """
 
-    identity: str
     paths: list[str]
     blocks: list[Block]
     num_held_out: int
@@ -127,6 +124,8 @@ class Work:
 
     def is_done(self, stage: str, number: int) -> bool:
         """Return True if a task is done, by asking for its file, which no stale listing hides."""
+        if stage == CONNECT:  # all rounds
+            return self.last_round() is not None
         return self.path(stage, number, "json").exists()
 
     def report_done(self, stage: str, number: int, facts: Facts) -> None:
@@ -136,31 +135,23 @@ class Work:
 
     def report_failure(self, stage: str, rank: int, error: Exception) -> None:
         """Leave an error for whoever waits for the stage, in another process or another time."""
-        failure = {"kind": type(error).__name__, "message": str(error), "node": os.uname().nodename}
+        if not isinstance(error, MaskwrightError):
+            what = f"{type(error).__name__}: {' '.join(str(error).split())}"
+            error = ShardError(
+                f"{self.out}: the stage {stage} failed on {os.uname().nodename}: {what}. Logs are "
+                f"in {self.folder / LOGS}."
+            )
         (self.folder / stage).mkdir(exist_ok=True)  # it may have failed before its first task
-        write_json(self.path(stage, rank, "error"), failure)
+        write_json(self.path(stage, rank, "error"), [type(error).__name__, str(error)])
 
     def find_failure(self, stage: str) -> MaskwrightError | None:
         """Return the first error that was left."""
         for path in sorted((self.folder / stage).glob("*.error")):
-            failure = read_json(path, _MAX_FAILURE_BYTES)
-            known = getattr(errors, failure["kind"], None)
-            if isinstance(known, type) and issubclass(known, MaskwrightError):
-                error = known.__new__(known)
-                Exception.__init__(error, failure["message"])
-                return error
-            message = " ".join(failure["message"].split())
-            return ShardError(
-                f"{self.out}: the stage {stage} failed on {failure['node']}: {failure['kind']}: "
-                f"{message}. Logs are in {self.folder / LOGS}."
-            )
+            kind, message = json.loads(path.read_text(encoding="utf-8"))
+            error = MaskwrightError.__new__(getattr(errors, kind, ShardError))
+            Exception.__init__(error, message)
+            return error
         return None
-
-    def raise_failure(self, stage: str) -> None:
-        """Raise the first error that was left, and forget all, so that the stage may go on."""
-        if error := self.find_failure(stage):
-            self.forget_failures()
-            raise error
 
     def forget_failures(self) -> None:
         """Remove errors that were left."""
@@ -179,12 +170,6 @@ class Work:
         """Return True if a block is of ``corpus.valid_text``."""
         return block < self.plan.num_held_out
 
-    def clear(self, kept: set[str]) -> None:
-        """Remove all that the stages wrote, but for these folders."""
-        for folder in self.folder.iterdir():
-            if folder.is_dir() and folder.name not in kept:
-                shutil.rmtree(folder, ignore_errors=True)
-
     def read_texts(self, block: int, name: str = TEXTS) -> Iterator[str]:
         """Yield the cleaned documents of a block by their index, or what else is separated so."""
         rest = b""
@@ -193,6 +178,10 @@ class Work:
             while piece := reader.read(_READ_BYTES):
                 *texts, rest = (rest + piece).split(SEPARATOR)
                 yield from (text.decode() for text in texts)
+
+    def read_text(self, block: int, index: int) -> str:
+        """Return one cleaned document."""
+        return next(islice(self.read_texts(block), index, None))
 
     def list_read(self, name: str) -> list[Path]:
         """Return the files of this kind of all blocks."""
@@ -227,12 +216,9 @@ class Work:
                 yield read_all(self.path(stage, number, "drops"), DROP)["key"]
 
     def _drop_stages(self) -> list[str]:
-        stages = list[str]()
-        if self.plan.finds_near:
-            last = self.last_round()
-            assert last is not None, "components are whole before they are asked for"
-            stages.append(last)
-        return [*stages, EXACT] if self.plan.finds_exact else stages
+        near = self.last_round() if self.plan.finds_near else None
+        assert near or not self.plan.finds_near, "components are whole before they are asked for"
+        return [stage for stage in (near, EXACT if self.plan.finds_exact else None) if stage]
 
     def last_round(self) -> str | None:
         """Return the stage that found the components of near duplicates whole; None if none did.
@@ -251,12 +237,9 @@ class Work:
 
 def add_counts(counted: Iterable[Mapping[str, int]]) -> Counter[str]:
     """Add up counts by reason, in order; of bad JSON lines the reason names the first."""
-    total: Counter[str] = Counter()
-    first_bad = ""
-    for counts in counted:
-        for reason, count in counts.items():
-            if reason.startswith(BAD_LINE):
-                first_bad = first_bad or reason
-                reason = first_bad
-            total[reason] += count
+    total, first_bad = Counter[str](), ""
+    for reason, count in chain.from_iterable(counts.items() for counts in counted):
+        if reason.startswith(BAD_LINE):
+            first_bad = reason = first_bad or reason
+        total[reason] += count
     return total

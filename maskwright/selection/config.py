@@ -100,11 +100,6 @@ class SelectionConfig:
                 raise ConfigError(f"limits.{name}", value, rule, remedy)
 
     @property
-    def changes_texts(self) -> bool:
-        """Whether documents that are kept may be others than were read."""
-        return self.repair or self.drop_boilerplate
-
-    @property
     def identifies_languages(self) -> bool:
         """Whether the language of each document is asked for."""
         return self.language is not None or self.describe

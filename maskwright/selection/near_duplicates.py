@@ -106,9 +106,7 @@ def to_pairs(ones: Hashes, others: Hashes) -> Records:
 
 
 def _make_pairs(nodes: Hashes, members: Hashes) -> Records:
-    pairs = np.empty(len(nodes), PAIR)
-    pairs["place"], pairs["member"] = nodes * _MULTIPLIER, members
-    return pairs
+    return np.rec.fromarrays([nodes * _MULTIPLIER, members], dtype=PAIR)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 Rae et al. 2021 (Scaling Language Models, appendix A.1), Raffel et al. 2020 (section 2.2), Penedo
 et al. 2024 (FineWeb, section 3). Gopher's rule about English stop words is not here: languages are
-distinguished by `maskwright.selection.language`.
+distinguished by `maskwright.selection.selector`.
 """
 
 import re

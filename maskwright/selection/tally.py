@@ -67,12 +67,6 @@ class Tally:
         for fate, samples in other.samples.items():
             self.samples[fate] = sorted([*self.samples.get(fate, []), *samples])[:_SAMPLES]
 
-    def follow(self, later: "Tally") -> None:
-        """Update the counts by a later pass over the kept documents."""
-        self.kept, self.characters = later.kept, later.characters
-        self.dropped.update(later.dropped)
-        self.samples.update(later.samples)
-
     def to_plain(self) -> dict[str, Any]:
         """Return plain values for JSON."""
         lengths = {str(power): count for power, count in sorted(self.lengths.items())}

@@ -33,8 +33,11 @@ def sample_texts(texts: Iterable[str], max_bytes: int, seed: int) -> list[str]:
         num_bytes += len(encoded)
         while num_bytes > max_bytes:
             num_bytes -= len(heapq.heappop(kept)[2])
-    kept.sort(key=lambda entry: entry[1])
-    return [encoded.decode("utf-8") for _, _, encoded in kept]
+    kept.sort(key=lambda entry: -entry[1])
+    sample: list[str] = []
+    while kept:  # so that no text is held twice
+        sample.append(kept.pop()[2].decode())
+    return sample
 
 
 def cut_pieces(text: str) -> Iterator[str]:

@@ -9,14 +9,14 @@ import pytest
 
 from benchmarks.__main__ import list_programs
 from benchmarks.common import ROOT
-from benchmarks.preparation_step import SELECTION
+from benchmarks.preparation_schedule import describe_schedules
 from benchmarks.report import BEGIN, END, read_pages
 from benchmarks.reproduce import SYSTEMS
 from maskwright.cli.flags import config_values
 from maskwright.cli.pretrain import build_parser
 from maskwright.pretraining.build import build_planner
 from maskwright.runs.config import resolve
-from tests.benchmarks.test_cluster_estimate import measured_text
+from tests.benchmarks.test_preparation_schedule import measure_runs
 
 ENVIRONMENT = {"cpu": "Some CPU (Family 1)", "cpu_count": 2, "packages": {"torch": "2.13"}}
 RATIO = {"median": 2.5, "least": 2.25, "most": 3.0}
@@ -221,15 +221,14 @@ def test_pictures_are_drawn_of_what_there_is(results: Path, tmp_path: Path) -> N
 
 
 def test_a_preparation_on_a_cluster(tmp_path: Path) -> None:
-    texts = [measured_text(150.0), measured_text(600.0)]
-    write_result(tmp_path, "preparation-scale", {"texts": texts})
+    runs = measure_runs()
+    write_result(tmp_path, "preparation-scale", {"runs": runs})
+    write_result(tmp_path, "preparation-schedule", describe_schedules(runs))
     section = write_section(tmp_path, "docs/scale.md")
-    assert "| 600 MB | 2 |" in section
-    assert len(re.findall(r"\([+-]0%\)", section)) == 4
-    assert "| 100 | " in section
-    assert "about 10 cores" in section
-    for name in SELECTION:
-        assert f"| selection: {name} |" in section
+    assert "| everything | 600 MB | 1 | 1.1 | 507 | 480 | 19.4 |" in section
+    assert "| nothing | 100 | " in section
+    assert "| `read` | cores | " in section
+    assert re.search(r"\| `near` \| .* \| 1,344 \|", section)
 
 
 def test_fine_tuning(results: Path) -> None:

@@ -126,7 +126,7 @@ def test_links_to_what_is_no_shard(folder: Path, target: str) -> None:
     assert "00000.tokens" in error_of(folder)
 
 
-@pytest.mark.parametrize("name", ["train", "tokenizer", "stdin.txt", "preparing.json"])
+@pytest.mark.parametrize("name", ["train", "tokenizer", ".work-0", "stdin-0123456789abcdef.txt"])
 def test_prepare_writes_through_no_link(tmp_path: Path, name: str) -> None:
     """An unfinished folder from elsewhere, in which one entry leads out of it."""
     (tmp_path / "words.txt").write_text("\n\n".join(seeds.documents()))
@@ -134,11 +134,8 @@ def test_prepare_writes_through_no_link(tmp_path: Path, name: str) -> None:
     out.mkdir()
     elsewhere.mkdir()
     (elsewhere / "mine.done").write_text("precious")
-    (out / "preparing.json").write_text('{"fingerprint": "f"}')
-    (out / name).unlink(missing_ok=True)
-    (out / name).symlink_to(
-        elsewhere if name in ("train", "tokenizer") else elsewhere / "mine.done"
-    )
+    (out / ".work-1").mkdir()
+    (out / name).symlink_to(elsewhere if "." not in name else elsewhere / "mine.done")
     with pytest.raises(ShardError, match=r"is a symbolic link|in use for something else"):
         prepare([str(tmp_path / "words.txt")], out, PrepareConfig(workers=1))
     assert [path.name for path in elsewhere.iterdir()] == ["mine.done"]

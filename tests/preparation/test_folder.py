@@ -1,6 +1,7 @@
 """Who may write to a folder, and what belongs to whom in it."""
 
 import errno
+import shutil
 from pathlib import Path
 
 import pytest
@@ -11,11 +12,9 @@ from maskwright.preparation.folder import (
     claim_work,
     find_work,
     making_folder,
-    mark_unfinished,
-    read_state,
 )
 from maskwright.preparation.pipeline import prepare
-from tests.preparation.helpers import small_config, write_corpus
+from tests.preparation.helpers import read_folder, small_config, write_corpus
 
 
 def ignore(line: str) -> None:
@@ -42,47 +41,59 @@ def test_a_file_cannot_be_filled(tmp_path: Path) -> None:
         pass
 
 
-def test_a_folder_left_by_a_preparation_killed_at_its_first_file_is_ours(tmp_path: Path) -> None:
-    path, out = write_corpus(tmp_path / "a.txt"), tmp_path / "out"
-    out.mkdir()
-    (out / ".preparing.json.tmp").write_text('{"iden', encoding="utf-8")
-    prepare([str(path)], out, small_config())
-    assert not list(out.glob(".*"))
-    (tmp_path / "other").mkdir()
-    (tmp_path / "other" / ".preparing.json.tmp").touch()
-    (tmp_path / "other" / "thesis.doc").touch()
+@pytest.mark.parametrize("name", [".stdin.txt.tmp", "stdin-0123456789abcdef.txt"])
+def test_a_folder_in_which_reading_standard_input_was_killed_is_ours(
+    tmp_path: Path, name: str
+) -> None:
+    (tmp_path / name).touch()
+    check_use(tmp_path)
+    (tmp_path / "thesis.doc").touch()
     with pytest.raises(ShardError, match="in use for something else"):
-        check_use(tmp_path / "other")
+        check_use(tmp_path)
 
 
 def test_work_on_the_same_input_is_kept(tmp_path: Path) -> None:
     work = claim_work(tmp_path, "a" * 64)
+    assert find_work(tmp_path) is None
     (work / "plan.json").touch()
+    (work / "read").mkdir()
     assert claim_work(tmp_path, "a" * 64) == work == find_work(tmp_path)
-    assert (work / "plan.json").exists()
+    assert (work / "read").exists()
 
 
-@pytest.mark.parametrize("state", ["a" * 64, ""])
-def test_work_on_another_input_is_removed(tmp_path: Path, state: str) -> None:
-    """Also if a process was killed while it removed that."""
+@pytest.mark.parametrize("identity", ["a" * 64, "b" * 64])
+def test_work_without_a_plan_or_on_another_input_is_removed(tmp_path: Path, identity: str) -> None:
+    """The plan goes first, so what a process leaves that is killed meanwhile has none."""
     before = claim_work(tmp_path, "a" * 64)
+    (before / "read").mkdir()
+    if identity != "a" * 64:
+        (before / "plan.json").touch()
     for name in ("train", "tokenizer"):  # of a process killed at the end
         (tmp_path / name).mkdir()
     (tmp_path / "selection.json").touch()
-    mark_unfinished(tmp_path, state)
-    work = claim_work(tmp_path, "b" * 64)
-    assert work != before
-    assert {path.name for path in tmp_path.iterdir()} == {"preparing.json", work.name}
-    assert read_state(tmp_path) == "b" * 64
+    work = claim_work(tmp_path, identity)
+    assert list(tmp_path.iterdir()) == [work]
+    assert list(work.iterdir()) == []
 
 
-@pytest.mark.parametrize("content", [b"", b"[]", b'{"fingerprint": "f"}', b"\xff", b"[" * 99_999])
-def test_a_damaged_state_is_none(tmp_path: Path, content: bytes) -> None:
-    work = claim_work(tmp_path, "a" * 64)
-    (work / "plan.json").touch()
-    (tmp_path / "preparing.json").write_bytes(content)
-    assert read_state(tmp_path) == ""
-    assert not (claim_work(tmp_path, "a" * 64) / "plan.json").exists()
+@pytest.mark.parametrize("killed_at", ["rmtree", "unlink", "rename"])
+def test_a_damaged_folder_stays_ours_when_a_process_that_repairs_it_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, killed_at: str
+) -> None:
+    path, out = write_corpus(tmp_path / "a.txt"), tmp_path / "out"
+    before = prepare([str(path)], out, small_config())
+    expected = read_folder(out)
+    (out / "train" / "00000.tokens").write_bytes(b"damaged")
+
+    def die(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as dying:
+        dying.setattr(shutil if killed_at == "rmtree" else Path, killed_at, die)
+        with pytest.raises(KeyboardInterrupt):
+            prepare([str(path)], out, small_config())
+    assert prepare([str(path)], out, small_config()) == before
+    assert read_folder(out) == expected
 
 
 def test_a_finished_folder_that_cannot_be_written_to_is_reused(

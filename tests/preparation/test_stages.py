@@ -18,7 +18,7 @@ from maskwright import files
 from maskwright.corpus.config import CorpusConfig
 from maskwright.preparation import pipeline
 from maskwright.preparation.config import PrepareConfig
-from maskwright.preparation.duplicates import Connector, ExactFinder, NearFinder
+from maskwright.preparation.duplicates import connect_range, find_exact, find_near
 from maskwright.preparation.process_pool import work_through
 from maskwright.preparation.read import BlockReader
 from maskwright.preparation.stages import Stage, TaskRunner, list_undone
@@ -138,7 +138,7 @@ def test_tasks_in_random_order_dealt_to_any_number_of_runners(
 class TwiceEngine:
     """Two processes that each do all tasks over blocks, at about the same time."""
 
-    def run(self, work: Work, stage: Stage) -> Iterator[int]:
+    def __call__(self, work: Work, stage: Stage) -> Iterator[int]:
         over_blocks = stage.name in (READ, ENCODE)
         tasks = [task for task in list_undone(work, stage) for _ in range(1 + over_blocks)]
         start, workers = partial(TaskRunner, work.folder), 1 + over_blocks
@@ -169,7 +169,7 @@ class InStep:
         with suppress(threading.BrokenBarrierError):  # the other one failed
             self.barrier.wait(60)
 
-    def run(self, work: Work, stage: Stage) -> Iterator[int]:
+    def __call__(self, work: Work, stage: Stage) -> Iterator[int]:
         tasks, failed = list_undone(work, stage), list[Exception]()
 
         def do_all() -> None:
@@ -213,9 +213,12 @@ def test_a_task_that_is_done_late_once_more_changes_nothing(text: Text, tmp_path
     assert last not in (None, f"{CONNECT}-1")
     late: list[tuple[str, int, Callable[[int], Facts]]] = [
         (READ, len(work.plan.blocks), BlockReader(work)),
-        (EXACT, work.plan.num_ranges, ExactFinder(work)),
-        (NEAR, 9, NearFinder(work)),
-        *((name, work.plan.num_ranges, Connector(work, name)) for name in (f"{CONNECT}-1", last)),
+        (EXACT, work.plan.num_ranges, partial(find_exact, work, EXACT)),
+        (NEAR, 9, partial(find_near, work, NEAR)),
+        *(
+            (name, work.plan.num_ranges, partial(connect_range, work, name))
+            for name in (f"{CONNECT}-1", last)
+        ),
     ]
     for stage, num_tasks, run in late:
         for number in range(num_tasks):

@@ -73,7 +73,7 @@ def test_a_second_preparation_waits_and_takes_over_when_the_first_is_killed(
     text, out = make_text(tmp_path, 0.3), tmp_path / "out"
     arguments = ["prepare", str(text), "--out", str(out), *PREPARE]
     first = start(arguments, tmp_path / "first.log")
-    wait_until((out / "preparing.json").exists, first)
+    wait_until(lambda: any(out.glob(".work-*/plan.json")), first)
     os.killpg(first.pid, signal.SIGSTOP)
     log = tmp_path / "second.log"
     second = start(arguments, log)

@@ -124,21 +124,18 @@ def decode_text(
     """
     rest = iter(blocks)
     first = next(rest, b"")
-    if not first and span and span.total:  # no document ends in this part
-        return
-    if not first:
+    is_checked, span = span is not None, span or Span(0, 0)
+    if not first and not span.total:  # a part in which no document ends is empty
         raise UnreadableError("empty file", f"{name} is empty: nothing to train on.")
-    is_checked = span is not None
     if not is_checked:
         check_signature(first[:_HEAD_BYTES], name)
-    mark = _find_mark(first) if span is None or span.is_beginning else b""
+    mark = _find_mark(first) if span.is_beginning else b""
     first = first[len(mark) :]
     chosen = _MARKS.get(mark) or _choose_at_once(first, encoding)
-    inferred = span.encoding if span else None
-    chooser = _Chooser(name, encoding, inferred or chosen, may_mix=chosen is None)
+    chooser = _Chooser(name, encoding, span.encoding or chosen, may_mix=chosen is None)
     decoder = io.IncrementalNewlineDecoder(chooser, translate=True)
     flag = None if exact else FLAG
-    num_bytes, num_bad, num_lines = span.start if span else 0, 0, 0
+    num_bytes, num_bad, num_lines = span.start, 0, 0
     for block in chain([first], rest, [b""]):
         text = decoder.decode(block, final=not block)
         if not is_checked:
