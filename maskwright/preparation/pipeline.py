@@ -83,19 +83,14 @@ def prepare(
     Selector(config.select)  # raises where a step cannot be taken, before hours of reading
     with making_folder(out, report):
         check_use(out)
-        if jobs := " ".join(find_jobs(out)):
-            raise ShardError(
-                f"{out} is being prepared by Slurm, as jobs {jobs}. Wait for them (prepare "
-                f"--status tells how far they are), or end them: scancel {jobs}"
-            )
+        _check_jobs(out)
         inputs = _spool_stdin(paths, out) if "-" in paths else list(paths)
         if (out / MANIFEST_NAME).is_file():
             fingerprint = fingerprint or fingerprint_input(inputs, config, seed)
             source = describe_source(paths, config, seed)
             if (finished := claim_finished(out, fingerprint, source, report)) is not None:
                 report(f"{out}: prepared before from the same text and configuration, reused")
-                tally = read_tally(out)
-                if not config.select.describe or (tally is not None and tally.languages):
+                if not config.select.describe or ((tally := read_tally(out)) and tally.languages):
                     tidy_folder(out)
                     return finished
                 report("the text is read again, to be described; the shards stay as they are")
@@ -109,10 +104,17 @@ def prepare(
                 _run_stage(work, stage, engine, report)
         except CorpusError as error:  # names what was written from standard input
             raise CorpusError(str(error).replace(", ".join(inputs), ", ".join(paths))) from None
-        manifest = read_manifest(out)
-        report(_summarize(manifest))
+        report(_summarize(manifest := read_manifest(out)))
         tidy_folder(out)
         return manifest
+
+
+def _check_jobs(out: Path) -> None:
+    if jobs := " ".join(find_jobs(out)):
+        raise ShardError(
+            f"{out} is being prepared by Slurm, as jobs {jobs}. Wait for them (prepare --status "
+            f"tells how far they are), or end them: scancel {jobs}"
+        )
 
 
 def describe_progress(out: Path) -> list[str]:

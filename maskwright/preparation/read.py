@@ -16,13 +16,10 @@ from maskwright.corpus.fingerprints import fingerprint_pair
 from maskwright.corpus.readers.dispatch import read_source
 from maskwright.files import writing_file
 from maskwright.preparation.input_identity import identify_block
-from maskwright.preparation.sorted_runs import writing_runs
 from maskwright.preparation.work import (
     BANDS,
     BEFORE_MENDING,
-    KEY,
     KEYS,
-    PIECE,
     PIECES,
     READ,
     SAMPLED,
@@ -33,7 +30,7 @@ from maskwright.preparation.work import (
     Work,
 )
 from maskwright.selection.contamination import EvaluationTexts
-from maskwright.selection.near_duplicates import BAND, Signer, hash_bands
+from maskwright.selection.near_duplicates import Signer, hash_bands
 from maskwright.selection.selector import Kept, Selector
 from maskwright.selection.tally import Tally
 from maskwright.tokenizer.word_counts import draw_pieces
@@ -92,11 +89,11 @@ class _BlockFiles:
             enter(zstandard.ZstdCompressor(_LEVEL).stream_writer(enter(writing_file(path(name)))))
             for name in (TEXTS, PIECES)
         )
-        self._sampled = enter(writing_file(path(SAMPLED)))
-        self._keys = enter(writing_runs(path(KEYS), KEY))
+        self._sampled = enter(writing_file(path(SAMPLED.suffix)))
+        self._keys = enter(work.writing(READ, number, KEYS))
         if sign is not None:
-            self._signatures = enter(writing_file(path(SIGNATURES)))
-            self._bands = enter(writing_runs(path(BANDS), BAND))
+            self._signatures = enter(writing_file(path(SIGNATURES.suffix)))
+            self._bands = enter(work.writing(READ, number, BANDS))
 
     def write(self, batch: list[Kept]) -> None:
         """Write the next documents."""
@@ -112,7 +109,7 @@ class _BlockFiles:
                 before = fingerprint_pair(kept.original)
                 records.append((*before, key + int(BEFORE_MENDING), *sizes))
             self._write_sample(kept.text, high, key)
-        self._keys.add(np.array(records, KEY))
+        self._keys.add(np.array(records, KEYS.dtype))
         if self._sign is not None:
             signatures = self._sign([kept.hashes for kept in batch])
             self._signatures.write(signatures.tobytes())
@@ -126,5 +123,7 @@ class _BlockFiles:
         for drawn, piece in draw_pieces(text, high, self._plan.seed):
             if drawn < self._plan.sample_share * 2**64:
                 content = piece.encode()
-                self._sampled.write(np.array((drawn, high, key, len(content)), PIECE).tobytes())
+                self._sampled.write(
+                    np.array((drawn, high, key, len(content)), SAMPLED.dtype).tobytes()
+                )
                 self._pieces.write(content + SEPARATOR)

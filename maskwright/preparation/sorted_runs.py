@@ -24,6 +24,7 @@ CHUNK = 1 << 20  # records that a task holds at a time, some 80 MB with what it 
 
 Records = NDArray[Any]  # of a structured dtype
 Values = NDArray[np.uint64]
+Part = Callable[[], Iterable[Records]]  # reads its chunks
 
 
 class RunWriter:
@@ -93,9 +94,7 @@ def _search(values: Values, low: int, high: int) -> tuple[int, int]:
     return begin, len(values) if whole else int(np.searchsorted(values, np.uint64(high)))
 
 
-def read_parts(
-    paths: Sequence[Path], dtype: np.dtype[Any], low: int, high: int
-) -> Iterator[Callable[[], Iterable[Records]]]:
+def read_parts(paths: Sequence[Path], dtype: np.dtype[Any], low: int, high: int) -> Iterator[Part]:
     """Cut a range so that each part has about a chunk of values; calling a part reads its chunks.
 
     A range of a single chunk is read once, however often it is called.

@@ -18,15 +18,13 @@ from maskwright.preparation.work import (
     CONNECT,
     ENCODE,
     EXACT,
+    FINISH,
     NEAR,
     READ,
     VOCABULARY,
     Facts,
     Work,
 )
-from maskwright.selection.near_duplicates import count_bands
-
-FINISH = "finish"
 
 
 @dataclass(frozen=True)
@@ -56,8 +54,7 @@ def list_stages(work: Work, ahead: bool = False) -> Iterator[Stage]:
     if plan.finds_exact:
         yield Stage(EXACT, ranges, "exact duplicates found in", "range")
     if plan.finds_near:
-        bands = count_bands(plan.config.select.near_duplicates)
-        yield Stage(NEAR, bands * ranges, "near duplicates found in", "range")
+        yield Stage(NEAR, plan.count_tasks(NEAR), "near duplicates found in", "range")
         yield from [Stage(CONNECT, 1, "connected", "graph")] if ahead else list_rounds(work)
     yield Stage(VOCABULARY, 1, "made", "tokenizer")
     yield Stage(ENCODE, blocks, "encoded", "block")
