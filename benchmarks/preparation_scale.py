@@ -28,8 +28,7 @@ from maskwright.config import from_mapping
 from maskwright.preparation.config import PrepareConfig
 from maskwright.preparation.engines import LocalEngine
 from maskwright.preparation.pipeline import plan_work
-from maskwright.preparation.process_pool import work_through
-from maskwright.preparation.stages import Stage, list_stages, list_undone
+from maskwright.preparation.stages import Stage, list_stages, list_undone, work_through
 from maskwright.preparation.work import Work
 from tests.corpus.dumps import Page, write_multistream
 

@@ -16,7 +16,7 @@ from maskwright.files import JsonObject, write_json
 from maskwright.preparation.config import PrepareConfig
 from maskwright.preparation.folder import SELECTION_NAME
 from maskwright.preparation.input_identity import describe_config, fingerprint_blocks
-from maskwright.preparation.splits import Splits
+from maskwright.preparation.vocabulary import Splits
 from maskwright.preparation.work import ENCODE, EXACT, READ, VOCABULARY, Facts, Work, add_counts
 from maskwright.selection.tally import Tally
 from maskwright.shards.manifest import (
