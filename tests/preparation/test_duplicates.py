@@ -17,18 +17,18 @@ from maskwright.corpus.blocks import Block
 from maskwright.corpus.config import CorpusConfig
 from maskwright.preparation import duplicates, sorted_runs, work
 from maskwright.preparation.config import PrepareConfig
-from maskwright.preparation.duplicates import ExactFinder
-from maskwright.preparation.sorted_runs import read_all, writing_runs
+from maskwright.preparation.duplicates import find_exact
 from maskwright.preparation.stages import list_stages
 from maskwright.preparation.work import (
     BANDS,
     BEFORE_MENDING,
     CONNECT,
-    DROP,
+    DROPS,
     EXACT,
     KEY,
     KEYS,
     NEAR,
+    PAIRS,
     PLAN_NAME,
     READ,
     SIGNATURES,
@@ -37,15 +37,7 @@ from maskwright.preparation.work import (
     Work,
 )
 from maskwright.selection.config import SelectionConfig
-from maskwright.selection.near_duplicates import (
-    BAND,
-    NUM_HASHES,
-    PAIR,
-    Signer,
-    count_bands,
-    hash_bands,
-    to_pairs,
-)
+from maskwright.selection.near_duplicates import NUM_HASHES, Signer, hash_bands, to_pairs
 from maskwright.selection.words import WordHashes
 from maskwright.tokenizer.config import TokenizerConfig
 from tests.preparation.helpers import (
@@ -85,7 +77,7 @@ def test_copies_are_dropped_across_blocks(tmp_path: Path, monkeypatch: pytest.Mo
     draw = random.Random(0)
     texts = draw.choices([f"text {n} of a few" for n in range(300)], k=800)
     work = make_work(tmp_path / "out", [write_lines(tmp_path / "a.jsonl", texts)], SMALL, EXACT)
-    assert work.plan.num_ranges > 5
+    assert work.plan.num_ranges > 3
     found, listed = dropped_by_key(work), list_texts(work)
     first: dict[str, int] = {}
     for (block, index), text in listed.items():
@@ -190,7 +182,7 @@ class Found:
 
     def __init__(self, folder: Path, num_blocks: int, num_held_out: int, config: PrepareConfig):
         self.work = Work(folder)
-        plan = Plan("", [], [Block(())] * num_blocks, num_held_out, {}, config, 0, 1.0, "/")
+        plan = Plan([], [Block(())] * num_blocks, num_held_out, {}, config, 0, 1.0, "/")
         for stage in (READ, EXACT, NEAR):
             (folder / stage).mkdir()
         plan.write(folder / PLAN_NAME)
@@ -198,31 +190,33 @@ class Found:
     def find_exact(self, keys: dict[int, list[tuple[int, ...]]]) -> dict[int, int]:
         """What is dropped, given the records of blocks: by key, the document that stays."""
         for block in range(len(self.work.plan.blocks)):
-            with writing_runs(self.work.path(READ, block, KEYS), KEY) as writer:
+            with self.work.writing(READ, block, KEYS) as writer:
                 writer.add(np.array(keys.get(block, []), KEY))
-        find, paths = ExactFinder(self.work), list[Path]()
         for number in range(self.work.plan.num_ranges):
-            facts, path = find(number), self.work.path(EXACT, number, "drops")
-            assert facts == {"dropped": len(read_all(path, DROP))}
-            paths.append(path)
-        return {key: by for path in paths for key, by in read_all(path, DROP).tolist()}
+            facts = find_exact(self.work, EXACT, number)
+            assert facts == {"dropped": len(self.work.read(EXACT, number, DROPS))}
+        return self._read_drops(EXACT)
+
+    def _read_drops(self, stage: str) -> dict[int, int]:
+        read = (self.work.read(stage, n, DROPS) for n in range(self.work.plan.num_ranges))
+        return {key: by for drops in read for key, by in drops.tolist()}
 
     def find_near(self, signatures: np.ndarray, per_block: int) -> dict[int, int]:
         """Likewise, given signatures of documents."""
         threshold = self.work.plan.config.select.near_duplicates
         for block in range(len(self.work.plan.blocks)):
             rows = signatures[block * per_block : (block + 1) * per_block]
-            self.work.path(READ, block, SIGNATURES).write_bytes(rows.tobytes())
-            with writing_runs(self.work.path(READ, block, BANDS), BAND) as writer:
+            self.work.path(READ, block, SIGNATURES.suffix).write_bytes(rows.tobytes())
+            with self.work.writing(READ, block, BANDS) as writer:
                 writer.add(hash_bands(rows, threshold, block << 32))
         return self._find_components({READ, EXACT})
 
     def connect(self, edges: Sequence[tuple[int, int]]) -> dict[int, int]:
         """Likewise, given pairs of similar documents."""
         ones, others = np.array(edges, np.uint64).reshape(-1, 2).T
-        near = self.work.plan.num_ranges * count_bands(self.work.plan.config.select.near_duplicates)
+        near = self.work.plan.count_tasks(NEAR)
         for number in range(near):  # dealt to all of them
-            with writing_runs(self.work.path(NEAR, number, "pairs"), PAIR) as writer:
+            with self.work.writing(NEAR, number, PAIRS) as writer:
                 writer.add(to_pairs(ones[number::near], others[number::near]))
             self.work.report_done(NEAR, number, {})
         return self._find_components({READ, EXACT, NEAR})
@@ -232,11 +226,10 @@ class Found:
             if stage.name == VOCABULARY:
                 break
             if stage.name not in done:
-                list(DealtTasks(1).run(self.work, stage))
-        last, ranges = self.work.last_round(), range(self.work.plan.num_ranges)
+                list(DealtTasks(1)(self.work, stage))
+        last = self.work.last_round()
         assert last is not None
-        drops = [read_all(self.work.path(last, number, "drops"), DROP) for number in ranges]
-        return {key: by for each in drops for key, by in each.tolist()}
+        return self._read_drops(last)
 
 
 @pytest.fixture

@@ -61,7 +61,7 @@ def test_text_comes_back_from_the_shards(tmp_path: Path) -> None:
 
 
 def test_each_stage_says_how_far_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    cut_small(monkeypatch, 5_000)
+    cut_small(monkeypatch, 2_500)
     config = replace(small_config(), select=SelectionConfig(near_duplicates=0.8))
     _, lines = prepare_quietly([write_corpus(tmp_path / "a.txt")], tmp_path / "out", config)
     for stage in ("read", "exact duplicates", "near duplicates", "round 1", "encoded"):

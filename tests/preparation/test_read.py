@@ -13,8 +13,7 @@ from maskwright.corpus.config import CorpusConfig
 from maskwright.corpus.fingerprints import fingerprint_pair
 from maskwright.errors import CorpusError
 from maskwright.preparation.encode import CUT
-from maskwright.preparation.sorted_runs import read_all
-from maskwright.preparation.work import BEFORE_MENDING, KEY, KEYS, READ, Work, add_counts
+from maskwright.preparation.work import BEFORE_MENDING, KEYS, READ, SIGNATURES, Work, add_counts
 from maskwright.selection.config import QualityLimits, SelectionConfig
 from maskwright.selection.near_duplicates import NUM_HASHES
 from maskwright.shards.manifest import Manifest
@@ -58,7 +57,7 @@ def test_a_key_identifies_a_text_and_names_its_document(tmp_path: Path) -> None:
     work = make_work(
         tmp_path / "out", [write_lines(tmp_path / "a.jsonl", ODD)], small_config(), READ
     )
-    keys = np.sort(read_all(work.path(READ, 0, KEYS), KEY), order="key")
+    keys = np.sort(work.read(READ, 0, KEYS), order="key")
     expected = [
         (*fingerprint_pair(text), index, len(text), len(text.encode()))
         for index, text in enumerate(ODD)
@@ -72,7 +71,7 @@ def test_a_text_that_is_mended_has_the_key_of_the_original_too(tmp_path: Path) -
     path = write_lines(tmp_path / "a.jsonl", ["as it was", broken])
     work = make_work(tmp_path / "out", [path], config, READ)
     assert read_texts(work) == ["as it was", mended]
-    keys = np.sort(read_all(work.path(READ, 0, KEYS), KEY), order="key")
+    keys = np.sort(work.read(READ, 0, KEYS), order="key")
     assert keys["key"].tolist() == [0, 1, int(BEFORE_MENDING) + 1]
     assert keys[2].tolist()[:2] == fingerprint_pair(broken)
     assert read_facts(work)[0]["counts"] == {"mended by ftfy": 1}
@@ -152,8 +151,8 @@ def test_what_is_held_out_by_name_is_neither_judged_nor_mended(tmp_path: Path) -
 def test_there_is_a_signature_for_each_document(tmp_path: Path) -> None:
     config = replace(small_config(), select=SelectionConfig(near_duplicates=0.8))
     work = make_work(tmp_path / "out", [write_corpus(tmp_path / "a.txt", 0.02)], config, READ)
-    size = work.path(READ, 0, "signatures").stat().st_size
-    assert size == read_facts(work)[0]["num_documents"] * NUM_HASHES * 4
+    shape = work.read(READ, 0, SIGNATURES).shape
+    assert shape == (read_facts(work)[0]["num_documents"], NUM_HASHES)
 
 
 def test_a_file_that_a_disk_has_no_room_for_is_named(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from maskwright.corpus.config import CorpusConfig
 from maskwright.preparation import vocabulary
 from maskwright.preparation.config import PrepareConfig
-from maskwright.preparation.vocabulary import Splits, VocabularyMaker
+from maskwright.preparation.vocabulary import Splits, make_vocabulary
 from maskwright.preparation.work import EXACT, VOCABULARY
 from maskwright.shards.manifest import TOKENIZER_NAME
 from maskwright.tokenizer.config import TokenizerConfig
@@ -155,6 +155,6 @@ def test_a_task_that_is_done_twice_makes_the_same(tmp_path: Path) -> None:
     (work.folder / VOCABULARY).mkdir()
     found = list[str]()
     for _ in range(2):
-        VocabularyMaker(work)(0)
+        make_vocabulary(work, VOCABULARY, 0)
         found.append(Tokenizer.load(work.folder / TOKENIZER_NAME).fingerprint)
     assert found[0] == found[1]
