@@ -66,7 +66,7 @@ def simulate(runs: Sequence[Result]) -> Iterator[dict[str, Any]]:
     file = Source("", "", "plain", "", Path(__file__), span=Span(0, FILE * 1_000_000))
     files = [file] * round(TERABYTE / FILE)
     blocks = cut_into_blocks(files, config.corpus, config.block_megabytes * 1_000_000, print)
-    work.plan = Plan("", [], blocks, 0, {}, config, 0, 0.0, "")
+    work.plan = Plan([], blocks, 0, {}, config, seed=0, sample_share=0.0, directory="")
     measured = [{stage["stage"]: stage for stage in one["stages"]} for one in runs]
     longer: dict[str, Any] = {"vocabulary": 1.0}  # its text is bounded
     for kind in {"exact", "near", "finish"} & measured[-1].keys():
