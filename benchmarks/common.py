@@ -146,7 +146,7 @@ class Peak:
 
     def update(self, root: int) -> None:
         """Take in the current memory of the process `root` and its descendants."""
-        sums = [_read_memory(pid) for pid in _list_tree(root)]
+        sums = [_read_memory(pid) for pid in list_tree(root)]
         for name, values in zip(vars(self), zip(*sums, strict=True), strict=True):
             setattr(self, name, max(getattr(self, name), sum(values)))
 
@@ -155,7 +155,8 @@ class Peak:
         return {f"peak_{name}_megabytes": round(n / 1e6) for name, n in vars(self).items()}
 
 
-def _list_tree(root: int) -> list[int]:
+def list_tree(root: int) -> list[int]:
+    """Return a process and its descendants."""
     children: dict[int, list[int]] = {}
     for entry in Path("/proc").glob("[0-9]*"):
         with suppress(OSError, IndexError):  # of a process that has ended meanwhile

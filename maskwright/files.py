@@ -10,7 +10,7 @@ import shutil
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, BinaryIO, cast
 
 from maskwright.errors import InputError
 
@@ -60,6 +60,13 @@ def replacing_file(path: Path, shared: bool = False) -> Generator[Path]:
         with suppress(OSError):
             temporary.unlink()
         raise
+
+
+@contextmanager
+def writing_file(path: Path) -> Generator[BinaryIO]:
+    """Yield a new file to write to, which replaces `path` and may be written by others, too."""
+    with replacing_file(path, shared=True) as temporary, temporary.open("wb") as file:
+        yield file
 
 
 def temporary_path(path: Path) -> Path:

@@ -5,7 +5,7 @@ A document is a piece of text that belongs together; no training segment crosses
 
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -88,7 +88,7 @@ class Source:
     explicit: bool = True
     span: Span | None = None
 
-    def read_bytes(self) -> Iterator[bytes]:
+    def read_bytes(self) -> Generator[bytes]:
         """Yield the decompressed bytes of the source in blocks of bounded size.
 
         Raises:

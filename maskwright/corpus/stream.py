@@ -6,7 +6,7 @@ smaller one.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -23,9 +23,6 @@ HELD_OUT = "in corpus.valid_text"  # why a document is dropped
 LEAST_VALID_FRACTION = 0.01
 _MOST = 0.1
 _ENOUGH_BYTES = 80_000  # some 20,000 tokens
-MOST_BYTES_COUNTED = int(
-    _ENOUGH_BYTES / LEAST_VALID_FRACTION
-)  # for more text, the least fraction is enough
 
 
 def stream_corpus(
@@ -102,7 +99,14 @@ def is_validation(fingerprint: int, valid_fraction: float) -> bool:
     return fingerprint < valid_fraction * 2**64
 
 
-def choose_valid_fraction(num_bytes: int) -> float:
-    """Return the share to hold out of `num_bytes` of text (UTF-8) if the user gives none."""
+def choose_valid_fraction(sizes: Iterable[int]) -> float:
+    """Return the share to hold out of documents of these sizes (bytes of UTF-8) if the user gives
+    none. For more than 8 MB the least share is enough, so no more sizes are asked for.
+    """
+    most, num_bytes = _ENOUGH_BYTES / LEAST_VALID_FRACTION, 0
+    for size in sizes:
+        num_bytes += size
+        if num_bytes >= most:
+            break
     enough = _ENOUGH_BYTES / max(num_bytes, 1)
     return min(_MOST, max(LEAST_VALID_FRACTION, round(enough, 4)))

@@ -76,9 +76,7 @@ class World:
             channel = open_channel(_LONG_WAIT)
             length = torch.tensor([len(text)])
             dist.broadcast(length, src=0, group=channel)
-            content = torch.zeros(int(length), dtype=torch.uint8)
-            if self.is_first:
-                content = torch.tensor(list(text), dtype=torch.uint8)
+            content = torch.tensor(list(text.ljust(int(length))), dtype=torch.uint8)
             dist.broadcast(content, src=0, group=channel)
             dist.destroy_process_group(channel)
         return bytes(content.tolist()).decode()
@@ -108,7 +106,8 @@ def read_world() -> World:
     """Return the world that the environment states, without joining it.
 
     Raises:
-        ConfigError: a variable is not a number, or a rank is outside the world.
+        ConfigError: a variable is not a number, a rank is outside the world, or torchrun is to
+            restart ranks of several machines with a store that keeps the addresses of dead ones.
     """
     if "RANK" not in os.environ or "WORLD_SIZE" not in os.environ:
         return ALONE
@@ -120,6 +119,11 @@ def read_world() -> World:
     for name in ("MASTER_ADDR", "MASTER_PORT") if size > 1 else ():
         if not os.environ.get(name):
             raise ConfigError(name, None, "must be set", "Start the processes with torchrun.")
+    restarts = os.environ.get("TORCHELASTIC_MAX_RESTARTS", "0") != "0"
+    is_kept = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    if restarts and is_kept and os.environ.get("GROUP_WORLD_SIZE", "1") != "1":
+        name, rule = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE", "must be 1 for --max-restarts"
+        raise ConfigError(name, os.environ.get(name), rule, "Export it on all machines.")
     return World(rank, size, local_rank)
 
 
@@ -171,8 +175,8 @@ def _open_store(world: World) -> Store:
     """Return the store in which ranks find each other's addresses.
 
     When torchrun restarts the ranks of one machine, its store may still hold the addresses of the
-    dead ones, hence a prefix for each attempt. On several machines torchrun may count attempts
-    differently, but its c10d rendezvous makes a new store each time.
+    dead ones, hence a prefix for each attempt. Several machines may count attempts differently;
+    there torchrun makes a new store each time (`read_world` checks it).
     """
     store, _, _ = next(rendezvous("env://", world.rank, world.size))
     attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")

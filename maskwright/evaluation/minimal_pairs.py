@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from maskwright.corpus.readers.blocks import read_blocks
 from maskwright.corpus.readers.encodings import UTF_8, not_decodable
 from maskwright.corpus.sources import Source, find_sources
 from maskwright.errors import CorpusError, show_value
@@ -74,7 +73,7 @@ def _read_file(source: Source) -> list[MinimalPair]:
 
 def _read_lines(source: Source) -> Generator[bytes]:
     pending = b""
-    with closing(read_blocks(source.path, source.compression, source.name)) as blocks:
+    with closing(source.read_bytes()) as blocks:
         for number, block in enumerate(blocks):
             block = block.removeprefix(_BYTE_ORDER_MARK) if number == 0 else block
             *lines, pending = (pending + block).split(b"\n")

@@ -19,7 +19,6 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
-from maskwright.corpus.readers.blocks import read_blocks
 from maskwright.corpus.readers.records import MAX_RECORD_CHARACTERS
 from maskwright.corpus.readers.text import decode_text, read_lines
 from maskwright.corpus.sources import Source, find_sources
@@ -160,8 +159,7 @@ def _find_one(path: str) -> Source:
 
 def _lines(source: Source) -> Iterator[str]:
     counts: Counter[str] = Counter()
-    blocks = read_blocks(source.path, source.compression, source.name)
-    texts = decode_text(blocks, source.name, exact=True)
+    texts = decode_text(source.read_bytes(), source.name, exact=True)
     for number, line in enumerate(read_lines(texts, MAX_RECORD_CHARACTERS, counts), start=1):
         if counts:
             raise CorpusError(f"{source.name}:{number} is too long. Correct or remove the line.")

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from maskwright.preparation.process_pool import work_through
-from maskwright.preparation.stages import Stage, TaskRunner, list_undone
-from maskwright.preparation.work import Work
+from maskwright.preparation.stages import Stage, TaskRunner, list_rounds, list_undone
+from maskwright.preparation.work import CONNECT, Work
 
 # It has no types of its own.
 PipelineStep: Any = import_module("datatrove.pipeline.base").PipelineStep
@@ -40,10 +40,11 @@ class TaskStep(PipelineStep):
         work = Work(self.folder)
         try:
             os.chdir(work.plan.directory)
-            tasks = list_undone(work, self.stage, rank, world_size)
             runner = partial(TaskRunner, self.folder)
-            for _ in work_through(tasks, runner, self.cores, self.stage.name):
-                self.stat_update("tasks")
+            for stage in list_rounds(work) if self.stage.name == CONNECT else [self.stage]:
+                tasks = list_undone(work, stage, rank, world_size)
+                for _ in work_through(tasks, runner, self.cores, stage.name):
+                    self.stat_update("tasks")
         except Exception as error:  # whoever waits for the stage reads it
             work.report_failure(self.stage.name, rank, error)
             raise

@@ -4,46 +4,28 @@ Of documents that are alike the one with the smallest key (block, index) stays. 
 so the result depends neither on the number of tasks nor on their order.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.preparation.sorted_runs import (
-    Leaders,
-    Records,
-    Values,
-    cut_range,
-    read_all,
-    read_parts,
-    writing_runs,
-)
+from maskwright.preparation.sorted_runs import Leaders, Part, Records, Values, cut_range
 from maskwright.preparation.work import (
     BANDS,
     BEFORE_MENDING,
     BLOCK,
     CONNECT,
-    DROP,
-    KEY,
+    DROPS,
     KEYS,
     NEAR,
+    PAIRS,
+    READ,
     SIGNATURES,
     Facts,
     Plan,
     Work,
 )
-from maskwright.selection.near_duplicates import (
-    BAND,
-    BAND_BITS,
-    NUM_HASHES,
-    PAIR,
-    Signatures,
-    connect,
-    count_bands,
-    to_pairs,
-)
+from maskwright.selection.near_duplicates import BAND_BITS, NUM_HASHES, connect, to_pairs
 
 _ALL = 1 << 64
 _INDEX = np.uint64((1 << 32) - 1)
@@ -53,8 +35,8 @@ _PAIRS_AT_ONCE = 1 << 16
 def find_exact(work: Work, stage: str, number: int) -> Facts:
     """Write which documents of range `number` of fingerprints are dropped; return how many."""
     dropped, whole = 0, cut_range(0, _ALL, number, work.plan.num_ranges)
-    with writing_runs(work.path(stage, number, "drops"), DROP) as writer:
-        for keys, by in _list_leaders(work.list_read(KEYS), KEY, _by_text, *whole):
+    with work.writing(stage, number, DROPS) as writer:
+        for keys, by in _list_leaders(work.read_range(READ, KEYS, *whole), _by_text):
             goes = _find_copies(work.plan, keys, by)
             writer.add(_make_drops(keys[goes] & ~BEFORE_MENDING, by[goes]))
             dropped += int(goes.sum())
@@ -70,13 +52,10 @@ def _by_band(bands: Records) -> tuple[Values, Values]:
 
 
 def _list_leaders(
-    paths: Sequence[Path],
-    dtype: np.dtype[Any],
-    identify: Callable[[Records], tuple[Values, Values]],
-    *bounds: int,
+    parts: Iterable[Part], identify: Callable[[Records], tuple[Values, Values]]
 ) -> Iterator[tuple[Values, Values]]:
     """Yield the keys of records, and for each the smallest key with the same identity."""
-    for part in read_parts(paths, dtype, *bounds):
+    for part in parts:
         leaders = Leaders()
         for records in part():
             leaders.add(*identify(records), records["key"])
@@ -85,7 +64,7 @@ def _list_leaders(
 
 
 def _make_drops(keys: Values, by: Values) -> Records:
-    return np.rec.fromarrays([keys, by], dtype=DROP)
+    return np.rec.fromarrays([keys, by], dtype=DROPS.dtype)
 
 
 def _find_copies(plan: Plan, keys: Values, by: Values) -> NDArray[np.bool_]:
@@ -103,30 +82,28 @@ def find_near(work: Work, stage: str, number: int) -> Facts:
     """Write the pairs of similar documents among those that meet in one band and one range;
     return how many were compared and are similar.
     """
-    compared = similar = 0
-    signatures, ranges = work.list_read(SIGNATURES), work.plan.num_ranges
+    compared, similar, ranges = 0, 0, work.plan.num_ranges
     band, part = divmod(number, ranges)
     whole = cut_range(band << BAND_BITS, (band + 1) << BAND_BITS, part, ranges)
-    with writing_runs(work.path(stage, number, "pairs"), PAIR) as writer:
-        for keys, by in _list_leaders(work.list_read(BANDS), BAND, _by_band, *whole):
+    with work.writing(stage, number, PAIRS) as writer:
+        for keys, by in _list_leaders(work.read_range(READ, BANDS, *whole), _by_band):
             met = np.flatnonzero(by != keys)
             for start in range(0, len(met), _PAIRS_AT_ONCE):
                 some = met[start : start + _PAIRS_AT_ONCE]
                 one, other = by[some], keys[some]
-                share = (_load(signatures, one) == _load(signatures, other)).mean(axis=1)
+                share = (_load(work, one) == _load(work, other)).mean(axis=1)
                 alike = share >= work.plan.config.select.near_duplicates
                 writer.add(to_pairs(one[alike], other[alike]))
                 compared, similar = compared + len(some), similar + int(alike.sum())
     return {"compared": compared, "similar": similar}
 
 
-def _load(signatures: Sequence[Path], keys: Values) -> Signatures:
+def _load(work: Work, keys: Values) -> NDArray[np.uint32]:
     loaded = np.empty((len(keys), NUM_HASHES), np.uint32)
     order = np.argsort(keys)
     blocks, starts = np.unique(keys[order] >> BLOCK, return_index=True)
     for block, where in zip(blocks, np.split(order, starts[1:]), strict=True):
-        rows = read_all(signatures[int(block)], np.dtype(np.uint32))
-        loaded[where] = rows.reshape(-1, NUM_HASHES)[keys[where] & _INDEX]
+        loaded[where] = work.read(READ, int(block), SIGNATURES)[keys[where] & _INDEX]
     return loaded
 
 
@@ -134,18 +111,14 @@ def connect_range(work: Work, stage: str, number: int) -> Facts:
     """Write the pairs of the next round of joining pairs to components (`connect`), and the
     documents of range `number` that go as far as is known.
     """
-    ranges, before = work.plan.num_ranges, f"{CONNECT}-{int(stage.rpartition('-')[2]) - 1}"
-    files, changed = ranges, False
-    if before == f"{CONNECT}-0":
-        before, files = NEAR, ranges * count_bands(work.plan.config.select.near_duplicates)
-    elif not any(work.facts(before, n)["changed"] for n in range(files)):
-        return {"changed": False}
-    paths = [work.path(before, n, "pairs") for n in range(files)]
+    round_number, changed = int(stage.rpartition("-")[2]), False
+    before = f"{CONNECT}-{round_number - 1}" if round_number > 1 else NEAR
+    whole = cut_range(0, _ALL, number, work.plan.num_ranges)
     with (
-        writing_runs(work.path(stage, number, "pairs"), PAIR) as pairs,
-        writing_runs(work.path(stage, number, "drops"), DROP) as drops,
+        work.writing(stage, number, PAIRS) as pairs,
+        work.writing(stage, number, DROPS) as drops,
     ):
-        for part in read_parts(paths, PAIR, *cut_range(0, _ALL, number, ranges)):
+        for part in work.read_range(before, PAIRS, *whole):
             if chunks := list(part()):
                 joined = connect(np.concatenate(chunks))
                 changed |= joined.changed

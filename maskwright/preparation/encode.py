@@ -4,7 +4,7 @@ tasks reported is added up in the manifest.
 Adding up takes work and memory by the number of blocks, not by the text.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
@@ -32,7 +32,7 @@ from maskwright.shards.manifest import (
     write_manifest,
 )
 from maskwright.shards.writer import ShardWriter, write_array
-from maskwright.tokenizer.tokenizer import EncodedText, Tokenizer
+from maskwright.tokenizer.tokenizer import Tokenizer
 
 COUNTS = "counts"  # suffix: how often each id occurs in the training text of a block
 VALID_FRACTION_KEY = "valid_fraction"  # in the manifest's description of its source: as chosen
@@ -50,9 +50,10 @@ class BlockEncoder:
 
     def __call__(self, number: int) -> Facts:
         """Write ``WORK/SPLIT/NNNNN.*``; return their description, and what was dropped."""
-        counts, tally = Counter[str](), Tally()
+        counts, tally, vocab_size = Counter[str](), Tally(), self.tokenizer.vocab_size
+        unigrams, sizes = np.zeros(vocab_size, np.uint32), defaultdict[str, Counter[str]](Counter)
         with ExitStack() as stack:
-            shards: dict[str, _Shard] = {}
+            shards: dict[str, ShardWriter] = {}
             for text, drop, parts in self.splits.divide_block(self.work, number):
                 if drop is not None:
                     tally.drop(self._explain(*drop), text)
@@ -65,45 +66,25 @@ class BlockEncoder:
                         counts["without tokens"] += 1
                         continue
                     if split not in shards:
-                        size = self.tokenizer.vocab_size
-                        shards[split] = _Shard(stack, self.work, split, number, size)
-                    shards[split].add(part, encoded)
-            closed = {split: shard.close() for split, shard in shards.items()}
-        return {"splits": closed, "counts": counts + tally.dropped, "tally": tally.to_plain()}
+                        folder, dtype = self.work.folder / split, choose_dtype(vocab_size)
+                        shard = ShardWriter(folder, f"{number:05d}", dtype)
+                        shards[split] = stack.enter_context(shard)
+                    shards[split].add(encoded.ids, encoded.word_starts)
+                    if split == "train":
+                        np.add.at(unigrams, encoded.ids, 1)
+                    sizes[split]["num_characters"] += len(part)
+                    sizes[split]["num_bytes"] += len(part.encode())
+                    sizes[split]["num_words"] += len(part.split())
+            infos = {split: asdict(shard.close()) for split, shard in shards.items()}
+        if "train" in infos:
+            write_array(self.work.path(ENCODE, number, COUNTS), unigrams)
+        described = {split: {"shard": info, **sizes[split]} for split, info in infos.items()}
+        return {"splits": described, "counts": counts + tally.dropped, "tally": tally.to_plain()}
 
     def _explain(self, stage: str, by: int) -> str:
         if stage != EXACT:
             return "near duplicate"
         return HELD_OUT if self.work.is_held_out(by) else "duplicate"
-
-
-class _Shard:
-    """The shard of a block and a split, with the size of its text and the counts of its ids."""
-
-    def __init__(
-        self, stack: ExitStack, work: Work, split: str, number: int, vocab_size: int
-    ) -> None:
-        writer = ShardWriter(work.folder / split, f"{number:05d}", choose_dtype(vocab_size))
-        self._writer = stack.enter_context(writer)
-        self._counts = np.zeros(vocab_size, np.uint32)
-        self._counts_path = work.path(ENCODE, number, COUNTS)
-        self._is_train = split == "train"
-        self._sizes = Counter(num_characters=0, num_bytes=0, num_words=0)
-
-    def add(self, text: str, encoded: EncodedText) -> None:
-        """Add a document."""
-        self._writer.add(encoded.ids, encoded.word_starts)
-        if self._is_train:
-            np.add.at(self._counts, encoded.ids, 1)
-        self._sizes["num_characters"] += len(text)
-        self._sizes["num_bytes"] += len(text.encode())
-        self._sizes["num_words"] += len(text.split())
-
-    def close(self) -> Facts:
-        """Finish the shard and return its description."""
-        if self._is_train:
-            write_array(self._counts_path, self._counts)
-        return {"shard": asdict(self._writer.close()), **self._sizes}
 
 
 def describe_source(paths: Sequence[str], config: PrepareConfig, seed: int) -> JsonObject:

@@ -11,13 +11,12 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from maskwright.errors import ConfigError, ShardError
 from maskwright.files import write_text
@@ -27,7 +26,6 @@ from maskwright.preparation.process_pool import count_cores, work_through
 from maskwright.preparation.stages import (
     Stage,
     TaskRunner,
-    count_rounds,
     list_stages,
     list_undone,
 )
@@ -36,85 +34,60 @@ from maskwright.preparation.work import LOGS, Work
 _PACKAGES = {"datatrove": "cluster", "ray": "ray"}  # and the extra that brings each
 _SLURM = ("sbatch", "squeue", "scancel")
 _JOB_NAME = "slurm-job-name"
-# Rounds that are submitted ahead. Each joins components whose documents are twice as far apart.
-_ROUNDS = 6
 _CONNECT_SECONDS = 10.0
 
 
-class Engine(Protocol):
-    """Something that runs the tasks of a stage."""
-
-    def run(self, work: Work, stage: Stage) -> Iterator[int]:
-        """Run the tasks that are not done; yield now and then how many more are done.
-
-        Closing the iterator stops the work.
-
-        Raises:
-            MaskwrightError: a task failed.
-        """
-        ...
+# Runs the tasks of a stage that are not done; yields now and then how many more are done. Closing
+# the iterator stops the work.
+Engine = Callable[[Work, Stage], Iterator[int]]
 
 
-@dataclass(frozen=True)
-class LocalEngine:
-    """Processes of this machine."""
-
-    workers: int
-
-    def run(self, work: Work, stage: Stage) -> Iterator[int]:
-        """Run the tasks that are not done, by processes that each take the next one."""
-        tasks, start = list_undone(work, stage), partial(TaskRunner, work.folder)
-        for _ in work_through(tasks, start, self.workers, str(work.out)):
-            yield 1
+def run_locally(workers: int, work: Work, stage: Stage) -> Iterator[int]:
+    """Run tasks by processes of this machine that each take the next one."""
+    tasks, start = list_undone(work, stage), partial(TaskRunner, work.folder)
+    for _ in work_through(tasks, start, workers, str(work.out)):
+        yield 1
 
 
-@dataclass(frozen=True)
-class LocalExecutors:
-    """Ranks of datatrove, a process of this machine for each."""
+def _run_local_ranks(workers: int, work: Work, stage: Stage) -> Iterator[int]:
+    """Run every n-th task by each of n ranks of datatrove, which are processes of this machine."""
+    run: Any = import_module("maskwright.preparation.cluster").run_rank
+    left = len(list_undone(work, stage))
+    ranks = min(workers, left)
+    start = partial(partial, run, work.folder, stage, 1, _new_logs(work, stage), ranks)
+    for _ in work_through(range(ranks), start, ranks, str(work.out), apart=True):
+        before, left = left, len(list_undone(work, stage))
+        yield before - left
 
-    workers: int
 
-    def run(self, work: Work, stage: Stage) -> Iterator[int]:
-        """Run the tasks that are not done: a rank of n does every n-th."""
-        run: Any = import_module("maskwright.preparation.cluster").run_rank
-        left = len(list_undone(work, stage))
-        ranks = min(self.workers, left)
-        start = partial(partial, run, work.folder, stage, 1, _new_logs(work, stage), ranks)
-        for _ in work_through(range(ranks), start, ranks, str(work.out), apart=True):
+def _run_on_ray(cluster: ClusterConfig, work: Work, stage: Stage) -> Iterator[int]:
+    """Run every n-th task by each of n ranks of datatrove, which are tasks of Ray.
+
+    Ray starts them again if process or node die.
+    """
+    run: Any = import_module("maskwright.preparation.cluster").run_rank
+    ray, cores = _connect_to_ray(), cluster.cores
+    ranks, left = min(cluster.tasks, stage.num_tasks), len(list_undone(work, stage))
+    memory = cluster.memory_gigabytes * cores << 30
+    start = ray.remote(run).options(num_cpus=cores, memory=memory).remote
+    task = partial(start, work.folder, stage, cores, _new_logs(work, stage), ranks)
+    done, waiting = [None], [task(rank) for rank in range(ranks)]
+    try:
+        while waiting and done:
+            done, waiting = ray.wait(waiting, timeout=cluster.seconds)
+            if error := work.find_failure(stage.name):
+                raise error
             before, left = left, len(list_undone(work, stage))
             yield before - left
-
-
-@dataclass(frozen=True)
-class RayEngine:
-    """Ranks of datatrove, each a task of Ray, which starts them again if process or node die."""
-
-    cluster: ClusterConfig
-
-    def run(self, work: Work, stage: Stage) -> Iterator[int]:
-        """Run the tasks that are not done: a rank of n does every n-th."""
-        run: Any = import_module("maskwright.preparation.cluster").run_rank
-        ray, cores = _connect_to_ray(), self.cluster.cores
-        ranks, left = min(self.cluster.tasks, stage.num_tasks), len(list_undone(work, stage))
-        memory = self.cluster.memory_gigabytes * cores << 30
-        start = ray.remote(run).options(num_cpus=cores, memory=memory).remote
-        task = partial(start, work.folder, stage, cores, _new_logs(work, stage), ranks)
-        done, waiting = [None], [task(rank) for rank in range(ranks)]
-        try:
-            while waiting and done:
-                done, waiting = ray.wait(waiting, timeout=self.cluster.seconds)
-                work.raise_failure(stage.name)
-                before, left = left, len(list_undone(work, stage))
-                yield before - left
-        finally:
-            for rank in waiting:
-                ray.cancel(rank, force=True)
-        if left:
-            raise ShardError(
-                f"{work.out}: {left} of {stage.num_tasks} tasks of the stage {stage.name} were not "
-                f"done, perhaps for lack of memory or time; logs are in {work.folder / LOGS}. Run "
-                "again to continue, with other --cluster.* settings."
-            )
+    finally:
+        for rank in waiting:
+            ray.cancel(rank, force=True)
+    if left:
+        raise ShardError(
+            f"{work.out}: {left} of {stage.num_tasks} tasks of the stage {stage.name} were not "
+            f"done, perhaps for lack of memory or time; logs are in {work.folder / LOGS}. Run "
+            "again to continue, with other --cluster.* settings."
+        )
 
 
 def _connect_to_ray() -> Any:
@@ -150,7 +123,7 @@ def submit_to_slurm(work: Work, cluster: ClusterConfig) -> None:
     os.environ.pop("SLURM_ARRAY_TASK_ID", None)  # datatrove would take us for one of its jobs
     name, last = f"maskwright-{secrets.token_hex(4)}", None
     write_text(work.folder / _JOB_NAME, name)
-    for stage in list_stages(work, count_rounds(work) - 1 + _ROUNDS):
+    for stage in list_stages(work, ahead=True):
         if not list_undone(work, stage):
             continue
         executor = modules.SlurmExecutor(
@@ -199,13 +172,13 @@ def choose_engine(config: PrepareConfig) -> Engine | None:
     """
     workers = config.workers or count_cores()
     if config.engine == "local":
-        return LocalEngine(workers)
+        return partial(run_locally, workers)
     _check_installed(config.engine)
     logs: Any = import_module("datatrove.utils.logging")
     logs.logger.disable("datatrove")  # here; its ranks log to files
     if config.engine == "datatrove-local":
-        return LocalExecutors(workers)
-    return RayEngine(config.cluster) if config.engine == "datatrove-ray" else None
+        return partial(_run_local_ranks, workers)
+    return partial(_run_on_ray, config.cluster) if config.engine == "datatrove-ray" else None
 
 
 def _check_installed(engine: EngineName) -> None:

@@ -9,18 +9,17 @@ import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from typing import Any
 
 from maskwright.config import to_mapping
 from maskwright.corpus.blocks import Block, choose_block_bytes, cut_into_blocks, estimate_bytes
-from maskwright.corpus.documents import Source
 from maskwright.corpus.fingerprints import identify_source
 from maskwright.corpus.sources import find_sources
 from maskwright.preparation.config import PrepareConfig
 from maskwright.preparation.process_pool import count_cores
 from maskwright.selection.contamination import find_evaluations
 from maskwright.shards.manifest import VERSION
-from maskwright.tokenizer.config import TokenizerConfig
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 
@@ -75,7 +74,7 @@ def fingerprint_blocks(
     Raises:
         CorpusError, TokenizerError: as `fingerprint_input`.
     """
-    evaluations = _list_evaluations(config)
+    evaluations = find_evaluations(config.select.decontaminate, Counter())
     other = [[identify_source(source) for source in evaluations], num_held_out, seed]
     described = json.dumps([VERSION, _describe(config), other, *identities], sort_keys=True)
     return hashlib.sha256(described.encode()).hexdigest()
@@ -90,37 +89,25 @@ def identify_plan(
     Raises:
         CorpusError, TokenizerError: as `fingerprint_input`.
     """
-    evaluations = _list_evaluations(config)
-    paths = {source.path for block in blocks for source in block.sources}
-    paths |= {source.path for source in evaluations}
-    stats = [(str(path), path.stat()) for path in paths if path]
+    evaluations = find_evaluations(config.select.decontaminate, Counter())
+    sources = chain(evaluations, *(block.sources for block in blocks))
+    stats = [(str(path), path.stat()) for path in {source.path for source in sources} if path]
     files = sorted([name, stat.st_size, stat.st_mtime_ns] for name, stat in stats)
     plain = [block.to_plain() for block in blocks], _describe(config), config.select.describe
     return hashlib.sha256(json.dumps([files, plain, num_held_out, seed]).encode()).hexdigest()
 
 
-def _list_evaluations(config: PrepareConfig) -> list[Source]:
-    named = config.select.decontaminate
-    return find_evaluations(named, Counter()) if named else []
-
-
 def _describe(config: PrepareConfig) -> dict[str, Any]:
     """Describe the configuration; files that it names count by their content."""
-    plain = describe_config(config)
-    if config.tokenizer.path is None:
+    plain, tokenizer = describe_config(config), config.tokenizer
+    if tokenizer.path is None:
         del plain["tokenizer"]["extend_vocab"]  # of nothing
     else:
-        base = Tokenizer.load(config.tokenizer.path).fingerprint
-        plain["tokenizer"] = _describe_extension(base, config.tokenizer)
+        base = Tokenizer.load(tokenizer.path).fingerprint
+        extension = tokenizer.extend_vocab, tokenizer.min_frequency, tokenizer.sample_megabytes
+        plain["tokenizer"] = [base, *extension] if tokenizer.extend_vocab else base
     del plain["corpus"]["valid_text"], plain["select"]["decontaminate"]
     return plain
-
-
-def _describe_extension(base: str, config: TokenizerConfig) -> Any:
-    """Describe an existing tokenizer by its content, and its extension, if it is extended."""
-    if not config.extend_vocab:
-        return base
-    return [base, config.extend_vocab, config.min_frequency, config.sample_megabytes]
 
 
 def identify_block(block: Block) -> list[list[Any]]:

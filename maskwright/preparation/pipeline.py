@@ -34,12 +34,11 @@ from maskwright.preparation.folder import (
 )
 from maskwright.preparation.input_identity import fingerprint_input, identify_plan, list_blocks
 from maskwright.preparation.read import EVALUATION_NAME
-from maskwright.preparation.stages import Stage, count_rounds, list_stages, list_undone
+from maskwright.preparation.stages import Stage, list_stages, list_undone
 from maskwright.preparation.work import LOGS, PLAN_NAME, VOCABULARY, Plan, Work
 from maskwright.progress import Pulse
 from maskwright.selection.config import SelectionConfig
 from maskwright.selection.contamination import EvaluationTexts, read_evaluation
-from maskwright.selection.near_duplicates import Signer
 from maskwright.selection.selector import Selector
 from maskwright.shards.manifest import MANIFEST_NAME, Manifest, read_manifest
 
@@ -78,25 +77,20 @@ def prepare(
         CorpusError: text that cannot be read, or none.
         TokenizerError: the text holds no word, or fewer new tokens than it is to add.
         ShardError: `out` holds something else, or jobs of Slurm work on it.
-        ConfigError: what `config.engine` needs is not there.
+        ConfigError, MissingPackageError: what `config` needs is not there.
     """
     engine = choose_engine(config)
-    _check_steps(config.select)
+    Selector(config.select)  # raises where a step cannot be taken, before hours of reading
     with making_folder(out, report):
         check_use(out)
-        if jobs := " ".join(find_jobs(out)):
-            raise ShardError(
-                f"{out} is being prepared by Slurm, as jobs {jobs}. Wait for them (prepare "
-                f"--status tells how far they are), or end them: scancel {jobs}"
-            )
+        _check_jobs(out)
         inputs = _spool_stdin(paths, out) if "-" in paths else list(paths)
         if (out / MANIFEST_NAME).is_file():
             fingerprint = fingerprint or fingerprint_input(inputs, config, seed)
             source = describe_source(paths, config, seed)
             if (finished := claim_finished(out, fingerprint, source, report)) is not None:
                 report(f"{out}: prepared before from the same text and configuration, reused")
-                tally = read_tally(out)
-                if not config.select.describe or (tally is not None and tally.languages):
+                if not config.select.describe or ((tally := read_tally(out)) and tally.languages):
                     tidy_folder(out)
                     return finished
                 report("the text is read again, to be described; the shards stay as they are")
@@ -108,13 +102,19 @@ def prepare(
         try:
             for stage in list_stages(work):
                 _run_stage(work, stage, engine, report)
-        except CorpusError as error:  # names what was given, not the file that was written from it
-            message = str(error).replace(", ".join(inputs), ", ".join(paths))
-            raise CorpusError(message) from None
-        manifest = read_manifest(out)
-        report(_summarize(manifest))
+        except CorpusError as error:  # names what was written from standard input
+            raise CorpusError(str(error).replace(", ".join(inputs), ", ".join(paths))) from None
+        report(_summarize(manifest := read_manifest(out)))
         tidy_folder(out)
         return manifest
+
+
+def _check_jobs(out: Path) -> None:
+    if jobs := " ".join(find_jobs(out)):
+        raise ShardError(
+            f"{out} is being prepared by Slurm, as jobs {jobs}. Wait for them (prepare --status "
+            f"tells how far they are), or end them: scancel {jobs}"
+        )
 
 
 def describe_progress(out: Path) -> list[str]:
@@ -125,11 +125,12 @@ def describe_progress(out: Path) -> list[str]:
     """
     folder, jobs = find_work(out), find_jobs(out)
     if (out / MANIFEST_NAME).is_file() and not jobs:
+        tidy_folder(out)  # if Slurm has finished it
         return [f"{out}: finished", _summarize(read_manifest(out))]
     if folder is None:
         raise ShardError(f"{out} is not being prepared. Check --out.")
     work, lines = Work(folder), list[str]()
-    stages = list(list_stages(work, count_rounds(work)))
+    stages = list(list_stages(work, ahead=True))
     for stage in stages:
         done = stage.num_tasks - len(list_undone(work, stage))
         lines.append(f"{stage.name}: {done:,} of {count_noun(stage.num_tasks, stage.unit)}")
@@ -141,18 +142,6 @@ def describe_progress(out: Path) -> list[str]:
         end = "Nothing of Slurm is at work. To go on, run the command again that began it."
         end += f" Logs are in {logs}." if logs.exists() else ""
     return [*lines, end]
-
-
-def _check_steps(config: SelectionConfig) -> None:
-    """Raise if a step of selection cannot be taken, before hours are spent on reading.
-
-    Raises:
-        MissingPackageError: a package that a step needs is not installed.
-        ConfigError: a language that is not known.
-    """
-    Selector(config, None)
-    if config.near_duplicates:
-        Signer()
 
 
 def plan_work(
@@ -207,7 +196,7 @@ def _run_stage(work: Work, stage: Stage, engine: Engine, report: Report) -> None
         report(f"{stage.verb} {before:,} of {count_noun(total, stage.unit)} before")
     elif stage.name == VOCABULARY and work.plan.config.tokenizer.path is None:
         report(f"training a {work.plan.config.tokenizer.kind} tokenizer on the text")
-    for num_done in filter(None, engine.run(work, stage)):
+    for num_done in filter(None, engine(work, stage)):
         tenths, done = 10 * done // total, done + num_done
         left = round((time.monotonic() - start) * (total - done) / max(done - before, 1))
         counted = f"{stage.verb} {done:,} of {count_noun(total, stage.unit)}"

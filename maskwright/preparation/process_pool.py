@@ -10,7 +10,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from functools import cache
 from multiprocessing import get_context, parent_process, resource_tracker
 from multiprocessing.connection import Connection, wait
@@ -86,34 +86,25 @@ def work_through(
 
 
 def _start_process(start: Start[Any]) -> tuple[Line, SpawnProcess]:
-    """Start a process. Ctrl-C, which the terminal sends to all, is for the parent."""
+    """Start a process. Ctrl-C, which the terminal sends to all, is for the parent.
+
+    It imports nothing of the program's main file: it needs nothing of that, and one that calls us
+    without a guard would do so in each process, and wait for the folder that we have locked.
+    """
     context = get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(target=_work, args=(start, theirs), daemon=True)
     resource_tracker.ensure_running()  # which the first start does else, and unblocks signals
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        with _hiding_main():
-            process.start()  # with the same signals blocked
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-    theirs.close()
-    return ours, process
-
-
-@contextmanager
-def _hiding_main() -> Generator[None]:
-    """Keep processes started within this context from importing the program's main file.
-
-    They need nothing of it, and one that calls us without a guard would do so in each of them,
-    and wait for the folder that we have locked.
-    """
     main = sys.modules["__main__"]
     sys.modules["__main__"] = ModuleType("__main__")
     try:
-        yield
+        process.start()  # with the same signals blocked
     finally:
         sys.modules["__main__"] = main
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    theirs.close()
+    return ours, process
 
 
 def _work(start: Start[Any], line: Line) -> None:

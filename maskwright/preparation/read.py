@@ -5,26 +5,21 @@ tokenizer's sample may take of it.
 """
 
 from collections import Counter
-from collections.abc import Generator, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator
+from contextlib import ExitStack
 from functools import partial
-from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 import zstandard
 
 from maskwright.corpus.fingerprints import fingerprint_pair
 from maskwright.corpus.readers.dispatch import read_source
-from maskwright.files import replacing_file
+from maskwright.files import writing_file
 from maskwright.preparation.input_identity import identify_block
-from maskwright.preparation.sorted_runs import writing_runs
 from maskwright.preparation.work import (
     BANDS,
     BEFORE_MENDING,
-    KEY,
     KEYS,
-    PIECE,
     PIECES,
     READ,
     SAMPLED,
@@ -35,7 +30,7 @@ from maskwright.preparation.work import (
     Work,
 )
 from maskwright.selection.contamination import EvaluationTexts
-from maskwright.selection.near_duplicates import BAND, Signer, hash_bands
+from maskwright.selection.near_duplicates import Signer, hash_bands
 from maskwright.selection.selector import Kept, Selector
 from maskwright.selection.tally import Tally
 from maskwright.tokenizer.word_counts import draw_pieces
@@ -53,14 +48,13 @@ class BlockReader:
         stored = work.folder / EVALUATION_NAME
         evaluation = EvaluationTexts.load(stored) if stored.exists() else None
         self.select = Selector(self.plan.config.select, evaluation)
-        self.sign = Signer() if self.plan.finds_near else None
 
     def __call__(self, number: int) -> Facts:
         """Read a block; return what was read, dropped and repaired."""
         counts, tally = Counter[str](), Tally()
         with ExitStack() as stack:
-            files = _BlockFiles(stack, self.work, number, self.sign)
-            for batch in _batch(self._keep(number, counts, tally)):
+            files = _BlockFiles(stack, self.work, number, self.select.sign)
+            for batch in self._keep(number, counts, tally):
                 files.write(batch)
         return {
             "identity": identify_block(self.plan.blocks[number]),
@@ -70,12 +64,18 @@ class BlockReader:
             "tally": tally.to_plain(),
         }
 
-    def _keep(self, number: int, counts: Counter[str], tally: Tally) -> Iterator[Kept]:
+    def _keep(self, number: int, counts: Counter[str], tally: Tally) -> Iterator[list[Kept]]:
+        """Yield the documents of a block that are kept, in batches."""
+        batch, size, cleans_only = list[Kept](), 0, self.work.is_held_out(number)
         for source in self.plan.blocks[number].sources:
             for document in read_source(source, self.plan.config.corpus, counts):
-                cleans_only = self.work.is_held_out(number)
                 if (kept := self.select(document.text, tally, cleans_only)) is not None:
-                    yield kept
+                    batch.append(kept)
+                    size += len(kept.text)
+                if len(batch) >= _AT_ONCE or size >= _CHARACTERS_AT_ONCE:
+                    yield batch
+                    batch, size = [], 0
+        yield batch
 
 
 class _BlockFiles:
@@ -85,12 +85,15 @@ class _BlockFiles:
         self.num_documents = self.num_bytes = 0
         self._plan, self._sign, self._first = work.plan, sign, number << 32
         path, enter = partial(work.path, READ, number), stack.enter_context
-        self._texts, self._pieces = (enter(_packing(path(name))) for name in (TEXTS, PIECES))
-        self._sampled = enter(_writing(path(SAMPLED)))
-        self._keys = enter(writing_runs(path(KEYS), KEY))
+        self._texts, self._pieces = (
+            enter(zstandard.ZstdCompressor(_LEVEL).stream_writer(enter(writing_file(path(name)))))
+            for name in (TEXTS, PIECES)
+        )
+        self._sampled = enter(writing_file(path(SAMPLED.suffix)))
+        self._keys = enter(work.writing(READ, number, KEYS))
         if sign is not None:
-            self._signatures = enter(_writing(path(SIGNATURES)))
-            self._bands = enter(writing_runs(path(BANDS), BAND))
+            self._signatures = enter(writing_file(path(SIGNATURES.suffix)))
+            self._bands = enter(work.writing(READ, number, BANDS))
 
     def write(self, batch: list[Kept]) -> None:
         """Write the next documents."""
@@ -106,7 +109,7 @@ class _BlockFiles:
                 before = fingerprint_pair(kept.original)
                 records.append((*before, key + int(BEFORE_MENDING), *sizes))
             self._write_sample(kept.text, high, key)
-        self._keys.add(np.array(records, KEY))
+        self._keys.add(np.array(records, KEYS.dtype))
         if self._sign is not None:
             signatures = self._sign([kept.hashes for kept in batch])
             self._signatures.write(signatures.tobytes())
@@ -120,29 +123,7 @@ class _BlockFiles:
         for drawn, piece in draw_pieces(text, high, self._plan.seed):
             if drawn < self._plan.sample_share * 2**64:
                 content = piece.encode()
-                self._sampled.write(np.array((drawn, high, key, len(content)), PIECE).tobytes())
+                self._sampled.write(
+                    np.array((drawn, high, key, len(content)), SAMPLED.dtype).tobytes()
+                )
                 self._pieces.write(content + SEPARATOR)
-
-
-def _batch(kept: Iterable[Kept]) -> Iterator[list[Kept]]:
-    batch, size = list[Kept](), 0
-    for each in kept:
-        batch.append(each)
-        size += len(each.text)
-        if len(batch) >= _AT_ONCE or size >= _CHARACTERS_AT_ONCE:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch
-
-
-@contextmanager
-def _writing(path: Path) -> Generator[BinaryIO]:
-    with replacing_file(path, shared=True) as temporary, temporary.open("wb") as file:
-        yield file
-
-
-@contextmanager
-def _packing(path: Path) -> Generator[BinaryIO]:
-    with _writing(path) as file, zstandard.ZstdCompressor(_LEVEL).stream_writer(file) as packed:
-        yield packed

@@ -17,40 +17,33 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.files import replacing_file
+from maskwright.files import writing_file
 
 RUN = 1 << 16  # records; every run of a file but the last has as many
 CHUNK = 1 << 20  # records that a task holds at a time, some 80 MB with what it finds
 
 Records = NDArray[Any]  # of a structured dtype
 Values = NDArray[np.uint64]
+Part = Callable[[], Iterable[Records]]  # reads its chunks
 
 
 class RunWriter:
     """Writes records, which come in any order."""
 
     def __init__(self, file: BinaryIO, dtype: np.dtype[Any]) -> None:
-        self._file, self._field = file, field_of(dtype)
-        self._waiting: list[Records] = [np.empty(0, dtype)]
-        self._num_waiting = 0
+        self._file, self._waiting, self._num_waiting = file, [np.empty(0, dtype)], 0
 
-    def add(self, records: Records) -> None:
-        """Add records of the dtype."""
+    def add(self, records: Records, least: int = RUN) -> None:
+        """Add records of the dtype; write runs as long as `least` records wait."""
         self._waiting.append(records)
         self._num_waiting += len(records)
-        if self._num_waiting >= RUN:
-            self._write(RUN)
-
-    def finish(self) -> None:
-        """Write the last run, which may be shorter."""
-        self._write(1)
-
-    def _write(self, least: int) -> None:
-        waiting = np.concatenate(self._waiting)
-        while len(waiting) >= least:
-            run, waiting = waiting[:RUN], waiting[RUN:]
-            self._file.write(run[np.argsort(run[self._field], kind="stable")].tobytes())
-        self._waiting, self._num_waiting = [waiting], len(waiting)
+        if self._num_waiting >= least:
+            waiting = np.concatenate(self._waiting)
+            while len(waiting) >= least:
+                run, waiting = waiting[:RUN], waiting[RUN:]
+                order = np.argsort(run[field_of(run.dtype)], kind="stable")
+                self._file.write(run[order].tobytes())
+            self._waiting, self._num_waiting = [waiting], len(waiting)
 
 
 def field_of(dtype: np.dtype[Any]) -> str:
@@ -62,10 +55,10 @@ def field_of(dtype: np.dtype[Any]) -> str:
 @contextmanager
 def writing_runs(path: Path, dtype: np.dtype[Any]) -> Generator[RunWriter]:
     """Yield a writer; the file appears when the block succeeds."""
-    with replacing_file(path, shared=True) as temporary, temporary.open("wb") as file:
+    with writing_file(path) as file:
         writer = RunWriter(file, dtype)
         yield writer
-        writer.finish()
+        writer.add(np.empty(0, dtype), least=1)
 
 
 def read_all(path: Path, dtype: np.dtype[Any]) -> Records:
@@ -101,9 +94,7 @@ def _search(values: Values, low: int, high: int) -> tuple[int, int]:
     return begin, len(values) if whole else int(np.searchsorted(values, np.uint64(high)))
 
 
-def read_parts(
-    paths: Sequence[Path], dtype: np.dtype[Any], low: int, high: int
-) -> Iterator[Callable[[], Iterable[Records]]]:
+def read_parts(paths: Sequence[Path], dtype: np.dtype[Any], low: int, high: int) -> Iterator[Part]:
     """Cut a range so that each part has about a chunk of values; calling a part reads its chunks.
 
     A range of a single chunk is read once, however often it is called.

@@ -9,13 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from maskwright.corpus.fingerprints import fingerprint_text
-from maskwright.corpus.stream import (
-    MOST_BYTES_COUNTED,
-    Split,
-    choose_valid_fraction,
-    explain_nothing,
-    is_validation,
-)
+from maskwright.corpus.stream import Split, choose_valid_fraction, explain_nothing, is_validation
 from maskwright.errors import CorpusError
 from maskwright.preparation.work import READ, Work, add_counts
 
@@ -108,12 +102,8 @@ def _choose_fraction(work: Work) -> float:
         return 0.0
     if config.valid_fraction is not None:
         return config.valid_fraction
-    num_bytes = 0
-    for *_, size in _list_kept(work, range(len(work.plan.blocks))):
-        num_bytes += size
-        if num_bytes >= MOST_BYTES_COUNTED:
-            break
-    return choose_valid_fraction(num_bytes)
+    sizes = (size for *_, size in _list_kept(work, range(len(work.plan.blocks))))
+    return choose_valid_fraction(sizes)
 
 
 def _list_kept(work: Work, blocks: range) -> Iterator[tuple[int, int, int, int, int]]:

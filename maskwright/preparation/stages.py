@@ -7,6 +7,7 @@ processes, in any order.
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from itertools import count
 from pathlib import Path
 
 from maskwright.preparation.duplicates import connect_range, find_exact, find_near
@@ -17,16 +18,13 @@ from maskwright.preparation.work import (
     CONNECT,
     ENCODE,
     EXACT,
-    LOGS,
+    FINISH,
     NEAR,
     READ,
     VOCABULARY,
     Facts,
     Work,
 )
-from maskwright.selection.near_duplicates import count_bands
-
-FINISH = "finish"
 
 
 @dataclass(frozen=True)
@@ -44,12 +42,11 @@ class Stage:
     unit: str
 
 
-def list_stages(work: Work, rounds: int | None = None) -> Iterator[Stage]:
+def list_stages(work: Work, ahead: bool = False) -> Iterator[Stage]:
     """Yield the stages in their order, each when those before it are done.
 
     Args:
-        rounds: how many rounds of joining near duplicates there are, to be listed ahead; None: as
-            many as they need, which is known when they are done.
+        ahead: list all of them now, and all rounds of joining near duplicates as one stage.
     """
     plan = work.plan
     blocks, ranges = len(plan.blocks), plan.num_ranges
@@ -57,20 +54,22 @@ def list_stages(work: Work, rounds: int | None = None) -> Iterator[Stage]:
     if plan.finds_exact:
         yield Stage(EXACT, ranges, "exact duplicates found in", "range")
     if plan.finds_near:
-        bands = count_bands(plan.config.select.near_duplicates)
-        yield Stage(NEAR, bands * ranges, "near duplicates found in", "range")
-        number = 1
-        while number <= rounds if rounds else work.last_round() is None:
-            yield Stage(f"{CONNECT}-{number}", ranges, f"round {number}: connected", "range")
-            number += 1
+        yield Stage(NEAR, plan.count_tasks(NEAR), "near duplicates found in", "range")
+        yield from [Stage(CONNECT, 1, "connected", "graph")] if ahead else list_rounds(work)
     yield Stage(VOCABULARY, 1, "made", "tokenizer")
     yield Stage(ENCODE, blocks, "encoded", "block")
     yield Stage(FINISH, 1, "wrote", "manifest")
 
 
-def count_rounds(work: Work) -> int:
-    """Return how many rounds of joining near duplicates have begun; 1 if none has."""
-    return max(1, len(list(work.folder.glob(f"{CONNECT}-*"))))
+def list_rounds(work: Work) -> Iterator[Stage]:
+    """Yield rounds of joining near duplicates, each when the one before is done, until one of them
+    changes nothing.
+    """
+    for number in count(1):
+        if work.last_round() is not None:
+            return
+        verb = f"round {number}: connected"
+        yield Stage(f"{CONNECT}-{number}", work.plan.num_ranges, verb, "range")
 
 
 class TaskRunner:
@@ -88,8 +87,6 @@ class TaskRunner:
         if stage != self._stage or self._run is None:
             self._run, self._stage = self._begin(stage), stage
         self._work.report_done(stage, number, self._run(number))
-        if stage == FINISH:  # nobody may be there to tidy up
-            self._work.clear({FINISH, LOGS})
 
     def _begin(self, stage: str) -> Callable[[int], Facts]:
         (self._work.folder / stage).mkdir(exist_ok=True)

@@ -13,9 +13,8 @@ from typing import Any
 import numpy as np
 
 from maskwright.files import replacing_folder
-from maskwright.preparation.sorted_runs import read_all
 from maskwright.preparation.splits import Splits, settle_splits
-from maskwright.preparation.work import PIECE, PIECES, SAMPLED, Facts, Work
+from maskwright.preparation.work import PIECES, READ, SAMPLED, Facts, Work
 from maskwright.shards.manifest import TOKENIZER_NAME
 from maskwright.tokenizer.extension import extend_tokenizer, measure_extension
 from maskwright.tokenizer.tokenizer import Tokenizer
@@ -57,7 +56,8 @@ def _sample(work: Work, splits: Splits) -> Iterator[str]:
 
     Of a document that is cut in two, the training part comes whole.
     """
-    pieces = np.concatenate([read_all(path, PIECE) for path in work.list_read(SAMPLED)])
+    blocks = range(len(work.plan.blocks))
+    pieces = np.concatenate([work.read(READ, block, SAMPLED) for block in blocks])
     splits_of = map(splits.choose, pieces["high"].tolist())
     stays = pieces["key"] >= np.uint64(work.plan.num_held_out << 32)
     stays &= np.fromiter((split == "train" for split in splits_of), np.bool_, len(pieces))
@@ -70,7 +70,6 @@ def _sample(work: Work, splits: Splits) -> Iterator[str]:
     order = np.argsort(np.where(stays, pieces["drawn"], _NEVER), kind="stable")
     most = work.plan.config.tokenizer.sample_megabytes * 1e6
     stays[order] &= np.cumsum(pieces["size"][order], dtype=np.uint64) <= most
-    blocks = range(len(work.plan.blocks))
     stored = chain.from_iterable(work.read_texts(block, PIECES) for block in blocks)
     yield from compress(stored, stays.tolist())
 

@@ -7,14 +7,14 @@ may run twice at the same time: both write the same bytes, to temporary files of
 
 import json
 import os
-import shutil
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import zstandard
@@ -25,12 +25,21 @@ from maskwright.config import from_mapping, to_mapping
 from maskwright.corpus.blocks import Block
 from maskwright.corpus.readers.records import BAD_LINE
 from maskwright.errors import MaskwrightError, ShardError
-from maskwright.files import read_json, replacing_file, write_json
+from maskwright.files import replacing_file, write_json
 from maskwright.preparation.config import PrepareConfig
-from maskwright.preparation.sorted_runs import Records, read_all, read_between
+from maskwright.preparation.sorted_runs import (
+    Part,
+    Records,
+    RunWriter,
+    read_all,
+    read_between,
+    read_parts,
+    writing_runs,
+)
+from maskwright.selection.near_duplicates import BAND, NUM_HASHES, PAIR, count_bands
 
-READ, EXACT, NEAR, CONNECT, VOCABULARY, ENCODE = (
-    "read", "exact", "near", "connect", "vocabulary", "encode",
+READ, EXACT, NEAR, CONNECT, VOCABULARY, ENCODE, FINISH = (
+    "read", "exact", "near", "connect", "vocabulary", "encode", "finish",
 )  # fmt: skip
 PLAN_NAME, LOGS = "plan.json", "logs"
 # The fingerprint of a document and its key: its block and its index. A text that was mended has a
@@ -39,18 +48,31 @@ KEY = np.dtype([("high", "<u8"), ("low", "<u8"), ("key", "<u8"), ("characters", 
                 ("bytes", "<u4")])  # fmt: skip
 BLOCK = np.uint64(32)  # the bits of a key below its block
 BEFORE_MENDING = np.uint64(1 << 63)  # added to the key
-# Files of a block that was read.
-TEXTS, KEYS, SIGNATURES, BANDS = "texts.zst", "keys", "signatures", "bands"
-PIECES, SAMPLED = "pieces.zst", "sampled"
-# A piece of text that the tokenizer may learn from.
-PIECE = np.dtype([("drawn", "<u8"), ("high", "<u8"), ("key", "<u8"), ("size", "<u8")])
-DROP = np.dtype([("key", "<u8"), ("by", "<u8")])  # a document, and the one that stays instead
+TEXTS, PIECES = "texts.zst", "pieces.zst"
 _MOST_RANGES, _BLOCKS_A_RANGE = 64, 16
 SEPARATOR = b"\0"  # which no cleaned text holds
 _READ_BYTES = 1 << 20
-_MAX_FAILURE_BYTES = 1 << 20
 
 Facts = dict[str, Any]  # what a task reports, as JSON
+
+
+class Kind(NamedTuple):
+    """A kind of files of records."""
+
+    suffix: str
+    dtype: np.dtype[Any]
+
+
+KEYS = Kind("keys", KEY)
+SIGNATURES = Kind("signatures", np.dtype((np.uint32, (NUM_HASHES,))))
+BANDS = Kind("bands", BAND)
+# Pieces of text that the tokenizer may learn from.
+SAMPLED = Kind(
+    "sampled", np.dtype([("drawn", "<u8"), ("high", "<u8"), ("key", "<u8"), ("size", "<u8")])
+)
+PAIRS = Kind("pairs", PAIR)
+# Documents that are dropped, each with the one that stays instead.
+DROPS = Kind("drops", np.dtype([("key", "<u8"), ("by", "<u8")]))
 
 
 @dataclass(frozen=True)
@@ -90,6 +112,14 @@ class Plan:
         """Whether near duplicates are looked for."""
         return self.config.select.near_duplicates > 0
 
+    def count_tasks(self, stage: str) -> int:
+        """Return the number of tasks of a stage."""
+        if stage in (READ, ENCODE):
+            return len(self.blocks)
+        if stage == NEAR:
+            return self.num_ranges * count_bands(self.config.select.near_duplicates)
+        return 1 if stage in (VOCABULARY, FINISH) else self.num_ranges
+
     def write(self, path: Path) -> None:
         """Write the plan as JSON."""
         blocks = [block.to_plain() for block in self.blocks]
@@ -126,6 +156,8 @@ class Work:
 
     def is_done(self, stage: str, number: int) -> bool:
         """Return True if a task is done, by asking for its file, which no stale listing hides."""
+        if stage == CONNECT:  # all rounds
+            return self.last_round() is not None
         return self.path(stage, number, "json").exists()
 
     def report_done(self, stage: str, number: int, facts: Facts) -> None:
@@ -135,30 +167,22 @@ class Work:
 
     def report_failure(self, stage: str, rank: int, error: Exception) -> None:
         """Leave an error for whoever waits for the stage, in another process or another time."""
-        failure = {"kind": type(error).__name__, "message": str(error), "node": os.uname().nodename}
-        write_json(self.path(stage, rank, "error"), failure)
+        if not isinstance(error, MaskwrightError):
+            what = f"{type(error).__name__}: {' '.join(str(error).split())}"
+            error = ShardError(
+                f"{self.out}: the stage {stage} failed on {os.uname().nodename}: {what}. Logs are "
+                f"in {self.folder / LOGS}."
+            )
+        write_json(self.path(stage, rank, "error"), [type(error).__name__, str(error)])
 
     def find_failure(self, stage: str) -> MaskwrightError | None:
         """Return the first error that was left."""
         for path in sorted((self.folder / stage).glob("*.error")):
-            failure = read_json(path, _MAX_FAILURE_BYTES)
-            known = getattr(errors, failure["kind"], None)
-            if isinstance(known, type) and issubclass(known, MaskwrightError):
-                error = known.__new__(known)
-                Exception.__init__(error, failure["message"])
-                return error
-            message = " ".join(failure["message"].split())
-            return ShardError(
-                f"{self.out}: the stage {stage} failed on {failure['node']}: {failure['kind']}: "
-                f"{message}. Logs are in {self.folder / LOGS}."
-            )
+            kind, message = json.loads(path.read_text(encoding="utf-8"))
+            error = MaskwrightError.__new__(getattr(errors, kind, ShardError))
+            Exception.__init__(error, message)
+            return error
         return None
-
-    def raise_failure(self, stage: str) -> None:
-        """Raise the first error that was left, and forget all, so that the stage may go on."""
-        if error := self.find_failure(stage):
-            self.forget_failures()
-            raise error
 
     def forget_failures(self) -> None:
         """Remove errors that were left."""
@@ -170,18 +194,12 @@ class Work:
         return json.loads(self.path(stage, number, "json").read_text(encoding="utf-8"))
 
     def all_facts(self, stage: str) -> Iterator[Facts]:
-        """Yield what the tasks over the blocks reported, in order."""
-        return (self.facts(stage, number) for number in range(len(self.plan.blocks)))
+        """Yield what the tasks of a stage reported, in order."""
+        return (self.facts(stage, number) for number in range(self.plan.count_tasks(stage)))
 
     def is_held_out(self, block: int) -> bool:
         """Return True if a block is of ``corpus.valid_text``."""
         return block < self.plan.num_held_out
-
-    def clear(self, kept: set[str]) -> None:
-        """Remove all that the stages wrote, but for these folders."""
-        for folder in self.folder.iterdir():
-            if folder.is_dir() and folder.name not in kept:
-                shutil.rmtree(folder, ignore_errors=True)
 
     def read_texts(self, block: int, name: str = TEXTS) -> Iterator[str]:
         """Yield the cleaned documents of a block by their index, or what else is separated so."""
@@ -196,13 +214,25 @@ class Work:
         """Return one cleaned document."""
         return next(islice(self.read_texts(block), index, None))
 
-    def list_read(self, name: str) -> list[Path]:
-        """Return the files of this kind of all blocks."""
-        return [self.path(READ, block, name) for block in range(len(self.plan.blocks))]
+    def writing(self, stage: str, number: int, kind: Kind) -> AbstractContextManager[RunWriter]:
+        """Open a file of task `number` to write records to."""
+        return writing_runs(self.path(stage, number, kind.suffix), kind.dtype)
+
+    def read(self, stage: str, number: int, kind: Kind) -> Records:
+        """Return the records that task `number` wrote."""
+        return read_all(self.path(stage, number, kind.suffix), kind.dtype)
+
+    def read_range(self, stage: str, kind: Kind, low: int, high: int) -> Iterator[Part]:
+        """Yield the records from `low` to below `high` that a stage wrote; see `read_parts`."""
+        return read_parts(self._list_files(stage, kind), kind.dtype, low, high)
+
+    def _list_files(self, stage: str, kind: Kind) -> list[Path]:
+        numbers = range(self.plan.count_tasks(stage))
+        return [self.path(stage, number, kind.suffix) for number in numbers]
 
     def read_kept_keys(self, block: int) -> Records:
         """Return the keys of the documents of a block that stay, by their index."""
-        keys = read_all(self.path(READ, block, KEYS), KEY)
+        keys = self.read(READ, block, KEYS)
         dropped = np.fromiter(self.read_drops(block), np.uint64) + (np.uint64(block) << BLOCK)
         stay = (keys["key"] < BEFORE_MENDING) & ~np.isin(keys["key"], dropped)
         return np.sort(keys[stay], order="key")
@@ -215,8 +245,8 @@ class Work:
         """
         found: dict[int, tuple[str, int]] = {}
         for stage in self._drop_stages()[self.is_held_out(block) and self.plan.finds_near :]:
-            paths = [self.path(stage, n, "drops") for n in range(self.plan.num_ranges)]
-            for drops in read_between(paths, DROP, block << 32, (block + 1) << 32):
+            paths, bounds = self._list_files(stage, DROPS), (block << 32, (block + 1) << 32)
+            for drops in read_between(paths, DROPS.dtype, *bounds):
                 indices = (drops["key"] - (np.uint64(block) << BLOCK)).tolist()
                 for index, by in zip(indices, (drops["by"] >> BLOCK).tolist(), strict=True):
                     found[index] = stage, by
@@ -226,15 +256,12 @@ class Work:
         """Yield the keys of all documents that are dropped, in arrays, some of them twice."""
         for stage in self._drop_stages():
             for number in range(self.plan.num_ranges):
-                yield read_all(self.path(stage, number, "drops"), DROP)["key"]
+                yield self.read(stage, number, DROPS)["key"]
 
     def _drop_stages(self) -> list[str]:
-        stages = list[str]()
-        if self.plan.finds_near:
-            last = self.last_round()
-            assert last is not None, "components are whole before they are asked for"
-            stages.append(last)
-        return [*stages, EXACT] if self.plan.finds_exact else stages
+        near = self.last_round() if self.plan.finds_near else None
+        assert near or not self.plan.finds_near, "components are whole before they are asked for"
+        return [stage for stage in (near, EXACT if self.plan.finds_exact else None) if stage]
 
     def last_round(self) -> str | None:
         """Return the stage that found the components of near duplicates whole; None if none did.
@@ -244,7 +271,7 @@ class Work:
         if self._components is None:
             tasks, number = range(self.plan.num_ranges), 1
             while all(self.is_done(stage := f"{CONNECT}-{number}", task) for task in tasks):
-                if not any(self.facts(stage, task)["changed"] for task in tasks):
+                if not any(facts["changed"] for facts in self.all_facts(stage)):
                     self._components = stage
                     break
                 number += 1

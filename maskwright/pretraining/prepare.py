@@ -68,8 +68,7 @@ def prepare(
     settings = resolve_preparation(recipe, config, merge(sections, described))
     if report:
         check_matplotlib()  # before the work, not after it
-    paths = (text,) if isinstance(text, str | Path) else text
-    out = Path(out)
+    paths, out = (text,) if isinstance(text, str | Path) else text, Path(out)
     try:
         manifest = pipeline.prepare(tuple(map(str, paths)), out, settings, seed, say)
     except KeyboardInterrupt:

@@ -14,7 +14,6 @@ from typing import Any, cast
 
 import numpy as np
 
-from maskwright.corpus.readers.blocks import read_blocks
 from maskwright.corpus.readers.records import MAX_RECORD_CHARACTERS
 from maskwright.corpus.readers.text import decode_text, read_lines
 from maskwright.corpus.sources import Source, find_sources
@@ -78,7 +77,7 @@ def find_evaluations(paths: Sequence[str], ignored: Counter[str]) -> list[Source
     Raises:
         CorpusError: a file that is missing, or of a kind that is not read here.
     """
-    sources = find_sources(paths, ignored, reads_json=True)
+    sources = find_sources(paths, ignored, reads_json=True) if paths else []
     for source in sources:
         if source.path is None or source.kind in ("parquet", "dump"):
             raise CorpusError(
@@ -96,10 +95,8 @@ def read_evaluation(paths: Sequence[str], ignored: Counter[str]) -> Iterator[str
         CorpusError: as `find_evaluations`, or a file that cannot be read.
     """
     for source in find_evaluations(paths, ignored):
-        assert source.path is not None, "none without is found"
-        blocks = read_blocks(source.path, source.compression, source.name)
-        texts = decode_text(blocks, source.name, exact=True)
-        if ".json" in map(str.lower, source.path.suffixes):
+        texts = decode_text(source.read_bytes(), source.name, exact=True)
+        if ".json" in map(str.lower, Path(source.name).suffixes):
             whole = "".join(texts)
             try:
                 yield from _find_texts(json.loads(whole))

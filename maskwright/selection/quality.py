@@ -145,16 +145,14 @@ def _judge_repetition(
     lengths = np.fromiter(map(len, words), np.int64, len(words))
     total = int(lengths.sum())
     joined = dict(join_hashes(hashes, [n * letters for n in (*_TOP_NGRAMS, *_REPEATED_NGRAMS)]))
-    for n in _TOP_NGRAMS if limits.max_top_ngram else ():
-        limit = max(0.0, limits.max_top_ngram - 0.02 * (n - _TOP_NGRAMS[0]))
-        units = n * letters
-        if units in joined and _measure_top(joined[units], lengths, units) > limit * total:
-            return "one phrase over and over"
-    for n in _REPEATED_NGRAMS if limits.max_repeated_ngrams else ():
-        limit = max(0.0, limits.max_repeated_ngrams - 0.01 * (n - _REPEATED_NGRAMS[0]))
-        units = n * letters
-        if units in joined and _measure_repeated(joined[units], lengths, units) > limit * total:
-            return "repeated phrases"
+    for sizes, most, less, measure, fault in (
+        (_TOP_NGRAMS, limits.max_top_ngram, 0.02, _measure_top, "one phrase over and over"),
+        (_REPEATED_NGRAMS, limits.max_repeated_ngrams, 0.01, _measure_repeated, "repeated phrases"),
+    ):
+        for n in sizes if most else ():
+            limit, units = max(0.0, most - less * (n - sizes[0])), n * letters
+            if units in joined and measure(joined[units], lengths, units) > limit * total:
+                return fault
     return None
 
 

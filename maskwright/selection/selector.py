@@ -9,6 +9,7 @@ from maskwright.errors import ConfigError
 from maskwright.extras import import_extra
 from maskwright.selection.config import SelectionConfig
 from maskwright.selection.contamination import EvaluationTexts
+from maskwright.selection.near_duplicates import Signer
 from maskwright.selection.quality import drop_boilerplate, find_fault
 from maskwright.selection.tally import Tally
 from maskwright.selection.words import Hashes, WordHashes, split_words
@@ -67,16 +68,20 @@ class Selector:
     Args:
         evaluation: what no document may hold; None: anything goes.
 
+    Attributes:
+        sign: makes the signatures of documents that are kept, if near duplicates are looked for.
+
     Raises:
         MissingPackageError: a package that a step needs is not installed.
     """
 
-    def __init__(self, config: SelectionConfig, evaluation: EvaluationTexts | None) -> None:
+    def __init__(self, config: SelectionConfig, evaluation: EvaluationTexts | None = None) -> None:
         self.config, self.evaluation = config, evaluation
         self._identify = None
         if config.identifies_languages:
             self._identify = LanguageIdentifier(config.language)
         self._fix = _load_fixer() if config.repair else None
+        self.sign = Signer() if config.near_duplicates else None
         self._hashes = WordHashes()
         self._hashes_words = bool(config.quality or evaluation or config.near_duplicates)
 
@@ -97,10 +102,7 @@ class Selector:
         words = split_words(text) if self._hashes_words else []
         hashes = self._hashes.of(words)
         if not cleans_only and (reason := self._judge(text, words, hashes, tally)):
-            tally.drop(reason, text)
-            return None
-        if not cleans_only and (matched := self._match_evaluation(words, hashes)):
-            tally.drop("holds text of an evaluation", f"[{matched}] {text}")
+            tally.drop(*reason)
             return None
         return Kept(text, hashes, None if text == cleaned else cleaned)
 
@@ -113,26 +115,24 @@ class Selector:
             text = clean_text(without, tally.repaired)
         return text
 
-    def _judge(self, text: str, words: list[str], hashes: Hashes, tally: Tally) -> str | None:
+    def _judge(
+        self, text: str, words: list[str], hashes: Hashes, tally: Tally
+    ) -> tuple[str, str] | None:
+        """Return why a document is dropped, and what of it to show; None: it is kept."""
         config = self.config
         if self._identify is not None:
             language, confidence = self._identify(text)
             tally.languages[language] += 1
             if config.language is not None:
                 if language != config.language:
-                    return "another language"
+                    return "another language", text
                 if confidence < config.language_confidence:
-                    return "language not certain"
+                    return "language not certain", text
         if config.quality and (fault := find_fault(text, words, hashes, config.limits)):
-            return f"quality: {fault}"
+            return f"quality: {fault}", text
+        if self.evaluation is not None and (found := self.evaluation.find_in(hashes)) is not None:
+            return "holds text of an evaluation", f"[{' '.join(words[found])}] {text}"
         return None
-
-    def _match_evaluation(self, words: list[str], hashes: Hashes) -> str:
-        """Return a run of words that occurs in an evaluation, or an empty string."""
-        if self.evaluation is None:
-            return ""
-        found = self.evaluation.find_in(hashes)
-        return "" if found is None else " ".join(words[found])
 
 
 def _load_fixer() -> Callable[[str], str]:

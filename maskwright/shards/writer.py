@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from maskwright.files import flush, replacing_file
+from maskwright.files import flush, replacing_file, writing_file
 from maskwright.shards.manifest import (
     ENDS,
     ENDS_DTYPE,
@@ -91,8 +91,7 @@ class _HashedFile:
     """A file that is hashed as it is written, and gets its name when the `stack` is closed."""
 
     def __init__(self, path: Path, stack: ExitStack) -> None:
-        temporary = stack.enter_context(replacing_file(path, shared=True))
-        self._file = stack.enter_context(temporary.open("wb"))
+        self._file = stack.enter_context(writing_file(path))
         self._digest, self._num_bytes = hashlib.sha256(), 0
 
     def write(self, array: NDArray[Any]) -> None:

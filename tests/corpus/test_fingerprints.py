@@ -35,4 +35,4 @@ def test_the_ends(fingerprint: int) -> None:
     [(0, 0.1), (200_000, 0.1), (800_000, 0.1), (2_000_000, 0.04), (8_000_000, 0.01), (9**12, 0.01)],
 )
 def test_more_of_a_small_text_is_held_out(num_bytes: int, fraction: float) -> None:
-    assert choose_valid_fraction(num_bytes) == fraction
+    assert choose_valid_fraction([num_bytes]) == fraction

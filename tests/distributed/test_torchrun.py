@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -16,52 +17,86 @@ from tests.workplace import SMALL
 PATIENCE_SECONDS = 180
 
 
-def start_torchrun(data: Path, runs: Path, name: str, *flags: str) -> subprocess.Popen[str]:
-    launcher = ["--nproc-per-node", "2", "--max-restarts", "2", "--master-port"]
-    command = [sys.executable, "-m", "torch.distributed.run", *launcher, str(find_free_port())]
+def start_torchrun(
+    data: Path, runs: Path, name: str, num_machines: int = 1
+) -> list[subprocess.Popen[str]]:
+    """Start two ranks of FSDP, whose checkpoints are of all ranks; each torchrun is a machine."""
+    port = str(find_free_port())
+    launcher = ["--max-restarts", "2", "--nproc-per-node", str(2 // num_machines)]
+    if num_machines == 1:
+        launcher += ["--master-port", port]
+    else:
+        launcher += ["--nnodes", str(num_machines), "--rdzv-backend", "c10d"]
+        launcher += ["--rdzv-id", name, "--rdzv-endpoint", f"localhost:{port}"]
+    command = [sys.executable, "-m", "torch.distributed.run", *launcher]
     command += ["-m", "maskwright", "pretrain", str(data), *SMALL]
     command += ["--runs-dir", str(runs), "--name", name, "--auto-resume"]
     command += ["--train.max_steps", "120", "--train.checkpoint_every_minutes", "0.005"]
-    command += ["--train.num_validations", "2", *flags]
-    return subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=dict(os.environ)
-    )
+    command += ["--train.num_validations", "2", "--train.parallel", "fsdp"]
+    settings = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"} if num_machines > 1 else {}
+    settings["OMP_NUM_THREADS"] = "1"
+    return [
+        subprocess.Popen(
+            command,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env={**os.environ, **settings},
+        )
+        for _ in range(num_machines)
+    ]
 
 
-def find_rank(launcher: int, rank: int) -> int:
-    """The process of a rank, among the children of its launcher."""
-    children = Path(f"/proc/{launcher}/task/{launcher}/children").read_text().split()
+def finish(launchers: list[subprocess.Popen[str]]) -> str:
+    """Return what all have said, when all have ended well."""
+    with ExitStack() as stack:
+        for launcher in launchers:
+            stack.enter_context(launcher)
+            stack.callback(launcher.terminate)  # after a failure; one that has ended is left alone
+        said = "".join(launcher.communicate(timeout=PATIENCE_SECONDS)[0] for launcher in launchers)
+    assert [launcher.returncode for launcher in launchers] == [0] * len(launchers), said
+    return said
+
+
+def find_rank(launchers: list[subprocess.Popen[str]], rank: int) -> int:
+    """The process of a rank, among the children of the launchers."""
+    tasks = (Path(f"/proc/{launcher.pid}/task/{launcher.pid}") for launcher in launchers)
     wanted = f"RANK={rank}".encode()
     return next(
         int(child)
-        for child in children
+        for task in tasks
+        for child in (task / "children").read_text().split()
         if wanted in Path(f"/proc/{child}/environ").read_bytes().split(b"\0")
     )
 
 
-@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="finds processes in /proc")
-def test_a_run_whose_rank_is_killed_ends_as_if_nothing_had_happened(
-    workplace: Path, tmp_path: Path
-) -> None:
-    """With FSDP, whose checkpoints are of all ranks; `benchmarks ranks kills` has DDP, too."""
-    data, flags = next((workplace / "data").iterdir()), ("--train.parallel", "fsdp")
-    with start_torchrun(data, tmp_path, "undisturbed", *flags) as undisturbed:
-        said, _ = undisturbed.communicate(timeout=PATIENCE_SECONDS)
-    assert undisturbed.returncode == 0, said
+@pytest.fixture(scope="module")
+def undisturbed(workplace: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run whose ranks were left alone."""
+    runs = tmp_path_factory.mktemp("runs")
+    said = finish(start_torchrun(next((workplace / "data").iterdir()), runs, "undisturbed"))
     assert "2 ranks (cpu, fsdp)" in said
-    with start_torchrun(data, tmp_path, "killed", *flags) as killed:
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while not list((tmp_path / "killed" / "checkpoints").glob("step_*")):
-            assert killed.poll() is None
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
-        os.kill(find_rank(killed.pid, 1), signal.SIGKILL)
-        said, _ = killed.communicate(timeout=PATIENCE_SECONDS)
-    assert killed.returncode == 0, said
-    assert "resuming" in said
+    return runs / "undisturbed"
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="finds processes in /proc")
+@pytest.mark.parametrize("num_machines", [1, 2])
+def test_a_run_whose_rank_is_killed_ends_as_if_nothing_had_happened(
+    workplace: Path, tmp_path: Path, undisturbed: Path, num_machines: int
+) -> None:
+    """Two machines are two torchruns here; `benchmarks two-machines` gives each its own network."""
+    data = next((workplace / "data").iterdir())
+    killed = start_torchrun(data, tmp_path, "killed", num_machines)
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while not list((tmp_path / "killed" / "checkpoints").glob("step_*")):
+        if time.monotonic() > deadline or any(launcher.poll() is not None for launcher in killed):
+            pytest.fail(finish(killed))
+        time.sleep(0.02)
+    os.kill(find_rank(killed, 1), signal.SIGKILL)
+    assert "resuming" in finish(killed)
     weights = [
-        (tmp_path / name / "model" / "model.safetensors").read_bytes()
-        for name in ("undisturbed", "killed")
+        (run / "model" / "model.safetensors").read_bytes()
+        for run in (undisturbed, tmp_path / "killed")
     ]
     assert weights[0] == weights[1]
     records = read_metrics(tmp_path / "killed" / "metrics.jsonl")

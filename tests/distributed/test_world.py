@@ -73,6 +73,23 @@ def test_ranks_must_know_where_to_meet(monkeypatch: pytest.MonkeyPatch) -> None:
         read_world()
 
 
+def test_restarts_on_several_machines_need_a_new_store_each_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What torchrun sets without the variable, and what lets the ranks begin."""
+    torchrun = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "0", "GROUP_WORLD_SIZE": "2"}
+    torchrun |= {"TORCHELASTIC_USE_AGENT_STORE": "True", "TORCHELASTIC_MAX_RESTARTS": "3"}
+    for name, value in (*torchrun.items(), *PLACE):
+        monkeypatch.setenv(name, value)
+    with pytest.raises(ConfigError, match="TORCH_DISABLE_SHARE_RDZV_TCP_STORE = None must be 1"):
+        read_world()
+    remedies = {"TORCHELASTIC_USE_AGENT_STORE": "False", "TORCHELASTIC_MAX_RESTARTS": "0"}
+    for name, value in {**remedies, "GROUP_WORLD_SIZE": "1"}.items():
+        with monkeypatch.context() as patch:
+            patch.setenv(name, value)
+            assert read_world() == World(1, 2, 0)
+
+
 def test_an_address_that_does_not_exist_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
     monkeypatch.setenv("MASTER_PORT", "no port")

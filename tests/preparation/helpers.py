@@ -97,7 +97,7 @@ def run_stages(work: Work, until: str) -> None:
     """Does the stages up to `until`, inclusive."""
     engine = DealtTasks(1)
     for stage in list_stages(work):
-        list(engine.run(work, stage))
+        list(engine(work, stage))
         if stage.name == until:
             return
     raise AssertionError(f"{until} is no stage")
@@ -110,7 +110,7 @@ class DealtTasks:
     ranks: int
     draw: random.Random | None = field(default=None)
 
-    def run(self, work: Work, stage: Stage) -> Iterator[int]:
+    def __call__(self, work: Work, stage: Stage) -> Iterator[int]:
         """Does the tasks one after the other."""
         runners = [TaskRunner(work.folder) for _ in range(self.ranks)]
         tasks = list_undone(work, stage)

@@ -1,5 +1,6 @@
 """Who runs the tasks: the same folder, byte for byte, whoever does it."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -7,11 +8,13 @@ import pytest
 from maskwright.errors import ConfigError
 from maskwright.preparation import engines
 from maskwright.preparation.config import ClusterConfig, EngineName, PrepareConfig
-from maskwright.preparation.engines import LocalEngine, choose_engine
+from maskwright.preparation.engines import choose_engine, run_locally
 
 
 def test_the_default_is_this_machine() -> None:
-    assert choose_engine(PrepareConfig(workers=3)) == LocalEngine(3)
+    engine = choose_engine(PrepareConfig(workers=3))
+    assert isinstance(engine, partial)
+    assert (engine.func, engine.args) == (run_locally, (3,))
 
 
 @pytest.mark.parametrize(

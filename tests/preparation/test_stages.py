@@ -138,7 +138,7 @@ def test_tasks_in_random_order_dealt_to_any_number_of_runners(
 class TwiceEngine:
     """Two processes that each do all tasks over blocks, at about the same time."""
 
-    def run(self, work: Work, stage: Stage) -> Iterator[int]:
+    def __call__(self, work: Work, stage: Stage) -> Iterator[int]:
         over_blocks = stage.name in (READ, ENCODE)
         tasks = [task for task in list_undone(work, stage) for _ in range(1 + over_blocks)]
         start, workers = partial(TaskRunner, work.folder), 1 + over_blocks
@@ -169,7 +169,7 @@ class InStep:
         with suppress(threading.BrokenBarrierError):  # the other one failed
             self.barrier.wait(60)
 
-    def run(self, work: Work, stage: Stage) -> Iterator[int]:
+    def __call__(self, work: Work, stage: Stage) -> Iterator[int]:
         tasks, failed = list_undone(work, stage), list[Exception]()
 
         def do_all() -> None:
