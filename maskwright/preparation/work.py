@@ -173,6 +173,7 @@ class Work:
                 f"{self.out}: the stage {stage} failed on {os.uname().nodename}: {what}. Logs are "
                 f"in {self.folder / LOGS}."
             )
+        (self.folder / stage).mkdir(exist_ok=True)  # it may have failed before its first task
         write_json(self.path(stage, rank, "error"), [type(error).__name__, str(error)])
 
     def find_failure(self, stage: str) -> MaskwrightError | None:

@@ -1,46 +1,66 @@
 """Exact and near duplicates, whatever block they are in: the smallest key stays."""
 
 import random
+import tempfile
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
+from maskwright import files
+from maskwright.corpus.blocks import Block
 from maskwright.corpus.config import CorpusConfig
+from maskwright.preparation import duplicates, sorted_runs, work
 from maskwright.preparation.config import PrepareConfig
+from maskwright.preparation.duplicates import ExactFinder
+from maskwright.preparation.sorted_runs import read_all, writing_runs
+from maskwright.preparation.stages import list_stages
 from maskwright.preparation.work import (
+    BANDS,
+    BEFORE_MENDING,
     CONNECT,
+    DROP,
     EXACT,
+    KEY,
+    KEYS,
+    NEAR,
+    PLAN_NAME,
     READ,
+    SIGNATURES,
+    VOCABULARY,
+    Plan,
     Work,
 )
 from maskwright.selection.config import SelectionConfig
+from maskwright.selection.near_duplicates import (
+    BAND,
+    NUM_HASHES,
+    PAIR,
+    Signer,
+    count_bands,
+    hash_bands,
+    to_pairs,
+)
+from maskwright.selection.words import WordHashes
 from maskwright.tokenizer.config import TokenizerConfig
 from tests.preparation.helpers import (
+    DealtTasks,
     cut_small,
     make_work,
     prepare_quietly,
     run_stages,
     write_lines,
 )
+from tests.selection.near_duplicates_twin import find, find_near_duplicates, unite
 
 WORDS = [f"word{n}" for n in range(3000)]
 SMALL = PrepareConfig(tokenizer=TokenizerConfig(vocab_size=300), workers=1)
 NEAR_CONFIG = replace(SMALL, select=SelectionConfig(near_duplicates=0.8))
-
-
-def write_documents(draw: random.Random, count: int) -> list[list[str]]:
-    """Documents of 120 words: some new, some an earlier one with a few words changed."""
-    documents: list[list[str]] = []
-    for _ in range(count):
-        if documents and draw.random() < 0.6:
-            words = list(draw.choice(documents))
-            for _ in range(draw.choice([0, 1, 1, 2, 4])):
-                words[draw.randrange(len(words))] = draw.choice(WORDS)
-        else:
-            words = draw.choices(WORDS, k=120)
-        documents.append(words)
-    return documents
 
 
 def dropped_by_key(work: Work) -> dict[tuple[int, int], tuple[str, int]]:
@@ -163,3 +183,192 @@ def test_what_is_held_out_by_name_stays_however_similar(tmp_path: Path) -> None:
         run_stages(work, f"{CONNECT}-{len(list(work.folder.glob('connect-*'))) + 1}")
     assert work.read_drops(0) == {2: (EXACT, 0)}
     assert work.read_drops(1) == {0: (work.last_round(), 0)}
+
+
+class Found:
+    """A folder with what was read of blocks that there are not, for the search for duplicates."""
+
+    def __init__(self, folder: Path, num_blocks: int, num_held_out: int, config: PrepareConfig):
+        self.work = Work(folder)
+        plan = Plan("", [], [Block(())] * num_blocks, num_held_out, {}, config, 0, 1.0, "/")
+        for stage in (READ, EXACT, NEAR):
+            (folder / stage).mkdir()
+        plan.write(folder / PLAN_NAME)
+
+    def find_exact(self, keys: dict[int, list[tuple[int, ...]]]) -> dict[int, int]:
+        """What is dropped, given the records of blocks: by key, the document that stays."""
+        for block in range(len(self.work.plan.blocks)):
+            with writing_runs(self.work.path(READ, block, KEYS), KEY) as writer:
+                writer.add(np.array(keys.get(block, []), KEY))
+        find, paths = ExactFinder(self.work), list[Path]()
+        for number in range(self.work.plan.num_ranges):
+            facts, path = find(number), self.work.path(EXACT, number, "drops")
+            assert facts == {"dropped": len(read_all(path, DROP))}
+            paths.append(path)
+        return {key: by for path in paths for key, by in read_all(path, DROP).tolist()}
+
+    def find_near(self, signatures: np.ndarray, per_block: int) -> dict[int, int]:
+        """Likewise, given signatures of documents."""
+        threshold = self.work.plan.config.select.near_duplicates
+        for block in range(len(self.work.plan.blocks)):
+            rows = signatures[block * per_block : (block + 1) * per_block]
+            self.work.path(READ, block, SIGNATURES).write_bytes(rows.tobytes())
+            with writing_runs(self.work.path(READ, block, BANDS), BAND) as writer:
+                writer.add(hash_bands(rows, threshold, block << 32))
+        return self._find_components({READ, EXACT})
+
+    def connect(self, edges: Sequence[tuple[int, int]]) -> dict[int, int]:
+        """Likewise, given pairs of similar documents."""
+        ones, others = np.array(edges, np.uint64).reshape(-1, 2).T
+        near = self.work.plan.num_ranges * count_bands(self.work.plan.config.select.near_duplicates)
+        for number in range(near):  # dealt to all of them
+            with writing_runs(self.work.path(NEAR, number, "pairs"), PAIR) as writer:
+                writer.add(to_pairs(ones[number::near], others[number::near]))
+            self.work.report_done(NEAR, number, {})
+        return self._find_components({READ, EXACT, NEAR})
+
+    def _find_components(self, done: set[str]) -> dict[int, int]:
+        for stage in list_stages(self.work):
+            if stage.name == VOCABULARY:
+                break
+            if stage.name not in done:
+                list(DealtTasks(1).run(self.work, stage))
+        last, ranges = self.work.last_round(), range(self.work.plan.num_ranges)
+        assert last is not None
+        drops = [read_all(self.work.path(last, number, "drops"), DROP) for number in ranges]
+        return {key: by for each in drops for key, by in each.tolist()}
+
+
+@pytest.fixture
+def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few records at a time, so that few are many; and nothing waits for the disk."""
+    for module, name, value in (
+        (sorted_runs, "RUN", 16),
+        (sorted_runs, "CHUNK", 24),
+        (duplicates, "_PAIRS_AT_ONCE", 5),
+        (work, "_BLOCKS_A_RANGE", 2),
+        (files, "flush", lambda path: None),
+    ):
+        monkeypatch.setattr(module, name, value)
+
+
+# Few, of which some share their first half, at both ends of all ranges.
+PRINTS = st.tuples(st.sampled_from([0, 1, 1 << 63, (1 << 64) - 1]), st.integers(0, 2))
+DOCUMENTS = st.lists(
+    st.tuples(st.integers(0, 3), PRINTS, st.one_of(st.none(), PRINTS)), min_size=1, max_size=40
+)
+ONCE_FOR_ALL = settings(
+    suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=40
+)
+
+
+@ONCE_FOR_ALL
+@given(DOCUMENTS, st.integers(0, 2), st.booleans())
+def test_copies_are_those_of_a_dictionary(
+    tiny: None,
+    documents: list[tuple[int, tuple[int, int], tuple[int, int] | None]],
+    num_held_out: int,
+    deduplicate: bool,
+) -> None:
+    config = replace(SMALL, corpus=CorpusConfig(deduplicate=deduplicate))
+    keys: dict[int, list[tuple[int, ...]]] = {block: [] for block in range(4)}
+    first, originals = dict[tuple[int, int], int](), dict[int, tuple[int, int]]()
+    normal: dict[int, tuple[int, int]] = {}
+    for block, text, original in documents:
+        index = sum(key >> 32 == block for key in normal)
+        key = (block << 32) + index
+        normal[key] = text
+        keys[block].append((*text, key, 1, 1))
+        if original is not None and block >= num_held_out:
+            originals[key] = original
+            keys[block].append((*original, key + int(BEFORE_MENDING), 1, 1))
+        first[text] = min(key, first.get(text, key))
+    expected: dict[int, set[int]] = {}
+    limit = num_held_out << 32
+    for key, text in normal.items():
+        by = first[text]
+        if by < key and (deduplicate or by < limit <= key):
+            expected.setdefault(key, set()).add(by)
+    for key, text in originals.items():
+        if (by := first.get(text, limit)) < limit:
+            expected.setdefault(key, set()).add(by)
+    with tempfile.TemporaryDirectory() as name:
+        found = Found(Path(name), 4, num_held_out, config).find_exact(keys)
+    assert found.keys() == expected.keys()
+    assert all(by in expected[key] for key, by in found.items())
+
+
+@ONCE_FOR_ALL
+@given(
+    st.lists(st.tuples(st.integers(1, 5), st.integers(0, 16)), max_size=60),
+    st.sampled_from([0.9, 0.95, 1.0]),
+    st.integers(0, 99),
+)
+def test_near_duplicates_are_those_of_one_process(
+    tiny: None, documents: list[tuple[int, int]], threshold: float, seed: int
+) -> None:
+    """Each signature is that of a document shortly before it, with some of its hashes changed."""
+    draw = np.random.default_rng(seed)
+    signatures = draw.integers(0, 1 << 32, (len(documents), NUM_HASHES), np.uint32)
+    for number, (before, num_changed) in enumerate(documents):
+        if number >= before:
+            stay = draw.permutation(NUM_HASHES)[num_changed:]
+            signatures[number, stay] = signatures[number - before, stay]
+    draw.shuffle(signatures)
+    keys = [(n // 15 << 32) + n % 15 for n in range(len(documents))]
+    twin = find_near_duplicates(signatures, threshold)
+    expected = {keys[n]: keys[first] for n, first in enumerate(twin) if first != n}
+    config = replace(SMALL, select=SelectionConfig(near_duplicates=threshold))
+    with tempfile.TemporaryDirectory() as name:
+        assert Found(Path(name), 4, 0, config).find_near(signatures, 15) == expected
+
+
+@ONCE_FOR_ALL
+@given(st.lists(st.tuples(st.integers(0, 40), st.integers(0, 40)), max_size=50), st.integers(1, 50))
+def test_components_are_those_of_union_find(
+    tiny: None, edges: list[tuple[int, int]], length: int
+) -> None:
+    """Of pairs in any order, and of a chain, which takes several rounds."""
+    chain = np.random.default_rng(length).permutation(np.arange(50, 50 + length)).tolist()
+    edges, first = [*edges, *pairwise(chain)], list(range(100))
+    for edge in edges:
+        unite(first, *edge)
+    expected = {n: find(first, n) for n in range(100) if find(first, n) != n}
+    config = replace(SMALL, select=SelectionConfig(near_duplicates=1.0))
+    with tempfile.TemporaryDirectory() as name:
+        assert Found(Path(name), 4, 0, config).connect(edges) == expected
+
+
+def test_many_copies_of_one_document_are_found_a_few_at_a_time(tmp_path: Path, tiny: None) -> None:
+    """All of them know the first one, so one place holds most of the pairs, and some hold none."""
+    same = np.full((90, NUM_HASHES), 7, np.uint32)
+    config = replace(SMALL, select=SelectionConfig(near_duplicates=0.95))
+    found = Found(tmp_path, 3, 0, config).find_near(same, 30)
+    assert set(found.values()) == {0}
+    assert len(found) == 89
+
+
+def test_what_is_dropped_does_not_depend_on_the_blocks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nor do the words of real documents, whose copies have copies."""
+    draw, documents = random.Random(0), list[list[str]]()
+    for _ in range(80):
+        words = list(draw.choice(documents)) if draw.random() < 0.6 and documents else None
+        words = words or draw.choices(WORDS, k=120)
+        for _ in range(draw.choice([0, 1, 1, 2])):
+            words[draw.randrange(len(words))] = draw.choice(WORDS)
+        documents.append(words)
+    path = write_lines(tmp_path / "a.jsonl", [" ".join(words) for words in documents])
+    found: list[list[str]] = []
+    for num_bytes in (3_000, 1_000_000):
+        cut_small(monkeypatch, num_bytes)
+        made = make_work(tmp_path / str(num_bytes), [path], NEAR_CONFIG, VOCABULARY)
+        dropped = dropped_by_key(made)
+        found.append([text for key, text in list_texts(made).items() if key not in dropped])
+    assert found[0] == found[1]
+    hashes = WordHashes()
+    twin = find_near_duplicates(Signer()([hashes.of(words) for words in documents]), 0.8)
+    expected = [" ".join(documents[n]) for n, first in enumerate(twin) if first == n]
+    assert found[0] == expected
+    assert 30 < len(expected) < 60

@@ -14,7 +14,7 @@ from maskwright.corpus.fingerprints import fingerprint_pair
 from maskwright.errors import CorpusError
 from maskwright.preparation.encode import CUT
 from maskwright.preparation.sorted_runs import read_all
-from maskwright.preparation.work import BEFORE_MENDING, KEY, READ, Work, add_counts
+from maskwright.preparation.work import BEFORE_MENDING, KEY, KEYS, READ, Work, add_counts
 from maskwright.selection.config import QualityLimits, SelectionConfig
 from maskwright.selection.near_duplicates import NUM_HASHES
 from maskwright.shards.manifest import Manifest
@@ -58,12 +58,12 @@ def test_a_key_identifies_a_text_and_names_its_document(tmp_path: Path) -> None:
     work = make_work(
         tmp_path / "out", [write_lines(tmp_path / "a.jsonl", ODD)], small_config(), READ
     )
-    keys = np.sort(read_all(work.path(READ, 0, "keys"), KEY), order="index")
-    for index, (key, text) in enumerate(zip(keys, ODD, strict=True)):
-        assert (key["high"], key["low"]) == fingerprint_pair(text)
-        assert (key["index"], key["characters"], key["bytes"]) == (
-            index, len(text), len(text.encode())
-        )  # fmt: skip
+    keys = np.sort(read_all(work.path(READ, 0, KEYS), KEY), order="key")
+    expected = [
+        (*fingerprint_pair(text), index, len(text), len(text.encode()))
+        for index, text in enumerate(ODD)
+    ]
+    assert keys.tolist() == expected
 
 
 def test_a_text_that_is_mended_has_the_key_of_the_original_too(tmp_path: Path) -> None:
@@ -72,11 +72,9 @@ def test_a_text_that_is_mended_has_the_key_of_the_original_too(tmp_path: Path) -
     path = write_lines(tmp_path / "a.jsonl", ["as it was", broken])
     work = make_work(tmp_path / "out", [path], config, READ)
     assert read_texts(work) == ["as it was", mended]
-    keys = read_all(work.path(READ, 0, "keys"), KEY)
-    [before] = keys[keys["kind"] == BEFORE_MENDING]
-    assert (before["high"], before["low"]) == fingerprint_pair(broken)
-    assert before["index"] == 1
-    assert len(keys) == 3
+    keys = np.sort(read_all(work.path(READ, 0, KEYS), KEY), order="key")
+    assert keys["key"].tolist() == [0, 1, int(BEFORE_MENDING) + 1]
+    assert keys[2].tolist()[:2] == fingerprint_pair(broken)
     assert read_facts(work)[0]["counts"] == {"mended by ftfy": 1}
 
 

@@ -109,7 +109,7 @@ def test_a_hash_names_its_band_and_is_that_of_its_rows(threshold: float) -> None
     rows, bands = choose_rows(threshold), count_bands(threshold)
     assert bands == NUM_HASHES // rows
     hashed = hash_bands(signatures, threshold, first=7).reshape(bands, 3)
-    assert (hashed["index"] == [7, 8, 9]).all()
+    assert (hashed["key"] == [7, 8, 9]).all()
     assert (hashed["value"] >> np.uint64(BAND_BITS) == np.arange(bands)[:, None]).all()
     for band, values in enumerate(hashed["value"]):
         parts = signatures[:, band * rows : (band + 1) * rows]
