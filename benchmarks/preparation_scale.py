@@ -26,7 +26,7 @@ import numpy as np
 from benchmarks import common
 from maskwright.config import from_mapping
 from maskwright.preparation.config import PrepareConfig
-from maskwright.preparation.engines import LocalEngine
+from maskwright.preparation.engines import run_locally
 from maskwright.preparation.pipeline import plan_work
 from maskwright.preparation.stages import Stage, list_stages, list_undone, work_through
 from maskwright.preparation.work import Work
@@ -89,7 +89,7 @@ def run_stage(work: Work, stage: Stage, cores: int) -> dict[str, Any]:
     """Run a stage; return its seconds, on one core the processor's for each task, and its files."""
     known, num_bytes, begun = find_files(work.out), Counter[str](), time.perf_counter()
     times = [time.process_time()]
-    times += [time.process_time() for _ in LocalEngine(cores).run(work, stage)]
+    times += [time.process_time() for _ in run_locally(cores, work, stage)]
     seconds = time.perf_counter() - begun
     new = [path for inode, path in find_files(work.out).items() if inode not in known]
     for path in new:

@@ -68,29 +68,26 @@ def simulate(runs: Sequence[Result]) -> Iterator[dict[str, Any]]:
     work.plan = Plan([], blocks, 0, {}, config, seed=0, sample_share=0.0, directory="")
     measured = [{stage["stage"]: stage for stage in one["stages"]} for one in runs]
     longer: dict[str, Any] = {"vocabulary": 1.0}  # its text is bounded
-    longer["finish"] = len(blocks) / run["blocks"]
-    for kind in {"exact", "near"} & measured[-1].keys():
+    for kind in {"exact", "near", "finish"} & measured[-1].keys():
         usual = [np.median(one[kind]["seconds_of_tasks"]) for one in measured]
         line = np.polyfit([one["blocks"] for one in runs], usual, 1)
         longer[kind] = max(1.0, float(np.polyval(line, len(blocks)) / usual[-1]))
     sizes = np.array([FILE * len(block.sources) for block in blocks])
     longer |= dict.fromkeys(("read", "encode"), sizes * run["blocks"] / run["megabytes"])
     for stage in list_stages(work, ahead=True):
-        kind, num_tasks, rounds = stage.name, stage.num_tasks, 1
-        if kind == "connect":  # one job of one node, all rounds
-            rounds = sum(name.startswith(kind) for name in measured[-1])
-            num_tasks = work.plan.num_ranges
+        kind, num_tasks, most = stage.name, stage.num_tasks, NODES[-1]
+        if kind == "connect":  # one node does all rounds; they all count as the first
+            num_tasks, most = work.plan.num_ranges, 1
+        rounds = sum(name.startswith(kind) for name in measured[-1])
         found = measured[-1][kind if kind in measured[-1] else f"{kind}-1"]
-        more = num_tasks / found["tasks"]
-        first, *others = found["seconds_of_tasks"]  # the first one loads what all need
-        usual = np.array(others or [first])
-        start = START + run["seconds_to_start_a_process"] + max(0.0, first - np.median(usual))
+        more, (first, *others) = num_tasks / found["tasks"], found["seconds_of_tasks"]
+        usual = np.array(others or [first])  # the first one loads what all need
+        begun = run["seconds_to_start_a_process"] + max(0.0, first - np.median(usual))
         tasks = draw.choice(usual, (DRAWS, num_tasks)) * longer.get(kind, more)
         drawn = [disturb(one, draw) for one in tasks]
-        spread = [1 if rounds > 1 else nodes for nodes in NODES]
-        ends = [[run_stage(one, nodes, CORES, start) for nodes in spread] for one in drawn]
-        seconds = np.mean(ends, axis=0) * rounds
-        ideal, begun = np.sum(drawn) / DRAWS / spread[-1] / CORES * rounds, start * rounds
+        ends = [[run_stage(one, min(n, most), CORES, begun) for n in NODES] for one in drawn]
+        seconds = START + np.mean(ends, axis=0) * rounds
+        ideal, begun = np.sum(drawn) / DRAWS / most / CORES * rounds, START + begun * rounds
         rest = float(seconds[-1]) - ideal - begun
         waits = {"cores": ideal, "its start": begun, "its longest task": rest}
         reads = READS.get(kind, "").split()
