@@ -77,7 +77,7 @@ class BlockEncoder:
                     sizes[split]["num_words"] += len(part.split())
             infos = {split: asdict(shard.close()) for split, shard in shards.items()}
         if "train" in infos:
-            write_array(self.work.path(ENCODE, number, COUNTS), unigrams)
+            write_array(self.work.path(ENCODE, number, COUNTS), unigrams, shared=True)
         described = {split: {"shard": info, **sizes[split]} for split, info in infos.items()}
         return {"splits": described, "counts": counts + tally.dropped, "tally": tally.to_plain()}
 
