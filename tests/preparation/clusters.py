@@ -105,8 +105,8 @@ def until(condition: Callable[[], Found]) -> Found:
 
 def find_missing(name: str) -> str:
     """Returns what an engine lacks here; empty if it can be started."""
-    packages = [part for part in name.split("-") if part in ("datatrove", "ray")]
-    missing = [package for package in packages if not find_spec(package)]
+    found = {"datatrove": find_spec("datatrove"), "ray": find_spec("ray")}
+    missing = [package for package, spec in found.items() if package in name and spec is None]
     if name == "datatrove-slurm" and not slurm_cluster.is_available():
         missing.append("root or slurm-wlm")
     if name == "datatrove-ray" and os.geteuid():
