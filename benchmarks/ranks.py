@@ -24,7 +24,7 @@ from benchmarks.common import run_maskwright, write_result
 from maskwright.logs import read_metrics
 
 PARTS = ("losses", "kills", "speed")
-_SMALL = [
+SMALL = [
     "--recipe", "sprint", "--model.hidden_size", "64", "--model.num_attention_heads", "2",
     "--model.intermediate_size", "128", "--train.compile", "off", "--train.log_every_steps", "1",
     "--train.num_validations", "1", "--train.valid_tokens", "2048",
@@ -86,7 +86,7 @@ def compare_losses(place: Workplace) -> list[dict[str, object]]:
     results: list[dict[str, object]] = []
     threads = 1  # as many as torchrun gives each rank
     for precision in _PRECISIONS:
-        flags = [*_SMALL, "--train.max_steps", str(_MARKS[-1]), "--train.precision", precision]
+        flags = [*SMALL, "--train.max_steps", str(_MARKS[-1]), "--train.precision", precision]
         place.run(f"one-{precision}", 1, flags, threads)
         expected = place.losses(f"one-{precision}")
         for size, parallel, micro in _WAYS:
@@ -109,7 +109,7 @@ def compare_losses(place: Workplace) -> list[dict[str, object]]:
 
 def kill_ranks(place: Workplace, parallel: str, kills: int) -> dict[str, object]:
     """Kill random ranks at random times; return whether the end is the undisturbed one."""
-    flags = [*_SMALL, "--train.max_steps", "400", "--train.parallel", parallel]
+    flags = [*SMALL, "--train.max_steps", "400", "--train.parallel", parallel]
     flags += ["--train.checkpoint_every_minutes", "0.02"]
     place.run(f"calm-{parallel}", 2, flags)
     draw, done = random.Random(0), 0
