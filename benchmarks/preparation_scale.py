@@ -28,8 +28,7 @@ from maskwright.config import from_mapping
 from maskwright.preparation.config import PrepareConfig
 from maskwright.preparation.engines import run_locally
 from maskwright.preparation.pipeline import plan_work
-from maskwright.preparation.process_pool import work_through
-from maskwright.preparation.stages import Stage, list_stages, list_undone
+from maskwright.preparation.stages import Stage, list_stages, list_undone, work_through
 from maskwright.preparation.work import Work
 from tests.corpus.dumps import Page, write_multistream
 
@@ -87,16 +86,18 @@ def find_files(folder: Path) -> dict[int, Path]:
 
 
 def run_stage(work: Work, stage: Stage, cores: int) -> dict[str, Any]:
-    """Run a stage; return its seconds, on one core those of each task, and what it wrote."""
-    known, times, num_bytes = find_files(work.out), [time.perf_counter()], Counter[str]()
-    times += [time.perf_counter() for _ in run_locally(cores, work, stage)]
+    """Run a stage; return its seconds, on one core the processor's for each task, and its files."""
+    known, num_bytes, begun = find_files(work.out), Counter[str](), time.perf_counter()
+    times = [time.process_time()]
+    times += [time.process_time() for _ in run_locally(cores, work, stage)]
+    seconds = time.perf_counter() - begun
     new = [path for inode, path in find_files(work.out).items() if inode not in known]
     for path in new:
         num_bytes[path.name.partition(".")[2]] += path.stat().st_size
     own = int(Path("/proc/self/status").read_text().partition("VmHWM:")[2].split()[0])
     largest = max(own, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
     return {
-        "stage": stage.name, "tasks": stage.num_tasks, "seconds": round(times[-1] - times[0], 3),
+        "stage": stage.name, "tasks": stage.num_tasks, "seconds": round(seconds, 3),
         "seconds_of_tasks": np.diff(times).round(4).tolist() if cores == 1 else [],
         "largest_megabytes": round(largest * 1024 / 1e6), "files": len(new), "bytes": num_bytes,
     }  # fmt: skip
@@ -149,7 +150,8 @@ def main(arguments: argparse.Namespace) -> None:
     folder, runs = arguments.runs, list[dict[str, Any]]()
     folder.mkdir(parents=True, exist_ok=True)
     texts = [folder / f"{size}.txt" for size in sorted(arguments.megabytes)]
-    documents = common.recall(folder / "texts.json", partial(write_texts, texts))
+    kept = folder / f"{'-'.join(path.stem for path in texts)}.json"
+    documents = common.recall(kept, partial(write_texts, texts))
     steps = [*product(STEPS, texts[-2:-1]), *product(WHOLE, texts)]
     for (step, text), cores in product(steps, CORES):
         kept = folder / f"{text.stem}-{step.replace(': ', '-')}-{cores}.json"

@@ -32,7 +32,6 @@ NODES, CORES, DRAWS = (1, 10, 100), 32, 5  # the mean of the draws counts
 STRAGGLERS, SLOWER = 0.02, 3.0  # the share of slow tasks, and times as long they take
 FAILURES = 0.01  # the share of tasks that fail halfway and run again
 START = 5.0  # seconds until Slurm starts the jobs of the next stage
-ROUNDS = 6  # of joining near duplicates, which Slurm is given ahead; all count as the first
 SELECT = {"everything": {"near_duplicates": 0.8}, "nothing": {}}
 READS = {
     "exact": "keys", "near": "bands signatures", "connect": "pairs", "encode": "drops texts.zst",
@@ -66,7 +65,7 @@ def simulate(runs: Sequence[Result]) -> Iterator[dict[str, Any]]:
     file = Source("", "", "plain", "", Path(__file__), span=Span(0, FILE * 1_000_000))
     files = [file] * round(TERABYTE / FILE)
     blocks = cut_into_blocks(files, config.corpus, config.block_megabytes * 1_000_000, print)
-    work.plan = Plan("", [], blocks, 0, {}, config, 0, 0.0, "")
+    work.plan = Plan([], blocks, 0, {}, config, seed=0, sample_share=0.0, directory="")
     measured = [{stage["stage"]: stage for stage in one["stages"]} for one in runs]
     longer: dict[str, Any] = {"vocabulary": 1.0}  # its text is bounded
     for kind in {"exact", "near", "finish"} & measured[-1].keys():
@@ -75,17 +74,20 @@ def simulate(runs: Sequence[Result]) -> Iterator[dict[str, Any]]:
         longer[kind] = max(1.0, float(np.polyval(line, len(blocks)) / usual[-1]))
     sizes = np.array([FILE * len(block.sources) for block in blocks])
     longer |= dict.fromkeys(("read", "encode"), sizes * run["blocks"] / run["megabytes"])
-    for stage in list_stages(work, 1):
-        found, kind = measured[-1][stage.name], stage.name.partition("-")[0]
-        more, rounds = stage.num_tasks / found["tasks"], ROUNDS if kind == "connect" else 1
-        first, *others = found["seconds_of_tasks"]  # the first one loads what all need
-        usual = np.array(others or [first])
-        start = START + run["seconds_to_start_a_process"] + max(0.0, first - np.median(usual))
-        tasks = draw.choice(usual, (DRAWS, stage.num_tasks)) * longer.get(kind, more)
+    for stage in list_stages(work, ahead=True):
+        kind, num_tasks, most = stage.name, stage.num_tasks, NODES[-1]
+        if kind == "connect":  # one node does all rounds; they all count as the first
+            num_tasks, most = work.plan.num_ranges, 1
+        rounds = sum(name.startswith(kind) for name in measured[-1])
+        found = measured[-1][kind if kind in measured[-1] else f"{kind}-1"]
+        more, (first, *others) = num_tasks / found["tasks"], found["seconds_of_tasks"]
+        usual = np.array(others or [first])  # the first one loads what all need
+        begun = run["seconds_to_start_a_process"] + max(0.0, first - np.median(usual))
+        tasks = draw.choice(usual, (DRAWS, num_tasks)) * longer.get(kind, more)
         drawn = [disturb(one, draw) for one in tasks]
-        ends = [[run_stage(one, nodes, CORES, start) for nodes in NODES] for one in drawn]
-        seconds = np.mean(ends, axis=0) * rounds
-        ideal, begun = np.sum(drawn) / DRAWS / NODES[-1] / CORES * rounds, start * rounds
+        ends = [[run_stage(one, min(n, most), CORES, begun) for n in NODES] for one in drawn]
+        seconds = START + np.mean(ends, axis=0) * rounds
+        ideal, begun = np.sum(drawn) / DRAWS / most / CORES * rounds, START + begun * rounds
         rest = float(seconds[-1]) - ideal - begun
         waits = {"cores": ideal, "its start": begun, "its longest task": rest}
         reads = READS.get(kind, "").split()
@@ -94,7 +96,7 @@ def simulate(runs: Sequence[Result]) -> Iterator[dict[str, Any]]:
         sizes = Counter({s: n * few.get(s, larger) / 1e9 for s, n in found["bytes"].items()})
         written += sizes
         yield {
-            "stage": kind, "tasks": stage.num_tasks * rounds, "seconds": seconds.round(1).tolist(),
+            "stage": kind, "tasks": num_tasks * rounds, "seconds": seconds.round(1).tolist(),
             "files": round(found["files"] * more) * rounds,
             "gigabytes_read": read + TERABYTE / 1e3 * (kind == "read"),
             "gigabytes_written": sum(sizes.values()) * rounds,

@@ -10,8 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from maskwright.preparation.process_pool import work_through
-from maskwright.preparation.stages import Stage, TaskRunner, list_rounds, list_undone
+from maskwright.preparation.stages import Stage, TaskRunner, list_rounds, list_undone, work_through
 from maskwright.preparation.work import CONNECT, Work
 
 # It has no types of its own.

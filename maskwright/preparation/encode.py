@@ -16,7 +16,7 @@ from maskwright.files import JsonObject, write_json
 from maskwright.preparation.config import PrepareConfig
 from maskwright.preparation.folder import SELECTION_NAME
 from maskwright.preparation.input_identity import describe_config, fingerprint_blocks
-from maskwright.preparation.splits import Splits
+from maskwright.preparation.vocabulary import Splits
 from maskwright.preparation.work import ENCODE, EXACT, READ, VOCABULARY, Facts, Work, add_counts
 from maskwright.selection.tally import Tally
 from maskwright.shards.manifest import (
@@ -77,7 +77,7 @@ class BlockEncoder:
                     sizes[split]["num_words"] += len(part.split())
             infos = {split: asdict(shard.close()) for split, shard in shards.items()}
         if "train" in infos:
-            write_array(self.work.path(ENCODE, number, COUNTS), unigrams)
+            write_array(self.work.path(ENCODE, number, COUNTS), unigrams, shared=True)
         described = {split: {"shard": info, **sizes[split]} for split, info in infos.items()}
         return {"splits": described, "counts": counts + tally.dropped, "tally": tally.to_plain()}
 

@@ -22,12 +22,13 @@ from maskwright.errors import ConfigError, ShardError
 from maskwright.files import write_text
 from maskwright.preparation.config import ClusterConfig, EngineName, PrepareConfig
 from maskwright.preparation.folder import find_work
-from maskwright.preparation.process_pool import count_cores, work_through
 from maskwright.preparation.stages import (
     Stage,
     TaskRunner,
+    count_cores,
     list_stages,
     list_undone,
+    work_through,
 )
 from maskwright.preparation.work import LOGS, Work
 

@@ -51,6 +51,19 @@ def making_folder(folder: Path, report: Report) -> Generator[None]:
         yield
 
 
+def is_busy(out: Path) -> bool:
+    """Return True if another process prepares `out`."""
+
+    def stop() -> None:
+        raise BlockingIOError
+
+    try:
+        with locking_folder(out, stop, lambda line: None):
+            return False
+    except BlockingIOError:
+        return True
+
+
 def check_use(out: Path) -> None:
     """Raise if a folder holds anything but prepared data, finished or not, or leads elsewhere.
 

@@ -17,7 +17,6 @@ from maskwright.corpus.blocks import Block, choose_block_bytes, cut_into_blocks,
 from maskwright.corpus.fingerprints import identify_source
 from maskwright.corpus.sources import find_sources
 from maskwright.preparation.config import PrepareConfig
-from maskwright.preparation.process_pool import count_cores
 from maskwright.selection.contamination import find_evaluations
 from maskwright.shards.manifest import VERSION
 from maskwright.tokenizer.tokenizer import Tokenizer
@@ -61,7 +60,7 @@ def fingerprint_input(paths: Sequence[str], config: PrepareConfig, seed: int) ->
         TokenizerError: `config.tokenizer.path` holds no tokenizer.
     """
     blocks, num_held_out = list_blocks(paths, config, Counter())
-    with ThreadPoolExecutor(count_cores()) as threads:  # hashing leaves Python's lock to others
+    with ThreadPoolExecutor() as threads:  # hashing leaves Python's lock to others
         identities = list(threads.map(identify_block, blocks))
     return fingerprint_blocks(identities, num_held_out, config, seed)
 

@@ -28,6 +28,7 @@ from maskwright.preparation.folder import (
     claim_finished,
     claim_work,
     find_work,
+    is_busy,
     making_folder,
     read_tally,
     tidy_folder,
@@ -125,7 +126,8 @@ def describe_progress(out: Path) -> list[str]:
     """
     folder, jobs = find_work(out), find_jobs(out)
     if (out / MANIFEST_NAME).is_file() and not jobs:
-        tidy_folder(out)  # if Slurm has finished it
+        if not is_busy(out):
+            tidy_folder(out)  # if Slurm has finished it
         return [f"{out}: finished", _summarize(read_manifest(out))]
     if folder is None:
         raise ShardError(f"{out} is not being prepared. Check --out.")
@@ -136,8 +138,8 @@ def describe_progress(out: Path) -> list[str]:
         lines.append(f"{stage.name}: {done:,} of {count_noun(stage.num_tasks, stage.unit)}")
     failures = [error for stage in stages if (error := work.find_failure(stage.name))]
     lines += [f"failed: {error}" for error in failures]
-    end = f"Slurm still has the jobs {' '.join(jobs)}."
-    if not jobs:
+    end = f"Slurm still has the jobs {' '.join(jobs)}." if jobs else "A process is at work."
+    if not (jobs or is_busy(out)):
         logs = folder / LOGS
         end = "Nothing of Slurm is at work. To go on, run the command again that began it."
         end += f" Logs are in {logs}." if logs.exists() else ""

@@ -1,24 +1,143 @@
-"""The tokenizer of a prepared folder: trained on a sample of the text, taken from elsewhere, or
-extended.
+"""What is settled once for all blocks: the two splits, and the tokenizer.
 
-This is the one stage that is one task. Its input is bounded by the sample, whatever the text.
+Documents are held out by hash, unless the user names the files to hold out. That leaves nothing or
+next to nothing to validate on when there are only a few. If it is less than half of its share of
+the text, and little at that, the end of the longest document makes up the share, cut at a line end.
+
+The tokenizer is trained on a sample of the text, taken from elsewhere, or extended. This is the one
+stage that is one task: its input is bounded by the sample, whatever the text.
 """
 
 import time
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from itertools import chain, compress
 from typing import Any
 
 import numpy as np
 
+from maskwright.corpus.fingerprints import fingerprint_text
+from maskwright.corpus.stream import Split, choose_valid_fraction, explain_nothing, is_validation
+from maskwright.errors import CorpusError
 from maskwright.files import replacing_folder
-from maskwright.preparation.splits import Splits, settle_splits
-from maskwright.preparation.work import PIECES, READ, SAMPLED, Facts, Work
+from maskwright.preparation.work import PIECES, READ, SAMPLED, Facts, Work, add_counts
 from maskwright.shards.manifest import TOKENIZER_NAME
 from maskwright.tokenizer.extension import extend_tokenizer, measure_extension
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.tokenizer.train import describe_shortage, train_tokenizer
+
+_ENOUGH_CHARACTERS = 2_000  # to validate on, however small a share of the text
+
+
+@dataclass(frozen=True)
+class Splits:
+    """Which documents are held out.
+
+    Attributes:
+        valid_fraction: of all documents that are not held out by name.
+        cut: the block and the index of the document whose end is held out, and the characters of
+            that end; None if there is none.
+    """
+
+    valid_fraction: float
+    cut: tuple[int, int, int] | None = None
+
+    def choose(self, fingerprint: int) -> Split:
+        """Return the split of a document that is not held out by name."""
+        return "valid" if is_validation(fingerprint, self.valid_fraction) else "train"
+
+    def divide(self, block: int, index: int, text: str) -> list[tuple[Split, str]]:
+        """Return the parts of a document that is not held out by name, each with its split."""
+        if self.cut is not None and [*self.cut[:2]] == [block, index]:  # JSON has no tuples
+            head, tail = cut_tail(text, self.cut[2])
+            return [("train", head), ("valid", tail)]
+        return [(self.choose(fingerprint_text(text)), text)]
+
+    def divide_block(
+        self, work: Work, block: int
+    ) -> Iterator[tuple[str, tuple[str, int] | None, list[tuple[Split, str]]]]:
+        """Yield each document of a block, why it is dropped (`Work.read_drops`), and its parts."""
+        dropped, by_name = work.read_drops(block), work.is_held_out(block)
+        for index, text in enumerate(work.read_texts(block)):
+            if index in dropped:
+                yield text, dropped[index], []
+            else:
+                yield text, None, [("valid", text)] if by_name else self.divide(block, index, text)
+
+
+def settle_splits(work: Work) -> Splits:
+    """Return the splits of what stays after the search for duplicates.
+
+    Keys are read as far as they matter: 8 MB of text, unless hardly any is held out.
+
+    Raises:
+        CorpusError: no document is left to train or validate on, or too little text to hold some of
+            it out.
+    """
+    fraction = _choose_fraction(work)
+    splits, blocks = Splits(fraction), range(work.plan.num_held_out, len(work.plan.blocks))
+    longest: tuple[int, int, int] | None = None  # for training: characters, block, index
+    num_characters = num_valid = num_held_out = 0
+    for block, index, fingerprint, characters, _ in _list_kept(work, blocks):
+        num_characters += characters
+        if splits.choose(fingerprint) == "valid":
+            num_valid += characters
+            num_held_out += 1
+        elif longest is None or characters > longest[0]:
+            longest = characters, block, index
+        if longest is not None and (num_valid >= _ENOUGH_CHARACTERS or not fraction):
+            return splits
+    if longest is None:
+        counts = add_counts(facts["counts"] for facts in work.all_facts(READ))
+        if num_held_out:
+            counts["held out for validation"] = num_held_out
+        raise CorpusError(explain_nothing(work.plan.paths, "train", counts))
+    num_missing, place = round(fraction * num_characters) - num_valid, longest[1:]
+    if num_valid and num_valid >= num_missing:
+        return splits
+    if all(cut_tail(work.read_text(*place), num_missing)):
+        return Splits(fraction, (*place, num_missing))
+    if num_valid:
+        return splits
+    raise CorpusError(
+        f"{', '.join(work.plan.paths)}: {num_characters} characters are too few to hold some out "
+        "for validation. Give more text."
+    )
+
+
+def _choose_fraction(work: Work) -> float:
+    """Return which share of the documents that are not held out by name is held out."""
+    config, num_held_out = work.plan.config.corpus, work.plan.num_held_out
+    if config.valid_text:
+        if next(_list_kept(work, range(num_held_out)), None) is None:
+            counts = add_counts(work.facts(READ, n)["counts"] for n in range(num_held_out))
+            raise CorpusError(explain_nothing(config.valid_text, "validate", counts))
+        return 0.0
+    if config.valid_fraction is not None:
+        return config.valid_fraction
+    sizes = (size for *_, size in _list_kept(work, range(len(work.plan.blocks))))
+    return choose_valid_fraction(sizes)
+
+
+def _list_kept(work: Work, blocks: range) -> Iterator[tuple[int, int, int, int, int]]:
+    """Yield block, index, fingerprint, characters and bytes of the documents that stay."""
+    for block in blocks:
+        keys = work.read_kept_keys(block)
+        fields = (keys[field].tolist() for field in ("key", "high", "characters", "bytes"))
+        for key, high, characters, num_bytes in zip(*fields, strict=True):
+            yield block, key - (block << 32), high, characters, num_bytes
+
+
+def cut_tail(text: str, num_characters: int) -> tuple[str, str]:
+    """Cut about `num_characters`, at most half, off the end: at a line end, else at a blank."""
+    place = len(text) - min(max(num_characters, 1), len(text) // 2)
+    for blank in ("\n", " "):
+        found = text.rfind(blank, len(text) // 4, place)
+        if found > 0:
+            place = found
+            break
+    return text[:place].strip(), text[place:].strip()
+
 
 _MEASURED_CHARACTERS = 4_000_000  # of held-out text
 _NEVER = np.uint64((1 << 64) - 1)

@@ -104,9 +104,9 @@ class _HashedFile:
         return FileInfo(self._num_bytes, self._digest.hexdigest())
 
 
-def write_array(path: Path, array: NDArray[Any]) -> FileInfo:
-    """Write the bytes of `array`; `path` is complete or missing, never partial."""
+def write_array(path: Path, array: NDArray[Any], shared: bool = False) -> FileInfo:
+    """Write the bytes of `array`; see `replacing_file`."""
     content = np.ascontiguousarray(array).data.cast("B") if array.size else b""
-    with replacing_file(path, shared=True) as temporary:
+    with replacing_file(path, shared) as temporary:
         temporary.write_bytes(content)
     return FileInfo(len(content), hashlib.sha256(content).hexdigest())

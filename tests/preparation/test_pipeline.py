@@ -376,9 +376,16 @@ def test_progress_of_what_is_unfinished_and_finished(
     interrupt_at(monkeypatch, BlockReader, 3)
     with pytest.raises(KeyboardInterrupt):
         prepare_quietly([path], out, small_config())
+    with making_folder(out, print):
+        assert describe_progress(out)[-1] == "A process is at work."
     lines = describe_progress(out)
     assert re.fullmatch(r"read: 2 of \d+ blocks", lines[0])
     assert re.fullmatch(r"encode: 0 of \d+ blocks", lines[-3])
     assert "run the command again" in lines[-1]
     prepare_quietly([path], out, small_config())
+    (out / ".work-of-slurm").mkdir()
+    with making_folder(out, print):
+        assert describe_progress(out)[0] == f"{out}: finished"
+    assert (out / ".work-of-slurm").exists()  # a process may need it
     assert describe_progress(out)[0] == f"{out}: finished"
+    assert not (out / ".work-of-slurm").exists()

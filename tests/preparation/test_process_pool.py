@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from maskwright.errors import ConfigError, ShardError
-from maskwright.preparation.process_pool import count_cores, work_through
+from maskwright.preparation.stages import count_cores, work_through
 from tests.preparation.helpers import write_corpus
 
 MINUTES = 600

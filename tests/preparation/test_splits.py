@@ -11,7 +11,7 @@ from maskwright.corpus.config import CorpusConfig
 from maskwright.corpus.fingerprints import fingerprint_text
 from maskwright.corpus.stream import is_validation
 from maskwright.errors import CorpusError
-from maskwright.preparation.splits import Splits, cut_tail, settle_splits
+from maskwright.preparation.vocabulary import Splits, cut_tail, settle_splits
 from maskwright.preparation.work import EXACT, Work
 from tests.preparation.helpers import (
     cut_small,

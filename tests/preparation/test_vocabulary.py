@@ -9,8 +9,7 @@ import pytest
 from maskwright.corpus.config import CorpusConfig
 from maskwright.preparation import vocabulary
 from maskwright.preparation.config import PrepareConfig
-from maskwright.preparation.splits import Splits
-from maskwright.preparation.vocabulary import make_vocabulary
+from maskwright.preparation.vocabulary import Splits, make_vocabulary
 from maskwright.preparation.work import EXACT, VOCABULARY
 from maskwright.shards.manifest import TOKENIZER_NAME
 from maskwright.tokenizer.config import TokenizerConfig

@@ -7,7 +7,7 @@ from maskwright.cli.main import main
 from tests.preparation.helpers import write_corpus
 
 PREPARE = [
-    "--tokenizer.vocab_size", "256", "--corpus.valid_fraction", "0.2", "--shard_megabytes", "1",
+    "--tokenizer.vocab_size", "256", "--corpus.valid_fraction", "0.2", "--block_megabytes", "1",
 ]  # fmt: skip
 # A checkpoint after every step, and all of them kept.
 PRETRAIN = [

@@ -122,7 +122,7 @@ def data_folder() -> Path:
     folder = fresh_folder("data")
     (folder / "words.txt").write_text("\n\n".join(documents()), encoding="utf-8")
     config = PrepareConfig(
-        tokenizer=TokenizerConfig(vocab_size=96, min_frequency=1), shard_megabytes=1, workers=1
+        tokenizer=TokenizerConfig(vocab_size=96, min_frequency=1), block_megabytes=1, workers=1
     )
     prepare([str(folder / "words.txt")], folder / "out", config)
     return folder / "out"

@@ -29,13 +29,12 @@ from maskwright.inference.fill_mask import FillMask
 from maskwright.logs import MetricsLog, read_metrics, read_training
 from maskwright.model_folder.folder import open_model
 from maskwright.model_folder.weights import INDEX, WEIGHTS
-from maskwright.preparation.chunks import Chunk
-from maskwright.preparation.encode import encode_chunk
-from maskwright.preparation.folder import STATE_NAME, claim_folder
+from maskwright.preparation.folder import SELECTION_NAME, read_tally
 from maskwright.pretraining.prepared_data import PreparedData
 from maskwright.runs.config import PretrainConfig, resolve
 from maskwright.runs.find_data import adopt_preparation
 from maskwright.runs.run_directory import read_provenance
+from maskwright.selection.tally import Tally
 from maskwright.shards.manifest import MANIFEST_NAME
 from maskwright.shards.reader import TokenStore
 from maskwright.tokenizer.tokenizer import Tokenizer
@@ -207,25 +206,10 @@ def _read_shard(kind: str) -> Callable[[bytes], None]:
     return run
 
 
-def _resume_preparation(content: bytes) -> None:
-    """``N.done`` beside a shard, and ``preparing.json``."""
-    folder = _copy("data-done", _encode_one)
-    (folder / "train" / "00000.done").write_bytes(content)
-    with refusing():
-        assert encode_chunk(_CHUNK, folder, seeds.tokenizer("wordpiece")).shard.name == "00000"
-    unfinished = _scratch_file("preparing", "")
-    (unfinished / STATE_NAME).write_bytes(content)
-    with refusing():
-        claim_folder(unfinished, "f" * 64, {}, lambda line: None)
-
-
-_CHUNK = Chunk("train", 0, [b"kato mi."])
-
-
-def _encode_one() -> Path:
-    folder = seeds.fresh_folder("done")
-    encode_chunk(_CHUNK, folder, seeds.tokenizer("wordpiece"))
-    return folder
+def _read_tally(content: bytes) -> None:
+    folder = _scratch_file("selection", "")
+    (folder / SELECTION_NAME).write_bytes(content)
+    read_tally(folder)
 
 
 def _read_run(content: bytes) -> None:
@@ -287,8 +271,11 @@ def _configs_of_models() -> Sequence[bytes]:
     return [(seeds.model_folder(preset) / "config.json").read_bytes() for preset in presets]
 
 
-def _done() -> Sequence[bytes]:
-    return [(_encode_one() / "train" / "00000.done").read_bytes(), b'{"fingerprint": "ffff"}']
+def _tallies() -> Sequence[bytes]:
+    tally = Tally()
+    tally.keep("kato mi.")
+    tally.drop("duplicate", "kato mi.")
+    return [json.dumps(tally.to_plain()).encode()]
 
 
 def _runs() -> Sequence[bytes]:
@@ -356,7 +343,7 @@ def _list_data_targets() -> list[Target]:
             Target(f"shard-{kind}", _read_shard(kind), _file_of(data, f"train/00000.{kind}"))
             for kind in ("tokens", "ends", "starts")
         ),
-        Target("preparing", _resume_preparation, _done, mutate_json),
+        Target("selection", _read_tally, _tallies, mutate_json),
         Target("run", _read_run, _runs, either(mutate_json, mutate_bytes)),
         *(
             Target(f"checkpoint-{name}", _read_checkpoint(name), _file_of(checkpoint, name), mutate)
