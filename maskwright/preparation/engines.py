@@ -68,7 +68,8 @@ def _run_on_ray(cluster: ClusterConfig, work: Work, stage: Stage) -> Iterator[in
     """
     run: Any = import_module("maskwright.preparation.cluster").run_rank
     ray, cores = _connect_to_ray(), cluster.cores
-    ranks, left = min(cluster.tasks, stage.num_tasks), len(list_undone(work, stage))
+    left = len(list_undone(work, stage))
+    ranks = min(cluster.tasks, left)
     memory = cluster.memory_gigabytes * cores << 30
     start = ray.remote(run).options(num_cpus=cores, memory=memory).remote
     task = partial(start, work.folder, stage, cores, _new_logs(work, stage), ranks)

@@ -122,22 +122,26 @@ class DealtTasks:
 
 
 def run_prepare(
-    arguments: Sequence[str], block_bytes: int, mishap: str = "", **environment: str
+    arguments: Sequence[str], block_bytes: int, mishap: str = ""
 ) -> "subprocess.CompletedProcess[str]":
     """Runs ``maskwright prepare`` in processes that cut small blocks and meet with a mishap.
 
     Returns when all of them have ended. See `tests.preparation.mishaps.sitecustomize`.
     """
-    path = f"{_ROOT / 'tests' / 'preparation' / 'mishaps'}:{_ROOT}"
-    own = {"PYTHONPATH": path, "BLOCK_BYTES": str(block_bytes), "MISHAP": mishap}
     return subprocess.run(
         [sys.executable, "-m", "maskwright", "prepare", *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         timeout=_SECONDS,
-        env={**os.environ, **own, **environment},
+        env={**os.environ, **list_mishap(block_bytes, mishap)},
     )
+
+
+def list_mishap(block_bytes: int, mishap: str) -> dict[str, str]:
+    """The environment of processes that meet with it."""
+    path = f"{_ROOT / 'tests' / 'preparation' / 'mishaps'}:{_ROOT}"
+    return {"PYTHONPATH": path, "BLOCK_BYTES": str(block_bytes), "MISHAP": mishap}
 
 
 def interrupt_at(monkeypatch: pytest.MonkeyPatch, worker: type[Any], count: int) -> list[int]:
