@@ -13,14 +13,7 @@ import time
 from collections import defaultdict
 from pathlib import Path
 
-from benchmarks.common import (
-    BENCHMARKS,
-    VOCAB_SIZE,
-    WIKIPEDIA,
-    find_corpus,
-    run_maskwright,
-    write_result,
-)
+from benchmarks import common
 
 PEERS = ("bert-0.0005", "modernbert-0.001")
 OURS = ("ours-240", "ours-180", "ours-45", "ours-30")  # long ones first
@@ -30,7 +23,7 @@ def run(program: str, *arguments: object) -> float:
     """Run a benchmark, whose failure ends all; return its minutes."""
     print(f"== {program}", flush=True)
     began = time.perf_counter()
-    subprocess.run([*BENCHMARKS, program, *map(str, arguments)], check=True)
+    subprocess.run([*common.BENCHMARKS, program, *map(str, arguments)], check=True)
     return (time.perf_counter() - began) / 60
 
 
@@ -47,11 +40,12 @@ def main(arguments: argparse.Namespace) -> None:
     if not text.exists():
         minutes["sentences-corpus"] = run("sentences-corpus", text)
     for folder, source, lines in (
-        (wiki, find_corpus(WIKIPEDIA), ()),
+        (wiki, common.find_corpus(common.WIKIPEDIA), ()),
         (sentences, text / "train.txt", ("--corpus.documents", "line")),
     ):
         if not folder.exists():
-            seconds = run_maskwright("prepare", source, "--out", folder, *VOCAB_SIZE, *lines)
+            options = ("--out", folder, *common.VOCAB_SIZE, *lines)
+            seconds = common.run_maskwright("prepare", source, *options)
             minutes["prepare"] += seconds / 60
     quality = ("--runs", runs / "quality", "--data", wiki, "--at-once", 2)
     for program, *flags in (
@@ -66,5 +60,5 @@ def main(arguments: argparse.Namespace) -> None:
         minutes[program] = run(program, *flags)
     if is_whole:
         total = round(sum(minutes.values()), 1)
-        write_result("bench", {"minutes": total, "minutes_of": dict(minutes)})
+        common.write_result("bench", {"minutes": total, "minutes_of": dict(minutes)})
     run("report")

@@ -12,13 +12,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from benchmarks.common import (
-    MASKWRIGHT,
-    measure_peak,
-    repeat_wikipedia,
-    write_articles,
-    write_result,
-)
+from benchmarks import common
 
 LIMIT_MEGABYTES = 100  # of growth, from the smallest corpus to the largest
 _STEPS = 150
@@ -33,13 +27,13 @@ PRETRAIN = [
 def measure(folder: Path, megabytes: int) -> dict[str, Any]:
     """Prepare a corpus of this size and train on it; return the peaks of both."""
     text, data = folder / f"{megabytes}.txt", folder / f"data-{megabytes}"
-    articles = repeat_wikipedia(lambda text, copy: f"Copy {copy + 1}.\n{text}")
-    write_articles(text, articles, megabytes)
-    command = [*MASKWRIGHT, "prepare", str(text), "--out", str(data)]
-    prepared, prepare_seconds = measure_peak([*command, "--tokenizer.vocab_size", "4096"])
+    articles = common.repeat_wikipedia(lambda text, copy: f"Copy {copy + 1}.\n{text}")
+    common.write_articles(text, articles, megabytes)
+    command = [*common.MASKWRIGHT, "prepare", str(text), "--out", str(data)]
+    prepared, prepare_seconds = common.measure_peak([*command, "--tokenizer.vocab_size", "4096"])
     text.unlink()
-    command = [*MASKWRIGHT, "pretrain", str(data), "--runs-dir", str(folder), *PRETRAIN]
-    trained, train_seconds = measure_peak([*command, "--name", f"run-{megabytes}"])
+    command = [*common.MASKWRIGHT, "pretrain", str(data), "--runs-dir", str(folder), *PRETRAIN]
+    trained, train_seconds = common.measure_peak([*command, "--name", f"run-{megabytes}"])
     manifest = json.loads((data / "manifest.json").read_text(encoding="utf-8"))
     return {
         "text_megabytes": megabytes,
@@ -56,15 +50,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory(prefix="maskwright-memory-") as folder:
         corpora = [measure(Path(folder), size) for size in sorted(arguments.megabytes)]
-    growth = {
-        program: {
-            name: corpora[-1][program][name] - corpora[0][program][name]
-            for name in corpora[0][program]
-            if name.startswith("peak")
-        }
-        for program in ("prepare", "pretrain")
-    }
+    first, last = corpora[0], corpora[-1]
+    peak, programs = "peak_resident_megabytes", ("prepare", "pretrain")
+    growth = {program: last[program][peak] - first[program][peak] for program in programs}
     result = {"corpora": corpora, "growth": growth, "limit_megabytes": LIMIT_MEGABYTES}
-    write_result("memory", {"steps": _STEPS, **result})
-    if any(g["peak_resident_megabytes"] > LIMIT_MEGABYTES for g in growth.values()):
+    common.write_result("memory", {"steps": _STEPS, **result})
+    if max(growth.values()) > LIMIT_MEGABYTES:
         sys.exit("the resident memory grew by more than the limit")

@@ -30,18 +30,16 @@ from maskwright.preparation.engines import run_locally
 from maskwright.preparation.pipeline import plan_work
 from maskwright.preparation.stages import Stage, list_stages, list_undone, work_through
 from maskwright.preparation.work import Work
-from tests.corpus.dumps import Page, write_multistream
+from tests.corpus.dumps import write_multistream
 
 CORES, WHOLE = (1, 2), ("nothing", "everything")
 DUMP_SUFFIX, EVALUATION_NAME, FACTS_NAME = ".xml.bz2", "evaluation.txt", "facts.json"
 SELECTION: dict[str, dict[str, Any]] = {
-    "repair": {"repair": True},
-    "language": {"language": "en", "language_confidence": 0.1},
-    "boilerplate": {"drop_boilerplate": True},
-    "quality": {"quality": True},
+    "repair": {"repair": True}, "language": {"language": "en", "language_confidence": 0.1},
+    "boilerplate": {"drop_boilerplate": True}, "quality": {"quality": True},
     "near duplicates": {"near_duplicates": 0.8},
     "decontamination": {"decontaminate": (EVALUATION_NAME,)},
-}
+}  # fmt: skip
 SELECTION["everything"] = {k: v for step in tuple(SELECTION.values()) for k, v in step.items()}
 READ = "read: "  # the first stage alone
 STEPS = [f"{READ}{name}" for name in ("wikitext", "nothing", *SELECTION)]
@@ -61,17 +59,12 @@ def change_words(text: str, copy: int) -> str:
     return " ".join(words)
 
 
-def wrap(article: str) -> Page:
-    """Return an article, its title in the first line, as wikitext that it may have come from."""
-    title, _, text = article.partition("\n")
-    return title, _BOX % title + _PARAGRAPH.sub(_WRAPPED, text)
-
-
 def write_texts(texts: list[Path]) -> list[int]:
     """Write the texts, a dump of the last but one, and an evaluation; return their documents."""
     articles = partial(common.repeat_wikipedia, change_words)
     numbers = [common.write_articles(path, articles(), float(path.stem))[0] for path in texts]
-    pages = [wrap(article) for article in islice(articles(), numbers[-2])]
+    cut = (article.partition("\n") for article in islice(articles(), numbers[-2]))
+    pages = [(title, _BOX % title + _PARAGRAPH.sub(_WRAPPED, text)) for title, _, text in cut]
     write_multistream(texts[-2].with_suffix(DUMP_SUFFIX), pages, "en", _PAGES_A_STREAM)
     # Words in the wrong order: looked for in every text and never found.
     starts = (article.split()[_EVALUATION_WORDS::-1] for article in common.read_wikipedia())
@@ -111,8 +104,8 @@ def run(step: str, text: Path, cores: int) -> None:
         select["decontaminate"] = (str(text.with_name(EVALUATION_NAME)),)
     config = from_mapping(PrepareConfig, {"select": select, "tokenizer": {"vocab_size": 8192}})
     paths = [str(text.with_suffix(DUMP_SUFFIX) if step.endswith("wikitext") else text)]
-    out, start = text.with_name("scratch"), time.perf_counter()
-    out.mkdir()
+    (out := text.with_name("scratch")).mkdir()
+    start = time.perf_counter()
     work = plan_work(paths, paths, out, config, 0, print)
     planned, lists = time.perf_counter(), partial(partial, list_undone, work)
     list(work_through([next(list_stages(work))], lists, 1, str(out), apart=True))

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.common import Result, find_result, write_result
+from benchmarks.preparation_scale import SELECTION, WHOLE
 from maskwright.config import from_mapping
 from maskwright.corpus.blocks import cut_into_blocks
 from maskwright.corpus.documents import Source, Span
@@ -32,18 +33,17 @@ NODES, CORES, DRAWS = (1, 10, 100), 32, 5  # the mean of the draws counts
 STRAGGLERS, SLOWER = 0.02, 3.0  # the share of slow tasks, and times as long they take
 FAILURES = 0.01  # the share of tasks that fail halfway and run again
 START = 5.0  # seconds until Slurm starts the jobs of the next stage
-SELECT = {"everything": {"near_duplicates": 0.8}, "nothing": {}}
 READS = {
-    "exact": "keys", "near": "bands signatures", "connect": "pairs", "encode": "drops texts.zst",
-    "vocabulary": "drops sampled pieces.zst", "finish": "json counts",
+    "read": "text", "exact": "keys", "near": "bands signatures", "connect": "pairs",
+    "vocabulary": "drops sampled pieces.zst", "encode": "drops texts.zst", "finish": "json counts",
 }  # fmt: skip
 SHARED = {"keys", "bands", "pairs", "drops"}  # all tasks read each file
 
 
 def disturb(seconds: Seconds, draw: np.random.Generator) -> Seconds:
     """Make some tasks slow, and let some fail halfway and run again."""
-    slow = np.where(draw.random(len(seconds)) < STRAGGLERS, SLOWER, 1.0)
-    return seconds * slow * np.where(draw.random(len(seconds)) < FAILURES, 1.5, 1.0)
+    slow = np.where(draw.random(seconds.shape) < STRAGGLERS, SLOWER, 1.0)
+    return seconds * slow * np.where(draw.random(seconds.shape) < FAILURES, 1.5, 1.0)
 
 
 def run_stage(seconds: Seconds, nodes: int, cores: int, start: float = 0.0) -> float:
@@ -59,21 +59,21 @@ def run_stage(seconds: Seconds, nodes: int, cores: int, start: float = 0.0) -> f
 
 def simulate(runs: Sequence[Result]) -> Iterator[dict[str, Any]]:
     """Yield what each stage takes, given runs on one core; the last has most text."""
-    run, draw, written = runs[-1], np.random.default_rng(0), Counter[str]()
-    config = from_mapping(PrepareConfig, {"select": SELECT[run["step"]]})
-    work, larger = Work(Path()), TERABYTE / run["megabytes"]
+    run, draw, written = runs[-1], np.random.default_rng(0), Counter(text=TERABYTE // 1000)
+    config = from_mapping(PrepareConfig, {"select": SELECTION.get(run["step"], {})})
     file = Source("", "", "plain", "", Path(__file__), span=Span(0, FILE * 1_000_000))
-    files = [file] * round(TERABYTE / FILE)
-    blocks = cut_into_blocks(files, config.corpus, config.block_megabytes * 1_000_000, print)
+    block_bytes, larger = config.block_megabytes * 1_000_000, TERABYTE / run["megabytes"]
+    blocks = cut_into_blocks([file] * (TERABYTE // FILE), config.corpus, block_bytes, print)
+    work = Work(Path())
     work.plan = Plan([], blocks, 0, {}, config, seed=0, sample_share=0.0, directory="")
     measured = [{stage["stage"]: stage for stage in one["stages"]} for one in runs]
+    sizes = np.array([FILE * len(block.sources) for block in blocks])
     longer: dict[str, Any] = {"vocabulary": 1.0}  # its text is bounded
+    longer["read"] = longer["encode"] = sizes * run["blocks"] / run["megabytes"]
     for kind in {"exact", "near", "finish"} & measured[-1].keys():
         usual = [np.median(one[kind]["seconds_of_tasks"]) for one in measured]
         line = np.polyfit([one["blocks"] for one in runs], usual, 1)
         longer[kind] = max(1.0, float(np.polyval(line, len(blocks)) / usual[-1]))
-    sizes = np.array([FILE * len(block.sources) for block in blocks])
-    longer |= dict.fromkeys(("read", "encode"), sizes * run["blocks"] / run["megabytes"])
     for stage in list_stages(work, ahead=True):
         kind, num_tasks, most = stage.name, stage.num_tasks, NODES[-1]
         if kind == "connect":  # one node does all rounds; they all count as the first
@@ -81,42 +81,36 @@ def simulate(runs: Sequence[Result]) -> Iterator[dict[str, Any]]:
         rounds = sum(name.startswith(kind) for name in measured[-1])
         found = measured[-1][kind if kind in measured[-1] else f"{kind}-1"]
         more, (first, *others) = num_tasks / found["tasks"], found["seconds_of_tasks"]
-        usual = np.array(others or [first])  # the first one loads what all need
-        begun = run["seconds_to_start_a_process"] + max(0.0, first - np.median(usual))
-        tasks = draw.choice(usual, (DRAWS, num_tasks)) * longer.get(kind, more)
-        drawn = [disturb(one, draw) for one in tasks]
-        ends = [[run_stage(one, min(n, most), CORES, begun) for n in NODES] for one in drawn]
+        usual = np.array(others or [first])  # the first also loads what all need
+        begin = run["seconds_to_start_a_process"] + max(0.0, first - np.median(usual))
+        drawn = disturb(draw.choice(usual, (DRAWS, num_tasks)) * longer.get(kind, more), draw)
+        ends = [[run_stage(one, min(n, most), CORES, begin) for n in NODES] for one in drawn]
         seconds = START + np.mean(ends, axis=0) * rounds
-        ideal, begun = np.sum(drawn) / DRAWS / most / CORES * rounds, START + begun * rounds
-        rest = float(seconds[-1]) - ideal - begun
-        waits = {"cores": ideal, "its start": begun, "its longest task": rest}
-        reads = READS.get(kind, "").split()
-        read = sum(written[s] * (NODES[-1] if s in SHARED else 1) for s in reads)
+        waits = {"cores": drawn.sum() / DRAWS / most / CORES * rounds}
+        waits["its start"] = START + begin * rounds
+        waits["its longest task"] = seconds[-1] - sum(waits.values())
         few = {"pieces.zst": 1, "sampled": 1, "json": more, "counts": more}
-        sizes = Counter({s: n * few.get(s, larger) / 1e9 for s, n in found["bytes"].items()})
-        written += sizes
+        new = Counter({s: n * rounds * few.get(s, larger) / 1e9 for s, n in found["bytes"].items()})
+        read = [written[s] * (NODES[-1] if s in SHARED else 1) for s in READS[kind].split()]
+        written += new
         yield {
             "stage": kind, "tasks": num_tasks * rounds, "seconds": seconds.round(1).tolist(),
-            "files": round(found["files"] * more) * rounds,
-            "gigabytes_read": read + TERABYTE / 1e3 * (kind == "read"),
-            "gigabytes_written": sum(sizes.values()) * rounds,
-            "limit": max(waits, key=waits.__getitem__),
+            "limit": max(waits, key=waits.__getitem__), "gigabytes_read": sum(read),
+            "files": round(found["files"] * more * rounds), "gigabytes_written": sum(new.values()),
         }  # fmt: skip
 
 
 def describe_schedules(runs: Sequence[Result]) -> dict[str, Any]:
     """Return the stages of each preparation, and its hours on each number of nodes."""
     result: dict[str, Any] = {"totals": []}
-    for step in SELECT:
-        result[step] = list(
-            simulate([one for one in runs if (one["step"], one["cores"]) == (step, 1)])
-        )
-        seconds = np.sum([stage["seconds"] for stage in result[step]], axis=0)
-        for nodes, total in zip(NODES, seconds.tolist(), strict=True):
-            faster = float(seconds[0] / total)
-            result["totals"].append(
-                {"step": step, "nodes": nodes, "hours": total / 3600, "times_one_node": faster}
-            )
+    for step in WHOLE:
+        alone = [one for one in runs if (one["step"], one["cores"]) == (step, 1)]
+        result[step] = list(simulate(alone))
+        seconds = np.sum([stage["seconds"] for stage in result[step]], axis=0).tolist()
+        result["totals"] += [
+            {"step": step, "nodes": nodes, "hours": one / 3600, "times_one_node": seconds[0] / one}
+            for nodes, one in zip(NODES, seconds, strict=True)
+        ]
     return result
 
 

@@ -17,18 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from benchmarks.common import (
-    MASKWRIGHT,
-    VOCAB_SIZE,
-    WIKIPEDIA,
-    divide,
-    find_corpus,
-    measure_peak,
-    race,
-    read_wikipedia,
-    write_articles,
-    write_result,
-)
+from benchmarks import common
 from maskwright.tokenizer.config import TokenizerConfig
 from maskwright.tokenizer.train import train_tokenizer
 
@@ -37,7 +26,7 @@ PROCESSES = str(os.cpu_count() or 1)
 
 def run(command: list[str], out: Path, size: int, peaks: list[int]) -> float:
     """Return the megabytes a second of a program that writes `out`, which is removed."""
-    peak, seconds = measure_peak(command)
+    peak, seconds = common.measure_peak(command)
     peaks.append(round(peak.proportional / 1e6))
     shutil.rmtree(out)
     return size / 1e6 / seconds
@@ -46,29 +35,30 @@ def run(command: list[str], out: Path, size: int, peaks: list[int]) -> float:
 def compare(scratch: Path, megabytes: float, rounds: int) -> dict[str, Any]:
     """Return the speeds and peaks of ours and the peer, and their ratios."""
     text, tokenizer, out = scratch / "text.txt", scratch / "tokenizer", scratch / "out"
-    _, size = write_articles(text, read_wikipedia(), megabytes)
+    _, size = common.write_articles(text, common.read_wikipedia(), megabytes)
     train_tokenizer([text.read_text(encoding="utf-8")], TokenizerConfig()).save(tokenizer)
-    ours = [*MASKWRIGHT, "prepare", str(text), "--out", str(out)]
+    ours = [*common.MASKWRIGHT, "prepare", str(text), "--out", str(out)]
     ours += ["--tokenizer.path", str(tokenizer), "--workers", PROCESSES]
     theirs = [sys.executable, "-m", "benchmarks.run_mlm_peer", str(text), str(tokenizer), str(out)]
     commands = {"ours": ours, "run_mlm": [*theirs, PROCESSES]}
     peaks: dict[str, list[int]] = {name: [] for name in commands}
     contenders = {n: partial(run, command, out, size, peaks[n]) for n, command in commands.items()}
-    found = race(contenders, rounds, "MB/s")
+    found = common.race(contenders, rounds, "MB/s")
     return {
         "text_bytes": size,
         "processes": int(PROCESSES),
         "megabytes_per_second": found,
-        "ratio": divide(found["ours"], found["run_mlm"]),
+        "ratio": common.divide(found["ours"], found["run_mlm"]),
         "peak_megabytes": peaks,
-        "ratio_of_memory": divide(peaks["ours"], peaks["run_mlm"]),
+        "ratio_of_memory": common.divide(peaks["ours"], peaks["run_mlm"]),
     }
 
 
 def measure_whole(out: Path) -> dict[str, Any]:
     """Return speed and memory of the command as a user runs it on all of English Wikipedia."""
-    source = str(find_corpus(WIKIPEDIA))
-    peak, seconds = measure_peak([*MASKWRIGHT, "prepare", source, "--out", str(out), *VOCAB_SIZE])
+    text = str(common.find_corpus(common.WIKIPEDIA))
+    command = [*common.MASKWRIGHT, "prepare", text, "--out", str(out), *common.VOCAB_SIZE]
+    peak, seconds = common.measure_peak(command)
     manifest = json.loads((out / "manifest.json").read_text(encoding="utf-8"))
     splits = manifest["splits"].values()
     num_bytes = sum(split["num_bytes"] for split in splits)
@@ -91,7 +81,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def main(arguments: argparse.Namespace) -> None:
     with tempfile.TemporaryDirectory() as scratch:
         if arguments.whole:
-            write_result("prepare-wiki_en", measure_whole(Path(scratch) / "wiki"))
+            common.write_result("prepare-wiki_en", measure_whole(Path(scratch) / "wiki"))
         else:
             found = compare(Path(scratch), arguments.megabytes, arguments.rounds)
-            write_result("preparation-speed", found)
+            common.write_result("preparation-speed", found)
