@@ -59,7 +59,7 @@ class EvaluationTexts:
     def load(cls, path: Path) -> "EvaluationTexts":
         """Read what `save` wrote."""
         texts = cls([])
-        with np.load(path) as stored:
+        with np.load(path, allow_pickle=False) as stored:
             texts._runs = {int(n): stored[n] for n in stored}
         return texts
 

@@ -16,16 +16,12 @@ _FORBIDDEN = {
     "np.load", "numpy.load", "yaml.unsafe_load", "yaml.full_load", "marshal.loads", "os.system",
     "shelve.open",
 }  # fmt: skip
-
-
-# Processes of one preparation hand items to each other, as those of one machine do: in a folder
-# that it has just made, with a name that nobody can guess, open to its owner alone.
-_AMONG_OURSELVES = "maskwright/preparation/cluster/spool.py"
+_PLAIN = "allow_pickle=False"  # of NumPy: arrays of numbers, and nothing else
 
 
 def calls_in(tree: ast.AST) -> Iterator[tuple[str, int]]:
     for node in ast.walk(tree):
-        if isinstance(node, ast.Call):
+        if isinstance(node, ast.Call) and _PLAIN not in map(ast.unparse, node.keywords):
             yield ast.unparse(node.func), node.lineno
 
 
@@ -34,7 +30,7 @@ def test_no_code_of_ours_executes_data() -> None:
         f"{source.name}:{line} {name}"
         for source in read_sources("maskwright")
         for name, line in calls_in(source.tree)
-        if name in _FORBIDDEN and source.name != _AMONG_OURSELVES
+        if name in _FORBIDDEN
     ]
     assert found == []
 
