@@ -49,7 +49,7 @@ def find_corpus(name: str) -> Path:
 def read_wikipedia() -> Iterator[str]:
     """Yield the articles of English Wikipedia, cleaned as for training."""
     config = CorpusConfig(valid_fraction=0.0)
-    for _, document in stream_corpus([str(find_corpus(WIKIPEDIA))], config, Counter()):
+    for document in stream_corpus([str(find_corpus(WIKIPEDIA))], config, Counter()):
         yield document.text
 
 

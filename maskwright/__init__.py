@@ -45,33 +45,12 @@ if TYPE_CHECKING:
     from maskwright.tokenizer.train import train_tokenizer
 
 __all__ = [
-    "Embedder",
-    "FillMask",
-    "MaskwrightError",
-    "Predictor",
-    "PretrainConfig",
-    "PseudoLikelihoodScorer",
-    "TokenStore",
-    "Tokenizer",
-    "compare",
-    "embed",
-    "evaluate",
-    "evaluate_minimal_pairs",
-    "evaluate_pseudo_likelihood",
-    "export",
-    "finetune",
-    "load_model",
-    "predict",
-    "prepare",
-    "pretrain",
-    "publish",
-    "read_minimal_pairs",
-    "save_model",
-    "score_pseudo_likelihood",
-    "serve",
-    "train_tokenizer",
-    "watch",
-]
+    "Embedder", "FillMask", "MaskwrightError", "Predictor", "PretrainConfig",
+    "PseudoLikelihoodScorer", "TokenStore", "Tokenizer", "compare", "embed", "evaluate",
+    "evaluate_minimal_pairs", "evaluate_pseudo_likelihood", "export", "finetune", "load_model",
+    "predict", "prepare", "pretrain", "publish", "read_minimal_pairs", "save_model",
+    "score_pseudo_likelihood", "serve", "train_tokenizer", "watch",
+]  # fmt: skip
 
 _HOMES = {
     "Embedder": "maskwright.inference.embed",

@@ -18,20 +18,10 @@ _EPILOG = """examples:
 """
 # The fields that --help shows; --help-all shows the others.
 _USUAL = (
-    "corpus.documents",
-    "corpus.text_field",
-    "corpus.valid_fraction",
-    "corpus.valid_text",
-    "select.language",
-    "select.quality",
-    "select.near_duplicates",
-    "tokenizer.kind",
-    "tokenizer.vocab_size",
-    "tokenizer.lowercase",
-    "tokenizer.path",
-    "workers",
-    "engine",
-)
+    "corpus.documents", "corpus.text_field", "corpus.valid_fraction", "corpus.valid_text",
+    "select.language", "select.quality", "select.near_duplicates", "tokenizer.kind",
+    "tokenizer.vocab_size", "tokenizer.lowercase", "tokenizer.path", "workers", "engine",
+)  # fmt: skip
 
 
 def build_parser() -> Parser:

@@ -32,18 +32,10 @@ _EPILOG = """examples:
 """
 # The fields that --help shows: what a first run changes. --help-all shows the others.
 _USUAL = (
-    "seed",
-    "corpus.valid_text",
-    "tokenizer.vocab_size",
-    "tokenizer.lowercase",
-    "data.max_seq_length",
-    "model.hidden_size",
-    "model.num_hidden_layers",
-    "train.max_minutes",
-    "train.max_steps",
-    "train.batch_tokens",
-    "train.device",
-)
+    "seed", "corpus.valid_text", "tokenizer.vocab_size", "tokenizer.lowercase",
+    "data.max_seq_length", "model.hidden_size", "model.num_hidden_layers", "train.max_minutes",
+    "train.max_steps", "train.batch_tokens", "train.device",
+)  # fmt: skip
 
 
 def build_parser() -> Parser:

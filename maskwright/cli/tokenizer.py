@@ -42,6 +42,9 @@ class TokenizerRunConfig:
 
     def __post_init__(self) -> None:
         check_extension(self.tokenizer)
+        if self.corpus.valid_text:
+            rule = "has no use here, where all text is learned from"
+            raise ConfigError("corpus.valid_text", ", ".join(self.corpus.valid_text), rule)
         if self.tokenizer.path is not None and not self.tokenizer.extend_vocab:
             remedy = "To add tokens to it, give --tokenizer.extend_vocab too."
             raise ConfigError("tokenizer.path", self.tokenizer.path, "exists already", remedy)
@@ -67,7 +70,7 @@ def train(argv: Sequence[str]) -> int:
     config = from_mapping(TokenizerRunConfig, config_values(arguments))
     check_new_folder(arguments.out)
     counts: Counter[str] = Counter()
-    texts = (document.text for _, document in stream_corpus(arguments.text, config.corpus, counts))
+    texts = (document.text for document in stream_corpus(arguments.text, config.corpus, counts))
     if config.tokenizer.path is not None:
         base = Tokenizer.load(config.tokenizer.path)
         tokenizer = extend_tokenizer(base, texts, config.tokenizer, seed=config.seed)
@@ -94,8 +97,7 @@ def inspect(argv: Sequence[str]) -> int:
         tokens = [tokenizer.token(i) for i in tokenizer.encode(text).ids.tolist()]
         console.print(" ".join(tokens), markup=False)
     if arguments.on:
-        corpus = CorpusConfig(valid_fraction=0.0)
-        documents = stream_corpus(arguments.on, corpus, Counter())
+        documents = stream_corpus(arguments.on, CorpusConfig(), Counter())
         stats = measure_tokenizer(tokenizer, (document.text for _, document in documents))
         console.print(_describe(stats))
     return 0

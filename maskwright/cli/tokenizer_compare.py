@@ -85,8 +85,7 @@ def measure(tokenizers: dict[str, Tokenizer], text: str) -> dict[str, TokenizerS
 
 
 def _read(text: str) -> Iterator[str]:
-    corpus = CorpusConfig(valid_fraction=0.0)
-    return (document.text for _, document in stream_corpus([text], corpus, Counter()))
+    return (document.text for document in stream_corpus([text], CorpusConfig(), Counter()))
 
 
 def _show(

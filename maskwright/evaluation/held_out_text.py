@@ -161,10 +161,10 @@ def describe_cut(data: DataFacts) -> str | None:
 
 def _read_documents(sources: Sequence[str]) -> tuple[list[str], bool]:
     """Return the documents of all sources up to a limit, and whether there are more."""
-    everything = CorpusConfig(deduplicate=False, valid_fraction=0.0)
+    everything = CorpusConfig(deduplicate=False)
     documents: list[str] = []
     num_characters = 0
-    for _, document in stream_corpus(sources, everything, Counter()):
+    for document in stream_corpus(sources, everything, Counter()):
         num_characters += len(document.text)
         if num_characters > _MAX_CHARACTERS and documents:
             return documents, True

@@ -9,20 +9,10 @@ from typing import Literal
 from maskwright.config import Plain
 
 Preset = Literal[
-    "bert",
-    "modernbert",
-    "eurobert",
-    "roberta",
-    "distilbert",
-    "megatron-bert",
-    "roberta-prelayernorm",
-    "esm",
-    "jina_embeddings_v3",
-    "nomic_bert",
-    "gte",
-    "ultrabert",
+    "bert", "modernbert", "eurobert", "roberta", "distilbert", "megatron-bert",
+    "roberta-prelayernorm", "esm", "jina_embeddings_v3", "nomic_bert", "gte", "ultrabert",
     "electra",
-]
+]  # fmt: skip
 
 # Two classes of transformers compute the same function as a preset under another name.
 ModelType = Literal[Preset, "xlm-roberta", "camembert"]

@@ -171,23 +171,6 @@ def validate_masked_lm(model: MaskedLanguageModel, held_out: HeldOut) -> dict[st
     }
 
 
-def evaluate_masked_lm(
-    model: MaskedLanguageModel,
-    batches: Iterator[Batch],
-    unigram_counts: NDArray[np.int64],
-    device: torch.device,
-    world: World = ALONE,
-) -> MaskedLMScores:
-    """Return the scores of `model`, which names its [MASK], on the batches of all ranks.
-
-    Logits are dropped batch by batch.
-
-    Args:
-        unigram_counts: [V] token counts of the training text; one is added to each.
-    """
-    return _to_scores(_sum_up(model, batches, unigram_counts, device, world))
-
-
 def evaluate_sources(
     model: MaskedLanguageModel,
     batches: Mapping[str, Iterator[Batch]],
@@ -195,7 +178,14 @@ def evaluate_sources(
     device: torch.device,
     world: World = ALONE,
 ) -> tuple[MaskedLMScores, dict[str, MaskedLMScores]]:
-    """Return the scores over all sources, and those of each; see `evaluate_masked_lm`."""
+    """Return the scores over all sources, and those of each, on the batches of all ranks.
+
+    Logits are dropped batch by batch.
+
+    Args:
+        model: names its [MASK].
+        unigram_counts: [V] token counts of the training text; one is added to each.
+    """
     sums = {
         name: _sum_up(model, own, unigram_counts, device, world) for name, own in batches.items()
     }

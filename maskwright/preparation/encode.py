@@ -11,7 +11,6 @@ from dataclasses import asdict
 
 import numpy as np
 
-from maskwright.corpus.stream import HELD_OUT
 from maskwright.files import JsonObject, write_json
 from maskwright.preparation.config import PrepareConfig
 from maskwright.preparation.folder import SELECTION_NAME
@@ -37,6 +36,7 @@ from maskwright.tokenizer.tokenizer import Tokenizer
 COUNTS = "counts"  # suffix: how often each id occurs in the training text of a block
 VALID_FRACTION_KEY = "valid_fraction"  # in the manifest's description of its source: as chosen
 EXTENSION_KEY = "tokenizer_extension"
+HELD_OUT = "in corpus.valid_text"  # why a document is dropped
 CUT = "document cut in two to hold out its end"
 
 

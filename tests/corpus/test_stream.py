@@ -14,9 +14,7 @@ from maskwright.errors import CorpusError
 from tests.corpus.helpers import write
 
 
-def stream(
-    *paths: str, counts: Counter[str] | None = None, **settings: object
-) -> list[tuple[str, Document]]:
+def stream(*paths: str, counts: Counter[str] | None = None, **settings: object) -> list[Document]:
     counts = Counter() if counts is None else counts
     config = from_mapping(CorpusConfig, settings)
     return list(stream_corpus(paths, config, counts))
@@ -31,14 +29,13 @@ def corpus(tmp_path: Path) -> str:
     return str(tmp_path)
 
 
-def test_read_clean_deduplicate_split(corpus: str) -> None:
+def test_read_clean_deduplicate(corpus: str) -> None:
     counts: Counter[str] = Counter()
-    documents = stream(corpus, counts=counts, valid_fraction=0.2)
+    documents = stream(corpus, counts=counts)
     assert len(documents) == 301
-    assert len({document.text for _, document in documents}) == 301
-    assert documents[0][1].text == "Title 0\nText of article 0."
-    assert documents[-1][1] == Document("new text", "c.jsonl:1", str(Path(corpus) / "c.jsonl"))
-    assert 30 < sum(split == "valid" for split, _ in documents) < 90
+    assert len({document.text for document in documents}) == 301
+    assert documents[0].text == "Title 0\nText of article 0."
+    assert documents[-1] == Document("new text", "c.jsonl:1", str(Path(corpus) / "c.jsonl"))
     assert counts == {
         "duplicate": 300,
         "empty": 1,
@@ -51,22 +48,10 @@ def test_the_same_input_gives_the_same_documents_in_the_same_order(corpus: str) 
     assert stream(corpus) == stream(corpus)
 
 
-def test_duplicates_are_kept_on_request_and_on_one_side(corpus: str) -> None:
-    documents = stream(corpus, deduplicate=False, valid_fraction=0.2)
+def test_duplicates_are_kept_on_request(corpus: str) -> None:
+    documents = stream(corpus, deduplicate=False)
     assert len(documents) == 601
-    sides = {(document.text, split) for split, document in documents}
-    assert len(sides) == 301
-
-
-@pytest.mark.parametrize("deduplicate", [True, False])
-def test_what_is_held_out_by_name_is_not_trained_on(tmp_path: Path, deduplicate: bool) -> None:
-    held_out = write(tmp_path / "valid.txt", "both\nonly valid")
-    path = write(tmp_path / "train.txt", "both\nonly train\n both ")
-    settings = {"documents": "line", "deduplicate": deduplicate, "valid_text": (held_out,)}
-    counts: Counter[str] = Counter()
-    found = [(s, d.text) for s, d in stream(path, counts=counts, **settings)]
-    assert found == [("valid", "both"), ("valid", "only valid"), ("train", "only train")]
-    assert counts["in corpus.valid_text"] == (1 if deduplicate else 2)
+    assert len({document.text for document in documents}) == 301
 
 
 def test_an_empty_result_is_an_error_that_counts_the_reasons(tmp_path: Path) -> None:
@@ -79,18 +64,6 @@ def test_an_empty_result_is_an_error_that_counts_the_reasons(tmp_path: Path) -> 
     write(tmp_path / "folder" / "x.txt", bytes(1_000))
     with pytest.raises(CorpusError, match=r"nothing is left .* \(binary file: 1\)\.$"):
         stream(str(tmp_path / "folder"))
-
-
-def test_a_corpus_that_is_all_validation_is_an_error(tmp_path: Path) -> None:
-    texts = [f"document {number}" for number in range(50)]
-    held_out = [
-        d.text
-        for split, d in stream(write(tmp_path / "x.txt", "\n".join(texts)), valid_fraction=0.5)
-        if split == "valid"
-    ]
-    path = write(tmp_path / "y.txt", held_out[0])
-    with pytest.raises(CorpusError, match="held out for validation: 1"):
-        stream(path, valid_fraction=0.5)
 
 
 def test_a_damaged_file_is_an_error_even_in_a_folder(corpus: str) -> None:
@@ -108,9 +81,7 @@ def test_memory_does_not_grow_with_the_text(tmp_path: Path) -> None:
         counts: Counter[str] = Counter()
         num_characters = sum(
             len(document.text)
-            for _, document in stream_corpus(
-                [str(tmp_path)], CorpusConfig(deduplicate=False, valid_fraction=0.0), counts
-            )
+            for document in stream_corpus([str(tmp_path)], CorpusConfig(deduplicate=False), counts)
         )
         peak = tracemalloc.get_traced_memory()[1]
     finally:
@@ -126,7 +97,7 @@ def test_an_encyclopedia_in_one_file() -> None:
         pytest.skip("MASKWRIGHT_DATA names no folder of real corpora")
     counts: Counter[str] = Counter()
     documents = stream(str(Path(folder) / "wiki_en" / "wiki_en.valid.txt.gz"), counts=counts)
-    texts = [document.text for _, document in documents]
+    texts = [document.text for document in documents]
     assert texts[0].startswith("Aquarius (constellation)\nAquarius is a constellation of")
     assert 40 < len(texts) < 500
     assert not any("\n\n" in text for text in texts)

@@ -25,7 +25,7 @@ from maskwright.distributed.sharding import Sharded
 from maskwright.distributed.world import World
 from maskwright.errors import TrainingError
 from maskwright.evaluation.pinned import PinnedText
-from maskwright.objectives.mlm import MaskedLMScores, evaluate_masked_lm
+from maskwright.objectives.mlm import MaskedLMScores, evaluate_sources
 from maskwright.objectives.objective import TermSums
 from maskwright.pretraining.build import build_trainer, consolidate
 from maskwright.pretraining.init_from import load_initial
@@ -191,12 +191,9 @@ def count_gathered(world: World) -> tuple[int, int, int]:
 def validate(world: World, corpus_size: int) -> MaskedLMScores:
     corpus = random_corpus(corpus_size)
     names = vocabulary(corpus.unigram_counts)
-    batches = PinnedText(
-        corpus, DataConfig(max_seq_length=16), special_ids(), names, 10_000
-    ).batches(world=world)
-    return evaluate_masked_lm(
-        small_model(), batches, corpus.unigram_counts, torch.device("cpu"), world
-    )
+    text = PinnedText(corpus, DataConfig(max_seq_length=16), special_ids(), names, 10_000)
+    batches, device = {"text": text.batches(world=world)}, torch.device("cpu")
+    return evaluate_sources(small_model(), batches, corpus.unigram_counts, device, world)[0]
 
 
 def fail_on_one_rank(world: World) -> str:

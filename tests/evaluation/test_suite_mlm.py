@@ -15,7 +15,7 @@ from maskwright.evaluation import token_ranks
 from maskwright.evaluation.pinned import PINNED_MASKING, PinnedText
 from maskwright.evaluation.suite_mlm import MASK_ONLY, WORD_MASKING, evaluate_mlm
 from maskwright.model.masked_lm import MaskedLanguageModel
-from maskwright.objectives.mlm import evaluate_masked_lm, predict_masked
+from maskwright.objectives.mlm import evaluate_sources, predict_masked
 from maskwright.runs.evaluation_file import DataFacts, SuiteResult
 from tests.helpers import MASK, VOCAB_SIZE, SyntheticCorpus, random_corpus, special_ids, vocabulary
 from tests.models import small_model
@@ -202,7 +202,8 @@ def test_whole_words(values: dict[str, float], baselines: dict[str, float | None
 
 
 def test_the_fast_path_of_training_agrees(values: dict[str, float], result: SuiteResult) -> None:
-    scores = evaluate_masked_lm(MODEL, make_text().batches(), COUNTS, torch.device("cpu"))
+    batches = {"text": make_text().batches()}
+    scores, _ = evaluate_sources(MODEL, batches, COUNTS, torch.device("cpu"))
     assert scores.num_predictions == result.scores[0].num_samples
     assert scores.loss == pytest.approx(values["loss"], rel=1e-6)
     assert scores.masked_accuracy == pytest.approx(values["masked_accuracy"])

@@ -22,7 +22,7 @@ from maskwright.corpus.stream import stream_corpus
 from maskwright.errors import MaskwrightError
 counts, characters = Counter(), 0
 try:
-    for _, document in stream_corpus(sys.argv[1:], CorpusConfig(), counts):
+    for document in stream_corpus(sys.argv[1:], CorpusConfig(), counts):
         characters += len(document.text)
 except MaskwrightError as error:
     print(type(error).__name__, error)

@@ -12,7 +12,7 @@ from maskwright.data.batch import Batch
 from maskwright.data.config import DataConfig
 from maskwright.evaluation.pinned import PinnedText
 from maskwright.model.masked_lm import MaskedLanguageModel
-from maskwright.objectives.mlm import MaskedLMScores, evaluate_masked_lm
+from maskwright.objectives.mlm import MaskedLMScores, evaluate_sources
 from tests.helpers import (
     MASK,
     NUM_SPECIAL,
@@ -54,7 +54,7 @@ def evaluate(
     model: MaskedLanguageModel, batches: Iterable[Batch], counts: np.ndarray | None = None
 ) -> MaskedLMScores:
     counts = np.ones(VOCAB_SIZE, np.int64) if counts is None else counts
-    return evaluate_masked_lm(model, iter(batches), counts, CPU)
+    return evaluate_sources(model, {"text": iter(batches)}, counts, CPU)[0]
 
 
 def labels_of(batches: list[Batch]) -> np.ndarray:

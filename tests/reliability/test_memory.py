@@ -13,7 +13,7 @@ import torch
 from maskwright.data.config import DataConfig
 from maskwright.evaluation.pinned import PinnedText
 from maskwright.model.masked_lm import MaskedLanguageModel
-from maskwright.objectives.mlm import evaluate_masked_lm
+from maskwright.objectives.mlm import evaluate_sources
 from maskwright.shards.manifest import COUNTS_NAME, Manifest, SplitInfo, write_manifest
 from maskwright.shards.reader import TokenStore
 from maskwright.shards.writer import ShardWriter, write_array
@@ -50,7 +50,7 @@ def test_validation_never_accumulates_logits() -> None:
 
     def evaluate(num_batches: int) -> None:
         some = islice(cycle(batches), num_batches)
-        evaluate_masked_lm(model, some, counts, torch.device("cpu"))
+        evaluate_sources(model, {"text": some}, counts, torch.device("cpu"))
 
     evaluate(3)
     few, many = (measure_peak(lambda n=n: evaluate(n)) for n in (10, 80))

@@ -121,7 +121,7 @@ def test_a_format_is_added_by_one_registration(
     write(tmp_path / "c.txt", "four")
     counts: Counter[str] = Counter()
     config = CorpusConfig(valid_fraction=0.0)
-    documents = [document for _, document in stream_corpus([str(tmp_path)], config, counts)]
+    documents = list(stream_corpus([str(tmp_path)], config, counts))
     assert [document.text for document in documents] == ["one", "two", "three", "four"]
     assert documents[1].id == "a.toy:2"
     assert counts == {"toy word": 3}

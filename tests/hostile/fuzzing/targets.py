@@ -107,7 +107,7 @@ def _read_corpus(name: str) -> Callable[[bytes], None]:
         path.write_bytes(content)
         config = CorpusConfig(max_document_characters=_LONGEST_DOCUMENT)
         with refusing():
-            for _, document in stream_corpus([str(path)], config, Counter()):
+            for document in stream_corpus([str(path)], config, Counter()):
                 assert 0 < len(document.text) <= 3 * _LONGEST_DOCUMENT
                 document.text.encode()
 
