@@ -19,6 +19,7 @@ from typing import Any
 from maskwright.cli.main import main
 from maskwright.logs import MetricsLog, read_metrics
 from maskwright.model_folder import folder as artifact
+from maskwright.preparation import encode
 from tests.reliability.small import PREPARE, PRETRAIN, cut_back
 
 KILOBYTE = 1024
@@ -60,17 +61,19 @@ def list_differing(folder: Path, whole: Path) -> list[str]:
 
 
 def prepare_on_a_full_disk(home: Path) -> dict[str, Any]:
-    """Twice as large a text as fits."""
-    disk = mount(home / "prepare", size_of(home / "data") // 2)
-    command = ("prepare", home / "words.txt", "--out", disk / "data", *PREPARE, "--workers", "2")
-    full = run_command(*command)
-    differing = list_differing(disk / "data", home / "data")
-    shards = len(list((disk / "data").glob("*/*.tokens")))
+    """The disk is full when a part of the shards is written."""
+    disk = mount(home / "prepare", PLENTY)
+    command = ("prepare", home / "words.txt", "--out", disk / "data", *PREPARE, "--workers", "1")
+    with filling(disk, encode, "write_array"):
+        full = run_command(*command)
+    [work] = (disk / "data").glob(".work-*")
+    differing = list_differing(work, home / "data")
+    shards = len(list((work / "train").glob("*.tokens")))
     mount(disk, PLENTY)
     again = run_command(*command)
     return {
         "full": full,
-        "differing": [name for name in differing if not name.endswith(".json")],
+        "differing": differing,
         "finished_shards": shards,
         "again": again,
         "differing_at_the_end": list_differing(disk / "data", home / "data"),
@@ -100,12 +103,12 @@ def save_a_checkpoint_on_a_full_disk(home: Path) -> dict[str, Any]:
 @contextlib.contextmanager
 def filling(disk: Path, owner: Any, name: str) -> Generator[None]:
     """Within it, another program fills the disk but for 8 KB before ``owner.name`` is called."""
-    call: Callable[..., None] = getattr(owner, name)
+    call: Callable[..., Any] = getattr(owner, name)
 
-    def fill_and_call(*arguments: Any) -> None:
+    def fill_and_call(*arguments: Any, **named: Any) -> Any:
         setattr(owner, name, call)
         mount(disk, size_of(disk) + 8 * KILOBYTE)
-        call(*arguments)
+        return call(*arguments, **named)
 
     setattr(owner, name, fill_and_call)
     yield
