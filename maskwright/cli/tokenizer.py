@@ -98,7 +98,7 @@ def inspect(argv: Sequence[str]) -> int:
         console.print(" ".join(tokens), markup=False)
     if arguments.on:
         documents = stream_corpus(arguments.on, CorpusConfig(), Counter())
-        stats = measure_tokenizer(tokenizer, (document.text for _, document in documents))
+        stats = measure_tokenizer(tokenizer, (document.text for document in documents))
         console.print(_describe(stats))
     return 0
 
