@@ -205,7 +205,8 @@ def test_inspect_shows_which_source_a_row_is_of(
     shown = [json.loads(line) for line in lines]
     sources = Counter(row["source"] for row in shown)
     assert sources["animals"] > sources["days"] > 5
-    assert {row["source"] for row in shown if "fish" in row["tokens"]} == {"animals"}
+    fish = Counter(row["source"] for row in shown if "fish" in row["tokens"])
+    assert fish["animals"] > 5 * fish["days"]  # where it may be a random token
     page = run(capsys, "inspect", folder)
     assert "75.0% of the tokens" in page
     assert "epoch 0, row 0, " in page
