@@ -35,7 +35,7 @@ PEAKS = {
     "H200": 989e12, "H100": 989e12, "B200": 2250e12, "A100": 312e12, "L40S": 362e12,
     "L40": 181e12, "L4": 121e12, "A10": 125e12, "4090": 165e12, "3090": 71e12,
 }  # fmt: skip
-MODELS = ("tiny", "small", "base")
+MODELS = ("tiny", "small", "base", "babylm-10m")
 _SAME = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
 TICK = 5  # steps between two looks at the clock, as a look makes the host wait
 

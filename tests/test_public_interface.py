@@ -108,9 +108,10 @@ def test_the_help_of_a_command_leaves_torch_out(name: str):
     assert (result.returncode, result.stdout.splitlines()[-1]) == (0, "False"), result.stderr
 
 
-def test_an_unknown_name_is_an_attribute_error():
-    with pytest.raises(AttributeError, match="no attribute 'Trainer'"):
-        _ = maskwright.Trainer
+@pytest.mark.parametrize("name", ["Trainer", "pretraine"])
+def test_an_unknown_name_is_an_attribute_error(name: str):
+    with pytest.raises(AttributeError, match=f"attribute {name}"):
+        getattr(maskwright, name)
 
 
 def test_importing_the_package_and_the_command_line_is_light():

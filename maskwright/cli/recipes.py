@@ -17,7 +17,7 @@ def main(argv: Sequence[str]) -> int:
         for key, value in recipe.facts.items():
             console.print(f"    {key + ':':<10} {escape(value)}", soft_wrap=True)
         console.print()
-    console.print("On a CPU take sprint for ten minutes and hour for twenty or more.")
+    console.print("auto, the default, chooses the size of the model by the budget.")
     console.print("Every field of a recipe is a flag: --train.max_minutes 30. See them with")
     console.print("    maskwright pretrain --recipe NAME --print-config")
     return 0

@@ -1,8 +1,8 @@
 """Best-fit-decreasing packing: which segments share a row.
 
 Segments are placed from the longest to the shortest, each in the fullest row that still has
-room. `pack_best_fit` finds that row with a bit set over the free slots; `pack_best_fit_slow` is
-the definition, and a test holds the two equal.
+room. `pack_best_fit` finds that row with a bit set over the free slots; the definition is in its
+test.
 """
 
 from collections.abc import Sequence
@@ -40,29 +40,4 @@ def pack_best_fit(lengths: Sequence[int], capacity: int, max_segments: int) -> R
         if left and len(rows[row]) < max_segments:
             rows_with_room[left].append(row)
             nonempty |= 1 << left
-    return rows
-
-
-def pack_best_fit_slow(lengths: Sequence[int], capacity: int, max_segments: int) -> Rows:
-    """Pack segments into the same rows as `pack_best_fit`, its readable twin in quadratic time."""
-    rows: Rows = []
-    free: list[int] = []
-    touched: list[int] = []  # when each row was last added to; the latest wins a tie
-    order = sorted(range(len(lengths)), key=lambda i: (-lengths[i], i))
-    for time, index in enumerate(order):
-        open_rows = [
-            row
-            for row in range(len(rows))
-            if free[row] >= lengths[index] and len(rows[row]) < max_segments
-        ]
-        if open_rows:
-            row = min(open_rows, key=lambda row: (free[row], -touched[row]))
-        else:
-            row = len(rows)
-            rows.append([])
-            free.append(capacity)
-            touched.append(time)
-        rows[row].append(index)
-        free[row] -= lengths[index]
-        touched[row] = time
     return rows

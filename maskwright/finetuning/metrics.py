@@ -15,15 +15,9 @@ from maskwright.extras import import_extra
 from maskwright.finetuning.conll import find_entities
 
 Metric = Literal[
-    "accuracy",
-    "f1",
-    "macro_f1",
-    "micro_f1",
-    "matthews",
-    "pearson",
-    "spearman",
+    "accuracy", "f1", "macro_f1", "micro_f1", "matthews", "pearson", "spearman",
     "mean_squared_error",
-]
+]  # fmt: skip
 Scores = dict[str, float]
 Baselines = dict[str, Scores]  # by the name of the baseline
 LOWER_IS_BETTER: frozenset[str] = frozenset({"mean_squared_error"})

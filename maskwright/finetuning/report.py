@@ -283,16 +283,9 @@ def _list_facts(results: Results, judged: SetResults, task: LabelTask) -> Iterat
 
 
 def _rate(classes: Mapping[str, ClassScores]) -> list[tuple[str, list[str]]]:
+    shares = ("precision", "recall", "f1")
     return [
-        (
-            name,
-            [
-                f"{scores['precision']:.3f}",
-                f"{scores['recall']:.3f}",
-                f"{scores['f1']:.3f}",
-                f"{scores['examples']:,}",
-            ],
-        )
+        (name, [*(f"{scores[each]:.3f}" for each in shares), f"{scores['examples']:,}"])
         for name, scores in classes.items()
     ]
 

@@ -12,20 +12,6 @@ These have a scale for each token; where the decoder is tied to them, both use o
 of products that stay in fp32 are int8 as well, and onnxruntime converts them when it loads the
 graph.
 
-Shares of masks with the same best word as in fp32, measured on AVX2 without VNNI, on 2,358 masks
-and a model of 25 % accuracy:
-
-=================================  ================  =============
-weights; in fp32                   scale of a tensor  of each row
-=================================  ================  =============
-8 bits, signed                               91.3 %         95.9 %
-7 bits, signed                               93.5 %         97.5 %
-7 bits, signed; MLP output                   97.4 %         97.9 %
-7 bits, signed; MLP output, qkv              97.9 %         98.3 %
-8 bits, unsigned                             93.6 %         98.3 %
-8 bits, unsigned; MLP output, qkv            98.4 %         99.0 %
-=================================  ================  =============
-
 The instruction for signed weights adds pairs of products in 16 bits, which overflow unless the
 weights have 7 bits; that for unsigned weights does not overflow and is a tenth slower. The second
 product of the MLP is the most sensitive one, because its inputs are products of two numbers; it is

@@ -9,7 +9,8 @@ that back, so that a run that begins with an existing model has a complete confi
 
 import dataclasses
 import math
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -73,6 +74,9 @@ class ModelConfig:
         None, "width of the embeddings if it differs (ELECTRA); none = hidden_size"
     )
     num_hidden_layers: int = setting(6, "encoder blocks")
+    sizes: tuple[str, ...] = setting(
+        (), "instead of both, as petaFLOP:WIDTHxLAYERS: from how much training on each is chosen"
+    )
     num_attention_heads: int = setting(4, "attention heads; must divide hidden_size")
     intermediate_size: int | None = setting(
         None, "width inside the MLP; none = 4 x hidden_size, gated: 8/3 x, down to a multiple of 64"
@@ -134,6 +138,7 @@ class ModelConfig:
 
     def __post_init__(self) -> None:
         check_sizes(vars(self))
+        parse_sizes(self.sizes)
         needed = [(name, "positions", "rotary") for name in ("rope_theta", "local_rope_theta")]
         if not _choose(self, "prediction_head_size"):
             needed += [(name, "head_transform", True) for name in ("head_act", "head_bias")]
@@ -253,6 +258,22 @@ class HeadConfig:
     dropout: float = 0.1
 
 
+def parse_sizes(sizes: Sequence[str]) -> list[tuple[float, int, int]]:
+    """Parse ``("0:128x2", "0.1:192x2")`` to [(0.0, 128, 2), (0.1, 192, 2)].
+
+    Raises:
+        ConfigError: a size that is not petaFLOP:WIDTHxLAYERS, or sizes out of order.
+    """
+    found = [_SIZE.fullmatch(size) for size in sizes]
+    parsed = [(float(f[1]), int(f[2]), int(f[3])) for f in found if f]
+    starts = [start for start, *_ in parsed]
+    is_rising = starts == sorted(set(starts)) and not min(starts, default=0.0)
+    if len(parsed) < len(sizes) or not is_rising or any(width % 64 for _, width, _ in parsed):
+        rule = "must be petaFLOP:WIDTHxLAYERS, rising from 0; widths are multiples of 64"
+        raise ConfigError("sizes", ", ".join(sizes), rule, "Write 0:128x2,0.2:192x2.")
+    return parsed
+
+
 def resolve_config(
     config: ModelConfig,
     *,
@@ -345,6 +366,9 @@ def _resolve(config: ModelConfig, given: Plain) -> EncoderConfig:
     )
 
 
+# What `ModelConfig.sizes` sets.
+SIZE_FIELDS = ("hidden_size", "num_hidden_layers", "num_attention_heads", "intermediate_size")
+_SIZE = re.compile(r"(\d+(?:\.\d+)?):(\d{2,5})x(\d{1,3})")
 _MAY_BE_ZERO = ("type_vocab_size", "pad_token_id", "prediction_head_size")
 
 

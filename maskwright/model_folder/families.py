@@ -38,14 +38,9 @@ FAMILIES: dict[str, Family] = {
 # Fields that only training reads. They never decide about the family: where it has no word for one,
 # the value is stored under "maskwright" in config.json.
 TRAINING_FIELDS = (
-    "embedding_dropout",
-    "attention_dropout",
-    "hidden_dropout",
-    "mlp_dropout",
-    "initializer_range",
-    "initializer_cutoff_factor",
-    "init_output",
-)
+    "embedding_dropout", "attention_dropout", "hidden_dropout", "mlp_dropout",
+    "initializer_range", "initializer_cutoff_factor", "init_output",
+)  # fmt: skip
 # Fields that `Family.write_more` writes, if anything does; the preset does not fix them.
 _WRITTEN_APART = ("rope_theta", "local_rope_theta", "local_attention")
 _TOKEN_IDS = ("cls_token_id", "sep_token_id", "mask_token_id")

@@ -129,6 +129,7 @@ def build_optimizers(
                 momentum=config.momentum,
                 weight_decay=config.muon_weight_decay,
                 num_steps=config.newton_schulz_steps,
+                beta2=config.muon_beta2,
                 sharding=sharding,
                 dtype=dtype,
             )

@@ -25,6 +25,11 @@ class OptimConfig:
     beta2: float = setting(0.98, "AdamW: decay of the mean squared gradient")
     eps: float = setting(1e-8, "AdamW: added to the root of the mean squared gradient")
     momentum: float = setting(0.95, "Muon: momentum (Nesterov)")
+    muon_beta2: float = setting(
+        0.0,
+        "Muon: decay of the mean squared update of each neuron, which evens them out (NorMuon); "
+        "0: as published",
+    )
     newton_schulz_steps: int = setting(5, "Muon: iterations of the orthogonalization")
     schedule: Schedule = setting(
         "wsd",
@@ -43,7 +48,7 @@ class OptimConfig:
         for name in ("weight_decay", "muon_weight_decay"):
             if getattr(self, name) < 0:
                 raise ConfigError(name, getattr(self, name), "must not be negative")
-        for name in ("beta1", "beta2", "momentum"):
+        for name in ("beta1", "beta2", "momentum", "muon_beta2"):
             if not 0 <= getattr(self, name) < 1:
                 raise ConfigError(name, getattr(self, name), "must be in [0, 1)")
         for name in ("warmup_share", "decay_share", "initial_share", "final_share"):

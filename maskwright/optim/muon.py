@@ -20,6 +20,7 @@ _A, _B, _C = 3.4445, -4.7750, 2.0315
 # Above this ratio of columns to rows, iterations on the Gram matrix take fewer products. Five of
 # them have a rounding error of 1e-4 of the update in fp32, each further one twelve times as much.
 _WIDE, _MOST_ON_GRAM = 1.5, 5
+_TINY = 1e-8
 
 # A weight, the directions of its matrices, and its group.
 _Entry = tuple[Tensor, Tensor, dict[str, Any]]
@@ -86,6 +87,7 @@ class Muon(EagerOptimizer):
         parameters: weights [out, in].
         num_stacked: the number of matrices that are stacked in each weight, along ``out``.
         lr: size of a step; an orthogonal update is scaled by ``sqrt(max(1, out / in))``.
+        beta2: decay of the mean squares that `_normalize_rows` divides by; 0: it is not called.
         sharding: how parameters are sharded over ranks; every rank gathers the matrices and
             orthogonalizes all of them.
         dtype: precision of the orthogonalization.
@@ -100,6 +102,7 @@ class Muon(EagerOptimizer):
         momentum: float,
         weight_decay: float,
         num_steps: int,
+        beta2: float = 0.0,
         sharding: Sharding = UNSHARDED,
         dtype: torch.dtype = torch.float32,
     ) -> None:
@@ -111,6 +114,7 @@ class Muon(EagerOptimizer):
             [{"params": group, "num_stacked": n} for n, group in groups.items()], defaults
         )
         self.num_steps, self.sharding, self.dtype = num_steps, sharding, dtype
+        self.beta2 = beta2
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> Any:
@@ -131,9 +135,29 @@ class Muon(EagerOptimizer):
             updates = updates.split([len(matrices) for _, matrices, _ in entries])
             scale = max(1.0, rows / columns) ** 0.5
             for (parameter, _, group), update in zip(entries, updates, strict=True):
+                if self.beta2:
+                    update = self._normalize_rows(parameter, update, share)
                 parameter.mul_(1 - share * (group["lr"] * group["weight_decay"]))
                 update = update.reshape(parameter.shape) * (share * (-group["lr"] * scale))
                 parameter.add_(self.sharding.shard(update, parameter))
+
+    def _normalize_rows(self, parameter: Tensor, update: Tensor, share: Tensor | float) -> Tensor:
+        """Divide each row by the root of its mean square over the steps; keep the norm of a matrix.
+
+        A row is a neuron, whose updates then are about as large as any other's: NorMuon, Li et al.
+        2025, arXiv 2510.05491.
+
+        Args:
+            update: [S, m, n], orthogonal.
+            share: 0 if there is no step, 1 otherwise.
+        """
+        state, square = self.state[parameter], update.square().mean(-1, keepdim=True)
+        if "row_square" not in state:
+            state["row_square"] = torch.zeros_like(square)
+        state["row_square"].lerp_(square, (1 - self.beta2) * share)
+        scaled = update / (state["row_square"].sqrt() + _TINY)
+        norms = (each.norm(dim=(1, 2), keepdim=True) for each in (update, scaled))
+        return scaled * (next(norms) / (next(norms) + _TINY))
 
     def _nesterov(self, parameter: Tensor, momentum: float) -> Tensor:
         gradient = parameter.grad

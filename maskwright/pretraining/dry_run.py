@@ -8,8 +8,10 @@ import torch
 
 from maskwright.corpus.sources import Source, find_sources
 from maskwright.formatting import count_noun
+from maskwright.model.config import EncoderConfig
 from maskwright.model.flops import count_parameters
 from maskwright.objectives.build import count_parameters_of
+from maskwright.pretraining.budget import choose_size, measure_step_seconds
 from maskwright.pretraining.init_from import InitialModel, load_initial
 from maskwright.pretraining.prepared_data import (
     PreparedData,
@@ -21,9 +23,7 @@ from maskwright.pretraining.prepared_data import (
     open_data,
     resolve_model,
 )
-from maskwright.pretraining.step_speed import measure_step_seconds
-from maskwright.recipes import recommend_recipe
-from maskwright.runs.config import PretrainConfig, resolve
+from maskwright.runs.config import PretrainConfig
 from maskwright.runs.find_data import find_prepared, named_folder
 from maskwright.train.device import choose_device, should_compile
 
@@ -43,8 +43,16 @@ def describe_run(config: PretrainConfig, data_dir: Path) -> Iterator[str]:
         check_config(config)
     folders = find_prepared(config, data_dir)
     data = open_data(folders, config.mixture) if folders else None
-    model = resolve_model(config, data.tokenizer) if data else guess_model(config)
-    objective = objective_of(config)
+    if data:
+        tokens, described = data.epoch_tokens, _describe_data(data)
+    else:
+        tokens, described = _guess_tokens(find_sources(config.text))
+
+    def resolve(sized: PretrainConfig) -> EncoderConfig:
+        return resolve_model(sized, data.tokenizer) if data else guess_model(sized)
+
+    config, size = choose_size(config, resolve, tokens)
+    model, objective = resolve(config), objective_of(config)
     with torch.device("meta"):
         num_parameters = count_parameters_of(objective.build_network(model))
     device = choose_device(config.train.device)
@@ -52,12 +60,11 @@ def describe_run(config: PretrainConfig, data_dir: Path) -> Iterator[str]:
     flops = objective.count_flops_per_token(model, length, config.masking.highest_rate)
     if data:
         build_row_source(config, data)
-        tokens, described = data.epoch_tokens, _describe_data(data)
-    else:
-        tokens, described = _guess_tokens(find_sources(config.text))
     compiles, reason = should_compile(config.train.count_epochs(tokens or math.inf), device)
     if initial is not None:
         yield f"init_from    {_describe_initial(initial)}"
+    if size:
+        yield f"size         {size}"
     yield f"model        {num_parameters:,} parameters: {objective.describe_parameters(model)}"
     yield (
         f"memory       about {num_parameters * _BYTES_PER_PARAMETER / 1e6:,.0f} MB for weights, "
@@ -72,18 +79,6 @@ def describe_run(config: PretrainConfig, data_dir: Path) -> Iterator[str]:
         "rows of random tokens, not compiled"
     )
     yield _estimate(config, tokens, seconds)
-    if initial is None and device.type == "cpu" and config.train.most_minutes < math.inf:
-        yield from _advise_recipe(config)
-
-
-def _advise_recipe(config: PretrainConfig) -> Iterator[str]:
-    """Name the recipe that learned most in this time, unless the model has its shape."""
-    minutes = config.train.most_minutes
-    recipe = recommend_recipe(minutes)
-    best, chosen = resolve(recipe).model, config.model
-    shape = (best.hidden_size, best.num_hidden_layers)
-    if shape != (chosen.hidden_size, chosen.num_hidden_layers):
-        yield f"advice       on a CPU, --recipe {recipe} learned most in {minutes:g} minutes"
 
 
 def _describe_initial(initial: InitialModel) -> str:

@@ -5,6 +5,7 @@ import signal
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,16 @@ from maskwright.corpus.sources import keep_texts
 from maskwright.distributed.world import World, joining, read_world
 from maskwright.errors import CheckpointError, ConfigError, InputError, ShardError, StoppedError
 from maskwright.objectives.build import count_parameters_of
+from maskwright.pretraining.budget import choose_size
 from maskwright.pretraining.dry_run import describe_run
 from maskwright.pretraining.init_from import adopt_model, load_initial
-from maskwright.pretraining.prepared_data import PreparedData, check_config, fetch_ahead, open_data
+from maskwright.pretraining.prepared_data import (
+    PreparedData,
+    check_config,
+    fetch_ahead,
+    open_data,
+    resolve_model,
+)
 from maskwright.pretraining.run_session import Session, open_console, open_session
 from maskwright.runs.config import PretrainConfig, choose_recipe, read_given, resolve
 from maskwright.runs.find_data import (
@@ -80,7 +88,7 @@ def pretrain(
             once. They are kept in ``data_dir/texts-HASH.jsonl``, so that the run can be resumed.
         init_from: a model to continue pretraining: a folder, a run, or ``hf:NAME``. It brings
             tokenizer and architecture.
-        recipe: the recipe to start from: ``sprint``, or ``continue`` with `init_from`.
+        recipe: the recipe to start from: ``auto``, or ``continue`` with `init_from`.
         config: a YAML file put over the recipe; or a whole configuration, instead of a recipe and
             `sections`.
         out: the run directory; must not exist yet, unless `auto_resume`.
@@ -160,6 +168,8 @@ def _request_run(
     resolved = adopt_model(resolved, read_given(file, given), begun=begun)
     if begun is None:
         return _Request(run, data_dir, resolved, name)
+    if resolved.model.sizes and resolved.model.sizes == begun.model.sizes:
+        resolved = replace(resolved, model=begun.model)  # the size was chosen when it began
     changes = list_changes(begun, resolved)
     check_changes(changes)
     return _Request(run, data_dir, resolved, name, changes)
@@ -206,6 +216,10 @@ def _start(request: _Request) -> None:
             check_config(config)
         data = _open_data(world, config, lambda: locate_data(config, data_dir, console.print))
         origin = initial.describe() if initial is not None else None
+        if config.model.sizes:
+            shape = partial(resolve_model, tokenizer=data.tokenizer)
+            config, reason = choose_size(config, shape, data.epoch_tokens, world)
+            console.print(f"size: {reason}")
         session = open_session(run, config, data, world, console, initial=initial, origin=origin)
         fetch_ahead(config, data, session.trainer.state.position, world)
         del initial  # its weights are in the trainer now, or copied and grown

@@ -54,11 +54,6 @@ def load_recipe(name: str) -> Recipe:
     return Recipe(name, header[0] if header else name, facts, parse_yaml(text, name))
 
 
-def recommend_recipe(minutes: float) -> str:
-    """Return the recipe that learned most in so many minutes of a CPU (docs/experiments.md)."""
-    return "sprint" if minutes < 20 else "hour"
-
-
 def _split(line: str) -> tuple[str, str]:
     key, _, value = line.partition(": ")
     return key, value

@@ -11,7 +11,7 @@ from maskwright.corpus.config import CorpusConfig
 from maskwright.data.config import DataConfig, MaskingConfig, MixtureConfig
 from maskwright.errors import ConfigError
 from maskwright.files import as_mapping
-from maskwright.model.config import ModelConfig
+from maskwright.model.config import SIZE_FIELDS, ModelConfig
 from maskwright.objectives.config import ObjectiveConfig, choose_name
 from maskwright.objectives.registry import OBJECTIVES
 from maskwright.optim.config import OptimConfig
@@ -43,7 +43,7 @@ class EvaluateConfig:
             raise ConfigError("blimp", self.blimp, rule, "Give both, or neither.")
 
 
-DEFAULT_RECIPE = "sprint"  # ten minutes, and what the ablations of docs/reproduce.md chose
+DEFAULT_RECIPE = "auto"  # for any budget (docs/experiments.md)
 CONTINUE_RECIPE = "continue"  # the default where a run begins with a model that exists
 
 
@@ -154,13 +154,13 @@ def put_over(values: Mapping[str, Any], layer: Mapping[str, Any]) -> Plain:
     """Merge a higher layer into `values`: a file over a recipe, flags over a file.
 
     What says the same thing in another way is replaced, too: a budget replaces all budgets, batch
-    tokens replace their schedule and the other way round, and a row length replaces a schedule of
-    row lengths.
+    tokens replace their schedule and the other way round, a row length replaces a schedule of row
+    lengths, and the size of a model its choice by the budget.
 
     Raises:
         ConfigError: the layer gives both batch tokens and a schedule of them.
     """
-    train, data = (as_mapping(layer.get(name)) for name in ("train", "data"))
+    train, data, model = (as_mapping(layer.get(name)) for name in ("train", "data", "model"))
     replaced: set[str] = set()
     if any(train.get(name) is not None for name in BUDGETS):
         replaced.update(BUDGETS)
@@ -169,10 +169,13 @@ def put_over(values: Mapping[str, Any], layer: Mapping[str, Any]) -> Plain:
         replaced.update(("batch_tokens", "batch_tokens_schedule"))
     if "max_seq_length" in data:
         replaced.add("seq_length_schedule")
+    if any(name in model for name in SIZE_FIELDS):
+        replaced.add("sizes")
     below = dict(values)
-    if isinstance(below.get("train"), Mapping):
-        kept = below["train"].items()
-        below["train"] = {name: value for name, value in kept if name not in replaced}
+    for section_name in ("train", "model"):
+        if isinstance(below.get(section_name), Mapping):
+            kept = below[section_name].items()
+            below[section_name] = {name: value for name, value in kept if name not in replaced}
     return merge(below, layer)
 
 

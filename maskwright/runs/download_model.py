@@ -12,14 +12,9 @@ from maskwright.extras import import_extra
 
 PREFIX = "hf:"
 _DOWNLOADED = (
-    "config.json",
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "special_tokens_map.json",
-    "added_tokens.json",
-    "*.safetensors",
-    "model.safetensors.index.json",
-)
+    "config.json", "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json",
+    "added_tokens.json", "*.safetensors", "model.safetensors.index.json",
+)  # fmt: skip
 _BELOW = "*/*"  # subfolders hold other formats, and parts of larger models
 
 

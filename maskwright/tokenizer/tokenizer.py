@@ -163,13 +163,6 @@ class Tokenizer:
         """
         return self._encode_whole(self._plain, text)
 
-    def encode_reference(self, text: str) -> EncodedText:
-        """Encode the whole text by the library: the slow twin of `encode`, for tests."""
-        text = make_valid(text)
-        encoding = self._plain.encode(text, add_special_tokens=False)
-        starts = find_word_starts(text, encoding.offsets)
-        return EncodedText(np.array(encoding.ids, np.uint32), np.array(starts, np.bool_))
-
     def encode_prompt(self, text: str) -> EncodedPrompt:
         """Encode `text`, recognizing special tokens written in it, such as [MASK].
 

@@ -164,22 +164,3 @@ def test_dry_run_before_preparation(workplace: Path, capsys: pytest.CaptureFixtu
     assert f"not prepared yet; about {guess:,.0f} tokens" in report
     assert all(word in report for word in ("tokens/s", "minutes", "epochs"))
     assert not elsewhere.exists()
-
-
-@pytest.mark.parametrize(
-    ("recipe", "minutes", "advised"),
-    [("tiny", "60", "hour"), ("hour", "60", None), ("hour", "10", "sprint"), ("sprint", "9", None)],
-)
-def test_dry_run_names_the_recipe_that_learns_most(
-    recipe: str,
-    minutes: str,
-    advised: str | None,
-    workplace: Path,
-    capsys: pytest.CaptureFixture[str],
-):
-    text = str(workplace / "animals.txt")
-    budget = ["--train.max_minutes", minutes, "--train.device", "cpu"]
-    assert main(["pretrain", text, "--recipe", recipe, *budget, "--dry-run"]) == 0
-    advice = [line for line in capsys.readouterr().out.splitlines() if line.startswith("advice")]
-    assert len(advice) == (advised is not None)
-    assert advised is None or f"--recipe {advised} " in advice[0]

@@ -59,7 +59,7 @@ def test_a_zero_gradient_gives_a_zero_update() -> None:
 
 def step_slowly(weight: Tensor, gradients: list[Tensor], settings: dict[str, float]) -> Tensor:
     """The readable twin: one matrix, one line of the paper after the other."""
-    momentum = torch.zeros_like(weight)
+    momentum, squares = torch.zeros_like(weight), torch.zeros(len(weight))
     for gradient in gradients:
         momentum = settings["momentum"] * momentum + (1 - settings["momentum"]) * gradient
         x = (1 - settings["momentum"]) * gradient + settings["momentum"] * momentum
@@ -67,28 +67,35 @@ def step_slowly(weight: Tensor, gradients: list[Tensor], settings: dict[str, flo
         for _ in range(5):
             a = x @ x.T
             x = 3.4445 * x + (-4.7750 * a + 2.0315 * a @ a) @ x
+        if beta2 := settings.get("beta2"):
+            squares = beta2 * squares + (1 - beta2) * x.square().mean(1)
+            even = x / squares.sqrt()[:, None]
+            x = even * x.norm() / even.norm()
         scale = max(1, weight.shape[0] / weight.shape[1]) ** 0.5
         weight = weight * (1 - settings["lr"] * settings["weight_decay"])
         weight = weight - settings["lr"] * scale * x
     return weight
 
 
+@pytest.mark.parametrize("beta2", [0.0, 0.9])
 @pytest.mark.parametrize("shape", [(12, 8), (8, 12), (8, 8)])
-def test_steps_equal_those_of_the_slow_twin(shape: tuple[int, int]) -> None:
+def test_steps_equal_those_of_the_slow_twin(shape: tuple[int, int], beta2: float) -> None:
     weight = nn.Parameter(random(*shape))
     expected = weight.detach().clone()
     gradients = [random(*shape, seed=step) for step in range(1, 4)]
-    optimizer = Muon([weight], [1], **SETTINGS)
+    optimizer = Muon([weight], [1], **SETTINGS, beta2=beta2)
     for gradient in gradients:
         weight.grad = gradient.clone()
         optimizer.step()
-    assert torch.allclose(weight, step_slowly(expected, gradients, SETTINGS), atol=1e-5)
+    slowly = step_slowly(expected, gradients, {**SETTINGS, "beta2": beta2})
+    assert torch.allclose(weight, slowly, atol=1e-5)
 
 
 def test_a_stacked_weight_is_the_matrices_it_holds() -> None:
     stacked = nn.Parameter(random(3 * 8, 8))
     parts = [nn.Parameter(part.clone()) for part in stacked.detach().chunk(3)]
-    together, apart = Muon([stacked], [3], **SETTINGS), Muon(parts, [1, 1, 1], **SETTINGS)
+    together = Muon([stacked], [3], **SETTINGS, beta2=0.9)
+    apart = Muon(parts, [1, 1, 1], **SETTINGS, beta2=0.9)
     for step in range(3):
         stacked.grad = random(3 * 8, 8, seed=step)
         for part, gradient in zip(parts, stacked.grad.chunk(3), strict=True):
@@ -117,6 +124,22 @@ def test_a_weight_without_gradient_stays_as_it_is() -> None:
     before = weight.detach().clone()
     Muon([weight], [1], **SETTINGS).step()
     assert torch.equal(weight, before)
+
+
+def test_a_skipped_step_leaves_the_state_and_a_matrix_without_gradient_stays_finite() -> None:
+    weight, still = nn.Parameter(random(4, 6)), nn.Parameter(random(4, 6, seed=1))
+    optimizer = Muon([weight, still], [1, 1], **{**SETTINGS, "weight_decay": 0.0}, beta2=0.9)
+    before = still.detach().clone()
+    weight.grad, still.grad = random(4, 6, seed=2), torch.zeros(4, 6)
+    optimizer.step()
+    assert torch.equal(still, before)
+    kept = {name: value.clone() for name, value in optimizer.state[weight].items()}
+    place = weight.detach().clone()
+    weight.grad.fill_(float("nan"))
+    optimizer.found_inf = torch.ones(())
+    optimizer.step()
+    assert torch.equal(weight, place)
+    assert all(torch.equal(optimizer.state[weight][name], value) for name, value in kept.items())
 
 
 def test_muon_minimises() -> None:

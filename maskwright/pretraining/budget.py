@@ -1,7 +1,13 @@
-"""How long a step would take, measured on random tokens: no text is needed to know it."""
+"""What a budget pays for on this machine: the time of a step, and with it the size of the model.
+
+A step is measured on random tokens: no text is needed to know its time. Each of `model.sizes` is
+stated with the training from which on it learns most (docs/experiments.md), in petaFLOP; so one
+recipe serves ten minutes of a laptop and a day of a GPU.
+"""
 
 import time
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -12,13 +18,14 @@ from maskwright.data.loader import RowSource, StepRequest
 from maskwright.data.masking import Masker, Vocabulary
 from maskwright.data.rows import DataPosition
 from maskwright.distributed.parallel import Parallel
-from maskwright.model.config import EncoderConfig
+from maskwright.distributed.world import ALONE, World
+from maskwright.model.config import EncoderConfig, ModelConfig, parse_sizes
 from maskwright.model.encoder import count_stacked_matrices
 from maskwright.model.init import initialize
 from maskwright.optim.build import build_optimizers
 from maskwright.pretraining.prepared_data import build_planner, objective_of
 from maskwright.runs.config import PretrainConfig
-from maskwright.train.device import product_dtype
+from maskwright.train.device import choose_device, product_dtype
 from maskwright.train.step import (
     clip_gradients,
     compute_gradients,
@@ -30,6 +37,7 @@ _TIMED = 3
 _NUM_SPECIAL = 5  # as in every tokenizer that is trained here
 # Rows enough to keep the device busy, and no more: a step of a large model on a CPU takes minutes.
 _TIMED_FLOPS = {"cpu": 1e11, "cuda": 2e13}
+_BRIEFLY = 2e10  # for each size that is tried: less than a second on a CPU
 
 
 @dataclass(frozen=True)
@@ -112,3 +120,68 @@ def _now(device: torch.device) -> float:
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     return time.perf_counter()
+
+
+def choose_size(
+    config: PretrainConfig,
+    resolve: Callable[[PretrainConfig], EncoderConfig],
+    epoch_tokens: float | None,
+    world: World = ALONE,
+) -> tuple[PretrainConfig, str]:
+    """Return the configuration with the largest of its sizes that the budget pays for, and why.
+
+    Rank 0 measures the speed. Without sizes, or with a model that exists, nothing changes.
+
+    Args:
+        resolve: returns the architecture of a configuration.
+        epoch_tokens: tokens of the text, if they are known.
+    """
+    sizes = parse_sizes(config.model.sizes)
+    if not sizes or config.init_from is not None:
+        return config, ""
+    sized = [replace(config, model=set_size(config.model, *size)) for _, *size in sizes]
+
+    def find() -> str:
+        chosen, paid = 0, 0.0
+        for number, (least, *_) in enumerate(sizes):
+            found = _count_petaflops(sized[number], resolve, epoch_tokens, world.size)
+            if number and found < least:
+                break
+            chosen, paid = number, found
+        return f"{chosen} {paid:.3g}"
+
+    number, paid = world.text_from_first(find).split()
+    _, width, layers = sizes[int(number)]
+    reason = f"the budget pays for {paid} petaFLOP on this machine"
+    following = sizes[int(number) + 1 :]
+    if following:
+        reason += f"; {following[0][1]} x {following[0][2]} needs {following[0][0]:g}"
+    return sized[int(number)], f"{width} x {layers}: {reason}"
+
+
+def set_size(model: ModelConfig, width: int, layers: int) -> ModelConfig:
+    """Return the model with this size: heads of 64, an MLP three times as wide."""
+    return replace(
+        model,
+        hidden_size=width,
+        num_hidden_layers=layers,
+        num_attention_heads=max(1, width // 64),
+        intermediate_size=3 * width,
+    )
+
+
+def _count_petaflops(
+    config: PretrainConfig,
+    resolve: Callable[[PretrainConfig], EncoderConfig],
+    epoch_tokens: float | None,
+    num_ranks: int,
+) -> float:
+    """Return what the run would compute, as it is counted a token, in petaFLOP."""
+    model, train = resolve(config), config.train
+    device = choose_device(train.device)
+    seconds = measure_step_seconds(config, model, device, _BRIEFLY) / num_ranks
+    share = config.masking.predicted_share_at(0.5)
+    length = train.seq_length_at(0.5, config.data.max_seq_length)
+    flops = objective_of(config).count_flops_per_token(model, length, share)
+    steps = train.estimate_seconds(seconds, epoch_tokens) / seconds
+    return steps * train.mean_batch_tokens * flops / 1e15

@@ -1,0 +1,141 @@
+"""Everything that only a GPU can show, in pieces of nine minutes at most.
+
+    python -m benchmarks gpu-day --data data/babylm --blimp blimp/
+
+Each piece is a process of its own and writes its own dated result; one that fails or takes too long
+is reported, and the next begins. --data is prepared elsewhere, ten million words as the recipe
+`babylm-10m` has them. With --toy the pieces run at toy size on a CPU and write no result.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from benchmarks.common import BENCHMARKS, MASKWRIGHT, write_result
+from maskwright.files import hash_file
+from maskwright.logs import read_metrics
+
+SECONDS = 9 * 60
+_TORCHRUN = (sys.executable, "-m", "torch.distributed.run", "--standalone")
+_TOY = [
+    "--train.device", "cpu", "--model.hidden_size", "32", "--model.num_hidden_layers", "2",
+    "--model.num_attention_heads", "2", "--model.intermediate_size", "48",
+    "--data.max_seq_length", "64", "--train.batch_tokens", "512", "--train.valid_tokens", "1024",
+    "--train.final_valid_tokens", "1024", "--train.compile", "off",
+]  # fmt: skip
+_MINUTES, _TOY_MINUTES = "8", "0.05"
+_FEW_STEPS = ("--train.max_steps", "40")
+
+
+def call(*command: object) -> None:
+    """Run a command, which must succeed."""
+    subprocess.run(list(map(str, command)), check=True)
+
+
+class Day:
+    """The pieces; each returns what it found."""
+
+    def __init__(self, data: Path, blimp: Path, runs: Path, toy: bool) -> None:
+        self.data, self.blimp, self.runs, self.toy = data, blimp, runs, toy
+
+    def build(self, name: str, *flags: str, launcher: tuple[str, ...] = ()) -> list[str]:
+        """Return the command that trains the recipe."""
+        program = [*launcher, "-m", "maskwright"] if launcher else [*MASKWRIGHT]
+        where = ["pretrain", str(self.data), "--recipe", "babylm-10m", "--runs-dir", str(self.runs)]
+        more = ["--name", name, "--auto-resume", "--train.report", "false", *flags]
+        return [
+            *program,
+            *where,
+            *more,
+            "--train.log_every_steps",
+            "5",
+            *(_TOY if self.toy else []),
+        ]
+
+    def pretrain(self, name: str, *flags: str, launcher: tuple[str, ...] = ()) -> dict[str, Any]:
+        """Train the recipe; return the last validation, and the hash of the weights."""
+        call(*self.build(name, *flags, launcher=launcher))
+        last = read_metrics(self.runs / name / "metrics.jsonl")[-1]
+        return {**last, "weights": hash_file(self.runs / name / "model" / "model.safetensors")}
+
+    def tests(self) -> dict[str, Any]:
+        folders = ("tests/model", "tests/train", "tests/optim", "tests/objectives")
+        command = [sys.executable, "-m", "pytest", "-q", "-rs", *folders]
+        if self.toy:
+            command += ["--collect-only"]
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True)
+        return {"exit_code": done.returncode, "end": done.stdout.splitlines()[-30:]}
+
+    def speed(self) -> dict[str, Any]:
+        toy = ("--toy", "--rounds", 1) if self.toy else ("--lengths", 512)
+        call(*BENCHMARKS, "gpu-speed", "--data", self.data, "--models", "base", "babylm-10m", *toy)
+        return {}  # it writes a result of its own
+
+    def pretraining(self) -> dict[str, Any]:
+        minutes = _TOY_MINUTES if self.toy else _MINUTES
+        return self.pretrain("pretraining", "--train.max_minutes", minutes)
+
+    def minimal_pairs(self) -> dict[str, Any]:
+        out = self.runs / "blimp.json"
+        model = self.runs / "pretraining"
+        call(
+            *MASKWRIGHT, "evaluate", model, "--suite", "blimp", "--blimp", self.blimp, "--out", out
+        )
+        return json.loads(out.read_text(encoding="utf-8"))
+
+    def resuming(self) -> dict[str, Any]:
+        whole, metrics = self.pretrain("whole", *_FEW_STEPS), self.runs / "halved" / "metrics.jsonl"
+        command = self.build("halved", *_FEW_STEPS)
+        with subprocess.Popen(command) as process:
+            while process.poll() is None and not read_metrics(metrics):
+                time.sleep(0.05)
+            process.terminate()  # it writes a checkpoint and ends
+        again = self.pretrain("halved", *_FEW_STEPS)
+        return {"same_bits": whole["weights"] == again["weights"], "loss": whole["loss"]}
+
+    def sharding(self) -> dict[str, Any]:
+        return self.pretrain("fsdp", "--train.parallel", "fsdp", *_FEW_STEPS, launcher=_TORCHRUN)
+
+
+PIECES: tuple[Callable[[Day], dict[str, Any]], ...] = (
+    Day.tests, Day.speed, Day.pretraining, Day.minimal_pairs, Day.resuming, Day.sharding,
+)  # fmt: skip
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--data", type=Path, required=True, help="prepared ten million words")
+    parser.add_argument("--blimp", type=Path, required=True, help="folder of minimal pairs")
+    parser.add_argument("--runs", type=Path, required=True, help="keeps the runs")
+    parser.add_argument("--toy", action="store_true", help="at toy size on a CPU, without results")
+    parser.add_argument("--piece", choices=[piece.__name__ for piece in PIECES], help="only this")
+
+
+def main(arguments: argparse.Namespace) -> None:
+    if not arguments.toy and not torch.cuda.is_available():
+        sys.exit("there is no GPU here; --toy shows on a CPU that the program works")
+    if arguments.piece:
+        day = Day(arguments.data, arguments.blimp, arguments.runs, arguments.toy)
+        began = time.perf_counter()
+        found = getattr(day, arguments.piece)()
+        found = {**found, "seconds": round(time.perf_counter() - began, 1)}
+        print(found)
+        if not arguments.toy:
+            device = torch.cuda.get_device_name()
+            write_result(f"gpu-{arguments.piece.replace('_', '-')}", {"device": device, **found})
+        return
+    failed = list[str]()
+    for piece in PIECES:
+        print(f"== {piece.__name__}", flush=True)
+        command = [sys.executable, "-m", "benchmarks", *sys.argv[1:], "--piece", piece.__name__]
+        try:
+            subprocess.run(command, check=True, timeout=SECONDS)
+        except subprocess.SubprocessError as error:
+            failed.append(f"{piece.__name__}: {error}")
+    sys.exit("\n".join(failed))

@@ -1,0 +1,95 @@
+"""`model.sizes`: the size of the model follows from the budget and the speed of the machine."""
+
+from pathlib import Path
+
+import pytest
+
+from maskwright.cli.main import main
+from maskwright.errors import ConfigError
+from maskwright.pretraining import budget
+from maskwright.pretraining.budget import choose_size
+from maskwright.pretraining.prepared_data import guess_model, objective_of
+from maskwright.runs.config import PretrainConfig, resolve
+from tests.workplace import SMALL
+
+SIZES = {"model": {"sizes": ["0:64x1", "1:128x2", "3:192x2"]}}
+
+
+def count_flops(config: PretrainConfig) -> float:
+    length = config.train.seq_length_at(0.5, config.data.max_seq_length)
+    share = config.masking.predicted_share_at(0.5)
+    return objective_of(config).count_flops_per_token(guess_model(config), length, share)
+
+
+@pytest.fixture
+def speed(monkeypatch: pytest.MonkeyPatch) -> float:
+    """Every size computes a teraFLOP a second."""
+
+    def measure(config: PretrainConfig, *_: object) -> float:
+        return config.train.mean_batch_tokens * count_flops(config) / 1e12
+
+    monkeypatch.setattr(budget, "measure_step_seconds", measure)
+    return 1e12
+
+
+@pytest.mark.parametrize(
+    ("minutes", "size"), [(10, (64, 1)), (20, (128, 2)), (49, (128, 2)), (51, (192, 2))]
+)
+def test_minutes_choose_the_size(minutes: float, size: tuple[int, int], speed: float):
+    config = resolve("sprint", None, {**SIZES, "train": {"max_minutes": minutes}})
+    chosen, reason = choose_size(config, guess_model, None)
+    assert (chosen.model.hidden_size, chosen.model.num_hidden_layers) == size
+    assert chosen.model.num_attention_heads == size[0] // 64
+    assert chosen.model.intermediate_size == 3 * size[0]
+    assert f"{size[0]} x {size[1]}: " in reason
+    assert f"{minutes * 60 * speed / 1e15:.3g} petaFLOP" in reason
+
+
+def test_tokens_choose_the_size_whatever_the_speed(speed: float):
+    config = resolve("sprint", None, SIZES)
+    middle = resolve("sprint", None, {"model": {"hidden_size": 128, "num_hidden_layers": 2}})
+    enough = round(1.01e15 / count_flops(middle))
+    for tokens, width in ((enough // 2, 64), (enough, 128)):
+        config = resolve("sprint", None, {**SIZES, "train": {"max_tokens": tokens}})
+        assert choose_size(config, guess_model, None)[0].model.hidden_size == width
+
+
+def test_without_sizes_nothing_is_measured(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delattr(budget, "measure_step_seconds")
+    config = resolve("sprint", None, {})
+    assert choose_size(config, guess_model, None) == (config, "")
+
+
+def test_a_size_that_is_given_replaces_the_choice():
+    assert resolve("auto").model.sizes
+    for name, value in (("hidden_size", 256), ("num_hidden_layers", 4), ("intermediate_size", 64)):
+        assert resolve("auto", None, {"model": {name: value}}).model.sizes == ()
+
+
+@pytest.mark.parametrize(
+    "sizes", [["1:64x2"], ["0:64x2", "0:128x2"], ["0:100x2"], ["64x2"], ["0:128x2", "-1:192x2"]]
+)
+def test_sizes_that_cannot_be_are_refused(sizes: list[str]):
+    with pytest.raises(ConfigError) as caught:
+        resolve("sprint", None, {"model": {"sizes": sizes}})
+    assert caught.value.field == "model.sizes"
+
+
+def test_a_run_keeps_the_size_with_which_it_began(
+    workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], speed: float
+):
+    data = next((workplace / "data").iterdir())
+    small = [
+        flag
+        for pair in zip(SMALL[::2], SMALL[1::2], strict=True)
+        if "model." not in pair[0]
+        for flag in pair
+    ]
+    where = ["pretrain", str(data), "--runs-dir", str(tmp_path), "--name", "run", "--auto-resume"]
+    command = [*where, *small, "--model.sizes", "0:64x1,1000:128x2"]
+    assert main([*command, "--train.max_steps", "10"]) == 0
+    assert "size: 64 x 1" in capsys.readouterr().out
+    assert main([*command, "--train.max_steps", "20"]) == 0
+    assert "at step 10" in capsys.readouterr().out
+    assert main(["pretrain", str(data), *small, "--model.sizes", "0:64x1", "--dry-run"]) == 0
+    assert "64 x 1" in capsys.readouterr().out
