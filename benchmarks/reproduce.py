@@ -59,6 +59,7 @@ SYSTEMS: dict[str, System] = {
     "wiki-gpt-bert": System("GPT-BERT", "wiki", "gpt-bert-style", 10),
     "wiki-ours": System("ours (`sprint`)", "wiki", "sprint", 10),
     "wiki-sprint": System("`sprint`", "wiki-cased", "sprint", 10),
+    "wiki-auto": System("`auto`", "wiki-cased", "auto", 10),
     "wiki-hour": System("`hour`", "wiki-cased", "hour", 60),
     "wiki-tiny": System("`tiny`", "wiki-cased", "tiny", 60),
     "wiki-ours-long": System("ours (`tiny`)", "wiki", "tiny", 95, (*ON_WIKI, *HOUR_AND_A_HALF)),

@@ -9,7 +9,7 @@ Do Masked Language Model Scoring", 2023). [CLS] and [SEP] are in the input and n
 A question is a row with masks and a position in it; an answer is a token at a question's position.
 Equal questions go through the model once: two sentences that differ in the masked word share one.
 Only masked positions go through the end of the last block and the head, and of their logits only
-the label's and the logarithm of the sum are kept. In fp32, but for an encoder that may use bf16.
+the label's and the logarithm of the sum are kept. In fp32, unless the caller takes bf16.
 
 Q questions, A answers, D width, V vocabulary.
 """
@@ -131,7 +131,7 @@ class PseudoLikelihoodScorer(TextModel[MaskedLanguageModel]):
         good.total > bad.total
 
     Attributes:
-        precision: of the encoder; bf16 moves a score by about a hundredth of a nat.
+        precision: of matrix products; bf16 moves the score of a token by hundredths of a nat.
 
     Raises:
         ModelFolderError: `folder` is not a model folder.
@@ -244,13 +244,11 @@ class PseudoLikelihoodScorer(TextModel[MaskedLanguageModel]):
         """Return the log-probability of each answer, [A]."""
         order: list[int] = []
         hidden: list[Tensor] = []
-        with torch.autocast(self.device.type, enabled=False):
+        with torch.autocast(self.device.type, enabled=False), autocast(self.precision, self.device):
             for batch in self.make_batches(questions.rows, batch_tokens):
                 columns = torch.tensor([questions.positions[number] for number in batch.numbers])
                 row_starts = torch.arange(len(columns)) * batch.ids.shape[1]
-                with autocast(self.precision, self.device):
-                    encoded = self.encode(batch, self.model.predictors(row_starts + columns))
-                hidden.append(encoded.float())
+                hidden.append(self.encode(batch, self.model.predictors(row_starts + columns)))
                 order += batch.numbers
             if not hidden:
                 return []

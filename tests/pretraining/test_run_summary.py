@@ -26,6 +26,7 @@ FINAL: dict[str, Any] = {
 }
 # The text settings that name no file.
 WORDS = {
+    "model.sizes",
     *("corpus.encoding", "corpus.text_field", "select.language"),
     *("mixture.weights", "mixture.epochs"),
     *("masking.no_mask_tokens", "masking.strategy", "train.device", "objective.name"),
