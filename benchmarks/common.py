@@ -137,22 +137,16 @@ class Peak:
     Attributes:
         resident: pages in memory; those that processes share count for each (an upper bound).
         proportional: shared pages are divided among the processes that share them.
-        anonymous: pages that belong to no file.
     """
 
     resident: int = 0
     proportional: int = 0
-    anonymous: int = 0
 
     def update(self, root: int) -> None:
         """Take in the current memory of the process `root` and its descendants."""
         sums = [_read_memory(pid) for pid in list_tree(root)]
         for name, values in zip(vars(self), zip(*sums, strict=True), strict=True):
             setattr(self, name, max(getattr(self, name), sum(values)))
-
-    def in_megabytes(self) -> dict[str, int]:
-        """Return the figures for a result file."""
-        return {f"peak_{name}_megabytes": round(n / 1e6) for name, n in vars(self).items()}
 
 
 def list_tree(root: int) -> list[int]:
@@ -168,14 +162,14 @@ def list_tree(root: int) -> list[int]:
     return tree
 
 
-def _read_memory(pid: int) -> tuple[int, int, int]:
-    """Return resident, proportional and anonymous bytes; zeros if the process has ended."""
+def _read_memory(pid: int) -> tuple[int, int]:
+    """Return resident and proportional bytes; zeros if the process has ended."""
     try:
         lines = Path("/proc", str(pid), "smaps_rollup").read_text().splitlines()[1:]
     except OSError:
-        return 0, 0, 0
+        return 0, 0
     values = {line.split()[0]: int(line.split()[1]) * 1024 for line in lines}
-    return values["Rss:"], values["Pss:"], values["Anonymous:"]
+    return values["Rss:"], values["Pss:"]
 
 
 def measure_peak(command: Sequence[str]) -> tuple[Peak, float]:

@@ -9,7 +9,7 @@ Do Masked Language Model Scoring", 2023). [CLS] and [SEP] are in the input and n
 A question is a row with masks and a position in it; an answer is a token at a question's position.
 Equal questions go through the model once: two sentences that differ in the masked word share one.
 Only masked positions go through the end of the last block and the head, and of their logits only
-the label's and the logarithm of the sum are kept. In fp32, unless the caller takes bf16.
+the label's and the logarithm of the sum are kept. In fp32.
 
 Q questions, A answers, D width, V vocabulary.
 """
@@ -33,8 +33,6 @@ from maskwright.inference.text_model import (
 from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.tokenizer.template import wraps_inputs
 from maskwright.tokenizer.tokenizer import EncodedText, Tokenizer
-from maskwright.train.config import Precision
-from maskwright.train.device import autocast
 
 Metric = Literal["original", "within_word_l2r"]
 _HEAD_ROWS = 256  # questions that go through the head together: bounds the [Q, V] logits
@@ -130,15 +128,10 @@ class PseudoLikelihoodScorer(TextModel[MaskedLanguageModel]):
         [good, bad] = score(["The cats sleep.", "The cats sleeps."])
         good.total > bad.total
 
-    Attributes:
-        precision: of matrix products; bf16 moves the score of a token by hundredths of a nat.
-
     Raises:
         ModelFolderError: `folder` is not a model folder.
         InputError: there is no such device.
     """
-
-    precision: Precision = "fp32"
 
     def __call__(
         self,
@@ -244,7 +237,7 @@ class PseudoLikelihoodScorer(TextModel[MaskedLanguageModel]):
         """Return the log-probability of each answer, [A]."""
         order: list[int] = []
         hidden: list[Tensor] = []
-        with torch.autocast(self.device.type, enabled=False), autocast(self.precision, self.device):
+        with torch.autocast(self.device.type, enabled=False):
             for batch in self.make_batches(questions.rows, batch_tokens):
                 columns = torch.tensor([questions.positions[number] for number in batch.numbers])
                 row_starts = torch.arange(len(columns)) * batch.ids.shape[1]
@@ -289,7 +282,6 @@ def score_pseudo_likelihood(
     *,
     add_special_tokens: bool | None = None,
     batch_tokens: int | None = None,
-    precision: Precision = "fp32",
 ) -> list[PseudoLikelihood]:
     """Return the scores of texts from a model in memory, also one that is being trained.
 
@@ -302,7 +294,6 @@ def score_pseudo_likelihood(
         InputError: a text longer than the model, or no such metric.
     """
     with scoring(model, tokenizer, add_special_tokens) as scorer:
-        scorer.precision = precision
         return scorer(texts, metric, batch_tokens)
 
 

@@ -19,8 +19,6 @@ from maskwright.evaluation.suites import Request, Suite, mark_fast
 from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.runs.evaluation_file import Score, SuiteResult
 from maskwright.tokenizer.tokenizer import Tokenizer
-from maskwright.train.config import Precision
-from maskwright.train.device import product_dtype
 
 _CHANCE = 0.5
 _TIE = 0.5
@@ -37,7 +35,6 @@ def evaluate_minimal_pairs(
     seed: int = 0,
     add_special_tokens: bool | None = None,
     batch_tokens: int | None = None,
-    precision: Precision = "fp32",
 ) -> SuiteResult:
     """Return the accuracy on each paradigm, phenomenon and field, and on all.
 
@@ -52,7 +49,7 @@ def evaluate_minimal_pairs(
         name: of the data, for the record.
         pairs_each: the most pairs of each paradigm (see `choose_pairs`); None: all.
         seed: of that choice.
-        add_special_tokens, batch_tokens, precision: as in `score_pseudo_likelihood`.
+        add_special_tokens, batch_tokens: as in `score_pseudo_likelihood`.
 
     Raises:
         InputError: no pairs, a sentence longer than the model, or no such metric.
@@ -62,21 +59,22 @@ def evaluate_minimal_pairs(
     if not pairs:
         raise InputError("there is no minimal pair to evaluate on.")
     texts = [text for pair in pairs for text in (pair.good, pair.bad)]
-    device = next(model.parameters()).device
     results = score_pseudo_likelihood(
         *(model, tokenizer, texts, metric),
         add_special_tokens=add_special_tokens,
         batch_tokens=batch_tokens,
-        precision=precision,
     )
     totals = [result.total for result in results]
     credits = [judge(*both) for both in zip(totals[::2], totals[1::2], strict=True)]
     return SuiteResult(
         suite="blimp",
-        data={"name": name, "fingerprint": fingerprint_pairs(pairs), "num_pairs": len(pairs)},
+        data={
+            "name": name,
+            "fingerprint": fingerprint_pairs(pairs),
+            "num_pairs": len(pairs),
+        },
         settings={
             "metric": metric,
-            "precision": str(product_dtype(precision, device)).removeprefix("torch."),
             "ties": _TIE,
             "pairs_each": pairs_each,
             "seed": None if pairs_each is None else seed,
@@ -177,7 +175,6 @@ def _score(request: Request) -> SuiteResult:
         name=name,
         pairs_each=SUITE.fast if request.is_fast else None,
         add_special_tokens=request.wraps,
-        precision="auto",
     )
     return mark_fast(result, result.data.get("num_pairs", 0) < len(pairs))
 

@@ -241,9 +241,7 @@ class _Source:
             blank.append(each)
             if _has_text(each):
                 return chain(blank, texts)
-        raise InputError(
-            f"{self.path or 'the input'} holds no text, so there is nothing to answer."
-        )
+        raise InputError(f"{self.path or 'the input'} holds no text. Give at least one.")
 
 
 def _find_source(

@@ -70,7 +70,7 @@ def write(folder: Path, source: Source) -> Written:
     Raises:
         ExportError: the graph in fp32 computes another function than the model, or no recipe keeps
             `FLOOR` of the answers.
-        InputError: there is nothing to judge it on.
+        InputError: there is no text to judge it on.
     """
     judge = source.judge()
     write_frame(folder, source, QUANTIZED)

@@ -165,7 +165,7 @@ class Source(Protocol):
         ...
 
     def judge(self) -> Judge:
-        """Return the judge of a quantized graph; raise InputError if there is nothing to ask."""
+        """Return the judge of a quantized graph; raise InputError if it has no question."""
         ...
 
 

@@ -156,8 +156,8 @@ class Muon(EagerOptimizer):
             state["row_square"] = torch.zeros_like(square)
         state["row_square"].lerp_(square, (1 - self.beta2) * share)
         scaled = update / (state["row_square"].sqrt() + _TINY)
-        norms = (each.norm(dim=(1, 2), keepdim=True) for each in (update, scaled))
-        return scaled * (next(norms) / (next(norms) + _TINY))
+        before, after = update.norm(dim=(1, 2), keepdim=True), scaled.norm(dim=(1, 2), keepdim=True)
+        return scaled * (before / (after + _TINY))
 
     def _nesterov(self, parameter: Tensor, momentum: float) -> Tensor:
         gradient = parameter.grad

@@ -76,7 +76,7 @@ class Validation:
     It also scores the suites of `evaluate.suites`, at every N-th validation and at the last.
 
     Raises:
-        ShardError: there is nothing to score.
+        ShardError: there is no masked token to score.
         CorpusError: the minimal pairs of `evaluate.blimp` cannot be read.
     """
 

@@ -373,7 +373,7 @@ def test_nothing_to_answer_is_an_error(
         assert main(["predict", str(answers), text]) == 2
         captured = capsys.readouterr()
         assert (captured.out, captured.err.count("\n")) == ("", 1)
-        assert "holds no text, so there is nothing to answer" in captured.err
+        assert "holds no text. Give at least one." in captured.err
 
 
 def test_a_classifier_is_exported_on_the_examples_that_it_was_scored_on(

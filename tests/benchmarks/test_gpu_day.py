@@ -1,0 +1,47 @@
+"""The pieces of a day with a GPU, on a CPU at toy size."""
+
+from pathlib import Path
+
+import pytest
+
+from benchmarks.__main__ import main
+from benchmarks.gpu_day import PIECES, Day
+
+
+@pytest.fixture
+def day(workplace: Path, tmp_path: Path) -> Day:
+    [data] = (workplace / "data").iterdir()
+    return Day(data, tmp_path / "blimp", tmp_path / "runs", toy=True)
+
+
+def test_a_run_that_is_stopped_and_resumed_is_compared(day: Day):
+    found = day.resuming()
+    assert found["same_bits"] is True
+    assert found["loss"] > 0
+
+
+def test_one_piece_fails_and_the_next_begins(
+    day: Day, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+):
+    asked = ["--data", "missing", "--blimp", "missing", "--runs", str(day.runs), "--toy"]
+    monkeypatch.setattr("sys.argv", ["benchmarks", "gpu-day", *asked])
+    monkeypatch.setattr("benchmarks.gpu_day.PIECES", [Day.pretraining, Day.minimal_pairs])
+    with pytest.raises(SystemExit) as caught:
+        main(["gpu-day", *asked])
+    assert str(caught.value).count("returned non-zero") == 2
+    assert [line for line in capfd.readouterr().out.splitlines() if line.startswith("==")] == [
+        "== pretraining",
+        "== minimal_pairs",
+    ]
+
+
+def test_the_tests_come_first_and_every_piece_has_a_name():
+    names = [piece.__name__ for piece in PIECES]
+    assert names[0] == "tests"
+    assert len(set(names)) == len(names)
+
+
+def test_without_a_gpu_it_says_so(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    with pytest.raises(SystemExit, match="there is no GPU here; --toy"):
+        main(["gpu-day", "--data", "x", "--blimp", "x", "--runs", "x"])
