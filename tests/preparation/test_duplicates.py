@@ -124,7 +124,7 @@ def test_what_is_held_out_is_not_trained_on_mended(tmp_path: Path) -> None:
 
 def test_a_text_that_is_held_out_mended_is_not_trained_on(tmp_path: Path) -> None:
     """Mended it is a copy of what is held out; before that it is none."""
-    mended = "schön, daß Sie alle da sind"
+    mended = "schön, daß Sie da waren"
     held_out = write_lines(tmp_path / "valid.jsonl", [mended])
     texts = [mended.encode().decode("cp1252"), "another text", mended]
     config = replace(
@@ -138,7 +138,7 @@ def test_a_text_that_is_held_out_mended_is_not_trained_on(tmp_path: Path) -> Non
 
 def test_copies_before_mending_are_no_copies(tmp_path: Path) -> None:
     """What a text was before it was mended only tells whether it is held out."""
-    mended = "schön, daß Sie alle da sind"
+    mended = "schön, daß Sie da waren"
     broken = mended.encode().decode("cp1252")
     config = replace(SMALL, select=SelectionConfig(repair=True))
     path = write_lines(tmp_path / "a.jsonl", ["one", broken, broken, mended])
