@@ -45,7 +45,7 @@ def build_classifier(
         hidden_dropout=dropout,
         embedding_dropout=dropout,
     )
-    native = native_classifier(architecture, level)[0].head
+    native = native_classifier(architecture, level, config.pooling)[0].head
     pooling = config.pooling or "mean"
     pooling = pooling if pooling in native.poolings else "cls"
     head = native.build_config(architecture, level, num_labels, pooling, dropout)
@@ -59,7 +59,7 @@ def build_classifier(
 
 def check_pooling(architecture: EncoderConfig, level: Level, pooling: Pooling | None) -> None:
     """Raise ConfigError unless the class of the encoder's family has the pooling."""
-    (family, native), _ = native_classifier(architecture, level)
+    (family, native), _ = native_classifier(architecture, level, pooling)
     known = tuple(native.poolings) or ("cls",) * (level == "text")
     if pooling is None or pooling in known:
         return
@@ -71,7 +71,11 @@ def check_pooling(architecture: EncoderConfig, level: Level, pooling: Pooling | 
 def _find_layers(pretrained: EncoderModel, model: Classifier) -> Iterator[tuple[nn.Module, Any]]:
     if not model.head_config.activation:
         return
-    if isinstance(pretrained, Classifier) and pretrained.head_config.activation:
+    if (
+        isinstance(pretrained, Classifier)
+        and pretrained.head_config.activation
+        and pretrained.head.dense.weight.shape == model.head.dense.weight.shape
+    ):
         yield model.head.dense, pretrained.head.dense
         yield model.head.norm, pretrained.head.norm
     if not isinstance(pretrained, MaskedLanguageModel):
