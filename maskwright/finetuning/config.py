@@ -69,8 +69,8 @@ class FinetuneConfig:
     pooling: Pooling | None = setting(
         None,
         "the vector of a text: layers = mean and maximum of embeddings and last layer; bi = that "
-        "of each text of a pair, compared; none = layers or bi up to a width of 256, else mean "
-        "where the family leaves the choice",
+        "of each text of a pair, compared; none = mean where the family leaves the choice, else its "
+        "own",
     )
     max_length: int | None = setting(None, "tokens of an input; none = what the model takes")
     class_weights: bool = setting(False, "weight labels so that all count alike")

@@ -1,8 +1,8 @@
 """The classifier on a pretrained encoder: how it is built, its learning rates, its logits."""
 
-import dataclasses
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -38,13 +38,7 @@ def build_classifier(
     another task all of its head but the output is copied.
     """
     dropout = config.dropout
-    architecture = dataclasses.replace(
-        pretrained.config,
-        sentence_pair_head=False,
-        attention_dropout=dropout,
-        hidden_dropout=dropout,
-        embedding_dropout=dropout,
-    )
+    architecture = with_dropout(replace(pretrained.config, sentence_pair_head=False), dropout)
     native = native_classifier(architecture, level, config.pooling)[0].head
     pooling = config.pooling or "mean"
     pooling = pooling if pooling in native.poolings else "cls"
@@ -55,6 +49,11 @@ def build_classifier(
     for ours, theirs in _find_layers(pretrained, model):
         ours.load_state_dict(theirs.state_dict())
     return model
+
+
+def with_dropout(config: EncoderConfig, rate: float) -> EncoderConfig:
+    """Return the architecture with the dropout of fine-tuning."""
+    return replace(config, attention_dropout=rate, hidden_dropout=rate, embedding_dropout=rate)
 
 
 def check_pooling(architecture: EncoderConfig, level: Level, pooling: Pooling | None) -> None:

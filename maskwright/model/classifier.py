@@ -95,8 +95,11 @@ class Classifier(EncoderModel):
             if level == "token":
                 chosen = embedded if output_positions is None else embedded[output_positions]
                 return self.head(torch.cat((chosen, hidden), -1))
-            describe = compare_texts if pooling == "bi" else pool_layers
-            return self.head(describe((embedded, hidden), self.head.weigh(embedded), context))
+            layers = [x.view(-1, context.row_length, x.shape[-1]) for x in (embedded, hidden)]
+            segments = context.segment_ids.view(-1, context.row_length)
+            logits = self.head.weigh(layers[0])[..., 0]
+            weights = [weigh(logits, segments == text) for text in range(1 + (pooling == "bi"))]
+            return self.head((compare_texts if pooling == "bi" else pool_layers)(layers, *weights))
         if level == "token":
             return self.head(self.encoder(input_ids, context, token_type_ids, output_positions))
         assert output_positions is None, "texts are labeled as a whole"
@@ -125,49 +128,39 @@ def separate_texts(context: AttentionContext, token_type_ids: Tensor) -> Attenti
     )
 
 
-def weigh_tokens(logits: Tensor, context: AttentionContext, segment: int) -> Tensor:
-    """Return weights [R, L] of the tokens of one segment of each row, which sum to 1."""
-    inside = (context.segment_ids == segment).view(-1, context.row_length)
-    return logits.view_as(inside).masked_fill(~inside, -1e4).softmax(1) * inside
+def weigh(logits: Tensor, inside: Tensor) -> Tensor:
+    """Return weights [R, L], the softmax of logits over the tokens of a text, and 0 elsewhere."""
+    return logits.masked_fill(~inside, -1e4).softmax(1) * inside
 
 
-def pool_layers(
-    layers: Sequence[Tensor], logits: Tensor, context: AttentionContext, segment: int = 0
-) -> Tensor:
-    """Return weighted mean and maximum [R, 2 N D] of N layers [T, D] over a segment of each row.
-
-    Args:
-        logits: [T, 1], of which the softmax weighs the tokens.
-    """
-    weights = weigh_tokens(logits, context, segment)
+def pool_layers(layers: Sequence[Tensor], weights: Tensor) -> Tensor:
+    """Return weighted mean and maximum [R, 2 N D] of N layers [R, L, D] over a text."""
     inside, found = weights.unsqueeze(-1) > 0, list[Tensor]()
     for layer in layers:
-        rows = layer.view(*weights.shape, -1)
-        found.append(torch.bmm(weights.unsqueeze(1).to(rows.dtype), rows)[:, 0])
+        found.append(torch.bmm(weights.unsqueeze(1).to(layer.dtype), layer)[:, 0])
         # A text without a token has no maximum: 0.
-        found.append(rows.masked_fill(~inside, -1e4).amax(1) * inside.any(1))
+        found.append(layer.masked_fill(~inside, -1e4).amax(1) * inside.any(1))
     return torch.cat(found, -1)
 
 
-def compare_texts(layers: Sequence[Tensor], logits: Tensor, context: AttentionContext) -> Tensor:
-    """Return features [R, F] of how the two texts of each row compare.
+def compare_texts(layers: Sequence[Tensor], first: Tensor, second: Tensor) -> Tensor:
+    """Return features [R, F] of how two texts compare; these are their weights.
 
     ``|u - v|`` and ``u v`` of their vectors (`pool_layers`; Reimers and Gurevych, "Sentence-BERT",
     2019), and for each layer and text how well its tokens find a like one in the other: the
-    weighted mean of their best cosines (Zhang et al., "BERTScore", 2020), and of its fourth power,
-    which counts near synonyms and equal tokens alone.
+    weighted mean of their best cosines (Zhang et al., "BERTScore", 2020), and of the fourth power
+    of these, in which near synonyms and equal tokens count.
     """
-    first, second = (pool_layers(layers, logits, context, segment) for segment in (0, 1))
-    weights = [weigh_tokens(logits, context, segment) for segment in (0, 1)]
-    across = (weights[0][:, :, None] > 0) & (weights[1][:, None, :] > 0)
+    u, v = pool_layers(layers, first), pool_layers(layers, second)
+    across = (first[:, :, None] > 0) & (second[:, None, :] > 0)
     matches: list[Tensor] = []
     for layer in layers:
-        rows = F.normalize(layer.view(*weights[0].shape, -1), dim=-1)
-        cosines = torch.bmm(rows, rows.transpose(1, 2)).masked_fill(~across, 0).relu()
-        for each, axis in zip(weights, (2, 1), strict=True):
+        unit = F.normalize(layer, dim=-1)
+        cosines = torch.bmm(unit, unit.mT).masked_fill(~across, 0).relu()
+        for weights, axis in ((first, 2), (second, 1)):
             best = cosines.amax(axis)
-            matches += [(best * each).sum(1), (best.pow(4) * each).sum(1)]
-    return torch.cat(((first - second).abs(), first * second, torch.stack(matches, -1)), -1)
+            matches += [(best * weights).sum(1), (best.pow(4) * weights).sum(1)]
+    return torch.cat(((u - v).abs(), u * v, torch.stack(matches, -1)), -1)
 
 
 def pool_mean(hidden: Tensor, context: AttentionContext) -> Tensor:

@@ -8,14 +8,21 @@ import torch
 from maskwright.attention_context import context_from_lengths
 from maskwright.finetuning.config import FinetuneConfig
 from maskwright.finetuning.network import build_classifier
-from maskwright.model.classifier import Classifier, compare_texts, pool_layers, separate_texts
+from maskwright.model.classifier import (
+    Classifier,
+    compare_texts,
+    pool_layers,
+    separate_texts,
+    weigh,
+)
 from maskwright.model.config import Level, Pooling
 from tests.model.helpers import tiny_model
 
 LENGTHS = ((3, 2), (1, 4), (2, 1))  # of two texts in each row
 IDS = (torch.tensor([5, 6, 7, 8, 9]), torch.tensor([5, 9, 8, 7, 6]), torch.tensor([8, 9, 8, 0, 0]))
 TYPES = torch.tensor([[0, 0, 0, 1, 1], [0, 1, 1, 1, 1], [0, 0, 1, 0, 0]]).flatten()
-WEIGHTS = ((0.0, 0.0, 0.0, 9.0), (0.0, 50.0, 0.0, 9.0))  # the last token is padding
+FIRST, SECOND = ((1, 1, 0, 0), (1, 1, 1, 0)), ((0, 0, 1, 1), (0, 0, 0, 0))  # which tokens
+LOGITS = ((0.0, 0.0, 0.0, 9.0), (0.0, 20.0, 0.0, 9.0))  # the last token is padding
 CONTEXT = context_from_lengths([sum(lengths) for lengths in LENGTHS])
 
 
@@ -38,27 +45,27 @@ def test_each_text_of_a_pair_is_encoded_as_if_alone(preset: str, backend: str) -
 
 
 def test_equal_texts_match_in_full_and_an_empty_one_in_nothing() -> None:
-    layer = torch.randn(8, 6, generator=torch.Generator().manual_seed(0))
-    layer[2:4] = layer[:2]
-    types = torch.tensor([0, 0, 1, 1, 0, 0, 0, 0])
-    context = separate_texts(context_from_lengths([4, 3], 4), types)
-    logits = torch.tensor([0.0, 1, 0, 1, 0, 0, 0, 0])[:, None]
-    features = compare_texts((layer, layer), logits, context)
+    layer = torch.randn(2, 4, 6, generator=torch.Generator().manual_seed(0))
+    layer[0, 2:] = layer[0, :2]
+    logits = torch.tensor([[0.0, 1, 0, 1], [0, 0, 0, 0]])
+    first, second = torch.tensor(FIRST) == 1, torch.tensor(SECOND) == 1
+    weights = weigh(logits, first), weigh(logits, second)
+    features = compare_texts((layer, layer), *weights)
     difference, product, matches = features.split([24, 24, 8], 1)
     assert difference[0].abs().max() == 0
     torch.testing.assert_close(matches[0], torch.ones(8))
-    torch.testing.assert_close(product[0], pool_layers((layer, layer), logits, context)[0] ** 2)
+    torch.testing.assert_close(product[0], pool_layers((layer, layer), weights[0])[0] ** 2)
     assert features.isfinite().all()
     assert matches[1].abs().max() == 0
 
 
 def test_tokens_with_higher_weights_count_more() -> None:
-    layer = torch.randn(4, 6, generator=torch.Generator().manual_seed(0))
-    context = context_from_lengths([3], 4)
-    even, one = (pool_layers((layer,), torch.tensor(w)[:, None], context) for w in WEIGHTS)
-    torch.testing.assert_close(even[0, :6], layer[:3].mean(0))
-    torch.testing.assert_close(one[0, :6], layer[1])
-    assert torch.equal(even[0, 6:], layer[:3].amax(0))
+    layer = torch.randn(1, 4, 6, generator=torch.Generator().manual_seed(0))
+    inside = torch.tensor([[True, True, True, False]])
+    even, one = (pool_layers((layer,), weigh(torch.tensor([w]), inside)) for w in LOGITS)
+    torch.testing.assert_close(even[0, :6], layer[0, :3].mean(0))
+    torch.testing.assert_close(one[0, :6], layer[0, 1])
+    assert torch.equal(even[0, 6:], layer[0, :3].amax(0))
     assert torch.equal(even[0, 6:], one[0, 6:])
 
 
