@@ -68,9 +68,8 @@ class FinetuneConfig:
     grad_clip: float = setting(1.0, "gradients are scaled down to this norm; 0: never")
     pooling: Pooling | None = setting(
         None,
-        "the vector of a text: layers = mean and maximum of embeddings and last layer; bi = that "
-        "of each text of a pair, compared; none = mean where the family leaves the choice, else its "
-        "own",
+        "the vector of a text; bi = how two texts, encoded apart, compare; none = bi for a number "
+        "of two texts up to a width of 256, else mean where the family leaves the choice",
     )
     max_length: int | None = setting(None, "tokens of an input; none = what the model takes")
     class_weights: bool = setting(False, "weight labels so that all count alike")
@@ -130,8 +129,11 @@ class FinetuneConfig:
             decay = 1.0 if width <= _NARROW else _DECAY
         return replace(self, epochs=epochs, learning_rate=rate, layer_decay=decay)
 
-    def choose_pooling(self, width: int, is_pair: bool) -> Pooling | None:
+    def choose_pooling(self, width: int, is_pair: bool, is_number: bool) -> Pooling | None:
         """Return the pooling for texts or pairs; None if it is that of the family's class.
+
+        A narrow encoder learns to grade how alike two texts are only if they are compared for it
+        (docs/experiments.md).
 
         Raises:
             ConfigError: single texts are to be compared.
@@ -139,7 +141,8 @@ class FinetuneConfig:
         if self.pooling == "bi" and not is_pair:
             rule = "compares the two texts of a pair, and these examples have one"
             raise ConfigError("pooling", self.pooling, rule, "Remove it.")
-        return self.pooling
+        is_graded = is_pair and is_number and width <= _NARROW
+        return self.pooling or ("bi" if is_graded else None)
 
     def describe_budget(self) -> str:
         """Return the epochs and the learning rate of a resolved config as one line."""

@@ -359,7 +359,8 @@ def read_task(files: TaskFiles, loaded: Loaded[Any], config: FinetuneConfig) -> 
         CorpusError: anything wrong with the files.
     """
     task = load_label_task(files.task)
-    pooling = config.choose_pooling(loaded.model.config.hidden_size, "sentence2" in files.columns)
+    width, is_number = loaded.model.config.hidden_size, task.problem == "regression"
+    pooling = config.choose_pooling(width, "sentence2" in files.columns, is_number)
     tokenizer = wrap_apart(loaded.tokenizer) if pooling == "bi" else loaded.tokenizer
     max_length = config.find_length(loaded.model.config.max_position_embeddings)
     skipped = Counter[str]() if files.skips_short else None

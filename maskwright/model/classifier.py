@@ -35,7 +35,7 @@ class ClassifierHead(nn.Module):
         self.activation: HeadActivation | None = head.activation
         if head.activation:
             self.dense = nn.Linear(features, size, bias=head.bias)
-        if head.level == "text" and head.pooling in ("layers", "bi"):
+        if head.pooling == "bi":
             self.weigh = nn.Linear(size, 1, bias=False)
         self.norm = build_norm(config) if head.norm else nn.Identity()
         self.dropout = Dropout(head.dropout)
@@ -49,10 +49,8 @@ class ClassifierHead(nn.Module):
 
 def count_features(config: EncoderConfig, head: HeadConfig) -> int:
     """Return F, the size of the vector that a head takes."""
-    both = 2 * config.hidden_size
-    if head.pooling == "layers":
-        return both if head.level == "token" else 2 * both
-    return 4 * both + _NUM_MATCHES if head.pooling == "bi" else config.hidden_size
+    size = config.hidden_size
+    return 8 * size + _NUM_MATCHES if head.pooling == "bi" else size
 
 
 class Classifier(EncoderModel):
@@ -83,24 +81,13 @@ class Classifier(EncoderModel):
                 token types, except to tell the texts of a pair apart.
             output_positions: [W] int64, indices into [T] of the tokens to label; None for texts.
         """
-        pooling, level = self.head_config.pooling, self.head_config.level
+        pooling = self.head_config.pooling
         if pooling == "bi":
             assert token_type_ids is not None, "they tell the texts of a pair apart"
-            context, token_type_ids = separate_texts(context, token_type_ids), None
+            return self.head(self._compare(input_ids, separate_texts(context, token_type_ids)))
         if self.config.type_vocab_size < 2:
             token_type_ids = None
-        if pooling in ("layers", "bi"):
-            embedded = self.encoder.embed(input_ids, context, token_type_ids)
-            hidden = self.encoder(input_ids, context, token_type_ids, output_positions, embedded)
-            if level == "token":
-                chosen = embedded if output_positions is None else embedded[output_positions]
-                return self.head(torch.cat((chosen, hidden), -1))
-            layers = [x.view(-1, context.row_length, x.shape[-1]) for x in (embedded, hidden)]
-            segments = context.segment_ids.view(-1, context.row_length)
-            logits = self.head.weigh(layers[0])[..., 0]
-            weights = [weigh(logits, segments == text) for text in range(1 + (pooling == "bi"))]
-            return self.head((compare_texts if pooling == "bi" else pool_layers)(layers, *weights))
-        if level == "token":
+        if self.head_config.level == "token":
             return self.head(self.encoder(input_ids, context, token_type_ids, output_positions))
         assert output_positions is None, "texts are labeled as a whole"
         first = torch.arange(0, input_ids.shape[0], context.row_length, device=input_ids.device)
@@ -110,6 +97,14 @@ class Classifier(EncoderModel):
         if pooling == "late":
             return pool_mean(self.head(hidden), context)
         return self.head(pool_mean(hidden, context))
+
+    def _compare(self, input_ids: Tensor, context: AttentionContext) -> Tensor:
+        embedded = self.encoder.embed(input_ids, context)
+        hidden = self.encoder(input_ids, context, embedded=embedded)
+        layers = [x.view(-1, context.row_length, x.shape[-1]) for x in (embedded, hidden)]
+        texts = context.segment_ids.view(-1, context.row_length)
+        logits = self.head.weigh(layers[0])[..., 0]
+        return compare_texts(layers, weigh(logits, texts == 0), weigh(logits, texts == 1))
 
 
 def separate_texts(context: AttentionContext, token_type_ids: Tensor) -> AttentionContext:

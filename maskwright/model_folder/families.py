@@ -113,8 +113,8 @@ def native_classifier(
     """Return the classifier over this encoder, and the reason if it is our own."""
     classifiers = list_classifiers(level)
     own = classifiers.pop(OWN.model_type)
-    if pooling in ("layers", "bi"):
-        return own, "none labels by the embeddings and the last layer together"
+    if pooling == "bi":
+        return own, "none encodes two texts apart and compares them"
     candidates = [
         (native.family, (*_MLM_HEAD, "sentence_pair_head", *_list_unread(native.head)))
         for native in classifiers.values()

@@ -1,4 +1,4 @@
-"""Heads that label by several layers, and the texts of a pair that are encoded apart."""
+"""The texts of a pair that are encoded apart, and how they compare."""
 
 from dataclasses import replace
 
@@ -15,7 +15,6 @@ from maskwright.model.classifier import (
     separate_texts,
     weigh,
 )
-from maskwright.model.config import Level, Pooling
 from tests.model.helpers import tiny_model
 
 LENGTHS = ((3, 2), (1, 4), (2, 1))  # of two texts in each row
@@ -26,15 +25,15 @@ LOGITS = ((0.0, 0.0, 0.0, 9.0), (0.0, 20.0, 0.0, 9.0))  # the last token is padd
 CONTEXT = context_from_lengths([sum(lengths) for lengths in LENGTHS])
 
 
-def make_classifier(preset: str, pooling: Pooling, level: Level = "text") -> Classifier:
-    config = FinetuneConfig(pooling=pooling)
-    return build_classifier(tiny_model(preset=preset), config, level, 3, seed=0).eval()
+def make_classifier(preset: str) -> Classifier:
+    config = FinetuneConfig(pooling="bi")
+    return build_classifier(tiny_model(preset=preset), config, "text", 3, seed=0).eval()
 
 
 @pytest.mark.parametrize("preset", ["bert", "eurobert", "modernbert"])
 @pytest.mark.parametrize("backend", ["reference", "sdpa"])
 def test_each_text_of_a_pair_is_encoded_as_if_alone(preset: str, backend: str) -> None:
-    model = make_classifier(preset, "bi")
+    model = make_classifier(preset)
     model.encoder.config = replace(model.config, attention_backend=backend)
     context = separate_texts(CONTEXT, TYPES)
     hidden = model.encoder(torch.cat(IDS), context).view(len(IDS), 5, -1)
@@ -69,17 +68,9 @@ def test_tokens_with_higher_weights_count_more() -> None:
     assert torch.equal(even[0, 6:], one[0, 6:])
 
 
-def test_a_token_has_the_vectors_of_two_layers() -> None:
-    model, positions = make_classifier("eurobert", "layers", "token"), torch.tensor([1, 6])
-    logits = model(torch.cat(IDS), CONTEXT, TYPES, positions)
-    torch.testing.assert_close(model(torch.cat(IDS), CONTEXT, TYPES)[positions], logits)
-    features = model.encoder.embeddings.word.weight[[6, 9]], model.encoder(torch.cat(IDS), CONTEXT)
-    expected = model.head.output(torch.cat((features[0], features[1][positions]), 1))
-    torch.testing.assert_close(logits, expected, atol=1e-5, rtol=1e-5)
-
-
-def test_a_text_has_weighted_mean_and_maximum_of_two_layers_without_padding() -> None:
-    model = make_classifier("bert", "layers")
+@pytest.mark.parametrize("preset", ["bert", "eurobert"])
+def test_padding_changes_no_answer(preset: str) -> None:
+    model = make_classifier(preset)
     whole = model(torch.cat(IDS), CONTEXT, TYPES)
-    alone = model(IDS[2][:3], context_from_lengths([3]), torch.tensor([0, 0, 1]))
+    alone = model(IDS[2][:3], context_from_lengths([3]), TYPES[10:13])
     torch.testing.assert_close(whole[2:], alone, atol=1e-5, rtol=1e-5)

@@ -64,13 +64,8 @@ OWN = Family(
             "TextClassifier",
             {DENSE: DENSE, OUTPUT: OUTPUT, "head.weigh": "head.weigh"},
             "gelu",
-            poolings={word: word for word in ("mean", "cls", "late", "layers", "bi")},
+            poolings={word: word for word in ("mean", "cls", "late", "bi")},
         ),
-        "token": NativeHead(
-            "TokenClassifier",
-            {OUTPUT: OUTPUT},
-            None,
-            poolings={word: word for word in ("cls", "layers")},
-        ),
+        "token": NativeHead("TokenClassifier", {OUTPUT: OUTPUT}, None),
     },
 )
