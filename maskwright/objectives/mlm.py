@@ -46,11 +46,14 @@ class MaskedLM(Loss):
         self.terms = {MLM: MLM_TERM}
 
     def forward(self, batch: Batch) -> dict[str, TermSums]:
-        """Return sums over the slots whose label is not -100."""
-        logits = self.model(
-            batch.input_ids, batch.context, batch.masked_positions, batch.token_type_ids
-        )
-        return {MLM: sum_cross_entropy(logits, batch.masked_labels)}
+        """Return sums over the slots whose label is not -100; of candidates, estimates of them."""
+        inputs = batch.input_ids, batch.context, batch.masked_positions, batch.token_type_ids
+        labels, ids, offsets = batch.masked_labels, batch.candidate_ids, batch.candidate_offsets
+        if ids is None or offsets is None:
+            return {MLM: sum_cross_entropy(self.model(*inputs), labels)}
+        logits = self.model(*inputs, candidates=(ids, offsets, labels.clamp_min(0)))
+        last = torch.where(labels == IGNORED, IGNORED, len(ids))
+        return {MLM: sum_cross_entropy(logits, last)}
 
 
 class MaskedTokens(Objective[MaskedLanguageModel]):
