@@ -29,15 +29,10 @@ class Registered:
     conflicts: Mapping[str, str] = field(default_factory=dict[str, str])
 
 
-_ALL_LOGITS = "its loss reads the logits of all tokens"
 DEFAULT = "mlm"
 OBJECTIVES = {
     DEFAULT: Registered("maskwright.objectives.mlm:MaskedTokens"),
-    "pairs": Registered(
-        "maskwright.objectives.pairs:SentencePairs",
-        "data.pairs",
-        conflicts={"train.num_candidates": _ALL_LOGITS},
-    ),
+    "pairs": Registered("maskwright.objectives.pairs:SentencePairs", "data.pairs"),
     "causal": Registered(
         "maskwright.objectives.causal:CausalSteps",
         "masking.causal_share",
@@ -50,7 +45,7 @@ OBJECTIVES = {
             "init_from": "it begins with two models of its own",
             "masking.causal_share": "its discriminator attends to both sides",
             "data.pairs": "it judges tokens",
-            "train.num_candidates": _ALL_LOGITS,
+            "train.num_candidates": "tokens are replaced by the whole vocabulary",
             "train.parallel": "the two models share embeddings, which fsdp cannot spread",
         },
     ),
