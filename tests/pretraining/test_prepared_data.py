@@ -83,3 +83,11 @@ def test_the_card_names_the_text_behind_prepared_data(data: Path, tmp_path: Path
     card = (tmp_path / "run" / "model" / "README.md").read_text(encoding="utf-8")
     assert "animals.txt`: " in card
     assert "vocab_size: 96" in card
+
+
+def test_words_are_those_between_blanks(workplace: Path):
+    data = PreparedData(next((workplace / "data").iterdir()))
+    held_out = data.valid.manifest.splits["valid"].num_words
+    assert held_out > 0
+    words = (workplace / "animals.txt").read_text(encoding="utf-8").split()
+    assert data.epoch_words + held_out == len(words)
