@@ -67,7 +67,10 @@ class FinetuneConfig:
     dropout: float = setting(0.1, "in the encoder and before the output")
     grad_clip: float = setting(1.0, "gradients are scaled down to this norm; 0: never")
     pooling: Pooling | None = setting(
-        None, "the vector of a text; none = mean where the family leaves the choice, else its own"
+        None,
+        "the vector of a text: layers = mean and maximum of embeddings and last layer; bi = that "
+        "of each text of a pair, compared; none = mean where the family leaves the choice, else "
+        "its own",
     )
     max_length: int | None = setting(None, "tokens of an input; none = what the model takes")
     class_weights: bool = setting(False, "weight labels so that all count alike")
@@ -126,6 +129,17 @@ class FinetuneConfig:
         if decay is None:
             decay = 1.0 if width <= _NARROW else _DECAY
         return replace(self, epochs=epochs, learning_rate=rate, layer_decay=decay)
+
+    def choose_pooling(self, width: int, is_pair: bool) -> Pooling | None:
+        """Return the pooling for texts or pairs; None if it is that of the family's class.
+
+        Raises:
+            ConfigError: single texts are to be compared.
+        """
+        if self.pooling == "bi" and not is_pair:
+            rule = "compares the two texts of a pair, and these examples have one"
+            raise ConfigError("pooling", self.pooling, rule, "Remove it.")
+        return self.pooling
 
     def describe_budget(self) -> str:
         """Return the epochs and the learning rate of a resolved config as one line."""

@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -348,7 +348,7 @@ def train_seeds(
         TrainingError: a loss is not finite.
         CheckpointError: finished seeds cannot be read or written.
     """
-    finished = finished or FinishedSeeds()
+    finished, config = finished or FinishedSeeds(), replace(config, pooling=data.pooling)
 
     def build(seed: int) -> Classifier:
         level, num_labels = data.task.level, len(data.labels.names)

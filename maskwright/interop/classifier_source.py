@@ -171,7 +171,8 @@ class ClassifierSource:
             write_text(folder / CARD, self.card)
 
     def find_family(self) -> tuple[Family | None, str]:
-        native, reason = native_classifier(self.model.config, self.model.head_config.level)
+        head = self.model.head_config
+        native, reason = native_classifier(self.model.config, head.level, head.pooling)
         return (None if reason else native.family), reason
 
     def check_ids(self, tokenizer: Any) -> None:

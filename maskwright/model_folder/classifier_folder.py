@@ -32,7 +32,7 @@ from maskwright.model_folder.folder import (
 from maskwright.model_folder.native.family import NativeHead, RawConfig
 from maskwright.model_folder.weights import read_model
 from maskwright.tokenizer.files import read_max_length
-from maskwright.tokenizer.template import wrap_inputs
+from maskwright.tokenizer.template import wrap_apart, wrap_inputs
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 
@@ -76,8 +76,11 @@ def save_classifier(
     folder = Path(folder)
     check_replaceable(folder)
     tokenizer = wrap_inputs(tokenizer, add_special_tokens)
+    tokenizer = wrap_apart(tokenizer) if model.head_config.pooling == "bi" else tokenizer
     config = with_ids_of(model.config, tokenizer)
-    (family, head), reason = native_classifier(config, model.head_config.level)
+    (family, head), reason = native_classifier(
+        config, model.head_config.level, model.head_config.pooling
+    )
     fields = {
         **family.write_config(config),
         **head.write_config(model.head_config),

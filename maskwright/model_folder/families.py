@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from maskwright.errors import ConfigError
-from maskwright.model.config import EncoderConfig, Level
+from maskwright.model.config import EncoderConfig, Level, Pooling
 from maskwright.model_folder.native.bert import BERT, MEGATRON_BERT
 from maskwright.model_folder.native.distilbert import DISTILBERT
 from maskwright.model_folder.native.electra import ELECTRA
@@ -107,10 +107,14 @@ def choose_headless(config: EncoderConfig, family: Family, own: Family) -> tuple
     return own, f"{family.architecture}, the only one for it, has no {'; no '.join(fields)}"
 
 
-def native_classifier(config: EncoderConfig, level: Level) -> tuple[NativeClassifier, str]:
+def native_classifier(
+    config: EncoderConfig, level: Level, pooling: Pooling | None = None
+) -> tuple[NativeClassifier, str]:
     """Return the classifier over this encoder, and the reason if it is our own."""
     classifiers = list_classifiers(level)
     own = classifiers.pop(OWN.model_type)
+    if pooling in ("layers", "bi"):
+        return own, "none labels by the embeddings and the last layer together"
     candidates = list[tuple[Family, tuple[str, ...]]]()
     for native in classifiers.values():
         # A head whose activation is a function of the configuration reads these two fields.

@@ -82,6 +82,18 @@ def test_a_pooling_is_refused_where_there_is_no_choice() -> None:
         assert head.pooling == "cls"
 
 
+def test_texts_are_compared_only_where_there_are_two() -> None:
+    config = replace(CONFIG, pooling="bi")
+    assert config.choose_pooling(256, is_pair=True) == "bi"
+    with pytest.raises(ConfigError, match="pooling = bi"):
+        config.choose_pooling(256, is_pair=False)
+    bert = tiny_model(preset="bert")
+    check_pooling(bert.config, "text", "bi")
+    check_pooling(bert.config, "token", "layers")
+    with pytest.raises(ConfigError, match="pooling = bi"):
+        check_pooling(bert.config, "token", "bi")
+
+
 def test_lower_layers_learn_slower_and_every_parameter_is_in_one_group() -> None:
     model = build_classifier(tiny_model(), CONFIG, "text", 2, 0)
     groups = group_parameters(model, CONFIG)
