@@ -53,6 +53,9 @@ def build_parser() -> Parser:
     parser.add_argument(
         "--blimp", metavar="DIR", help="minimal pairs as JSON lines, for the suite blimp"
     )
+    parser.add_argument(
+        "--babylm", metavar="DIR", help="write the choices of blimp there, for a BabyLM submission"
+    )
     parser.add_argument("--out", type=Path, metavar="FILE", help="write the results there, as JSON")
     parser.add_argument("--details", action="store_true", help="show all scores of each suite")
     parser.add_argument("--json", action="store_true", help="print JSON and no table")

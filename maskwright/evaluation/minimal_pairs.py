@@ -1,8 +1,11 @@
-"""Files of minimal pairs: JSON lines, as BLiMP publishes them, plain or compressed.
+"""Files of minimal pairs: JSON lines, as BLiMP and EWoK publish them, plain or compressed.
 
-``{"sentence_good": …, "sentence_bad": …, "UID": …, "linguistics_term": …, "field": …}``, of which
-the two sentences are required. Warstadt et al., "BLiMP: The Benchmark of Linguistic Minimal Pairs
-for English", 2020.
+BLiMP, filtered or not, and its supplement of the BabyLM challenge: ``{"sentence_good": …,
+"sentence_bad": …, "UID": …, "linguistics_term": …, "field": …}``, of which the two sentences are
+required. Warstadt et al., "BLiMP: The Benchmark of Linguistic Minimal Pairs for English", 2020.
+
+EWoK: ``{"Domain": …, "Context1": …, "Target1": …, "Target2": …}``, of which `Target1` fits the
+context. Ivanova et al., "Elements of World Knowledge (EWoK)", 2024.
 """
 
 import json
@@ -23,12 +26,13 @@ _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 @dataclass(frozen=True)
 class MinimalPair:
-    """Two sentences, of which one breaks a rule of the language.
+    """Two sentences, of which one breaks a rule of the language, or does not fit the context.
 
     Attributes:
-        paradigm: what is contrasted, BLiMP's ``UID``; else the name of the file.
+        paradigm: what is contrasted, BLiMP's ``UID``, EWoK's ``Domain``; else the name of the file.
         phenomenon: the kind of paradigm, BLiMP's ``linguistics_term``.
         field: the part of grammar, such as ``syntax``.
+        context: text before both sentences, which the model reads and which is not scored.
     """
 
     good: str
@@ -36,6 +40,12 @@ class MinimalPair:
     paradigm: str = UNNAMED
     phenomenon: str = UNNAMED
     field: str = UNNAMED
+    context: str = ""
+
+    @property
+    def texts(self) -> list[str]:
+        """The good and the bad text as the model reads them."""
+        return [f"{self.context} {end}" if self.context else end for end in (self.good, self.bad)]
 
 
 def read_minimal_pairs(paths: Sequence[Path | str]) -> list[MinimalPair]:
@@ -91,10 +101,15 @@ def _parse_line(line: bytes, name: str, number: int, paradigm: str) -> MinimalPa
         record = None
     if not isinstance(record, dict):
         raise CorpusError(
-            f"{place} is not a JSON object with sentence_good and sentence_bad. "
+            f"{place} is not a JSON object with sentence_good and sentence_bad (or Context1, "
+            "Target1 and Target2). "
             "Correct or remove the line."
         )
     record = cast(JsonObject, record)
+    if "Target1" in record:
+        keys = ("Target1", "Target2", "Domain", "Context1")
+        good, bad, domain, context = (_take(record, key, place) for key in keys)
+        return MinimalPair(good, bad, domain, "ewok", context=context)
     good, bad = (_take(record, key, place) for key in ("sentence_good", "sentence_bad"))
     return MinimalPair(
         good,

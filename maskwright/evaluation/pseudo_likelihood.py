@@ -36,7 +36,7 @@ from maskwright.tokenizer.tokenizer import EncodedText, Tokenizer
 
 Metric = Literal["original", "within_word_l2r"]
 _HEAD_ROWS = 256  # questions that go through the head together: bounds the [Q, V] logits
-_Key = tuple[bytes, bytes]
+_Key = tuple[bytes, bytes, int]
 
 
 @dataclass
@@ -58,7 +58,12 @@ class Questions:
     _numbers: dict[tuple[int, ...], int] = field(default_factory=dict)
 
     def add_text(
-        self, row: list[int], first: int, word_starts: Sequence[bool], metric: Metric
+        self,
+        row: list[int],
+        first: int,
+        word_starts: Sequence[bool],
+        metric: Metric,
+        num_given: int = 0,
     ) -> None:
         """Add one question and answer for each token of a text, in order.
 
@@ -67,9 +72,10 @@ class Questions:
             first: the index in `row` of the first token of the text.
             word_starts: for each of its tokens whether a word starts there.
             metric: whether the later tokens of the same word are masked too.
+            num_given: the tokens at its beginning that are seen and not scored.
         """
-        ends = find_ends(word_starts, metric)
-        for position, end in enumerate(ends, start=first):
+        ends = find_ends(word_starts, metric)[num_given:]
+        for position, end in enumerate(ends, start=first + num_given):
             stop = first + end
             masked = [*row[:position], *[self.mask_id] * (stop - position), *row[stop:]]
             self.questions.append(self._find(masked, position))
@@ -202,36 +208,43 @@ class PseudoLikelihoodScorer(TextModel[MaskedLanguageModel]):
         texts: Sequence[EncodedText],
         metric: Metric = "within_word_l2r",
         batch_tokens: int | None = None,
+        num_given: Sequence[int] | None = None,
     ) -> list[list[float]]:
         """Return the log-probability of each token of tokenized texts, in nats.
+
+        Args:
+            num_given: for each text the tokens at its beginning that are seen and not scored.
 
         Raises:
             InputError: there is no such metric, or a text is longer than the model.
         """
         if metric not in get_args(Metric):
             raise InputError(f"metric = {metric} must be {' or '.join(get_args(Metric))}.")
-        keys = [(text.ids.tobytes(), text.word_starts.tobytes()) for text in texts]
+        keys = [
+            (text.ids.tobytes(), text.word_starts.tobytes(), given)
+            for text, given in zip(texts, num_given or [0] * len(texts), strict=True)
+        ]
         rows = dict(zip(keys, texts, strict=True))  # equal texts are scored once
         found: dict[_Key, list[float]] = {}
         for block in split_blocks(rows.items(), _measure):
-            scores = self._score([text for _, text in block], metric, batch_tokens)
+            scores = self._score(block, metric, batch_tokens)
             found.update(zip((key for key, _ in block), scores, strict=True))
         return [found[key] for key in keys]
 
     def _score(
-        self, texts: Sequence[EncodedText], metric: Metric, batch_tokens: int | None
+        self, texts: Sequence[tuple[_Key, EncodedText]], metric: Metric, batch_tokens: int | None
     ) -> list[list[float]]:
-        """Return the score of each token of each text."""
+        """Return the score of each scored token of each text."""
         questions = Questions(self.tokenizer.mask_id)
         first = self.wrap([-1]).index(-1)
-        for text in texts:
+        for (*_, num_given), text in texts:
             ids = text.ids.tolist()
             row = self.wrap(ids)
             if len(row) > self.longest:
                 self.wrap_text(ids, self.tokenizer.decode(ids))
-            questions.add_text(row, first, text.word_starts.tolist(), metric)
+            questions.add_text(row, first, text.word_starts.tolist(), metric, num_given)
         scores = iter(self._answer(questions, batch_tokens))
-        return [[next(scores) for _ in text.ids] for text in texts]
+        return [[next(scores) for _ in text.ids[num_given:]] for (*_, num_given), text in texts]
 
     def _answer(self, questions: Questions, batch_tokens: int | None) -> list[float]:
         """Return the log-probability of each answer, [A]."""

@@ -52,6 +52,7 @@ from maskwright.runs.run_directory import (
 )
 
 CORPORA = "MASKWRIGHT_DATA"
+_MILESTONE = "chck_"  # how the folders of `TrainConfig.list_milestones` begin
 
 
 def evaluate(
@@ -60,6 +61,7 @@ def evaluate(
     suite: str | Sequence[str] = ("mlm", "fill"),
     data: str | Path | Sequence[str | Path] = (),
     blimp: str | Path | None = None,
+    babylm: str | Path | None = None,
     out: str | Path | None = None,
     fast: bool = False,
     seq_length: int | None = None,
@@ -77,8 +79,8 @@ def evaluate(
         suite: names of `maskwright.evaluation.suites.SUITES`; or ``glue`` alone.
         data: a prepared folder or its URL, or text files; default: the held-out text of the run.
         blimp: the folder of minimal pairs, for the suite ``blimp``.
-        out: a new JSON file for the results. Those of a run are written to its
-            ``evaluation.json``, too.
+        babylm: the folder ``results`` of a submission to BabyLM, for what ``blimp`` chooses.
+        out: a new JSON file for the results, which a run has in its ``evaluation.json``, too.
         fast: score an eighth of the text or less; train for one epoch in ``glue``.
         seq_length: tokens of a row; default: the run's, else 128.
         device: where to compute, such as ``cpu`` or ``cuda``; default: a GPU if there is one.
@@ -96,15 +98,13 @@ def evaluate(
         check_new_file(path)
     names = parse_names(suite)
     if GLUE in names:
-        _refuse_for_glue({"--blimp": blimp, "--seq-length": seq_length})
+        _refuse_for_glue({"--blimp": blimp, "--babylm": babylm, "--seq-length": seq_length})
         found = find_model_folder(folder)
         tasks = evaluate_glue(found, sources, device, path, is_fast=fast, tell=tell)
         return cast(EvaluationResult, tasks)  # an overload would overlap, as "glue" is a str
-    argument = os.fspath(folder)
-    evaluation = Evaluation(argument, find_masked_model(argument, tell), device)
+    evaluation = Evaluation(os.fspath(folder), find_masked_model(folder, tell), device)
     suites = [load_suite(name) for name in names]
-    pairs = None if blimp is None else os.fspath(blimp)
-    request = evaluation.make_request(suites, sources, seq_length, pairs, is_fast=fast)
+    request = evaluation.make_request(suites, sources, seq_length, blimp, babylm, is_fast=fast)
     if request.text is not None and (line := describe_cut(request.text.data)):
         tell(line)
     described = evaluation.describe(evaluation.run_suites(suites, request))
@@ -159,7 +159,8 @@ class Evaluation:
         suites: Sequence[Suite],
         sources: Sequence[str],
         max_seq_length: int | None = None,
-        blimp: str | None = None,
+        blimp: str | Path | None = None,
+        babylm: str | Path | None = None,
         *,
         is_fast: bool = False,
         packed: bool | None = None,
@@ -170,6 +171,7 @@ class Evaluation:
             sources: prepared folders or text files; default: the run's own data.
             max_seq_length, packed: of rows; default: the run's.
             blimp: a folder of minimal pairs.
+            babylm: the folder ``results`` of a submission to BabyLM.
 
         Raises:
             InputError: no data or too little, or a row length or a sentence of a pair that the
@@ -191,6 +193,8 @@ class Evaluation:
         pairs = read_named_pairs(_find_pairs(blimp)) if "pairs" in needs else None
         if pairs is None and blimp is not None:
             raise InputError("--blimp needs --suite blimp. Add it, or remove --blimp.")
+        if babylm is not None and (pairs is None or is_fast):
+            raise InputError("--babylm needs --suite blimp with all pairs. Remove --fast.")
         text = None
         if "text" in needs:
             training_data = find_training_data(self.argument)
@@ -202,7 +206,8 @@ class Evaluation:
                 )
             sources = sources or [*map(str, training_data)]
             text = open_text(sources, self.model.tokenizer, training_data)
-        request = Request(self.model, rows, text, pairs, is_fast)
+        submission = None if babylm is None else _locate_submission(Path(babylm), self.argument)
+        request = Request(self.model, rows, text, pairs, is_fast, submission)
         for suite in suites:
             suite.check(request)
         return request
@@ -248,7 +253,7 @@ def reporting_progress(model: TextModel[MaskedLanguageModel], task: str) -> Gene
         yield
 
 
-def _find_pairs(given: str | None) -> str:
+def _find_pairs(given: str | Path | None) -> str:
     """Return the folder of minimal pairs: the given one, else ``$MASKWRIGHT_DATA/blimp``.
 
     Raises:
@@ -260,7 +265,15 @@ def _find_pairs(given: str | None) -> str:
             f"the suite blimp needs --blimp: a folder of minimal pairs, or {CORPORA} in the"
             " environment: a folder that holds one called blimp"
         )
-    return given or str(Path(corpora or "") / "blimp")
+    return str(given or Path(corpora or "") / "blimp")
+
+
+def _locate_submission(results: Path, argument: str) -> Path:
+    """Return the folder ``MODEL/REVISION/zero_shot/mlm`` of a model in a submission to BabyLM."""
+    path = Path(argument.removeprefix("hf:")).absolute()
+    is_milestone = path.name.startswith(_MILESTONE)
+    model, revision = (path.parent, path.name) if is_milestone else (path, "main")
+    return results / model.stem / revision / "zero_shot" / "mlm"  # the stem, as BabyLM looks it up
 
 
 def find_training_data(argument: str) -> list[Path]:

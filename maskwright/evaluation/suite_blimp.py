@@ -1,24 +1,29 @@
 """The suite ``blimp``: how often a model finds the good sentence of a pair likelier.
 
-By pseudo-log-likelihood; a tie counts one half, so a model without preferences scores 0.5. The
-default metric is ``within_word_l2r``: the sentences of a pair often differ in one word, and with
-``original`` the one that falls into more tokens is scored too high (see `pseudo_likelihood`).
+By pseudo-log-likelihood; a tie counts one half, so a model without preferences scores 0.5. Where
+a pair has a context, as EWoK's, that is read and not scored. The default metric is
+``within_word_l2r``: the sentences of a pair often differ in one word, and with ``original`` the one
+that falls into more tokens is scored too high (see `pseudo_likelihood`).
 """
 
 import hashlib
 import json
+import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import astuple
+from itertools import takewhile
+from pathlib import Path
 
 from maskwright.errors import InputError
 from maskwright.evaluation.intervals import score_share, wilson_interval
 from maskwright.evaluation.minimal_pairs import UNNAMED, MinimalPair
-from maskwright.evaluation.pseudo_likelihood import Metric, score_pseudo_likelihood
+from maskwright.evaluation.pseudo_likelihood import Metric, scoring
 from maskwright.evaluation.suites import Request, Suite, mark_fast
+from maskwright.files import write_json
 from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.runs.evaluation_file import Score, SuiteResult
-from maskwright.tokenizer.tokenizer import Tokenizer
+from maskwright.tokenizer.tokenizer import EncodedText, Tokenizer
 
 _CHANCE = 0.5
 _TIE = 0.5
@@ -35,6 +40,7 @@ def evaluate_minimal_pairs(
     seed: int = 0,
     add_special_tokens: bool | None = None,
     batch_tokens: int | None = None,
+    predictions: Path | None = None,
 ) -> SuiteResult:
     """Return the accuracy on each paradigm, phenomenon and field, and on all.
 
@@ -50,6 +56,7 @@ def evaluate_minimal_pairs(
         pairs_each: the most pairs of each paradigm (see `choose_pairs`); None: all.
         seed: of that choice.
         add_special_tokens, batch_tokens: as in `score_pseudo_likelihood`.
+        predictions: the file to write what `list_predictions` returns; None: none.
 
     Raises:
         InputError: no pairs, a sentence longer than the model, or no such metric.
@@ -58,14 +65,13 @@ def evaluate_minimal_pairs(
         pairs = choose_pairs(pairs, pairs_each, seed)
     if not pairs:
         raise InputError("there is no minimal pair to evaluate on.")
-    texts = [text for pair in pairs for text in (pair.good, pair.bad)]
-    results = score_pseudo_likelihood(
-        *(model, tokenizer, texts, metric),
-        add_special_tokens=add_special_tokens,
-        batch_tokens=batch_tokens,
-    )
-    totals = [result.total for result in results]
+    texts, num_given = _encode(tokenizer, pairs)
+    with scoring(model, tokenizer, add_special_tokens) as scorer:
+        scores = scorer.score_encoded(texts, metric, batch_tokens, num_given)
+    totals = [math.fsum(each) for each in scores]
     credits = [judge(*both) for both in zip(totals[::2], totals[1::2], strict=True)]
+    if predictions is not None:
+        write_json(predictions, list_predictions(pairs, credits))
     return SuiteResult(
         suite="blimp",
         data={
@@ -82,6 +88,39 @@ def evaluate_minimal_pairs(
         },
         scores=tuple(summarize_credits(pairs, credits)),
     )
+
+
+def _encode(
+    tokenizer: Tokenizer, pairs: Sequence[MinimalPair]
+) -> tuple[list[EncodedText], list[int]]:
+    """Return the two texts of each pair, and how many tokens of each are of its context.
+
+    A token that begins in the context and ends behind it is scored.
+    """
+    texts, num_given = list[EncodedText](), list[int]()
+    for pair in pairs:
+        context = tokenizer.encode(pair.context).ids.tolist()
+        for text in tokenizer.encode_batch(pair.texts):
+            texts.append(text)
+            both = zip(context, text.ids.tolist(), strict=False)
+            num_given.append(sum(1 for _ in takewhile(lambda ids: ids[0] == ids[1], both)))
+    return texts, num_given
+
+
+def list_predictions(
+    pairs: Sequence[MinimalPair], credits: Sequence[float]
+) -> dict[str, dict[str, list[dict[str, str]]]]:
+    """Return the chosen sentences of each paradigm, as a submission to BabyLM has them.
+
+    Of ties every other one goes to the good sentence, so that they count one half there, too.
+    """
+    found: dict[str, dict[str, list[dict[str, str]]]] = {}
+    for pair, credit in zip(pairs, credits, strict=True):
+        listed = found.setdefault(pair.paradigm, {"predictions": []})["predictions"]
+        chooses_good = len(listed) % 2 == 0 if credit == _TIE else credit > _TIE
+        chosen = (" " if pair.context else "") + (pair.good if chooses_good else pair.bad)
+        listed.append({"id": f"{pair.paradigm}_{len(listed)}", "pred": chosen})
+    return found
 
 
 def judge(good: float, bad: float) -> float:
@@ -155,24 +194,32 @@ def fingerprint_pairs(pairs: Iterable[MinimalPair]) -> str:
 
 
 def _spell(pair: MinimalPair) -> str:
-    return json.dumps(astuple(pair))
+    fields = astuple(pair)
+    return json.dumps(fields if pair.context else fields[:-1])
 
 
 def _check(request: Request) -> None:
     _, pairs = request.need_pairs()
     model = request.model
     for pair in choose_pairs(pairs, SUITE.fast) if request.is_fast else pairs:
-        for text in (pair.good, pair.bad):
+        for text in pair.texts:
             model.wrap_text(model.tokenizer.encode(text).ids.tolist(), text)
 
 
 def _score(request: Request) -> SuiteResult:
     model, (name, pairs) = request.model, request.need_pairs()
+    metric, predictions = "within_word_l2r", None
+    if request.babylm is not None:
+        folder = request.babylm / ("ewok" if pairs[0].context else "blimp") / name
+        folder.mkdir(parents=True, exist_ok=True)
+        metric, predictions = "original", folder / "predictions.json"
     result = evaluate_minimal_pairs(
         model.model,
         model.tokenizer,
         pairs,
+        metric,
         name=name,
+        predictions=predictions,
         pairs_each=SUITE.fast if request.is_fast else None,
         add_special_tokens=request.wraps,
     )

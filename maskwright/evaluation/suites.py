@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from maskwright.data.config import DataConfig
@@ -40,7 +41,7 @@ SUITES = {
     "pll": SuiteEntry("maskwright.evaluation.suite_pll", "pseudo-perplexity of sentences"),
     "blimp": SuiteEntry(
         "maskwright.evaluation.suite_blimp",
-        "minimal pairs: is the good sentence likelier? Needs --blimp",
+        "minimal pairs (BLiMP, its supplement, EWoK): is the good sentence likelier?",
     ),
 }
 # `finetuning.glue` has data and results of its own, so it cannot be combined with the suites above.
@@ -79,6 +80,7 @@ class Request:
         text: None if no requested suite needs text.
         pairs: minimal pairs and their name; None if no requested suite needs them.
         is_fast: score less, for a first look.
+        babylm: where the suite ``blimp`` writes what it chooses, with the metric of BabyLM's code.
     """
 
     model: "TextModel[MaskedLanguageModel]"
@@ -86,6 +88,7 @@ class Request:
     text: "EvaluationText | None" = None
     pairs: "tuple[str, Sequence[MinimalPair]] | None" = None
     is_fast: bool = False
+    babylm: Path | None = None
 
     @property
     def wraps(self) -> bool:

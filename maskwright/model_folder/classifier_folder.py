@@ -123,20 +123,14 @@ def open_classifier(folder: Path | str) -> LoadedClassifier:
     return LoadedClassifier(model, tokenizer, wraps, labels, problem, max_length, num_texts)
 
 
-def open_pretrained(
-    folder: Path | str,
-) -> Loaded[EncoderModel]:
+def open_pretrained(folder: Path | str) -> Loaded[EncoderModel]:
     """Open any model to fine-tune, one of another task too; raises as `open_model` does."""
     folder = find_model(folder)
     return open_classifier(folder) if is_classifier(folder) else open_encoder(folder)
 
 
 def is_classifier(folder: Path) -> bool:
-    """Return True if a model folder labels texts or tokens.
-
-    Raises:
-        ModelFolderError: it is not a model folder.
-    """
+    """Return True if a folder labels texts or tokens; raise ModelFolderError if it has no model."""
     return find_classifier(list_classes(read_config_file(folder))) is not None
 
 

@@ -115,17 +115,13 @@ def native_classifier(
     own = classifiers.pop(OWN.model_type)
     if pooling == "bi":
         return own, "none encodes two texts apart and compares them"
-    candidates = [
-        (native.family, (*_MLM_HEAD, "sentence_pair_head", *_list_unread(native.head)))
-        for native in classifiers.values()
-    ]
+    candidates = list[tuple[Family, tuple[str, ...]]]()
+    for native in classifiers.values():
+        # A head whose activation is a function of the configuration reads these two fields.
+        unread = () if callable(native.head.activation) else ("head_act", "head_bias")
+        candidates.append((native.family, (*_MLM_HEAD, "sentence_pair_head", *unread)))
     found, reason = _find_nearest(candidates, config)
     return (classifiers[found.model_type] if found else own), reason
-
-
-def _list_unread(head: NativeHead) -> tuple[str, ...]:
-    """Return the fields of an MLM head that have no effect on a classifier head."""
-    return () if callable(head.activation) else ("head_act", "head_bias")
 
 
 def _find_nearest(

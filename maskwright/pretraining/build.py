@@ -105,6 +105,8 @@ def build_trainer(
     loss = objective.build_loss(model)
     parallel = distribute(config.train, loss, model, world, device, compiles)
     decay = config.train.ema_decay
+    tokens_per_word = data.epoch_tokens / max(1, data.epoch_words)
+    milestones = config.train.list_milestones().items()
     first_length = config.train.seq_length_at(0.0, config.data.max_seq_length)
     trainer = Trainer(
         config=config.train,
@@ -130,6 +132,7 @@ def build_trainer(
         state=TrainState(DataPosition(first_length)),
         average=WeightAverage(model, decay) if decay else None,
         world=world,
+        milestones={name: round(words * tokens_per_word) for name, words in milestones},
         scores_beginning=config.init_from is not None,
     )
     return trainer, f"{'compiling' if compiles else 'not compiling'}: {reason}"

@@ -76,6 +76,11 @@ class PreparedData:
         return self.train.num_tokens
 
     @property
+    def epoch_words(self) -> float:
+        """Words of that text: its parts between whitespace, as counted when it was prepared."""
+        return self.train.manifest.splits["train"].num_words
+
+    @property
     def vocabulary(self) -> Vocabulary:
         """The tokenizer's part of masking."""
         return Vocabulary(
@@ -238,7 +243,11 @@ class PreparedMixture(PreparedData):
 
     @property
     def epoch_tokens(self) -> float:
-        return sum(self.passes[name] * s.train.num_tokens for name, s in self.sources.items())
+        return sum(self.passes[name] * s.epoch_tokens for name, s in self.sources.items())
+
+    @property
+    def epoch_words(self) -> float:
+        return sum(self.passes[name] * s.epoch_words for name, s in self.sources.items())
 
     def describe(self) -> Iterator[str]:
         """Yield a line for each source: its share of the training, and its passes an epoch."""

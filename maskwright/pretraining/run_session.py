@@ -71,7 +71,7 @@ class Session:
             for line in describe_sources(self.data):
                 self.console.print(f"  {line}")
             try:
-                stopped_by = trainer.fit()
+                stopped_by = trainer.fit(self._save)
             finally:
                 trainer.prefetcher.close()
                 if trainer.checkpoints is not None:
@@ -80,7 +80,7 @@ class Session:
             return stopped_by
         # A run that had ended already when it was resumed is scored again.
         final = trainer.last_scores or {**trainer.state.to_json(), **trainer.scores(final=True)}
-        self._save(final)
+        self._save(final=final)
         self._show_result(final)
         if self.config.train.report and trainer.world.is_first:
             self._report()
@@ -95,13 +95,21 @@ class Session:
             return
         self.console.print(f"How it went: {self.run / REPORT_NAME}")
 
-    def _save(self, final: Record) -> None:
+    def _save(self, milestone: str = "", final: Record | None = None) -> None:
+        """Save the model as it is: at the end of the run with its scores, or at a milestone."""
         with self.trainer.averaged_weights():
             network = consolidate(self.trainer)
             for trained in self.objective.list_models(network) if network is not None else ():
-                self._save_model(trained, final)
+                name = "-".join(filter(None, (milestone, trained.folder))) or MODEL_NAME
+                save_model(
+                    self.run / name,
+                    trained.model,
+                    self.data.tokenizer,
+                    self._describe(trained, final) if final else None,
+                    add_special_tokens=self.config.data.special_tokens,
+                )
 
-    def _save_model(self, trained: TrainedModel, final: Record) -> None:
+    def _describe(self, trained: TrainedModel, final: Record) -> str:
         card = describe_training(
             self.run.name,
             version("maskwright"),
@@ -115,13 +123,7 @@ class Session:
         )
         if self._prompt is not None and trained.fills_masks:
             card = add_example(card, [self._prompt])
-        save_model(
-            self.run / (trained.folder or MODEL_NAME),
-            trained.model,
-            self.data.tokenizer,
-            card,
-            add_special_tokens=self.config.data.special_tokens,
-        )
+        return card
 
     @cached_property
     def _prompt(self) -> str | None:

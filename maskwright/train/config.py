@@ -1,6 +1,7 @@
 """What a user can choose about a training run."""
 
 import math
+import re
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -10,6 +11,8 @@ from maskwright.errors import ConfigError
 
 Precision = Literal["auto", "fp32", "bf16"]
 BUDGETS = ("max_minutes", "max_steps", "max_tokens", "max_epochs")
+_WORDS = re.compile(r"([1-9]\d{0,8})([KM]?)")
+_UNITS = {"": 1, "K": 1000, "M": 1_000_000}
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,12 @@ class TrainConfig:
     seq_length_schedule: tuple[str, ...] = setting(
         (), "length curriculum, as progress:length, e.g. 0:64,0.7:128"
     )
+    num_candidates: int = setting(
+        0,
+        "tokens among which a prediction chooses in training until candidate_share of the budget: "
+        "faster, and the losses logged until then are estimates; 0: the whole vocabulary",
+    )
+    candidate_share: float = setting(0.7, "see num_candidates")
     micro_batch_tokens: int | None = setting(
         None, "token slots a process computes at once; smaller saves memory, the result is the same"
     )
@@ -64,6 +73,9 @@ class TrainConfig:
     report: bool = setting(True, "write report.html when the run ends; needs maskwright[plots]")
     checkpoint_every_minutes: float = setting(10.0, "minutes between two checkpoints")
     keep_checkpoints: int = setting(2, "how many checkpoints are kept")
+    checkpoint_words: tuple[str, ...] = setting(
+        (), "save the model as chck_N after N words of text, for good, e.g. 1M,2M,10M"
+    )
 
     def __post_init__(self) -> None:
         for name in (*BUDGETS, "micro_batch_tokens", "checkpoint_every_minutes"):
@@ -79,9 +91,14 @@ class TrainConfig:
             raise ConfigError("valid_seq_length", self.valid_seq_length, rule, "128 is usual.")
         if self.ema_decay is not None and not 0 < self.ema_decay < 1:
             raise ConfigError("ema_decay", self.ema_decay, "must be between 0 and 1", "Try 0.999.")
-        if self.grad_clip < 0:
-            raise ConfigError("grad_clip", self.grad_clip, "must not be negative")
+        for name in ("grad_clip", "num_candidates"):
+            if getattr(self, name) < 0:
+                raise ConfigError(name, getattr(self, name), "must not be negative")
+        if not 0 <= self.candidate_share <= 1:
+            rule = "must be between 0 and 1"
+            raise ConfigError("candidate_share", self.candidate_share, rule, "Try 0.7.")
         parse_schedule("batch_tokens_schedule", self.batch_tokens_schedule, 1)
+        self.list_milestones()
         if min(self.seq_lengths(MIN_ROW_LENGTH)) < MIN_ROW_LENGTH:
             stages = list(self.seq_length_schedule)
             rule = f"holds a length below {MIN_ROW_LENGTH}"
@@ -98,6 +115,24 @@ class TrainConfig:
         tokens = min(self.max_epochs * num_tokens, self.max_tokens or math.inf)
         whole = max(1, round(tokens)) if tokens < math.inf else None
         return replace(self, max_tokens=whole, max_epochs=None)
+
+    def list_milestones(self) -> dict[str, int]:
+        """Return the words after which the model is saved, by the name of its folder.
+
+        The names are those of the revisions of a BabyLM submission: ``chck_1M``.
+
+        Raises:
+            ConfigError: a text that is no count of words.
+        """
+        milestones: dict[str, int] = {}
+        for count in self.checkpoint_words:
+            found = _WORDS.fullmatch(count)
+            if found is None:
+                rule = f"holds {count!r}, which is not a count of words"
+                given = list(self.checkpoint_words)
+                raise ConfigError("checkpoint_words", given, rule, "Write 500K,1M,2M.")
+            milestones[f"chck_{count}"] = int(found[1]) * _UNITS[found[2]]
+        return milestones
 
     @property
     def most_minutes(self) -> float:
@@ -158,6 +193,10 @@ class TrainConfig:
             "batch_tokens_schedule", self.batch_tokens_schedule, self.batch_tokens
         )
         return _stage_at(stages, progress)
+
+    def num_candidates_at(self, progress: float) -> int:
+        """Return how many tokens a prediction chooses among; 0: all."""
+        return self.num_candidates if progress < self.candidate_share else 0
 
     @property
     def mean_batch_tokens(self) -> float:

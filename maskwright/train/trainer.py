@@ -88,6 +88,7 @@ class Trainer:
         terms: of that loss.
         checkpoints: where checkpoints go; None saves none.
         last_scores: the record of the last validation of this process, None before it.
+        milestones: tokens after which the model is to be saved, by a name for each.
         scores_beginning: whether to score the weights before the first step, which are not random,
             on the text of the last validation.
 
@@ -112,20 +113,26 @@ class Trainer:
     average: WeightAverage | None = None
     world: World = ALONE
     last_scores: Record | None = None
+    milestones: Mapping[str, int] = field(default_factory=dict[str, int])
     scores_beginning: bool = False
     _has_checkpoint: bool = field(init=False, default=False)
     _was_resumed: bool = field(init=False, default=False)
     _unread: "_UnreadStep | None" = field(init=False, default=None)
     _window: LogWindow = field(init=False)
-    _shapes: set[tuple[int, int, bool]] = field(
-        init=False, default_factory=set[tuple[int, int, bool]]
+    _shapes: set[tuple[int, int, int, bool]] = field(
+        init=False, default_factory=set[tuple[int, int, int, bool]]
     )
 
     def __post_init__(self) -> None:
         self._window = LogWindow(self.terms)
 
-    def fit(self) -> signal.Signals | None:
-        """Train until the budget is used up; return the signal that stopped it before, if any."""
+    def fit(self, save_model: Callable[[str], None] | None = None) -> signal.Signals | None:
+        """Train until the budget is used up; return the signal that stopped it before, if any.
+
+        Args:
+            save_model: called on every rank with the name of each milestone, in the step that
+                reaches it; before the checkpoint of that step, so that a resumed run misses none.
+        """
         self._window.restart_clock()
         resumed_at, clock = self.state.seconds, time.perf_counter()
         saved_at = resumed_at
@@ -143,7 +150,11 @@ class Trainer:
                 num_predictions = dict(zip(own, counts, strict=True))
                 self._train_on(loaded, plan, num_predictions)
                 (seconds,) = self.world.from_first(resumed_at + time.perf_counter() - clock)
+                before = self.state.tokens
                 self._count(loaded, seconds)
+                for name, tokens in self.milestones.items():
+                    if save_model is not None and before < tokens <= self.state.tokens:
+                        save_model(name)
                 self.reporter.advance(self._counts("train"), self.progress)
                 self._log_if_due(loaded, plan.learning_rate_scale)
                 self._validate_if_due(stop)
@@ -220,7 +231,8 @@ class Trainer:
     def _count(self, loaded: LoadedStep, seconds: float) -> None:
         # Each of these is a graph of its own, where steps are compiled.
         num_slots = len(loaded.micro_batches[0].input_ids)
-        shape = (loaded.request.row_length, num_slots, loaded.is_causal)
+        request = loaded.request
+        shape = (request.row_length, num_slots, request.num_candidates, loaded.is_causal)
         startup = 0.0 if shape in self._shapes else seconds - self.state.seconds
         self._shapes.add(shape)
         self._window.add_time(loaded.num_tokens)

@@ -250,6 +250,7 @@ def test_twice_the_same(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_what_is_refused(
     run: Path,
     workplace: Path,
+    pairs: Path,
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -264,6 +265,8 @@ def test_what_is_refused(
         (run, "--suite", "mlm,fil"): "unknown suite fil; did you mean fill?",
         (run, "--suite", ","): "no suite given",
         (run, "--suite", "blimp"): "needs --blimp",
+        (run, "--babylm", tmp_path): "--babylm needs --suite blimp",
+        (run, "--suite", "blimp", "--blimp", pairs, "--babylm", "x", "--fast"): "--babylm needs",
         (run, "--blimp", tmp_path): "--blimp needs --suite blimp",
         (run, "--data", data, workplace / "animals.txt"): "cannot be mixed with other text",
         (run, "--data", other): "was prepared with another tokenizer",
@@ -301,6 +304,31 @@ def test_pairs_are_found_where_the_environment_says(
     assert "needs --blimp" in err
 
 
+@pytest.mark.parametrize("is_ewok", [False, True])
+def test_choices_are_written_where_a_submission_to_babylm_has_them(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], is_ewok: bool
+) -> None:
+    """Of the end of a run, and of a milestone."""
+    model, revision, task, name = run, "main", "blimp", "supplement_filtered"
+    texts = {"sentence_good": "The cat eats fish.", "sentence_bad": "The cat fish eats."}
+    if is_ewok:
+        model, revision, task, name = run / "chck_1M", "chck_1M", "ewok", "ewok_fast"
+        shutil.copytree(run / "model", model)
+        texts = {"Context1": "The fox.", "Target1": "It eats berries.", "Target2": "It eats fish."}
+    pairs = tmp_path / name / "turn_taking.jsonl"
+    pairs.parent.mkdir()
+    pairs.write_text(json.dumps({**texts, "Domain": "turn_taking"}), encoding="utf-8")
+    flags = ("--suite", "blimp", "--blimp", pairs.parent, "--babylm", tmp_path / "results")
+    code, out, _ = evaluate(capsys, model, *flags, "--json")
+    assert (code, json.loads(out)["suites"][0]["settings"]["metric"]) == (0, "original")
+    zero_shot = tmp_path / "results" / run.name / revision / "zero_shot" / "mlm"
+    [written] = (tmp_path / "results").rglob("*.json")
+    assert written == zero_shot / task / name / "predictions.json"
+    [choice] = json.loads(written.read_text())["turn_taking"]["predictions"]
+    assert choice["id"] == "turn_taking_0"
+    assert choice["pred"].removeprefix(" ") in texts.values()
+
+
 def test_sentences_longer_than_the_model_are_counted(
     run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -316,6 +344,7 @@ def test_glue_stands_alone(run: Path, pairs: Path, capsys: pytest.CaptureFixture
         ("--suite", "mlm,glue"): "cannot be combined",
         ("--suite", "glue", "--seq-length", "16"): "--seq-length has no effect",
         ("--suite", "glue", "--blimp", str(pairs)): "--blimp has no effect",
+        ("--suite", "glue", "--babylm", "results"): "--babylm has no effect",
         ("--suite", "glue", "--details"): "--details has no effect",
     }.items():
         code, _, err = evaluate(capsys, run, *arguments)

@@ -72,16 +72,23 @@ def test_resume_gives_the_same_weights_bit_for_bit(workplace: Path, tmp_path: Pa
     flags = [*SMALL, "--train.max_steps", "8", "--train.checkpoint_every_minutes", "1e-9"]
     flags += ["--train.keep_checkpoints", "20", "--runs-dir", str(tmp_path)]
     flags += ["--model.hidden_dropout", "0.1", "--train.ema_decay", "0.9"]
-    flags += ["--train.log_every_steps", "1"]
+    flags += ["--train.log_every_steps", "1", "--train.checkpoint_words", "1K,2K,1M"]
     assert main(["pretrain", str(data), "--name", "whole", *flags]) == 0
     shutil.copytree(whole, broken)
     shutil.rmtree(broken / "model")
+    shutil.rmtree(broken / "chck_2K")
     for checkpoint in (broken / "checkpoints").iterdir():
         if int(checkpoint.name.removeprefix("step_")) > 3:
             shutil.rmtree(checkpoint)
     assert main(["pretrain", "--resume", str(broken)]) == 0
-    weights = [path / "model" / "model.safetensors" for path in (whole, broken)]
-    assert weights[0].read_bytes() == weights[1].read_bytes()
+    names = ("model", "chck_1K", "chck_2K")
+    weights, again = (
+        [(path / name / "model.safetensors").read_bytes() for name in names]
+        for path in (whole, broken)
+    )
+    assert weights == again
+    assert len({*weights}) == 3
+    assert not (whole / "chck_1M").exists()
     losses = [
         [(r["step"], r["loss"]) for r in read_metrics(path / "metrics.jsonl")]
         for path in (whole, broken)

@@ -45,6 +45,35 @@ def test_pairs_come_from_plain_and_compressed_files(tmp_path: Path, suffix: str)
     ]
 
 
+def test_ewok_is_read_in_the_direction_of_each_line(tmp_path: Path) -> None:
+    """As the BabyLM evaluation writes it: a second line has contexts and targets swapped."""
+    there = {
+        "Domain": "social-relations",
+        "ContextType": "direct",
+        "Context1": "Ali is Ben's boss.",
+        "Context2": "Ben is Ali's boss.",
+        "Target1": "Ali gives orders.",
+        "Target2": "Ben gives orders.",
+    }
+    back = {f"{k[:-1]}{3 - int(k[-1])}": v for k, v in there.items() if k[-1] in "12"}
+    (tmp_path / "social-relations.jsonl").write_bytes(to_lines(there, {**there, **back}))
+    one, other = read_minimal_pairs([tmp_path])
+    assert one == MinimalPair(
+        there["Target1"], there["Target2"], "social-relations", "ewok", context=there["Context1"]
+    )
+    assert other.texts == [
+        "Ben is Ali's boss. Ben gives orders.",
+        "Ben is Ali's boss. Ali gives orders.",
+    ]
+
+
+def test_the_supplement_of_babylm_takes_its_paradigm_from_the_file(tmp_path: Path) -> None:
+    record = {"sentence_good": "A: Who?\nB: Ann.", "sentence_bad": "A: Who?\nB: A car."}
+    (tmp_path / "qa_congruence_easy.jsonl").write_bytes(to_lines(record))
+    [pair] = read_minimal_pairs([tmp_path])
+    assert (pair.paradigm, pair.texts) == ("qa_congruence_easy", [*record.values()])
+
+
 def test_a_folder_gives_its_json_lines_in_order(tmp_path: Path) -> None:
     for name in ("b.jsonl", "a.jsonl", "notes.md", "sub/c.jsonl"):
         (tmp_path / name).parent.mkdir(exist_ok=True)
@@ -71,6 +100,7 @@ def test_the_last_line_needs_no_end_and_blocks_do_not_show(tmp_path: Path) -> No
         (b"{", "is not a JSON object with sentence_good and sentence_bad"),
         (b"[" * 100_000, "is not a JSON object"),
         (b'["a", "b"]', "is not a JSON object"),
+        (b'{"Target1": "a", "Target2": "b", "Domain": "c"}', "has no Context1"),
         (b'{"sentence_good": "a"}', "has no sentence_bad. Add it, or remove the line."),
         (b'{"sentence_bad": "a"}', "has no sentence_good"),
         (b'{"sentence_good": "a", "sentence_bad": 7}', "sentence_bad = '7' must be a text"),

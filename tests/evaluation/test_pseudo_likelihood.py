@@ -76,6 +76,13 @@ def test_scores_depend_neither_on_batches_nor_on_neighbours(
         assert result.num_tokens == len(TOKENIZER.encode(text).ids)
 
 
+@metrics
+def test_tokens_that_are_given_are_seen_and_not_scored(metric: Metric) -> None:
+    texts = [TOKENIZER.encode(text) for text in ("x-ray the cat", "x-ray the cat", "dogs see")]
+    whole = SCORER.score_encoded(texts, metric)
+    assert SCORER.score_encoded(texts, metric, None, [2, 0, 9]) == [whole[0][2:], whole[1], []]
+
+
 @given(st.permutations(["the cat", "sleeps", "The cat", "SLEEPS", "dog"]))
 @settings(max_examples=10, deadline=None)
 def test_texts_of_equal_tokens_score_exactly_alike(texts: list[str]) -> None:

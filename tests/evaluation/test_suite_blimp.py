@@ -1,4 +1,6 @@
+import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
@@ -13,6 +15,7 @@ from maskwright.evaluation.suite_blimp import (
     evaluate_minimal_pairs,
     fingerprint_pairs,
     judge,
+    list_predictions,
     summarize_credits,
 )
 from maskwright.runs.evaluation_file import SuiteResult
@@ -74,6 +77,35 @@ def test_a_pair_counts_for_the_likelier_sentence() -> None:
     good, bad = score_pseudo_likelihood(MODEL, TOKENIZER, texts)
     found = evaluate([MinimalPair(*texts)])
     assert found["blimp/mean_over_pairs"] == float(good.total > bad.total)
+
+
+def test_a_context_is_read_and_not_scored() -> None:
+    """The bad sentence is worse behind the context, however the context scores."""
+    pair = MinimalPair("sleeps", "sleep", "p", context="the x-ray cats")
+    texts = [TOKENIZER.encode(text) for text in (pair.context, *pair.texts)]
+    num_given = len(texts[0].ids)
+    scored = score_pseudo_likelihood(MODEL, TOKENIZER, pair.texts)
+    good, bad = (sum(result.scores[num_given:]) for result in scored)
+    assert num_given > 3
+    assert [result.num_tokens > num_given for result in scored] == [True, True]
+    found = evaluate([pair])
+    assert found["blimp/mean_over_pairs"] == float(good > bad)
+    assert evaluate([replace(pair, good="sleep", bad="sleeps")]) != found
+    assert fingerprint_pairs([pair]) != fingerprint_pairs([replace(pair, context="")])
+
+
+def test_choices_are_listed_as_babylm_reads_them(tmp_path: Path) -> None:
+    pairs = [MinimalPair("a", "b", "p") for _ in range(4)] + [MinimalPair("c", "d", "q")]
+    found = list_predictions(pairs, [1.0, 0.0, 0.5, 0.5, 0.0])
+    assert [each["pred"] for each in found["p"]["predictions"]] == ["a", "b", "a", "b"]
+    assert found["q"] == {"predictions": [{"id": "q_0", "pred": "d"}]}
+    pair = MinimalPair("sleeps", "sleep", "mind", "ewok", context="the cat")
+    path = tmp_path / "predictions.json"
+    result = evaluate_minimal_pairs(MODEL, TOKENIZER, [pair], predictions=path)
+    chosen = " sleeps" if result.scores[0].value else " sleep"
+    assert json.loads(path.read_text()) == {
+        "mind": {"predictions": [{"id": "mind_0", "pred": chosen}]}
+    }
 
 
 def test_both_means_are_told() -> None:

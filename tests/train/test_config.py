@@ -18,6 +18,10 @@ from maskwright.train.config import TrainConfig, parse_schedule
         ({"batch_tokens": 0}, "batch_tokens = 0 must be at least 1"),
         ({"valid_seq_length": 4}, "valid_seq_length = 4 must be at least 8. 128 is usual."),
         ({"keep_checkpoints": 0}, "keep_checkpoints = 0 must be at least 1"),
+        ({"num_candidates": -1}, "num_candidates = -1 must not be negative"),
+        ({"candidate_share": 1.1}, "candidate_share = 1.1 must be between 0 and 1. Try 0.7."),
+        ({"checkpoint_words": ("1M", "2m")}, "holds '2m', which is not a count of words"),
+        ({"checkpoint_words": ("0M",)}, "holds '0M'"),
         ({"ema_decay": 1.0}, "ema_decay = 1.0 must be between 0 and 1. Try 0.999."),
         ({"grad_clip": -1.0}, "grad_clip = -1.0 must not be negative"),
         ({"seq_length_schedule": ("0:64", "half:128")}, "holds 'half:128', which is not"),
@@ -101,3 +105,9 @@ def test_the_shortest_budget_says_how_long_a_run_takes() -> None:
     epochs = replace(config, max_steps=None, max_epochs=2.0)
     assert epochs.estimate_seconds(2.0, 400.0) == 16.0
     assert epochs.estimate_seconds(2.0, None) == math.inf
+
+
+def test_milestones_are_named_as_written_and_counted_in_words() -> None:
+    config = TrainConfig(max_steps=1, checkpoint_words=("750", "20K", "1M"))
+    expected = {"chck_750": 750, "chck_20K": 20_000, "chck_1M": 1_000_000}
+    assert config.list_milestones() == expected

@@ -209,6 +209,26 @@ def test_checkpoints_are_written_by_the_clock(tmp_path: Path) -> None:
     assert [path.name[-1] for path in list_checkpoints(tmp_path)] == ["3", "4", "5"]
 
 
+def test_a_milestone_is_reached_once_and_before_the_checkpoint_of_its_step(tmp_path: Path) -> None:
+    recorder, reached = Recorder(), list[tuple[str, int, list[str]]]()
+    train = {"checkpoint_every_minutes": 1e-9, "max_steps": 5}
+    trainer = make_trainer(tmp_path, recorder, train=train)
+    trainer.milestones = {"first": 1, "half": 150, "beside it": 151, "never": 10**9}
+
+    def save(name: str) -> None:
+        assert trainer.checkpoints is not None
+        trainer.checkpoints.wait()
+        saved = [path.name[-1] for path in list_checkpoints(tmp_path)]
+        reached.append((name, trainer.state.step, saved))
+
+    trainer.fit(save)
+    tokens = [0, *(record["tokens"] for record in recorder.of("train"))]
+    step = next(step for step, seen in enumerate(tokens) if seen >= 151)
+    assert tokens[step - 1] < 150  # so that two are reached in one step
+    saved = [str(step - 2), str(step - 1)]
+    assert reached == [("first", 1, []), ("half", step, saved), ("beside it", step, saved)]
+
+
 def spoil(trainer: Trainer, steps: Container[int], factor: float = math.nan) -> None:
     """Multiplies the loss of these steps, counted from 0."""
     objective = trainer.parallel.objective
