@@ -30,7 +30,7 @@ WORDS = {
     *("corpus.encoding", "corpus.text_field", "select.language"),
     *("mixture.weights", "mixture.epochs"),
     *("masking.no_mask_tokens", "masking.strategy", "train.device", "objective.name"),
-    *("train.batch_tokens_schedule", "train.seq_length_schedule"),
+    *("train.batch_tokens_schedule", "train.seq_length_schedule", "train.checkpoint_words"),
 }
 HOSTILE = "]x](http://evil)<img src=x> ```\n# h | [a](http://evil) `` www.evil.com $x$ **b"
 
