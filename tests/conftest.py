@@ -1,11 +1,17 @@
 """Settings and fixtures of all tests. Torch has one thread: results do not depend on cores."""
 
+import os
+
 import torch
 from hypothesis import settings
 
 from tests.workplace import workplace as workplace
 
 torch.set_num_threads(1)
+
+# Nothing that a test writes has to outlive a power cut, and waiting for the disk takes minutes in
+# all. That every file is flushed is a test of `tests/test_files.py`, which replaces this again.
+os.fsync = lambda fd: None
 
 # Examples are the same in every run, and slow machines are no failures.
 settings.register_profile("default", deadline=None, derandomize=True, max_examples=60)

@@ -95,10 +95,7 @@ def _get_factor(source: Source) -> int:
 
 
 def cut_into_blocks(
-    sources: Sequence[Source],
-    config: CorpusConfig,
-    block_bytes: int,
-    report: Callable[[str], None],
+    sources: Sequence[Source], config: CorpusConfig, block_bytes: int, report: Callable[[str], None]
 ) -> list[Block]:
     """Return `sources` in blocks of about `block_bytes` of estimated text, in order.
 

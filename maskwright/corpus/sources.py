@@ -81,11 +81,7 @@ def _expand_path(given: str, counts: Counter[str], reads_json: bool) -> Iterator
 
 
 def list_matches(given: str) -> list[Path]:
-    """Return the files and folders that a path or a pattern names, sorted, without dump indices.
-
-    Raises:
-        CorpusError: there are none.
-    """
+    """Return what a path or pattern names, sorted, no dump index; raise CorpusError if nothing."""
     path = expand_home(given)
     if path.name == "**":  # folders are read recursively
         path = path.parent

@@ -39,6 +39,9 @@ class Batch:
         pair_labels: [P] int64, 0 = the second text follows the first, 1 = it does not, -100 in
             unused slots.
         num_pairs: pair labels that are not -100.
+        candidate_ids: [C] int64, the tokens among which every prediction chooses; None: all.
+        candidate_offsets: [C] float32, added to their logits: the log of how many tokens each
+            stands for.
     """
 
     input_ids: Tensor
@@ -52,6 +55,8 @@ class Batch:
     pair_positions: Tensor | None = None
     pair_labels: Tensor | None = None
     num_pairs: int = 0
+    candidate_ids: Tensor | None = None
+    candidate_offsets: Tensor | None = None
 
     def to(self, device: torch.device) -> "Batch":
         """Return the same batch with its tensors on `device`, copied without waiting."""

@@ -42,6 +42,7 @@ class Purpose(IntEnum):
     SAMPLING = 12
     CAUSAL_STEP = 13
     MIXTURE = 14
+    CANDIDATE = 15
 
 
 def mix(values: Bits) -> Bits:

@@ -15,12 +15,14 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from maskwright.data.batch import Batch, build_batch
 from maskwright.data.collate import SpecialIds, TokenSource
 from maskwright.data.config import DataConfig
-from maskwright.data.counter_rng import Purpose, derive_keys, to_unit
+from maskwright.data.counter_rng import Bits, Purpose, derive_keys, draw_bits, to_unit
 from maskwright.data.masking import Masker
 from maskwright.data.mixture import Mixture, MixturePlanner
 from maskwright.data.pairs import PairMaker
@@ -56,13 +58,15 @@ class Corpus(TokenSource, Protocol):
 class StepRequest:
     """A request for one step of all ranks together: `num_rows` rows, masked at a rate.
 
-    A rank computes at most `micro_batch_rows` of them at a time.
+    A rank computes at most `micro_batch_rows` of them at a time. Each prediction chooses among
+    `num_candidates` tokens; 0: all.
     """
 
     row_length: int
     num_rows: int
     micro_batch_rows: int
     mask_rate: float
+    num_candidates: int = 0
 
 
 @dataclass(frozen=True)
@@ -127,6 +131,7 @@ class RowSource:
         lengths = corpus.document_lengths
         self.pair_maker = PairMaker(config.pairs, lengths) if config.pairs else None
         self._planners: dict[int, WindowPlanner] = {}
+        self._by_frequency = np.argsort(-masker.vocabulary.unigram_counts, kind="stable")
 
     def planner(self, row_length: int) -> WindowPlanner:
         """Return the planner of rows of one length."""
@@ -151,8 +156,11 @@ class RowSource:
             position = DataPosition(request.row_length, position.epoch + 1, 0)
         planner = self.planner(request.row_length)
         rows, next_position = planner.plan_rows(position, request.num_rows)
+        # Drawn for the step's first row, so that all ranks, and a resumed run, agree.
+        keys = derive_keys(self.seed, position.epoch, position.row)
         is_causal = self._is_causal(position)
-        batches = tuple(
+        ids, offsets = self._draw_candidates(request.num_candidates, keys)
+        built = (
             build_batch(
                 part,
                 request.row_length,
@@ -166,14 +174,34 @@ class RowSource:
             )
             for part in slice_rank(rows, request.micro_batch_rows, self.world)
         )
+        batches = tuple(replace(b, candidate_ids=ids, candidate_offsets=offsets) for b in built)
         num_tokens = planner.count_tokens(rows)
         return LoadedStep(request, batches, position, next_position, num_tokens, is_causal)
 
     def _is_causal(self, position: DataPosition) -> bool:
-        """Draw for the step's first row, so that all ranks, and a resumed run, agree."""
+        """Draw whether a step is causal."""
         share = self.masker.config.causal_share
         keys = derive_keys(self.seed, position.epoch, position.row, Purpose.CAUSAL_STEP)
         return share > 0 and bool(to_unit(keys)[0] < share)
+
+    def _draw_candidates(self, count: int, keys: Bits) -> tuple[Tensor, Tensor] | tuple[None, None]:
+        """Return ids and offsets of the candidates of a step; see `Batch`.
+
+        In a narrow encoder the logits of the whole vocabulary are half of a step. Half of the
+        candidates are the most frequent tokens; the others are drawn evenly, and each stands for
+        several, so that the sum of the exponentials is that of the whole vocabulary on average
+        (Bengio and Senécal, "Quick Training of Probabilistic Neural Nets by Importance Sampling",
+        2003; Jean et al., "On Using Very Large Target Vocabulary", 2015).
+        """
+        if not 0 < count < len(self._by_frequency):
+            return None, None
+        frequent, others = np.split(self._by_frequency, [count // 2])
+        num_drawn = count - len(frequent)
+        bits = draw_bits(keys, Purpose.CANDIDATE, np.arange(len(others)))[0]
+        drawn = others[np.sort(np.argpartition(bits, num_drawn - 1)[:num_drawn])]
+        offsets = np.zeros(count, np.float32)
+        offsets[len(frequent) :] = np.log(len(others) / num_drawn)
+        return torch.from_numpy(np.concatenate([frequent, drawn])), torch.from_numpy(offsets)
 
 
 class Prefetcher:

@@ -67,7 +67,9 @@ class FinetuneConfig:
     dropout: float = setting(0.1, "in the encoder and before the output")
     grad_clip: float = setting(1.0, "gradients are scaled down to this norm; 0: never")
     pooling: Pooling | None = setting(
-        None, "the vector of a text; none = mean where the family leaves the choice, else its own"
+        None,
+        "the vector of a text; bi = how two texts, encoded apart, compare; none = bi for a number "
+        "of two texts up to a width of 256, else mean where the family leaves the choice",
     )
     max_length: int | None = setting(None, "tokens of an input; none = what the model takes")
     class_weights: bool = setting(False, "weight labels so that all count alike")
@@ -100,11 +102,7 @@ class FinetuneConfig:
             raise ConfigError("max_length", self.max_length, "must be at least 8")
 
     def find_length(self, longest: int) -> int:
-        """Return the tokens of an input for a model that takes at most `longest`.
-
-        Raises:
-            ConfigError: `max_length` is more than that.
-        """
+        """Return the tokens of an input; raise ConfigError if `longest` of the model is less."""
         if self.max_length is not None and self.max_length > longest:
             rule = f"is more than the {longest} tokens that the model takes"
             raise ConfigError("max_length", self.max_length, rule, "Remove it.")
@@ -126,6 +124,18 @@ class FinetuneConfig:
         if decay is None:
             decay = 1.0 if width <= _NARROW else _DECAY
         return replace(self, epochs=epochs, learning_rate=rate, layer_decay=decay)
+
+    def choose_pooling(self, width: int, is_pair: bool, is_number: bool) -> Pooling | None:
+        """Return the pooling, None if it is that of the family's class.
+
+        Raises:
+            ConfigError: single texts are to be compared.
+        """
+        if self.pooling == "bi" and not is_pair:
+            rule = "compares the two texts of a pair, and these examples have one"
+            raise ConfigError("pooling", self.pooling, rule, "Remove it.")
+        is_graded = is_pair and is_number and width <= _NARROW
+        return self.pooling or ("bi" if is_graded else None)
 
     def describe_budget(self) -> str:
         """Return the epochs and the learning rate of a resolved config as one line."""
@@ -156,11 +166,7 @@ class GlueTask:
     layouts: tuple[GlueFiles, ...]
 
     def find_layout(self, path: Path) -> GlueFiles:
-        """Return the layout of a file, by its name, or else by its extension.
-
-        Raises:
-            CorpusError: no layout fits.
-        """
+        """Return the layout of a file, by name or extension; raise CorpusError if none fits."""
         by_name = [layout for layout in self.layouts if path.name in (layout.train, layout.valid)]
         suffix = path.name.removesuffix(".gz").rpartition(".")[2]
         by_suffix = [layout for layout in self.layouts if layout.train.endswith(f".{suffix}")]

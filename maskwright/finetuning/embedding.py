@@ -5,7 +5,7 @@ sentence-transformers' ``MultipleNegativesRankingLoss``, in both directions. R p
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
@@ -19,7 +19,7 @@ from maskwright.finetuning.config import FinetuneConfig
 from maskwright.finetuning.examples import encode_texts
 from maskwright.finetuning.fit import EarlyStopping, Loop, copy_weights
 from maskwright.finetuning.metrics import VALID_LOSS
-from maskwright.finetuning.network import batch_tokens_on
+from maskwright.finetuning.network import batch_tokens_on, with_dropout
 from maskwright.finetuning.results import RESULTS_NAME
 from maskwright.finetuning.resume import record_start
 from maskwright.finetuning.split import count_shared, split_examples
@@ -65,7 +65,9 @@ class Embedding(CustomTask):
             raise InputError(
                 f"{request.model} predicts no masked tokens; --task embedding takes models that do."
             )
-        model = _with_dropout(loaded.model, config.dropout).to(device)
+        architecture = with_dropout(loaded.model.config, config.dropout)
+        weights = dict(loaded.model.named_parameters())
+        model = MaskedLanguageModel.from_tensors(architecture, weights).to(device)
         max_length = config.find_length(model.config.max_position_embeddings)
         train, valid, num_shared = load_pairs(request.files, loaded.tokenizer, max_length)
         report(f"{len(train):,} pairs to train on, {len(valid):,} to score on")
@@ -287,10 +289,3 @@ def _describe(record: Record) -> str:
     if record["step"]:
         step = f"epoch {record['epoch']:.2f}  loss {record['loss']:.4f}"
     return f"  {step}  found among {record['candidates']}: {record['found']:.4f}"
-
-
-def _with_dropout(model: MaskedLanguageModel, dropout: float) -> MaskedLanguageModel:
-    config = replace(
-        model.config, attention_dropout=dropout, hidden_dropout=dropout, embedding_dropout=dropout
-    )
-    return MaskedLanguageModel.from_tensors(config, dict(model.named_parameters()))

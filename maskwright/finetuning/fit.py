@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -296,11 +296,6 @@ class FinishedSeeds:
             state = {"runs": [asdict(each) for each in self.runs]}
             save_checkpoint(self.folder, len(self.runs), best.state_dict(), state, keep=1)
 
-    def load_best(self, model: Classifier) -> None:
-        """Give a model the weights of the best run; raise CheckpointError if they are damaged."""
-        assert self.checkpoint is not None
-        self.checkpoint.read_into(model.state_dict())
-
 
 @dataclass(frozen=True)
 class SeedsResult:
@@ -348,7 +343,7 @@ def train_seeds(
         TrainingError: a loss is not finite.
         CheckpointError: finished seeds cannot be read or written.
     """
-    finished = finished or FinishedSeeds()
+    finished, config = finished or FinishedSeeds(), replace(config, pooling=data.pooling)
 
     def build(seed: int) -> Classifier:
         level, num_labels = data.task.level, len(data.labels.names)
@@ -360,7 +355,8 @@ def train_seeds(
     best: Classifier | None = None
     if finished.runs:
         best = build(config.first_seed)
-        finished.load_best(best)
+        assert finished.checkpoint is not None
+        finished.checkpoint.read_into(best.state_dict())
     for seed in range(config.first_seed + len(finished.runs), config.first_seed + config.seeds):
         model = build(seed)
         run = Fitting(model, data, config, seed, log, pulse).run()

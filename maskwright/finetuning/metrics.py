@@ -6,6 +6,7 @@ N examples, K labels.
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -40,31 +41,21 @@ def _sklearn() -> Any:
     return import_extra("sklearn.metrics", "finetune", "fine-tuning")
 
 
-def _accuracy(true: NDArray[Any], found: NDArray[Any]) -> float:
-    return float(_sklearn().accuracy_score(true, found))
-
-
-def _f1(average: str) -> Callable[[NDArray[Any], NDArray[Any]], float]:
-    def compute(true: NDArray[Any], found: NDArray[Any]) -> float:
-        return float(_sklearn().f1_score(true, found, average=average, zero_division=0))
-
-    return compute
-
-
 def _matthews(true: NDArray[Any], found: NDArray[Any]) -> float:
     if len(np.union1d(true, found)) < 2:
         return 0.0  # scikit-learn warns of a single label
     return float(_sklearn().matthews_corrcoef(true, found))
 
 
-def _correlation(name: str) -> Callable[[NDArray[Any], NDArray[Any]], float]:
-    def compute(true: NDArray[Any], found: NDArray[Any]) -> float:
-        if np.ptp(true) == 0 or np.ptp(found) == 0:
-            return 0.0
-        stats: Any = import_extra("scipy.stats", "finetune", "correlations")
-        return float(getattr(stats, name)(true, found).statistic)
+def _f1(average: str, true: NDArray[Any], found: NDArray[Any]) -> float:
+    return float(_sklearn().f1_score(true, found, average=average, zero_division=0))
 
-    return compute
+
+def _correlate(name: str, true: NDArray[Any], found: NDArray[Any]) -> float:
+    if np.ptp(true) == 0 or np.ptp(found) == 0:
+        return 0.0
+    stats: Any = import_extra("scipy.stats", "finetune", "correlations")
+    return float(getattr(stats, name)(true, found).statistic)
 
 
 def _mean_squared_error(true: NDArray[Any], found: NDArray[Any]) -> float:
@@ -72,13 +63,13 @@ def _mean_squared_error(true: NDArray[Any], found: NDArray[Any]) -> float:
 
 
 _METRICS: Mapping[str, Callable[[NDArray[Any], NDArray[Any]], float]] = {
-    "accuracy": _accuracy,
-    "f1": _f1("binary"),
-    "macro_f1": _f1("macro"),
-    "micro_f1": _f1("micro"),
+    "accuracy": lambda true, found: float(_sklearn().accuracy_score(true, found)),
+    "f1": partial(_f1, "binary"),
+    "macro_f1": partial(_f1, "macro"),
+    "micro_f1": partial(_f1, "micro"),
     "matthews": _matthews,
-    "pearson": _correlation("pearsonr"),
-    "spearman": _correlation("spearmanr"),
+    "pearson": partial(_correlate, "pearsonr"),
+    "spearman": partial(_correlate, "spearmanr"),
     "mean_squared_error": _mean_squared_error,
 }
 

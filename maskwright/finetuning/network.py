@@ -1,8 +1,8 @@
 """The classifier on a pretrained encoder: how it is built, its learning rates, its logits."""
 
-import dataclasses
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -38,14 +38,8 @@ def build_classifier(
     another task all of its head but the output is copied.
     """
     dropout = config.dropout
-    architecture = dataclasses.replace(
-        pretrained.config,
-        sentence_pair_head=False,
-        attention_dropout=dropout,
-        hidden_dropout=dropout,
-        embedding_dropout=dropout,
-    )
-    native = native_classifier(architecture, level)[0].head
+    architecture = with_dropout(replace(pretrained.config, sentence_pair_head=False), dropout)
+    native = native_classifier(architecture, level, config.pooling)[0].head
     pooling = config.pooling or "mean"
     pooling = pooling if pooling in native.poolings else "cls"
     head = native.build_config(architecture, level, num_labels, pooling, dropout)
@@ -57,9 +51,14 @@ def build_classifier(
     return model
 
 
+def with_dropout(config: EncoderConfig, rate: float) -> EncoderConfig:
+    """Return the architecture with the dropout of fine-tuning."""
+    return replace(config, attention_dropout=rate, hidden_dropout=rate, embedding_dropout=rate)
+
+
 def check_pooling(architecture: EncoderConfig, level: Level, pooling: Pooling | None) -> None:
     """Raise ConfigError unless the class of the encoder's family has the pooling."""
-    (family, native), _ = native_classifier(architecture, level)
+    (family, native), _ = native_classifier(architecture, level, pooling)
     known = tuple(native.poolings) or ("cls",) * (level == "text")
     if pooling is None or pooling in known:
         return
@@ -71,7 +70,11 @@ def check_pooling(architecture: EncoderConfig, level: Level, pooling: Pooling | 
 def _find_layers(pretrained: EncoderModel, model: Classifier) -> Iterator[tuple[nn.Module, Any]]:
     if not model.head_config.activation:
         return
-    if isinstance(pretrained, Classifier) and pretrained.head_config.activation:
+    if (
+        isinstance(pretrained, Classifier)
+        and pretrained.head_config.activation
+        and pretrained.head.dense.weight.shape == model.head.dense.weight.shape
+    ):
         yield model.head.dense, pretrained.head.dense
         yield model.head.norm, pretrained.head.norm
     if not isinstance(pretrained, MaskedLanguageModel):

@@ -15,7 +15,7 @@ from maskwright.config import read_yaml
 from maskwright.files import replacing_file, write_text
 from maskwright.finetuning.config import FinetuneConfig
 from maskwright.finetuning.conll import OUTSIDE, TaggedSentence, marks_entities
-from maskwright.finetuning.examples import Examples, Row
+from maskwright.finetuning.examples import Row
 from maskwright.finetuning.metrics import SpanScores, score_sets, score_spans
 from maskwright.finetuning.network import compute_logits
 from maskwright.finetuning.results import (
@@ -125,36 +125,23 @@ def predict_sets(
 ) -> list[Predictions]:
     """Return the predictions for the validation examples, and for the test examples if any."""
     model.to(device)
-    found = [predict_examples(model, one, data, config, pulse) for one in data.held_out]
+    task, labels, sets = data.task, data.labels, list[Predictions]()
+    for examples in data.held_out:
+        logits = compute_logits(model, examples, data.pad_id, config.precision, pulse)
+        if examples.sentences is not None:
+            true, found = (
+                [task.name_values(labels, np.asarray(one)) for one in each]
+                for each in (examples.sentences.targets, task.collect(examples, logits))
+            )
+            scores: list[float | None] = [None] * len(true)
+        else:
+            true = task.name_values(labels, np.asarray(examples.targets))
+            answers = task.answer(labels, np.stack(logits))
+            found = [answer.label for answer in answers]
+            scores = [answer.score for answer in answers]
+        sets.append(Predictions(task, labels, examples.rows, true, found, scores))
     model.cpu()
-    return found
-
-
-def predict_examples(
-    model: Classifier,
-    examples: Examples,
-    data: TaskData,
-    config: FinetuneConfig,
-    pulse: Pulse | None = None,
-) -> Predictions:
-    """Return the predictions of a model for examples."""
-    task, labels = data.task, data.labels
-    logits = compute_logits(model, examples, data.pad_id, config.precision, pulse)
-    if examples.sentences is not None:
-        true, found = (
-            [task.name_values(labels, np.asarray(one)) for one in each]
-            for each in (examples.sentences.targets, task.collect(examples, logits))
-        )
-        return Predictions(task, labels, examples.rows, true, found, [None] * len(true))
-    answers = task.answer(labels, np.stack(logits))
-    return Predictions(
-        task,
-        labels,
-        examples.rows,
-        task.name_values(labels, np.asarray(examples.targets)),
-        [answer.label for answer in answers],
-        [answer.score for answer in answers],
-    )
+    return sets
 
 
 def add_classes(results: Results, predictions: Sequence[Predictions]) -> None:

@@ -24,8 +24,9 @@ from maskwright.finetuning.examples import Examples, Row
 from maskwright.finetuning.metrics import Baselines, Metric, Scores
 from maskwright.finetuning.split import split_examples
 from maskwright.finetuning.table_files import Column, find_roles, list_names, parse_columns
-from maskwright.model.config import Level, ProblemType
+from maskwright.model.config import Level, Pooling, ProblemType
 from maskwright.model_folder.folder import Loaded
+from maskwright.tokenizer.template import wrap_apart
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 Tell = Callable[[str], None]
@@ -324,6 +325,7 @@ class TaskData:
     Attributes:
         metrics: those that are reported; `deciding` decides which weights are kept.
         pad_id: of the tokenizer.
+        pooling: of the head; None: what the family's class has.
         test: what the chosen weights are scored on, if there is such.
         baselines: their scores on the validation examples.
         test_baselines: their scores on the test examples.
@@ -337,6 +339,7 @@ class TaskData:
     metrics: Sequence[str]
     deciding: str
     pad_id: int
+    pooling: Pooling | None = None
     test: Examples | None = None
     baselines: Baselines = field(default_factory=dict[str, Scores])
     test_baselines: Baselines = field(default_factory=dict[str, Scores])
@@ -356,12 +359,15 @@ def read_task(files: TaskFiles, loaded: Loaded[Any], config: FinetuneConfig) -> 
         CorpusError: anything wrong with the files.
     """
     task = load_label_task(files.task)
+    width, is_number = loaded.model.config.hidden_size, task.problem == "regression"
+    pooling = config.choose_pooling(width, "sentence2" in files.columns, is_number)
+    tokenizer = wrap_apart(loaded.tokenizer) if pooling == "bi" else loaded.tokenizer
     max_length = config.find_length(loaded.model.config.max_position_embeddings)
     skipped = Counter[str]() if files.skips_short else None
     sets = _read_sets(task, files, skipped)
     labels = task.find_labels(sets[0])
     deciding, metrics = task.choose_metrics(labels, config.metric, files.metrics)
-    encoded = [task.encode(rows, labels, loaded.tokenizer, max_length) for rows in sets]
+    encoded = [task.encode(rows, labels, tokenizer, max_length) for rows in sets]
     train, valid, *test = encoded
     baselines, *of_test = task.score_baselines(labels, metrics, train, encoded[1:])
     return TaskData(
@@ -371,7 +377,8 @@ def read_task(files: TaskFiles, loaded: Loaded[Any], config: FinetuneConfig) -> 
         valid,
         metrics,
         deciding,
-        loaded.tokenizer.pad_id,
+        tokenizer.pad_id,
+        pooling,
         test[0] if test else None,
         baselines,
         of_test[0] if of_test else {},

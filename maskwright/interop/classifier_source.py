@@ -99,11 +99,7 @@ class TaskExamples:
         batch = collate([self.encoded.inputs[index] for index in indices], self.pad_id)
         shape = (len(indices), -1)
         real = (batch.context.segment_ids == 0).long()
-        return (
-            batch.input_ids.view(shape),
-            real.view(shape),
-            batch.token_type_ids.view(shape),
-        )
+        return batch.input_ids.view(shape), real.view(shape), batch.token_type_ids.view(shape)
 
     def list_plain(self, special: Sequence[str]) -> Iterator[int]:
         """Yield the indices of inputs that are whole texts and contain no special tokens."""
@@ -114,11 +110,7 @@ class TaskExamples:
 
 @dataclass(frozen=True)
 class ClassifierSource:
-    """A fine-tuned model to export; see `maskwright.interop.targets.Source`.
-
-    Attributes:
-        card: the model's own card; None if it has none.
-    """
+    """A fine-tuned model to export; see `MaskedModelSource`."""
 
     loaded: LoadedClassifier
     card: str | None
@@ -179,7 +171,8 @@ class ClassifierSource:
             write_text(folder / CARD, self.card)
 
     def find_family(self) -> tuple[Family | None, str]:
-        native, reason = native_classifier(self.model.config, self.model.head_config.level)
+        head = self.model.head_config
+        native, reason = native_classifier(self.model.config, head.level, head.pooling)
         return (None if reason else native.family), reason
 
     def check_ids(self, tokenizer: Any) -> None:
@@ -301,7 +294,7 @@ def _encode_table(loaded: LoadedClassifier, file: ExampleFile, task: LabelTask) 
 
 @dataclass(frozen=True)
 class ExampleJudge:
-    """Judges a quantized graph by its answers to a task's labeled examples."""
+    """Judges a quantized graph by its answers to labeled examples; see `MaskJudge`."""
 
     examples: TaskExamples
 
@@ -322,7 +315,7 @@ class ExampleJudge:
     def answer(self, graph: Compute) -> Logits:
         return self.examples.run(graph)
 
-    def agree(self, before: Logits, after: Logits) -> float:
+    def agree(self, before: Any, after: Any) -> float:
         first, second = self._decide(before), self._decide(after)
         if self.examples.task.problem == "regression":
             with np.errstate(invalid="ignore"):  # equal numbers have no correlation: NaN
@@ -330,7 +323,7 @@ class ExampleJudge:
         same = first == second
         return float((same.all(-1) if same.ndim > 1 else same).mean())
 
-    def score(self, answers: Logits) -> float:
+    def score(self, answers: Any) -> float:
         task, encoded = self.examples.task, self.examples.encoded
         labels, predictions = Labels(self.examples.names), task.collect(encoded, answers)
         return task.score(labels, (self.metric,), encoded, predictions)[self.metric]

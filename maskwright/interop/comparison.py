@@ -56,11 +56,7 @@ class Comparison:
     num_tokens: int
 
     def check(self, library: str) -> None:
-        """Raise unless rounding explains the difference.
-
-        Raises:
-            ExportError: the difference is larger, or NaN.
-        """
+        """Raise ExportError unless rounding explains the difference, as it never explains NaN."""
         if not self.largest <= self.allowed:
             raise ExportError(
                 f"{library} computes another function than the model: {self.what} differ by up "
@@ -114,30 +110,21 @@ class PaddedBatch:
         return (position < torch.tensor(self.lengths)[:, None]).long()
 
 
-def batch_rows(rows: Sequence[list[int]], vocab_size: int, pad_id: int) -> Iterator[PaddedBatch]:
-    """Yield the rows in batches of mixed lengths, so that there is padding."""
-    most = _count_rows(rows, vocab_size)
-    for first in range(0, len(rows), most):
-        yield pad_rows(rows[first : first + most], pad_id)
-
-
-def batch_by_length(
-    rows: Sequence[list[int]], vocab_size: int, pad_id: int
+def batch_rows(
+    rows: Sequence[list[int]], vocab_size: int, pad_id: int, by_length: bool = False
 ) -> Iterator[tuple[list[int], PaddedBatch]]:
-    """Yield batches of similar lengths, which need little padding, with the indices of their rows.
+    """Yield batches of rows, in which the number of logits is bounded, and the rows' indices.
 
-    The number of logits in a batch is bounded, as in `batch_rows`.
+    Args:
+        by_length: put rows of similar lengths together, which need little padding.
     """
-    most = _count_rows(rows, vocab_size)
-    by_length = sorted(range(len(rows)), key=lambda index: len(rows[index]))
+    most = max(1, min(_MAX_ROWS, _MAX_LOGITS // (max(map(len, rows)) * vocab_size)))
+    order = list(range(len(rows)))
+    if by_length:
+        order.sort(key=lambda index: len(rows[index]))
     for first in range(0, len(rows), most):
-        indices = by_length[first : first + most]
+        indices = order[first : first + most]
         yield indices, pad_rows([rows[index] for index in indices], pad_id)
-
-
-def _count_rows(rows: Sequence[list[int]], vocab_size: int) -> int:
-    """Return how many rows as long as the longest one a batch may hold."""
-    return max(1, min(_MAX_ROWS, _MAX_LOGITS // (max(map(len, rows)) * vocab_size)))
 
 
 def pad_rows(rows: Sequence[list[int]], pad_id: int) -> PaddedBatch:
@@ -147,14 +134,6 @@ def pad_rows(rows: Sequence[list[int]], pad_id: int) -> PaddedBatch:
     for index, row in enumerate(rows):
         ids[index, : len(row)] = torch.tensor(row)
     return PaddedBatch(ids, lengths)
-
-
-@torch.no_grad()
-def encode(loaded: LoadedModel, batch: PaddedBatch) -> Tensor:
-    """Return the outputs of our encoder for a batch: [B, L, D]."""
-    context = context_from_lengths(batch.lengths, batch.input_ids.shape[1])
-    hidden = loaded.model.encoder(batch.input_ids.flatten(), context)
-    return hidden.unflatten(0, batch.input_ids.shape)
 
 
 @torch.no_grad()

@@ -88,10 +88,7 @@ class ExportResult:
 
 
 def export(
-    folder: Path | str,
-    to: str,
-    out: Path | str,
-    data: Path | str | ExampleFile | None = None,
+    folder: Path | str, to: str, out: Path | str, data: Path | str | ExampleFile | None = None
 ) -> ExportResult:
     """Write a model for another library, and check that it computes the same there.
 

@@ -11,11 +11,7 @@ from maskwright.extras import import_extra
 
 
 def import_library(module: str, extra: str, needed_by: str) -> Any:
-    """Import `module` without its warnings (see `import_extra`).
-
-    Raises:
-        MissingPackageError: the package is not installed.
-    """
+    """Import `module` without its warnings; raises as `import_extra` does."""
     with quiet():
         return import_extra(module, extra, needed_by)
 

@@ -29,7 +29,6 @@ from maskwright.interop.comparison import (
     SHORTEST,
     Comparison,
     Compute,
-    batch_by_length,
     batch_rows,
     choose_texts,
     compare_logits,
@@ -59,11 +58,13 @@ class Sentences:
 
 @dataclass(frozen=True)
 class MaskedModelSource:
-    """A masked language model to export; see `maskwright.interop.targets.Source`.
+    """A masked language model to export, with texts on which the export is compared to it.
 
     Attributes:
         card: the model's own card; None if it has none.
         data: a prepared folder with held-out text; None for the built-in texts.
+        auto_class: the class of transformers that loads its folder.
+        output_shape: the dimensions of the logits, in words.
     """
 
     loaded: LoadedModel
@@ -84,22 +85,27 @@ class MaskedModelSource:
 
     @property
     def texts_from(self) -> str:
+        """Where the texts of the comparison come from."""
         return PYDOCS if self.data is None else self.data.name
 
     @property
     def max_length(self) -> int:
+        """The longest input in tokens; longer ones are cut."""
         return self.model.config.max_position_embeddings
 
     @property
     def metadata(self) -> HubMetadata:
+        """What the hub is told about the model."""
         return describe_for_hub(native=True)
 
     @property
     def has_unused_head(self) -> bool:
+        """True if the folder holds a head that `auto_class` does not load."""
         return self.model.config.sentence_pair_head  # which AutoModelForPreTraining loads
 
     @property
     def example_text(self) -> str:
+        """A text for the example in a card."""
         return f"A sentence with a {self.loaded.tokenizer.mask_token} in it."
 
     @cached_property
@@ -108,31 +114,35 @@ class MaskedModelSource:
         return choose_sentences(self.loaded, self.data, mask_words=True)
 
     def save(self, folder: Path) -> None:
+        """Write the model folder with the model's own card."""
         wraps = self.loaded.add_special_tokens
         save_model(folder, self.model, self.loaded.tokenizer, add_special_tokens=wraps)
         if self.card is not None:
             write_text(folder / CARD, self.card)
 
     def find_family(self) -> tuple[Family | None, str]:
+        """Return the family of transformers that computes the model, or why there is none."""
         return native_family(self.model.config)
 
     def check_ids(self, tokenizer: Any) -> None:
-        encoded = tokenizer(self.sentences.texts, padding=True, return_tensors="pt")
+        """Raise ExportError unless a tokenizer of transformers encodes the texts as ours does."""
+        sentences = self.sentences
+        encoded = tokenizer(sentences.texts, padding=True, return_tensors="pt")
         lengths = encoded["attention_mask"].sum(1).tolist()
         theirs = [
             ids[:length].tolist() for ids, length in zip(encoded["input_ids"], lengths, strict=True)
         ]
-        for text, ours, found in zip(
-            self.sentences.texts, self.sentences.rows, theirs, strict=True
-        ):
+        for text, ours, found in zip(sentences.texts, sentences.rows, theirs, strict=True):
             check_equal_ids(text, ours, found)
 
     def compare(self, compute: Compute) -> Comparison:
+        """Compare the logits of `compute` to those of the model on all texts."""
         config, pad_id = self.model.config, self.loaded.tokenizer.pad_id
         batches = batch_rows(self.sentences.rows, config.vocab_size, pad_id)
-        return compare_logits(self.loaded, batches, compute)
+        return compare_logits(self.loaded, (batch for _, batch in batches), compute)
 
     def judge(self) -> "MaskJudge":
+        """Return the judge of a quantized graph; raise InputError if it has no question."""
         if self.data is None:
             raise InputError(
                 "onnx-int8 is judged on held-out text: name a prepared folder with --data, or "
@@ -273,24 +283,14 @@ def split_rows(batch: Batch) -> Iterator[MaskedRow]:
             yield MaskedRow(ids, (positions[inside] - start).tolist(), labels[inside].tolist())
 
 
-def predict_masks(rows: list[MaskedRow], compute: Compute, vocab_size: int, pad_id: int) -> Tensor:
-    """Return the likeliest token at every masked position, in the order of `rows`: [M]."""
-    found: list[Tensor] = [torch.empty(0)] * len(rows)
-    for indices, batch in batch_by_length([row.ids for row in rows], vocab_size, pad_id):
-        logits = compute(batch.input_ids, batch.attention_mask)
-        for index, row_logits in zip(indices, logits, strict=True):
-            found[index] = row_logits[rows[index].positions].argmax(-1)
-    return torch.cat(found)
-
-
-def all_labels(rows: list[MaskedRow]) -> Tensor:
-    """Return the labels of all masked positions, in the order of `rows`: [M]."""
-    return torch.tensor([label for row in rows for label in row.labels])
-
-
 @dataclass(frozen=True)
 class MaskJudge:
-    """Judges a quantized graph by the likeliest tokens for the masks of held-out text."""
+    """Judges a quantized graph by the likeliest tokens for the masks of held-out text.
+
+    Attributes:
+        metric: the name of what `score` computes.
+        agreement: what `agree` computes, as part of a sentence.
+    """
 
     rows: list[MaskedRow]
     vocab_size: int
@@ -300,18 +300,28 @@ class MaskJudge:
 
     @property
     def questions(self) -> str:
+        """Their number with a noun."""
         return f"{sum(len(row.labels) for row in self.rows):,} masks of held-out text"
 
     def answer(self, graph: Compute) -> Tensor:
-        return predict_masks(self.rows, graph, self.vocab_size, self.pad_id)
+        """Return the answers of a graph to all questions: the likeliest tokens of M masks, [M]."""
+        rows, found = [row.ids for row in self.rows], [torch.empty(0)] * len(self.rows)
+        for indices, batch in batch_rows(rows, self.vocab_size, self.pad_id, by_length=True):
+            logits = graph(batch.input_ids, batch.attention_mask)
+            for index, row_logits in zip(indices, logits, strict=True):
+                found[index] = row_logits[self.rows[index].positions].argmax(-1)
+        return torch.cat(found)
 
-    def agree(self, before: Tensor, after: Tensor) -> float:
+    def agree(self, before: Any, after: Any) -> float:
+        """Return how far two graphs give the same answers: 1 if all are equal."""
         return (after == before).float().mean().item()
 
-    def score(self, answers: Tensor) -> float:
-        return self.agree(all_labels(self.rows), answers)
+    def score(self, answers: Any) -> float:
+        """Return the metric of the answers."""
+        return self.agree(torch.tensor([n for row in self.rows for n in row.labels]), answers)
 
     def timed_batch(self) -> tuple[Tensor, Tensor]:
+        """Return the longest inputs, on which graphs are timed; the first tensor is [B, L]."""
         longest = sorted((row.ids for row in self.rows), key=len)[-_TIMED_ROWS:]
         batch = pad_rows(longest, self.pad_id)
         return batch.input_ids, batch.attention_mask

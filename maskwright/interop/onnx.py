@@ -169,31 +169,24 @@ class PaddedModel(nn.Module):
 class PaddedClassifier(nn.Module):
     """The same for a classifier of K labels: -> [B, K] for texts, [B, L, K] for tokens.
 
-    A model with token types takes ``token_type_ids`` [B, L] as a third input.
+    A model with token types, or that compares two texts, takes ``token_type_ids`` [B, L] as a third
+    input.
     """
 
     def __init__(self, model: Classifier) -> None:
         super().__init__()
         self.model = model
-        types = ("token_type_ids",) if model.config.type_vocab_size > 1 else ()
+        is_typed = model.config.type_vocab_size > 1 or model.head_config.pooling == "bi"
+        types = ("token_type_ids",) if is_typed else ()
         self.inputs = (*PaddedModel.inputs, *types)
 
     def forward(
         self, input_ids: Tensor, attention_mask: Tensor, token_type_ids: Tensor | None = None
     ) -> Tensor:
         types = None if token_type_ids is None else token_type_ids.reshape(-1)
-        context = _describe_rows(attention_mask)
-        hidden = self.model.encoder(input_ids.reshape(-1), context, types)
-        hidden = hidden.unflatten(0, input_ids.shape)
-        head, form = self.model.head, self.model.head_config
-        if form.level == "token":
-            return head(hidden)
-        if form.pooling == "cls":
-            return head(hidden[:, 0])
-        real = attention_mask[..., None].to(hidden.dtype)
-        if form.pooling == "late":
-            return (head(hidden) * real).sum(1) / real.sum(1)
-        return head((hidden * real).sum(1) / real.sum(1))
+        logits = self.model(input_ids.reshape(-1), _describe_rows(attention_mask), types)
+        of_tokens = self.model.head_config.level == "token"
+        return logits.unflatten(0, input_ids.shape) if of_tokens else logits
 
 
 def build_padded(model: MaskedLanguageModel | Classifier) -> PaddedModel | PaddedClassifier:
@@ -205,7 +198,7 @@ def _describe_rows(attention_mask: Tensor) -> PaddedContext:
     rows, length = attention_mask.shape
     return PaddedContext(
         positions=torch.arange(length).expand(rows, length).reshape(-1),
-        segment_ids=attention_mask.reshape(-1),
+        segment_ids=1 - attention_mask.reshape(-1),
         cu_seqlens=torch.zeros(1, dtype=torch.int32),  # for kernels that are not traced
         max_seqlen=length,
         row_length=length,

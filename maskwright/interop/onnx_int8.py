@@ -92,11 +92,7 @@ class _Candidate:
 
 
 def search_recipe(source: Path, target: Path, judge: Judge) -> Int8Scores:
-    """Quantize `source` by the first recipe that reaches `AIM`, or else by the best of them.
-
-    Raises:
-        ExportError: no recipe reaches `FLOOR`.
-    """
+    """Quantize by the first recipe to reach `AIM`, or the best; raise ExportError below `FLOOR`."""
     fp32 = OnnxModel(source)
     before = judge.answer(fp32)
     tried: list[_Candidate] = []
@@ -156,11 +152,7 @@ def _size_of(graph: Path) -> int:
 
 
 def quantize(source: Path, target: Path, recipe: Recipe) -> None:
-    """Write the graph `source` with most of its matrix products, and all matrices, in int8.
-
-    Raises:
-        ExportError: the graph has no such products.
-    """
+    """Write a graph whose matrices are int8, as most products; raise ExportError if it has none."""
     onnx: Any = import_library("onnx", "onnx", _NEEDED_BY)
     with quiet():
         library: Any = import_library("onnxruntime.quantization", "onnx", _NEEDED_BY)

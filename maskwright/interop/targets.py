@@ -4,19 +4,15 @@ To add a target, write a module with a `Target` named ``TARGET`` and register it
 command line reads this module before torch is imported, so torch appears in annotations only.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, TypeAlias
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
-    from maskwright.interop.comparison import Comparison, Compute
-    from maskwright.model.classifier import Classifier
-    from maskwright.model.masked_lm import MaskedLanguageModel
-    from maskwright.model_folder.card import HubMetadata
-    from maskwright.model_folder.native.family import Family
+    from maskwright.interop.classifier_source import ClassifierSource, ExampleJudge
+    from maskwright.interop.comparison import Comparison
+    from maskwright.interop.masked_lm_source import MaskedModelSource, MaskJudge
 
 TARGETS = {
     "hf": "maskwright.interop.transformers",
@@ -84,89 +80,9 @@ class Written(NamedTuple):
     notes: tuple[str, ...] = ()
 
 
-class Judge(Protocol):
-    """Questions with known answers, on which a quantized graph is compared to the fp32 graph.
-
-    Attributes:
-        questions: their number with a noun, such as ``2,415 masks of held-out text``.
-        metric: the name of what `score` computes.
-        agreement: what `agree` computes, as part of a sentence.
-    """
-
-    @property
-    def questions(self) -> str: ...
-    @property
-    def metric(self) -> str: ...
-    @property
-    def agreement(self) -> str: ...
-
-    def answer(self, graph: "Compute") -> Any:
-        """Return the answers of a graph to all questions."""
-        ...
-
-    def agree(self, before: Any, after: Any) -> float:
-        """Return how far two graphs give the same answers: 1 if all are equal."""
-        ...
-
-    def score(self, answers: Any) -> float:
-        """Return the metric of the answers."""
-        ...
-
-    def timed_batch(self) -> "Sequence[Tensor]":
-        """Return the longest inputs, on which graphs are timed; the first tensor is [B, L]."""
-        ...
-
-
-class Source(Protocol):
-    """A model to export, with texts on which the export is compared to it.
-
-    Attributes:
-        model: the model, on the CPU.
-        texts_from: where the texts of the comparison come from.
-        max_length: the longest input in tokens; longer ones are cut.
-        metadata: what the hub is told about the model.
-        auto_class: the class of transformers that loads its folder.
-        has_unused_head: True if the folder holds a head that `auto_class` does not load.
-        output_shape: the dimensions of the logits, in words.
-        example_text: a text for the example in a card.
-    """
-
-    @property
-    def model(self) -> "MaskedLanguageModel | Classifier": ...
-    @property
-    def texts_from(self) -> str: ...
-    @property
-    def max_length(self) -> int: ...
-    @property
-    def metadata(self) -> "HubMetadata": ...
-    @property
-    def auto_class(self) -> str: ...
-    @property
-    def has_unused_head(self) -> bool: ...
-    @property
-    def output_shape(self) -> str: ...
-    @property
-    def example_text(self) -> str: ...
-
-    def save(self, folder: Path) -> None:
-        """Write the model folder with the model's own card."""
-        ...
-
-    def find_family(self) -> "tuple[Family | None, str]":
-        """Return the family of transformers that computes the model, or why there is none."""
-        ...
-
-    def check_ids(self, tokenizer: Any) -> None:
-        """Raise ExportError unless a tokenizer of transformers encodes the texts as ours does."""
-        ...
-
-    def compare(self, compute: "Compute") -> "Comparison":
-        """Compare the logits of `compute` to those of the model on all texts."""
-        ...
-
-    def judge(self) -> Judge:
-        """Return the judge of a quantized graph; raise InputError if it has no question."""
-        ...
+# The first of each pair documents what a target may ask of it; the second has the same names.
+Source: TypeAlias = "MaskedModelSource | ClassifierSource"
+Judge: TypeAlias = "MaskJudge | ExampleJudge"
 
 
 @dataclass(frozen=True)

@@ -15,11 +15,7 @@ _INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
 
 def import_transformers() -> Any:
-    """Return the module; the extra installs a version that knows all our families.
-
-    Raises:
-        MissingPackageError: it is not installed.
-    """
+    """Return the module, which knows our families; raise MissingPackageError without the extra."""
     return import_library("transformers", "sentence-transformers", _NEEDED_BY)
 
 

@@ -1,9 +1,10 @@
 """An encoder with a head that labels texts or tokens, for fine-tuning.
 
-R rows of L tokens, T = R L tokens, W output positions, D width, K labels.
+R rows of L tokens, T = R L tokens, W output positions, D width, F features, K labels.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import torch
 import torch.nn.functional as F
@@ -22,20 +23,24 @@ _ACTIVATIONS: dict[HeadActivation, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
     "silu": F.silu,
 }
+_NUM_MATCHES = 8  # of embeddings and last layer, of both texts: two means
 
 
 class ClassifierHead(nn.Module):
-    """``output(dropout(norm(act(dense(x)))))``: [..., D] -> [..., K]."""
+    """``output(dropout(norm(act(dense(x)))))``: [..., F] -> [..., K]."""
 
     def __init__(self, config: EncoderConfig, head: HeadConfig) -> None:
         super().__init__()
         size = config.hidden_size
+        features = _NUM_MATCHES if head.pooling == "bi" else size
         self.activation: HeadActivation | None = head.activation
         if head.activation:
-            self.dense = nn.Linear(size, size, bias=head.bias)
+            self.dense = nn.Linear(features, size, bias=head.bias)
+        if head.pooling == "bi":
+            self.weigh = nn.Linear(size, 1, bias=False)
         self.norm = build_norm(config) if head.norm else nn.Identity()
         self.dropout = Dropout(head.dropout)
-        self.output = nn.Linear(size, head.num_labels)
+        self.output = nn.Linear(size if head.activation else features, head.num_labels)
 
     def forward(self, x: Tensor) -> Tensor:
         if self.activation:
@@ -65,24 +70,75 @@ class Classifier(EncoderModel):
         """Return the logits of each text [R, K], or of the tokens at `output_positions` [W, K].
 
         Args:
-            input_ids: [T] int64, one text per row (`context_from_lengths`).
-            context: the lengths of the texts.
+            input_ids: [T] int64, one text or pair per row (`context_from_lengths`).
+            context: the lengths of the rows.
             token_type_ids: [T] int64, or None for type 0 everywhere; ignored by a model without
-                token types.
+                token types, except to tell the texts of a pair apart.
             output_positions: [W] int64, indices into [T] of the tokens to label; None for texts.
         """
+        pooling = self.head_config.pooling
+        if pooling == "bi":
+            assert token_type_ids is not None, "they tell the texts of a pair apart"
+            return self.head(self._compare(input_ids, separate_texts(context, token_type_ids)))
         if self.config.type_vocab_size < 2:
             token_type_ids = None
         if self.head_config.level == "token":
             return self.head(self.encoder(input_ids, context, token_type_ids, output_positions))
         assert output_positions is None, "texts are labeled as a whole"
-        first = torch.arange(0, len(input_ids), context.row_length, device=input_ids.device)
-        if self.head_config.pooling == "cls":
+        first = torch.arange(0, input_ids.shape[0], context.row_length, device=input_ids.device)
+        if pooling == "cls":
             return self.head(self.encoder(input_ids, context, token_type_ids, first))
         hidden = self.encoder(input_ids, context, token_type_ids)
-        if self.head_config.pooling == "late":
+        if pooling == "late":
             return pool_mean(self.head(hidden), context)
         return self.head(pool_mean(hidden, context))
+
+    def _compare(self, input_ids: Tensor, context: AttentionContext) -> Tensor:
+        embedded = self.encoder.embed(input_ids, context)
+        hidden = self.encoder(input_ids, context, embedded=embedded)
+        layers = [x.view(-1, context.row_length, x.shape[-1]) for x in (embedded, hidden)]
+        texts = context.segment_ids.view(-1, context.row_length)
+        logits = self.head.weigh(layers[0])[..., 0]
+        return compare_texts(layers, weigh(logits, texts == 0), weigh(logits, texts == 1))
+
+
+def separate_texts(context: AttentionContext, token_type_ids: Tensor) -> AttentionContext:
+    """Return the context in which the two texts of a row (types 0 and 1) are segments 0 and 1."""
+    second = token_type_ids.view(-1, context.row_length)
+    real = context.segment_ids.view_as(second) == 0
+    first_length = (real & (second == 0)).sum(1, keepdim=True)
+    starts = torch.arange(real.shape[0], device=real.device)[:, None] * context.row_length
+    bounds = torch.cat((starts, starts + first_length, starts + real.sum(1, keepdim=True)), 1)
+    total = bounds.new_tensor([real.numel()])
+    return replace(
+        context,
+        positions=context.positions - (second * first_length).flatten(),
+        segment_ids=torch.where(real, second, 2).flatten().int(),
+        cu_seqlens=torch.cat((bounds.flatten(), total)).int(),
+    )
+
+
+def weigh(logits: Tensor, inside: Tensor) -> Tensor:
+    """Return weights [R, L], the softmax of logits over the tokens of a text, and 0 elsewhere."""
+    return logits.masked_fill(~inside, -1e4).softmax(1) * inside
+
+
+def compare_texts(layers: Sequence[Tensor], first: Tensor, second: Tensor) -> Tensor:
+    """Return features [R, 4 N] of how well two texts match in N layers [R, L, D].
+
+    For each layer and text the mean of the best cosine of each of its tokens with one of the other
+    text (Zhang et al., "BERTScore", 2020), and of its fourth power, in which near synonyms and
+    equal tokens count. `first` and `second` [R, L] weigh the tokens of the two texts.
+    """
+    across = (first[:, :, None] > 0) & (second[:, None, :] > 0)
+    matches: list[Tensor] = []
+    for layer in layers:
+        unit = F.normalize(layer, dim=-1)
+        cosines = torch.bmm(unit, unit.mT).masked_fill(~across, 0).relu()
+        for weights, axis in ((first, 2), (second, 1)):
+            best = cosines.amax(axis)
+            matches += [(best * weights).sum(1), (best.pow(4) * weights).sum(1)]
+    return torch.stack(matches, -1)
 
 
 def pool_mean(hidden: Tensor, context: AttentionContext) -> Tensor:

@@ -27,7 +27,7 @@ AttentionBackend = Literal["auto", "reference", "products", "sdpa", "varlen"]
 LayerType = Literal["full_attention", "sliding_attention"]
 
 Level = Literal["text", "token"]
-Pooling = Literal["cls", "mean", "late"]
+Pooling = Literal["cls", "mean", "late", "bi"]
 HeadActivation = Literal["tanh", "gelu", "gelu_pytorch_tanh", "relu", "silu"]
 # The names of transformers for: one label of several, any number of labels, a number.
 ProblemType = Literal["single_label_classification", "multi_label_classification", "regression"]
@@ -242,7 +242,8 @@ class HeadConfig:
         level: whether texts or single tokens are labeled.
         num_labels: K; 1 for a number.
         pooling: the vector that labels a text: that of its first token, the mean of all, or (late)
-            the mean of the logits of all.
+            the mean of the logits of all. `bi`: how the two texts of a pair, each encoded apart,
+            compare in their embeddings and in the last layer.
         activation: of the dense layer before the output; None = no such layer.
         bias: whether that layer has a bias.
         norm: whether a norm follows it.

@@ -71,6 +71,7 @@ class Encoder(nn.Module):
         context: AttentionContext,
         token_type_ids: Tensor | None = None,
         output_positions: Tensor | None = None,
+        embedded: Tensor | None = None,
     ) -> Tensor:
         """Encode packed tokens; the inputs that blocks share are computed once.
 
@@ -80,15 +81,22 @@ class Encoder(nn.Module):
             token_type_ids: [T] int64 below ``type_vocab_size``; None = type 0 everywhere.
             output_positions: [W] int64, indices into [T] of the vectors to return, [W, D]; in the
                 last block the other tokens are only attended to. None = all, [T, D].
+            embedded: [T, D] what `embed` returns, if it is known.
         """
         backend = self._choose_backend(input_ids.device, context.row_length)
         kinds = dict.fromkeys(self.config.layer_types)
         layers = {kind: self._layer_context(context, kind, backend) for kind in kinds}
-        x = self.project(self.embeddings(input_ids, context.positions, token_type_ids))
+        x = self.embed(input_ids, context, token_type_ids) if embedded is None else embedded
         last = self.blocks[-1]
         for block, kind in zip(self.blocks, self.config.layer_types, strict=True):
             x = block(x, layers[kind], output_positions if block is last else None)
         return self.final_norm(x)
+
+    def embed(
+        self, input_ids: Tensor, context: AttentionContext, token_type_ids: Tensor | None = None
+    ) -> Tensor:
+        """Return the vectors [T, D] of tokens that the first block takes."""
+        return self.project(self.embeddings(input_ids, context.positions, token_type_ids))
 
     def _choose_backend(self, device: torch.device, row_length: int) -> AttentionBackend:
         if self.config.attention_backend != "auto":

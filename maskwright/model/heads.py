@@ -1,9 +1,10 @@
 """Heads on top of the encoder.
 
-M masked tokens, P pairs of texts, D width, E width of the embeddings, V vocabulary.
+M masked tokens, P pairs of texts, D width, E width of the embeddings, V vocabulary, C candidates.
 """
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from maskwright.model.config import EncoderConfig
@@ -63,6 +64,22 @@ class MLMHead(nn.Module):
 
     def forward(self, hidden: Tensor) -> Tensor:
         return self.decoder(self.transform(hidden))
+
+    def choose(self, hidden: Tensor, ids: Tensor, offsets: Tensor, labels: Tensor) -> Tensor:
+        """Return the logits [M, C + 1] of the candidates and, last, of each label [M] itself.
+
+        Args:
+            ids: [C] int64, the candidates, each once; one that is the label does not count.
+            offsets: [C] float32, added to their logits, not to those of the labels.
+            labels: [M] int64.
+        """
+        vectors, weight, bias = self.transform(hidden), self.decoder.weight, self.decoder.bias
+        logits = F.linear(vectors, weight[ids], None if bias is None else bias[ids])
+        logits = logits.float() + offsets
+        logits = logits.masked_fill(labels[:, None] == ids, -torch.inf)
+        own = (vectors.float() * weight[labels].float()).sum(-1)
+        own = own if bias is None else own + bias[labels].float()
+        return torch.cat([logits, own[:, None]], dim=1)
 
 
 class SentencePairHead(nn.Module):

@@ -87,8 +87,11 @@ class MaskedLanguageModel(EncoderModel):
         masked_positions: Tensor,
         token_type_ids: Tensor | None = None,
         pair_positions: Tensor | None = None,
+        candidates: tuple[Tensor, Tensor, Tensor] | None = None,
     ) -> Tensor | PretrainingLogits:
         """Return the logits [M, V] at `masked_positions`; with `pair_positions`, of both heads.
+
+        With `candidates`, the arguments of `MLMHead.choose`, those of tokens are [M, C + 1].
 
         Args:
             input_ids: [T] int64, masked.
@@ -104,6 +107,9 @@ class MaskedLanguageModel(EncoderModel):
             positions = torch.cat([predictors, pair_positions])
             both = self.encoder(input_ids, context, token_type_ids, positions)
             masked, pairs = both.split([len(masked_positions), len(pair_positions)])
-            return PretrainingLogits(self.head(masked), self.pair_head(pairs))
+            return PretrainingLogits(self._decode(masked, candidates), self.pair_head(pairs))
         hidden = self.encoder(input_ids, context, token_type_ids, output_positions=predictors)
-        return self.head(hidden)
+        return self._decode(hidden, candidates)
+
+    def _decode(self, hidden: Tensor, candidates: tuple[Tensor, Tensor, Tensor] | None) -> Tensor:
+        return self.head(hidden) if candidates is None else self.head.choose(hidden, *candidates)

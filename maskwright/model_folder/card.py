@@ -40,17 +40,15 @@ _PAIRS = """
 the second of two texts follows the first; `AutoModelForPreTraining` loads it as well.
 """
 _OWN = """
-The weights are in maskwright's own names (`from maskwright import load_model`), because no class
-of transformers computes this architecture: {reason}.
+The weights are in maskwright's own names ({readers}), because no class of transformers computes
+this architecture: {reason}.
 """
 
+_LOAD = "`from maskwright import load_model`"
+_EMBED = "`maskwright embed`, `from maskwright import Embedder`"
 _NATIVE_DISCRIMINATOR = f"""{_NATIVE.replace("MaskedLM", "PreTraining")}
 Its logits say for every token whether it was replaced; the encoder, for fine-tuning or vectors
 (`maskwright embed`), loads with `AutoModel`.
-"""
-_OWN_DISCRIMINATOR = """
-The weights are in maskwright's own names (`maskwright embed`, `from maskwright import Embedder`),
-because no class of transformers computes this architecture: {reason}.
 """
 
 _NATIVE_CLASSIFIER = """
@@ -62,10 +60,6 @@ from transformers import pipeline
 
 pipeline("{task}", "path/to/this/folder")("a text")
 ```
-"""
-_OWN_CLASSIFIER = """
-The weights are in maskwright's own names (`maskwright predict`), because no class of transformers
-computes this architecture: {reason}.
 """
 
 
@@ -89,20 +83,19 @@ def write_card(text: str | None, config: EncoderConfig, family: Family, reason: 
         f"{config.num_attention_heads} heads, {size:,} parameters, "
         f"vocabulary of {config.vocab_size:,}, at most {config.max_position_embeddings} tokens.\n"
     )
-    forms = (_OWN_DISCRIMINATOR, _NATIVE_DISCRIMINATOR) if detects else (_OWN, _NATIVE)
+    forms = (_OWN, _NATIVE_DISCRIMINATOR) if detects else (_OWN, _NATIVE)
     ending = forms[native].format(
-        architecture=family.name_class(config), since=family.since(config), reason=reason
+        architecture=family.name_class(config),
+        since=family.since(config),
+        reason=reason,
+        readers=_EMBED if detects else _LOAD,
     )
     ending += _PAIRS * (native and config.sentence_pair_head)
     return change_card(_insert_section(body, facts), describe_for_hub(native, detects), ending)
 
 
 def write_classifier_card(
-    text: str | None,
-    config: EncoderConfig,
-    labels: Sequence[str],
-    family: Family,
-    reason: str,
+    text: str | None, config: EncoderConfig, labels: Sequence[str], family: Family, reason: str
 ) -> str:
     """Return the card of a classifier: `text` (or a heading), its labels, and how to load it."""
     of_tokens = "Token" in family.architecture
@@ -111,9 +104,13 @@ def write_classifier_card(
     body += f"\n## Labels\n\n{', '.join(map(write_code, labels))}\n"
     metadata = describe_labels(of_tokens, "maskwright" if reason else "transformers")
     task = metadata["pipeline_tag"]
-    form = _OWN_CLASSIFIER if reason else _NATIVE_CLASSIFIER
+    form = _OWN if reason else _NATIVE_CLASSIFIER
     ending = form.format(
-        architecture=family.architecture, since=family.since(config), reason=reason, task=task
+        architecture=family.architecture,
+        since=family.since(config),
+        reason=reason,
+        readers="`maskwright predict`",
+        task=task,
     )
     return change_card(body, metadata, ending)
 

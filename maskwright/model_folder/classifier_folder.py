@@ -32,7 +32,7 @@ from maskwright.model_folder.folder import (
 from maskwright.model_folder.native.family import NativeHead, RawConfig
 from maskwright.model_folder.weights import read_model
 from maskwright.tokenizer.files import read_max_length
-from maskwright.tokenizer.template import wrap_inputs
+from maskwright.tokenizer.template import wrap_apart, wrap_inputs
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 
@@ -76,8 +76,10 @@ def save_classifier(
     folder = Path(folder)
     check_replaceable(folder)
     tokenizer = wrap_inputs(tokenizer, add_special_tokens)
+    level, pooling = model.head_config.level, model.head_config.pooling
+    tokenizer = wrap_apart(tokenizer) if pooling == "bi" else tokenizer
     config = with_ids_of(model.config, tokenizer)
-    (family, head), reason = native_classifier(config, model.head_config.level)
+    (family, head), reason = native_classifier(config, level, pooling)
     fields = {
         **family.write_config(config),
         **head.write_config(model.head_config),
@@ -120,20 +122,14 @@ def open_classifier(folder: Path | str) -> LoadedClassifier:
     return LoadedClassifier(model, tokenizer, wraps, labels, problem, max_length, num_texts)
 
 
-def open_pretrained(
-    folder: Path | str,
-) -> Loaded[EncoderModel]:
+def open_pretrained(folder: Path | str) -> Loaded[EncoderModel]:
     """Open any model to fine-tune, one of another task too; raises as `open_model` does."""
     folder = find_model(folder)
     return open_classifier(folder) if is_classifier(folder) else open_encoder(folder)
 
 
 def is_classifier(folder: Path) -> bool:
-    """Return True if a model folder labels texts or tokens.
-
-    Raises:
-        ModelFolderError: it is not a model folder.
-    """
+    """Return True if a folder labels texts or tokens; raise ModelFolderError if it has no model."""
     return find_classifier(list_classes(read_config_file(folder))) is not None
 
 

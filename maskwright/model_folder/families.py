@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from maskwright.errors import ConfigError
-from maskwright.model.config import EncoderConfig, Level
+from maskwright.model.config import EncoderConfig, Level, Pooling
 from maskwright.model_folder.native.bert import BERT, MEGATRON_BERT
 from maskwright.model_folder.native.distilbert import DISTILBERT
 from maskwright.model_folder.native.electra import ELECTRA
@@ -107,21 +107,21 @@ def choose_headless(config: EncoderConfig, family: Family, own: Family) -> tuple
     return own, f"{family.architecture}, the only one for it, has no {'; no '.join(fields)}"
 
 
-def native_classifier(config: EncoderConfig, level: Level) -> tuple[NativeClassifier, str]:
+def native_classifier(
+    config: EncoderConfig, level: Level, pooling: Pooling | None = None
+) -> tuple[NativeClassifier, str]:
     """Return the classifier over this encoder, and the reason if it is our own."""
     classifiers = list_classifiers(level)
     own = classifiers.pop(OWN.model_type)
-    candidates = [
-        (native.family, (*_MLM_HEAD, "sentence_pair_head", *_list_unread(native.head)))
-        for native in classifiers.values()
-    ]
+    if pooling == "bi":
+        return own, "none encodes two texts apart and compares them"
+    candidates = list[tuple[Family, tuple[str, ...]]]()
+    for native in classifiers.values():
+        # A head whose activation is a function of the configuration reads these two fields.
+        unread = () if callable(native.head.activation) else ("head_act", "head_bias")
+        candidates.append((native.family, (*_MLM_HEAD, "sentence_pair_head", *unread)))
     found, reason = _find_nearest(candidates, config)
     return (classifiers[found.model_type] if found else own), reason
-
-
-def _list_unread(head: NativeHead) -> tuple[str, ...]:
-    """Return the fields of an MLM head that have no effect on a classifier head."""
-    return () if callable(head.activation) else ("head_act", "head_bias")
 
 
 def _find_nearest(

@@ -354,11 +354,7 @@ def read_card(folder: Path) -> str | None:
 
 
 def adapt_card(folder: Path, metadata: HubMetadata, ending: str) -> None:
-    """Change the metadata and the section on the use of the card in `folder`.
-
-    Raises:
-        ModelFolderError: the card is damaged.
-    """
+    """Change metadata and the use section of a card; raise ModelFolderError if it is damaged."""
     path = folder / CARD
     try:
         write_text(path, change_card(path.read_text(encoding="utf-8"), metadata, ending))

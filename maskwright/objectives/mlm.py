@@ -46,11 +46,25 @@ class MaskedLM(Loss):
         self.terms = {MLM: MLM_TERM}
 
     def forward(self, batch: Batch) -> dict[str, TermSums]:
-        """Return sums over the slots whose label is not -100."""
+        """Return sums over the slots whose label is not -100; of candidates, estimates of them."""
+        candidates, labels = choose_among(batch)
         logits = self.model(
-            batch.input_ids, batch.context, batch.masked_positions, batch.token_type_ids
+            batch.input_ids,
+            batch.context,
+            batch.masked_positions,
+            batch.token_type_ids,
+            candidates=candidates,
         )
-        return {MLM: sum_cross_entropy(logits, batch.masked_labels)}
+        return {MLM: sum_cross_entropy(logits, labels)}
+
+
+def choose_among(batch: Batch) -> tuple[tuple[Tensor, Tensor, Tensor] | None, Tensor]:
+    """Return the arguments of `MLMHead.choose`, if there are candidates, and the labels [M]."""
+    labels, ids, offsets = batch.masked_labels, batch.candidate_ids, batch.candidate_offsets
+    if ids is None or offsets is None:
+        return None, labels
+    last = torch.where(labels == IGNORED, IGNORED, len(ids))
+    return (ids, offsets, labels.clamp_min(0)), last
 
 
 class MaskedTokens(Objective[MaskedLanguageModel]):

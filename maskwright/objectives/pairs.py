@@ -24,7 +24,7 @@ from maskwright.model.config import EncoderConfig
 from maskwright.model.flops import count_flops_per_token
 from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.objectives.cross_entropy import sum_cross_entropy
-from maskwright.objectives.mlm import MLM, MLM_TERM, MaskedLM, MaskedTokens
+from maskwright.objectives.mlm import MLM, MLM_TERM, MaskedLM, MaskedTokens, choose_among
 from maskwright.objectives.objective import HeldOut, Loss, ScoreLine, Term, TermSums
 
 PAIRS = "pairs"
@@ -41,15 +41,17 @@ class MaskedLMWithPairs(MaskedLM):
     def forward(self, batch: Batch) -> dict[str, TermSums]:
         """Return sums over the slots of each kind whose label is not -100."""
         assert batch.pair_labels is not None, "rows without pairs"
+        candidates, labels = choose_among(batch)
         logits = self.model(
             batch.input_ids,
             batch.context,
             batch.masked_positions,
             batch.token_type_ids,
             batch.pair_positions,
+            candidates,
         )
         return {
-            MLM: sum_cross_entropy(logits.masked, batch.masked_labels),
+            MLM: sum_cross_entropy(logits.masked, labels),
             PAIRS: sum_cross_entropy(logits.pairs, batch.pair_labels),
         }
 

@@ -45,6 +45,7 @@ OBJECTIVES = {
             "init_from": "it begins with two models of its own",
             "masking.causal_share": "its discriminator attends to both sides",
             "data.pairs": "it judges tokens",
+            "train.num_candidates": "tokens are replaced by the whole vocabulary",
             "train.parallel": "the two models share embeddings, which fsdp cannot spread",
         },
     ),

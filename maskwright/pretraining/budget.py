@@ -67,13 +67,13 @@ def measure_step_seconds(
     """
     plan = build_planner(config).plan_step(0.5)
     length, rate = plan.request.row_length, config.masking.rate_at(0.5)
-    share = config.masking.predicted_share_at(0.5)
     objective = objective_of(config)
-    flops = objective.count_flops_per_token(model_config, length, share) * length
+    flops = _count_flops_per_token(config, model_config) * length
     fitting = (timed_flops or _TIMED_FLOPS.get(device.type, 1e11)) / flops
     num_rows = int(min(max(1, fitting), plan.request.micro_batch_rows))
     source = _random_rows(config, model_config, num_rows, length)
-    loaded = source.load(StepRequest(length, num_rows, num_rows, rate), DataPosition(length))
+    request = StepRequest(length, num_rows, num_rows, rate, plan.request.num_candidates)
+    loaded = source.load(request, DataPosition(length))
 
     model = objective.build_network(model_config)
     initialize(model, config.seed)
@@ -116,6 +116,17 @@ def _random_rows(
     return RowSource(corpus, config.data, special, masker, config.seed)
 
 
+def _count_flops_per_token(config: PretrainConfig, model: EncoderConfig) -> float:
+    """Return the operations of a token at half of the run, where candidates may be few."""
+    size = config.train.num_candidates_at(0.5) or model.vocab_size
+    length = config.train.seq_length_at(0.5, config.data.max_seq_length)
+    return objective_of(config).count_flops_per_token(
+        replace(model, vocab_size=min(size, model.vocab_size)),
+        length,
+        config.masking.predicted_share_at(0.5),
+    )
+
+
 def _now(device: torch.device) -> float:
     if device.type == "cuda":
         torch.cuda.synchronize(device)
@@ -152,6 +163,9 @@ def choose_size(
 
     number, paid = world.text_from_first(find).split()
     _, width, layers = sizes[int(number)]
+    if paid == "inf":  # a dry run: a run knows its tokens
+        reason = "if its text has epochs enough, which is known once it is prepared"
+        return sized[int(number)], f"{width} x {layers}: {reason}"
     reason = f"the budget pays for {paid} petaFLOP on this machine"
     following = sizes[int(number) + 1 :]
     if following:
@@ -180,8 +194,6 @@ def _count_petaflops(
     model, train = resolve(config), config.train
     device = choose_device(train.device)
     seconds = measure_step_seconds(config, model, device, _BRIEFLY) / num_ranks
-    share = config.masking.predicted_share_at(0.5)
-    length = train.seq_length_at(0.5, config.data.max_seq_length)
-    flops = objective_of(config).count_flops_per_token(model, length, share)
+    flops = _count_flops_per_token(config, model)
     steps = train.estimate_seconds(seconds, epoch_tokens) / seconds
     return steps * train.mean_batch_tokens * flops / 1e15

@@ -89,19 +89,17 @@ class Service:
 
     async def fill_mask(self, request: InferenceRequest[FillMaskParameters]) -> Any:
         """Fill the masks of one text, or of each in a list."""
-        return await self._answer(request.inputs, request.parameters or FillMaskParameters())
+        return await self._answer(request, FillMaskParameters())
 
     async def classify_texts(self, request: InferenceRequest[TextClassificationParameters]) -> Any:
         """Label one text or pair, or each in a list."""
-        parameters = request.parameters or TextClassificationParameters()
-        return await self._answer(request.inputs, parameters)
+        return await self._answer(request, TextClassificationParameters())
 
     async def classify_tokens(
         self, request: InferenceRequest[TokenClassificationParameters]
     ) -> Any:
         """Tag the words, or find the entities, of one text, or of each in a list."""
-        parameters = request.parameters or TokenClassificationParameters()
-        return await self._answer(request.inputs, parameters)
+        return await self._answer(request, TokenClassificationParameters())
 
     @property
     def task_handler(self) -> Callable[..., Awaitable[Any]]:
@@ -114,8 +112,9 @@ class Service:
         return handlers[self.pipeline.task]
 
     async def _answer(
-        self, inputs: str | TextPair | Sequence[str | TextPair], parameters: RequestModel
+        self, request: InferenceRequest[Any], default: RequestModel
     ) -> TaskResult | list[TaskResult]:
+        inputs, parameters = request.inputs, request.parameters or default
         is_single = isinstance(inputs, str | TextPair)
         queries = [
             Query(one, None, parameters)

@@ -231,11 +231,7 @@ def allow_connections(requested: int) -> int:
 
 
 def listen(config: ServeConfig) -> socket.socket:
-    """Return the listening socket.
-
-    Raises:
-        InputError: the port is taken, or the host is not an address of this machine.
-    """
+    """Return the listening socket; raise InputError if the port is taken or the host not ours."""
     family = socket.AF_INET6 if ":" in config.host else socket.AF_INET
     try:
         listening = socket.create_server((config.host, config.port), family=family, backlog=BACKLOG)

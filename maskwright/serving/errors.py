@@ -11,11 +11,7 @@ from starlette.exceptions import HTTPException
 
 from maskwright.errors import MaskwrightError
 from maskwright.serving.batcher import QueueFullError
-from maskwright.serving.schemas import (
-    INPUT_TAGS,
-    ErrorResponse,
-    OpenAIErrorResponse,
-)
+from maskwright.serving.schemas import INPUT_TAGS, ErrorResponse, OpenAIErrorResponse
 
 OPENAI_PREFIX = "/v1/"
 RETRY_SECONDS = 1  # ``Retry-After`` of an overloaded server

@@ -64,10 +64,7 @@ class Pipeline(ABC, Generic[Parameters]):
     task: TaskName
 
     def __init__(
-        self,
-        embedder: Embedder,
-        scorer: PseudoLikelihoodScorer | None,
-        example: Sequence[str],
+        self, embedder: Embedder, scorer: PseudoLikelihoodScorer | None, example: Sequence[str]
     ) -> None:
         self.embedder, self.scorer, self.example = embedder, scorer, example
 
@@ -76,11 +73,7 @@ class Pipeline(ABC, Generic[Parameters]):
         """Return the result of each query."""
 
     def check(self, queries: Sequence[Query[Parameters]], config: ServeConfig) -> None:
-        """Raise unless the model supports the queries of a request, within the limits.
-
-        Raises:
-            InputError: a parameter is not supported or too large, or the texts are pairs.
-        """
+        """Raise InputError unless the model supports the queries of a request, within limits."""
         if any(query.text_pair is not None for query in queries):
             raise InputError(f"text_pair has no effect with {self.task}. Remove it.")
 
@@ -323,11 +316,7 @@ def _group_entities(
 
 
 def open_pipeline(folder: Path, device: str | None) -> Pipeline[Any]:
-    """Return the pipeline of a model folder.
-
-    Raises:
-        ModelFolderError: `folder` is not a model folder.
-    """
+    """Return the pipeline of a model folder; raise ModelFolderError if it holds no model."""
     example = _read_card_example(folder)
     if not is_classifier(folder):
         return FillMaskPipeline(FillMask(folder, device), example)

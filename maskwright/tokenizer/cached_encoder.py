@@ -101,17 +101,13 @@ def choose_cutting(description: JsonObject) -> Cutting | None:
     if kinds == ["BertPreTokenizer"]:
         return BERT_CUTTING
     if kinds[:1] == ["WhitespaceSplit"]:
-        metaspaces = [part for part in parts if part["type"] == "Metaspace"]
-        return BLANK_CUTTING if all(_begins_words(part) for part in metaspaces) else None
+        schemes = {part["prepend_scheme"] for part in parts if part["type"] == "Metaspace"}
+        return BLANK_CUTTING if schemes <= {"always"} else None
     if kinds == ["ByteLevel"] and parts[0]["use_regex"] and not parts[0]["add_prefix_space"]:
         return BYTE_CUTTING
     if kinds == ["Split"] and parts[0]["pattern"] == {"Regex": r"[\s\S]"}:
         return BYTE_CUTTING
     return None
-
-
-def _begins_words(metaspace: JsonObject) -> bool:
-    return metaspace["prepend_scheme"] == "always"
 
 
 def _is_per_character(normalizer: JsonObject | None) -> bool:

@@ -51,11 +51,7 @@ class TokenizerConfig:
 
 
 def check_extension(config: TokenizerConfig) -> None:
-    """Raise unless a tokenizer to extend is named where `extend_vocab` is set.
-
-    Raises:
-        ConfigError: there is none.
-    """
+    """Raise ConfigError unless a tokenizer to extend is named where `extend_vocab` is set."""
     if config.extend_vocab and config.path is None:
         rule = "needs a tokenizer to extend"
         remedy = "Name its folder in tokenizer.path, or a model in init_from."

@@ -49,12 +49,9 @@ def make_valid(text: str) -> str:
 
 
 def check_ids(description: Mapping[str, Any]) -> None:
-    """Raise if an id is so large that no model could have an embedding for each id.
+    """Raise TokenizerError if an id is so large that no model could have an embedding for each id.
 
     Before the library sees them: it counts up to the largest, in gigabytes if need be.
-
-    Raises:
-        TokenizerError: one is not.
     """
     ids = [*as_mapping(as_mapping(description.get("model")).get("vocab")).values()]
     added = description.get("added_tokens")

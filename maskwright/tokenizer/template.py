@@ -108,27 +108,33 @@ def wrap_inputs(tokenizer: Tokenizer, wrap: bool) -> Tokenizer:
     """Return the tokenizer with a post-processor that adds [CLS] and [SEP], or with none."""
     if wraps_inputs(tokenizer) == wrap:
         return tokenizer
-    post_processor = _template(tokenizer) if wrap else None
-    description = {**tokenizer.description, "post_processor": post_processor}
-    return Tokenizer(description, tokenizer.special_tokens)
+    return _with_template(tokenizer, wrap, apart=False)
 
 
-def _template(tokenizer: Tokenizer) -> JsonObject:
-    def special(token: str, segment: int) -> JsonObject:
-        return {"SpecialToken": {"id": token, "type_id": segment}}
+def wrap_apart(tokenizer: Tokenizer) -> Tokenizer:
+    """Return the tokenizer with pairs of two whole inputs: ``[CLS] A [SEP] [CLS] B [SEP]``."""
+    return _with_template(tokenizer, bool(wraps_inputs(tokenizer)), apart=True)
 
-    def text(name: str, segment: int) -> JsonObject:
-        return {"Sequence": {"id": name, "type_id": segment}}
 
+def _with_template(tokenizer: Tokenizer, wrap: bool, apart: bool) -> Tokenizer:
     cls, sep = tokenizer.cls_token, tokenizer.sep_token
-    single = [special(cls, 0), text("A", 0), special(sep, 0)]
+
+    def place(name: str, kind: int) -> list[JsonObject]:
+        parts = [("SpecialToken", cls), ("Sequence", name), ("SpecialToken", sep)]
+        chosen = parts if wrap else parts[1:2]
+        return [{what: {"id": each, "type_id": kind}} for what, each in chosen]
+
+    first, second = place("A", 0), place("B", 1)
     ids = {cls: tokenizer.cls_id, sep: tokenizer.sep_id}
-    return {
+    post_processor: JsonObject = {
         "type": "TemplateProcessing",
-        "single": single,
-        "pair": [*single, text("B", 1), special(sep, 1)],
+        "single": first,
+        "pair": [*first, *(second if apart else second[1:])],
         "special_tokens": {
             token: {"id": token, "ids": [number], "tokens": [token]}
             for token, number in ids.items()
         },
     }
+    chosen = post_processor if wrap or apart else None
+    description = {**tokenizer.description, "post_processor": chosen}
+    return Tokenizer(description, tokenizer.special_tokens)

@@ -45,11 +45,9 @@ class EncodedText:
 
 
 @dataclass(frozen=True, slots=True)
-class EncodedPrompt:
+class EncodedPrompt(EncodedText):
     """Tokens of a text with [MASK] in it; offsets: int64 [n, 2], the characters of each token."""
 
-    ids: NDArray[np.uint32]
-    word_starts: NDArray[np.bool_]
     offsets: NDArray[np.int64]
 
 

@@ -151,18 +151,11 @@ def _learn_characters(
     frequent = [item for item in counts.items() if item[1] >= config.min_frequency]
     frequent.sort(key=lambda item: (-item[1], item[0]))
     characters = [character for character, _ in frequent[: config.vocab_size - len(_SPECIAL)]]
-    tokens = [*_SPECIAL, *characters]
-    tokens += name_fillers(round_up(len(tokens)) - len(tokens))
-    vocabulary = {token: token_id for token_id, token in enumerate(tokens)}
-    return models.WordLevel(vocabulary, unk_token=SPECIAL_TOKENS["unk"])
+    return models.WordLevel(_number_tokens(characters), unk_token=SPECIAL_TOKENS["unk"])
 
 
 def _number_tokens(learned: list[str]) -> dict[str, int]:
-    """Return the vocabulary: special tokens, learned tokens, and fillers up to a round size.
-
-    Raises:
-        TokenizerError: nothing was learned.
-    """
+    """Return the vocabulary with specials and fillers; raise TokenizerError if none is learned."""
     if not learned:
         raise TokenizerError("the text holds no word to train a tokenizer on. Give more text.")
     tokens = [*_SPECIAL, *learned]

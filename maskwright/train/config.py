@@ -34,6 +34,12 @@ class TrainConfig:
     seq_length_schedule: tuple[str, ...] = setting(
         (), "length curriculum, as progress:length, e.g. 0:64,0.7:128"
     )
+    num_candidates: int = setting(
+        0,
+        "tokens among which a prediction chooses in training until candidate_share of the budget: "
+        "faster, and the losses logged until then are estimates; 0: the whole vocabulary",
+    )
+    candidate_share: float = setting(0.7, "see num_candidates")
     micro_batch_tokens: int | None = setting(
         None, "token slots a process computes at once; smaller saves memory, the result is the same"
     )
@@ -85,8 +91,12 @@ class TrainConfig:
             raise ConfigError("valid_seq_length", self.valid_seq_length, rule, "128 is usual.")
         if self.ema_decay is not None and not 0 < self.ema_decay < 1:
             raise ConfigError("ema_decay", self.ema_decay, "must be between 0 and 1", "Try 0.999.")
-        if self.grad_clip < 0:
-            raise ConfigError("grad_clip", self.grad_clip, "must not be negative")
+        for name in ("grad_clip", "num_candidates"):
+            if getattr(self, name) < 0:
+                raise ConfigError(name, getattr(self, name), "must not be negative")
+        if not 0 <= self.candidate_share <= 1:
+            rule = "must be between 0 and 1"
+            raise ConfigError("candidate_share", self.candidate_share, rule, "Try 0.7.")
         parse_schedule("batch_tokens_schedule", self.batch_tokens_schedule, 1)
         self.list_milestones()
         if min(self.seq_lengths(MIN_ROW_LENGTH)) < MIN_ROW_LENGTH:
@@ -107,12 +117,9 @@ class TrainConfig:
         return replace(self, max_tokens=whole, max_epochs=None)
 
     def list_milestones(self) -> dict[str, int]:
-        """Return the words after which the model is saved, by the name of its folder.
+        """Return the words after which the model is saved, or raise ConfigError.
 
-        The names are those of the revisions of a BabyLM submission: ``chck_1M``.
-
-        Raises:
-            ConfigError: a text that is no count of words.
+        They go by the name of the folder, a revision of a BabyLM submission: ``chck_1M``.
         """
         milestones: dict[str, int] = {}
         for count in self.checkpoint_words:
@@ -183,6 +190,10 @@ class TrainConfig:
             "batch_tokens_schedule", self.batch_tokens_schedule, self.batch_tokens
         )
         return _stage_at(stages, progress)
+
+    def num_candidates_at(self, progress: float) -> int:
+        """Return how many tokens a prediction chooses among; 0: all."""
+        return self.num_candidates if progress < self.candidate_share else 0
 
     @property
     def mean_batch_tokens(self) -> float:

@@ -55,5 +55,6 @@ class Planner:
             num_rows=num_rows,
             micro_batch_rows=max(1, micro_tokens // length),
             mask_rate=self.masking.rate_at(progress),
+            num_candidates=self.train.num_candidates_at(progress),
         )
         return StepPlan(request, learning_rate_scale(self.optim, progress))

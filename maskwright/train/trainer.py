@@ -119,8 +119,8 @@ class Trainer:
     _was_resumed: bool = field(init=False, default=False)
     _unread: "_UnreadStep | None" = field(init=False, default=None)
     _window: LogWindow = field(init=False)
-    _shapes: set[tuple[int, int, bool]] = field(
-        init=False, default_factory=set[tuple[int, int, bool]]
+    _shapes: set[tuple[int, int, int, bool]] = field(
+        init=False, default_factory=set[tuple[int, int, int, bool]]
     )
 
     def __post_init__(self) -> None:
@@ -231,7 +231,8 @@ class Trainer:
     def _count(self, loaded: LoadedStep, seconds: float) -> None:
         # Each of these is a graph of its own, where steps are compiled.
         num_slots = len(loaded.micro_batches[0].input_ids)
-        shape = (loaded.request.row_length, num_slots, loaded.is_causal)
+        request = loaded.request
+        shape = (request.row_length, num_slots, request.num_candidates, loaded.is_causal)
         startup = 0.0 if shape in self._shapes else seconds - self.state.seconds
         self._shapes.add(shape)
         self._window.add_time(loaded.num_tokens)
@@ -352,11 +353,7 @@ class Trainer:
         }
 
     def restore(self, checkpoint: Checkpoint) -> None:
-        """Set weights, optimizers and counts to those of the checkpoint.
-
-        Raises:
-            CheckpointError: it is not one of this run.
-        """
+        """Continue from a checkpoint of this run; raise CheckpointError if it is of another."""
         counts = {name: value for name, value in checkpoint.state.items() if name != "window"}
         state = TrainState.from_json(counts)
         if "window" in checkpoint.state:  # older checkpoints have none

@@ -16,7 +16,7 @@ TOY = [
     "--train.max_steps", "3", "--train.batch_tokens", "512", "--train.num_validations", "2",
     "--train.log_every_steps", "1", "--train.valid_tokens", "1024", "--train.compile", "off",
     "--train.final_valid_tokens", "1024", "--corpus.deduplicate", "false",
-    "--corpus.valid_fraction", "0.1",
+    "--corpus.valid_fraction", "0.1", "--train.report", "false",
 ]  # fmt: skip
 PUBLISHED = [recipe for recipe in list_recipes() if "source" in recipe.facts]
 OWN_SPELLING = {"gpt-bert-style", "shakespeare", "wiki-sentences", "cramming-style"}

@@ -1,6 +1,7 @@
 """Steps of any rank at any position: micro-batches together have exactly a step's rows."""
 
 import threading
+from dataclasses import replace
 
 import pytest
 import torch
@@ -183,3 +184,44 @@ def test_an_empty_row_is_padding_without_predictions(rank: int) -> None:
         assert set(batch.context.segment_ids.tolist()) == {0}
         assert batch.context.cu_seqlens[:2].tolist() == [0, LENGTH]
         assert set(batch.masked_labels.tolist()) == {-100}
+
+
+FEW = StepRequest(row_length=16, num_rows=4, micro_batch_rows=2, mask_rate=0.15, num_candidates=20)
+
+
+def test_candidates_are_the_frequent_tokens_and_others_of_each_step() -> None:
+    source = row_source(random_corpus())
+    counts = source.masker.vocabulary.unigram_counts
+    first = source.load(FEW, START)
+    second = source.load(FEW, first.next_position)
+    ids, offsets = first.micro_batches[0].candidate_ids, first.micro_batches[0].candidate_offsets
+    assert ids is not None
+    assert offsets is not None
+    assert len(set(ids.tolist())) == len(offsets) == 20
+    others = sorted(counts, reverse=True)[10:]
+    assert min(counts[ids[:10].numpy()]) >= max(others)
+    # All candidates together stand for the whole vocabulary.
+    assert offsets.double().exp().sum().item() == pytest.approx(len(counts))
+    assert offsets[:10].tolist() == [0.0] * 10
+    drawn = second.micro_batches[0].candidate_ids
+    assert drawn is not None
+    assert torch.equal(drawn[:10], ids[:10])
+    assert not torch.equal(drawn[10:], ids[10:])
+
+
+def test_candidates_are_those_of_the_step_on_every_rank() -> None:
+    corpus = random_corpus()
+    steps = [row_source(corpus, world=World(rank, 2)).load(FEW, START) for rank in range(2)]
+    drawn = [batch.candidate_ids for step in steps for batch in step.micro_batches]
+    assert len(drawn) == 2
+    for ids in drawn:
+        assert ids is not None
+        assert torch.equal(ids, drawn[0] if drawn[0] is not None else ids)
+
+
+@pytest.mark.parametrize("count", [0, 64, 1000])
+def test_as_many_candidates_as_tokens_are_none(count: int) -> None:
+    source = row_source(random_corpus())
+    [batch, _] = source.load(replace(FEW, num_candidates=count), START).micro_batches
+    assert len(source.masker.vocabulary.unigram_counts) == 64
+    assert batch.candidate_ids is batch.candidate_offsets is None

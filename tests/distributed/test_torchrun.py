@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from maskwright.logs import read_metrics
-from tests.distributed.worlds import find_free_port
+from tests.distributed.worlds import find_free_port, list_names, run_command
 from tests.workplace import SMALL
 
 PATIENCE_SECONDS = 180
@@ -29,10 +29,7 @@ def start_torchrun(
         launcher += ["--nnodes", str(num_machines), "--rdzv-backend", "c10d"]
         launcher += ["--rdzv-id", name, "--rdzv-endpoint", f"localhost:{port}"]
     command = [sys.executable, "-m", "torch.distributed.run", *launcher]
-    command += ["-m", "maskwright", "pretrain", str(data), *SMALL]
-    command += ["--runs-dir", str(runs), "--name", name, "--auto-resume"]
-    command += ["--train.max_steps", "120", "--train.checkpoint_every_minutes", "0.005"]
-    command += ["--train.num_validations", "2", "--train.parallel", "fsdp"]
+    command += ["-m", "maskwright", *list_arguments(data, runs, name)]
     settings = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"} if num_machines > 1 else {}
     settings["OMP_NUM_THREADS"] = "1"
     return [
@@ -44,6 +41,14 @@ def start_torchrun(
             env={**os.environ, **settings},
         )
         for _ in range(num_machines)
+    ]
+
+
+def list_arguments(data: Path, runs: Path, name: str) -> list[str]:
+    return [
+        *("pretrain", str(data), *SMALL, "--runs-dir", str(runs), "--name", name),
+        *("--auto-resume", "--train.max_steps", "120", "--train.parallel", "fsdp"),
+        *("--train.checkpoint_every_minutes", "0.005", "--train.num_validations", "2"),
     ]
 
 
@@ -72,10 +77,10 @@ def find_rank(launchers: list[subprocess.Popen[str]], rank: int) -> int:
 
 @pytest.fixture(scope="module")
 def undisturbed(workplace: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run whose ranks were left alone."""
+    """A run whose ranks were left alone, and which no torchrun started."""
     runs = tmp_path_factory.mktemp("runs")
-    said = finish(start_torchrun(next((workplace / "data").iterdir()), runs, "undisturbed"))
-    assert "2 ranks (cpu, fsdp)" in said
+    arguments = list_arguments(next((workplace / "data").iterdir()), runs, "undisturbed")
+    assert run_command(list_names(2), arguments) == [0, 0]
     return runs / "undisturbed"
 
 
@@ -93,7 +98,9 @@ def test_a_run_whose_rank_is_killed_ends_as_if_nothing_had_happened(
             pytest.fail(finish(killed))
         time.sleep(0.02)
     os.kill(find_rank(killed, 1), signal.SIGKILL)
-    assert "resuming" in finish(killed)
+    said = finish(killed)
+    assert "2 ranks (cpu, fsdp)" in said
+    assert "resuming" in said
     weights = [
         (run / "model" / "model.safetensors").read_bytes()
         for run in (undisturbed, tmp_path / "killed")

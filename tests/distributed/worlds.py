@@ -10,16 +10,21 @@ from typing import Any, TypeVar
 
 import torch
 
+from maskwright.cli.main import main
 from maskwright.distributed.world import World, joining, read_world
 
 Result = TypeVar("Result")
 
-# New processes are forked from one that has imported all this once and computed nothing.
+# New processes are forked from one that has imported all this once and computed nothing. DDP and
+# FSDP would each import torch's compiler in every rank, when they are built.
 _CONTEXT = multiprocessing.get_context("forkserver")
 _CONTEXT.set_forkserver_preload(
-    ["torch.distributed.fsdp", "torch.distributed.checkpoint", "tests.train.helpers"]
+    [
+        *("torch._dynamo", "torch.distributed.fsdp", "torch.distributed.checkpoint"),
+        *("maskwright.cli.pretrain", "tests.train.helpers"),
+    ]
 )
-_PATIENCE_SECONDS = 120
+_PATIENCE_SECONDS = 180
 
 
 def run_world(size: int, work: Callable[..., Result], *arguments: Any) -> list[Result]:
@@ -37,12 +42,27 @@ def run_world(size: int, work: Callable[..., Result], *arguments: Any) -> list[R
 
 def start_world(size: int, work: Callable[..., Result], *arguments: Any) -> list[Future[Result]]:
     """Like `run_world`, but does not wait. Each rank is a pool of its own, so that one may die."""
-    port, ranks = find_free_port(), list[Future[Result]]()
-    for rank in range(size):
-        pool = ProcessPoolExecutor(1, _CONTEXT)
-        ranks.append(pool.submit(_join_and_work, rank, size, port, work, arguments))
-        pool.shutdown(wait=False)
-    return ranks
+    return [_start(_join_and_work, names, work, arguments) for names in list_names(size)]
+
+
+def run_command(ranks: list[dict[str, str]], arguments: list[str]) -> list[int]:
+    """The exit codes of ``maskwright ARGUMENTS`` in processes with these environments."""
+    started = [_start(_run_main, {**os.environ, **names}, arguments) for names in ranks]
+    return [rank.result(timeout=_PATIENCE_SECONDS) for rank in started]
+
+
+def list_names(size: int) -> list[dict[str, str]]:
+    """What the environment of each rank says, by rank."""
+    world = {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1"}
+    world["MASTER_PORT"] = str(find_free_port())
+    return [{**world, "RANK": str(rank)} for rank in range(size)]
+
+
+def _start(work: Callable[..., Result], names: dict[str, str], *arguments: Any) -> Future[Result]:
+    pool = ProcessPoolExecutor(1, _CONTEXT)
+    result = pool.submit(work, names, *arguments)
+    pool.shutdown(wait=False)
+    return result
 
 
 def find_free_port() -> int:
@@ -51,13 +71,18 @@ def find_free_port() -> int:
         return probe.getsockname()[1]
 
 
+def _run_main(names: dict[str, str], arguments: list[str]) -> int:
+    torch.set_num_threads(1)
+    os.environ.update(names)
+    return main(arguments)
+
+
 def _join_and_work(
-    rank: int, size: int, port: int, work: Callable[..., Result], arguments: tuple[Any, ...]
+    names: dict[str, str], work: Callable[..., Result], arguments: tuple[Any, ...]
 ) -> Result:
     warnings.simplefilter("error")
     torch.set_num_threads(1)
-    names = {"RANK": rank, "WORLD_SIZE": size, "MASTER_PORT": port, "MASTER_ADDR": "127.0.0.1"}
-    os.environ.update({name: str(value) for name, value in names.items()})
+    os.environ.update(names)
     with joining(read_world(), torch.device("cpu")) as world:
         return work(world, *arguments)
 

@@ -12,6 +12,7 @@ from maskwright.finetuning.network import (
     group_parameters,
     rescaled_output,
 )
+from maskwright.model.config import Pooling
 from maskwright.model.electra import Discriminator
 from maskwright.model.heads import HeadTransform
 from maskwright.model.init import initialize
@@ -80,6 +81,34 @@ def test_a_pooling_is_refused_where_there_is_no_choice() -> None:
         assert head.pooling == (pooling or "mean")
         head = build_classifier(bert, replace(CONFIG, pooling=None), "text", 2, 0).head_config
         assert head.pooling == "cls"
+
+
+def test_texts_are_compared_only_where_there_are_two() -> None:
+    config = replace(CONFIG, pooling="bi")
+    assert config.choose_pooling(768, is_pair=True, is_number=False) == "bi"
+    with pytest.raises(ConfigError, match="pooling = bi"):
+        config.choose_pooling(256, is_pair=False, is_number=True)
+    bert = tiny_model(preset="bert")
+    check_pooling(bert.config, "text", "bi")
+    with pytest.raises(ConfigError, match="pooling = bi"):
+        check_pooling(bert.config, "token", "bi")
+
+
+@pytest.mark.parametrize(
+    ("width", "is_pair", "is_number", "pooling"),
+    [
+        (256, True, True, "bi"),
+        (257, True, True, None),
+        (256, False, True, None),
+        (256, True, False, None),
+    ],
+)
+def test_a_narrow_encoder_compares_texts_to_grade_them(
+    width: int, is_pair: bool, is_number: bool, pooling: Pooling | None
+) -> None:
+    assert FinetuneConfig().choose_pooling(width, is_pair, is_number) == pooling
+    mean = FinetuneConfig(pooling="mean")
+    assert mean.choose_pooling(width, is_pair, is_number) == "mean"
 
 
 def test_lower_layers_learn_slower_and_every_parameter_is_in_one_group() -> None:

@@ -12,6 +12,7 @@ from maskwright.finetuning.config import FinetuneConfig
 from maskwright.finetuning.network import build_classifier
 from maskwright.finetuning.predict import Predictor
 from maskwright.finetuning.task import Answer
+from maskwright.model.config import Pooling
 from maskwright.model_folder.classifier_folder import save_classifier
 from maskwright.serving.pipelines import (
     Query,
@@ -56,9 +57,13 @@ def test_words_that_the_tokenizer_drops_have_no_probability(
 
 
 def save_texts(
-    folder: Path, max_length: int | None = None, num_texts: int | None = None
+    folder: Path,
+    max_length: int | None = None,
+    num_texts: int | None = None,
+    pooling: Pooling | None = None,
 ) -> Predictor:
-    model = build_classifier(make_loaded().model, FinetuneConfig(), "text", 2, seed=0)
+    config = FinetuneConfig(pooling=pooling)
+    model = build_classifier(make_loaded().model, config, "text", 2, seed=0)
     names, problem = ("a", "b"), "single_label_classification"
     save_classifier(
         folder, model, TOKENIZER, names, problem, max_length=max_length, num_texts=num_texts
@@ -79,6 +84,17 @@ def test_what_it_was_trained_to_read_is_read(tmp_path: Path) -> None:
     tagger = Predictor(tmp_path / "tags", "cpu")
     first, _ = (tagger.tag([words.split()])[0] for words in (short, long))
     assert tagger.tag([long.split()])[0][: len(first)] == first  # cut between words
+
+
+def test_texts_that_are_compared_are_encoded_apart(tmp_path: Path) -> None:
+    predict = save_texts(tmp_path / "model", num_texts=2, pooling="bi")
+    assert "maskwright predict" in (tmp_path / "model/README.md").read_text()
+    pairs = [("the cat", "the dog sees"), ("the cat sees the x-ray", "the"), ("the", "the")]
+    whole = predict(pairs)
+    for pair, answer in zip(pairs, whole, strict=True):
+        assert answer.probabilities == pytest.approx(predict([pair])[0].probabilities, abs=1e-6)
+    assert len({answer.score for answer in whole}) == 3
+    assert predict([("the cat", "")])[0].score is not None
 
 
 def test_nothing_is_answered_with_nothing(tmp_path: Path) -> None:

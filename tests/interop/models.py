@@ -3,11 +3,16 @@
 from pathlib import Path
 from typing import Any
 
+import torch
+from torch import Tensor
+
+from maskwright.attention_context import context_from_lengths
 from maskwright.config import from_mapping
+from maskwright.interop.comparison import PaddedBatch
 from maskwright.model.config import ModelConfig, resolve_config
 from maskwright.model.init import initialize
 from maskwright.model.masked_lm import MaskedLanguageModel
-from maskwright.model_folder.folder import save_model
+from maskwright.model_folder.folder import LoadedModel, save_model
 from tests.model_folder.helpers import tiny_tokenizer
 
 NATIVE: dict[str, dict[str, Any]] = {
@@ -46,3 +51,11 @@ def write_model(
     initialize(model, seed=0)
     save_model(folder, model, tokenizer, card)
     return folder
+
+
+@torch.no_grad()
+def encode(loaded: LoadedModel, batch: PaddedBatch) -> Tensor:
+    """The outputs of our encoder for a batch: [B, L, D]."""
+    context = context_from_lengths(batch.lengths, batch.input_ids.shape[1])
+    hidden = loaded.model.encoder(batch.input_ids.flatten(), context)
+    return hidden.unflatten(0, batch.input_ids.shape)

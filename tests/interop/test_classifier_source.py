@@ -96,12 +96,18 @@ def test_texts_have_the_same_logits_in_both_libraries(
     assert "token_type_ids" in card or preset != "bert"
 
 
-def test_an_architecture_of_our_own_goes_to_onnx_alone(tmp_path: Path) -> None:
-    model = write_classifier(tmp_path / "model", OWN, pooling="mean")
+@pytest.mark.parametrize(
+    ("preset", "pooling"), [(OWN, "mean"), (NATIVE["eurobert"], "bi"), (NATIVE["bert"], "bi")]
+)
+def test_a_classifier_of_our_own_goes_to_onnx_alone(
+    preset: dict[str, Any], pooling: Pooling, tmp_path: Path
+) -> None:
+    model = write_classifier(tmp_path / "model", preset, pooling=pooling)
+    file = write_table(tmp_path / "examples.tsv", pairs=True) if pooling == "bi" else None
     with pytest.raises(ExportError, match=r"no class of transformers .* to onnx"):
         export(model, "hf", tmp_path / "hf")
-    report = export(model, "onnx", tmp_path / "onnx")
-    assert report.source == "pydocs"
+    report = export(model, "onnx", tmp_path / "onnx", data=file)
+    assert report.source == ("examples.tsv" if file else "pydocs")
     assert report.comparison.num_texts > 20
     assert report.comparison.largest <= 1e-4
 

@@ -11,11 +11,10 @@ from maskwright.data.config import DataConfig
 from maskwright.data.masking import IGNORED, Vocabulary
 from maskwright.errors import ShardError
 from maskwright.evaluation.pinned import PinnedText
-from maskwright.interop.comparison import PaddedBatch, batch_by_length, batch_rows, encode
+from maskwright.interop.comparison import PaddedBatch, batch_rows
 from maskwright.interop.masked_lm_source import (
-    all_labels,
+    MaskJudge,
     choose_sentences,
-    predict_masks,
     read_masked_rows,
     split_rows,
 )
@@ -30,6 +29,7 @@ from maskwright.shards.reader import TokenStore
 from maskwright.tokenizer.config import TokenizerConfig
 from maskwright.tokenizer.template import wrap_inputs
 from maskwright.tokenizer.tokenizer import Tokenizer
+from tests.interop.models import encode
 from tests.workplace import write_corpus
 
 LENGTH = 32
@@ -89,8 +89,9 @@ def test_the_masks_are_those_of_every_validation(loaded: LoadedModel, data: Path
         batch = PaddedBatch(input_ids, attention_mask.sum(1).tolist())
         return loaded.model.head(encode(loaded, batch))
 
-    words = predict_masks(rows, compute, loaded.tokenizer.vocab_size, loaded.tokenizer.pad_id)
-    found = zip(all_labels(rows).tolist(), words.tolist(), strict=True)
+    judge = MaskJudge(rows, loaded.tokenizer.vocab_size, loaded.tokenizer.pad_id)
+    labels = [label for row in rows for label in row.labels]
+    found = zip(labels, judge.answer(compute).tolist(), strict=True)
     assert len(expected) > 100
     assert sorted(expected) == sorted(found)
 
@@ -137,11 +138,13 @@ def test_sentences_without_data_come_from_the_environment(loaded: LoadedModel) -
 def test_batches_hold_every_row_and_bound_the_logits() -> None:
     rows = [[7] * n for n in (3, 40, 1, 9, 9, 2, 30, 4, 4, 11)]
     for vocab_size in (100, 1 << 20, 1 << 25):
-        batches = list(batch_rows(rows, vocab_size, pad_id=0))
+        batches = [batch for _, batch in batch_rows(rows, vocab_size, pad_id=0)]
         assert [n for batch in batches for n in batch.lengths] == [len(row) for row in rows]
         for batch in batches:
             assert len(batch.lengths) == 1 or batch.input_ids.numel() * vocab_size <= 1 << 25
             assert (batch.input_ids != 0).sum(1).tolist() == batch.lengths
             assert batch.attention_mask.sum(1).tolist() == batch.lengths
-        numbers = [n for group, _ in batch_by_length(rows, vocab_size, 0) for n in group]
+        sorted_batches = list(batch_rows(rows, vocab_size, 0, by_length=True))
+        numbers = [n for group, _ in sorted_batches for n in group]
         assert sorted(numbers) == list(range(len(rows)))
+        assert [len(rows[n]) for n in numbers] == sorted(map(len, rows))

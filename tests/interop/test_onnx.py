@@ -10,12 +10,12 @@ import torch
 from maskwright.attention_context import context_from_lengths
 from maskwright.errors import ExportError, MissingPackageError
 from maskwright.interop import onnx, onnx_int8
-from maskwright.interop.comparison import encode, pad_rows
+from maskwright.interop.comparison import pad_rows
 from maskwright.interop.export import ExportResult, export
 from maskwright.interop.onnx import GRAPH, OnnxModel, PaddedModel
 from maskwright.interop.onnx_int8 import RECIPES, quantize, rewrite_products
 from maskwright.model_folder.folder import open_model
-from tests.interop.models import LONGEST, PRESETS, write_model
+from tests.interop.models import LONGEST, PRESETS, encode, write_model
 from tests.models import small_model
 
 pytest.importorskip("onnxscript")

@@ -1,3 +1,4 @@
+import pytest
 import torch
 import torch.nn.functional as F
 
@@ -28,3 +29,17 @@ def test_heads_have_what_their_configuration_says() -> None:
     assert names_in_head("eurobert") == decoder
     two = {"transform.input.weight", "transform.output.weight"}
     assert names_in_head("ultrabert") == {*decoder, *two}
+
+
+@pytest.mark.parametrize("preset", ["bert", "eurobert"])
+def test_candidates_and_labels_have_the_logits_of_the_whole_vocabulary(preset: str) -> None:
+    head, hidden = tiny_model(preset=preset).head, torch.randn(3, 32)
+    if head.decoder.bias is not None:
+        head.decoder.bias.data.normal_()
+    ids, labels = torch.tensor([7, 2, 9, 30]), torch.tensor([2, 11, 30])
+    offsets = torch.tensor([0.0, 0.0, 1.5, 1.5])
+    whole, chosen = head(hidden), head.choose(hidden, ids, offsets, labels)
+    torch.testing.assert_close(chosen[:, -1], whole[torch.arange(3), labels])
+    expected = whole[:, ids] + offsets
+    expected[0, 1] = expected[2, 3] = -torch.inf  # the labels themselves
+    torch.testing.assert_close(chosen[:, :-1], expected)

@@ -8,10 +8,18 @@ import torch.nn.functional as F
 
 from maskwright.data.batch import Batch, build_batch
 from maskwright.data.config import MaskingConfig
+from maskwright.data.loader import StepRequest
 from maskwright.data.masking import Masker
-from maskwright.data.rows import Row, Rows
+from maskwright.data.rows import DataPosition, Row, Rows
 from maskwright.objectives.mlm import MaskedLM, predict_masked
-from tests.helpers import PAD, SyntheticCorpus, special_ids, vocabulary
+from tests.helpers import (
+    PAD,
+    SyntheticCorpus,
+    random_corpus,
+    row_source,
+    special_ids,
+    vocabulary,
+)
 from tests.models import small_model
 
 ROW = 16
@@ -54,6 +62,45 @@ def test_a_batch_without_a_masked_token_gives_zero_and_no_nan() -> None:
     for parameter in model.parameters():
         assert parameter.grad is not None
         assert torch.equal(parameter.grad, torch.zeros_like(parameter))
+
+
+def choosing(batch: Batch, ids: torch.Tensor, offsets: torch.Tensor) -> Batch:
+    return replace(batch, candidate_ids=ids, candidate_offsets=offsets)
+
+
+def test_with_all_tokens_as_candidates_loss_and_gradient_are_the_same() -> None:
+    model = small_model()
+    batch = make_batch(SyntheticCorpus([6, 5, 14]), TWO_ROWS)
+    everything = choosing(batch, torch.randperm(64), torch.zeros(64))
+    gradients = list[list[torch.Tensor]]()
+    for one in (batch, everything):
+        sums = MaskedLM(model)(one)["mlm"]
+        parameters = list(model.parameters())
+        gradients.append(list(torch.autograd.grad(sums.loss, parameters)))
+    assert sums.num_correct == MaskedLM(model)(batch)["mlm"].num_correct
+    torch.testing.assert_close(gradients[0], gradients[1])
+
+
+def test_candidates_stand_for_the_whole_vocabulary_on_average() -> None:
+    source = row_source(random_corpus())
+    model = small_model().eval()
+    [batch] = source.load(StepRequest(ROW, 4, 4, 0.15), DataPosition(ROW)).micro_batches
+    used = batch.masked_labels != -100
+    labels = batch.masked_labels[used]
+    logits = predict_masked(model, batch)[used] * 20  # far from even
+    means = torch.zeros(len(labels), dtype=torch.float64)
+    num_steps = 400
+    for number in range(num_steps):
+        request = StepRequest(ROW, 4, 4, 0.15, num_candidates=24)
+        [drawn] = source.load(request, DataPosition(ROW, 0, number)).micro_batches
+        ids, offsets = drawn.candidate_ids, drawn.candidate_offsets
+        assert ids is not None
+        assert offsets is not None
+        scores = (logits[:, ids] + offsets).double()
+        scores = scores.masked_fill(labels[:, None] == ids, -torch.inf).exp().sum(-1)
+        means += scores / num_steps
+    others = logits.double().scatter(1, labels[:, None], -torch.inf).exp().sum(-1)
+    torch.testing.assert_close(means, others, rtol=0.15, atol=0.0)
 
 
 def test_id_0_counts_as_a_label() -> None:

@@ -42,6 +42,7 @@ class ConstantModel(MaskedLanguageModel):
         masked_positions: Tensor,
         token_type_ids: Tensor | None = None,
         pair_positions: Tensor | None = None,
+        candidates: object = None,
     ) -> Tensor:
         return self.logits.expand(len(masked_positions), -1)
 

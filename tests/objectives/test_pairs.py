@@ -87,3 +87,12 @@ def test_pairs_are_learned() -> None:
     assert first["pair_accuracy"] < 0.6
     assert last["pair_accuracy"] > 0.65
     assert last["pair_loss"] < 0.65
+
+
+def test_masked_tokens_choose_among_candidates_and_pairs_do_not() -> None:
+    model = make_model()
+    batch = make_batch()
+    everything = replace(batch, candidate_ids=torch.arange(64), candidate_offsets=torch.zeros(64))
+    whole, chosen = MaskedLMWithPairs(model)(batch), MaskedLMWithPairs(model)(everything)
+    for name in ("mlm", "pairs"):
+        torch.testing.assert_close(whole[name].loss, chosen[name].loss)

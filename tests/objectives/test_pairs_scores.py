@@ -36,6 +36,7 @@ class SayingModel(MaskedLanguageModel):
         masked_positions: Tensor,
         token_type_ids: Tensor | None = None,
         pair_positions: Tensor | None = None,
+        candidates: object = None,
     ) -> PretrainingLogits:
         assert token_type_ids is not None
         assert pair_positions is not None

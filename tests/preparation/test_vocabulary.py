@@ -82,7 +82,10 @@ def test_what_is_put_aside_bounds_the_sample(tmp_path: Path, sampled: list[str])
     assert 0.15 < size(sampled) / size(whole) < 0.35
 
 
-def test_another_seed_draws_another_sample(tmp_path: Path, sampled: list[str]) -> None:
+def test_another_seed_draws_another_sample(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sampled: list[str]
+) -> None:
+    cut_small(monkeypatch, 50_000)
     path, found = write_corpus(tmp_path / "a.txt", 0.2), list[list[str]]()
     for seed in (0, 1):
         prepare_quietly([path], tmp_path / str(seed), configure(), seed)

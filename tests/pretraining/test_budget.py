@@ -54,6 +54,14 @@ def test_tokens_choose_the_size_whatever_the_speed(speed: float):
         assert choose_size(config, guess_model, None)[0].model.hidden_size == width
 
 
+def test_epochs_of_unknown_text_name_no_number(speed: float):
+    config = resolve("sprint", None, {**SIZES, "train": {"max_minutes": None, "max_epochs": 3}})
+    chosen, reason = choose_size(config, guess_model, None)
+    assert chosen.model.hidden_size == 192
+    assert "inf" not in reason
+    assert "petaFLOP" not in reason
+
+
 def test_without_sizes_nothing_is_measured(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delattr(budget, "measure_step_seconds")
     config = resolve("sprint", None, {})

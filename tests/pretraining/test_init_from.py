@@ -26,7 +26,7 @@ from tests.workplace import write_corpus
 FAST = [
     "--train.max_steps", "3", "--train.batch_tokens", "256", "--train.compile", "off",
     "--train.log_every_steps", "1", "--train.num_validations", "1", "--data.max_seq_length", "32",
-    "--train.valid_tokens", "512", "--train.final_valid_tokens", "512",
+    "--train.valid_tokens", "512", "--train.final_valid_tokens", "512", "--train.report", "false",
     "--corpus.valid_fraction", "0.1", "--corpus.deduplicate", "false",
 ]  # fmt: skip
 

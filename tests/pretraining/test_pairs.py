@@ -130,7 +130,7 @@ def read_sections(flags: list[str]) -> dict[str, dict[str, str]]:
 FAST = [
     "--train.max_steps", "1", "--train.num_validations", "1", "--train.batch_tokens", "256",
     "--train.compile", "off", "--data.max_seq_length", "32", "--optim.learning_rate", "1e-12",
-    "--train.valid_tokens", "512", "--train.final_valid_tokens", "512",
+    "--train.valid_tokens", "512", "--train.final_valid_tokens", "512", "--train.report", "false",
 ]  # fmt: skip
 
 

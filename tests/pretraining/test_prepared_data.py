@@ -70,7 +70,14 @@ def test_asking_for_the_preparation_that_was_is_no_error(data: Path):
 
 def test_the_card_names_the_text_behind_prepared_data(data: Path, tmp_path: Path):
     flags = ["--data.max_seq_length", "32", "--model.hidden_size", "32", "--train.max_steps", "1"]
-    flags += ["--model.num_attention_heads", "2", "--train.compile", "off"]
+    flags += [
+        "--model.num_attention_heads",
+        "2",
+        "--train.compile",
+        "off",
+        "--train.report",
+        "false",
+    ]
     folders = ["--runs-dir", str(tmp_path), "--name", "run"]
     assert main(["pretrain", str(data), *folders, *flags]) == 0
     card = (tmp_path / "run" / "model" / "README.md").read_text(encoding="utf-8")

@@ -1,10 +1,7 @@
 """Training, and looking at data, from an S3 server of our own on this machine."""
 
 import json
-import os
 import shutil
-import subprocess
-import sys
 from collections.abc import Generator
 from dataclasses import replace
 from pathlib import Path
@@ -21,7 +18,7 @@ from maskwright.runs.run_directory import read_provenance
 from maskwright.shards.manifest import ShardInfo, read_manifest, write_manifest
 from maskwright.shards.reader import TokenStore
 from maskwright.shards.writer import ShardWriter
-from tests.distributed.worlds import find_free_port
+from tests.distributed.worlds import list_names, run_command
 from tests.shards.faults import FAULTS, Plan, faulty_proxy, hurry, start_anew
 from tests.workplace import SMALL
 
@@ -255,29 +252,16 @@ def test_each_file_is_fetched_once_a_machine(
 ) -> None:
     """By two ranks, of a mixture with data that lies here."""
     near = str(shutil.copytree(data, tmp_path / "near"))
-    command = [sys.executable, "-m", "maskwright", "pretrain", near, URL, *SMALL, *STEPS]
-    command += ["--runs-dir", str(tmp_path), "--name", "run"]
-    meeting = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(find_free_port()), "WORLD_SIZE": "2"}
+    command = ["pretrain", near, URL, *SMALL, *STEPS, "--runs-dir", str(tmp_path), "--name", "run"]
     homes = [
         {
-            "RANK": str(rank),
+            **names,
             "LOCAL_RANK": str(rank % (2 // num_machines)),
             "MASKWRIGHT_CACHE": str(tmp_path / f"cache-{rank % num_machines}"),
         }
-        for rank in range(2)
+        for rank, names in enumerate(list_names(2))
     ]
-    ranks = [
-        subprocess.Popen(
-            command,
-            env={**os.environ, **meeting, **home, "OMP_NUM_THREADS": "1"},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-        )
-        for home in homes
-    ]
-    said = [rank.communicate(timeout=180)[0] for rank in ranks]
-    assert [rank.returncode for rank in ranks] == [0, 0], said
+    assert run_command(homes, command) == [0, 0]
     asked = files_asked(plan)
     assert asked.pop("manifest.json") == 2
     assert set(asked.values()) == {num_machines}

@@ -9,7 +9,7 @@ from tests.preparation.helpers import write_corpus
 PREPARE = [
     "--tokenizer.vocab_size", "256", "--corpus.valid_fraction", "0.2", "--block_megabytes", "1",
 ]  # fmt: skip
-# A checkpoint after every step, and all of them kept.
+# A checkpoint after every step, and all of them kept. No charts, which take longer than all else.
 PRETRAIN = [
     "--data.max_seq_length", "32", "--model.hidden_size", "32", "--model.num_hidden_layers", "1",
     "--model.num_attention_heads", "2", "--model.intermediate_size", "48",
@@ -17,6 +17,7 @@ PRETRAIN = [
     "--train.valid_tokens", "512", "--train.final_valid_tokens", "512",
     "--train.num_validations", "1", "--train.ema_decay", "0.9", "--train.max_steps", "6",
     "--train.checkpoint_every_minutes", "1e-9", "--train.keep_checkpoints", "9",
+    "--train.report", "false",
 ]  # fmt: skip
 
 

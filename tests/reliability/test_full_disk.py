@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from maskwright.cli.main import main
+from tests.reliability.full_disk import SMALL_BLOCKS
 from tests.reliability.small import PREPARE, make_run, make_text
 
 ROOT = Path(__file__).parents[2]
@@ -30,8 +31,9 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> Report:
     if not can_mount():
         pytest.skip("no mount namespaces here")
     home = tmp_path_factory.mktemp("disk")
-    text = make_text(home, 2.3)
-    assert main(["prepare", str(text), "--out", str(home / "data"), *PREPARE]) == 0
+    text = make_text(home, 0.092)
+    with SMALL_BLOCKS:
+        assert main(["prepare", str(text), "--out", str(home / "data"), *PREPARE]) == 0
     make_run(home / "runs", home / "data", "whole")
     command = [*IN_NAMESPACE, sys.executable, "-m", "tests.reliability.full_disk", str(home)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=ROOT)

@@ -7,12 +7,19 @@ from typing import Any
 import pytest
 
 from maskwright.errors import InputError
+from maskwright.report import charts
 from maskwright.report.facts import RunFacts
 from maskwright.report.run_page import render_page, tabulate_samples
 from maskwright.runs.evaluation_file import Score, SuiteResult
 from maskwright.shards.manifest import FileInfo, Manifest, SplitInfo
 
 EVIL = "<script>alert(1)</script>"
+
+
+@pytest.fixture
+def no_charts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leaves the charts of a page empty, which take a second each."""
+    monkeypatch.setattr(charts, "render", lambda *arguments: "<svg></svg>")
 
 
 def make_run(name: str = "mine", steps: int = 400, **changes: Any) -> RunFacts:
@@ -52,6 +59,7 @@ def test_a_page_holds_scores_baselines_samples_and_configuration() -> None:
     assert page.count("<svg") == 2
 
 
+@pytest.mark.usefixtures("no_charts")
 def test_several_runs_are_shown_with_what_differs_between_them() -> None:
     page = render_page([make_run("a", 400), make_run("b", 800), make_run("c", 800)])
     row = '<th scope="row">train.max_steps</th><td>400</td><td>800</td><td>800</td>'
@@ -109,6 +117,7 @@ def test_evaluations_and_text_are_shown_where_there_are_some() -> None:
     assert "principle" not in page
 
 
+@pytest.mark.usefixtures("no_charts")
 def test_several_runs_stand_side_by_side() -> None:
     page = render_page([make_run("a"), make_run("b" * 200, is_finished=False)])
     assert "a, finished</th>" in page
@@ -116,6 +125,7 @@ def test_several_runs_stand_side_by_side() -> None:
     assert "Configuration" not in page
 
 
+@pytest.mark.usefixtures("no_charts")
 def test_what_curves_do_not_say_is_said() -> None:
     ours, theirs = (make_run(provenance={"corpus": {"fingerprint": letter}}) for letter in "ab")
     assert "do not compare" in render_page([ours, theirs])  # though the data of both are gone
@@ -152,6 +162,7 @@ def test_names_are_shown_as_they_are() -> None:
     assert "a$b$c_{2}" in re.sub(r"<[^>]*>", "", page[page.index("<svg") :])
 
 
+@pytest.mark.usefixtures("no_charts")
 def test_the_top_says_what_was_trained_and_by_which_recipe() -> None:
     sizes = {"num_hidden_layers": 4, "hidden_size": 128, "num_attention_heads": 2, "preset": "bert"}
     provenance = {"recipe": "sprint", "num_parameters": 1_475_200}
@@ -161,6 +172,7 @@ def test_the_top_says_what_was_trained_and_by_which_recipe() -> None:
     assert page.index("1,475,200") < page.index("What it learned")
 
 
+@pytest.mark.usefixtures("no_charts")
 def test_samples_are_a_table_of_texts_and_times() -> None:
     page = render_page([make_run()])
     assert 'It is <span class="answer">done</span> at last' in page
@@ -170,6 +182,7 @@ def test_samples_are_a_table_of_texts_and_times() -> None:
     assert [page.count(f'<span class="right">{time}</span>') for time in times] == [1, 1, 1]
 
 
+@pytest.mark.usefixtures("no_charts")
 def test_samples_of_several_hidden_tokens_stay_lines() -> None:
     record = make_run().records[-1]
     page = render_page([replace(make_run(), records=[{**record, "samples": ["a⟨r⟩b"]}])])

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from maskwright.tokenizer.template import InputTemplate, cut_texts, wrap_inputs
+from maskwright.tokenizer.template import InputTemplate, cut_texts, wrap_apart, wrap_inputs
 from maskwright.tokenizer.tokenizer import Tokenizer
 from tests.golden.pseudo_likelihood import make_tokenizer
 
@@ -21,7 +21,13 @@ def make_roberta() -> Tokenizer:
     return Tokenizer({**BERT.description, "post_processor": post_processor}, BERT.special_tokens)
 
 
-TOKENIZERS = {"bert": BERT, "roberta": make_roberta(), "bare": BARE}
+TOKENIZERS = {
+    "bert": BERT,
+    "roberta": make_roberta(),
+    "bare": BARE,
+    "apart": wrap_apart(BERT),
+    "bare apart": wrap_apart(BARE),
+}
 texts = st.lists(st.sampled_from(["the", "cat", "dog", "sleeps", "x-ray"]), max_size=12).map(
     " ".join
 )
@@ -40,6 +46,15 @@ def test_an_input_is_that_of_the_library(name: str, given_texts: list[str], long
     assert found.ids == expected.ids
     assert found.type_ids == expected.type_ids
     assert len(found.ids) <= longest
+
+
+@pytest.mark.parametrize("tokenizer", [BERT, BARE])
+def test_texts_that_are_encoded_apart_are_inputs_of_their_own(tokenizer: Tokenizer) -> None:
+    first, second = (tokenizer.encode(text).ids.tolist() for text in ("the cat", "dog"))
+    alone = [InputTemplate.of(tokenizer, 1).fill([text], 30) for text in (first, second)]
+    both = InputTemplate.of(wrap_apart(tokenizer), 2).fill([first, second], 30)
+    assert both.ids == [*alone[0].ids, *alone[1].ids]
+    assert both.type_ids == [0] * len(alone[0].ids) + [1] * len(alone[1].ids)
 
 
 @given(st.lists(st.integers(0, 20), min_size=1, max_size=2), st.integers(2, 30))

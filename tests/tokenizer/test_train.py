@@ -56,10 +56,12 @@ def test_no_text(kind: TokenizerKind) -> None:
         train_tokenizer([], TokenizerConfig(kind=kind))
 
 
-@pytest.mark.parametrize("kind", ["wordpiece", "unigram"])
-def test_text_without_a_word_is_an_error(kind: TokenizerKind) -> None:
+@pytest.mark.parametrize(
+    ("kind", "text"), [("wordpiece", " \n" * 3), ("unigram", " \n" * 3), ("character", "rare")]
+)
+def test_text_without_a_word_is_an_error(kind: TokenizerKind, text: str) -> None:
     with pytest.raises(TokenizerError, match=r"holds no word .* Give more text"):
-        train_tokenizer([" \n"] * 3, TokenizerConfig(kind=kind))
+        train_tokenizer([text], TokenizerConfig(kind=kind, min_frequency=3))
 
 
 def test_a_rare_script_does_not_fill_the_vocabulary() -> None:

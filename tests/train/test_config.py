@@ -18,6 +18,8 @@ from maskwright.train.config import TrainConfig, parse_schedule
         ({"batch_tokens": 0}, "batch_tokens = 0 must be at least 1"),
         ({"valid_seq_length": 4}, "valid_seq_length = 4 must be at least 8. 128 is usual."),
         ({"keep_checkpoints": 0}, "keep_checkpoints = 0 must be at least 1"),
+        ({"num_candidates": -1}, "num_candidates = -1 must not be negative"),
+        ({"candidate_share": 1.1}, "candidate_share = 1.1 must be between 0 and 1. Try 0.7."),
         ({"checkpoint_words": ("1M", "2m")}, "holds '2m', which is not a count of words"),
         ({"checkpoint_words": ("0M",)}, "holds '0M'"),
         ({"ema_decay": 1.0}, "ema_decay = 1.0 must be between 0 and 1. Try 0.999."),

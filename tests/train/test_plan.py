@@ -27,6 +27,12 @@ def test_a_step_follows_all_schedules() -> None:
     assert planner.plan_step(1.0).learning_rate_scale == 0.0
 
 
+def test_the_whole_vocabulary_comes_back_at_the_share() -> None:
+    planner = make_planner(TrainConfig(num_candidates=2048, candidate_share=0.7))
+    counts = [planner.plan_step(at).request.num_candidates for at in (0.0, 0.69, 0.7, 1.0)]
+    assert counts == [2048, 2048, 0, 0]
+
+
 def test_micro_batches_are_whole_rows() -> None:
     def rows_at_once(micro_batch_tokens: int | None) -> int:
         train = TrainConfig(batch_tokens=1024, micro_batch_tokens=micro_batch_tokens)

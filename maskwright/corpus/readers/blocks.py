@@ -8,6 +8,7 @@ import re
 import sys
 import zlib
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import BinaryIO, Literal, cast
 
@@ -167,12 +168,9 @@ def _decompress(
         return _read_file(gzip.GzipFile(fileobj=cast(BinaryIO, _SmallReads(file))))
     if compression == ".zst":
         return _gather(_unzstd(file))
-    new_stream = bz2.BZ2Decompressor if compression == ".bz2" else _new_xz
+    xz = partial(lzma.LZMADecompressor, memlimit=MAX_DECOMPRESSOR_BYTES)
+    new_stream = bz2.BZ2Decompressor if compression == ".bz2" else xz
     return _gather(_unpack_streams(_read_ranges(file, ranges), new_stream))
-
-
-def _new_xz() -> lzma.LZMADecompressor:
-    return lzma.LZMADecompressor(memlimit=MAX_DECOMPRESSOR_BYTES)
 
 
 class _SmallReads:

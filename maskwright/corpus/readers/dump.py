@@ -167,11 +167,7 @@ def _build_page(fields: dict[str, str]) -> Page:
 
 
 def read_dump(reading: Reading) -> Iterator[str]:
-    """Yield the articles of a dump; other pages are counted by reason.
-
-    Raises:
-        CorpusError: the XML is damaged, or not a dump of MediaWiki.
-    """
+    """Yield the articles of a dump; other pages are counted. Raises as `DumpReader.read` does."""
     source = reading.source
     reader = DumpReader(source.name)
     links: Links | None = None

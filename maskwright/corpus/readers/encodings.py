@@ -23,12 +23,7 @@ _MAX_STRAY = 3  # bytes, as of one character that is cut off
 _BEYOND_ASCII = re.compile(r"[^\x00-\x7f\udc80-\udcff]+")
 _FIRST_BEYOND_ASCII = re.compile(rb"[\x80-\xff]")
 _RANGE = re.compile(r" \(bytes [\d,]+ to [\d,]+\)$")
-_UNPACK = {
-    ".gz": "gzip -dc",
-    ".bz2": "bzip2 -dc",
-    ".xz": "xz -dc",
-    ".zst": "zstd -dc",
-}
+_UNPACK = {".gz": "gzip -dc", ".bz2": "bzip2 -dc", ".xz": "xz -dc", ".zst": "zstd -dc"}
 _ICONV = {  # where iconv has another name than Python
     "utf-16-le": "UTF-16LE",
     "utf-16-be": "UTF-16BE",

@@ -4,7 +4,7 @@ A local folder works, too, ``hf:/data/my_set#body``: one that `datasets` can loa
 `save_to_disk` has written.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,11 +33,7 @@ class HubName:
 
 
 def expand_home(given: str) -> Path:
-    """Return a path with its ``~`` or ``~user`` replaced.
-
-    Raises:
-        CorpusError: there is no such user.
-    """
+    """Return a path with ``~`` or ``~user`` replaced; raise CorpusError if nobody is called so."""
     try:
         return Path(given).expanduser()
     except RuntimeError as error:
@@ -45,11 +41,7 @@ def expand_home(given: str) -> Path:
 
 
 def parse_hub_name(name: str) -> HubName:
-    """Parse ``hf:NAME[:CONFIG][#FIELD]``.
-
-    Raises:
-        CorpusError: the name is empty.
-    """
+    """Parse ``hf:NAME[:CONFIG][#FIELD]``; raise CorpusError if the name is empty."""
     rest, _, field = name.removeprefix("hf:").partition("#")
     local = rest.startswith(("/", ".", "~"))
     path, config = (rest, "") if local else rest.partition(":")[::2]
@@ -75,19 +67,15 @@ def read_hub(reading: Reading) -> Iterator[str]:
         if columns is not None:
             field.check_columns(columns)
             rows = rows.select_columns([field.name])
-        yield from _pick(rows, field)
+        for row in rows:
+            if (text := field.pick(row.get(field.name), row)) is not None:
+                yield text
     except CorpusError:
         raise
     except Exception as error:  # damaged datasets raise anything
         reason = " ".join(str(error).split()) or type(error).__name__
         raise CorpusError(f"{name} cannot be read: {reason}") from None
     field.check_found()
-
-
-def _pick(rows: Iterable[Mapping[str, object]], field: TextField) -> Iterator[str]:
-    for row in rows:
-        if (text := field.pick(row.get(field.name), row)) is not None:
-            yield text
 
 
 def _load(datasets: Any, name: HubName) -> Any:

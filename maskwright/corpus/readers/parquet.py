@@ -24,9 +24,7 @@ from maskwright.errors import CorpusError
 from maskwright.extras import import_extra
 
 MAX_PAGE_BYTES = 256 << 20
-
 MAX_FOOTER_BYTES = 16 << 20
-
 _HEAD_BYTES = 1 << 12
 _BATCH_ROWS = 64
 _BATCH_BYTES = 64 << 20
@@ -75,7 +73,9 @@ def read_parquet(reading: Reading) -> Iterator[str]:
             rows = _choose_rows(arrow, table, file, footer, field, groups)
             expansion = Expansion(field.source)
             for batch in table.iter_batches(rows, groups, columns=[field.name]):
-                column = _unfold(arrow, batch.column(0))
+                column = batch.column(0)
+                if arrow.types.is_dictionary(column.type):
+                    column = column.dictionary_decode()
                 expansion.add(_ROW_BYTES * len(column) + column.nbytes, num_bytes)
                 for value in _read_values(arrow, column, reading.counts):
                     if (text := field.pick(value, columns)) is not None:
@@ -107,10 +107,6 @@ def _choose_rows(
             " write_batch_size=16)."
         )
     return max(1, min(_BATCH_ROWS, _BATCH_BYTES // max(largest, 1)))
-
-
-def _unfold(arrow: Any, column: Any) -> Any:
-    return column.dictionary_decode() if arrow.types.is_dictionary(column.type) else column
 
 
 def _read_values(arrow: Any, column: Any, counts: Counter[str]) -> list[str | None]:
@@ -164,11 +160,7 @@ class PageError(Exception):
 
 
 def read_footer(file: BinaryIO) -> bytes:
-    """Return the metadata at the end of a Parquet file.
-
-    Raises:
-        PageError: there is none, or it is too large.
-    """
+    """Return the metadata at the end of a Parquet file; raise PageError if none, or too large."""
     size = file.seek(0, 2)
     file.seek(max(size - 8, 0))
     ending = file.read(8)

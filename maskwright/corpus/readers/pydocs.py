@@ -13,6 +13,7 @@ import re
 import sysconfig
 import warnings
 from collections.abc import Iterable, Iterator
+from itertools import groupby
 from pathlib import Path
 
 _PACKAGES = ("numpy", "torch")
@@ -182,8 +183,8 @@ def extract_prose(text: str) -> str:
     Doctests, literal blocks, formulas, tables, rulers and reStructuredText markup are dropped;
     sentences, headings and descriptions of parameters stay.
     """
-    blocks = _split_blocks(_drop_code(text.expandtabs().split("\n")))
-    paragraphs = ("\n".join(_unwrap(block)) for block in blocks)
+    blocks = groupby(_drop_code(text.expandtabs().split("\n")), bool)
+    paragraphs = ("\n".join(_unwrap(lines)) for has_text, lines in blocks if has_text)
     return "\n".join(paragraph for paragraph in paragraphs if is_prose(paragraph))
 
 
@@ -221,19 +222,7 @@ def _drop_code(lines: Iterable[str]) -> Iterator[str]:
             yield line
 
 
-def _split_blocks(lines: Iterable[str]) -> Iterator[list[str]]:
-    block: list[str] = []
-    for line in lines:
-        if line:
-            block.append(line)
-        elif block:
-            yield block
-            block = []
-    if block:
-        yield block
-
-
-def _unwrap(block: list[str]) -> Iterator[str]:
+def _unwrap(block: Iterable[str]) -> Iterator[str]:
     """Yield the lines of a block without markup; a wrapped sentence becomes one line."""
     current, current_indent, last_length = "", 0, 0
     for line in block:

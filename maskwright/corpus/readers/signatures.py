@@ -73,11 +73,7 @@ class UnreadableError(CorpusError):
 
 
 def check_signature(head: bytes, name: str) -> None:
-    """Raise if the first bytes of the file `name` are those of a file that is not text.
-
-    Raises:
-        UnreadableError: they are; names the kind.
-    """
+    """Raise UnreadableError, which names the kind, if a file with these first bytes is not text."""
     kind = recognize(head)
     if kind is not None:
         remedy = next((r for word, r in _REMEDIES.items() if word in kind), _TO_TEXT)

@@ -206,11 +206,7 @@ class _Chooser(codecs.IncrementalDecoder):
         self._held = b""
 
     def decode(self, input: Any, final: bool = False) -> str:
-        """Return the text of the next bytes.
-
-        Raises:
-            CorpusError: they are UTF-8, and those before were in the other encoding.
-        """
+        """Return the text of the next bytes; raise CorpusError if UTF-8 follows other text."""
         block, self._held = self._held + bytes(input), b""
         if self._decoder is None:
             if block.isascii():

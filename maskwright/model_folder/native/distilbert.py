@@ -37,11 +37,7 @@ DISTILBERT = Family(
         "encoder.embeddings.word": "distilbert.embeddings.word_embeddings",
         "encoder.embeddings.position": "distilbert.embeddings.position_embeddings",
         "encoder.embeddings.norm": "distilbert.embeddings.LayerNorm",
-        "encoder.blocks.*.attention.qkv": (
-            f"{LAYER}.attention.q_lin",
-            f"{LAYER}.attention.k_lin",
-            f"{LAYER}.attention.v_lin",
-        ),
+        "encoder.blocks.*.attention.qkv": tuple(f"{LAYER}.attention.{one}_lin" for one in "qkv"),
         "encoder.blocks.*.attention.output": f"{LAYER}.attention.out_lin",
         "encoder.blocks.*.attention_norm": f"{LAYER}.sa_layer_norm",
         "encoder.blocks.*.mlp.input": f"{LAYER}.ffn.lin1",

@@ -8,13 +8,7 @@ generator, whose activation is always GELU.
 import dataclasses
 
 from maskwright.model.config import EncoderConfig
-from maskwright.model_folder.native.family import (
-    ConfigValues,
-    Family,
-    RawConfig,
-    read_value,
-    same,
-)
+from maskwright.model_folder.native.family import ConfigValues, Family, RawConfig, read_value, same
 from maskwright.model_folder.native.own import ENCODER_TENSORS, OWN
 from maskwright.model_folder.native.shared_names import (
     ABSOLUTE,
@@ -44,11 +38,7 @@ def _read_width(raw: RawConfig, values: ConfigValues) -> ConfigValues:
 _ENCODER = {
     **bert_embeddings("electra"),
     "encoder.project": "electra.embeddings_project",
-    **bert_blocks(
-        "electra.encoder.layer.*",
-        attention_norm="attention.output.LayerNorm",
-        mlp_norm="output.LayerNorm",
-    ),
+    **bert_blocks("electra.encoder.layer.*"),
 }
 _OLDER = "electra.embeddings.position_ids"
 

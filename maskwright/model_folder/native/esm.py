@@ -10,13 +10,7 @@ from torch import Tensor
 from maskwright.errors import ConfigError
 from maskwright.model.config import EncoderConfig
 from maskwright.model.embeddings import rotary_frequencies
-from maskwright.model_folder.native.family import (
-    ConfigValues,
-    Family,
-    Field,
-    RawConfig,
-    same,
-)
+from maskwright.model_folder.native.family import ConfigValues, Family, Field, RawConfig, same
 from maskwright.model_folder.native.shared_names import (
     ENCODER_ONLY,
     GAMMA_BETA,

@@ -29,11 +29,7 @@ GTE = Family(
     ),
     tensors={
         **bert_embeddings("gte"),
-        **llama_blocks(
-            "gte.layers.*",
-            attention_norm="post_attention_layernorm",
-            mlp_norm="post_mlp_layernorm",
-        ),
+        **llama_blocks("gte.layers.*"),
         **roberta_head(),
     },
     accepts={"rope_scaling": (None,)},

@@ -3,6 +3,7 @@
 from maskwright.model_folder.native.family import Family, Field, same
 from maskwright.model_folder.native.shared_names import (
     GAMMA_BETA,
+    LARGE,
     NEEDS_TYPES,
     bert_embeddings,
     bert_fields,
@@ -21,12 +22,9 @@ JINA_EMBEDDINGS_V3 = Family(
         *bert_fields(
             norm_eps=1e-5,
             vocab_size=250_002,
-            hidden_size=1024,
-            num_hidden_layers=24,
-            num_attention_heads=16,
-            intermediate_size=4096,
             max_position_embeddings=8194,
             pad_token_id=1,
+            **LARGE,
         ),
         same("type_vocab_size", 1),
         same("hidden_act", "gelu"),
@@ -35,13 +33,7 @@ JINA_EMBEDDINGS_V3 = Family(
     ),
     tensors={
         **bert_embeddings("roberta"),
-        **llama_blocks(
-            "roberta.layers.*",
-            attention_norm="post_attention_layernorm",
-            mlp_norm="post_mlp_layernorm",
-            mlp_input=("fc1",),
-            mlp_output="fc2",
-        ),
+        **llama_blocks("roberta.layers.*", mlp_input=("fc1",), mlp_output="fc2"),
         **roberta_head(),
     },
     accepts={"rope_scaling": (None,)},

@@ -24,11 +24,7 @@ NOMIC_BERT = Family(
     ),
     tensors={
         **bert_embeddings("nomic_bert"),
-        **llama_blocks(
-            "nomic_bert.layers.*",
-            attention_norm="post_attention_layernorm",
-            mlp_norm="post_mlp_layernorm",
-        ),
+        **llama_blocks("nomic_bert.layers.*"),
         **bert_head(norm="layer_norm"),
     },
     accepts={"rope_scaling": (None,)},

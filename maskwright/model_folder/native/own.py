@@ -62,9 +62,9 @@ OWN = Family(
     classifiers={
         "text": NativeHead(
             "TextClassifier",
-            {DENSE: DENSE, OUTPUT: OUTPUT},
+            {DENSE: DENSE, OUTPUT: OUTPUT, "head.weigh": "head.weigh"},
             "gelu",
-            poolings={"mean": "mean", "cls": "cls", "late": "late"},
+            poolings={word: word for word in ("mean", "cls", "late", "bi")},
         ),
         "token": NativeHead("TokenClassifier", {OUTPUT: OUTPUT}, None),
     },

@@ -45,11 +45,7 @@ ROBERTA = Family(
     fields=roberta_fields(vocab_size=50_265),
     tensors={
         **bert_embeddings("roberta"),
-        **bert_blocks(
-            "roberta.encoder.layer.*",
-            attention_norm="attention.output.LayerNorm",
-            mlp_norm="output.LayerNorm",
-        ),
+        **bert_blocks("roberta.encoder.layer.*"),
         **roberta_head(),
     },
     accepts=ABSOLUTE,

@@ -24,6 +24,12 @@ ABSOLUTE = {**ENCODER_ONLY, "position_embedding_type": ("absolute",)}
 # The names of the first BERT of 2018; transformers reads both for every class.
 GAMMA_BETA = {r"LayerNorm\.gamma$": "LayerNorm.weight", r"LayerNorm\.beta$": "LayerNorm.bias"}
 NEEDS_TYPES = {"type_vocab_size": 1}
+LARGE: ConfigValues = {  # as BERT-large
+    "hidden_size": 1024,
+    "num_hidden_layers": 24,
+    "num_attention_heads": 16,
+    "intermediate_size": 4096,
+}
 _BERT_BASE = {
     "vocab_size": 30_522,
     "hidden_size": 768,
@@ -74,15 +80,16 @@ def bert_embeddings(prefix: str) -> Names:
     }
 
 
-def bert_blocks(layer: str, *, attention_norm: str, mlp_norm: str) -> Names:
+def bert_blocks(
+    layer: str,
+    *,
+    attention_norm: str = "attention.output.LayerNorm",
+    mlp_norm: str = "output.LayerNorm",
+) -> Names:
     """Return BERT's names of blocks."""
-    attention = f"{layer}.attention.self"
+    parts = ("query", "key", "value")
     return {
-        "encoder.blocks.*.attention.qkv": (
-            f"{attention}.query",
-            f"{attention}.key",
-            f"{attention}.value",
-        ),
+        "encoder.blocks.*.attention.qkv": tuple(f"{layer}.attention.self.{one}" for one in parts),
         "encoder.blocks.*.attention.output": f"{layer}.attention.output.dense",
         "encoder.blocks.*.attention_norm": f"{layer}.{attention_norm}",
         "encoder.blocks.*.mlp.input": f"{layer}.intermediate.dense",
@@ -94,19 +101,15 @@ def bert_blocks(layer: str, *, attention_norm: str, mlp_norm: str) -> Names:
 def llama_blocks(
     layer: str,
     *,
-    attention_norm: str,
-    mlp_norm: str,
+    attention_norm: str = "post_attention_layernorm",
+    mlp_norm: str = "post_mlp_layernorm",
     mlp_input: tuple[str, ...] = ("gate_proj", "up_proj"),
     mlp_output: str = "down_proj",
 ) -> Names:
     """Return Llama's names of blocks, except for the norms, whose names say where they are."""
     attention = f"{layer}.self_attn"
     return {
-        "encoder.blocks.*.attention.qkv": (
-            f"{attention}.q_proj",
-            f"{attention}.k_proj",
-            f"{attention}.v_proj",
-        ),
+        "encoder.blocks.*.attention.qkv": tuple(f"{attention}.{one}_proj" for one in "qkv"),
         "encoder.blocks.*.attention.output": f"{attention}.o_proj",
         "encoder.blocks.*.attention_norm": f"{layer}.{attention_norm}",
         "encoder.blocks.*.mlp.input": tuple(f"{layer}.mlp.{name}" for name in mlp_input),
@@ -126,10 +129,7 @@ def bert_head(norm: str = "LayerNorm") -> Names:
 
 def bert_pair_head() -> Names:
     """Return the pooler and ``cls.seq_relationship``, unused by a class without this head."""
-    return {
-        "pair_head.pooler": "bert.pooler.dense",
-        "pair_head.classifier": "cls.seq_relationship",
-    }
+    return {"pair_head.pooler": "bert.pooler.dense", "pair_head.classifier": "cls.seq_relationship"}
 
 
 def roberta_head() -> Names:
@@ -248,11 +248,7 @@ def write_two_ropes(config: EncoderConfig) -> ConfigValues:
 
 
 def check_heads(raw: RawConfig, values: ConfigValues) -> None:
-    """Raise unless heads are equal parts of the width, each with its own keys and values.
-
-    Raises:
-        ConfigError: other heads, which are not supported.
-    """
+    """Raise ConfigError unless heads are equal parts of the width, with own keys and values."""
     heads, size = values["num_attention_heads"], values["hidden_size"]
     for name, expected in (("num_key_value_heads", heads), ("head_dim", size // max(heads, 1))):
         if raw.get(name) not in (None, expected):

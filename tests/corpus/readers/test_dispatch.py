@@ -52,7 +52,8 @@ def test_random_bytes_under_every_suffix_are_no_crash(tmp_path: Path, suffix: st
     beginnings = [b"", b"text\n", b'{"text": "', b"PAR1", b"\x1f\x8b\x08", b'text\n"', b"a\n\n"]
     for number in range(25):
         content = draw.choice(beginnings) + draw.randbytes(draw.choice([1, 9, 300, 70_000]))
-        for given in (write(tmp_path / f"{number}" / f"x{suffix}", content), str(tmp_path)):
+        folder = tmp_path / f"{number}"
+        for given in (write(folder / f"x{suffix}", content), str(folder)):
             with contextlib.suppress(CorpusError):
                 read_all(given)
 

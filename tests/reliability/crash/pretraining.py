@@ -46,16 +46,20 @@ class PretrainingRuns(Job):
         folder: an empty folder to work in.
         steps: the length of a run; a multiple of 15, so that a record comes before each validation.
         checkpoint_seconds: between two checkpoints.
+        report: write the charts at the end, which take most of a short run.
     """
 
     aims: ClassVar = {"checkpoint": 11, "start": 3, "validation": 3, "anywhere": 2, "model": 1}
 
-    def __init__(self, folder: Path, steps: int = 300, checkpoint_seconds: float = 0.3) -> None:
+    def __init__(
+        self, folder: Path, steps: int = 300, checkpoint_seconds: float = 0.3, report: bool = True
+    ) -> None:
         super().__init__(folder)
         if steps % (LOG_EVERY_STEPS * NUM_VALIDATIONS):
             raise ValueError(f"steps = {steps} is not a multiple of 15")
         self.flags = [*FLAGS, "--train.max_steps", str(steps), "--runs-dir", str(folder)]
         self.flags += ["--train.checkpoint_every_minutes", str(checkpoint_seconds / 60)]
+        self.flags += ["--train.report", str(report).lower()]
         self.data, self.last = folder / "data", f"checkpoints/step_{steps:08d}"
         text = write_text(folder / "text.txt", 0.6)
         run_maskwright("prepare", text, "--out", self.data, *SMALL_DATA)
