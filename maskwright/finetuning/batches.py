@@ -5,7 +5,7 @@ The batches of an epoch are a pure function of (seed, epoch). T tokens, W words 
 
 import itertools
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -36,13 +36,8 @@ class InputBatch:
 
     def to(self, device: torch.device) -> "InputBatch":
         """Return the same batch on `device`."""
-        positions = self.output_positions
-        return InputBatch(
-            self.input_ids.to(device),
-            self.token_type_ids.to(device),
-            self.context.to(device),
-            None if positions is None else positions.to(device),
-        )
+        tensors = {name: one.to(device) for name, one in vars(self).items() if one is not None}
+        return replace(self, **tensors)
 
 
 def plan_epoch(

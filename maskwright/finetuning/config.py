@@ -130,10 +130,7 @@ class FinetuneConfig:
         return replace(self, epochs=epochs, learning_rate=rate, layer_decay=decay)
 
     def choose_pooling(self, width: int, is_pair: bool, is_number: bool) -> Pooling | None:
-        """Return the pooling for texts or pairs; None if it is that of the family's class.
-
-        A narrow encoder learns to grade how alike two texts are only if they are compared for it
-        (docs/experiments.md).
+        """Return the pooling, None if it is that of the family's class.
 
         Raises:
             ConfigError: single texts are to be compared.

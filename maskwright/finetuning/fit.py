@@ -296,11 +296,6 @@ class FinishedSeeds:
             state = {"runs": [asdict(each) for each in self.runs]}
             save_checkpoint(self.folder, len(self.runs), best.state_dict(), state, keep=1)
 
-    def load_best(self, model: Classifier) -> None:
-        """Give a model the weights of the best run; raise CheckpointError if they are damaged."""
-        assert self.checkpoint is not None
-        self.checkpoint.read_into(model.state_dict())
-
 
 @dataclass(frozen=True)
 class SeedsResult:
@@ -360,7 +355,8 @@ def train_seeds(
     best: Classifier | None = None
     if finished.runs:
         best = build(config.first_seed)
-        finished.load_best(best)
+        assert finished.checkpoint is not None
+        finished.checkpoint.read_into(best.state_dict())
     for seed in range(config.first_seed + len(finished.runs), config.first_seed + config.seeds):
         model = build(seed)
         run = Fitting(model, data, config, seed, log, pulse).run()

@@ -23,7 +23,7 @@ _ACTIVATIONS: dict[HeadActivation, Callable[[Tensor], Tensor]] = {
     "relu": F.relu,
     "silu": F.silu,
 }
-_NUM_MATCHES = 8  # of two layers and two texts: two means
+_NUM_MATCHES = 8  # of embeddings and last layer, of both texts: two means
 
 
 class ClassifierHead(nn.Module):
@@ -31,7 +31,8 @@ class ClassifierHead(nn.Module):
 
     def __init__(self, config: EncoderConfig, head: HeadConfig) -> None:
         super().__init__()
-        size, features = config.hidden_size, count_features(config, head)
+        size = config.hidden_size
+        features = _NUM_MATCHES if head.pooling == "bi" else size
         self.activation: HeadActivation | None = head.activation
         if head.activation:
             self.dense = nn.Linear(features, size, bias=head.bias)
@@ -45,12 +46,6 @@ class ClassifierHead(nn.Module):
         if self.activation:
             x = _ACTIVATIONS[self.activation](self.dense(x))
         return self.output(self.dropout(self.norm(x)))
-
-
-def count_features(config: EncoderConfig, head: HeadConfig) -> int:
-    """Return F, the size of the vector that a head takes."""
-    size = config.hidden_size
-    return 8 * size + _NUM_MATCHES if head.pooling == "bi" else size
 
 
 class Classifier(EncoderModel):
@@ -128,25 +123,13 @@ def weigh(logits: Tensor, inside: Tensor) -> Tensor:
     return logits.masked_fill(~inside, -1e4).softmax(1) * inside
 
 
-def pool_layers(layers: Sequence[Tensor], weights: Tensor) -> Tensor:
-    """Return weighted mean and maximum [R, 2 N D] of N layers [R, L, D] over a text."""
-    inside, found = weights.unsqueeze(-1) > 0, list[Tensor]()
-    for layer in layers:
-        found.append(torch.bmm(weights.unsqueeze(1).to(layer.dtype), layer)[:, 0])
-        # A text without a token has no maximum: 0.
-        found.append(layer.masked_fill(~inside, -1e4).amax(1) * inside.any(1))
-    return torch.cat(found, -1)
-
-
 def compare_texts(layers: Sequence[Tensor], first: Tensor, second: Tensor) -> Tensor:
-    """Return features [R, F] of how two texts compare; these are their weights.
+    """Return features [R, 4 N] of how well two texts match in N layers [R, L, D].
 
-    ``|u - v|`` and ``u v`` of their vectors (`pool_layers`; Reimers and Gurevych, "Sentence-BERT",
-    2019), and for each layer and text how well its tokens find a like one in the other: the
-    weighted mean of their best cosines (Zhang et al., "BERTScore", 2020), and of the fourth power
-    of these, in which near synonyms and equal tokens count.
+    For each layer and text the mean of the best cosine of each of its tokens with one of the other
+    text (Zhang et al., "BERTScore", 2020), and of its fourth power, in which near synonyms and
+    equal tokens count. `first` and `second` [R, L] weigh the tokens of the two texts.
     """
-    u, v = pool_layers(layers, first), pool_layers(layers, second)
     across = (first[:, :, None] > 0) & (second[:, None, :] > 0)
     matches: list[Tensor] = []
     for layer in layers:
@@ -155,7 +138,7 @@ def compare_texts(layers: Sequence[Tensor], first: Tensor, second: Tensor) -> Te
         for weights, axis in ((first, 2), (second, 1)):
             best = cosines.amax(axis)
             matches += [(best * weights).sum(1), (best.pow(4) * weights).sum(1)]
-    return torch.cat(((u - v).abs(), u * v, torch.stack(matches, -1)), -1)
+    return torch.stack(matches, -1)
 
 
 def pool_mean(hidden: Tensor, context: AttentionContext) -> Tensor:

@@ -76,11 +76,10 @@ def save_classifier(
     folder = Path(folder)
     check_replaceable(folder)
     tokenizer = wrap_inputs(tokenizer, add_special_tokens)
-    tokenizer = wrap_apart(tokenizer) if model.head_config.pooling == "bi" else tokenizer
+    level, pooling = model.head_config.level, model.head_config.pooling
+    tokenizer = wrap_apart(tokenizer) if pooling == "bi" else tokenizer
     config = with_ids_of(model.config, tokenizer)
-    (family, head), reason = native_classifier(
-        config, model.head_config.level, model.head_config.pooling
-    )
+    (family, head), reason = native_classifier(config, level, pooling)
     fields = {
         **family.write_config(config),
         **head.write_config(model.head_config),

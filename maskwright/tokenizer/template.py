@@ -119,12 +119,10 @@ def wrap_apart(tokenizer: Tokenizer) -> Tokenizer:
 def _with_template(tokenizer: Tokenizer, wrap: bool, apart: bool) -> Tokenizer:
     cls, sep = tokenizer.cls_token, tokenizer.sep_token
 
-    def place(name: str, segment: int) -> list[JsonObject]:
-        text = {"Sequence": {"id": name, "type_id": segment}}
-        before, after = (
-            {"SpecialToken": {"id": token, "type_id": segment}} for token in (cls, sep)
-        )
-        return [before, text, after] if wrap else [text]
+    def place(name: str, kind: int) -> list[JsonObject]:
+        parts = [("SpecialToken", cls), ("Sequence", name), ("SpecialToken", sep)]
+        chosen = parts if wrap else parts[1:2]
+        return [{what: {"id": each, "type_id": kind}} for what, each in chosen]
 
     first, second = place("A", 0), place("B", 1)
     ids = {cls: tokenizer.cls_id, sep: tokenizer.sep_id}
@@ -137,8 +135,6 @@ def _with_template(tokenizer: Tokenizer, wrap: bool, apart: bool) -> Tokenizer:
             for token, number in ids.items()
         },
     }
-    description = {
-        **tokenizer.description,
-        "post_processor": post_processor if wrap or apart else None,
-    }
+    chosen = post_processor if wrap or apart else None
+    description = {**tokenizer.description, "post_processor": chosen}
     return Tokenizer(description, tokenizer.special_tokens)

@@ -1,5 +1,6 @@
 """The texts of a pair that are encoded apart, and how they compare."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -11,7 +12,6 @@ from maskwright.finetuning.network import build_classifier
 from maskwright.model.classifier import (
     Classifier,
     compare_texts,
-    pool_layers,
     separate_texts,
     weigh,
 )
@@ -21,7 +21,6 @@ LENGTHS = ((3, 2), (1, 4), (2, 1))  # of two texts in each row
 IDS = (torch.tensor([5, 6, 7, 8, 9]), torch.tensor([5, 9, 8, 7, 6]), torch.tensor([8, 9, 8, 0, 0]))
 TYPES = torch.tensor([[0, 0, 0, 1, 1], [0, 1, 1, 1, 1], [0, 0, 1, 0, 0]]).flatten()
 FIRST, SECOND = ((1, 1, 0, 0), (1, 1, 1, 0)), ((0, 0, 1, 1), (0, 0, 0, 0))  # which tokens
-LOGITS = ((0.0, 0.0, 0.0, 9.0), (0.0, 20.0, 0.0, 9.0))  # the last token is padding
 CONTEXT = context_from_lengths([sum(lengths) for lengths in LENGTHS])
 
 
@@ -49,23 +48,27 @@ def test_equal_texts_match_in_full_and_an_empty_one_in_nothing() -> None:
     logits = torch.tensor([[0.0, 1, 0, 1], [0, 0, 0, 0]])
     first, second = torch.tensor(FIRST) == 1, torch.tensor(SECOND) == 1
     weights = weigh(logits, first), weigh(logits, second)
-    features = compare_texts((layer, layer), *weights)
-    difference, product, matches = features.split([24, 24, 8], 1)
-    assert difference[0].abs().max() == 0
+    matches = compare_texts((layer, layer), *weights)
     torch.testing.assert_close(matches[0], torch.ones(8))
-    torch.testing.assert_close(product[0], pool_layers((layer, layer), weights[0])[0] ** 2)
-    assert features.isfinite().all()
     assert matches[1].abs().max() == 0
 
 
-def test_tokens_with_higher_weights_count_more() -> None:
-    layer = torch.randn(1, 4, 6, generator=torch.Generator().manual_seed(0))
-    inside = torch.tensor([[True, True, True, False]])
-    even, one = (pool_layers((layer,), weigh(torch.tensor([w]), inside)) for w in LOGITS)
-    torch.testing.assert_close(even[0, :6], layer[0, :3].mean(0))
-    torch.testing.assert_close(one[0, :6], layer[0, 1])
-    assert torch.equal(even[0, 6:], layer[0, :3].amax(0))
-    assert torch.equal(even[0, 6:], one[0, 6:])
+def test_matches_are_those_of_their_slow_twin() -> None:
+    layer = torch.randn(1, 5, 6, generator=torch.Generator().manual_seed(1))
+    weights = torch.tensor([[0.7, 0.3, 0, 0, 0]]), torch.tensor([[0, 0, 0.5, 0.1, 0.4]])
+    cosines = torch.cosine_similarity(layer[0, :2, None], layer[0, None, 2:], dim=-1).clamp(min=0)
+    expected = [
+        float(sum(weight * best**power for weight, best in zip(one[one > 0], most, strict=True)))
+        for one, most in zip(weights, (cosines.amax(1), cosines.amax(0)), strict=True)
+        for power in (1, 4)
+    ]
+    assert compare_texts((layer,), *weights)[0].tolist() == pytest.approx(expected, abs=1e-6)
+
+
+def test_weights_are_a_softmax_over_a_text() -> None:
+    logits, inside = torch.tensor([[0.0, 1.0, 9.0]]), torch.tensor([[True, True, False]])
+    expected = torch.tensor([[1.0, math.e, 0.0]]) / (1 + math.e)
+    torch.testing.assert_close(weigh(logits, inside), expected)
 
 
 @pytest.mark.parametrize("preset", ["bert", "eurobert"])
