@@ -101,9 +101,8 @@ def _parse_line(line: bytes, name: str, number: int, paradigm: str) -> MinimalPa
         record = None
     if not isinstance(record, dict):
         raise CorpusError(
-            f"{place} is not a JSON object with sentence_good and sentence_bad (or Context1, "
-            "Target1 and Target2). "
-            "Correct or remove the line."
+            f"{place} is not a JSON object with sentence_good and sentence_bad, or with Context1, "
+            "Target1 and Target2. Correct or remove the line."
         )
     record = cast(JsonObject, record)
     if "Target1" in record:

@@ -102,11 +102,7 @@ class FinetuneConfig:
             raise ConfigError("max_length", self.max_length, "must be at least 8")
 
     def find_length(self, longest: int) -> int:
-        """Return the tokens of an input for a model that takes at most `longest`.
-
-        Raises:
-            ConfigError: `max_length` is more than that.
-        """
+        """Return the tokens of an input; raise ConfigError if `longest` of the model is less."""
         if self.max_length is not None and self.max_length > longest:
             rule = f"is more than the {longest} tokens that the model takes"
             raise ConfigError("max_length", self.max_length, rule, "Remove it.")
@@ -170,11 +166,7 @@ class GlueTask:
     layouts: tuple[GlueFiles, ...]
 
     def find_layout(self, path: Path) -> GlueFiles:
-        """Return the layout of a file, by its name, or else by its extension.
-
-        Raises:
-            CorpusError: no layout fits.
-        """
+        """Return the layout of a file, by name or extension; raise CorpusError if none fits."""
         by_name = [layout for layout in self.layouts if path.name in (layout.train, layout.valid)]
         suffix = path.name.removesuffix(".gz").rpartition(".")[2]
         by_suffix = [layout for layout in self.layouts if layout.train.endswith(f".{suffix}")]

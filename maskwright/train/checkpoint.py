@@ -151,11 +151,7 @@ def find_newest(folder: Path) -> tuple[Checkpoint | None, list[str]]:
 
 
 def verify_checkpoint(path: Path) -> None:
-    """Raise unless every file is as the manifest says.
-
-    Raises:
-        CheckpointError: a file is missing, too many, or not what was written.
-    """
+    """Raise CheckpointError if a file is missing, too many, or not what the manifest says."""
     try:
         manifest = read_json(path / _MANIFEST, _MAX_JSON_BYTES)
         present = {file.name for file in path.iterdir()} - {_MANIFEST}
@@ -170,11 +166,7 @@ def verify_checkpoint(path: Path) -> None:
 
 
 def open_checkpoint(path: Path) -> Checkpoint:
-    """Read all of a checkpoint but its tensors.
-
-    Raises:
-        CheckpointError: it cannot be read.
-    """
+    """Read all of a checkpoint but its tensors, or raise CheckpointError."""
     try:
         state = read_json(path / _STATE, _MAX_JSON_BYTES)
         if not isinstance(state, dict):

@@ -117,12 +117,9 @@ class TrainConfig:
         return replace(self, max_tokens=whole, max_epochs=None)
 
     def list_milestones(self) -> dict[str, int]:
-        """Return the words after which the model is saved, by the name of its folder.
+        """Return the words after which the model is saved, or raise ConfigError.
 
-        The names are those of the revisions of a BabyLM submission: ``chck_1M``.
-
-        Raises:
-            ConfigError: a text that is no count of words.
+        They go by the name of the folder, a revision of a BabyLM submission: ``chck_1M``.
         """
         milestones: dict[str, int] = {}
         for count in self.checkpoint_words:

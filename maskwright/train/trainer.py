@@ -353,11 +353,7 @@ class Trainer:
         }
 
     def restore(self, checkpoint: Checkpoint) -> None:
-        """Set weights, optimizers and counts to those of the checkpoint.
-
-        Raises:
-            CheckpointError: it is not one of this run.
-        """
+        """Continue from a checkpoint of this run; raise CheckpointError if it is of another."""
         counts = {name: value for name, value in checkpoint.state.items() if name != "window"}
         state = TrainState.from_json(counts)
         if "window" in checkpoint.state:  # older checkpoints have none
