@@ -38,7 +38,9 @@ def build_classifier(
     another task all of its head but the output is copied.
     """
     dropout = config.dropout
-    architecture = with_dropout(replace(pretrained.config, sentence_pair_head=False), dropout)
+    # Dropout makes equal tokens differ, so that texts would match better than in training later.
+    within = 0.0 if config.pooling == "bi" else dropout
+    architecture = with_dropout(replace(pretrained.config, sentence_pair_head=False), within)
     native = native_classifier(architecture, level, config.pooling)[0].head
     pooling = config.pooling or "mean"
     pooling = pooling if pooling in native.poolings else "cls"

@@ -94,6 +94,19 @@ def test_texts_are_compared_only_where_there_are_two() -> None:
         check_pooling(bert.config, "token", "bi")
 
 
+def test_texts_match_in_training_as_they_do_later() -> None:
+    config = replace(CONFIG, pooling="bi")
+    model = build_classifier(tiny_model(preset="eurobert"), config, "text", 1, 0)
+    model.head.eval()
+    assert model.head_config.dropout == CONFIG.dropout
+    ids, types = torch.tensor([5, 6, 7, 5, 6]), torch.tensor([0, 0, 0, 1, 1])
+    logits: list[torch.Tensor] = []
+    for mode in (True, False):
+        model.encoder.train(mode)
+        logits.append(model(ids, context_from_lengths([5]), types))
+    torch.testing.assert_close(*logits)
+
+
 @pytest.mark.parametrize(
     ("width", "is_pair", "is_number", "pooling"),
     [
