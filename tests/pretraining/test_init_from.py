@@ -234,7 +234,7 @@ def test_the_record_says_where_it_came_from(
 def test_a_run_of_ours_goes_on_and_learns(
     workplace: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The same grammar with another food for every animal: what was learnt has to change."""
+    """The same grammar with another food for every animal: what was learned has to change."""
     words = (workplace / "animals.txt").read_text(encoding="utf-8")
     for old, new in {"grass": "GRASS", "fish": "grass", "GRASS": "fish"}.items():
         words = words.replace(old, new)

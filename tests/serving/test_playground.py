@@ -173,7 +173,7 @@ def test_it_can_be_used_by_keyboard_alone(visit: Visit) -> None:
     assert visit.page.evaluate("document.activeElement.textContent") == "[MASK]"
 
 
-def test_a_whole_sentence_is_coloured_by_surprise(visit: Visit) -> None:
+def test_a_whole_sentence_is_colored_by_surprise(visit: Visit) -> None:
     visit.write("The horse eats grass.")
     visit.page.locator("#sentence span").first.wait_for()
     assert visit.page.locator("#sentence").inner_text() == "The horse eats grass."
@@ -182,7 +182,7 @@ def test_a_whole_sentence_is_coloured_by_surprise(visit: Visit) -> None:
     assert "Pseudo-perplexity" in visit.page.locator("#total").inner_text()
 
 
-def test_colours_fall_on_the_right_characters_after_an_emoji(visit: Visit) -> None:
+def test_colors_fall_on_the_right_characters_after_an_emoji(visit: Visit) -> None:
     visit.write("A \U0001f600 horse eats grass.")
     visit.page.locator("#sentence span").first.wait_for()
     pieces = visit.page.locator("#sentence span").all_inner_texts()
@@ -192,7 +192,7 @@ def test_colours_fall_on_the_right_characters_after_an_emoji(visit: Visit) -> No
 def test_the_command_that_is_copied_is_the_one_that_was_asked(visit: Visit) -> None:
     visit.write("The horse eats grass.")
     visit.page.locator("#sentence span").first.wait_for()
-    # Where the clipboard is not to be had the command is shown.
+    # Where there is no clipboard, the command is shown.
     visit.page.evaluate("() => { navigator.clipboard.writeText = () => Promise.reject() }")
     visit.page.get_by_role("button", name="curl").click()
     visit.page.locator("#status", has_text="/score").wait_for()

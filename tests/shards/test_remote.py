@@ -252,7 +252,7 @@ def test_all_is_fetched_ahead_in_the_order_of_need(
     assert [name for name in names_of(plan) if "ends" not in name][-4:] == wanted
     assert re.search(r"\nfetched 0\.0 MB of memory://bucket/mine/train in .* 0 repeated", said)
     store.fetch_ahead([np.array([14])])
-    assert capsys.readouterr().err == ""  # there is nothing to do
+    assert capsys.readouterr().err == ""  # everything is here already
     assert set(plan.asked.values()) == {1}
 
 

@@ -40,7 +40,7 @@ def test_no_text_has_no_ratios() -> None:
     assert stats.most_frequent == []
 
 
-def test_a_vocabulary_fits_the_text_it_was_learnt_from() -> None:
+def test_a_vocabulary_fits_the_text_it_was_learned_from() -> None:
     stats = measure_tokenizer(trained("wordpiece"), english_texts())
     assert 1.0 < stats.fertility < 3.0
     assert stats.unknown_share < 0.01

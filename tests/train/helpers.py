@@ -74,9 +74,9 @@ def make_trainer(
     source = row_source(
         random_corpus(), masking=masking_config, seed=seed, world=world, pairs=pairs
     )
-    learnt = from_mapping(ObjectiveConfig, objective or {})
+    learned = from_mapping(ObjectiveConfig, objective or {})
     judges = replace(small_config(**(model or {})), sentence_pair_head=pairs is not None)
-    chosen = build_objective(learnt, source.config, masking_config)
+    chosen = build_objective(learned, source.config, masking_config)
     network = chosen.build_network(judges)
     initialize(network, seed)
     num_stacked = count_stacked_matrices(network)
