@@ -125,7 +125,7 @@ def draw_quality(block: Block, result: Result) -> Figure:
         axis.plot(*curve, color=color, label=f"Trainer, {architecture}, AdamW {rate}")
     ours = [run for name, run in result["runs"].items() if name.startswith("ours-")]
     curve = _get_curve(sorted(ours, key=lambda run: run["seconds"]))
-    label = "ours (sprint), a run for each budget"
+    label = "ours, a run for each budget"
     axis.plot(*curve, "o-", color=OURS, linewidth=2.4, label=label)
     axis.set_xlim(left=0)
     axis.legend(fontsize=8)

@@ -25,12 +25,12 @@ from maskwright.logs import read_metrics
 
 PARTS = ("losses", "kills", "speed")
 SMALL = [
-    "--recipe", "sprint", "--model.hidden_size", "64", "--model.num_attention_heads", "2",
+    "--recipe", "auto", "--model.hidden_size", "64", "--model.num_attention_heads", "2",
     "--model.intermediate_size", "128", "--train.compile", "off", "--train.log_every_steps", "1",
     "--train.num_validations", "1", "--train.valid_tokens", "2048",
     "--train.final_valid_tokens", "2048", "--train.report", "false",
 ]  # fmt: skip
-_SPEED = ["--recipe", "sprint", "--train.compile", "off", "--train.log_every_steps", "30",
+_SPEED = ["--recipe", "auto", "--train.compile", "off", "--train.log_every_steps", "30",
           "--train.max_steps", "60", "--train.num_validations", "1",
           "--train.final_valid_tokens", "2048"]  # fmt: skip
 # world size, parallel, micro_batch_tokens

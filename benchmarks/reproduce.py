@@ -24,10 +24,6 @@ from maskwright.runs.find_data import prepare_for
 Corpus = Literal["shakespeare", "wiki", "wiki-cased"]
 ROWS_OF_128 = ("--data.max_seq_length", "128")
 LONGER = ("--train.seq_length_schedule", "0:32,0.4:64,0.7:128")
-HOUR_AND_A_HALF = (
-    *("--train.seq_length_schedule", "0:64,0.8:128"),
-    *("--train.batch_tokens_schedule", "0:2048,0.5:4096", "--train.micro_batch_tokens", "2048"),
-)
 # All on rows of one length, so that their losses can be compared.
 ON_WIKI = ("--train.valid_seq_length", "128", "--train.num_validations", "15")
 _CURVE = ("step", "tokens", "seconds", "loss", "masked_accuracy")
@@ -57,12 +53,12 @@ SYSTEMS: dict[str, System] = {
     "wiki-modernbert": System("ModernBERT", "wiki", "modernbert-style", 10),
     "wiki-neobert": System("NeoBERT", "wiki", "neobert-style", 10),
     "wiki-gpt-bert": System("GPT-BERT", "wiki", "gpt-bert-style", 10),
-    "wiki-ours": System("ours (`sprint`)", "wiki", "sprint", 10),
-    "wiki-sprint": System("`sprint`", "wiki-cased", "sprint", 10),
+    "wiki-ours-10": System("ours, 10 minutes", "wiki", "auto", 10),
+    "wiki-ours-30": System("ours, 30 minutes", "wiki", "auto", 30),
+    "wiki-ours-120": System("ours, 120 minutes", "wiki", "auto", 120),
     "wiki-auto": System("`auto`", "wiki-cased", "auto", 10),
-    "wiki-hour": System("`hour`", "wiki-cased", "hour", 60),
-    "wiki-tiny": System("`tiny`", "wiki-cased", "tiny", 60),
-    "wiki-ours-long": System("ours (`tiny`)", "wiki", "tiny", 95, (*ON_WIKI, *HOUR_AND_A_HALF)),
+    "wiki-auto-30": System("`auto`", "wiki-cased", "auto", 30),
+    "wiki-auto-120": System("`auto`", "wiki-cased", "auto", 120),
 }
 
 
@@ -73,7 +69,7 @@ def prepare(corpus: Corpus, runs: Path) -> Path:
     values: dict[str, Any] = {"text": [str(text)]}
     if corpus == "wiki":  # the systems reproduced on it are uncased
         values["tokenizer"] = {"lowercase": True}
-    config = resolve("sprint" if is_wiki else "shakespeare", overrides=values)
+    config = resolve("auto" if is_wiki else "shakespeare", overrides=values)
     return prepare_for(config, runs / "data", print)
 
 

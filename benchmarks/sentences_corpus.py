@@ -1,19 +1,21 @@
-"""100,000 sentences of English Wikipedia, a line each, in three files that share no article.
+"""100,000 sentences of English Wikipedia, a line each, in three files.
 
 The from-scratch notebook of Shreydan (see docs/reproduce.md) draws 100,000 lines of a file of
-sentences and splits them by chance, so that sentences of one article, and copies of a sentence,
-fall on both sides. Here an article is in one split only, by a hash of its title, and no sentence
-occurs twice. The result, train.txt (90,000 lines), valid.txt (8,000), test.txt (2,000) and
-about.json, depends on the text alone.
+sentences, with repetition, and splits them by chance, so that sentences of one article, and copies
+of a sentence, fall on both sides: `--split sentence`. By default an article is in one split only,
+by a hash of its title, and no sentence occurs twice. The result, train.txt (90,000 lines),
+valid.txt (8,000), test.txt (2,000) and about.json, depends on the text alone.
 """
 
 import argparse
 import gzip
 import hashlib
 import json
+import random
 import re
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
 from pathlib import Path
 
 from benchmarks.common import WIKIPEDIA, find_corpus
@@ -87,12 +89,24 @@ def collect(lines: Iterable[str]) -> dict[str, list[str]]:
     return found
 
 
+def draw(sentences: Sequence[str]) -> dict[str, list[str]]:
+    """Return splits of sentences that are drawn with repetition, as the notebook does."""
+    drawn = random.Random(0).choices(sentences, k=sum(SIZES.values()))
+    ends = list(accumulate(SIZES.values()))
+    return {
+        split: drawn[end - size : end]
+        for (split, size), end in zip(SIZES.items(), ends, strict=True)
+    }
+
+
 def _hash(text: str) -> int:
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", type=Path, help="the folder to write")
+    choices = ("article", "sentence")
+    parser.add_argument("--split", choices=choices, default=choices[0], help="by what [article]")
 
 
 def main(arguments: argparse.Namespace) -> None:
@@ -100,8 +114,15 @@ def main(arguments: argparse.Namespace) -> None:
     source = find_corpus(WIKIPEDIA)
     with gzip.open(source, "rt", encoding="utf-8") as lines:
         found = collect(lines)
+    if arguments.split == "sentence":
+        found = draw([sentence for sentences in found.values() for sentence in sentences])
     folder.mkdir(parents=True, exist_ok=True)
-    about = {"source": WIKIPEDIA, "sha256": hash_file(source), "files": {}}
+    about = {
+        "source": WIKIPEDIA,
+        "split": arguments.split,
+        "sha256": hash_file(source),
+        "files": {},
+    }
     for split, size in SIZES.items():
         if len(found[split]) < size:
             sys.exit(f"{source} has {len(found[split])} sentences for {split}, {size} are needed")

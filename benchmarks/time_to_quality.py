@@ -4,7 +4,7 @@
 
 A peer trains for --minutes with AdamW at the rate in its name, warm-up over 6 % of the time and a
 linear decay. Its clock counts the seconds in which its threads computed, without scoring. Ours is
-the recipe ``sprint`` with the seconds in its name as its budget; the whole command counts by the
+the recipe ``auto`` with the seconds in its name as its budget; the whole command counts by the
 wall clock: start, compiling, validations and report. All are scored on the same pinned masks. A
 second call runs what has no result yet. The answer is the shortest of our runs that is at least as
 good as the best of a peer's rates. With --at-once 2, two runs share the cores, half of them each.
@@ -130,24 +130,24 @@ class PeerRun:
 
 
 def score_peer(model: Any, data: PreparedData) -> dict[str, float]:
-    """Return loss and accuracy of a model of transformers on the final pinned masks of `sprint`."""
+    """Return loss and accuracy of a model of transformers on the final pinned masks of `auto`."""
     with tempfile.TemporaryDirectory() as folder:
         model.save_pretrained(folder)
         wrap_tokenizer(data.tokenizer).save_pretrained(folder)
         ours, _ = load_model(folder)
     ours.config = with_ids_of(ours.config, data.tokenizer)
-    config = resolve("sprint", None, {"train": {"valid_seq_length": ROW}})
+    config = resolve("auto", None, {"train": {"valid_seq_length": ROW}})
     scores = Validation(config, data, objective_of(config), ours)(1, final=True)
     return {key: scores[key] for key in ("loss", "masked_accuracy", "num_predictions")}
 
 
 def train_ours(seconds: int, data: Path, runs: Path, precision: str) -> dict[str, Any]:
-    """Run `sprint` as a user would start it; return its seconds and its last validation."""
+    """Run `auto` as a user would start it; return its seconds and its last validation."""
     name = f"ours-{seconds}"
     shutil.rmtree(runs / name, ignore_errors=True)  # an interrupted run begins again
     train = {"max_minutes": seconds / 60, "valid_seq_length": ROW, "precision": precision}
     flags = [f"--train.{key}={value}" for key, value in {**train, "num_validations": 2}.items()]
-    where = ("--recipe", "sprint", "--runs-dir", runs, "--name", name)
+    where = ("--recipe", "auto", "--runs-dir", runs, "--name", name)
     taken = run_maskwright("pretrain", data, *where, *flags)
     records = read_metrics(runs / name / "metrics.jsonl")
     final = next(record for record in reversed(records) if record.get("final"))

@@ -28,7 +28,7 @@ _MACHINES = {"maskwright-1": "10.77.0.1", "maskwright-2": "10.77.0.2"}  # namesp
 _FIRST, _SECOND = _MACHINES
 _FP32 = [*SMALL, "--train.precision", "fp32", "--train.checkpoint_every_minutes", "0.05"]
 _FLAGS = {
-    "sprint": [*_FP32, "--train.max_steps", "60"],  # as in `ranks losses`
+    "auto": [*_FP32, "--train.max_steps", "60"],  # as in `ranks losses`
     "tiny": [*_FP32, "--recipe", "tiny", "--train.max_steps", "300"],
 }
 _MARKS, _DISTURBED_AT, _LONG_PAUSE, _MOST_STARTS = (20, 60), 100, 5, 5

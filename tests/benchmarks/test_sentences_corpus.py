@@ -2,7 +2,14 @@
 
 import pytest
 
-from benchmarks.sentences_corpus import choose_split, collect, cut_sentences, read_articles
+from benchmarks.sentences_corpus import (
+    SIZES,
+    choose_split,
+    collect,
+    cut_sentences,
+    draw,
+    read_articles,
+)
 
 
 @pytest.mark.parametrize(
@@ -41,3 +48,13 @@ def test_splits_share_no_article_and_no_sentence() -> None:
     for split, sentences in found.items():
         for text in set(sentences) - {shared}:
             assert choose_split(f"Article {text.split()[-1].rstrip('.')}") == split
+
+
+def test_sentences_drawn_with_repetition_are_in_several_splits() -> None:
+    sentences = [f"Sentence {number}." for number in range(200_000)]
+    drawn = draw(sentences)
+    assert {split: len(texts) for split, texts in drawn.items()} == SIZES
+    assert draw(sentences) == drawn
+    known = set(drawn["train"])
+    shared = sum(text in known for text in drawn["test"]) / SIZES["test"]
+    assert 0.32 < shared < 0.41  # 1 - exp(-90,000 / 200,000)

@@ -36,7 +36,7 @@ def speed(monkeypatch: pytest.MonkeyPatch) -> float:
     ("minutes", "size"), [(10, (64, 1)), (20, (128, 2)), (49, (128, 2)), (51, (192, 2))]
 )
 def test_minutes_choose_the_size(minutes: float, size: tuple[int, int], speed: float):
-    config = resolve("sprint", None, {**SIZES, "train": {"max_minutes": minutes}})
+    config = resolve("tiny", None, {**SIZES, "train": {"max_minutes": minutes}})
     chosen, reason = choose_size(config, guess_model, None)
     assert (chosen.model.hidden_size, chosen.model.num_hidden_layers) == size
     assert chosen.model.num_attention_heads == size[0] // 64
@@ -46,16 +46,17 @@ def test_minutes_choose_the_size(minutes: float, size: tuple[int, int], speed: f
 
 
 def test_tokens_choose_the_size_whatever_the_speed(speed: float):
-    config = resolve("sprint", None, SIZES)
-    middle = resolve("sprint", None, {"model": {"hidden_size": 128, "num_hidden_layers": 2}})
+    config = resolve("tiny", None, SIZES)
+    shape = {"hidden_size": 128, "num_hidden_layers": 2, "intermediate_size": 384}
+    middle = resolve("tiny", None, {"model": shape})
     enough = round(1.01e15 / count_flops(middle))
     for tokens, width in ((enough // 2, 64), (enough, 128)):
-        config = resolve("sprint", None, {**SIZES, "train": {"max_tokens": tokens}})
+        config = resolve("tiny", None, {**SIZES, "train": {"max_tokens": tokens}})
         assert choose_size(config, guess_model, None)[0].model.hidden_size == width
 
 
 def test_epochs_of_unknown_text_name_no_number(speed: float):
-    config = resolve("sprint", None, {**SIZES, "train": {"max_minutes": None, "max_epochs": 3}})
+    config = resolve("tiny", None, {**SIZES, "train": {"max_minutes": None, "max_epochs": 3}})
     chosen, reason = choose_size(config, guess_model, None)
     assert chosen.model.hidden_size == 192
     assert "inf" not in reason
@@ -64,7 +65,7 @@ def test_epochs_of_unknown_text_name_no_number(speed: float):
 
 def test_without_sizes_nothing_is_measured(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delattr(budget, "measure_step_seconds")
-    config = resolve("sprint", None, {})
+    config = resolve("tiny", None, {})
     assert choose_size(config, guess_model, None) == (config, "")
 
 
@@ -79,7 +80,7 @@ def test_a_size_that_is_given_replaces_the_choice():
 )
 def test_sizes_that_cannot_be_are_refused(sizes: list[str]):
     with pytest.raises(ConfigError) as caught:
-        resolve("sprint", None, {"model": {"sizes": sizes}})
+        resolve("auto", None, {"model": {"sizes": sizes}})
     assert caught.value.field == "model.sizes"
 
 

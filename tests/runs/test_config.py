@@ -49,7 +49,7 @@ def test_a_row_length_replaces_a_schedule_of_lengths():
     assert resolve("small", None, both).train.seq_lengths(64) == [32, 64]
 
 
-@pytest.mark.parametrize("recipe", ["tiny", "sprint", "base"])
+@pytest.mark.parametrize("recipe", ["tiny", "auto", "base"])
 def test_a_configuration_that_was_written_reads_the_same(tmp_path: Path, recipe: str):
     config = resolve(recipe)
     assert resolve(None, write(tmp_path, write_yaml(config))) == config
