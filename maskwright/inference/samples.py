@@ -6,6 +6,7 @@ token and at least three letters, so that the predictions read as words. Where t
 masked, in which every prediction is between ⟨ and ⟩, a wrong one followed by ≠ and the original.
 """
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
@@ -27,6 +28,15 @@ _MAX_DOCUMENTS = 2000  # searched for sentences
 _NUM_GUESSES = 3
 _NUM_CANDIDATES = 30  # of which the first whole words are shown
 _WORD_BEGINS = ("Ġ", "▁")  # how byte-level BPE and unigram write the blank before a word
+# Where English has no blank beside punctuation; WordPiece decodes one everywhere.
+_NO_BLANK = (
+    (re.compile(r"(?<=\w) ([-_/@]) (?=\w)"), r"\1"),
+    (re.compile(r"(?<=\w) (['\u2019]) (?=(?:s|t|d|m|re|ve|ll)\b)"), r"\1"),
+    (re.compile(r"(?<=\d) ([.,:]) (?=\d)"), r"\1"),
+    (re.compile(r"(?<=[(\[{“\u2018$£€#]) "), ""),
+    (re.compile(r" (?=[.,;:!?%)\]}”…](?!\w))"), ""),
+    (re.compile(r'" ([^"]*) "'), r'"\1"'),
+)
 
 
 class HeldOutCorpus(Protocol):
@@ -140,7 +150,10 @@ class HeldOutSamples:
         masked = self.samples[0].masked[0]
         parts = decode(ids[:masked]), self.tokenizer.mask_token, decode(ids[masked + 1 :])
         blank = " " if self.samples[0].is_word else ""
-        return " ".join(blank.join(parts).split())
+        return self._join(" ".join(blank.join(parts).split()))
+
+    def _join(self, text: str) -> str:
+        return join_punctuation(text) if self.tokenizer.kind == "wordpiece" else text
 
     def _mask(self, sample: Sample) -> list[int]:
         ids = list(sample.ids)
@@ -179,5 +192,15 @@ class HeldOutSamples:
         guessed = " · ".join(f"{guess.token.strip()} {guess.score:.0%}" for guess in guesses)
         sign = "✓" if guesses[0].token_id == actual else "✗"
         word = self.tokenizer.decode([actual]).strip()
-        mask = self.tokenizer.mask_token
-        return f"{sign} {left} {mask} {right}  →  {guessed}  (was: {word})"
+        text = self._join(f"{left} {self.tokenizer.mask_token} {right}")
+        return f"{sign} {text}  →  {guessed}  (was: {word})"
+
+
+def join_punctuation(text: str) -> str:
+    """Return decoded text without the blanks that WordPiece decodes beside punctuation.
+
+    A guess by English rules: what stood in the text is not known. Only for reading.
+    """
+    for blank, joined in _NO_BLANK:
+        text = blank.sub(joined, text)
+    return text

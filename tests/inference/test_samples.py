@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from maskwright.inference.fill_mask import FillMask, Prediction
-from maskwright.inference.samples import HeldOutSamples
+from maskwright.inference.samples import HeldOutSamples, join_punctuation
 from maskwright.model.init import initialize
 from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.tokenizer.config import TokenizerConfig
@@ -140,3 +140,16 @@ def test_the_example_is_a_held_out_sentence_with_one_mask(tokenizer: Tokenizer) 
     assert encoded.index(tokenizer.mask_id) == masked
     assert "grass" in prompt
     assert HeldOutSamples(Corpus(tokenizer, ["."]), tokenizer, 3, 28).show_prompt() is None
+
+
+@pytest.mark.parametrize(
+    ("decoded", "text"),
+    [
+        ('the show " Late [MASK] ", on CBS .', 'the show "Late [MASK]", on CBS.'),
+        ("a ( bcl - 2 family [MASK] ) of array _ like", "a (bcl-2 family [MASK]) of array_like"),
+        ("marx ' s 1 , 000 dogs ' bones ; 3 . 5 %", "marx's 1,000 dogs ' bones; 3.5%"),
+        ("[MASK] . The [MASK] ?", "[MASK]. The [MASK]?"),
+    ],
+)
+def test_punctuation_is_read_without_the_blanks_of_wordpiece(decoded: str, text: str) -> None:
+    assert join_punctuation(decoded) == text

@@ -11,6 +11,7 @@ from tests.workplace import SMALL, write_corpus
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+MOST_BYTES = 6_000  # a front page is read, not studied
 
 
 def code_blocks(language: str) -> list[str]:
@@ -19,10 +20,8 @@ def code_blocks(language: str) -> list[str]:
 
 def without_budget(flags: list[str]) -> list[str]:
     """README commands run for minutes; here for two steps, and small ones."""
-    if "pretrain" not in flags:
-        return []
-    sizes = ["--train.batch_tokens", "512"] if "--init-from" in flags else SMALL
-    return [*sizes, "--train.max_steps", "2"]
+    small = {"pretrain": [*SMALL, "--train.max_steps", "2"], "finetune": ["--epochs", "1"]}
+    return small.get(flags[0], [])
 
 
 def test_make_targets_exist():
@@ -34,12 +33,13 @@ def test_make_targets_exist():
 
 def test_commands_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(tmp_path)
-    for name in ("corpus", "domain"):
-        (tmp_path / name).mkdir()
-        write_corpus(tmp_path / name / "animals.txt", num_documents=100)
+    (tmp_path / "corpus").mkdir()
+    write_corpus(tmp_path / "corpus" / "animals.txt", num_documents=100)
+    rows = [f"A {word} film of {n} minutes.,{word}" for n in range(40) for word in ("good", "bad")]
+    (tmp_path / "reviews.csv").write_text("\n".join(["text,label", *rows]))
     lines = [line for block in code_blocks("sh") for line in block.splitlines()]
     commands = [shlex.split(line)[1:] for line in lines if line.startswith("maskwright")]
-    assert {command[0] for command in commands} >= {"pretrain", "fill"}
+    assert {command[0] for command in commands} >= {"pretrain", "fill", "finetune"}
     for command in commands:
         # the budget in minutes goes, a budget of two steps comes
         kept = [part for part in command if part not in ("--train.max_minutes", "10")]
@@ -53,8 +53,13 @@ def test_python_interface_runs(workplace: Path, monkeypatch: pytest.MonkeyPatch,
     exec(compile(snippet, "README.md", "exec"), {})
 
 
+def test_the_front_page_is_short():
+    assert len(README.encode()) <= MOST_BYTES
+
+
 def test_every_command_is_in_the_table():
-    assert all(f"`maskwright {name}" in README for name in COMMANDS)
+    table = (ROOT / "docs" / "commands.md").read_text(encoding="utf-8")
+    assert all(f"`maskwright {name}" in table for name in COMMANDS)
 
 
 def test_links_lead_somewhere():
