@@ -1,4 +1,4 @@
-"""The task of embedding: an encoder trained on pairs of texts by InfoNCE with in-batch negatives.
+"""The task ``embedding``: an encoder trained on text pairs by InfoNCE with in-batch negatives.
 
 van den Oord et al., "Representation Learning with Contrastive Predictive Coding", 2018; the loss of
 sentence-transformers' ``MultipleNegativesRankingLoss``, in both directions. R pairs, D width.
@@ -37,12 +37,12 @@ from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.train.device import autocast, choose_device
 
 TEMPERATURE = 0.05  # as in SimCSE, Gao et al. 2021
-_CANDIDATES = 256  # validation pairs among which texts look for their partners
-_FEWEST = 32  # pairs from which anything can be learned
+_CANDIDATES = 256  # validation pairs; each text is matched with all of their partners
+_FEWEST = 32  # training pairs; fewer are too few to train on
 
 
 class Embedding(CustomTask):
-    """Vectors in which the two texts of each pair are near; the model stays an encoder."""
+    """Similar vectors for the two texts of each pair; the model stays an encoder."""
 
     name = "embedding"
     roles = ("sentence1", "sentence2")
@@ -53,7 +53,7 @@ class Embedding(CustomTask):
         return found if "sentence2" in found else {"sentence2": "sentence2", **found}
 
     def train(self, request: Request, out: Path, report: Tell) -> None:
-        """Train on pairs, and write the encoder and how many texts find their partners.
+        """Train on pairs; write the encoder and the share of texts that retrieve their partner.
 
         Raises:
             InputError: the model predicts no masked tokens.
@@ -63,20 +63,20 @@ class Embedding(CustomTask):
         loaded = open_encoder(request.model)
         if not isinstance(loaded.model, MaskedLanguageModel):
             raise InputError(
-                f"{request.model} predicts no masked tokens; --task embedding takes models that do."
+                f"{request.model} predicts no masked tokens. Give --task embedding one that does."
             )
         architecture = with_dropout(loaded.model.config, config.dropout)
         weights = dict(loaded.model.named_parameters())
         model = MaskedLanguageModel.from_tensors(architecture, weights).to(device)
         max_length = config.find_length(model.config.max_position_embeddings)
         train, valid, num_shared = load_pairs(request.files, loaded.tokenizer, max_length)
-        report(f"{len(train):,} pairs to train on, {len(valid):,} to score on")
+        report(f"{len(train):,} training pairs, {len(valid):,} validation pairs")
         if cut := train.num_cut + valid.num_cut:
             report(describe_cut(cut, 2 * (len(train) + len(valid)), max_length))
         if num_shared:
             report(
-                f"{num_shared:,} of those to score on share a text with some to train on: "
-                "scores are too good for new text"
+                f"{num_shared:,} validation pairs share a text with training pairs: scores on new "
+                "text will be lower"
             )
         config = config.resolve(len(train), model.config.hidden_size)
         report(config.describe_budget())
@@ -97,8 +97,8 @@ class Embedding(CustomTask):
         save_model(out / MODEL_NAME, model.cpu(), loaded.tokenizer, add_special_tokens=wraps)
         if not best["step"]:
             report(
-                "No step found more partners than the model before training: it is saved as it "
-                "was. Try a lower --learning_rate, or more pairs."
+                "Training did not improve retrieval, so the original weights are saved. Try a lower"
+                " --learning_rate, or more pairs."
             )
 
 
@@ -106,7 +106,7 @@ class Embedding(CustomTask):
 class Pairs:
     """Pairs of texts as tokens: [N] first texts and their partners.
 
-    `num_cut` of these 2 N texts were longer than the model takes.
+    `num_cut` of these 2 N texts were longer than `max_length` and were cut.
     """
 
     first: list[ModelInput]
@@ -118,12 +118,12 @@ class Pairs:
 
     @property
     def sides(self) -> tuple[list[ModelInput], list[ModelInput]]:
-        """The two texts of all pairs, each [N]."""
+        """The first texts and the second texts of all pairs, each [N]."""
         return self.first, self.second
 
 
 def load_pairs(files: TaskFiles, tokenizer: Tokenizer, max_length: int) -> tuple[Pairs, Pairs, int]:
-    """Return training pairs, validation pairs, and how many of the latter share a text with those.
+    """Return training pairs, validation pairs, and how many of these share a text with training.
 
     Raises:
         CorpusError: a file cannot be read, there are too few pairs, or all validation pairs share
@@ -135,7 +135,7 @@ def load_pairs(files: TaskFiles, tokenizer: Tokenizer, max_length: int) -> tuple
 
     rows = read(files.train)
     if len(rows) < _FEWEST:
-        raise CorpusError(f"{files.train} holds {len(rows)} pairs; at least {_FEWEST} are needed.")
+        raise CorpusError(f"{files.train} holds {len(rows)} pairs. Give at least {_FEWEST}.")
     if files.valid is None:
         rows, valid = split_examples(rows, [()] * len(rows), files.valid_share)
     else:
@@ -151,19 +151,19 @@ def load_pairs(files: TaskFiles, tokenizer: Tokenizer, max_length: int) -> tuple
     scored = encode(valid)
     if not rows or find_same(scored.first, scored.second).all():
         raise CorpusError(
-            f"{files.valid or files.train}: {len(valid)} pairs to score on are too few, or all "
-            "share a text as the tokenizer reads them. Give --valid or a larger --valid-share."
+            f"{files.valid or files.train}: {len(valid)} validation pairs are too few, or all "
+            "share a text once tokenized. Give --valid or a larger --valid-share."
         )
     return encode(rows), scored, count_shared(rows, valid)
 
 
 def contrast(first: Tensor, second: Tensor, same: Tensor | None = None) -> Tensor:
-    """Return the loss of R pairs of vectors [R, D]: each is to find its own partner among all.
+    """Return the InfoNCE loss of R pairs of vectors [R, D], with in-batch negatives.
 
     ``-1/R Σ log softmax(cos(a_i, b_j) / temperature)_i``, the mean of both directions.
 
     Args:
-        same: [R, R] True where pairs i and j share a text, so that j is not a wrong answer.
+        same: [R, R] True where pairs i and j share a text, so that j is not a negative of i.
     """
     similar = compare(first, second, same) / TEMPERATURE
     own = torch.arange(len(first), device=first.device)
@@ -171,7 +171,7 @@ def contrast(first: Tensor, second: Tensor, same: Tensor | None = None) -> Tenso
 
 
 def compare(first: Tensor, second: Tensor, same: Tensor | None = None) -> Tensor:
-    """Return cosines [R, R] of all first texts with all partners; -inf for others in `same`."""
+    """Return cosines [R, R] of all first texts with all partners; -inf where `same`, i != j."""
     similar = F.normalize(first, dim=-1) @ F.normalize(second, dim=-1).T
     if same is None:
         return similar
@@ -196,7 +196,7 @@ def find_same(first: Sequence[ModelInput], second: Sequence[ModelInput]) -> Tens
 class ContrastiveFitting:
     """Training of an encoder on pairs, with mean pooling as in ``maskwright embed``.
 
-    Afterwards the model has the weights that scored best, which may be those that it came with.
+    Afterwards the model has the weights that scored best, which may be its original ones.
     """
 
     def __init__(
@@ -220,7 +220,7 @@ class ContrastiveFitting:
     def run(self) -> Record:
         """Train until the budget is spent or early stopping ends the run; return the best record.
 
-        The first record is of step 0, before training. If it is the best, nothing was gained.
+        The first record is of step 0, before training. If it is the best, training did not help.
 
         Raises:
             TrainingError: a loss is not finite.
@@ -242,10 +242,10 @@ class ContrastiveFitting:
         return contrast(first.float(), second.float(), same)
 
     def _evaluate(self, point: Record) -> bool:
-        """Score the model; keep its weights, and return True, if they are the best so far."""
+        """Score the model; if it is the best so far, copy its weights and return True."""
         record = {"seed": self.config.first_seed, **point, **self.score()}
         best = self._best
-        # With equally many partners found, the smaller loss is better.
+        # At the same retrieval score, the smaller loss is better.
         improved = not best or (record["found"], -record[VALID_LOSS]) > (
             best["found"],
             -best[VALID_LOSS],
@@ -257,10 +257,10 @@ class ContrastiveFitting:
 
     @torch.no_grad()
     def score(self) -> dict[str, float]:
-        """Return the share of validation texts whose nearest partner is their own.
+        """Return the loss, and the share of validation texts whose nearest neighbor is correct.
 
-        As in the loss, other pairs with one of the same texts are left out: a text is always the
-        nearest to itself.
+        As in the loss, other pairs that share a text are no candidates: every text is its own
+        nearest neighbor.
         """
         self.model.eval()
         first, second = (self._embed_all(side) for side in self.valid.sides)
@@ -288,4 +288,4 @@ def _describe(record: Record) -> str:
     step = "before training"
     if record["step"]:
         step = f"epoch {record['epoch']:.2f}  loss {record['loss']:.4f}"
-    return f"  {step}  found among {record['candidates']}: {record['found']:.4f}"
+    return f"  {step}  retrieved among {record['candidates']}: {record['found']:.4f}"
