@@ -260,5 +260,5 @@ def test_other_folders_are_refused(tmp_path: Path) -> None:
     save_classifier(
         tmp_path / "labels", model, TOKENIZER, ("a", "b"), "single_label_classification"
     )
-    with pytest.raises(ModelFolderError, match=r"labels texts .*maskwright predict takes it"):
+    with pytest.raises(ModelFolderError, match=r"labels texts .*Use maskwright predict"):
         open_model(tmp_path / "labels")
