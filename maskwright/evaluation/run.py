@@ -195,6 +195,12 @@ class Evaluation:
             raise InputError("--blimp needs --suite blimp. Add it, or remove --blimp.")
         if babylm is not None and (pairs is None or is_fast):
             raise InputError("--babylm needs --suite blimp with all pairs. Remove --fast.")
+        if "files" in needs and len(suites) > 1:
+            name = next(suite.name for suite in suites if suite.needs == "files")
+            raise InputError(
+                f"--suite {name} cannot be combined with other suites, because its data has a "
+                "layout of its own. Run it in a command of its own."
+            )
         text = None
         if "text" in needs:
             training_data = find_training_data(self.argument)
@@ -207,7 +213,8 @@ class Evaluation:
             sources = sources or [*map(str, training_data)]
             text = open_text(sources, self.model.tokenizer, training_data)
         submission = None if babylm is None else _locate_submission(Path(babylm), self.argument)
-        request = Request(self.model, rows, text, pairs, is_fast, submission)
+        files = sources if "files" in needs else ()
+        request = Request(self.model, rows, text, pairs, is_fast, submission, files)
         for suite in suites:
             suite.check(request)
         return request
