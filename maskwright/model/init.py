@@ -1,4 +1,4 @@
-"""Initial weights: drawn, or grown from those of a smaller vocabulary.
+"""Initial weights: drawn, or made from those of another vocabulary.
 
 Drawn weights are a pure function of (architecture, seed), whatever the device.
 
@@ -95,6 +95,24 @@ def grow_vocabulary(
         if name in tensors:
             grown[name] = _grow(tensors[name].detach(), vocab_size, pieces)
     return grown
+
+
+def mix_vocabulary(tensors: Mapping[str, Tensor], weights: Tensor) -> dict[str, Tensor]:
+    """Return the tensors of a model by parameter name, with tables whose rows are mixed of the old.
+
+    Args:
+        tensors: the old tensors, which do not change.
+        weights: [V, old V], sparse; a row without weights becomes the mean of all old rows.
+    """
+    mixed = dict(tensors)
+    is_empty = torch.sparse.sum(weights, 1).to_dense() == 0
+    for name in _TABLES:
+        if name in tensors:
+            rows = tensors[name].detach()
+            table = torch.sparse.mm(weights, rows.reshape(len(rows), -1))
+            table[is_empty] = rows.reshape(len(rows), -1).mean(0)
+            mixed[name] = table.reshape(-1, *rows.shape[1:])
+    return mixed
 
 
 def _grow(rows: Tensor, vocab_size: int, pieces: Mapping[int, Sequence[int]]) -> Tensor:
