@@ -28,12 +28,12 @@ _MAX_DOCUMENTS = 2000  # searched for sentences
 _NUM_GUESSES = 3
 _NUM_CANDIDATES = 30  # of which the first whole words are shown
 _WORD_BEGINS = ("Ġ", "▁")  # how byte-level BPE and unigram write the blank before a word
-# Where English puts no blank beside punctuation: WordPiece does not know, and decodes one everywhere.
+# Where English has no blank beside punctuation; WordPiece decodes one everywhere.
 _NO_BLANK = (
     (re.compile(r"(?<=\w) ([-_/@]) (?=\w)"), r"\1"),
-    (re.compile(r"(?<=\w) (['’]) (?=(?:s|t|d|m|re|ve|ll)\b)"), r"\1"),
+    (re.compile(r"(?<=\w) (['\u2019]) (?=(?:s|t|d|m|re|ve|ll)\b)"), r"\1"),
     (re.compile(r"(?<=\d) ([.,:]) (?=\d)"), r"\1"),
-    (re.compile(r"(?<=[(\[{“‘$£€#]) "), ""),
+    (re.compile(r"(?<=[(\[{“\u2018$£€#]) "), ""),
     (re.compile(r" (?=[.,;:!?%)\]}”…](?!\w))"), ""),
     (re.compile(r'" ([^"]*) "'), r'"\1"'),
 )
