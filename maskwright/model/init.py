@@ -97,21 +97,25 @@ def grow_vocabulary(
     return grown
 
 
-def mix_vocabulary(tensors: Mapping[str, Tensor], weights: Tensor) -> dict[str, Tensor]:
-    """Return the tensors of a model by parameter name, with tables whose rows are mixed of the old.
+def mix_vocabulary(
+    tensors: Mapping[str, Tensor],
+    vocab_size: int,
+    sources: Mapping[int, tuple[Sequence[int], Sequence[float]]],
+) -> dict[str, Tensor]:
+    """Return the tensors of a model by parameter name, for another vocabulary of `vocab_size`.
 
     Args:
         tensors: the old tensors, which do not change.
-        weights: [V, old V], sparse; a row without weights becomes the mean of all old rows.
+        sources: for each new id, the old ids that its row is a sum of, and their weights; any other
+            row becomes the mean of the old rows.
     """
     mixed = dict(tensors)
-    is_empty = torch.sparse.sum(weights, 1).to_dense() == 0
     for name in _TABLES:
         if name in tensors:
             rows = tensors[name].detach()
-            table = torch.sparse.mm(weights, rows.reshape(len(rows), -1))
-            table[is_empty] = rows.reshape(len(rows), -1).mean(0)
-            mixed[name] = table.reshape(-1, *rows.shape[1:])
+            mixed[name] = rows.mean(0).repeat(vocab_size, *[1] * (rows.dim() - 1))
+            for token_id, (old_ids, weights) in sources.items():
+                mixed[name][token_id] = torch.tensordot(torch.tensor(weights), rows[old_ids], 1)
     return mixed
 
 

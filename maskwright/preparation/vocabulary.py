@@ -167,7 +167,7 @@ def make_vocabulary(work: Work, stage: str, number: int) -> Facts:
         seconds = time.monotonic() - start
         effect, told = measure_extension(base, tokenizer, _list_held_out(work, splits))
         lines += [f"making the tokenizer took {seconds:.1f} seconds", *told]
-        described = {"base": config.path, **effect}
+        described = {"base": config.path, "replaces": bool(config.replace_vocab), **effect}
     else:
         tokenizer = Tokenizer.load(config.path)
     with replacing_folder(work.folder / TOKENIZER_NAME) as temporary:

@@ -68,8 +68,7 @@ class InitialModel:
             tensors = {n: t for n, t in tensors.items() if not n.startswith(PAIR_HEAD)}
         new_ids = range(self.tokenizer.vocab_size, tokenizer.vocab_size)
         if transfer is not None:
-            weights = transfer.weights(config.vocab_size, self.model.config.vocab_size)
-            tensors = mix_vocabulary(tensors, weights)
+            tensors = mix_vocabulary(tensors, config.vocab_size, transfer.sources)
         elif new_ids or config.vocab_size > self.model.config.vocab_size:
             old = TokenText(self.tokenizer)
             pieces = {i: old.cut_token(tokenizer.token(i)) for i in new_ids}

@@ -9,9 +9,7 @@ rare to have counts gets the mean of the old tokens that spell it.
 from dataclasses import dataclass
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from maskwright.tokenizer.token_text import TokenText
 from maskwright.tokenizer.tokenizer import Tokenizer
@@ -40,14 +38,6 @@ class Transfer:
     num_shared: int
     num_similar: int
     num_spelled: int
-
-    def weights(self, num_rows: int, num_old_rows: int) -> Tensor:
-        """Return the weights as a sparse matrix: [rows of the new table, rows of the old]."""
-        rows = [new for new, (ids, _) in self.sources.items() for _ in ids]
-        columns = [old for ids, _ in self.sources.values() for old in ids]
-        values = [weight for _, weights in self.sources.values() for weight in weights]
-        index, shape = torch.tensor([rows, columns]), (num_rows, num_old_rows)
-        return torch.sparse_coo_tensor(index, torch.tensor(values), shape).coalesce()
 
     def describe(self) -> str:
         return (
@@ -92,11 +82,15 @@ def match_tokens(old: Tokenizer, new: Tokenizer) -> dict[int, int]:
     """
     known = {form: token for token, form in reversed(_spell_all(old).items())}
     found = dict(zip(new.role_ids, old.role_ids, strict=True))
+    if old.kind == new.kind:  # equal strings are equal tokens, parts of a character as well
+        ids = new.ordinary_ids.tolist()
+        same = zip(ids, map(old.token_id, new.tokens(ids)), strict=True)
+        found |= {token: old_id for token, old_id in same if old_id is not None}
     for token, (begins, text) in _spell_all(new).items():
         small = text.lower()
         forms = [(begins, text), (not begins, text), (begins, small), (not begins, small)]
         match = next((known[form] for form in forms if form in known), None)
-        if match is not None:
+        if token not in found and match is not None:
             found[token] = match
     return found
 

@@ -58,7 +58,7 @@ class TokenizerConfig:
 
 
 def check_extension(config: TokenizerConfig) -> None:
-    """Raise ConfigError unless there is a tokenizer to extend or to replace where one is asked for."""
+    """Raise ConfigError if a tokenizer is to be extended or replaced and there is none."""
     for name, verb in (("extend_vocab", "extend"), ("replace_vocab", "replace")):
         value = getattr(config, name)
         if value and config.path is None:
