@@ -115,8 +115,8 @@ def resolve_model(config: PretrainConfig, tokenizer: Tokenizer) -> EncoderConfig
 def guess_model(config: PretrainConfig) -> EncoderConfig:
     """Return the architecture before there is a tokenizer, with the vocabulary asked for."""
     tokenizer = config.tokenizer
-    size = round_up(tokenizer.vocab_size)
-    if tokenizer.path is not None:
+    size = round_up(tokenizer.replace_vocab or tokenizer.vocab_size)
+    if tokenizer.path is not None and not tokenizer.replace_vocab:
         size = Tokenizer.load(tokenizer.path).vocab_size + tokenizer.extend_vocab
     model = resolve_config(
         config.model,
