@@ -32,6 +32,7 @@ from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.tokenizer.vocabulary import round_up
 from maskwright.train.device import choose_device
 from maskwright.train.plan import Planner
+from maskwright.train.trackers import check_trackers
 
 
 class PreparedData:
@@ -154,6 +155,7 @@ def check_config(config: PretrainConfig) -> None:
     build_planner(config)
     if config.evaluate.blimp is not None and not Path(config.evaluate.blimp).exists():
         raise ConfigError("evaluate.blimp", config.evaluate.blimp, "is not there")
+    check_trackers(config.train.trackers)
     choose_device(config.train.device)
     model = guess_model(config)
     with torch.device("meta"):
