@@ -22,11 +22,14 @@ from maskwright.model_folder.card import (
     PLACEHOLDER,
     change_card,
     describe_for_hub,
+    describe_labels,
     read_example,
     split_card,
     write_card,
+    write_classifier_card,
 )
-from maskwright.model_folder.families import native_family
+from maskwright.model_folder.classifier_folder import is_classifier, open_classifier
+from maskwright.model_folder.families import native_classifier, native_family
 from maskwright.model_folder.folder import CARD, CONFIG, check_inside, open_model, read_card
 from maskwright.model_folder.native.own import OWN
 from maskwright.model_folder.weights import INDEX, MAX_INDEX_BYTES, WEIGHTS
@@ -164,18 +167,28 @@ def _check_names(repo: str, metadata: dict[str, str | list[str] | None]) -> None
 
 def _write_card(folder: Path, metadata: dict[str, str | list[str] | None]) -> str:
     """Return the model's card with the metadata that the hub asks for; what it says stays."""
-    config = open_model(folder).model.config
-    family, reason = native_family(config)
-    card = read_card(folder) or write_card(None, config, family or OWN, reason)
+    card = read_card(folder)
+    if is_classifier(folder):
+        loaded = open_classifier(folder)
+        config, head = loaded.model.config, loaded.model.head_config
+        (kind, _), reason = native_classifier(config, head.level, head.pooling)
+        card = card or write_classifier_card(None, config, loaded.labels, kind, reason)
+        library = "maskwright" if reason else "transformers"
+        facts = describe_labels(head.level == "token", library)
+    else:
+        config = open_model(folder).model.config
+        family, reason = native_family(config)
+        card = card or write_card(None, config, family or OWN, reason)
+        facts = describe_for_hub(family is not None)
     try:
         said, _ = split_card(card)
-        return change_card(card, {**describe_for_hub(family is not None), **said, **metadata})
+        return change_card(card, {**facts, **said, **metadata})
     except ValueError as error:
         raise ModelFolderError(f"{folder / CARD} cannot be published: {error}.") from None
 
 
 def _list_weights(folder: Path) -> list[str]:
-    """Return the names of the weight files, which `open_model` has read."""
+    """Return the names of the weight files, which have been read before."""
     if (folder / WEIGHTS).is_file():
         return [WEIGHTS]
     parts = set(read_json(folder / INDEX, MAX_INDEX_BYTES)["weight_map"].values())

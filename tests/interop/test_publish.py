@@ -11,9 +11,11 @@ from safetensors.torch import load_file, save_file
 
 from maskwright.errors import InputError, MissingPackageError, ModelFolderError
 from maskwright.interop.publish import PublishResult, find_base_model, publish
+from maskwright.model.config import Level
 from maskwright.model_folder.card import split_card
 from tests.interop.models import NATIVE, OWN, write_model
 from tests.interop.receiving_hub import ReceivingHub
+from tests.interop.test_classifier_source import write_classifier
 
 NAMES = {"README.md", "config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json"}
 
@@ -257,3 +259,19 @@ def test_the_model_that_a_run_began_with_is_found(tmp_path: Path) -> None:
     write_model(tmp_path / "model", NATIVE["bert"])
     assert split_card(plan(tmp_path).card)[0]["base_model"] == "me/larvae"
     assert split_card(plan(tmp_path, base_model="me/other").card)[0]["base_model"] == "me/other"
+
+
+@pytest.mark.parametrize(("level", "task"), [("text", "text"), ("token", "token")])
+@pytest.mark.parametrize("has_card", [True, False])
+def test_a_classifier_is_published_as_one(
+    level: Level, task: str, has_card: bool, tmp_path: Path, hub: ReceivingHub
+) -> None:
+    folder = write_classifier(tmp_path / "model", NATIVE["bert"], level=level)
+    if not has_card:
+        (folder / "README.md").unlink()
+    publish(folder, "me/critic")
+    [(_, _, _, files)] = hub.commits
+    assert files.keys() == NAMES
+    metadata, body = split_card(files["README.md"].decode())
+    assert metadata["pipeline_tag"] == f"{task}-classification"
+    assert "odd" in body
