@@ -155,7 +155,8 @@ def check_config(config: PretrainConfig) -> None:
     build_planner(config)
     if config.evaluate.blimp is not None and not Path(config.evaluate.blimp).exists():
         raise ConfigError("evaluate.blimp", config.evaluate.blimp, "is not there")
-    check_trackers(config.train.trackers)
+    if config.train.trackers:
+        check_trackers(config.train.trackers)
     choose_device(config.train.device)
     model = guess_model(config)
     with torch.device("meta"):

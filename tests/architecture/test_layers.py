@@ -34,7 +34,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("finetuning",),
     ("evaluation",),
     ("interop",),
-    ("pretraining", "serving"),
+    ("pretraining", "serving", "sweep"),
     ("cli",),
     ("__main__",),
 )
