@@ -22,7 +22,7 @@ from .pretraining.watch import watch
 from .runs.config import PretrainConfig
 from .serving.server import serve
 from .shards.reader import TokenStore
-from .sweep.run import sweep
+from .sweeping.run import sweep
 from .tokenizer.tokenizer import Tokenizer
 from .tokenizer.train import train_tokenizer
 

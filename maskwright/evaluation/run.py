@@ -195,12 +195,7 @@ class Evaluation:
             raise InputError("--blimp needs --suite blimp. Add it, or remove --blimp.")
         if babylm is not None and (pairs is None or is_fast):
             raise InputError("--babylm needs --suite blimp with all pairs. Remove --fast.")
-        if "files" in needs and len(suites) > 1:
-            name = next(suite.name for suite in suites if suite.needs == "files")
-            raise InputError(
-                f"--suite {name} cannot be combined with other suites, because its data has a "
-                "layout of its own. Run it in a command of its own."
-            )
+        _check_alone(suites)
         text = None
         if "text" in needs:
             training_data = find_training_data(self.argument)
@@ -258,6 +253,16 @@ def reporting_progress(model: TextModel[MaskedLanguageModel], task: str) -> Gene
 
     with before_each_pass(model.model, beat):
         yield
+
+
+def _check_alone(suites: Sequence[Suite]) -> None:
+    """Raise InputError if a suite that reads --data in a layout of its own has company."""
+    for suite in suites:
+        if suite.needs == "files" and len(suites) > 1:
+            raise InputError(
+                f"--suite {suite.name} cannot be combined with other suites, because its data has "
+                "a layout of its own. Run it in a command of its own."
+            )
 
 
 def _find_pairs(given: str | Path | None) -> str:

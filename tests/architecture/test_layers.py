@@ -34,7 +34,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("finetuning",),
     ("evaluation",),
     ("interop",),
-    ("pretraining", "serving", "sweep"),
+    ("pretraining", "serving", "sweeping"),
     ("cli",),
     ("__main__",),
 )

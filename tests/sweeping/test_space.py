@@ -5,8 +5,8 @@ import pytest
 from maskwright.errors import ConfigError, MaskwrightError
 from maskwright.finetuning.config import FinetuneConfig
 from maskwright.runs.config import PretrainConfig
-from maskwright.sweep.run import DEFAULT_SPACE
-from maskwright.sweep.space import Dimension, parse_space
+from maskwright.sweeping.run import DEFAULT_SPACE
+from maskwright.sweeping.space import Dimension, parse_space
 
 
 @pytest.mark.parametrize(

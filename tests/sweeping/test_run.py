@@ -10,8 +10,8 @@ import pytest
 
 from maskwright.cli.main import main
 from maskwright.errors import InputError, StoppedError, TrainingError
-from maskwright.sweep import run
-from maskwright.sweep.run import sweep
+from maskwright.sweeping import run
+from maskwright.sweeping.run import sweep
 from tests.workplace import SMALL, write_corpus
 
 pytest.importorskip("optuna")

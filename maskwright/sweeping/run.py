@@ -24,7 +24,7 @@ from maskwright.logs import read_metrics
 from maskwright.report.sweep_page import render_sweep
 from maskwright.runs.config import PretrainConfig
 from maskwright.runs.run_directory import METRICS_NAME, REPORT_NAME
-from maskwright.sweep.space import Dimension, Value, parse_space
+from maskwright.sweeping.space import Dimension, Value, parse_space
 
 Command = Literal["pretrain", "finetune"]
 STUDY_NAME = "study.db"
