@@ -2,7 +2,8 @@
 
 The columns of the table choose the loss: of pairs each finds its partner among those of the batch,
 with a third text, or one that is mined, as a wrong answer; of pairs with a number the cosines get
-the order of the numbers. R pairs, D width.
+the order of the numbers. Of text without labels each text finds itself, which dropout has changed
+(Gao et al., "SimCSE", 2021); it is scored by the halves of texts. R pairs, D width.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -34,7 +35,7 @@ from maskwright.finetuning.network import batch_tokens_on, with_dropout
 from maskwright.finetuning.results import RESULTS_NAME
 from maskwright.finetuning.resume import record_start
 from maskwright.finetuning.split import count_shared, split_examples
-from maskwright.finetuning.table_files import Column, TableRow, list_names, read_columns
+from maskwright.finetuning.table_files import Column, TableRow, list_names, open_lines, read_columns
 from maskwright.finetuning.task import CustomTask, Request, TaskFiles, Tell
 from maskwright.formatting import describe_cut
 from maskwright.logs import MetricsLog, Record
@@ -51,6 +52,7 @@ NEGATIVE, SCORE = "negative", "score"
 _USUAL = {NEGATIVE: ("negative", "hard_negative"), SCORE: ("score", "similarity")}
 _CANDIDATES = 256  # validation pairs among which texts look for their partners
 _FEWEST = 32  # pairs from which anything can be learned
+_FEWEST_WORDS = 8  # of a text that is cut into halves
 
 
 class Embedding(CustomTask):
@@ -61,6 +63,8 @@ class Embedding(CustomTask):
     unused = ("seeds", "metric", "class_weights", "pooling", "control", "test")
 
     def find_columns(self, train: Path, given: Mapping[str, Column]) -> dict[str, Column]:
+        if is_text(train):
+            return {}
         found = super().find_columns(train, given)
         names = list_names(train)
         for role, usual in _USUAL.items():
@@ -93,6 +97,8 @@ class Embedding(CustomTask):
         max_length = config.find_length(model.config.max_position_embeddings)
         train, valid, num_shared = load_pairs(request.files, loaded.tokenizer, max_length)
         report(f"{len(train):,} pairs to train on, {len(valid):,} to score on")
+        if is_text(request.files.train):
+            report("no labels: each text is to find itself, as dropout has changed it (SimCSE)")
         if cut := train.num_cut + valid.num_cut:
             report(describe_cut(cut, 2 * (len(train) + len(valid)), max_length))
         if num_shared:
@@ -135,6 +141,9 @@ def _check_losses(config: FinetuneConfig, train: "Pairs", width: int) -> None:
         has = "negatives" if train.negatives else "numbers"
         rule = f"cannot be combined with examples that have {has}"
         raise ConfigError("negatives", "mined", rule, "Remove the setting or the column.")
+    if not config.dropout and all(a is b for a, b in zip(*train.sides, strict=True)):
+        rule = "must be above 0 for text without labels: dropout alone tells a text from itself"
+        raise ConfigError("dropout", config.dropout, rule, "Try 0.1.")
     for size in config.dimensions:
         if not 1 <= size < width:
             rule = f"must be between 1 and {width - 1}, below the width of the model"
@@ -175,19 +184,25 @@ def load_pairs(files: TaskFiles, tokenizer: Tokenizer, max_length: int) -> tuple
     """
 
     def read(path: Path) -> list[TableRow]:
-        return list(read_columns(path, files.columns, files.has_header))
+        if is_text(path):
+            return read_plain(path)
+        columns = files.columns or Embedding().find_columns(path, {})
+        return list(read_columns(path, columns, files.has_header))
 
     rows = read(files.train)
     if len(rows) < _FEWEST:
-        raise CorpusError(f"{files.train} holds {len(rows)} pairs; at least {_FEWEST} are needed.")
+        raise CorpusError(f"{files.train} holds {len(rows)} rows; at least {_FEWEST} are needed.")
     if files.valid is None:
         rows, valid = split_examples(rows, [()] * len(rows), files.valid_share)
     else:
         valid = read(files.valid)
-    valid = valid if SCORE in files.columns else valid[:_CANDIDATES]
+    if is_text(files.valid or files.train):
+        valid = [halve(row) for row in valid if len(row.texts[0].split()) >= _FEWEST_WORDS]
+    valid = valid if valid and SCORE in valid[0].values else valid[:_CANDIDATES]
 
     def encode(chosen: Sequence[TableRow]) -> Pairs:
         texts = [[*row.texts, *_read_negative(row)] for row in chosen]
+        texts = [each if len(each) > 1 else each * 2 for each in texts]
         columns = [
             encode_texts([(text,) for text in column], tokenizer, max_length)
             for column in zip(*texts, strict=True)
@@ -202,13 +217,33 @@ def load_pairs(files: TaskFiles, tokenizer: Tokenizer, max_length: int) -> tuple
             sum(cut for _, cut in columns),
         )
 
-    scored = encode(valid)
+    scored = encode(valid) if valid else Pairs([], [])
     if not rows or (scored.scores is None and find_same(scored.first, scored.second).all()):
         raise CorpusError(
             f"{files.valid or files.train}: {len(valid)} pairs to score on are too few, or all "
             "share a text as the tokenizer reads them. Give --valid or a larger --valid-share."
         )
     return encode(rows), scored, count_shared(rows, valid)
+
+
+def is_text(path: Path) -> bool:
+    """Return True if a file holds texts without labels, a line each, and is no table."""
+    return path.name.removesuffix(".gz").endswith(".txt")
+
+
+def read_plain(path: Path) -> list[TableRow]:
+    """Return the lines of a text file that are not blank."""
+    name, lines = open_lines(path)
+    numbered = ((number, line.strip()) for number, line in enumerate(lines, start=1))
+    return [TableRow(f"{name}:{n}", {"sentence1": line}) for n, line in numbered if line]
+
+
+def halve(row: TableRow) -> TableRow:
+    """Return the halves of a text as a pair: they belong together more than those of others."""
+    words = row.texts[0].split()
+    middle = len(words) // 2
+    first, second = " ".join(words[:middle]), " ".join(words[middle:])
+    return TableRow(row.place, {"sentence1": first, "sentence2": second})
 
 
 def _read_negative(row: TableRow) -> list[str]:

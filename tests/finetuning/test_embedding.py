@@ -12,8 +12,9 @@ import torch
 from maskwright.cli.main import main
 from maskwright.errors import InputError
 from maskwright.finetuning.config import FinetuneConfig
-from maskwright.finetuning.embedding import ContrastiveFitting, Embedding, Pairs
+from maskwright.finetuning.embedding import ContrastiveFitting, Embedding, Pairs, halve
 from maskwright.finetuning.examples import encode_texts
+from maskwright.finetuning.table_files import TableRow
 from maskwright.model_folder.folder import save_model
 from tests.finetuning.helpers import TOKENIZER, make_loaded
 
@@ -144,3 +145,28 @@ def test_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     command = ["finetune", str(model), "--task", "classification", "--train", str(table)]
     assert main([*command, "--out", str(tmp_path / "no"), "--dimensions", "8"]) == 2
     assert "--dimensions has no effect" in capsys.readouterr().err
+
+
+def test_text_without_labels_is_enough(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model, text = tmp_path / "model", tmp_path / "notes.txt"
+    save_model(model, make_loaded().model, TOKENIZER)
+    words = ("cat", "dog", "tree", "log", "bed", "sees")
+    lines = [" ".join([*three, "and the", *three]) for three in permutations(words, 3)]
+    text.write_text("\n\n".join(lines))
+    command = ["finetune", str(model), "--task", "embedding", "--train", str(text)]
+    flags = ["--epochs", "2", "--batch_size", "16"]
+    assert main([*command, "--out", str(tmp_path / "out"), *flags]) == 0
+    assert "SimCSE" in capsys.readouterr().out
+    results = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert results["train_pairs"] + results["candidates"] == len(lines)
+    scored = write_table(tmp_path / "scored.tsv", "score")
+    valid = ["--valid", str(scored)]
+    assert main([*command, "--out", str(tmp_path / "other"), *flags, *valid]) == 0
+    assert "spearman" in json.loads((tmp_path / "other" / "results.json").read_text())
+    assert main([*command, "--out", str(tmp_path / "no"), "--dropout", "0"]) == 2
+    assert "dropout = 0" in capsys.readouterr().err
+
+
+def test_halves_are_of_one_text() -> None:
+    row = halve(TableRow("a.txt:1", {"sentence1": "one two three four five"}))
+    assert row.texts == ["one two", "three four five"]
