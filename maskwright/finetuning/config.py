@@ -7,6 +7,7 @@ and that of the original source (CoLA's ``in_domain_*.tsv``, the STS benchmark a
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 from maskwright.config import setting
 from maskwright.errors import ConfigError, CorpusError
@@ -72,6 +73,12 @@ class FinetuneConfig:
         "regression on pairs up to a hidden size of 256, else mean, or the model family's only one",
     )
     max_length: int | None = setting(None, "maximum tokens per input; none = the model's maximum")
+    dimensions: tuple[int, ...] = setting(
+        (), "embedding: also train the first N dimensions of a vector, such as 64,128"
+    )
+    negatives: Literal["batch", "mined"] = setting(
+        "batch", "embedding: negatives are other pairs of the batch (batch), or also mined (mined)"
+    )
     class_weights: bool = setting(False, "weight the loss so that all labels have the same weight")
     metric: Metric | None = setting(None, "metric that selects the best weights; none = the task's")
     evaluations_an_epoch: float = setting(2.0, "evaluations on the validation examples per epoch")

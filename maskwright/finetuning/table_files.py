@@ -10,6 +10,7 @@ A line that cannot be read is not skipped: labeled data is small, so the error n
 
 import csv
 import json
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -81,6 +82,18 @@ class TableRow:
             if not isinstance(text, str):
                 raise CorpusError(f"{self.place}: {text!r} is not a string. Correct the line.")
         return texts
+
+    def number(self, role: str) -> float:
+        """Return a value as a number; raise CorpusError unless it is finite."""
+        value = self.values[role]
+        try:
+            number = float(value)
+        except (TypeError, ValueError):
+            number = math.nan
+        if not math.isfinite(number):
+            remedy = "Write a decimal point." if "," in str(value) else "Correct the line."
+            raise CorpusError(f"{self.place}: {role} = {value} is not a number. {remedy}")
+        return number
 
 
 def parse_columns(columns: Mapping[str, Column]) -> dict[str, Column]:

@@ -31,6 +31,7 @@ from maskwright.tokenizer.tokenizer import Tokenizer
 
 Tell = Callable[[str], None]
 Logits = NDArray[np.float32]  # [K] for a text, [words, K] for a sentence
+OF_EMBEDDINGS = ("dimensions", "negatives")  # settings
 Baseline = Callable[[Examples], Any]  # returns predictions as `LabelTask.collect` does
 
 
@@ -172,6 +173,7 @@ class LabelTask(Task):
         mistakes_note: the note above the mistakes in the HTML report.
     """
 
+    unused = OF_EMBEDDINGS
     level: Level = "text"
     problem: ProblemType = "single_label_classification"
     metrics: tuple[Metric, ...] = ()

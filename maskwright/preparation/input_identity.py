@@ -100,7 +100,9 @@ def _describe(config: PrepareConfig) -> dict[str, Any]:
     """Describe the configuration; files that it names count by their content."""
     plain, tokenizer = describe_config(config), config.tokenizer
     if tokenizer.path is None:
-        del plain["tokenizer"]["extend_vocab"]  # of nothing
+        del plain["tokenizer"]["extend_vocab"], plain["tokenizer"]["replace_vocab"]  # of nothing
+    elif tokenizer.replace_vocab:
+        plain["tokenizer"]["path"] = Tokenizer.load(tokenizer.path).fingerprint
     else:
         base = Tokenizer.load(tokenizer.path).fingerprint
         extension = tokenizer.extend_vocab, tokenizer.min_frequency, tokenizer.sample_megabytes

@@ -16,6 +16,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from maskwright.errors import TokenizerError
@@ -82,12 +83,13 @@ def extend_tokenizer(
 def measure_extension(
     base: Tokenizer, tokenizer: Tokenizer, held_out: Iterable[str]
 ) -> tuple[dict[str, Any], list[str]]:
-    """Return how many tokens an extension saves on text that it was not learned from, as values and
-    as lines.
+    """Return how many tokens an extension, or another tokenizer, saves on text that it was not
+    learned from, as values and as lines.
     """
     texts = list(held_out)
     before, after = (measure_tokenizer(which, texts) for which in (base, tokenizer))
-    shown = tokenizer.tokens(range(base.vocab_size, tokenizer.vocab_size)[:_NUM_SHOWN])
+    tokens = tokenizer.tokens(tokenizer.ordinary_ids.tolist())
+    shown = islice((token for token in tokens if base.token_id(token) is None), _NUM_SHOWN)
     saved = 1 - after.num_tokens / max(before.num_tokens, 1)
     found = {
         "base_fingerprint": base.fingerprint,

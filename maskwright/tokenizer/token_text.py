@@ -63,14 +63,14 @@ class TokenText:
 
         Punctuation is a word of its own to masking, so a token may not hold it and more.
         """
-        text = self._spell(token).removeprefix(" ")
+        text = self.spell(token).removeprefix(" ")
         return not any(is_punctuation(c) or c.isspace() for c in text)
 
     def has_letters(self, word: str) -> bool:
         """Return True if a pre-tokenized word holds a letter or digit, not only blanks or
         punctuation.
         """
-        return any(character.isalnum() for character in self._spell(word))
+        return any(character.isalnum() for character in self.spell(word))
 
     def count_characters(self, token: str) -> int:
         """Return how many characters of text a token stands for, whitespace excluded.
@@ -83,15 +83,16 @@ class TokenText:
         byte = _BYTE.fullmatch(token) if self._has_bytes else None
         if byte is not None:
             return int(_begins_character(int(byte[1], 16)))
-        return sum(not character.isspace() for character in self._spell(token))
+        return sum(not character.isspace() for character in self.spell(token))
 
     def is_blank(self, token: str) -> bool:
         """Return True if a token stands for whitespace only."""
         if self._has_bytes and (byte := _BYTE.fullmatch(token)):
             return int(byte[1], 16) < 0x80 and chr(int(byte[1], 16)).isspace()
-        return self._spell(token).isspace()
+        return self.spell(token).isspace()
 
-    def _spell(self, token: str) -> str:
+    def spell(self, token: str) -> str:
+        """Return the text of a token, with the blank that it begins with."""
         if self._is_bytes:
             alphabet = _byte_alphabet()
             values = bytes(alphabet[c] for c in token if c in alphabet)
