@@ -142,7 +142,7 @@ def _check_losses(config: FinetuneConfig, train: "Pairs", width: int) -> None:
         has = "negatives" if train.negatives else "numbers"
         rule = f"cannot be combined with examples that have {has}"
         raise ConfigError("negatives", "mined", rule, "Remove the setting or the column.")
-    if not config.dropout and all(a is b for a, b in zip(*train.sides, strict=True)):
+    if not config.dropout and torch.equal(*number_texts(*train.sides)):
         rule = "must be above 0 for text without labels, whose positives differ only by dropout"
         raise ConfigError("dropout", config.dropout, rule, "Try 0.1.")
     for size in config.dimensions:

@@ -16,10 +16,10 @@ from maskwright.console import tell
 from maskwright.errors import ConfigError, ShardError
 from maskwright.files import as_mapping, hash_file
 from maskwright.model.config import EncoderConfig, ModelConfig, to_model_config
-from maskwright.model.init import draw_pair_head, grow_vocabulary, mix_vocabulary
+from maskwright.model.init import draw_pair_head, grow_vocabulary, initialize, mix_vocabulary
 from maskwright.model.masked_lm import PAIR_HEAD, MaskedLanguageModel
-from maskwright.model_folder.folder import describe_folder
-from maskwright.model_folder.weights import holds_pair_head, read_model
+from maskwright.model_folder.folder import describe_folder, read_bare
+from maskwright.model_folder.weights import holds_pair_head, is_headless, read_model
 from maskwright.pretraining.vocabulary_transfer import Transfer
 from maskwright.runs.config import PretrainConfig
 from maskwright.runs.find_data import named_folder
@@ -99,7 +99,15 @@ def load_initial(config: PretrainConfig) -> InitialModel | None:
     architecture, family = described.config, described.family
     if config.data.pairs is not None and holds_pair_head(folder, architecture, family):
         architecture = replace(architecture, sentence_pair_head=True)
-    model = read_model(folder, lambda: MaskedLanguageModel(architecture), family)
+    if is_headless(folder, architecture, family):
+        model = MaskedLanguageModel(replace(architecture, sentence_pair_head=False))
+        initialize(model, config.seed)
+        model.encoder = read_bare(folder, architecture, family).encoder
+        if model.config.tie_word_embeddings:
+            model.head.decoder.weight = model.encoder.embeddings.word.weight
+        tell_on_first_rank(f"{config.init_from} has no head that predicts masked tokens: it is new")
+    else:
+        model = read_model(folder, lambda: MaskedLanguageModel(architecture), family)
     return InitialModel(config.init_from, folder, model, described.tokenizer)
 
 
