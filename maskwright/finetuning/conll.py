@@ -106,7 +106,7 @@ def _read_sentences(
         begin = begin if found else number
         found.append(columns)
     if is_empty:
-        raise CorpusError(f"{name} holds no sentence.")
+        raise CorpusError(f"{name} holds no sentence. Add one, or check the path.")
 
 
 class Word(NamedTuple):

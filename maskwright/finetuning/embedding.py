@@ -131,7 +131,7 @@ class Embedding(CustomTask):
         save_model(out / MODEL_NAME, model.cpu(), loaded.tokenizer, add_special_tokens=wraps)
         if not best["step"]:
             report(
-                "Training did not improve retrieval, so the original weights are saved. Try a lower"
+                "Training did not improve the score, so the original weights are saved. Try a lower"
                 " --learning_rate, or more pairs."
             )
 
@@ -334,7 +334,7 @@ class ContrastiveFitting:
 
         As in the loss, other pairs that share a text are no candidates: every text is its own
         nearest neighbor. For pairs with numbers, the score is Spearman's correlation of the numbers
-        with the cosines. Of pairs with numbers it is Spearman's correlation with the cosines.
+        with the cosines.
         """
         self.model.eval()
         first, second = (self._embed_all(side) for side in self.valid.sides)

@@ -51,7 +51,7 @@ def evaluate_glue(
     tasks = list(find_tasks(Path(data[0])))
     if not tasks:
         known = ", ".join(task.folder for task in GLUE.values())
-        raise InputError(f"--data = {data[0]} holds no GLUE task. Give a folder with {known}")
+        raise InputError(f"--data = {data[0]} holds no GLUE task. It needs one of {known}")
     for name, missing in find_gaps(Path(data[0])):
         tell(f"{name} is skipped: it lacks {' and '.join(missing)}")
     results: dict[str, GlueResults] = {}

@@ -125,7 +125,7 @@ def _depth(name: str, num_layers: int) -> int:
 
 @contextmanager
 def rescaled_output(model: Classifier, mean: float, deviation: float) -> Generator[None]:
-    """Let a model trained on ``(y - mean) / deviation`` predict y within this context."""
+    """Make a model that was trained on ``(y - mean) / deviation`` predict y in this context."""
     output = model.head.output
     weight, bias = output.weight.data, output.bias.data
     output.weight.data, output.bias.data = weight * deviation, bias * deviation + mean

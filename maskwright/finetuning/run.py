@@ -322,8 +322,8 @@ def describe_data(data: TaskData) -> Iterator[str]:
     if len(judged := data.held_out[-1]) < _FEW:
         flag = "--valid" if data.test is None else "--test"
         yield (
-            f"only {len(judged):,} examples score the model: scores will be noisy. Give {_FEW} or "
-            f"more with {flag}."
+            f"only {len(judged):,} examples are scored: scores will be noisy. Give {_FEW} or more "
+            f"with {flag}."
         )
     for name, scores in data.baselines.items():
         yield f"  {name}: {describe_scores(scores)}"

@@ -253,7 +253,8 @@ def _find_positions(
     for role, column in columns.items():
         if isinstance(column, int):
             if column >= len(first):
-                raise CorpusError(f"{source.name} has {len(first)} columns, but {role} = {column}.")
+                rule = f"{role} = {column} must be below that"
+                raise CorpusError(f"{source.name} has {len(first)} columns, but {rule}.")
             positions[role] = column
         elif has_header is False:
             raise CorpusError(

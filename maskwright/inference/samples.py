@@ -28,7 +28,7 @@ _MAX_DOCUMENTS = 2000  # searched for sentences
 _NUM_GUESSES = 3
 _NUM_CANDIDATES = 30  # predictions, of which the first whole words are shown
 _WORD_BEGINS = ("Ġ", "▁")  # the blank before a word in byte-level BPE and unigram
-# Where English has no blank beside punctuation; WordPiece decodes one everywhere.
+# Punctuation without blanks in English; WordPiece decodes a blank around all punctuation.
 _NO_BLANK = (
     (re.compile(r"(?<=\w) ([-_/@]) (?=\w)"), r"\1"),
     (re.compile(r"(?<=\w) (['\u2019]) (?=(?:s|t|d|m|re|ve|ll)\b)"), r"\1"),

@@ -74,7 +74,7 @@ class ModelConfig:
     )
     num_hidden_layers: int = setting(6, "number of encoder blocks")
     sizes: tuple[str, ...] = setting(
-        (), "choose both by compute budget: petaFLOP:WIDTHxLAYERS, each from that budget upward"
+        (), "width and layers by compute budget: petaFLOP:WIDTHxLAYERS, each from that budget up"
     )
     num_attention_heads: int = setting(4, "number of attention heads; must divide hidden_size")
     intermediate_size: int | None = setting(

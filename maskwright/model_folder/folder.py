@@ -319,7 +319,7 @@ def check_tokenizer(
     if tokenizer.fingerprint != trained_with:
         raise ModelFolderError(
             f"{folder}: tokenizer fingerprint {tokenizer.fingerprint[:4]}… is not the one this "
-            f"model was trained with ({trained_with[:4]}…)."
+            f"model was trained with ({trained_with[:4]}…). Restore its tokenizer.json."
         )
     if tokenizer.vocab_size > config.vocab_size:
         raise ModelFolderError(

@@ -90,7 +90,7 @@ class MaskedTokens(Objective[MaskedLanguageModel]):
             by_source=True,
         ),
         ScoreLine("masked_accuracy_top5", "masked accuracy, top 5"),
-        ScoreLine("seen_mask_accuracy", "masked accuracy, on [MASK] only"),
+        ScoreLine("seen_mask_accuracy", "accuracy on [MASK] only"),
     )
     counts = (("num_predictions", "masked tokens"),)
     notes = (

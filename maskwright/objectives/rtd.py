@@ -181,7 +181,7 @@ replaced tokens as the probability of every token (loss)."""
         )
 
     def list_models(self, network: GeneratorAndDiscriminator) -> list[TrainedModel]:
-        title = "A discriminator of replaced tokens (ELECTRA), whose generator is saved beside it,"
+        title = "A discriminator of replaced tokens (ELECTRA), with its generator saved next to it,"
         return [
             TrainedModel(
                 "The generator, which predicts masked tokens,",

@@ -58,7 +58,7 @@ def test_glue_is_one_table(workplace: Path, tmp_path: Path, capsys: pytest.Captu
     assert row[:3] == ["RTE", "accuracy", "0.5000"]
     assert f"{found['test']['scores']['accuracy']['mean']:.4f}" == row[4]
     assert main([*arguments, "--data", str(workplace)]) == 2
-    assert "holds no GLUE task. Give a folder with CoLA, SST-2" in capsys.readouterr().err
+    assert "holds no GLUE task. It needs one of CoLA, SST-2" in capsys.readouterr().err
     assert main(arguments) == 2
     assert "the suite glue needs --data DIR" in capsys.readouterr().err
 
