@@ -31,7 +31,7 @@ HeadActivation = Literal["tanh", "gelu", "gelu_pytorch_tanh", "relu", "silu"]
 # transformers' names for one of several labels, any number of labels, and a number.
 ProblemType = Literal["single_label_classification", "multi_label_classification", "regression"]
 
-# The folder of the generator in a run with objective.name = rtd.
+# The folder of the generator, the second model in a run of ELECTRA pretraining.
 GENERATOR = "generator"
 # Limits far above published models, so that a typo or a hostile file cannot exhaust memory.
 MOST = {
