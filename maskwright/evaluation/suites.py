@@ -41,7 +41,7 @@ SUITES = {
     "pll": SuiteEntry("maskwright.evaluation.suite_pll", "pseudo-perplexity of sentences"),
     "blimp": SuiteEntry(
         "maskwright.evaluation.suite_blimp",
-        "minimal pairs (BLiMP, its supplement, EWoK): is the good sentence likelier?",
+        "accuracy on minimal pairs (BLiMP, its supplement, EWoK)",
     ),
     "retrieval": SuiteEntry(
         "maskwright.evaluation.suite_retrieval:RETRIEVAL",
