@@ -208,7 +208,7 @@ def test_slurm_gets_a_job_for_each_stage_and_the_same_command_goes_on(
     said = capsys.readouterr().out
     for line in ("connect: 1 of 1", "vocabulary: 1 of 1 tokenizer", "encode: 0 of 5 blocks"):
         assert line in said
-    assert "run the command again" in said
+    assert "run the same prepare command again" in said
     assert main(arguments) == 0
     jobs = slurm.list_jobs()
     assert [stage in job for stage, job in zip(("/encode-", "/finish-"), jobs, strict=True)]

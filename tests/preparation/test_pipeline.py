@@ -118,7 +118,7 @@ def test_damaged_data_is_prepared_again(damaged: str, tmp_path: Path) -> None:
     file = out / damaged if damaged != "tokenizer" else out / "tokenizer" / "tokenizer.json"
     file.write_bytes(file.read_bytes().replace(b"to", b"tu")[:-2] + b"}\n")
     _, lines = prepare_quietly([path], out, small_config())
-    assert "again, because it was damaged" in lines[0]
+    assert "again, because it is damaged" in lines[0]
     assert damaged in lines[0]
     assert read_folder(out) == before
     assert "reused" in prepare_quietly([path], out, small_config())[1][0]
@@ -153,7 +153,7 @@ def test_a_folder_with_other_data_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.doc").write_text("do not touch")
     for used in (tmp_path / "full", path):
-        with pytest.raises(ShardError, match="in use for something else"):
+        with pytest.raises(ShardError, match="files that are not prepared data"):
             prepare_quietly([path], used, small_config())
     assert [entry.name for entry in (tmp_path / "full").iterdir()] == ["thesis.doc"]
 
@@ -371,17 +371,17 @@ def test_progress_of_what_is_unfinished_and_finished(
 ) -> None:
     cut_small(monkeypatch, 10_000)
     path, out = write_corpus(tmp_path / "a.txt"), tmp_path / "out"
-    with pytest.raises(ShardError, match="out is not being prepared"):
+    with pytest.raises(ShardError, match="out holds no preparation"):
         describe_progress(out)
     interrupt_at(monkeypatch, BlockReader, 3)
     with pytest.raises(KeyboardInterrupt):
         prepare_quietly([path], out, small_config())
     with making_folder(out, print):
-        assert describe_progress(out)[-1] == "A process is at work."
+        assert describe_progress(out)[-1] == "A process is running."
     lines = describe_progress(out)
     assert re.fullmatch(r"read: 2 of \d+ blocks", lines[0])
     assert re.fullmatch(r"encode: 0 of \d+ blocks", lines[-3])
-    assert "run the command again" in lines[-1]
+    assert "run the same prepare command again" in lines[-1]
     prepare_quietly([path], out, small_config())
     (out / ".work-of-slurm").mkdir()
     with making_folder(out, print):

@@ -89,7 +89,7 @@ def test_data_is_prepared_anew_for_another_number(
     capsys.readouterr()
     again = ["--name", "again", "--tokenizer.extend_vocab", "8"]
     assert main(command(text, twin, tmp_path, *again)) == 0
-    assert "prepared before from the same text" in capsys.readouterr().out
+    assert "already prepared from the same text" in capsys.readouterr().out
     for folder in (tmp_path / "data").iterdir():
         record = read_manifest(folder).source.get("tokenizer_extension")
         if record is not None:
