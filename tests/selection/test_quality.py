@@ -155,7 +155,7 @@ def test_boilerplate_is_found_in_linear_time(line: str) -> None:
 def test_limits_that_make_no_sense_are_refused() -> None:
     with pytest.raises(ConfigError, match="min_words = -1 must not be negative"):
         QualityLimits(min_words=-1)
-    with pytest.raises(ConfigError, match=r"max_digits = 20 is a share, 1 at most\. Try 0\.2\."):
+    with pytest.raises(ConfigError, match=r"max_digits = 20 must be at most 1\. Try 0\.2\."):
         QualityLimits(max_digits=20)
 
 
