@@ -111,7 +111,7 @@ def _judge_lines(lines: list[str], is_dense: bool, limits: QualityLimits) -> str
         return "too many bullets"
     broken_off = sum(line.endswith(_ELLIPSES) for line in lines)
     if limits.max_ellipses and broken_off > limits.max_ellipses * count:
-        return "too many lines that break off"
+        return "too many lines end with an ellipsis"
     repeated = count - len(set(lines))
     if limits.max_repeated_lines and repeated > limits.max_repeated_lines * count:
         return "repeated lines"
@@ -122,7 +122,7 @@ def _judge_lines(lines: list[str], is_dense: bool, limits: QualityLimits) -> str
     if count > 1:
         too_few_end = sum(map(_ends, lines)) < limits.min_ended_lines * count
         if too_few_end and _share(lines, _ENDLESS) < 0.5:
-            return "lines without an end"
+            return "few lines end like a sentence"
         shortest = _SHORT_LINE // 2 if is_dense else _SHORT_LINE
         short = sum(1 for line in lines if len(line) < shortest)
         if limits.max_short_lines and short > limits.max_short_lines * count:
@@ -146,7 +146,7 @@ def _judge_repetition(
     total = int(lengths.sum())
     joined = dict(join_hashes(hashes, [n * letters for n in (*_TOP_NGRAMS, *_REPEATED_NGRAMS)]))
     for sizes, most, less, measure, fault in (
-        (_TOP_NGRAMS, limits.max_top_ngram, 0.02, _measure_top, "one phrase over and over"),
+        (_TOP_NGRAMS, limits.max_top_ngram, 0.02, _measure_top, "one phrase repeated"),
         (_REPEATED_NGRAMS, limits.max_repeated_ngrams, 0.01, _measure_repeated, "repeated phrases"),
     ):
         for n in sizes if most else ():

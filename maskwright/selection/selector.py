@@ -108,7 +108,7 @@ class Selector:
 
     def _mend(self, text: str, tally: Tally) -> str:
         if self._fix is not None and (mended := self._fix(text)) != text:
-            tally.repaired["mended by ftfy"] += 1
+            tally.repaired["repaired by ftfy"] += 1
             text = clean_text(mended, tally.repaired)
         if self.config.drop_boilerplate and (without := drop_boilerplate(text)) != text:
             tally.repaired["boilerplate lines dropped"] += 1
@@ -127,11 +127,11 @@ class Selector:
                 if language != config.language:
                     return "another language", text
                 if confidence < config.language_confidence:
-                    return "language not certain", text
+                    return "language uncertain", text
         if config.quality and (fault := find_fault(text, words, hashes, config.limits)):
             return f"quality: {fault}", text
         if self.evaluation is not None and (found := self.evaluation.find_in(hashes)) is not None:
-            return "holds text of an evaluation", f"[{' '.join(words[found])}] {text}"
+            return "contains evaluation text", f"[{' '.join(words[found])}] {text}"
         return None
 
 

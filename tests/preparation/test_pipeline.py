@@ -153,7 +153,7 @@ def test_a_folder_with_other_data_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.doc").write_text("do not touch")
     for used in (tmp_path / "full", path):
-        with pytest.raises(ShardError, match="not a folder|not prepared data"):
+        with pytest.raises(ShardError, match=r"not a folder|not prepared data"):
             prepare_quietly([path], used, small_config())
     assert [entry.name for entry in (tmp_path / "full").iterdir()] == ["thesis.doc"]
 
