@@ -106,7 +106,7 @@ def test_mistakes(text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert "tokenizer.extend_vocab = 8 needs a tokenizer to extend" in capsys.readouterr().err
     assert main(command(text, twin, tmp_path, "--extend-vocab", "100000")) == 2
     error = capsys.readouterr().err
-    assert "TokenizerError: tokenizer.extend_vocab = 100000 is more than the text" in error
+    assert "TokenizerError: tokenizer.extend_vocab = 100000 is too large: the text" in error
     assert not (tmp_path / "run").exists()
     out = ["--out", str(tmp_path / "tokenizer"), "--tokenizer.path", str(twin)]
     assert main(["tokenizer", "train", str(text), *out]) == 2
