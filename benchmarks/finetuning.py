@@ -2,16 +2,20 @@
 
     MASKWRIGHT_DATA=… python -m benchmarks finetuning runs/NAME --about WORDS --runs runs/tasks
 
-SST-2, CoLA, RTE and the STS benchmark in the layouts of GLUE, and the entities of wikigold, by
-`maskwright.finetune` with its defaults except for the seeds. A tenth of the training examples
-chooses the weights of a run; the scores are of examples that are looked at once: the validation
-examples of GLUE, the last tenth of wikigold. ``RUNS/TASK-MODEL.json`` is written when a task has
+SST-2, CoLA, RTE and the STS benchmark in the layouts of GLUE, the entities of wikigold, and two
+tasks of whoever transcribes speech, made of Wikipedia's held-out articles: the punctuation and the
+capital letters of text without them. All by `maskwright.finetune` with its defaults except for the
+seeds. A tenth of the training examples chooses the weights of a run; the scores are of examples
+that are looked at once: the validation examples of GLUE, the last tenth of the others.
+``RUNS/TASK-MODEL.json`` is written when a task has
 ended, and a second call keeps it; the result file holds all of them.
 """
 
 import argparse
+import gzip
 import tempfile
 import time
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,23 +32,46 @@ from maskwright.finetuning.task import TaskFiles, read_task
 from maskwright.model_folder.folder import open_encoder
 from maskwright.runs.find_model import find_model_folder
 
+_FEWEST_WORDS = 30  # of a paragraph: headings and lists have fewer
+
 
 def list_tasks(scratch: Path) -> dict[str, TaskFiles]:
     """Return the tasks by name; `scratch` takes files that are made of others."""
     tasks: dict[str, TaskFiles] = {}
     for name, train, dev in find_tasks(find_corpus("glue")):
         tasks[name] = make_files(GLUE[name], train, dev)
-    train, test = cut_tagged(find_corpus("ner/wikigold") / "wikigold.conll.txt", scratch)
-    return {**tasks, "wikigold": TaskFiles(task="tokens", train=train, test=test)}
+    wikigold = find_corpus("ner/wikigold") / "wikigold.conll.txt"
+    tagged = {"wikigold": wikigold.read_text(encoding="utf-8").split("\n\n")}
+    with gzip.open(find_corpus("wiki_en/wiki_en.valid.txt.gz"), "rt", encoding="utf-8") as lines:
+        paragraphs = [line.split() for line in lines if len(line.split()) >= _FEWEST_WORDS]
+    for tag in (tag_punctuation, tag_capitals):
+        name = tag.__name__.removeprefix("tag_")
+        tagged[name] = ["\n".join(map(tag, words)) for words in paragraphs]
+    for name, blocks in tagged.items():
+        train, test = cut_tagged(blocks, scratch / name)
+        tasks[name] = TaskFiles(task="tokens", train=train, test=test)
+    return tasks
 
 
-def cut_tagged(path: Path, scratch: Path) -> tuple[Path, Path]:
-    """Write the first nine tenths of a CoNLL file's sentences, and the others; return both files.
+def tag_punctuation(word: str) -> str:
+    """Return a lowercase word without its comma or stop, which is the tag."""
+    bare = word.rstrip(".,") or word
+    mark = {",": "B-COMMA", ".": "B-STOP"}.get(word[len(bare) : len(bare) + 1], "O")
+    return f"{bare.lower()} {mark}"
+
+
+def tag_capitals(word: str) -> str:
+    """Return a lowercase word, tagged if its first letter was a capital."""
+    return f"{word.lower()} {'B-CAPITAL' if word[0].isupper() else 'O'}"
+
+
+def cut_tagged(blocks: Sequence[str], scratch: Path) -> tuple[Path, Path]:
+    """Write nine tenths of CoNLL sentences, the first ones, and the others; return both files.
 
     Neighbors are of one article, so that a test of random sentences would know its names.
     """
-    blocks = path.read_text(encoding="utf-8").split("\n\n")
     cut = len(blocks) * 9 // 10
+    scratch.mkdir()
     parts = scratch / "train.conll", scratch / "test.conll"
     for part, chosen in zip(parts, (blocks[:cut], blocks[cut:]), strict=True):
         part.write_text("\n\n".join(chosen) + "\n", encoding="utf-8")

@@ -15,7 +15,7 @@ import random
 import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import accumulate
+from itertools import islice
 from pathlib import Path
 
 from benchmarks.common import WIKIPEDIA, find_corpus
@@ -91,12 +91,8 @@ def collect(lines: Iterable[str]) -> dict[str, list[str]]:
 
 def draw(sentences: Sequence[str]) -> dict[str, list[str]]:
     """Return splits of sentences that are drawn with repetition, as the notebook does."""
-    drawn = random.Random(0).choices(sentences, k=sum(SIZES.values()))
-    ends = list(accumulate(SIZES.values()))
-    return {
-        split: drawn[end - size : end]
-        for (split, size), end in zip(SIZES.items(), ends, strict=True)
-    }
+    drawn = iter(random.Random(0).choices(sentences, k=sum(SIZES.values())))
+    return {split: list(islice(drawn, size)) for split, size in SIZES.items()}
 
 
 def _hash(text: str) -> int:

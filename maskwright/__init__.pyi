@@ -22,6 +22,7 @@ from .pretraining.watch import watch
 from .runs.config import PretrainConfig
 from .serving.server import serve
 from .shards.reader import TokenStore
+from .sweeping.run import sweep
 from .tokenizer.tokenizer import Tokenizer
 from .tokenizer.train import train_tokenizer
 
@@ -30,5 +31,5 @@ __all__ = [
     "PseudoLikelihoodScorer", "TokenStore", "Tokenizer", "compare", "embed", "evaluate",
     "evaluate_minimal_pairs", "evaluate_pseudo_likelihood", "export", "finetune", "load_model",
     "predict", "prepare", "pretrain", "publish", "read_minimal_pairs", "save_model",
-    "score_pseudo_likelihood", "serve", "train_tokenizer", "watch",
+    "score_pseudo_likelihood", "serve", "sweep", "train_tokenizer", "watch",
 ]  # fmt: skip

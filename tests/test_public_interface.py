@@ -38,6 +38,7 @@ PUBLIC = {
     "save_model",
     "score_pseudo_likelihood",
     "serve",
+    "sweep",
     "train_tokenizer",
     "watch",
 }

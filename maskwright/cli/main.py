@@ -29,6 +29,7 @@ COMMANDS = {
     "watch": "follow a run of another process in the terminal",
     "export": "write a model for transformers, ONNX or sentence-transformers, and compare it there",
     "publish": "upload a model to the Hugging Face hub",
+    "sweep": "search settings: many runs of pretrain or finetune, the best of them found",
     "prepare": "train a tokenizer and write token shards, to reuse in many runs",
     "tokenizer": "train, inspect or compare tokenizers alone",
     "inspect": "show what a model will see of prepared data",

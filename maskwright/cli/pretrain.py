@@ -72,6 +72,13 @@ def build_parser() -> Parser:
         default=SUPPRESS,
         help="add N tokens, learned from the text, to that model's vocabulary",
     )
+    parser.add_argument(
+        "--replace-vocab",
+        dest="config:tokenizer.replace_vocab",
+        metavar="N",
+        default=SUPPRESS,
+        help="train a tokenizer of N tokens on the text to replace that of the model",
+    )
     parser.add_argument("--resume", type=Path, metavar="RUN", help="continue a run directory")
     parser.add_argument(
         "--auto-resume",

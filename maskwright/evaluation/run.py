@@ -195,6 +195,7 @@ class Evaluation:
             raise InputError("--blimp needs --suite blimp. Add it, or remove --blimp.")
         if babylm is not None and (pairs is None or is_fast):
             raise InputError("--babylm needs --suite blimp with all pairs. Remove --fast.")
+        _check_alone(suites)
         text = None
         if "text" in needs:
             training_data = find_training_data(self.argument)
@@ -207,7 +208,8 @@ class Evaluation:
             sources = sources or [*map(str, training_data)]
             text = open_text(sources, self.model.tokenizer, training_data)
         submission = None if babylm is None else _locate_submission(Path(babylm), self.argument)
-        request = Request(self.model, rows, text, pairs, is_fast, submission)
+        files = sources if "files" in needs else ()
+        request = Request(self.model, rows, text, pairs, is_fast, submission, files)
         for suite in suites:
             suite.check(request)
         return request
@@ -251,6 +253,16 @@ def reporting_progress(model: TextModel[MaskedLanguageModel], task: str) -> Gene
 
     with before_each_pass(model.model, beat):
         yield
+
+
+def _check_alone(suites: Sequence[Suite]) -> None:
+    """Raise InputError if a suite that reads --data in a layout of its own has company."""
+    for suite in suites:
+        if suite.needs == "files" and len(suites) > 1:
+            raise InputError(
+                f"--suite {suite.name} cannot be combined with other suites, because its data has "
+                "a layout of its own. Run it in a command of its own."
+            )
 
 
 def _find_pairs(given: str | Path | None) -> str:

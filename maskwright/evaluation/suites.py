@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SuiteEntry:
-    """A line of the registry: the module of a suite, and its line in ``--help``."""
+    """A line of the registry: the module of a suite, or ``MODULE:NAME``, and its line of help."""
 
     module: str
     help: str
@@ -43,6 +43,14 @@ SUITES = {
         "maskwright.evaluation.suite_blimp",
         "minimal pairs (BLiMP, its supplement, EWoK): is the good sentence likelier?",
     ),
+    "retrieval": SuiteEntry(
+        "maskwright.evaluation.suite_retrieval:RETRIEVAL",
+        "vectors find the answers of queries: --data DIR in the layout of BEIR",
+    ),
+    "sts": SuiteEntry(
+        "maskwright.evaluation.suite_retrieval:STS",
+        "vectors of pairs are as near as people say: --data TABLE",
+    ),
 }
 # `finetuning.glue` has data and results of its own, so it cannot be combined with the suites above.
 GLUE = "glue"
@@ -54,7 +62,7 @@ class Suite:
     """An evaluation suite.
 
     Attributes:
-        needs: what it scores a model on: `Request.text` or `Request.pairs`.
+        needs: what it scores a model on: `Request.text`, `Request.pairs` or `Request.files`.
         full: the most token slots, sentences or pairs of each paradigm that it scores; None: all.
         fast: the same with ``--fast``.
         check: raises InputError, before any suite runs, if the request cannot be scored.
@@ -63,7 +71,7 @@ class Suite:
     """
 
     name: str
-    needs: Literal["text", "pairs"]
+    needs: Literal["text", "pairs", "files"]
     full: int | None
     fast: int
     check: "Callable[[Request], None]"
@@ -79,6 +87,7 @@ class Request:
         rows: how the suite ``mlm`` cuts text into rows, as far as the model has positions.
         text: None if no requested suite needs text.
         pairs: minimal pairs and their name; None if no requested suite needs them.
+        files: what --data names, for suites that read it themselves.
         is_fast: score less, for a first look.
         babylm: where the suite ``blimp`` writes what it chooses, with the metric of BabyLM's code.
     """
@@ -89,6 +98,7 @@ class Request:
     pairs: "tuple[str, Sequence[MinimalPair]] | None" = None
     is_fast: bool = False
     babylm: Path | None = None
+    files: Sequence[str] = ()
 
     @property
     def wraps(self) -> bool:
@@ -130,12 +140,13 @@ def mark_fast(result: SuiteResult, is_fast: bool) -> SuiteResult:
 
 def load_suite(name: str) -> Suite:
     """Import a suite of `SUITES`."""
-    return importlib.import_module(SUITES[name].module).SUITE
+    module, _, variable = SUITES[name].module.partition(":")
+    return getattr(importlib.import_module(module), variable or "SUITE")
 
 
-def find_headlines() -> list[str]:
-    """Return the headlines of all suites."""
-    return [name for suite in SUITES for name in load_suite(suite).headlines]
+def find_headlines(suites: Iterable[str]) -> list[str]:
+    """Return the headlines of suites by name."""
+    return [name for suite in suites for name in load_suite(suite).headlines]
 
 
 def parse_names(suite: str | Iterable[str]) -> tuple[str, ...]:

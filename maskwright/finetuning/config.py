@@ -7,6 +7,7 @@ as their sources do (CoLA's ``in_domain_*.tsv``, the STS benchmark as CSV).
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Literal
 
 from maskwright.config import setting
 from maskwright.errors import ConfigError, CorpusError
@@ -72,6 +73,12 @@ class FinetuneConfig:
         "of two texts up to a width of 256, else mean where the family leaves the choice",
     )
     max_length: int | None = setting(None, "tokens of an input; none = what the model takes")
+    dimensions: tuple[int, ...] = setting(
+        (), "of embeddings: train the first N numbers of a vector as well, e.g. 64,128"
+    )
+    negatives: Literal["batch", "mined"] = setting(
+        "batch", "of embeddings: wrong answers are the other pairs of the batch, or mined as well"
+    )
     class_weights: bool = setting(False, "weight labels so that all count alike")
     metric: Metric | None = setting(None, "what decides which weights are kept; none = the task's")
     evaluations_an_epoch: float = setting(2.0, "scores on the validation examples, each epoch")

@@ -1,29 +1,41 @@
-"""The task of embedding: an encoder trained on pairs of texts by InfoNCE with in-batch negatives.
+"""The task of embedding: an encoder whose vectors are near for texts that belong together.
 
-van den Oord et al., "Representation Learning with Contrastive Predictive Coding", 2018; the loss of
-sentence-transformers' ``MultipleNegativesRankingLoss``, in both directions. R pairs, D width.
+The columns of the table choose the loss: of pairs each finds its partner among those of the batch,
+with a third text, or one that is mined, as a wrong answer; of pairs with a number the cosines get
+the order of the numbers. Of text without labels each text finds itself, which dropout has changed
+(Gao et al., "SimCSE", 2021); it is scored by the halves of texts. R pairs, D width.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from pathlib import Path
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
-from maskwright.errors import CorpusError, InputError
+from maskwright.errors import ConfigError, CorpusError, InputError
 from maskwright.files import write_json
 from maskwright.finetuning.batches import collate, plan_scoring
 from maskwright.finetuning.config import FinetuneConfig
+from maskwright.finetuning.contrastive import (
+    compare,
+    contrast,
+    find_same,
+    mine_negatives,
+    nest,
+    number_texts,
+    order,
+    overlap,
+)
 from maskwright.finetuning.examples import encode_texts
 from maskwright.finetuning.fit import EarlyStopping, Loop, copy_weights
-from maskwright.finetuning.metrics import VALID_LOSS
+from maskwright.finetuning.metrics import VALID_LOSS, compute_metric
 from maskwright.finetuning.network import batch_tokens_on, with_dropout
 from maskwright.finetuning.results import RESULTS_NAME
 from maskwright.finetuning.resume import record_start
 from maskwright.finetuning.split import count_shared, split_examples
-from maskwright.finetuning.table_files import Column, TableRow, read_columns
+from maskwright.finetuning.table_files import Column, TableRow, list_names, open_lines, read_columns
 from maskwright.finetuning.task import CustomTask, Request, TaskFiles, Tell
 from maskwright.formatting import describe_cut
 from maskwright.logs import MetricsLog, Record
@@ -36,20 +48,34 @@ from maskwright.tokenizer.template import ModelInput
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.train.device import autocast, choose_device
 
-TEMPERATURE = 0.05  # as in SimCSE, Gao et al. 2021
+NEGATIVE, SCORE = "negative", "score"
+_USUAL = {NEGATIVE: ("negative", "hard_negative"), SCORE: ("score", "similarity")}
 _CANDIDATES = 256  # validation pairs among which texts look for their partners
 _FEWEST = 32  # pairs from which anything can be learned
+_FEWEST_WORDS = 8  # of a text that is cut into halves
 
 
 class Embedding(CustomTask):
     """Vectors in which the two texts of each pair are near; the model stays an encoder."""
 
     name = "embedding"
-    roles = ("sentence1", "sentence2")
+    roles = ("sentence1", "sentence2", NEGATIVE, SCORE)
     unused = ("seeds", "metric", "class_weights", "pooling", "control", "test")
 
     def find_columns(self, train: Path, given: Mapping[str, Column]) -> dict[str, Column]:
+        if is_text(train):
+            return {}
         found = super().find_columns(train, given)
+        names = list_names(train)
+        for role, usual in _USUAL.items():
+            known = [name for name in usual if name in names and name not in found.values()]
+            if known and role not in found:
+                found[role] = known[0]
+        if NEGATIVE in found and SCORE in found:
+            raise InputError(
+                f"{train} has negatives ({found[NEGATIVE]}) and numbers ({found[SCORE]}); a loss "
+                "takes one of them. Remove a column."
+            )
         return found if "sentence2" in found else {"sentence2": "sentence2", **found}
 
     def train(self, request: Request, out: Path, report: Tell) -> None:
@@ -71,6 +97,8 @@ class Embedding(CustomTask):
         max_length = config.find_length(model.config.max_position_embeddings)
         train, valid, num_shared = load_pairs(request.files, loaded.tokenizer, max_length)
         report(f"{len(train):,} pairs to train on, {len(valid):,} to score on")
+        if is_text(request.files.train):
+            report("no labels: each text is to find itself, as dropout has changed it (SimCSE)")
         if cut := train.num_cut + valid.num_cut:
             report(describe_cut(cut, 2 * (len(train) + len(valid)), max_length))
         if num_shared:
@@ -78,6 +106,7 @@ class Embedding(CustomTask):
                 f"{num_shared:,} of those to score on share a text with some to train on: "
                 "scores are too good for new text"
             )
+        _check_losses(config, train, model.config.hidden_size)
         config = config.resolve(len(train), model.config.hidden_size)
         report(config.describe_budget())
         record_start(out, request, config, report)
@@ -90,7 +119,11 @@ class Embedding(CustomTask):
             pulse.say(_describe(record))
 
         pad_id = loaded.tokenizer.pad_id
-        best = ContrastiveFitting(model, train, valid, pad_id, config, keep, pulse).run()
+        fitting = ContrastiveFitting(model, train, valid, pad_id, config, keep, pulse)
+        if config.negatives == "mined":
+            report("mining negatives")
+            fitting.mine()
+        best = fitting.run()
         log.close()
         write_json(out / RESULTS_NAME, {**best, "before": records[0], "train_pairs": len(train)})
         wraps = loaded.add_special_tokens
@@ -102,15 +135,35 @@ class Embedding(CustomTask):
             )
 
 
+def _check_losses(config: FinetuneConfig, train: "Pairs", width: int) -> None:
+    """Raise ConfigError if settings of the loss do not fit the columns or the model."""
+    if config.negatives == "mined" and (train.negatives or train.scores is not None):
+        has = "negatives" if train.negatives else "numbers"
+        rule = f"cannot be combined with examples that have {has}"
+        raise ConfigError("negatives", "mined", rule, "Remove the setting or the column.")
+    if not config.dropout and torch.equal(*number_texts(*train.sides)):
+        rule = "must be above 0 for text without labels: dropout alone tells a text from itself"
+        raise ConfigError("dropout", config.dropout, rule, "Try 0.1.")
+    for size in config.dimensions:
+        if not 1 <= size < width:
+            rule = f"must be between 1 and {width - 1}, below the width of the model"
+            raise ConfigError("dimensions", size, rule, "The full vector is trained in any case.")
+
+
 @dataclass(frozen=True)
 class Pairs:
     """Pairs of texts as tokens: [N] first texts and their partners.
 
-    `num_cut` of these 2 N texts were longer than the model takes.
+    Attributes:
+        negatives: [N] texts that do not belong to the first ones; empty if there are none.
+        scores: [N] how much the texts of a pair are alike; None if they belong together.
+        num_cut: how many of these texts were longer than the model takes.
     """
 
     first: list[ModelInput]
     second: list[ModelInput]
+    negatives: Sequence[ModelInput] = ()
+    scores: Tensor | None = None
     num_cut: int = 0
 
     def __len__(self) -> int:
@@ -131,25 +184,41 @@ def load_pairs(files: TaskFiles, tokenizer: Tokenizer, max_length: int) -> tuple
     """
 
     def read(path: Path) -> list[TableRow]:
-        return list(read_columns(path, files.columns, files.has_header))
+        if is_text(path):
+            return read_plain(path)
+        columns = files.columns or Embedding().find_columns(path, {})
+        return list(read_columns(path, columns, files.has_header))
 
     rows = read(files.train)
     if len(rows) < _FEWEST:
-        raise CorpusError(f"{files.train} holds {len(rows)} pairs; at least {_FEWEST} are needed.")
+        raise CorpusError(f"{files.train} holds {len(rows)} rows; at least {_FEWEST} are needed.")
     if files.valid is None:
         rows, valid = split_examples(rows, [()] * len(rows), files.valid_share)
     else:
         valid = read(files.valid)
-    valid = valid[:_CANDIDATES]
+    if is_text(files.valid or files.train):
+        valid = [halve(row) for row in valid if len(row.texts[0].split()) >= _FEWEST_WORDS]
+    valid = valid if valid and SCORE in valid[0].values else valid[:_CANDIDATES]
 
     def encode(chosen: Sequence[TableRow]) -> Pairs:
-        texts = [row.texts for row in chosen]
-        sides = ([(pair[side],) for pair in texts] for side in (0, 1))
-        (first, cut), (second, more) = (encode_texts(side, tokenizer, max_length) for side in sides)
-        return Pairs(first, second, cut + more)
+        texts = [[*row.texts, *_read_negative(row)] for row in chosen]
+        texts = [each if len(each) > 1 else each * 2 for each in texts]
+        columns = [
+            encode_texts([(text,) for text in column], tokenizer, max_length)
+            for column in zip(*texts, strict=True)
+        ]
+        inputs = [column for column, _ in columns]
+        scores = [row.number(SCORE) for row in chosen if SCORE in row.values]
+        return Pairs(
+            inputs[0],
+            inputs[1],
+            inputs[2] if len(inputs) > 2 else (),
+            torch.tensor(scores) if scores else None,
+            sum(cut for _, cut in columns),
+        )
 
-    scored = encode(valid)
-    if not rows or find_same(scored.first, scored.second).all():
+    scored = encode(valid) if valid else Pairs([], [])
+    if not rows or (scored.scores is None and find_same(scored.first, scored.second).all()):
         raise CorpusError(
             f"{files.valid or files.train}: {len(valid)} pairs to score on are too few, or all "
             "share a text as the tokenizer reads them. Give --valid or a larger --valid-share."
@@ -157,40 +226,31 @@ def load_pairs(files: TaskFiles, tokenizer: Tokenizer, max_length: int) -> tuple
     return encode(rows), scored, count_shared(rows, valid)
 
 
-def contrast(first: Tensor, second: Tensor, same: Tensor | None = None) -> Tensor:
-    """Return the loss of R pairs of vectors [R, D]: each is to find its own partner among all.
-
-    ``-1/R Σ log softmax(cos(a_i, b_j) / temperature)_i``, the mean of both directions.
-
-    Args:
-        same: [R, R] True where pairs i and j share a text, so that j is not a wrong answer.
-    """
-    similar = compare(first, second, same) / TEMPERATURE
-    own = torch.arange(len(first), device=first.device)
-    return (F.cross_entropy(similar, own) + F.cross_entropy(similar.T, own)) / 2
+def is_text(path: Path) -> bool:
+    """Return True if a file holds texts without labels, a line each, and is no table."""
+    return path.name.removesuffix(".gz").endswith(".txt")
 
 
-def compare(first: Tensor, second: Tensor, same: Tensor | None = None) -> Tensor:
-    """Return cosines [R, R] of all first texts with all partners; -inf for others in `same`."""
-    similar = F.normalize(first, dim=-1) @ F.normalize(second, dim=-1).T
-    if same is None:
-        return similar
-    others = same & ~torch.eye(len(first), dtype=torch.bool, device=first.device)
-    return similar.masked_fill(others, float("-inf"))
+def read_plain(path: Path) -> list[TableRow]:
+    """Return the lines of a text file that are not blank."""
+    name, lines = open_lines(path)
+    numbered = ((number, line.strip()) for number, line in enumerate(lines, start=1))
+    return [TableRow(f"{name}:{n}", {"sentence1": line}) for n, line in numbered if line]
 
 
-def find_same(first: Sequence[ModelInput], second: Sequence[ModelInput]) -> Tensor:
-    """Return [R, R] bool, symmetric: True where two pairs share a text, on either side."""
-    numbers: dict[tuple[int, ...], int] = {}
-    sides = [
-        torch.tensor([numbers.setdefault(tuple(one.ids), len(numbers)) for one in side])
-        for side in (first, second)
-    ]
-    same = torch.zeros(len(first), len(first), dtype=torch.bool)
-    for ours in sides:
-        for theirs in sides:
-            same |= ours[:, None] == theirs[None, :]
-    return same
+def halve(row: TableRow) -> TableRow:
+    """Return the halves of a text as a pair: they belong together more than those of others."""
+    words = row.texts[0].split()
+    middle = len(words) // 2
+    first, second = " ".join(words[:middle]), " ".join(words[middle:])
+    return TableRow(row.place, {"sentence1": first, "sentence2": second})
+
+
+def _read_negative(row: TableRow) -> list[str]:
+    text = row.values.get(NEGATIVE)
+    if text is not None and not isinstance(text, str):
+        raise CorpusError(f"{row.place}: {text!r} is not a text. Correct the line.")
+    return [] if text is None else [text]
 
 
 class ContrastiveFitting:
@@ -235,19 +295,31 @@ class ContrastiveFitting:
         return self._best
 
     def _compute_loss(self, numbers: list[int]) -> Tensor:
-        sides = [[side[number] for number in numbers] for side in self.train.sides]
+        texts = [[side[number] for number in numbers] for side in self.train.sides]
+        if self.train.negatives:
+            texts.append([self.train.negatives[number] for number in numbers])
         with autocast(self.config.precision, self.device):
-            first, second = (self._embed(side) for side in sides)
-        same = find_same(sides[0], sides[1]).to(self.device)
-        return contrast(first.float(), second.float(), same)
+            vectors = [self._embed(column).float() for column in texts]
+        sizes, scores = self.config.dimensions, self.train.scores
+        if scores is not None:
+            ordered = partial(order, scores=scores[numbers].to(self.device))
+            return nest(ordered, sizes, *vectors)
+        columns = number_texts(*texts)
+        same = overlap(columns[:2], columns[:2]).to(self.device)
+        right = overlap(columns[:2], columns[2:]).to(self.device) if columns[2:] else None
+
+        def loss(first: Tensor, second: Tensor, negatives: Tensor | None = None) -> Tensor:
+            return contrast(first, second, same, negatives, right)
+
+        return nest(loss, sizes, *vectors)
 
     def _evaluate(self, point: Record) -> bool:
         """Score the model; keep its weights, and return True, if they are the best so far."""
         record = {"seed": self.config.first_seed, **point, **self.score()}
-        best = self._best
-        # With equally many partners found, the smaller loss is better.
-        improved = not best or (record["found"], -record[VALID_LOSS]) > (
-            best["found"],
+        best, metric = self._best, "found" if "found" in record else "spearman"
+        # With equal scores, the smaller loss is better.
+        improved = not best or (record[metric], -record[VALID_LOSS]) > (
+            best[metric],
             -best[VALID_LOSS],
         )
         if improved:
@@ -260,15 +332,30 @@ class ContrastiveFitting:
         """Return the share of validation texts whose nearest partner is their own.
 
         As in the loss, other pairs with one of the same texts are left out: a text is always the
-        nearest to itself.
+        nearest to itself. Of pairs with numbers it is Spearman's correlation with the cosines.
         """
         self.model.eval()
         first, second = (self._embed_all(side) for side in self.valid.sides)
+        if self.valid.scores is not None:
+            cosines = torch.cosine_similarity(first, second).double().numpy()
+            spearman = compute_metric("spearman", self.valid.scores.double().numpy(), cosines)
+            return {
+                "spearman": spearman,
+                VALID_LOSS: order(first, second, self.valid.scores).item(),
+            }
         same = find_same(self.valid.first, self.valid.second)
         nearest = compare(first, second, same).argmax(1)
         found = (nearest == torch.arange(len(first))).float().mean().item()
         loss = contrast(first, second, same).item()
         return {"found": found, "candidates": len(first), VALID_LOSS: loss}
+
+    @torch.no_grad()
+    def mine(self) -> None:
+        """Give each training pair the partner of another as its negative, by the model as it is."""
+        self.model.eval()
+        first, second = (self._embed_all(side) for side in self.train.sides)
+        rows = mine_negatives(first, second, number_texts(*self.train.sides))
+        self.train = replace(self.train, negatives=[self.train.second[row] for row in rows])
 
     def _embed_all(self, inputs: Sequence[ModelInput]) -> Tensor:
         """Return vectors [N, D] on the CPU, computed in batches of similar lengths."""
@@ -288,4 +375,6 @@ def _describe(record: Record) -> str:
     step = "before training"
     if record["step"]:
         step = f"epoch {record['epoch']:.2f}  loss {record['loss']:.4f}"
+    if "spearman" in record:
+        return f"  {step}  Spearman's correlation: {record['spearman']:.4f}"
     return f"  {step}  found among {record['candidates']}: {record['found']:.4f}"

@@ -11,6 +11,7 @@ names it, and is not just counted.
 
 import csv
 import json
+import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -82,6 +83,18 @@ class TableRow:
             if not isinstance(text, str):
                 raise CorpusError(f"{self.place}: {text!r} is not a text. Correct the line.")
         return texts
+
+    def number(self, role: str) -> float:
+        """Return a value as a number; raise CorpusError if it is not a finite one."""
+        value = self.values[role]
+        try:
+            number = float(value)
+        except (TypeError, ValueError):
+            number = math.nan
+        if not math.isfinite(number):
+            remedy = "Write a point, not a comma." if "," in str(value) else "Correct the line."
+            raise CorpusError(f"{self.place}: {role} = {value} is not a number. {remedy}")
+        return number
 
 
 def parse_columns(columns: Mapping[str, Column]) -> dict[str, Column]:

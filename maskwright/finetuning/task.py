@@ -31,6 +31,7 @@ from maskwright.tokenizer.tokenizer import Tokenizer
 
 Tell = Callable[[str], None]
 Logits = NDArray[np.float32]  # [K] of a text, [words, K] of a sentence
+OF_EMBEDDINGS = ("dimensions", "negatives")  # settings
 Baseline = Callable[[Examples], Any]  # returns predictions as `LabelTask.collect` does
 
 
@@ -171,6 +172,7 @@ class LabelTask(Task):
         mistakes_note: what the page of a run says about the mistakes that it shows.
     """
 
+    unused = OF_EMBEDDINGS
     level: Level = "text"
     problem: ProblemType = "single_label_classification"
     metrics: tuple[Metric, ...] = ()

@@ -4,7 +4,6 @@ N examples, K labels.
 """
 
 import json
-import math
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -22,7 +21,7 @@ from maskwright.finetuning.baselines import BagOfWords, build_logistic, build_ri
 from maskwright.finetuning.examples import Examples, Row, encode_texts
 from maskwright.finetuning.metrics import Scores, compute_metric
 from maskwright.finetuning.table_files import TableRow, read_columns
-from maskwright.finetuning.task import Baseline, Labels, LabelTask, Logits, TaskFiles
+from maskwright.finetuning.task import OF_EMBEDDINGS, Baseline, Labels, LabelTask, Logits, TaskFiles
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 _SEPARATORS = "|,"
@@ -181,7 +180,7 @@ class Regression(TextTask):
     name = "regression"
     problem = "regression"
     metrics = ("spearman", "pearson", "mean_squared_error")
-    unused = ("class_weights",)
+    unused = (*OF_EMBEDDINGS, "class_weights")
     counts_confusions = False
     mistakes_note = "The answers that are farthest off."
 
@@ -231,16 +230,8 @@ def _label_of(row: Row) -> Any:
 
 
 def _read_number(row: Row) -> float:
-    """Return the label of a row as a number; raise CorpusError if it is not a finite one."""
-    value = _label_of(row)
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        number = math.nan
-    if not math.isfinite(number):
-        remedy = "Write a point, not a comma." if "," in str(value) else "Correct the line."
-        raise CorpusError(f"{row.place}: label = {value} is not a number. {remedy}")
-    return number
+    assert isinstance(row, TableRow)
+    return row.number("label")
 
 
 def _spell(value: Any) -> str:

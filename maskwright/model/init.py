@@ -1,4 +1,4 @@
-"""Initial weights: drawn, or grown from those of a smaller vocabulary.
+"""Initial weights: drawn, or made from those of another vocabulary.
 
 Drawn weights are a pure function of (architecture, seed), whatever the device.
 
@@ -95,6 +95,28 @@ def grow_vocabulary(
         if name in tensors:
             grown[name] = _grow(tensors[name].detach(), vocab_size, pieces)
     return grown
+
+
+def mix_vocabulary(
+    tensors: Mapping[str, Tensor],
+    vocab_size: int,
+    sources: Mapping[int, tuple[Sequence[int], Sequence[float]]],
+) -> dict[str, Tensor]:
+    """Return the tensors of a model by parameter name, for another vocabulary of `vocab_size`.
+
+    Args:
+        tensors: the old tensors, which do not change.
+        sources: for each new id, the old ids that its row is a sum of, and their weights; any other
+            row becomes the mean of the old rows.
+    """
+    mixed = dict(tensors)
+    for name in _TABLES:
+        if name in tensors:
+            rows = tensors[name].detach()
+            mixed[name] = rows.mean(0).repeat(vocab_size, *[1] * (rows.dim() - 1))
+            for token_id, (old_ids, weights) in sources.items():
+                mixed[name][token_id] = torch.tensordot(torch.tensor(weights), rows[old_ids], 1)
+    return mixed
 
 
 def _grow(rows: Tensor, vocab_size: int, pieces: Mapping[int, Sequence[int]]) -> Tensor:

@@ -39,6 +39,14 @@ class EncoderModel(Network):
         return self
 
 
+class BareEncoder(EncoderModel):
+    """An encoder without a head, as embedding models are stored."""
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        self.config, self.encoder = config, Encoder(config)
+
+
 class MaskedLanguageModel(EncoderModel):
     """``head(encoder(input_ids)[masked_positions])``: [T] -> [M, V].
 

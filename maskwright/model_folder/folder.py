@@ -15,7 +15,7 @@ from maskwright.errors import ConfigError, ModelFolderError, show_value
 from maskwright.files import read_json, replacing_folder, write_json, write_text
 from maskwright.model.config import GENERATOR, EncoderConfig
 from maskwright.model.electra import Discriminator
-from maskwright.model.masked_lm import EncoderModel, MaskedLanguageModel, Network
+from maskwright.model.masked_lm import BareEncoder, EncoderModel, MaskedLanguageModel, Network
 from maskwright.model_folder.card import HubMetadata, change_card, write_card
 from maskwright.model_folder.families import (
     FAMILIES,
@@ -28,7 +28,7 @@ from maskwright.model_folder.families import (
 from maskwright.model_folder.native.electra import DISCRIMINATORS
 from maskwright.model_folder.native.family import Family, RawConfig, read_value
 from maskwright.model_folder.native.own import OWN
-from maskwright.model_folder.weights import WEIGHTS, read_model, write_weights
+from maskwright.model_folder.weights import WEIGHTS, is_headless, read_model, write_weights
 from maskwright.tokenizer.template import list_added_ids, wrap_inputs, wraps_inputs
 from maskwright.tokenizer.tokenizer import Tokenizer
 
@@ -190,11 +190,22 @@ def open_encoder(folder: Path | str) -> LoadedEncoder:
     """Read a model folder for its encoder, whatever head it has; raises as `open_model` does."""
     folder = find_model(folder)
     described = _describe_any(folder)
-    if not described.is_discriminator:
+    config, family = described.config, described.family
+    is_bare = not described.is_discriminator and is_headless(folder, config, family)
+    if not described.is_discriminator and not is_bare:
         return open_model(folder)
     wraps = check_wrapping(described.tokenizer, folder)
-    model = read_model(folder, lambda: Discriminator(described.config), described.family)
+    if is_bare:
+        model: EncoderModel = read_bare(folder, config, family)
+    else:
+        model = read_model(folder, lambda: Discriminator(config), family)
     return LoadedEncoder(model.eval(), described.tokenizer, wraps)
+
+
+def read_bare(folder: Path, config: EncoderConfig, family: Family) -> BareEncoder:
+    """Read the encoder of a folder without a head (`is_headless`)."""
+    config = dataclasses.replace(config, sentence_pair_head=False)
+    return read_model(folder, lambda: BareEncoder(config), family.as_encoder())
 
 
 def check_wrapping(tokenizer: Tokenizer, folder: Path) -> bool:

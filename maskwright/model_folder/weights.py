@@ -299,6 +299,17 @@ def _read_tensors(
     return state
 
 
+def is_headless(folder: Path, config: EncoderConfig, family: Family) -> bool:
+    """Return True if the files hold an encoder alone, under the names of a class without a head.
+
+    So do the folders of embedding models, of sentence-transformers and others.
+    """
+    with StoredTensors(_list_files(folder)) as stored:
+        blocks = find_blocks(stored.names, family)
+    (name, *_) = family.native_names(_EMBEDDINGS, config)
+    return name not in blocks and name.removeprefix(family.prefix) in blocks
+
+
 def holds_pair_head(folder: Path, config: EncoderConfig, family: Family) -> bool:
     """Return True if the files hold a head for pairs, whatever class ``config.json`` names.
 

@@ -100,7 +100,10 @@ def _describe(config: PrepareConfig) -> dict[str, Any]:
     """Return the configuration as plain values; the tokenizer is identified by its content."""
     plain, tokenizer = describe_config(config), config.tokenizer
     if tokenizer.path is None:
-        del plain["tokenizer"]["extend_vocab"]  # without a tokenizer to extend it has no effect
+        # Without a tokenizer to extend or replace, these have no effect.
+        del plain["tokenizer"]["extend_vocab"], plain["tokenizer"]["replace_vocab"]
+    elif tokenizer.replace_vocab:
+        plain["tokenizer"]["path"] = Tokenizer.load(tokenizer.path).fingerprint
     else:
         base = Tokenizer.load(tokenizer.path).fingerprint
         extension = tokenizer.extend_vocab, tokenizer.min_frequency, tokenizer.sample_megabytes

@@ -10,7 +10,7 @@ because the sample bounds its input.
 
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import chain, compress
 from typing import Any
 
@@ -156,13 +156,18 @@ def make_vocabulary(work: Work, stage: str, number: int) -> Facts:
         seconds = time.monotonic() - start
         lines += [f"tokenizer: {tokenizer.vocab_size:,} tokens, {seconds:.1f} seconds"]
         lines += filter(None, [describe_shortage(tokenizer, config)])
-    elif config.extend_vocab:
-        base = Tokenizer.load(config.path)
-        tokenizer = extend_tokenizer(base, _sample(work, splits), config, seed)
+    elif config.extend_vocab or config.replace_vocab:
+        base, sample = Tokenizer.load(config.path), _sample(work, splits)
+        if config.replace_vocab:
+            asked = replace(config, vocab_size=config.replace_vocab)
+            tokenizer = train_tokenizer(sample, asked, seed)
+            lines += filter(None, [describe_shortage(tokenizer, asked)])
+        else:
+            tokenizer = extend_tokenizer(base, sample, config, seed)
         seconds = time.monotonic() - start
         effect, told = measure_extension(base, tokenizer, _list_held_out(work, splits))
-        lines += [f"extending the tokenizer took {seconds:.1f} seconds", *told]
-        described = {"base": config.path, **effect}
+        lines += [f"making the tokenizer took {seconds:.1f} seconds", *told]
+        described = {"base": config.path, "replaces": bool(config.replace_vocab), **effect}
     else:
         tokenizer = Tokenizer.load(config.path)
     with replacing_folder(work.folder / TOKENIZER_NAME) as temporary:

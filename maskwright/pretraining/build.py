@@ -4,6 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -16,7 +17,7 @@ from maskwright.model.encoder import EncoderBlock, count_stacked_matrices
 from maskwright.model.init import initialize
 from maskwright.model.masked_lm import MaskedLanguageModel, Network
 from maskwright.optim.build import build_optimizers
-from maskwright.pretraining.init_from import InitialModel
+from maskwright.pretraining.init_from import InitialModel, tell_on_first_rank
 from maskwright.pretraining.prepared_data import (
     PreparedData,
     build_planner,
@@ -25,6 +26,7 @@ from maskwright.pretraining.prepared_data import (
     resolve_model,
 )
 from maskwright.pretraining.validation import Validation
+from maskwright.pretraining.vocabulary_transfer import MOST_TOKENS, transfer_vocabulary
 from maskwright.runs.config import PretrainConfig
 from maskwright.train.checkpoint import CheckpointWriter, ShardedWriter, WholeWriter
 from maskwright.train.config import TrainConfig
@@ -77,7 +79,12 @@ def build_model(
     """Return the network of a run before its first step, on the CPU."""
     architecture = resolve_model(config, data.tokenizer)
     if initial is not None:
-        return initial.adapt(architecture, data.tokenizer, config.seed)
+        transfer = None
+        if config.tokenizer.replace_vocab:
+            text = data.train.tokens(0, min(MOST_TOKENS, data.train.num_tokens)).astype(np.int64)
+            transfer = transfer_vocabulary(initial.tokenizer, data.tokenizer, text)
+            tell_on_first_rank(transfer.describe())
+        return initial.adapt(architecture, data.tokenizer, config.seed, transfer)
     model = objective_of(config).build_network(architecture)
     initialize(model, config.seed)
     return model

@@ -16,10 +16,11 @@ from maskwright.console import tell
 from maskwright.errors import ConfigError, ShardError
 from maskwright.files import as_mapping, hash_file
 from maskwright.model.config import EncoderConfig, ModelConfig, to_model_config
-from maskwright.model.init import draw_pair_head, grow_vocabulary
+from maskwright.model.init import draw_pair_head, grow_vocabulary, initialize, mix_vocabulary
 from maskwright.model.masked_lm import PAIR_HEAD, MaskedLanguageModel
-from maskwright.model_folder.folder import describe_folder
-from maskwright.model_folder.weights import holds_pair_head, read_model
+from maskwright.model_folder.folder import describe_folder, read_bare
+from maskwright.model_folder.weights import holds_pair_head, is_headless, read_model
+from maskwright.pretraining.vocabulary_transfer import Transfer
 from maskwright.runs.config import PretrainConfig
 from maskwright.runs.find_data import named_folder
 from maskwright.runs.find_model import find_model_folder
@@ -45,15 +46,20 @@ class InitialModel:
     tokenizer: Tokenizer
 
     def adapt(
-        self, config: EncoderConfig, tokenizer: Tokenizer, seed: int = 0
+        self,
+        config: EncoderConfig,
+        tokenizer: Tokenizer,
+        seed: int = 0,
+        transfer: Transfer | None = None,
     ) -> MaskedLanguageModel:
-        """Return the same weights in an architecture that may have a larger vocabulary.
+        """Return the same weights in an architecture that may have another vocabulary.
 
         Args:
             config: differs from the model's own in vocabulary, in positions that are computed, in
                 what only training reads, and in the head for pairs.
-            tokenizer: the model's own, or one that extends it.
+            tokenizer: the model's own, one that extends it, or with `transfer` any other.
             seed: names the weights of that head, if the model has none.
+            transfer: where the rows of a vocabulary that replaces the model's come from.
         """
         tensors = {name: p.detach() for name, p in self.model.named_parameters()}
         if config.sentence_pair_head:
@@ -61,7 +67,9 @@ class InitialModel:
         else:
             tensors = {n: t for n, t in tensors.items() if not n.startswith(PAIR_HEAD)}
         new_ids = range(self.tokenizer.vocab_size, tokenizer.vocab_size)
-        if new_ids or config.vocab_size > self.model.config.vocab_size:
+        if transfer is not None:
+            tensors = mix_vocabulary(tensors, config.vocab_size, transfer.sources)
+        elif new_ids or config.vocab_size > self.model.config.vocab_size:
             old = TokenText(self.tokenizer)
             pieces = {i: old.cut_token(tokenizer.token(i)) for i in new_ids}
             tensors = grow_vocabulary(tensors, config.vocab_size, pieces)
@@ -91,14 +99,25 @@ def load_initial(config: PretrainConfig) -> InitialModel | None:
     architecture, family = described.config, described.family
     if config.data.pairs is not None and holds_pair_head(folder, architecture, family):
         architecture = replace(architecture, sentence_pair_head=True)
-    model = read_model(folder, lambda: MaskedLanguageModel(architecture), family)
+    if is_headless(folder, architecture, family):
+        model = MaskedLanguageModel(replace(architecture, sentence_pair_head=False))
+        initialize(model, config.seed)
+        model.encoder = read_bare(folder, architecture, family).encoder
+        if model.config.tie_word_embeddings:
+            model.head.decoder.weight = model.encoder.embeddings.word.weight
+        tell_on_first_rank(f"{config.init_from} has no head that predicts masked tokens: it is new")
+    else:
+        model = read_model(folder, lambda: MaskedLanguageModel(architecture), family)
     return InitialModel(config.init_from, folder, model, described.tokenizer)
 
 
 Report = Callable[[str], None]
 
 # A folder does not fix these: how to compute, and how an extended tokenizer is trained.
-_OUR_OWN = ("attention_backend", "extend_vocab", "min_frequency", "sample_megabytes")
+_OUR_OWN = (
+    *("attention_backend", "extend_vocab", "replace_vocab", "min_frequency", "sample_megabytes"),
+)
+_OF_NEW_TOKENIZERS = ("kind", "lowercase")  # which one that replaces the model's may choose
 # Only training reads these, so they may differ from the folder's.
 _MAY_DIFFER = ("embedding_dropout", "attention_dropout", "hidden_dropout", "mlp_dropout")
 _POSITIONS = "max_position_embeddings"
@@ -172,16 +191,17 @@ def read_model_facts(source: str, config: PretrainConfig) -> ModelFacts:
             path=str(folder),
         )
         num_tokens = tokenizer.vocab_size + config.tokenizer.extend_vocab
+        num_tokens = config.tokenizer.replace_vocab or num_tokens
     else:  # whose tokenizer is in `config` already, by `adopt_preparation`
         stated, found = config.tokenizer, Tokenizer.load(prepared / TOKENIZER_NAME)
         num_tokens = found.vocab_size
-        if not extends(found, tokenizer):
+        if not extends(found, tokenizer) and not stated.replace_vocab:
             raise ShardError(
                 f"{name_path(prepared)} was prepared with another tokenizer than that of {source}. "
                 f"Name the text itself, or prepare it with --tokenizer.path {folder}."
             )
     model = to_model_config(described.config)
-    if num_tokens > described.config.vocab_size:
+    if num_tokens > described.config.vocab_size or config.tokenizer.replace_vocab:
         model = replace(model, vocab_size=round_up(num_tokens))
     return ModelFacts(source, model, stated, wraps_inputs(tokenizer))
 
@@ -201,10 +221,11 @@ def _adopt_section(
         ConfigError: another field was given, with another value.
     """
     chosen: Plain = {}
+    free = (*_MAY_DIFFER, *(_OF_NEW_TOKENIZERS if getattr(asked, "replace_vocab", 0) else ()))
     for field in fields(asked):
         name, value = field.name, getattr(asked, field.name)
         is_given = _asked(given, section, name)
-        if name in _OUR_OWN or (name in _MAY_DIFFER and is_given):
+        if name in _OUR_OWN or (name in free and is_given):
             chosen[name] = value
         elif is_given and name != _POSITIONS and value != getattr(stated, name):
             rule = f"contradicts {source}, which has {getattr(stated, name)}"

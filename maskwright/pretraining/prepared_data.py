@@ -32,6 +32,7 @@ from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.tokenizer.vocabulary import round_up
 from maskwright.train.device import choose_device
 from maskwright.train.plan import Planner
+from maskwright.train.trackers import check_trackers
 
 
 class PreparedData:
@@ -115,8 +116,8 @@ def resolve_model(config: PretrainConfig, tokenizer: Tokenizer) -> EncoderConfig
 def guess_model(config: PretrainConfig) -> EncoderConfig:
     """Return the architecture before there is a tokenizer, with the vocabulary asked for."""
     tokenizer = config.tokenizer
-    size = round_up(tokenizer.vocab_size)
-    if tokenizer.path is not None:
+    size = round_up(tokenizer.replace_vocab or tokenizer.vocab_size)
+    if tokenizer.path is not None and not tokenizer.replace_vocab:
         size = Tokenizer.load(tokenizer.path).vocab_size + tokenizer.extend_vocab
     model = resolve_config(
         config.model,
@@ -154,6 +155,8 @@ def check_config(config: PretrainConfig) -> None:
     build_planner(config)
     if config.evaluate.blimp is not None and not Path(config.evaluate.blimp).exists():
         raise ConfigError("evaluate.blimp", config.evaluate.blimp, "is not there")
+    if config.train.trackers:
+        check_trackers(config.train.trackers)
     choose_device(config.train.device)
     model = guess_model(config)
     with torch.device("meta"):

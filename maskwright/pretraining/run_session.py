@@ -12,6 +12,7 @@ from typing import Any
 
 from rich.text import Text
 
+from maskwright.config import to_mapping
 from maskwright.console import Console
 from maskwright.distributed.world import World
 from maskwright.inference.samples import HeldOutSamples
@@ -199,7 +200,10 @@ def open_session(
         last_step: of the checkpoint that the run resumes from.
     """
     objective = objective_of(config)
-    reporter = RunReporter(run, objective.scores, console, last_step) if world.is_first else SILENT
+    to_whom = {"trackers": config.train.trackers, "config": to_mapping(config)}
+    reporter = SILENT
+    if world.is_first:
+        reporter = RunReporter(run, objective.scores, console, last_step, **to_whom)
     trainer, note = build_trainer(config, data, run / CHECKPOINTS_NAME, world, initial, reporter)
     reporting = reporter if isinstance(reporter, RunReporter) else nullcontext()
     return Session(run, config, data, objective, trainer, reporting, note, console, origin)

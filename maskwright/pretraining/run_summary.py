@@ -51,6 +51,10 @@ _EXTENSION = """
 Of these, {new:,} were added to a vocabulary of {base:,}, learned from this text: on held-out text
 it now takes {after:.3f} tokens a word, before {before:.3f}.
 """
+_REPLACEMENT = """
+They replace a vocabulary of {base:,} and were learned from this text: on held-out text it now
+takes {after:.3f} tokens a word, before {before:.3f}.
+"""
 
 
 def describe_training(
@@ -178,7 +182,7 @@ def _describe_origin(origin: Mapping[str, Any]) -> str:
 
 
 def _describe_extension(extension: object) -> str:
-    """Return what the manifest, which anybody may have written, says about added tokens."""
+    """Return what the manifest, which anybody may have written, says about new tokens."""
     if not isinstance(extension, Mapping):
         return ""
     names = ("base_vocab_size", "vocab_size", "fertility_before", "fertility")
@@ -187,7 +191,8 @@ def _describe_extension(extension: object) -> str:
     if len(figures) < len(names):
         return ""
     base, size, before, after = figures
-    return _EXTENSION.format(new=size - base, base=base, before=before, after=after).rstrip()
+    template = _REPLACEMENT if found.get("replaces") else _EXTENSION
+    return template.format(new=size - base, base=base, before=before, after=after).rstrip()
 
 
 def _describe_machine() -> str:

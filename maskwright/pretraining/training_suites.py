@@ -6,6 +6,7 @@ the first one longer than collectives are given.
 """
 
 from collections.abc import Callable
+from typing import get_args
 
 from maskwright.errors import InputError
 from maskwright.evaluation.held_out_text import describe_held_out
@@ -14,11 +15,11 @@ from maskwright.evaluation.suites import Request, before_each_pass, find_headlin
 from maskwright.inference.text_model import TextModel
 from maskwright.model.masked_lm import MaskedLanguageModel
 from maskwright.pretraining.prepared_data import PreparedData
-from maskwright.runs.config import PretrainConfig
+from maskwright.runs.config import PretrainConfig, SuiteName
 from maskwright.runs.evaluation_file import SuiteResult
 
 # The scores to show where there is little room.
-HEADLINES = find_headlines()
+HEADLINES = find_headlines(get_args(SuiteName))
 
 
 class TrainingSuites:

@@ -79,13 +79,18 @@ def _can_draw(record: Record, name: str) -> bool:
     return isinstance(value, int | float) and abs(value) < _MAX_DRAWN
 
 
+def has_matplotlib() -> bool:
+    """Return True if the extra ``plots`` is installed."""
+    return importlib.util.find_spec("matplotlib") is not None
+
+
 def check_matplotlib() -> None:
     """Raise unless matplotlib is installed.
 
     Raises:
         InputError: the extra ``plots`` is not installed.
     """
-    if importlib.util.find_spec("matplotlib") is None:
+    if not has_matplotlib():
         raise InputError("plots need matplotlib: pip install 'maskwright[plots]'")
 
 
@@ -284,6 +289,24 @@ def draw_counts(counts: Mapping[str, int], label: str) -> str:
         axes.set_xlabel("documents")
 
     return render(draw, 8, 0.7 + 0.26 * len(counts), label)
+
+
+def draw_scatter(points: Sequence[tuple[Any, float]], x: str, y: str) -> str:
+    """Return a point for each trial of a sweep: a setting against the score."""
+    numbers = [value for value, _ in points if isinstance(value, int | float)]
+    is_numeric = len(numbers) == len(points)
+
+    def draw(figure: Any) -> None:
+        axes = figure.subplots()
+        values = [value if is_numeric else str(value) for value, _ in points]
+        axes.plot(values, [score for _, score in points], "o", color=COLORS[0], alpha=0.7)
+        if is_numeric and min(numbers) > 0 and max(numbers) > 10 * min(numbers):
+            axes.set_xscale("log")
+        axes.set_xlabel(x)
+        axes.set_ylabel(y)
+        axes.grid(axis="y", color=_GRID, linewidth=0.8)
+
+    return render(draw, 7, 3.2, f"{y} against {x}")
 
 
 def _draw_bars(axes: Any, names: Iterable[str], values: Sequence[float]) -> None:

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from maskwright.errors import ModelFolderError
+from maskwright.files import read_json
 from maskwright.objectives.registry import OBJECTIVES
 from maskwright.runs.download_model import download_model, is_hub_name
 from maskwright.runs.run_directory import (
@@ -15,6 +16,8 @@ from maskwright.runs.run_directory import (
     suggest_run,
 )
 
+MODULES_NAME = "modules.json"
+_MAX_MODULES_BYTES = 1 << 20
 HELP = "a run directory, a model folder, or hf:NAME[@REVISION]"
 
 
@@ -32,6 +35,8 @@ def find_model_folder(argument: Path | str) -> Path:
     folder = Path(argument)
     if (folder / MODEL_NAME).is_dir():
         return folder / MODEL_NAME
+    if (folder / MODULES_NAME).is_file():
+        return _find_transformer(folder)
     if hint := suggest_run(folder):
         raise ModelFolderError(f"{folder} is not a folder{hint}")
     if is_fine_tuning(folder):
@@ -45,6 +50,15 @@ def find_model_folder(argument: Path | str) -> Path:
             f"Continue it: maskwright pretrain --resume {folder}"
         )
     return folder
+
+
+def _find_transformer(folder: Path) -> Path:
+    """Return the transformer of a folder of sentence-transformers: its first module."""
+    modules = read_json(folder / MODULES_NAME, _MAX_MODULES_BYTES)
+    first = modules[0] if isinstance(modules, list) and modules else None
+    path = first.get("path") if isinstance(first, dict) else None
+    inside = isinstance(path, str) and not Path(path).is_absolute() and ".." not in Path(path).parts
+    return folder / str(path) if inside else folder
 
 
 def find_masked_model(argument: Path | str, report: Callable[[str], None]) -> Path:

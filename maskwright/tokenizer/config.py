@@ -34,6 +34,9 @@ class TokenizerConfig:
         None, "use the tokenizer in this folder instead of training one", is_path=True
     )
     extend_vocab: int = setting(0, "number of new tokens to learn and add to tokenizer.path")
+    replace_vocab: int = setting(
+        0, "vocabulary size of a new tokenizer, trained on the text, that replaces tokenizer.path"
+    )
 
     def __post_init__(self) -> None:
         least = _NUM_BYTES + _NUM_SPECIAL if self.kind == "bpe" else 32
@@ -47,11 +50,18 @@ class TokenizerConfig:
             raise ConfigError("sample_megabytes", self.sample_megabytes, "must be positive")
         if not 0 <= self.extend_vocab <= 1_000_000:
             raise ConfigError("extend_vocab", self.extend_vocab, "must be between 0 and 1000000")
+        if self.replace_vocab and not least <= self.replace_vocab <= 1_000_000:
+            rule = f"must be 0, or between {least} and 1000000 for {self.kind}"
+            raise ConfigError("replace_vocab", self.replace_vocab, rule, "Try 8192.")
 
 
 def check_extension(config: TokenizerConfig) -> None:
-    """Raise ConfigError if `extend_vocab` is set without a tokenizer to extend."""
-    if config.extend_vocab and config.path is None:
-        rule = "needs a tokenizer to extend"
-        remedy = "Name its folder in tokenizer.path, or a model in init_from."
-        raise ConfigError("tokenizer.extend_vocab", config.extend_vocab, rule, remedy)
+    """Raise ConfigError if there is no tokenizer to extend or replace, or both are requested."""
+    for name, verb in (("extend_vocab", "extend"), ("replace_vocab", "replace")):
+        value = getattr(config, name)
+        if value and config.path is None:
+            remedy = "Name its folder in tokenizer.path, or a model in init_from."
+            raise ConfigError(f"tokenizer.{name}", value, f"needs a tokenizer to {verb}", remedy)
+    if config.extend_vocab and config.replace_vocab:
+        rule = "cannot be combined with tokenizer.extend_vocab"
+        raise ConfigError("tokenizer.replace_vocab", config.replace_vocab, rule, "Remove one.")

@@ -16,6 +16,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from maskwright.errors import TokenizerError
@@ -81,12 +82,13 @@ def extend_tokenizer(
 def measure_extension(
     base: Tokenizer, tokenizer: Tokenizer, held_out: Iterable[str]
 ) -> tuple[dict[str, Any], list[str]]:
-    """Return the effect of an extension on text that it was not trained on, as values and as lines
-    of a report.
+    """Return the effect of an extension, or of another tokenizer, on text that it was not trained
+    on, as values and as lines of a report.
     """
     texts = list(held_out)
     before, after = (measure_tokenizer(which, texts) for which in (base, tokenizer))
-    shown = tokenizer.tokens(range(base.vocab_size, tokenizer.vocab_size)[:_NUM_SHOWN])
+    tokens = tokenizer.tokens(tokenizer.ordinary_ids.tolist())
+    shown = islice((token for token in tokens if base.token_id(token) is None), _NUM_SHOWN)
     saved = 1 - after.num_tokens / max(before.num_tokens, 1)
     found = {
         "base_fingerprint": base.fingerprint,

@@ -64,12 +64,12 @@ class TokenText:
 
         Punctuation is excluded, because masking treats it as a separate word.
         """
-        text = self._spell(token).removeprefix(" ")
+        text = self.spell(token).removeprefix(" ")
         return not any(is_punctuation(c) or c.isspace() for c in text)
 
     def has_letters(self, word: str) -> bool:
         """Return True if a pre-tokenized word contains a letter or digit."""
-        return any(character.isalnum() for character in self._spell(word))
+        return any(character.isalnum() for character in self.spell(word))
 
     def count_characters(self, token: str) -> int:
         """Return the number of characters that a token represents, without whitespace.
@@ -82,15 +82,16 @@ class TokenText:
         byte = _BYTE.fullmatch(token) if self._has_bytes else None
         if byte is not None:
             return int(_begins_character(int(byte[1], 16)))
-        return sum(not character.isspace() for character in self._spell(token))
+        return sum(not character.isspace() for character in self.spell(token))
 
     def is_blank(self, token: str) -> bool:
         """Return True if a token represents only whitespace."""
         if self._has_bytes and (byte := _BYTE.fullmatch(token)):
             return int(byte[1], 16) < 0x80 and chr(int(byte[1], 16)).isspace()
-        return self._spell(token).isspace()
+        return self.spell(token).isspace()
 
-    def _spell(self, token: str) -> str:
+    def spell(self, token: str) -> str:
+        """Return the text of a token, with the blank that it begins with."""
         if self._is_bytes:
             alphabet = _byte_alphabet()
             values = bytes(alphabet[c] for c in token if c in alphabet)

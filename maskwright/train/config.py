@@ -10,6 +10,7 @@ from maskwright.data.config import MIN_ROW_LENGTH
 from maskwright.errors import ConfigError
 
 Precision = Literal["auto", "fp32", "bf16"]
+TRACKER_NAMES = ("tensorboard", "wandb", "mlflow", "trackio")
 BUDGETS = ("max_minutes", "max_steps", "max_tokens", "max_epochs")
 _WORDS = re.compile(r"([1-9]\d{0,8})([KM]?)")
 _UNITS = {"": 1, "K": 1000, "M": 1_000_000}
@@ -71,6 +72,11 @@ class TrainConfig:
     valid_tokens: int = setting(32768, "token slots of a validation during training")
     final_valid_tokens: int = setting(262144, "token slots of the validation after training")
     report: bool = setting(True, "write report.html when the run ends; needs maskwright[plots]")
+    trackers: tuple[str, ...] = setting(
+        (),
+        "send the numbers of the run to tensorboard, wandb, mlflow, trackio; none = to "
+        "TensorBoard's files if tensorboard is installed",
+    )
     checkpoint_every_minutes: float = setting(10.0, "minutes between two checkpoints")
     keep_checkpoints: int = setting(2, "how many checkpoints are kept")
     checkpoint_words: tuple[str, ...] = setting(
@@ -82,6 +88,10 @@ class TrainConfig:
             value = getattr(self, name)
             if value is not None and value <= 0:
                 raise ConfigError(name, value, "must be above 0")
+        for name in self.trackers:
+            if name not in TRACKER_NAMES:
+                rule = f"is not one of {', '.join(TRACKER_NAMES)}"
+                raise ConfigError("trackers", name, rule)
         counts = ("batch_tokens", "log_every_steps", "num_validations", "keep_checkpoints")
         for name in (*counts, "max_skipped_steps"):
             if getattr(self, name) < 1:

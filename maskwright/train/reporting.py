@@ -1,4 +1,4 @@
-"""Where the records of a run go: metrics.jsonl, TensorBoard, and the terminal.
+"""Where the records of a run go: metrics.jsonl, TensorBoard, trackers, and the terminal.
 
 TensorBoard's files are written directly: torch's own writer thread dies on a full disk.
 """
@@ -8,9 +8,10 @@ import importlib.util
 import os
 import socket
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, closing
 from pathlib import Path
+from typing import Any
 
 from maskwright.console import Console
 from maskwright.errors import TrainingError
@@ -19,6 +20,7 @@ from maskwright.logs import MetricsLog, Record
 from maskwright.objectives.objective import ScoreLine
 from maskwright.train.checkpoint import describe_lost_folder
 from maskwright.train.panel import Panel
+from maskwright.train.trackers import TRACKERS, TrackerThread
 
 
 def has_tensorboard() -> bool:
@@ -87,6 +89,8 @@ class RunReporter:
         scores: what to show of the records; see `Objective.scores`.
         console: where to show, see `Panel`.
         last_step: of the checkpoint that the run resumes from.
+        trackers: names of `TRACKERS` and ``tensorboard``; none: TensorBoard if it is installed.
+        config: of the run, as plain values, for the trackers.
 
     Raises:
         TrainingError: from `advance`, when the folder is not in its place any more.
@@ -98,8 +102,11 @@ class RunReporter:
         scores: Sequence[ScoreLine],
         console: Console,
         last_step: int | None = None,
+        trackers: Sequence[str] = (),
+        config: Mapping[str, Any] | None = None,
     ) -> None:
         self._path, self._last_step = folder, last_step
+        self._names, self._config = trackers, config or {}
         self._panel = Panel(scores, console)
         self._open = ExitStack()
 
@@ -109,9 +116,14 @@ class RunReporter:
             log = MetricsLog(self._path / "metrics.jsonl", self._last_step)
             self._log = opened.enter_context(closing(log))
             self._board = None
-            if has_tensorboard():
+            if "tensorboard" in (self._names or ("tensorboard",)) and has_tensorboard():
                 board = Board(self._path / "tensorboard", self._last_step)
                 self._board = opened.enter_context(closing(board))
+            self._trackers = [
+                opened.enter_context(closing(TrackerThread(name, self._path, self._config)))
+                for name in self._names
+                if name in TRACKERS
+            ]
             opened.enter_context(self._panel)
             self._open = opened.pop_all()
         return self
@@ -123,6 +135,8 @@ class RunReporter:
         """Write and show a training or validation record; `samples` in it are lines to show."""
         self._log.write(record)
         self._write_board(record)
+        for tracker in self._trackers:
+            tracker.add(record)
         self._panel.show(record, progress)
 
     def advance(self, counts: Record, progress: float) -> None:

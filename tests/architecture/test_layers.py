@@ -34,7 +34,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("finetuning",),
     ("evaluation",),
     ("interop",),
-    ("pretraining", "serving"),
+    ("pretraining", "serving", "sweeping"),
     ("cli",),
     ("__main__",),
 )

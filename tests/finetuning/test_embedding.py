@@ -1,80 +1,22 @@
 """Pairs that belong together: which are wrong answers to one another, and what is kept."""
 
-import math
+import json
+from dataclasses import replace
+from itertools import permutations
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
-from hypothesis import strategies as st
-from torch import Tensor
 
+from maskwright.cli.main import main
+from maskwright.errors import InputError
 from maskwright.finetuning.config import FinetuneConfig
-from maskwright.finetuning.embedding import (
-    TEMPERATURE,
-    ContrastiveFitting,
-    Pairs,
-    contrast,
-    find_same,
-)
+from maskwright.finetuning.embedding import ContrastiveFitting, Embedding, Pairs, halve
 from maskwright.finetuning.examples import encode_texts
-from maskwright.tokenizer.template import ModelInput
+from maskwright.finetuning.table_files import TableRow
+from maskwright.model_folder.folder import save_model
 from tests.finetuning.helpers import TOKENIZER, make_loaded
-
-TEXT_PAIRS = st.lists(st.tuples(*[st.sampled_from("ABCDEFG")] * 2), min_size=1, max_size=8)
-
-
-def encode(texts: list[str]) -> list[ModelInput]:
-    return [ModelInput([ord(letter) for letter in text], [0] * len(text), 0) for text in texts]
-
-
-def find_same_slowly(pairs: list[tuple[str, str]]) -> list[list[bool]]:
-    return [[not set(one).isdisjoint(other) for other in pairs] for one in pairs]
-
-
-def contrast_slowly(first: Tensor, second: Tensor, same: list[list[bool]]) -> float:
-    """Sums over what each text is compared with: its own, and all that are not the same."""
-    total, count = 0.0, len(first)
-    for left, right in ((first, second), (second, first)):
-        for i in range(count):
-            logits = {
-                j: torch.cosine_similarity(left[i], right[j], dim=0).item() / TEMPERATURE
-                for j in range(count)
-                if i == j or not same[i][j]
-            }
-            total += math.log(sum(map(math.exp, logits.values()))) - logits[i]
-    return total / (2 * count)
-
-
-def find(pairs: list[tuple[str, str]]) -> Tensor:
-    return find_same(encode([a for a, _ in pairs]), encode([b for _, b in pairs]))
-
-
-@given(TEXT_PAIRS)
-def test_pairs_are_the_same_if_they_share_any_text(pairs: list[tuple[str, str]]) -> None:
-    same = find(pairs)
-    assert same.tolist() == find_same_slowly(pairs)
-    assert torch.equal(same, same.T)
-    assert same.diagonal().all()
-
-
-@given(TEXT_PAIRS, st.integers(0, 9))
-def test_the_loss_is_that_of_its_slow_twin(pairs: list[tuple[str, str]], seed: int) -> None:
-    torch.manual_seed(seed)
-    first, second = torch.randn(2, len(pairs), 4, dtype=torch.float64)
-    found = contrast(first, second, find(pairs)).item()
-    assert found == pytest.approx(contrast_slowly(first, second, find_same_slowly(pairs)))
-
-
-def test_a_text_is_no_wrong_answer_to_itself() -> None:
-    """Of (A, B) and (C, A) the first A would find the second one, which is as near as can be."""
-    vectors = dict(zip("ABCDE", torch.eye(5), strict=True))
-    pairs = [("A", "B"), ("C", "A"), ("D", "E")]
-    first, second = (torch.stack([vectors[pair[side]] for pair in pairs]) for side in (0, 1))
-    chance = math.log(2)  # each has one wrong answer, (D, E) two, and all are as far
-    expected = (2 * chance + math.log(3)) / 3
-    assert contrast(first, second, find(pairs)).item() == pytest.approx(expected)
-    assert contrast(first, second).item() > expected + 5
 
 
 def make_pairs(second: str = "{}") -> Pairs:
@@ -85,8 +27,11 @@ def make_pairs(second: str = "{}") -> Pairs:
     return Pairs(first, other)
 
 
-def fit(pairs: Pairs, rate: float) -> tuple[ContrastiveFitting, list[dict[str, Any]]]:
-    config = FinetuneConfig(epochs=4, batch_size=9, learning_rate=rate, layer_decay=1.0)
+def fit(
+    pairs: Pairs, rate: float, **settings: Any
+) -> tuple[ContrastiveFitting, list[dict[str, Any]]]:
+    given = {"epochs": 4, "batch_size": 9, "learning_rate": rate, "layer_decay": 1.0}
+    config = FinetuneConfig(**{**given, **settings})
     records: list[dict[str, Any]] = []
     model, pad_id = make_loaded().model, TOKENIZER.pad_id
     return ContrastiveFitting(model, pairs, pairs, pad_id, config, records.append), records
@@ -117,3 +62,111 @@ def test_another_pair_with_the_same_text_is_neither_found_nor_missed() -> None:
     one, other = pairs.first[:1], pairs.second[:1]
     fitting, _ = fit(Pairs(one + other, other + one), rate=1e-3)
     assert fitting.score() == {"found": 1, "candidates": 2, "valid_loss": 0}
+
+
+def test_numbers_order_the_cosines() -> None:
+    pairs = make_pairs("and {} and that did")
+    scores = torch.arange(len(pairs), dtype=torch.float32)
+    fitting, records = fit(replace(pairs, scores=scores), rate=3e-3, epochs=15, patience=0)
+    best = fitting.run()
+    assert best["spearman"] > records[0]["spearman"] + 0.1
+    assert best["spearman"] == max(record["spearman"] for record in records)
+
+
+@pytest.mark.parametrize("settings", [{}, {"dimensions": (4, 8)}])
+def test_negatives_are_told_from_partners(settings: dict[str, Any]) -> None:
+    pairs = make_pairs("and {} and that did")
+    negatives = [*pairs.second[1:], pairs.second[0]]
+    fitting, records = fit(replace(pairs, negatives=negatives), rate=1e-3, **settings)
+    fitting.run()
+    losses = [record["loss"] for record in records if "loss" in record]
+    assert losses[-1] < losses[0] - 0.1
+
+
+def test_mined_negatives_are_partners_of_others() -> None:
+    pairs = make_pairs("and {} and that did")
+    fitting, _ = fit(pairs, rate=1e-3)
+    fitting.mine()
+    partners = [tuple(one.ids) for one in pairs.second]
+    mined = [tuple(one.ids) for one in fitting.train.negatives]
+    assert len(mined) == len(pairs)
+    assert all(a in partners and a != b for a, b in zip(mined, partners, strict=True))
+
+
+def write_table(path: Path, *columns: str) -> Path:
+    words = ("cat", "dog", "tree", "log", "bed", "sees")
+    texts = [" ".join(three) for three in permutations(words, 3)]
+    more = {"score": [f"{n / 100}" for n in range(len(texts))]}
+    lists = [texts, [f"the {text} and the" for text in texts]]
+    lists += [more.get(name, [*texts[5:], *texts[:5]]) for name in columns]
+    rows = [("query", "passage", *columns), *zip(*lists, strict=True)]
+    path.write_text("\n".join(map("\t".join, rows)) + "\n")
+    return path
+
+
+def test_columns_choose_the_loss(tmp_path: Path) -> None:
+    task = Embedding()
+    pair = {"sentence1": "query", "sentence2": "passage"}
+    assert task.find_columns(write_table(tmp_path / "a.tsv"), {}) == pair
+    triplets = task.find_columns(write_table(tmp_path / "b.tsv", "hard_negative"), {})
+    assert triplets == {**pair, "negative": "hard_negative"}
+    scored = task.find_columns(write_table(tmp_path / "c.tsv", "similarity"), {})
+    assert scored == {**pair, "score": "similarity"}
+    with pytest.raises(InputError, match="one of them"):
+        task.find_columns(write_table(tmp_path / "d.tsv", "negative", "score"), {})
+
+
+def test_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = tmp_path / "model"
+    save_model(model, make_loaded().model, TOKENIZER)
+    flags = ["--epochs", "1", "--batch_size", "16"]
+    for number, (columns, more) in enumerate(
+        [
+            ((), ["--negatives", "mined"]),
+            (("score",), []),
+            (("negative",), ["--dimensions", "8,16"]),
+        ]
+    ):
+        table = write_table(tmp_path / f"{number}.tsv", *columns)
+        out = tmp_path / f"out-{number}"
+        command = ["finetune", str(model), "--task", "embedding", "--train", str(table)]
+        assert main([*command, "--out", str(out), *flags, *more]) == 0
+        results = json.loads((out / "results.json").read_text())
+        assert ("spearman" in results) == (columns == ("score",))
+    capsys.readouterr()
+    for more, field in (
+        (["--dimensions", "100000"], "dimensions = 100000"),
+        (["--negatives", "mined"], "negatives = mined"),
+    ):
+        table, out = tmp_path / "2.tsv", tmp_path / "no"
+        command = ["finetune", str(model), "--task", "embedding", "--train", str(table)]
+        assert main([*command, "--out", str(out), *flags, *more]) == 2
+        assert field in capsys.readouterr().err
+    command = ["finetune", str(model), "--task", "classification", "--train", str(table)]
+    assert main([*command, "--out", str(tmp_path / "no"), "--dimensions", "8"]) == 2
+    assert "--dimensions has no effect" in capsys.readouterr().err
+
+
+def test_text_without_labels_is_enough(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model, text = tmp_path / "model", tmp_path / "notes.txt"
+    save_model(model, make_loaded().model, TOKENIZER)
+    words = ("cat", "dog", "tree", "log", "bed", "sees")
+    lines = [" ".join([*three, "and the", *three]) for three in permutations(words, 3)]
+    text.write_text("\n\n".join(lines))
+    command = ["finetune", str(model), "--task", "embedding", "--train", str(text)]
+    flags = ["--epochs", "2", "--batch_size", "16"]
+    assert main([*command, "--out", str(tmp_path / "out"), *flags]) == 0
+    assert "SimCSE" in capsys.readouterr().out
+    results = json.loads((tmp_path / "out" / "results.json").read_text())
+    assert results["train_pairs"] + results["candidates"] == len(lines)
+    scored = write_table(tmp_path / "scored.tsv", "score")
+    valid = ["--valid", str(scored)]
+    assert main([*command, "--out", str(tmp_path / "other"), *flags, *valid]) == 0
+    assert "spearman" in json.loads((tmp_path / "other" / "results.json").read_text())
+    assert main([*command, "--out", str(tmp_path / "no"), "--dropout", "0"]) == 2
+    assert "dropout = 0" in capsys.readouterr().err
+
+
+def test_halves_are_of_one_text() -> None:
+    row = halve(TableRow("a.txt:1", {"sentence1": "one two three four five"}))
+    assert row.texts == ["one two", "three four five"]

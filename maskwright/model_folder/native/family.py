@@ -179,6 +179,34 @@ class Family:
             ignored=(*ignored, *head.ignored),
         )
 
+    @property
+    def prefix(self) -> str:
+        """The first part of the names of the encoder's tensors, such as ``bert.``."""
+        name = self.tensors["encoder.embeddings.word"]
+        return (name if isinstance(name, str) else name[0]).partition(".")[0] + "."
+
+    def as_encoder(self) -> "Family":
+        """Return the family of the class without a head, whose names lack `prefix`."""
+
+        def strip(names: str | tuple[str, ...]) -> str | tuple[str, ...]:
+            if isinstance(names, str):
+                return names.removeprefix(self.prefix)
+            return tuple(name.removeprefix(self.prefix) for name in names)
+
+        encoder = {ours: strip(theirs) for ours, theirs in self.tensors.items() if "enc" in ours}
+        constants = self.constants
+        return dataclasses.replace(
+            self,
+            architecture=self.architecture.replace("ForMaskedLM", "Model"),
+            pair_architecture="",
+            tensors=encoder,
+            tied_bias="",
+            constants=lambda config: {
+                name.removeprefix(self.prefix): value for name, value in constants(config).items()
+            },
+            ignored=tuple(name.removeprefix(self.prefix) for name in self.ignored),
+        )
+
     def name_class(self, config: EncoderConfig) -> str:
         """Return their class for `config`, with all of its heads if there is one."""
         return (config.sentence_pair_head and self.pair_architecture) or self.architecture

@@ -1,0 +1,281 @@
+"""The suites ``retrieval`` and ``sts``: how well vectors of texts find and order what is alike.
+
+Data is local, in the layouts of BEIR (Thakur et al., 2021) and of the STS benchmark. Texts are
+embedded as ``maskwright embed`` does. Beside each score is that of a search without any learning:
+BM25, and the cosine of word counts. Q queries, N documents.
+"""
+
+import json
+import math
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.errors import CorpusError, InputError
+from maskwright.evaluation.intervals import NUM_RESAMPLES, RESAMPLING_SEED, mean_interval
+from maskwright.evaluation.suites import Request, Suite, mark_fast
+from maskwright.files import hash_file
+from maskwright.finetuning.metrics import compute_metric
+from maskwright.finetuning.table_files import open_lines, read_columns
+from maskwright.inference.embed import Embedder
+from maskwright.runs.evaluation_file import DataFacts, Score, SuiteResult
+
+_DEEPEST = 100  # documents of a ranking
+_WORD = re.compile(r"\w+")
+_SPLITS = ("test", "dev", "train")
+_USUAL_COLUMNS = ("sentence1", "sentence2", "score")
+
+Grades = Mapping[str, Mapping[str, int]]  # of documents, by query
+Ranking = Sequence[str]  # documents, the best first
+
+
+@dataclass(frozen=True)
+class Collection:
+    """A retrieval task: texts by id, and which documents answer which query."""
+
+    documents: Mapping[str, str]
+    queries: Mapping[str, str]
+    grades: Grades
+    files: tuple[Path, ...]
+
+
+def read_collection(folder: Path) -> Collection:
+    """Read ``corpus.jsonl``, ``queries.jsonl`` and ``qrels/SPLIT.tsv``, each perhaps with ``.gz``.
+
+    Raises:
+        InputError: a file is missing.
+        CorpusError: a file is damaged, or no query has an answer among the documents.
+    """
+    corpus, queries = (_find(folder, f"{name}.jsonl") for name in ("corpus", "queries"))
+    qrels = next(
+        (path for split in _SPLITS for path in _list_files(folder, f"qrels/{split}.tsv")), None
+    )
+    if qrels is None:
+        raise InputError(f"{folder} has no qrels/test.tsv. Give a folder in the layout of BEIR.")
+    documents, asked = dict(_read_texts(corpus)), dict(_read_texts(queries))
+    columns = {"query": 0, "document": 1, "grade": 2}
+    grades: dict[str, dict[str, int]] = defaultdict(dict)
+    for row in read_columns(qrels, columns, has_header=True):
+        query, document = row.values["query"], row.values["document"]
+        if query in asked and document in documents:
+            grades[query][document] = int(row.number("grade"))
+    answered = {query: found for query, found in grades.items() if max(found.values()) > 0}
+    if not answered:
+        raise CorpusError(f"{qrels}: no query has an answer among the documents. Check the ids.")
+    chosen = {query: asked[query] for query in answered}
+    return Collection(documents, chosen, answered, (corpus, queries, qrels))
+
+
+def _find(folder: Path, name: str) -> Path:
+    found = next(iter(_list_files(folder, name)), None)
+    if found is None:
+        raise InputError(f"{folder} has no {name}. Give a folder in the layout of BEIR.")
+    return found
+
+
+def _list_files(folder: Path, name: str) -> list[Path]:
+    return [path for path in (folder / name, folder / f"{name}.gz") if path.is_file()]
+
+
+def _read_texts(path: Path) -> Iterator[tuple[str, str]]:
+    """Yield id and text of each line; a title comes first."""
+    name, lines = open_lines(path)
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            record: dict[str, Any] = json.loads(line)
+            yield str(record["_id"]), f"{record.get('title') or ''} {record['text']}".strip()
+        except (ValueError, KeyError, TypeError):
+            raise CorpusError(
+                f'{name}:{number} is not {{"_id": …, "text": …}}. Correct the line.'
+            ) from None
+
+
+def rank_by_vectors(embed: Embedder, task: Collection) -> dict[str, Ranking]:
+    """Return the nearest documents of each query, by cosine."""
+    names = np.array(list(task.documents))
+    texts = embed(list(task.queries.values()))
+    similar = np.concatenate(
+        [texts @ block.T for block in embed.stream(task.documents.values())], axis=1
+    )
+    best = np.argsort(-similar, axis=1, kind="stable")[:, :_DEEPEST]
+    return dict(zip(task.queries, names[best].tolist(), strict=True))
+
+
+def rank_by_words(task: Collection, k: float = 1.2, b: float = 0.75) -> dict[str, Ranking]:
+    """Return the best documents of each query by BM25 (Robertson and Zaragoza, 2009)."""
+    names = list(task.documents)
+    counts = [Counter(split_words(text)) for text in task.documents.values()]
+    lengths = np.array([max(1, count.total()) for count in counts], np.float64)
+    postings: dict[str, list[tuple[int, int]]] = defaultdict(list)
+    for number, count in enumerate(counts):
+        for word, times in count.items():
+            postings[word].append((number, times))
+    damping = k * (1 - b + b * lengths / lengths.mean())
+    rankings: dict[str, Ranking] = {}
+    for query, text in task.queries.items():
+        scores = np.zeros(len(names))
+        for word in split_words(text):
+            found = postings.get(word, [])
+            rarity = math.log(1 + (len(names) - len(found) + 0.5) / (len(found) + 0.5))
+            for number, times in found:
+                scores[number] += rarity * times * (k + 1) / (times + damping[number])
+        best = np.argsort(-scores, kind="stable")[:_DEEPEST]
+        rankings[query] = [names[number] for number in best if scores[number] > 0]
+    return rankings
+
+
+def split_words(text: str) -> list[str]:
+    """Return the words of a text in lowercase."""
+    return _WORD.findall(text.lower())
+
+
+def measure_ndcg(grades: Mapping[str, int], ranking: Ranking, depth: int = 10) -> float:
+    """Return the discounted gain of the first documents over that of the best ranking."""
+
+    def sum_gains(gains: Sequence[int]) -> float:
+        return sum(gain / math.log2(place + 2) for place, gain in enumerate(gains[:depth]))
+
+    best = sum_gains(sorted(grades.values(), reverse=True))
+    return sum_gains([max(0, grades.get(name, 0)) for name in ranking]) / best
+
+
+def measure_recall(grades: Mapping[str, int], ranking: Ranking, depth: int) -> float:
+    """Return the share of the answers that are among the first documents."""
+    answers = {name for name, grade in grades.items() if grade > 0}
+    return len(answers.intersection(ranking[:depth])) / len(answers)
+
+
+def measure_reciprocal_rank(grades: Mapping[str, int], ranking: Ranking, depth: int = 10) -> float:
+    """Return one over the place of the first answer; 0 if it is not among the first documents."""
+    places = (n for n, name in enumerate(ranking[:depth], 1) if grades.get(name, 0) > 0)
+    return 1 / next(places, math.inf)
+
+
+_MEASURES: dict[str, Callable[[Mapping[str, int], Ranking], float]] = {
+    "retrieval/ndcg_10": measure_ndcg,
+    "retrieval/recall_10": partial(measure_recall, depth=10),
+    "retrieval/recall_100": partial(measure_recall, depth=100),
+    "retrieval/mrr_10": measure_reciprocal_rank,
+}
+
+
+def score_rankings(
+    grades: Grades, rankings: Mapping[str, Ranking], baseline: Mapping[str, Ranking]
+) -> tuple[Score, ...]:
+    """Return the mean of each measure over the queries, with its interval, beside a baseline."""
+    scores: list[Score] = []
+    for name, measure in _MEASURES.items():
+        values, others = (
+            np.array([measure(grades[query], found[query]) for query in grades])
+            for found in (rankings, baseline)
+        )
+        low, high = mean_interval(values) or (None, None)
+        mean, other = float(values.mean()), float(others.mean())
+        scores.append(Score(name, mean, low, high, len(values), other))
+    return tuple(scores)
+
+
+def read_graded_pairs(path: Path) -> tuple[list[str], list[str], NDArray[np.float64]]:
+    """Return first texts, second texts and scores of a table.
+
+    Its columns are ``sentence1``, ``sentence2`` and ``score``; of a CSV file without a header the
+    first three.
+
+    Raises:
+        CorpusError: as `read_columns`, or all scores are the same.
+    """
+    has_names = path.name.removesuffix(".gz").endswith((".jsonl", ".parquet", ".tsv"))
+    columns = {role: role if has_names else place for place, role in enumerate(_USUAL_COLUMNS)}
+    rows = list(read_columns(path, columns))
+    pairs, scores = [row.texts for row in rows], np.array([row.number("score") for row in rows])
+    if len(set(scores.tolist())) < 2:
+        raise CorpusError(f"{path}: all scores are the same, so nothing can be ordered.")
+    return [pair[0] for pair in pairs], [pair[1] for pair in pairs], scores
+
+
+def compare_words(first: str, second: str) -> float:
+    """Return the cosine of the word counts of two texts."""
+    ours, theirs = Counter(split_words(first)), Counter(split_words(second))
+    product = sum(count * theirs[word] for word, count in ours.items())
+    lengths = (sum(count**2 for count in each.values()) for each in (ours, theirs))
+    return product / max(1.0, math.sqrt(math.prod(lengths)))
+
+
+def _find_source(request: Request, suite: str) -> Path:
+    if len(request.files) != 1:
+        raise InputError(f"the suite {suite} needs --data: one folder or table")
+    return Path(request.files[0])
+
+
+def _make_embedder(request: Request) -> Embedder:
+    model = request.model
+    return Embedder.from_parts(model.model, model.tokenizer, request.wraps)
+
+
+def _describe(path: Path, files: Sequence[Path], num_texts: int) -> DataFacts:
+    fingerprint = "-".join(hash_file(file)[:16] for file in files)
+    return {"name": str(path), "fingerprint": fingerprint, "num_texts": num_texts}
+
+
+def _score_retrieval(request: Request) -> SuiteResult:
+    path = _find_source(request, "retrieval")
+    task, embed = read_collection(path), _make_embedder(request)
+    rankings = rank_by_vectors(embed, task)
+    settings = {
+        "baseline": "BM25",
+        "interval": f"bootstrap over queries, {NUM_RESAMPLES} resamples, seed {RESAMPLING_SEED}",
+        "num_cut": embed.num_cut,
+    }
+    data = _describe(path, task.files, len(task.documents))
+    scores = score_rankings(task.grades, rankings, rank_by_words(task))
+    return mark_fast(SuiteResult("retrieval", data, settings, scores), False)
+
+
+def _score_sts(request: Request) -> SuiteResult:
+    path = _find_source(request, "sts")
+    first, second, scores = read_graded_pairs(path)
+    embed = _make_embedder(request)
+    cosines = (embed(first) * embed(second)).sum(1)
+    words = np.array([compare_words(a, b) for a, b in zip(first, second, strict=True)])
+    spearman, baseline = (compute_metric("spearman", scores, x) for x in (cosines, words))
+    settings = {"baseline": "cosine of word counts", "num_cut": embed.num_cut}
+    score = Score("sts/spearman", spearman, None, None, len(scores), baseline)
+    data = _describe(path, [path], 2 * len(scores))
+    return mark_fast(SuiteResult("sts", data, settings, (score,)), False)
+
+
+def _check_retrieval(request: Request) -> None:
+    read_collection(_find_source(request, "retrieval"))
+
+
+def _check_sts(request: Request) -> None:
+    read_graded_pairs(_find_source(request, "sts"))
+
+
+RETRIEVAL = Suite(
+    name="retrieval",
+    needs="files",
+    full=None,
+    fast=0,
+    check=_check_retrieval,
+    score=_score_retrieval,
+    headlines=("retrieval/ndcg_10",),
+)
+STS = Suite(
+    name="sts",
+    needs="files",
+    full=None,
+    fast=0,
+    check=_check_sts,
+    score=_score_sts,
+    headlines=("sts/spearman",),
+)

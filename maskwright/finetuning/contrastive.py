@@ -1,0 +1,127 @@
+"""Losses of texts that belong together, and the cosines that they and the scores are made of.
+
+R rows of a table, N negatives, D width. The losses are those of sentence-transformers, by name:
+``MultipleNegativesRankingLoss`` (here in both directions), ``CoSENTLoss`` and ``MatryoshkaLoss``.
+"""
+
+from collections.abc import Callable, Sequence
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from maskwright.tokenizer.template import ModelInput
+
+TEMPERATURE = 0.05  # as in SimCSE, Gao et al. 2021
+_TOO_NEAR = 5  # partners that are not taken for negatives
+_CHUNK = 512  # texts compared with all partners at once
+
+
+def contrast(
+    first: Tensor,
+    second: Tensor,
+    same: Tensor | None = None,
+    negatives: Tensor | None = None,
+    right: Tensor | None = None,
+) -> Tensor:
+    """Return the loss of R pairs of vectors [R, D]: each is to find its own partner among all.
+
+    ``-1/R Σ log softmax(cos(a_i, b_j) / temperature)_i``, the mean of both directions. van den Oord
+    et al., "Representation Learning with Contrastive Predictive Coding", 2018.
+
+    Args:
+        same: [R, R] True where pairs i and j share a text, so that j is not a wrong answer.
+        negatives: [N, D] more wrong answers to all first texts.
+        right: [R, N] True where a negative shares a text with pair i, and is no wrong answer.
+    """
+    similar = compare(first, second, same) / TEMPERATURE
+    own = torch.arange(len(first), device=first.device)
+    backward = F.cross_entropy(similar.T, own)
+    if negatives is not None:
+        wrong = F.normalize(first, dim=-1) @ F.normalize(negatives, dim=-1).T / TEMPERATURE
+        wrong = wrong if right is None else wrong.masked_fill(right, float("-inf"))
+        similar = torch.cat((similar, wrong), 1)
+    return (F.cross_entropy(similar, own) + backward) / 2
+
+
+def order(first: Tensor, second: Tensor, scores: Tensor) -> Tensor:
+    """Return the loss of R pairs of vectors [R, D] whose cosines are to have the order of `scores`.
+
+    ``log(1 + Σ exp((cos_i - cos_j) / temperature))`` over all i with a smaller score than j [R].
+    Su, "CoSENT", 2022.
+    """
+    cosines = F.cosine_similarity(first, second) / TEMPERATURE
+    misplaced = cosines[:, None] - cosines[None, :]
+    counted = scores[:, None] < scores[None, :]
+    misplaced = misplaced.masked_fill(~counted, float("-inf")).flatten()
+    return torch.cat((misplaced.new_zeros(1), misplaced)).logsumexp(0)
+
+
+def nest(loss: Callable[..., Tensor], sizes: Sequence[int], *vectors: Tensor | None) -> Tensor:
+    """Return the mean of a loss of whole vectors [R, D] and of their first `sizes` numbers.
+
+    Kusupati et al., "Matryoshka Representation Learning", 2022.
+    """
+    width = next(x.shape[-1] for x in vectors if x is not None)
+    losses = [
+        loss(*(None if x is None else x[:, :size] for x in vectors)) for size in (width, *sizes)
+    ]
+    return torch.stack(losses).mean()
+
+
+def compare(first: Tensor, second: Tensor, same: Tensor | None = None) -> Tensor:
+    """Return cosines [R, R] of all first texts with all partners; -inf for others in `same`."""
+    similar = F.normalize(first, dim=-1) @ F.normalize(second, dim=-1).T
+    if same is None:
+        return similar
+    others = same & ~torch.eye(len(first), dtype=torch.bool, device=first.device)
+    return similar.masked_fill(others, float("-inf"))
+
+
+def find_same(first: Sequence[ModelInput], second: Sequence[ModelInput]) -> Tensor:
+    """Return [R, R] bool, symmetric: True where two pairs share a text, on either side."""
+    numbers = number_texts(first, second)
+    return overlap(numbers, numbers)
+
+
+def number_texts(*columns: Sequence[ModelInput]) -> list[Tensor]:
+    """Return a number for each text of each column; equal texts have equal numbers."""
+    numbers: dict[tuple[int, ...], int] = {}
+    return [
+        torch.tensor([numbers.setdefault(tuple(one.ids), len(numbers)) for one in column])
+        for column in columns
+    ]
+
+
+def overlap(rows: Sequence[Tensor], others: Sequence[Tensor]) -> Tensor:
+    """Return [R, N] bool: True where a row shares a text with another.
+
+    Args:
+        rows, others: the columns of R and of N rows, as `number_texts` returns them.
+    """
+    same = torch.zeros(len(rows[0]), len(others[0]), dtype=torch.bool)
+    for ours in rows:
+        for theirs in others:
+            same |= ours[:, None] == theirs[None, :]
+    return same
+
+
+def mine_negatives(first: Tensor, second: Tensor, numbers: Sequence[Tensor]) -> list[int]:
+    """Return for each first text [R, D] the row of a partner that is near it and wrong.
+
+    The nearest ones are passed over: some of them are right answers that nobody marked (Karpukhin
+    et al., "Dense Passage Retrieval", 2020, take the nearest without an answer).
+
+    Args:
+        numbers: of both columns, see `number_texts`: partners that share a text are right.
+    """
+    units, partners = F.normalize(first, dim=-1), F.normalize(second, dim=-1).T
+    found: list[int] = []
+    for start in range(0, len(first), _CHUNK):
+        here = slice(start, start + _CHUNK)
+        same = overlap([column[here] for column in numbers], numbers)
+        near = (units[here] @ partners).masked_fill(same, float("-inf"))
+        best = near.topk(min(_TOO_NEAR + 1, near.shape[1]), dim=1)
+        last = best.values.isfinite().sum(1).clamp(min=1) - 1
+        found += best.indices.gather(1, last[:, None])[:, 0].tolist()
+    return found

@@ -1,0 +1,148 @@
+"""Initial embeddings for a vocabulary that replaces the one of a model.
+
+A token that the old vocabulary has as well keeps its row. Any other token gets a weighted mean of
+the rows of such shared tokens, by how similarly they are used in the new text: FOCUS (Dobler and
+de Melo, arXiv 2305.14481) with co-occurrence counts of our own instead of fastText. A token too
+rare to have counts gets the mean of the old tokens that spell it.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from maskwright.tokenizer.token_text import TokenText
+from maskwright.tokenizer.tokenizer import Tokenizer
+
+MOST_TOKENS = 4_000_000  # of text, to count in
+_WINDOW = 4  # neighbors on each side
+_MOST_CONTEXTS, _MOST_COUNTS = 2048, 1 << 25  # the most frequent tokens; counts in memory
+_SHARPNESS = 10.0  # of a cosine, before sparsemax: some ten tokens share the weight
+_CHUNK = 512  # tokens compared at once
+
+Floats = NDArray[np.float32]
+Ids = NDArray[np.int64]
+Sources = dict[int, tuple[list[int], list[float]]]  # new id: old ids, and their weights
+
+
+@dataclass(frozen=True)
+class Transfer:
+    """Where the rows of a new vocabulary come from.
+
+    Attributes:
+        sources: the old ids of each new id and their weights, which add up to 1.
+        num_shared, num_similar, num_spelled: tokens of each origin.
+    """
+
+    sources: Sources
+    num_shared: int
+    num_similar: int
+    num_spelled: int
+
+    def describe(self) -> str:
+        return (
+            f"embeddings: {self.num_shared:,} tokens keep theirs, {self.num_similar:,} begin as "
+            f"those of tokens used alike, {self.num_spelled:,} as the mean of their old pieces"
+        )
+
+
+def transfer_vocabulary(old: Tokenizer, new: Tokenizer, text: Ids) -> Transfer:
+    """Return where each token of `new` gets its row from.
+
+    Args:
+        text: token ids of `new`, in the order of the text.
+    """
+    shared = match_tokens(old, new)
+    sources: Sources = {token: ([old_id], [1.0]) for token, old_id in shared.items()}
+    usage = count_usage(text, new.vocab_size)
+    is_used = usage.any(1)
+    anchors = np.array([token for token in sorted(shared) if is_used[token]], np.int64)
+    others = [token for token in new.ordinary_ids.tolist() if token not in shared]
+    similar = [token for token in others if is_used[token]] if len(anchors) else []
+    for begin in range(0, len(similar), _CHUNK):
+        chunk = similar[begin : begin + _CHUNK]
+        weights = sparsemax(_SHARPNESS * usage[chunk] @ usage[anchors].T)
+        for token, row in zip(chunk, weights, strict=True):
+            chosen = np.flatnonzero(row)
+            old_ids = [shared[anchor] for anchor in anchors[chosen].tolist()]
+            sources[token] = old_ids, row[chosen].tolist()
+    spelled, pieces = [token for token in others if token not in sources], TokenText(new)
+    for token in spelled:
+        text_of_token = pieces.spell(new.token(token)).strip()
+        ids = old.encode(text_of_token).ids.tolist() or [old.unk_id]
+        sources[token] = ids, [1 / len(ids)] * len(ids)
+    return Transfer(sources, len(shared), len(similar), len(spelled))
+
+
+def match_tokens(old: Tokenizer, new: Tokenizer) -> dict[int, int]:
+    """Return the old id of each new token that the old vocabulary has, special tokens by role.
+
+    Tokens are equal if they stand for the same text, at the beginning of a word or not; failing
+    that, if they stand for the same text elsewhere in a word, or in lowercase.
+    """
+    known = {form: token for token, form in reversed(_spell_all(old).items())}
+    found = dict(zip(new.role_ids, old.role_ids, strict=True))
+    if old.kind == new.kind:  # equal strings are equal tokens, parts of a character as well
+        ids = new.ordinary_ids.tolist()
+        same = zip(ids, map(old.token_id, new.tokens(ids)), strict=True)
+        found |= {token: old_id for token, old_id in same if old_id is not None}
+    for token, (begins, text) in _spell_all(new).items():
+        small = text.lower()
+        forms = [(begins, text), (not begins, text), (begins, small), (not begins, small)]
+        match = next((known[form] for form in forms if form in known), None)
+        if token not in found and match is not None:
+            found[token] = match
+    return found
+
+
+def _spell_all(tokenizer: Tokenizer) -> dict[int, tuple[bool, str]]:
+    """Return for each ordinary token whether it begins a word, and its text."""
+    pieces, ids = TokenText(tokenizer), tokenizer.ordinary_ids.tolist()
+    spelled: dict[int, tuple[bool, str]] = {}
+    for token_id, token in zip(ids, tokenizer.tokens(ids), strict=True):
+        text = pieces.spell(token)
+        marked = bool(pieces.prefix) and not token.startswith(pieces.prefix)
+        if text.strip():
+            spelled[token_id] = marked or text.startswith(" "), text.strip()
+    return spelled
+
+
+def count_usage(text: Ids, vocab_size: int) -> Floats:
+    """Return how each token is used: [V, contexts], rows of length 1, or 0 for what never occurs.
+
+    Positive pointwise mutual information with the most frequent tokens among its neighbors.
+    """
+    frequency = np.bincount(text, minlength=vocab_size)
+    num_contexts = min(_MOST_CONTEXTS, vocab_size, _MOST_COUNTS // vocab_size)
+    contexts = np.argsort(-frequency, kind="stable")[:num_contexts]
+    number = np.full(vocab_size, -1, np.int64)
+    number[contexts] = np.arange(num_contexts)
+    counts = np.zeros(vocab_size * num_contexts, np.float32)
+    for distance in range(1, _WINDOW + 1):
+        for tokens, neighbors in (
+            (text[:-distance], text[distance:]),
+            (text[distance:], text[:-distance]),
+        ):
+            column = number[neighbors]
+            pairs = (tokens * num_contexts + column)[column >= 0]
+            counts += np.bincount(pairs, minlength=len(counts))
+    table = counts.reshape(vocab_size, num_contexts)
+    expected = np.outer(table.sum(1), table.sum(0) / max(table.sum(), 1.0))
+    with np.errstate(divide="ignore", invalid="ignore"):
+        information = np.nan_to_num(np.log(table / expected), neginf=0.0)
+    np.maximum(information, 0.0, out=information)
+    length = np.linalg.norm(information, axis=1, keepdims=True)
+    return (information / np.maximum(length, 1e-12)).astype(np.float32)
+
+
+def sparsemax(scores: Floats) -> Floats:
+    """Return the nearest probabilities to each row: most are 0.
+
+    Martins and Astudillo, "From Softmax to Sparsemax", 2016.
+    """
+    ordered = -np.sort(-scores, axis=1)
+    total = np.cumsum(ordered, axis=1) - 1
+    count = np.arange(1, scores.shape[1] + 1)
+    last = (ordered * count > total).sum(1, keepdims=True) - 1
+    threshold = np.take_along_axis(total, last, 1) / (last + 1)
+    return np.maximum(scores - threshold, 0.0)

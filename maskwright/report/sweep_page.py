@@ -1,0 +1,39 @@
+"""The page of a sweep: its trials, and the score against each setting."""
+
+import shlex
+from collections.abc import Mapping, Sequence
+
+from maskwright.report.charts import draw_scatter, has_matplotlib
+from maskwright.report.templates import fill_template
+
+Row = tuple[str, float | None, Mapping[str, float | int | str]]
+
+
+def render_sweep(name: str, goal: str, best: Sequence[str], rows: Sequence[Row]) -> str:
+    """Return the page as HTML; without matplotlib it has no charts.
+
+    Args:
+        goal: what the score is.
+        best: the command of the best trial.
+        rows: the folder, the score and the settings of each trial, the best first.
+    """
+    settings = list(rows[0][2])
+    scored = [row for row in rows if row[1] is not None]
+    charts = [
+        (setting, draw_scatter([(row[2][setting], row[1]) for row in scored], setting, goal))
+        for setting in settings
+        if scored and has_matplotlib()
+    ]
+    shown = [
+        (trial, "failed" if score is None else f"{score:.4f}", [str(found[s]) for s in settings])
+        for trial, score, found in rows
+    ]
+    return fill_template(
+        "sweep.html.j2",
+        title=name,
+        goal=goal,
+        best=shlex.join(best),
+        settings=settings,
+        rows=shown,
+        charts=charts,
+    )

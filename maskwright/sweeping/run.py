@@ -1,0 +1,253 @@
+"""``maskwright sweep``: many runs of one command with other settings, the best of them found.
+
+Each trial is a process of its own, so that one that fails takes nothing with it. optuna chooses
+the settings (tree-structured Parzen estimator, Bergstra et al., 2011) and keeps the trials in
+``study.db``: a sweep that was stopped or killed is resumed by the same command, and an unfinished
+trial resumes from its checkpoint. Which settings are tried depends on the seed and on the scores
+alone.
+"""
+
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from maskwright.console import say
+from maskwright.errors import InputError, StoppedError, TrainingError
+from maskwright.extras import import_extra
+from maskwright.files import write_text
+from maskwright.finetuning.config import FinetuneConfig
+from maskwright.finetuning.results import RESULTS_NAME, read_results
+from maskwright.logs import read_metrics
+from maskwright.report.sweep_page import render_sweep
+from maskwright.runs.config import PretrainConfig
+from maskwright.runs.run_directory import METRICS_NAME, REPORT_NAME
+from maskwright.sweeping.space import Dimension, Value, parse_space
+
+Command = Literal["pretrain", "finetune"]
+STUDY_NAME = "study.db"
+_CONFIGS: dict[Command, type] = {"pretrain": PretrainConfig, "finetune": FinetuneConfig}
+# Of fine-tuning; the rates are those of narrow and of wide encoders.
+DEFAULT_SPACE = ("learning_rate=5e-5..3e-3:log", "epochs=2..10", "layer_decay=0.7..1.0")
+_MOST_FAILURES = 3  # one after the other: then it is not the settings
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One run: its number, its settings, and its score, which is None if it failed."""
+
+    number: int
+    settings: Mapping[str, Value]
+    score: float | None
+    folder: Path
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """What is run, and what is varied.
+
+    Attributes:
+        arguments: of the command, without those that say where a run goes.
+        out: the folder of the trials.
+    """
+
+    command: Command
+    arguments: tuple[str, ...]
+    space: tuple[Dimension, ...]
+    out: Path
+    seed: int
+
+    def folder(self, number: int) -> Path:
+        return self.out / f"trial-{number:03}"
+
+    def flags(self, settings: Mapping[str, Value]) -> list[str]:
+        """Return the settings as flags; a float as its shortest text."""
+        return [part for name, value in settings.items() for part in (f"--{name}", str(value))]
+
+    def process(self, number: int, settings: Mapping[str, Value]) -> list[str]:
+        """Return the command of a trial, which also resumes it."""
+        folder = self.folder(number)
+        where = ["--out", str(folder)]
+        if self.command == "pretrain":
+            where = ["--runs-dir", str(folder.parent), "--name", folder.name, "--auto-resume"]
+        program = [sys.executable, "-m", "maskwright", self.command]
+        return [*program, *self.arguments, *self.flags(settings), *where]
+
+    def describe(self) -> dict[str, Any]:
+        """Return what all trials of a sweep share, as it comes back from JSON."""
+        space = [{**asdict(one), "choices": list(one.choices)} for one in self.space]
+        return {"command": [self.command, *self.arguments], "space": space, "seed": self.seed}
+
+
+def sweep(
+    command: Command,
+    arguments: Sequence[str],
+    *,
+    out: str | Path,
+    over: Sequence[str] = (),
+    trials: int = 12,
+    minutes: float | None = None,
+    seed: int = 0,
+    report: Callable[[str], None] = say,
+) -> list[Trial]:
+    """Run a command `trials` times with other settings, and return all trials, the best first::
+
+        sweep("pretrain", ["corpus/"], over=["optim.learning_rate=1e-3..1e-1:log"],
+              trials=12, minutes=3, out="runs/rates")
+
+    Args:
+        command: ``pretrain``, whose final validation loss is to be small, or ``finetune``, whose
+            deciding metric on the validation examples is to be large.
+        arguments: the arguments and flags of the command.
+        out: the folder of the trials; if it holds this sweep, it is resumed.
+        over: what to vary: ``FIELD=LOW..HIGH``, ``FIELD=LOW..HIGH:log`` or ``FIELD=A,B,C``. For
+            ``finetune`` by default rate, epochs and layer decay.
+        trials: how many in all, those of an earlier call included.
+        minutes: the budget of each trial of ``pretrain``.
+        seed: names the settings that are tried.
+
+    Raises:
+        MaskwrightError: wrong input; `out` has another sweep; a trial says that its input is wrong.
+        StoppedError: a trial was stopped.
+    """
+    if trials < 1:
+        raise InputError(f"--trials = {trials} must be at least 1")
+    if minutes is not None:
+        if command == "finetune":
+            raise InputError("--minutes applies to pretrain only. Vary epochs, or set --epochs.")
+        arguments = [*arguments, "--train.max_minutes", str(minutes)]
+    if not over and command == "pretrain":
+        raise InputError("--over is missing: name what to vary, e.g. masking.rate=0.15,0.3,0.4")
+    space = parse_space(over or DEFAULT_SPACE, _CONFIGS[command])
+    plan = Sweep(command, tuple(arguments), tuple(space), Path(out), seed)
+    study = _open_study(plan)
+    while len(finished := _list_finished(study)) < trials:
+        _check_failures(plan, finished)
+        trial = _ask(study, plan)
+        settings = dict(trial.params)
+        report(f"trial {trial.number + 1} of {trials}: {_show(settings)}")
+        score = _run(plan, trial.number, settings)
+        study.tell(trial.number, score, state=_state("COMPLETE" if score is not None else "FAIL"))
+        report(f"trial {trial.number + 1}: {'failed' if score is None else f'{score:.4f}'}")
+        _write_page(plan, study)
+    return list_trials(plan, study)
+
+
+def _optuna() -> Any:
+    return import_extra("optuna", "sweep", "maskwright sweep")
+
+
+def _state(name: str) -> Any:
+    return _optuna().trial.TrialState[name]
+
+
+def _open_study(plan: Sweep) -> Any:
+    """Return the study of a folder; a new one if there is none.
+
+    Raises:
+        InputError: the folder holds another sweep, or something else.
+    """
+    optuna = _optuna()
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    path = plan.out / STUDY_NAME
+    if plan.out.exists() and any(plan.out.iterdir()) and not path.exists():
+        raise InputError(f"{plan.out} holds something else. Name another folder with --out.")
+    plan.out.mkdir(parents=True, exist_ok=True)
+    study = optuna.create_study(
+        storage=f"sqlite:///{path.resolve()}",
+        study_name="sweep",
+        direction="minimize" if plan.command == "pretrain" else "maximize",
+        load_if_exists=True,
+    )
+    described = plan.describe()
+    if study.user_attrs.get("sweep", described) != described:
+        raise InputError(
+            f"{plan.out} holds a sweep of another command, space or seed. Repeat that command to "
+            "resume it, or name another folder with --out."
+        )
+    study.set_user_attr("sweep", described)
+    return study
+
+
+def _list_finished(study: Any) -> list[Any]:
+    return [trial for trial in study.get_trials(deepcopy=False) if trial.state.is_finished()]
+
+
+def _ask(study: Any, plan: Sweep) -> Any:
+    """Return the trial that was not finished, or else a new one.
+
+    Settings are drawn by a sampler whose seed counts the trials, so that a sweep that was killed
+    tries the same ones as one that was not.
+    """
+    for trial in study.get_trials(deepcopy=False):
+        if not trial.state.is_finished() and len(trial.params) == len(plan.space):
+            return trial
+    number = len(study.get_trials(deepcopy=False))
+    study.sampler = _optuna().samplers.TPESampler(seed=plan.seed * 1_000_003 + number)
+    trial = study.ask()
+    for dimension in plan.space:
+        dimension.draw(trial)
+    return trial
+
+
+def _run(plan: Sweep, number: int, settings: Mapping[str, Value]) -> float | None:
+    """Run a trial; return its score, or None if it fails.
+
+    Raises:
+        InputError: its input is wrong, whatever the settings.
+        StoppedError: it was stopped.
+    """
+    folder, log = plan.folder(number), plan.folder(number).with_suffix(".log")
+    with log.open("ab") as file:
+        command = plan.process(number, settings)
+        code = subprocess.run(command, stdout=file, stderr=subprocess.STDOUT).returncode
+    if code in (-15, -2, 130, 143):
+        raise StoppedError(f"stopped in {folder}; the same command resumes the sweep")
+    if code == 2 and number == 0:
+        lines = log.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+        raise InputError(f"the first trial fails: {lines[-1] if lines else f'see {log}'}")
+    return read_score(plan.command, folder) if code == 0 else None
+
+
+def read_score(command: Command, run: Path) -> float | None:
+    """Return the score that a finished run is judged by."""
+    if command == "pretrain":
+        records = read_metrics(run / METRICS_NAME)
+        return next((r["loss"] for r in reversed(records) if r.get("final")), None)
+    results = read_results(run) if (run / RESULTS_NAME).exists() else None
+    return results["scores"][results["deciding_metric"]]["mean"] if results else None
+
+
+def _check_failures(plan: Sweep, finished: Sequence[Any]) -> None:
+    last = finished[-_MOST_FAILURES:]
+    if len(last) == _MOST_FAILURES and all(trial.value is None for trial in last):
+        log = plan.folder(last[-1].number).with_suffix(".log")
+        raise TrainingError(f"{_MOST_FAILURES} trials failed one after the other; see {log}")
+
+
+def list_trials(plan: Sweep, study: Any) -> list[Trial]:
+    """Return the finished trials, the best first, failures last."""
+    sign = 1 if plan.command == "pretrain" else -1
+    found = [
+        Trial(trial.number, dict(trial.params), trial.value, plan.folder(trial.number))
+        for trial in _list_finished(study)
+    ]
+    return sorted(found, key=lambda t: (t.score is None, sign * (t.score or 0.0), t.number))
+
+
+def _write_page(plan: Sweep, study: Any) -> None:
+    trials = list_trials(plan, study)
+    best = ["maskwright", plan.command, *plan.arguments, *plan.flags(trials[0].settings)]
+    rows = [(t.folder.name, t.score, t.settings) for t in trials]
+    goal = "validation loss" if plan.command == "pretrain" else "validation score"
+    write_text(plan.out / REPORT_NAME, render_sweep(plan.out.name, goal, best, rows))
+
+
+def _show(settings: Mapping[str, Value]) -> str:
+    return ", ".join(f"{name} {_shorten(value)}" for name, value in settings.items())
+
+
+def _shorten(value: Value) -> str:
+    return f"{value:.3g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,150 @@
+"""Vectors find answers, and order pairs: scores of rankings by hand, files in their layouts."""
+
+import gzip
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import maskwright
+from maskwright.cli.main import main
+from maskwright.errors import MaskwrightError
+from maskwright.evaluation.suite_retrieval import (
+    compare_words,
+    measure_ndcg,
+    measure_recall,
+    measure_reciprocal_rank,
+    rank_by_words,
+    read_collection,
+    read_graded_pairs,
+)
+
+DOCUMENTS = [
+    {"_id": "a", "title": "Cats", "text": "The old cat in the village eats fish."},
+    {"_id": "b", "title": "", "text": "The young horse in the river eats grass."},
+    {"_id": "c", "text": "The small bird in the forest eats seeds and berries every day."},
+]
+QUERIES = [
+    {"_id": "1", "text": "which cat eats fish"},
+    {"_id": "2", "text": "what does the horse eat, grass"},
+    {"_id": "3", "text": "not judged"},
+]
+QRELS = "query-id\tcorpus-id\tscore\n1\ta\t2\n2\tb\t1\n2\tc\t0\n2\tmissing\t1\n"
+
+
+def write_lines(path: Path, records: Sequence[Any]) -> None:
+    text = "\n".join(json.dumps(record) for record in records) + "\n"
+    if path.suffix == ".gz":
+        path.write_bytes(gzip.compress(text.encode()))
+    else:
+        path.write_text(text)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "beir"
+    (folder / "qrels").mkdir(parents=True)
+    write_lines(folder / "corpus.jsonl.gz", DOCUMENTS)
+    write_lines(folder / "queries.jsonl", QUERIES)
+    (folder / "qrels" / "test.tsv").write_text(QRELS)
+    return folder
+
+
+def test_a_collection_is_read(folder: Path) -> None:
+    task = read_collection(folder)
+    assert task.documents["a"] == "Cats The old cat in the village eats fish."
+    assert task.documents["c"].startswith("The small bird")
+    assert task.queries.keys() == {"1", "2"}
+    assert task.grades == {"1": {"a": 2}, "2": {"b": 1, "c": 0}}
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("queries.jsonl", '{"_id": "1"}\n'),
+        ("queries.jsonl", "no json\n"),
+        ("qrels/test.tsv", "query-id\tcorpus-id\tscore\n9\t9\t1\n"),
+        ("qrels/test.tsv", "query-id\tcorpus-id\tscore\n1\ta\tgood\n"),
+        ("queries.jsonl", None),
+        ("qrels/test.tsv", None),
+    ],
+)
+def test_damaged_files_are_named(folder: Path, name: str, content: str | None) -> None:
+    if content is None:
+        (folder / name).unlink()
+    else:
+        (folder / name).write_text(content)
+    with pytest.raises(MaskwrightError, match=Path(name).name):
+        read_collection(folder)
+
+
+def test_measures_by_hand() -> None:
+    grades, ranking = {"a": 2, "b": 1, "c": 1}, ["x", "b", "y", "a"]
+    gains = 1 / math.log2(3) + 2 / math.log2(5)
+    best = 2 + 1 / math.log2(3) + 1 / math.log2(4)
+    assert measure_ndcg(grades, ranking) == pytest.approx(gains / best)
+    assert measure_ndcg(grades, ["a", "b", "c"]) == pytest.approx(1)
+    assert measure_recall(grades, ranking, 10) == pytest.approx(2 / 3)
+    assert measure_recall(grades, ranking, 2) == pytest.approx(1 / 3)
+    assert measure_reciprocal_rank(grades, ranking) == pytest.approx(1 / 2)
+    assert measure_reciprocal_rank(grades, ["x"] * 10 + ["a"]) == 0
+
+
+def test_bm25_finds_words(folder: Path) -> None:
+    rankings = rank_by_words(read_collection(folder))
+    assert [ranking[0] for ranking in rankings.values()] == ["a", "b"]
+    assert "c" not in rankings["1"][:2] or len(rankings["1"]) == 3
+
+
+def test_words_are_compared_by_their_cosine() -> None:
+    assert compare_words("a b", "B A") == pytest.approx(1)
+    assert compare_words("a b", "a c") == pytest.approx(0.5)
+    assert compare_words("a", "b") == compare_words("", "b") == 0
+
+
+def test_graded_pairs_are_read(tmp_path: Path) -> None:
+    plain = tmp_path / "pairs.csv"
+    plain.write_text('"A cat.","A dog.",2.5\n"One, two.","Three.",0\n')
+    first, second, scores = read_graded_pairs(plain)
+    assert (first, second) == (["A cat.", "One, two."], ["A dog.", "Three."])
+    assert scores.tolist() == [2.5, 0]
+    plain.write_text('"A cat.","A dog.",1\n"One.","Three.",1\n')
+    with pytest.raises(MaskwrightError, match="all scores are the same"):
+        read_graded_pairs(plain)
+
+
+def test_a_model_is_scored(workplace: Path, folder: Path, tmp_path: Path) -> None:
+    model = workplace / "runs" / "small" / "model"
+    found = maskwright.evaluate(model, suite="retrieval", data=folder)
+    scores = {score["name"]: score for score in found["suites"][0]["scores"]}
+    assert scores["retrieval/recall_100"]["value"] == 1
+    assert scores["retrieval/ndcg_10"]["baseline"] == 1
+    assert scores["retrieval/ndcg_10"]["num_samples"] == 2
+    table = tmp_path / "pairs.tsv"
+    rows = [
+        (f"The {a} cat", f"The {b} cat", f"{float(a == b)}")
+        for a in ("old", "small", "young")
+        for b in ("old", "small")
+    ]
+    table.write_text("\n".join(map("\t".join, [("sentence1", "sentence2", "score"), *rows])))
+    found = maskwright.evaluate(model, suite="sts", data=table)
+    [score] = found["suites"][0]["scores"]
+    assert score["value"] > 0.5
+    assert score["baseline"] == pytest.approx(1, abs=0.2)
+    assert np.isfinite(score["value"])
+
+
+def test_mistakes(workplace: Path, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    model = str(workplace / "runs" / "small" / "model")
+    for flags, field in (
+        (["--suite", "retrieval"], "--data"),
+        (["--suite", "sts", "--data", str(folder)], str(folder)),
+        (["--suite", "retrieval,mlm", "--data", str(folder)], "--suite retrieval"),
+        (["--suite", "retrieval", "--data", str(folder / "qrels")], "corpus.jsonl"),
+    ):
+        assert main(["evaluate", model, *flags]) == 2
+        assert field in capsys.readouterr().err

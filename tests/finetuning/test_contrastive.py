@@ -1,0 +1,138 @@
+"""Losses of texts that belong together: those of their slow twins, and of sentence-transformers."""
+
+import math
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from maskwright.finetuning.contrastive import (
+    TEMPERATURE,
+    contrast,
+    find_same,
+    mine_negatives,
+    nest,
+    number_texts,
+    order,
+    overlap,
+)
+from maskwright.tokenizer.template import ModelInput
+
+TEXT_PAIRS = st.lists(st.tuples(*[st.sampled_from("ABCDEFG")] * 2), min_size=1, max_size=8)
+
+
+def encode(texts: list[str]) -> list[ModelInput]:
+    return [ModelInput([ord(letter) for letter in text], [0] * len(text), 0) for text in texts]
+
+
+def find_same_slowly(pairs: list[tuple[str, str]]) -> list[list[bool]]:
+    return [[not set(one).isdisjoint(other) for other in pairs] for one in pairs]
+
+
+def contrast_slowly(first: Tensor, second: Tensor, same: list[list[bool]]) -> float:
+    """Sums over what each text is compared with: its own, and all that are not the same."""
+    total, count = 0.0, len(first)
+    for left, right in ((first, second), (second, first)):
+        for i in range(count):
+            logits = {
+                j: torch.cosine_similarity(left[i], right[j], dim=0).item() / TEMPERATURE
+                for j in range(count)
+                if i == j or not same[i][j]
+            }
+            total += math.log(sum(map(math.exp, logits.values()))) - logits[i]
+    return total / (2 * count)
+
+
+def find(pairs: list[tuple[str, str]]) -> Tensor:
+    return find_same(encode([a for a, _ in pairs]), encode([b for _, b in pairs]))
+
+
+@given(TEXT_PAIRS)
+def test_pairs_are_the_same_if_they_share_any_text(pairs: list[tuple[str, str]]) -> None:
+    same = find(pairs)
+    assert same.tolist() == find_same_slowly(pairs)
+    assert torch.equal(same, same.T)
+    assert same.diagonal().all()
+
+
+@given(TEXT_PAIRS, st.integers(0, 9))
+def test_the_loss_is_that_of_its_slow_twin(pairs: list[tuple[str, str]], seed: int) -> None:
+    torch.manual_seed(seed)
+    first, second = torch.randn(2, len(pairs), 4, dtype=torch.float64)
+    found = contrast(first, second, find(pairs)).item()
+    assert found == pytest.approx(contrast_slowly(first, second, find_same_slowly(pairs)))
+
+
+def test_a_text_is_no_wrong_answer_to_itself() -> None:
+    """Of (A, B) and (C, A) the first A would find the second one, which is as near as can be."""
+    vectors = dict(zip("ABCDE", torch.eye(5), strict=True))
+    pairs = [("A", "B"), ("C", "A"), ("D", "E")]
+    first, second = (torch.stack([vectors[pair[side]] for pair in pairs]) for side in (0, 1))
+    chance = math.log(2)  # each has one wrong answer, (D, E) two, and all are as far
+    expected = (2 * chance + math.log(3)) / 3
+    assert contrast(first, second, find(pairs)).item() == pytest.approx(expected)
+    assert contrast(first, second).item() > expected + 5
+
+
+def test_a_negative_that_is_right_is_not_counted() -> None:
+    torch.manual_seed(0)
+    first, second, negatives = torch.randn(3, 4, 8)
+    plain = contrast(first, second)
+    right = torch.ones(4, 4, dtype=torch.bool)
+    assert contrast(first, second, None, negatives, right).item() == pytest.approx(plain.item())
+    assert contrast(first, second, None, negatives).item() > plain.item()
+
+
+class Vectors(torch.nn.Module):
+    """A model of sentence-transformers whose vectors are its inputs."""
+
+    def forward(self, features: dict[str, Tensor]) -> dict[str, Tensor]:
+        return {"sentence_embedding": features["vectors"]}
+
+    def __getitem__(self, _: int) -> "Vectors":
+        return self
+
+
+def test_losses_equal_those_of_sentence_transformers() -> None:
+    losses: Any = pytest.importorskip("sentence_transformers.sentence_transformer.losses")
+    torch.manual_seed(1)
+    first, second, negatives = torch.randn(3, 6, 8)
+    scores = torch.tensor([0.1, 0.9, 0.4, 0.4, 0.7, 0.0])
+    features = [{"vectors": x} for x in (first, second, negatives)]
+    ranking = losses.MultipleNegativesRankingLoss(Vectors(), scale=1 / TEMPERATURE)
+    theirs = ranking(features[:2], None), ranking([features[1], features[0]], None)
+    assert contrast(first, second).item() == pytest.approx(sum(theirs).item() / 2, rel=1e-5)
+    forward = 2 * contrast(first, second, None, negatives) - theirs[1]
+    assert forward.item() == pytest.approx(ranking(features, None).item(), rel=1e-5)
+    cosent = losses.CoSENTLoss(Vectors(), scale=1 / TEMPERATURE)
+    assert order(first, second, scores).item() == pytest.approx(
+        cosent(features[:2], scores).item(), rel=1e-5
+    )
+
+
+def test_nested_vectors_have_the_mean_loss_of_their_beginnings() -> None:
+    torch.manual_seed(2)
+    first, second = torch.randn(2, 5, 8)
+    expected = (contrast(first, second) + contrast(first[:, :2], second[:, :2])) / 2
+    assert nest(contrast, (2,), first, second).item() == pytest.approx(expected.item())
+    assert nest(contrast, (), first, second).item() == contrast(first, second).item()
+
+
+def test_mined_negatives_are_near_and_wrong() -> None:
+    """Twenty texts on a circle: the nearest ones are passed over, a shared text is never taken."""
+    angles = torch.arange(20) * 2 * math.pi / 20
+    vectors = torch.stack((angles.cos(), angles.sin()), 1)
+    inputs = encode([chr(65 + n) for n in range(20)]), encode([chr(97 + n) for n in range(20)])
+    numbers = number_texts(*inputs)
+    rows = mine_negatives(vectors, vectors, numbers)
+    distance = [min(abs(row - n), 20 - abs(row - n)) for n, row in enumerate(rows)]
+    assert set(distance) == {3}
+    few = mine_negatives(vectors[:2], vectors[:2], [column[:2] for column in numbers])
+    assert few == [1, 0]
+    same = overlap(numbers, numbers)
+    assert same.sum() == 20
+    assert torch.equal(F.one_hot(torch.arange(20)).bool(), same)

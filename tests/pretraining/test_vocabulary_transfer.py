@@ -1,0 +1,151 @@
+"""A vocabulary that replaces a model's: ``--init-from`` with ``--replace-vocab``."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from maskwright.cli.main import main
+from maskwright.model_folder.folder import open_model
+from maskwright.pretraining.build import build_model
+from maskwright.pretraining.init_from import load_initial
+from maskwright.pretraining.prepared_data import PreparedData
+from maskwright.pretraining.vocabulary_transfer import (
+    count_usage,
+    match_tokens,
+    sparsemax,
+    transfer_vocabulary,
+)
+from maskwright.runs.run_directory import load_run_config
+from maskwright.shards.manifest import read_manifest
+from maskwright.tokenizer.config import TokenizerConfig, TokenizerKind
+from maskwright.tokenizer.tokenizer import Tokenizer
+from maskwright.tokenizer.train import train_tokenizer
+from tests.hub_folders import write_twin
+from tests.pretraining.test_init_from import command
+from tests.workplace import write_corpus
+
+WORDS = "encoder.embeddings.word.weight"
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_corpus(tmp_path_factory.mktemp("text") / "animals.txt", 100)
+
+
+def trained(text: Path, kind: TokenizerKind = "wordpiece", size: int = 320) -> Tokenizer:
+    lines = text.read_text(encoding="utf-8").splitlines()
+    return train_tokenizer(lines, TokenizerConfig(kind=kind, vocab_size=size))
+
+
+@pytest.mark.parametrize("model_type", ["bert", "roberta"])
+def test_shared_tokens_keep_their_rows(
+    model_type: str, text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    twin, run = write_twin(tmp_path / "twin", model_type), tmp_path / "run"
+    flags = ["--replace-vocab", "448", "--tokenizer.kind", "wordpiece"]
+    assert main(command(text, twin, tmp_path, *flags)) == 0
+    said = capsys.readouterr()
+    config, [folder] = load_run_config(run, {}), (tmp_path / "data").iterdir()
+    data, old = PreparedData(folder), open_model(twin)
+    assert (data.tokenizer.kind, config.model.vocab_size) == ("wordpiece", 448)
+    shared = match_tokens(old.tokenizer, data.tokenizer)
+    assert len(shared) > 5
+    assert f"{len(shared):,} tokens keep theirs" in said.err
+    model = build_model(config, data, load_initial(config))
+    new, before = dict(model.named_parameters()), dict(old.model.named_parameters())
+    for token, origin in shared.items():
+        assert torch.equal(new[WORDS][token], before[WORDS][origin])
+    same = [name for name in before if before[name].shape == new[name].shape]
+    assert len(same) > 10
+    assert all(torch.equal(new[name], before[name]) for name in same)
+    record = read_manifest(folder).source["tokenizer_extension"]
+    assert record["vocab_size"] == data.tokenizer.vocab_size
+    card = (run / "model" / "README.md").read_text(encoding="utf-8")
+    assert f"replace a vocabulary of {old.tokenizer.vocab_size:,}" in card
+    assert main(["pretrain", str(folder), "--init-from", str(twin), "--print-config"]) == 0
+    printed = yaml.safe_load(capsys.readouterr().out)
+    assert printed["tokenizer"]["replace_vocab"] == 448
+
+
+@pytest.mark.parametrize("kind", ["wordpiece", "bpe", "unigram"])
+@pytest.mark.parametrize("other", ["wordpiece", "bpe", "unigram"])
+def test_tokens_match_whatever_marks_a_word(
+    kind: TokenizerKind, other: TokenizerKind, text: Path
+) -> None:
+    old, new = trained(text, kind, 512), trained(text, other, 512)
+    matched = match_tokens(old, new)
+    assert all(matched[n] == o for n, o in zip(new.role_ids, old.role_ids, strict=True))
+    begins = {"wordpiece": "fo", "bpe": "Ġfo", "unigram": "▁fo"}
+    pair = new.token_id(begins[other]), old.token_id(begins[kind])
+    assert pair[0] is not None
+    assert matched[pair[0]] == pair[1]
+    if kind == other:
+        assert set(new.ordinary_ids.tolist()) <= matched.keys()
+
+
+def test_a_new_token_begins_as_those_used_alike(text: Path) -> None:
+    """Of 40 words in two kinds of context, the old vocabulary lacks one of each kind."""
+    kinds = [[f"{letter}{n}" for n in "abcdefghijklmnopqrst"] for letter in "xy"]
+    around = [["left", "over"], ["right", "under"]]
+    rng = np.random.default_rng(0)
+    lines = []
+    for _ in range(4000):
+        kind = int(rng.integers(2))
+        lines.append(" ".join([around[kind][0], rng.choice(kinds[kind]), around[kind][1]]))
+    config = TokenizerConfig(vocab_size=256)
+    old = train_tokenizer([line for line in lines if "xa" not in line and "ya" not in line], config)
+    new = train_tokenizer(lines, config)
+    ids = np.concatenate([new.encode(line).ids for line in lines]).astype(np.int64)
+    transfer = transfer_vocabulary(old, new, ids)
+    for kind, word in enumerate(("xa", "ya")):
+        token = new.token_id(word)
+        assert token is not None
+        assert old.token_id(word) is None
+        origins, weights = transfer.sources[token]
+        assert sum(weights) == pytest.approx(1, abs=1e-5)
+        alike = sum(
+            weight
+            for origin, weight in zip(origins, weights, strict=True)
+            if old.token(origin) in kinds[kind]
+        )
+        assert alike > 0.9
+
+
+def test_what_never_occurs_is_used_like_nothing() -> None:
+    usage = count_usage(np.array([5, 6, 5, 7, 6, 5] * 20), 9)
+    length = np.linalg.norm(usage, axis=1)
+    assert np.allclose(length[[5, 6, 7]], 1, atol=1e-5)
+    assert not usage[[0, 1, 2, 3, 4, 8]].any()
+
+
+@given(
+    arrays.arrays(
+        np.float32,
+        st.tuples(st.integers(1, 5), st.integers(1, 30)),
+        elements=st.floats(-9, 9, width=32),
+    )
+)
+def test_sparsemax_gives_probabilities_in_the_order_of_the_scores(scores: np.ndarray) -> None:
+    found = sparsemax(scores)
+    assert np.allclose(found.sum(1), 1, atol=1e-4)
+    assert (found >= 0).all()
+    for row, score in zip(found, scores, strict=True):
+        assert (np.diff(row[np.argsort(score, kind="stable")]) >= -1e-6).all()
+
+
+def test_mistakes(text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    twin = write_twin(tmp_path / "twin", "bert")
+    assert main(["pretrain", str(text), "--replace-vocab", "512"]) == 2
+    assert "tokenizer.replace_vocab = 512 needs a tokenizer" in capsys.readouterr().err
+    both = ["--replace-vocab", "512", "--extend-vocab", "8"]
+    assert main(command(text, twin, tmp_path, *both)) == 2
+    assert "tokenizer.replace_vocab = 512" in capsys.readouterr().err
+    assert main(command(text, twin, tmp_path, "--replace-vocab", "3")) == 2
+    assert "replace_vocab = 3" in capsys.readouterr().err
+    assert not (tmp_path / "run").exists()

@@ -1,0 +1,128 @@
+"""A sweep finds the best settings, and ends as it would have if nobody had stopped it."""
+
+import json
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from maskwright.cli.main import main
+from maskwright.errors import InputError, StoppedError, TrainingError
+from maskwright.sweeping import run
+from maskwright.sweeping.run import sweep
+from tests.workplace import SMALL, write_corpus
+
+pytest.importorskip("optuna")
+OVER = ["masking.rate=0.1..0.6", "optim.name=adamw,muon"]
+
+
+class Machine:
+    """Runs of pretrain without training: the loss is the distance of the masking rate from 0.3."""
+
+    def __init__(self) -> None:
+        self.rates: list[float] = []
+        self.codes: dict[int, int] = {}  # by call, from 0
+
+    def __call__(self, command: Sequence[str], **_: Any) -> subprocess.CompletedProcess[bytes]:
+        code = self.codes.get(len(self.rates), 0)
+        rate = float(command[command.index("--masking.rate") + 1])
+        self.rates.append(rate)
+        folder = Path(command[command.index("--runs-dir") + 1])
+        folder = folder / command[command.index("--name") + 1]
+        folder.mkdir(exist_ok=True)
+        record = {"split": "valid", "step": 1, "final": True, "loss": abs(rate - 0.3)}
+        if code == 0:
+            (folder / "metrics.jsonl").write_text(json.dumps(record) + "\n")
+        return subprocess.CompletedProcess(command, code)
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
+    machine = Machine()
+    monkeypatch.setattr(run.subprocess, "run", machine)
+    return machine
+
+
+def search(out: Path, trials: int, **changes: Any) -> list[run.Trial]:
+    return sweep("pretrain", ["corpus"], **{"out": out, "over": OVER, "trials": trials, **changes})
+
+
+def test_the_best_comes_first(machine: Machine, tmp_path: Path) -> None:
+    found = search(tmp_path / "sweep", 15)
+    assert len(found) == len(machine.rates) == 15
+    scores = [trial.score for trial in found if trial.score is not None]
+    assert scores == sorted(scores)
+    assert scores[0] < 0.05
+    page = (tmp_path / "sweep" / "report.html").read_text(encoding="utf-8")
+    assert f"--masking.rate {found[0].settings['masking.rate']}" in page
+    assert page.count("<svg") == 2
+
+
+def test_a_sweep_that_was_stopped_tries_the_same_settings(machine: Machine, tmp_path: Path) -> None:
+    whole = [trial.settings for trial in search(tmp_path / "whole", 6)]
+    machine.rates.clear()
+    machine.codes = {2: -15}
+    with pytest.raises(StoppedError):
+        search(tmp_path / "stopped", 6)
+    assert len(machine.rates) == 3
+    again = [trial.settings for trial in search(tmp_path / "stopped", 6)]
+    assert again == whole
+    assert machine.rates[2] == machine.rates[3]  # the trial that was stopped is resumed
+    more = search(tmp_path / "stopped", 8)
+    assert len(more) == 8
+
+
+def test_a_trial_that_fails_is_the_last(machine: Machine, tmp_path: Path) -> None:
+    machine.codes = {1: 1}
+    found = search(tmp_path / "sweep", 4)
+    assert [trial.score is None for trial in found] == [False, False, False, True]
+    machine.codes = dict.fromkeys(range(30), 1)
+    with pytest.raises(TrainingError, match="3 trials failed"):
+        search(tmp_path / "other", 9)
+
+
+def test_the_first_trial_tells_what_is_wrong_with_the_input(machine: Machine, tmp_path: Path):
+    machine.codes = {0: 2}
+    with pytest.raises(InputError, match="the first trial fails"):
+        search(tmp_path / "sweep", 4)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"over": ["masking.rate=0.1..0.5"]}, {"seed": 1}, {"minutes": 3.0}],
+)
+def test_a_folder_has_one_sweep(machine: Machine, tmp_path: Path, changes: dict[str, Any]) -> None:
+    search(tmp_path / "sweep", 1)
+    with pytest.raises(InputError, match="another command, space or seed"):
+        search(tmp_path / "sweep", 2, **changes)
+
+
+def test_mistakes(machine: Machine, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    out = ["--out", str(tmp_path / "sweep")]
+    for flags, field in (
+        (["pretrain", "corpus"], "--over"),
+        (["finetune", "runs/x", "--minutes", "3"], "--minutes"),
+        (["pretrain", "corpus", "--over", OVER[0], "--trials", "0"], "--trials = 0"),
+        (["pretrain", "corpus", "--over", "masking.rate=1"], "masking.rate = 1"),
+    ):
+        assert main(["sweep", *flags, *out]) == 2
+        assert field in capsys.readouterr().err
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "book.txt").touch()
+    flags = ["pretrain", "corpus", "--over", OVER[0], "--out", str(tmp_path / "full")]
+    assert main(["sweep", *flags]) == 2
+    assert "holds something else" in capsys.readouterr().err
+    assert machine.rates == []
+
+
+def test_real_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = write_corpus(tmp_path / "animals.txt", 60)
+    flags = [*SMALL, "--train.max_steps", "2", "--data-dir", str(tmp_path / "data")]
+    where = ["--trials", "2", "--out", str(tmp_path / "sweep")]
+    assert main(["sweep", "pretrain", str(text), *flags, "--over", OVER[0], *where]) == 0
+    said = capsys.readouterr().out
+    assert "Best: --masking.rate 0." in said
+    assert (tmp_path / "sweep" / "trial-000" / "model").is_dir()
+    assert (tmp_path / "sweep" / "trial-001" / "report.html").exists() or "--train.report" in SMALL

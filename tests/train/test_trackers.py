@@ -1,0 +1,173 @@
+"""Trackers get the numbers of a run; whatever they do, the run is as without them."""
+
+import sqlite3
+from collections.abc import Mapping
+from pathlib import Path
+from threading import Event
+from typing import Any
+
+import pytest
+
+from maskwright.cli.main import main
+from maskwright.logs import Record, read_metrics
+from maskwright.train import trackers
+from maskwright.train.trackers import TRACKERS, TrackerThread
+from tests.workplace import SMALL, write_corpus
+
+
+class Recorder:
+    """A tracker that keeps what it gets."""
+
+    opened: list["Recorder"]
+
+    def __init__(self, folder: Path, config: Mapping[str, Any], run_id: str | None) -> None:
+        self.folder, self.config, self.resumed = folder, config, run_id
+        self.id = run_id or "first"
+        self.points: list[tuple[Mapping[str, float], int]] = []
+        self.closed = False
+        self.opened.append(self)
+
+    def log(self, scores: Mapping[str, float], step: int) -> None:
+        self.points.append((scores, step))
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> list[Recorder]:
+    monkeypatch.setattr(Recorder, "opened", [], raising=False)
+    monkeypatch.setitem(TRACKERS, "wandb", Recorder)
+    monkeypatch.setattr(trackers, "check_extra", lambda *names: None)
+    return Recorder.opened
+
+
+def record(step: int, **values: object) -> Record:
+    return {"split": "train", "step": step, "loss": 2.0 / step, **values}
+
+
+def test_a_run_and_its_resumption_are_one_run_of_a_tracker(
+    opened: list[Recorder], tmp_path: Path
+) -> None:
+    text = write_corpus(tmp_path / "animals.txt", 60)
+    where = ["--runs-dir", str(tmp_path), "--name", "run", "--data-dir", str(tmp_path / "data")]
+    flags = [*SMALL, "--train.log_every_steps", "1", "--train.trackers", "wandb"]
+    command = ["pretrain", str(text), *where, *flags]
+    assert main([*command, "--train.max_steps", "3"]) == 0
+    resume = ["pretrain", "--resume", str(tmp_path / "run"), "--train.max_steps", "5"]
+    assert main(resume) == 0
+    first, second = opened
+    assert (first.resumed, second.resumed) == (None, "first")
+    assert first.closed
+    assert first.folder.name == "run"
+    assert first.config["train"]["max_steps"] == 3
+    logged = read_metrics(tmp_path / "run" / "metrics.jsonl")
+    losses = [(r["step"], r["loss"]) for r in logged if r["split"] == "train"]
+    points = [point for tracker in opened for point in tracker.points]
+    sent = [(step, scores["train/loss"]) for scores, step in points if "train/loss" in scores]
+    assert [step for step, _ in sent] == [step for step, _ in losses] == [1, 2, 3, 4, 5]
+    assert [loss for _, loss in sent] == pytest.approx([loss for _, loss in losses])
+    assert not (tmp_path / "run" / "tensorboard").exists()
+
+
+def test_what_fails_is_told_once(
+    opened: list[Recorder],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    def fail(*anything: object) -> None:
+        raise OSError("no network")
+
+    monkeypatch.setattr(Recorder, "log", fail)
+    thread = TrackerThread("wandb", tmp_path, {})
+    for step in range(1, 20):
+        thread.add(record(step))
+    thread.close()
+    assert capsys.readouterr().err.count("no network") == 1
+
+
+def test_what_hangs_is_left_alone(
+    opened: list[Recorder],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    answer = Event()
+    monkeypatch.setattr(Recorder, "log", lambda *anything: answer.wait())
+    monkeypatch.setattr(trackers, "_MOST_SECONDS", 0.01)
+    monkeypatch.setattr(trackers, "_MOST_WAITING", 2)
+    thread = TrackerThread("wandb", tmp_path, {})
+    for step in range(1, 20):
+        thread.add(record(step))
+    thread.close()
+    assert "wandb does not answer" in capsys.readouterr().err
+    answer.set()
+
+
+def test_only_numbers_are_sent(opened: list[Recorder], tmp_path: Path) -> None:
+    thread = TrackerThread("wandb", tmp_path, {})
+    thread.add(record(7, final=True, samples=["a line"], words="none"))
+    thread.close()
+    [(scores, step)] = opened[0].points
+    assert step == 7
+    assert scores == {"train/loss": 2.0 / 7, "train/final": 1.0}
+
+
+def test_mistakes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = write_corpus(tmp_path / "animals.txt", 60)
+    assert main(["pretrain", str(text), "--train.trackers", "wandbb", "--dry-run"]) == 2
+    assert "train.trackers = wandbb" in capsys.readouterr().err
+
+
+def test_a_tracker_that_is_not_installed_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    text = write_corpus(tmp_path / "animals.txt", 60)
+    assert main(["pretrain", str(text), "--train.trackers", "mlflow", "--dry-run"]) == 2
+    assert "maskwright[mlflow]" in capsys.readouterr().err
+
+
+POINTS = [record(1), record(2, masked_accuracy=0.25)]
+
+
+def send(name: str, folder: Path) -> None:
+    folder.mkdir(exist_ok=True)
+    thread = TrackerThread(name, folder, {"train": {"max_steps": 2}})
+    for point in POINTS:
+        thread.add(point)
+    thread.close()
+
+
+def test_mlflow_keeps_the_numbers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    mlflow = pytest.importorskip("mlflow")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"file:{tmp_path / 'mlruns'}")
+    mlflow.set_tracking_uri(f"file:{tmp_path / 'mlruns'}")
+    for _ in range(2):  # a run, and its resumption
+        send("mlflow", tmp_path / "run")
+    client = mlflow.MlflowClient()
+    experiment = client.get_experiment_by_name("maskwright")
+    [run] = client.search_runs([experiment.experiment_id])
+    losses = client.get_metric_history(run.info.run_id, "train/loss")
+    assert {(m.step, m.value) for m in losses} == {(1, 2.0), (2, 1.0)}
+    assert run.info.status == "FINISHED"
+
+
+def test_wandb_keeps_the_numbers_offline(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    pytest.importorskip("wandb")
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    send("wandb", tmp_path / "run")
+    [written] = (tmp_path / "run").glob("wandb/offline-run-*/*.wandb")
+    assert b"train/loss" in written.read_bytes()
+
+
+def test_trackio_keeps_the_numbers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    pytest.importorskip("trackio")
+    monkeypatch.setenv("TRACKIO_DIR", str(tmp_path / "trackio"))
+    send("trackio", tmp_path / "run")
+    [database] = (tmp_path / "trackio").glob("maskwright*.db")
+    with sqlite3.connect(database) as connection:
+        rows = connection.execute("select step, metrics from metrics order by step").fetchall()
+    assert [step for step, _ in rows] == [1, 2]
