@@ -252,7 +252,7 @@ def test_after_a_failure_another_configuration_may_be_tried(tmp_path: Path) -> N
     first = tmp_path / "first"
     prepare_quietly([path], first, small_config())
     extended = TokenizerConfig(path=str(first / "tokenizer"), extend_vocab=100_000)
-    with pytest.raises(TokenizerError, match="more than the text supports") as error:
+    with pytest.raises(TokenizerError, match="the text supports only") as error:
         prepare_quietly([path], out, replace(small_config(), tokenizer=extended))
     assert "\n" not in str(error.value)
     prepare_quietly([path], out, small_config())
