@@ -1,8 +1,8 @@
 """Run one benchmark: ``python -m benchmarks NAME``; without a name, list all of them.
 
-A benchmark is a module of this folder with a function ``main(arguments)`` and, where it has
-arguments, ``add_arguments(parser)``. The list shows the first line of its docstring; only the
-module that is asked for is imported.
+A benchmark is a module of this folder with a function ``main(arguments)`` and, if it has arguments,
+``add_arguments(parser)``. The list shows the first lines of the docstrings; only the module of the
+named benchmark is imported.
 """
 
 import argparse

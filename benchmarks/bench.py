@@ -1,10 +1,10 @@
-"""All measures of docs/speed.md, one after another; meant to take an hour of two cores.
+"""Run all benchmarks of docs/speed.md, one after another: about an hour on two cores.
 
     MASKWRIGHT_DATA=… python -m benchmarks bench --runs runs/bench
 
 It prepares English Wikipedia and its sentences once, runs the benchmarks, then writes tables and
-pictures. The two peers of `time-to-quality` train at one rate each, the best one of those that it
-knows, on half of the cores each; ours on as many. The minutes of each benchmark are a result, too.
+pictures. The two peers of `time-to-quality` train with their best known learning rates, on half of
+the cores each; so do our runs. The minutes of each benchmark are also a result.
 """
 
 import argparse
@@ -28,7 +28,7 @@ def run(program: str, *arguments: object) -> float:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--runs", type=Path, required=True, help="keeps data and runs")
+    parser.add_argument("--runs", type=Path, required=True, help="folder for data and runs")
 
 
 def main(arguments: argparse.Namespace) -> None:

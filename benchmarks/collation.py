@@ -1,9 +1,9 @@
-"""Rows and masks of a batch beside transformers' collator, on one core.
+"""Compare packing and masking with transformers' collator, on one core.
 
-Batches of 16 and of 256 rows of 128. The peer's rows are lists of token ids, cut beforehand; ours
-are planned, read from the shards, packed and masked. The peer draws for each token by itself, in
-torch or in numpy; ours masks an exact number. The peer looks up which tokens are special ones, as
-in `Trainer`, which drops the column that says so, or is given that column.
+Batches have 16 or 256 rows of 128 tokens. The peer's rows are lists of token ids, cut beforehand;
+ours are planned, read from the shards, packed and masked. The peer draws for each token separately,
+in torch or in NumPy; ours masks an exact number. The peer computes which tokens are special, as in
+`Trainer`, which drops the column with this information, or it gets that column.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""What benchmarks share: corpora, programs that take turns, peak memory, dated result files."""
+"""Shared parts of benchmarks: corpora, interleaved rounds, peak memory, dated result files."""
 
 import argparse
 import json
@@ -80,7 +80,7 @@ def run_maskwright(*arguments: object) -> float:
 
 def add_data(parser: argparse.ArgumentParser) -> None:
     """Add the option ``--data``."""
-    parser.add_argument("--data", type=Path, help="prepared English Wikipedia [prepared anew]")
+    parser.add_argument("--data", type=Path, help="prepared English Wikipedia [prepare it]")
 
 
 @contextmanager

@@ -1,8 +1,8 @@
-"""Programs killed and stopped at random moments: they must end as if undisturbed.
+"""Kill and stop programs at random times: their results must equal those of undisturbed runs.
 
-Every kill is SIGKILL to the whole process group; half of those of a pretraining run are aimed at a
-checkpoint while it is written. Then a run is stopped by SIGTERM and by SIGINT, several times each.
-Text and model are small and invented, so that nothing has to be downloaded; about ten minutes.
+Every kill is a SIGKILL to the whole process group; half of the kills of a pretraining run hit while
+a checkpoint is written. Then a run is stopped by SIGTERM and by SIGINT, several times each. Text
+and model are small and generated, so nothing is downloaded. It takes about ten minutes.
 """
 
 import argparse
@@ -57,10 +57,10 @@ def list_differences(found: list[str]) -> dict[str, Any]:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--kills", type=int, default=50, help="of each program [50]")
-    parser.add_argument("--stops", type=int, default=6, help="by each signal [6]")
-    parser.add_argument("--seed", type=int, default=0, help="of the moments [0]")
-    parser.add_argument("--only", choices=JOBS, help="one program")
+    parser.add_argument("--kills", type=int, default=50, help="kills of each program [50]")
+    parser.add_argument("--stops", type=int, default=6, help="stops by each signal [6]")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the random times [0]")
+    parser.add_argument("--only", choices=JOBS, help="test only this program")
 
 
 def main(arguments: argparse.Namespace) -> None:

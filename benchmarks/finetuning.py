@@ -1,14 +1,13 @@
-"""Fine-tuning a model of ours on real tasks, beside baselines and a random encoder.
+"""Fine-tune a model on real tasks, and compare it with baselines and a random encoder.
 
     MASKWRIGHT_DATA=… python -m benchmarks finetuning runs/NAME --about WORDS --runs runs/tasks
 
-SST-2, CoLA, RTE and the STS benchmark in the layouts of GLUE, the entities of wikigold, and two
-tasks of whoever transcribes speech, made of Wikipedia's held-out articles: the punctuation and the
-capital letters of text without them. All by `maskwright.finetune` with its defaults except for the
-seeds. A tenth of the training examples chooses the weights of a run; the scores are of examples
-that are looked at once: the validation examples of GLUE, the last tenth of the others.
-``RUNS/TASK-MODEL.json`` is written when a task has
-ended, and a second call keeps it; the result file holds all of them.
+The tasks are SST-2, CoLA, RTE and the STS benchmark in the layouts of GLUE, the entities of
+wikigold, and two tasks for transcripts of speech, made from held-out Wikipedia articles: to restore
+punctuation and capital letters. All use `maskwright.finetune` with its defaults except for the
+seeds. A tenth of the training examples chooses the weights of a run; the test examples are used
+once: the validation examples of GLUE, the last tenth of the others. ``RUNS/TASK-MODEL.json`` is
+written when a task has ended, and a second call reuses it; the result file contains all of them.
 """
 
 import argparse
@@ -100,10 +99,10 @@ def run_one(files: TaskFiles, folder: Path, seeds: int) -> dict[str, Any]:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("run", help="a run of pretraining, or a model folder")
-    parser.add_argument("--about", required=True, help="the model in words")
-    parser.add_argument("--runs", type=Path, required=True, help="keeps finished tasks")
+    parser.add_argument("--about", required=True, help="description of the model")
+    parser.add_argument("--runs", type=Path, required=True, help="folder for finished tasks")
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--tasks", nargs="+", help="[all]")
+    parser.add_argument("--tasks", nargs="+", help="tasks [all]")
 
 
 def main(arguments: argparse.Namespace) -> None:

@@ -1,10 +1,10 @@
-"""Fine-tuning beside transformers' Trainer: the same weights, examples, rate and batch size.
+"""Compare fine-tuning speed with transformers' Trainer: same weights, examples, rate, batch size.
 
-One epoch over the first examples of SST-2, 32 a step, in fp32; without --model a BERT of 6 layers
-of width 256 with random weights. Theirs pads each batch to its longest example
-(`DataCollatorWithPadding`), once in batches of any lengths, as their example scripts do, and once
-with `group_by_length`, which puts similar lengths together, as ours always does. Examples a second
-of training, without scoring; contenders take turns.
+Both train for one epoch on the first examples of SST-2, 32 per step, in fp32; without --model, the
+model is a BERT of 6 layers of width 256 with random weights. Trainer pads each batch to its longest
+example (`DataCollatorWithPadding`), once in batches of mixed lengths, as its example scripts do,
+and once with `group_by_length`, which groups similar lengths, as ours always does. The measure is
+examples per second of training, without scoring; contenders take turns.
 """
 
 import argparse
@@ -105,7 +105,7 @@ def write_bert(folder: Path) -> Path:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--model", type=Path, help="a model folder that transformers knows")
+    parser.add_argument("--model", type=Path, help="a model folder that transformers can load")
     parser.add_argument("--examples", type=int, default=2000)
     parser.add_argument("--rounds", type=int, default=5)
 

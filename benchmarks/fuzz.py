@@ -1,8 +1,7 @@
-"""Coverage-guided fuzzing of everything that maskwright reads, with a budget of time.
+"""Fuzz everything that maskwright reads, guided by coverage, with a time budget.
 
-The targets are those of the tests (`tests.hostile.fuzzing`). Each runs in a process of its own,
-which may take 1 GB of memory and 20 seconds for an input. Inputs that are findings stay in
-build/fuzz/NAME.
+The targets are those of the tests (`tests.hostile.fuzzing`). Each runs in its own process, which
+may take 1 GB of memory and 20 seconds per input. Inputs that fail are stored in build/fuzz/NAME.
 """
 
 import argparse

@@ -1,10 +1,10 @@
-"""Everything that only a GPU can show, in pieces of nine minutes at most.
+"""Run all checks and benchmarks that need a GPU, in pieces of at most nine minutes.
 
     python -m benchmarks gpu-day --data data/babylm --blimp blimp/
 
-Each piece is a process of its own and writes its own dated result; one that fails or takes too long
-is reported, and the next begins. --data is prepared elsewhere, ten million words as the recipe
-`babylm-10m` has them. With --toy the pieces run at toy size on a CPU and write no result.
+Each piece is a separate process with its own dated result; a piece that fails or takes too long is
+reported, and the next one starts. --data is a prepared folder of ten million words, as for the
+recipe `babylm-10m`. With --toy the pieces run at toy size on a CPU and write no result.
 """
 
 import argparse
@@ -112,11 +112,11 @@ PIECES: tuple[Callable[[Day], dict[str, Any]], ...] = (
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--data", type=Path, required=True, help="prepared ten million words")
+    parser.add_argument("--data", type=Path, required=True, help="ten million prepared words")
     parser.add_argument("--blimp", type=Path, required=True, help="folder of minimal pairs")
-    parser.add_argument("--runs", type=Path, required=True, help="keeps the runs")
-    parser.add_argument("--toy", action="store_true", help="at toy size on a CPU, without results")
-    parser.add_argument("--piece", choices=[piece.__name__ for piece in PIECES], help="only this")
+    parser.add_argument("--runs", type=Path, required=True, help="folder for the runs")
+    parser.add_argument("--toy", action="store_true", help="run at toy size on a CPU, no results")
+    parser.add_argument("--piece", choices=[piece.__name__ for piece in PIECES], help="run one")
 
 
 def main(arguments: argparse.Namespace) -> None:

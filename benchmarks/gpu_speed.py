@@ -1,10 +1,10 @@
-"""Training on a GPU beside transformers' Trainer with ModernBERT: tokens a second, and MFU.
+"""Compare GPU training with transformers' Trainer and ModernBERT: tokens per second, and MFU.
 
 Both compute in bf16 on the same text, in rows of one length without padding, with the same number
-of tokens a step; the architectures are the same: ModernBERT with sdpa there, ours compiled with
-varlen attention. A step includes everything that it needs. MFU is the share of the card's dense
-bf16 peak. It counts the matrix products that our step needs, with the logits of masked tokens
-alone; the peer is credited with the same number a token, though it computes the logits of all.
+of tokens per step and the same architecture: ModernBERT with sdpa there, ours compiled with varlen
+attention. A step includes everything that it needs. MFU is the share of the GPU's
+dense bf16 peak. It counts the matrix products that our step needs, with the logits of masked tokens
+only; the peer gets the same FLOPs per token, although it computes the logits of all tokens.
 """
 
 import argparse
@@ -151,7 +151,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--lengths", nargs="+", type=int, default=[512, 1024])
     parser.add_argument("--step-tokens", type=int, default=65_536)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--toy", action="store_true", help="a small run on a CPU, without result")
+    parser.add_argument("--toy", action="store_true", help="run at toy size on a CPU, no result")
 
 
 def main(arguments: argparse.Namespace) -> None:

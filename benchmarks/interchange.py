@@ -1,12 +1,12 @@
-"""How far models are from what transformers computes, on their way in, out and back.
+"""Compare logits with transformers' after loading, training, saving and a round trip.
 
-For every family that the installed transformers has, models of a few configurations, every
-parameter random: logits of all tokens of padded and packed rows, and their largest difference.
+For every family that the installed transformers has, it takes models of a few configurations with
+random parameters, and measures the largest difference of the logits of padded and packed rows.
 
-load        their folder, read by us
-continue    three steps of training on that, saved, read by transformers
-save        their folder, read and saved by us, read by transformers
-round trip  our folder, read and saved by transformers, read by us: ours against ours
+load        a folder of transformers, loaded by maskwright
+continue    the same, trained for three steps, saved, loaded by transformers
+save        a folder of transformers, loaded and saved by maskwright, loaded by transformers
+round trip  our folder, loaded and saved by transformers, loaded by maskwright
 """
 
 import argparse

@@ -1,6 +1,6 @@
-"""A trained model in other libraries: the same answers, and how many sentences a second.
+"""Export a trained model to other libraries, and measure sentences per second in each.
 
-It exports the model to every target, which compares the answers, and measures filling one mask a
+It exports the model to every target, which compares the outputs, and measures filling one mask per
 sentence, tokenization included, with `FillMask`, the ONNX graphs in fp32 and int8, and the pipeline
 of transformers. All run in one process, in turns.
 """
@@ -117,7 +117,7 @@ def measure(fills: dict[str, Fill], sentences: list[str]) -> dict[str, dict[str,
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--model", type=Path, required=True, help="a model folder")
     parser.add_argument("--data", type=Path, required=True, help="its prepared data")
-    parser.add_argument("--name", default="wiki_en", help="of the result file [wiki_en]")
+    parser.add_argument("--name", default="wiki_en", help="name of the result [wiki_en]")
 
 
 def main(arguments: argparse.Namespace) -> None:

@@ -1,4 +1,4 @@
-"""How the pictures of `specification.yaml` are drawn; each function has the name of a picture."""
+"""Drawing of the pictures of `specification.yaml`; each function has the name of a picture."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager

@@ -1,10 +1,11 @@
-"""Megabytes a second, memory and files of a preparation, stage by stage, on 1 and 2 cores.
+"""Measure MB/s, memory and files of each stage of preparation, on 1 and 2 cores.
 
-The text is English Wikipedia, repeated; in every copy but the first, words change their places, so
-that no article is like another. `wikitext` is a dump of it. A run is a process of its own on its
-first cores; memory is the peak of its processes, shared pages divided among them, and that of the
-largest. Whole preparations take every size; the first stage with each step of selection alone, the
-largest but one. Measurements are kept in --runs, and a second call measures the rest.
+The text is English Wikipedia, repeated; in every copy but the first, words are exchanged, so that
+no article is a near duplicate. `wikitext` is a dump of it. Each run is a separate process on the
+first cores; memory is the peak of its processes, with shared pages divided among them, and the peak
+of the largest process. Whole preparations are measured at every size; the first stage with each
+selection step alone, at the second largest size. Measurements are stored in --runs, and a second
+call measures only the missing ones.
 """
 
 import argparse
@@ -135,7 +136,7 @@ def measure(step: str, text: Path, cores: int) -> dict[str, Any]:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--runs", type=Path, required=True, help="keeps texts and measurements")
+    parser.add_argument("--runs", type=Path, required=True, help="texts and measurements")
     parser.add_argument("--megabytes", type=int, nargs="+", default=[20, 150, 600])
 
 

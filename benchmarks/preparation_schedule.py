@@ -1,10 +1,10 @@
-"""Hours that preparing a terabyte takes on 1, 10 and 100 nodes: the schedule, simulated.
+"""Simulate the hours for preparing a terabyte on 1, 10 and 100 nodes.
 
-Tasks take what those of the largest text of the newest `preparation-scale` took on one core, longer
-by their megabytes, or where they read files of all blocks by these, as all its texts say. They are
-dealt as the engines do: rank r of n has the tasks r, r + n, …, and its processes take the next one
-when they are free. It is assumed that the file system keeps up; what it carries is counted as if
-each of 100 nodes read once what all tasks of a stage read.
+Task times are those of the largest text of the newest `preparation-scale` on one core, scaled by
+the megabytes of the block; for tasks that read files of all blocks, by the size of these files.
+Tasks are distributed as the engines do: rank r of n has the tasks r, r + n, …, and a free process
+takes the next one. The file system is assumed not to be the limit; its traffic is computed as if
+each of 100 nodes read the shared files of a stage once.
 """
 
 import argparse

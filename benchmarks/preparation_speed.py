@@ -1,10 +1,10 @@
-"""Text to shards beside `run_mlm.py`; with --whole, all of English Wikipedia without a peer.
+"""Compare preparation with `run_mlm.py`; with --whole, measure all of English Wikipedia.
 
-The text is the beginning of English Wikipedia. Each contender is a program of its own, so its start
-counts, and takes all cores. Ours cleans, drops duplicates, splits, encodes, hashes and writes; the
-peer (`run_mlm_peer`) tokenizes and cuts blocks. Both have a tokenizer already, the same one. Memory
-is the peak of all processes of a contender, shared pages divided among them. With --whole the
-tokenizer is trained, too, and memory is resident memory, an upper bound.
+The text is the beginning of English Wikipedia. Each contender is a separate program on all cores,
+and its start counts. Ours cleans, drops duplicates, splits, encodes, hashes and writes; the peer
+(`run_mlm_peer`) tokenizes and cuts blocks. Both use the same existing tokenizer. Memory is the peak
+of all processes of a contender, with shared pages divided among them. With --whole there is no
+peer, the tokenizer is trained as well, and memory is resident memory, an upper bound.
 """
 
 import argparse
@@ -75,7 +75,7 @@ def measure_whole(out: Path) -> dict[str, Any]:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--megabytes", type=float, default=30)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--whole", action="store_true", help="all of the corpus, without a peer")
+    parser.add_argument("--whole", action="store_true", help="prepare the whole corpus, no peer")
 
 
 def main(arguments: argparse.Namespace) -> None:

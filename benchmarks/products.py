@@ -1,7 +1,7 @@
-"""How long the matrix products of a training step take alone: the limit for the whole step.
+"""Measure the matrix products of a training step alone: the lower bound of its time.
 
-Each product is timed by itself, at its own shape, in the precision of the run, with its operands
-in the memory order of training. T tokens, M masked ones, D width, F inner width.
+Each product is timed separately, at its own shape, in the precision of the run, with its operands
+in the memory layout of training. T tokens, M masked tokens, D width, F inner width.
 """
 
 import time

@@ -1,4 +1,4 @@
-"""``make quickstart`` as a newcomer has it: from a fresh clone, installation included."""
+"""Measure ``make quickstart`` from a fresh clone, installation included."""
 
 import argparse
 import subprocess

@@ -1,12 +1,12 @@
-"""Several ranks: the same losses as one process, a killed rank, and tokens/s on this machine.
+"""Compare several ranks with one process: losses, killed ranks, and tokens/s on this machine.
 
 The runs are started as a user starts them, with torchrun, on `pydocs`. *losses*: 60 steps at world
-sizes 1, 2 and 4, with DDP and FSDP2, whole or in micro-batches, in fp32 and bf16, each beside one
-process of the same precision; the greatest difference of a step's loss among the first 20 steps and
-among all. *kills*: SIGKILL to one of two ranks, again and again, under ``--max-restarts``; the
-final model.safetensors bit for bit beside an undisturbed run. *speed*: two processes of one thread
-each beside one process of two threads, in turns; the median ratio. With --folder the finished runs
-of an interrupted call are used.
+sizes 1, 2 and 4, with DDP and FSDP2, whole or in micro-batches, in fp32 and bf16, compared with one
+process in the same precision: the largest difference of a step's loss in the first 20 steps and
+in all steps. *kills*: repeated SIGKILL to one of two ranks under ``--max-restarts``; the final
+model.safetensors must equal that of an undisturbed run, bit for bit. *speed*: the median ratio of
+two processes of one thread each to one process of two threads, in turns. With --folder, the
+finished runs of an interrupted call are reused.
 """
 
 import argparse
@@ -149,7 +149,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("parts", nargs="*", choices=PARTS, help="[all]")
     parser.add_argument("--kills", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--folder", type=Path, help="keeps data and runs")
+    parser.add_argument("--folder", type=Path, help="folder for data and runs")
 
 
 def main(arguments: argparse.Namespace) -> None:

@@ -1,6 +1,6 @@
-"""What the tables of `specification.yaml` show that stands in no field of a result file.
+"""Values in the tables of `specification.yaml` that are computed from result files.
 
-Each function takes the results that a block names, as far as there are files of them.
+Each function takes the results that a block names and that exist.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,6 +1,6 @@
 """Write all tables and pictures of README and docs from the newest result files.
 
-`specification.yaml` says what each page shows.
+`specification.yaml` defines the content of each page.
 """
 
 import argparse
@@ -146,7 +146,7 @@ def read_pages(results: Path = RESULTS, images: Path = IMAGES) -> dict[str, Page
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("pages", nargs="*", help="such as docs/speed.md [all]")
+    parser.add_argument("pages", nargs="*", help="pages such as docs/speed.md [all]")
 
 
 def main(arguments: argparse.Namespace) -> None:

@@ -1,11 +1,11 @@
-"""The classic systems and ours, one after another, for a time by the clock.
+"""Train the classic systems and ours, one after another, each for a given wall-clock time.
 
     MASKWRIGHT_DATA=… python -m benchmarks reproduce --runs runs/classics all
     python -m benchmarks reproduce --runs runs/classics --collect all
 
-A second call resumes: a run that has ended is kept, one that has begun continues from its last
-checkpoint. Each system's result file is written when its run ends, with the curve of its
-validations; --collect trains nothing and writes the files of all runs that have begun.
+A second call keeps finished runs and resumes unfinished ones from their last checkpoint. Each
+system's result file, with its validation curve, is written when its run ends; --collect writes the
+files of all runs without training.
 """
 
 import argparse
@@ -110,8 +110,8 @@ def collect(name: str, runs: Path, minutes: float) -> None:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     choices = [*SYSTEMS, "all"]
     parser.add_argument("names", nargs="+", choices=choices, metavar="NAME", help=str(choices))
-    parser.add_argument("--runs", type=Path, required=True, help="keeps runs and prepared data")
-    parser.add_argument("--minutes", type=float, help="of each run [as published]")
+    parser.add_argument("--runs", type=Path, required=True, help="folder for runs and data")
+    parser.add_argument("--minutes", type=float, help="minutes of each run [as published]")
     parser.add_argument("--wiki", type=Path, help="prepared lowercase English Wikipedia")
     parser.add_argument("--threads", type=int, help="cores to use [all]")
     parser.add_argument("--collect", action="store_true", help="train nothing, write result files")

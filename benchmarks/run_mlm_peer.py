@@ -1,9 +1,9 @@
-"""The peer in preparation: text to blocks of token ids, as transformers' `run_mlm.py` does it.
+"""The peer in preparation: text to blocks of token ids, as in transformers' `run_mlm.py`.
 
     python -m benchmarks.run_mlm_peer TEXT TOKENIZER OUT PROCESSES
 
 `datasets` reads the lines, `map` tokenizes them, and a second `map` joins them and cuts blocks of
-128. It imports nothing of maskwright, so that time and memory are the peer's own.
+128. It does not import maskwright, so that time and memory are the peer's own.
 """
 
 import sys

@@ -1,10 +1,10 @@
-"""The same bytes from every engine, however many work and whoever is killed.
+"""Check that every engine writes the same bytes, with any number of tasks and after kills.
 
-English Wikipedia with copies, near copies and articles held out by name is prepared by each engine
-with 1 to 64 tasks. Then a task, the coordinator and a node are killed in mid-run (SIGKILL), and the
-same command goes on. The sha256 over all files of each prepared folder must be that of the first.
-Ray and Slurm are real clusters of two nodes on this machine, which needs root; an engine that is
-not installed is skipped.
+Each engine prepares English Wikipedia, with copies, near copies and articles held out by name, with
+1 to 64 tasks. Then a task, the coordinator and a node are killed during a run (SIGKILL), and the
+same command resumes it. The sha256 over all files must be the same for all prepared folders. Ray
+and Slurm are real clusters of two nodes on this machine, which needs root; an engine that is not
+installed is skipped.
 """
 
 import argparse
@@ -102,7 +102,7 @@ def is_alone() -> bool:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the engines and the size of the text."""
     parser.add_argument("--engines", nargs="+", choices=ENGINES, default=ENGINES)
-    parser.add_argument("--megabytes", type=float, default=24, help="of text [24]")
+    parser.add_argument("--megabytes", type=float, default=24, help="megabytes of text [24]")
 
 
 def main(arguments: argparse.Namespace) -> None:

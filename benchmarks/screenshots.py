@@ -1,6 +1,6 @@
-"""Pictures of the playground and of a run's report, taken in the system's chromium.
+"""Take screenshots of the playground and of a run's report in the system's chromium.
 
-They have the width of a desktop or of a phone, and are light or dark.
+They have the width of a desktop or a phone, in light or dark mode.
 """
 
 import argparse

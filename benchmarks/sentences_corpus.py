@@ -1,8 +1,8 @@
-"""100,000 sentences of English Wikipedia, a line each, in three files.
+"""Write 100,000 sentences of English Wikipedia, one per line, to three files.
 
 The from-scratch notebook of Shreydan (see docs/reproduce.md) draws 100,000 lines of a file of
-sentences, with repetition, and splits them by chance, so that sentences of one article, and copies
-of a sentence, fall on both sides: `--split sentence`. By default an article is in one split only,
+sentences, with repetition, and splits them at random, so that sentences of one article, and copies
+of a sentence, are in both splits: `--split sentence`. By default an article is in one split only,
 by a hash of its title, and no sentence occurs twice. The result, train.txt (90,000 lines),
 valid.txt (8,000), test.txt (2,000) and about.json, depends on the text alone.
 """
@@ -102,7 +102,7 @@ def _hash(text: str) -> int:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("folder", type=Path, help="the folder to write")
     choices = ("article", "sentence")
-    parser.add_argument("--split", choices=choices, default=choices[0], help="by what [article]")
+    parser.add_argument("--split", choices=choices, default=choices[0], help="unit [article]")
 
 
 def main(arguments: argparse.Namespace) -> None:

@@ -1,7 +1,7 @@
-"""The server against requests that schemathesis generates from its OpenAPI document.
+"""Test the server with requests that schemathesis generates from its OpenAPI document.
 
-It needs ``pip install schemathesis``. Two things are no failures here: 413 for a text that is too
-long by the document as well, and 422 for a text that no document can rule out (one without a mask).
+It needs ``pip install schemathesis``. Two responses are not failures here: 413 for a text that is
+also too long by the document, and 422 for a text without a mask, which no document can exclude.
 """
 
 import argparse
@@ -38,7 +38,7 @@ def fuzz(program: str, port: int, examples: int, seed: int) -> tuple[int, dict[s
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model")
-    parser.add_argument("--examples", type=int, default=200, help="of each operation [200]")
+    parser.add_argument("--examples", type=int, default=200, help="requests per operation [200]")
     parser.add_argument("--seed", type=int, default=0)
 
 

@@ -1,11 +1,10 @@
-"""A server under load: throughput and latencies with batching and without, and too much of it.
+"""Measure a server under load: throughput and latency with and without batching, and overload.
 
-The server runs in a process of its own; this one keeps 64 connections busy over loopback, on the
-same cores, with sentences of 8 to 24 words or with queries of 2 to 6. `alone`: one connection, for
-the time of an answer when nobody else asks. `overload`: a queue of 16 texts, so that most requests
-are refused with 503, and afterwards one that is answered. With --idle N it keeps N connections open
-that send nothing, reopens them when they are cut, and asks /health on a connection of its own every
-half second.
+The server runs in a separate process; this one keeps 64 connections busy over loopback, on the same
+cores, with sentences of 8 to 24 words or queries of 2 to 6. `alone` uses one connection, for the
+latency without load. `overload` has a queue of 16 texts, so that most requests are rejected with
+503, and afterwards sends one that must succeed. With --idle N it keeps N connections open that send
+nothing, reopens them when they are closed, and requests /health every half second.
 """
 
 import argparse
@@ -203,7 +202,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("model")
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--connections", type=int, default=64)
-    parser.add_argument("--idle", type=int, help="connections that send nothing, instead")
+    parser.add_argument("--idle", type=int, help="test this many idle connections instead")
 
 
 def main(arguments: argparse.Namespace) -> None:

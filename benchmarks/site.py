@@ -3,8 +3,8 @@
     zensical build --clean && python -m benchmarks site site
 
 In the repository a link to ``../maskwright/files.py`` works, and ``\\|`` in the code of a table is
-a bar. On the site a link to a file of the repository leads to a page with its text,
-``source/PATH.html``; ``\\|`` in code becomes ``|``; formulas become MathML, which browsers draw
+a bar. On the site a link to a file of the repository points to a page with its text,
+``source/PATH.html``; ``\\|`` in code becomes ``|``; formulas become MathML, which browsers render
 without a script. The exit code is 1 if any link of the site is broken.
 """
 
@@ -139,7 +139,7 @@ def list_broken(site: Path) -> Iterator[str]:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("site", type=Path, help="the folder that zensical wrote")
+    parser.add_argument("site", type=Path, help="folder that zensical wrote")
 
 
 def main(arguments: argparse.Namespace) -> None:

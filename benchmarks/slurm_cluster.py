@@ -1,9 +1,9 @@
 """Start or stop a real Slurm cluster of two nodes on this machine (Debian's `slurm-wlm`, root).
 
 `up` prints the variable ``SLURM_CONF`` that Slurm's commands need; the partition `cpu` holds four
-jobs of one CPU each. The controller and both nodes have PID and UTS namespaces of their own:
-``down --machine`` kills one with all its jobs, as a loss of power does, and ``up --machine`` starts
-it again. `down` kills everything and removes the folder.
+jobs of one CPU each. The controller and both nodes have their own PID and UTS namespaces:
+``down --machine`` kills one with all its jobs, as a power failure does, and ``up --machine``
+restarts it. `down` kills everything and removes the folder.
 """
 
 import argparse
@@ -105,8 +105,8 @@ def stop(folder: Path) -> None:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add what to do, and where."""
     parser.add_argument("action", choices=("up", "down"))
-    parser.add_argument("--folder", type=Path, required=True, help="key, state, logs")
-    parser.add_argument("--machine", choices=MACHINES, help="only this one of the cluster [all]")
+    parser.add_argument("--folder", type=Path, required=True, help="for key, state, logs")
+    parser.add_argument("--machine", choices=MACHINES, help="machine of the cluster [all]")
     parser.add_argument("--install", action="store_true", help="install Debian's packages first")
 
 

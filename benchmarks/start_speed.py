@@ -1,8 +1,8 @@
-"""From the command to the first optimizer step, beside a script with transformers' Trainer.
+"""Measure the time from the command to the first optimizer step, beside transformers' Trainer.
 
-Fresh processes, in turns, without compiling. Both find their text prepared: ours in a prepared
+Fresh processes, in turns, without compiling. The text of both is prepared: ours in a prepared
 folder, which it verifies first; the peer (`trainer_peer`) in blocks of token ids that `datasets`
-saved. The clock stops at the line that each prints after its first step.
+saved. The clock stops when a program prints the line after its first step.
 """
 
 import argparse

@@ -1,8 +1,8 @@
-"""Where a training step in fp32 spends its time, operator by operator.
+"""Profile a training step in fp32 by operator.
 
-The contenders of `training-speed`, uncompiled. Each operator is timed by the clock where it is
-called, forward, backward and in the optimizer; the rest of a step is Python and waiting. torch's
-own profiler is not used: while it runs, large tensors cost the kernel's page faults.
+The contenders are those of `training-speed`, uncompiled. The wall-clock time of each operator call
+is measured in forward, backward and optimizer; the rest of a step is Python and waiting. torch's
+profiler is not used, because it causes page faults for large tensors.
 """
 
 import argparse

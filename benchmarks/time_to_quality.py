@@ -1,13 +1,13 @@
-"""How soon our recipe reaches the loss that transformers' Trainer reaches in half an hour.
+"""Measure the time that our recipe needs for the loss of transformers' Trainer after half an hour.
 
     python -m benchmarks time-to-quality --runs runs/quality --data DATA bert-0.001 ours-60
 
-A peer trains for --minutes with AdamW at the rate in its name, warm-up over 6 % of the time and a
-linear decay. Its clock counts the seconds in which its threads computed, without scoring. Ours is
-the recipe ``auto`` with the seconds in its name as its budget; the whole command counts by the
-wall clock: start, compiling, validations and report. All are scored on the same pinned masks. A
-second call runs what has no result yet. The answer is the shortest of our runs that is at least as
-good as the best of a peer's rates. With --at-once 2, two runs share the cores, half of them each.
+A peer trains for --minutes with AdamW at the rate in its name, with warm-up over 6 % of the time
+and linear decay. Its clock counts the seconds in which its threads compute, without scoring. Ours
+is the recipe ``auto`` with the seconds in its name as its budget; the wall-clock time of the whole
+command counts: start, compiling, validations and report. All are scored on the same pinned masks. A
+second call runs only what has no result. The result is the shortest of our runs that is at least
+as good as the best rate of a peer. With --at-once 2, two runs share the cores, half of them each.
 """
 
 import argparse
@@ -201,12 +201,12 @@ def answer(runs: dict[str, dict[str, Any]], minutes: float) -> Iterator[tuple[st
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     choices = [*list_names(), "all"]
     parser.add_argument("names", nargs="+", choices=choices, metavar="NAME", help=str(choices))
-    parser.add_argument("--runs", type=Path, required=True, help="keeps the runs")
+    parser.add_argument("--runs", type=Path, required=True, help="folder for the runs")
     parser.add_argument("--data", type=Path, required=True, help="prepared English Wikipedia")
-    parser.add_argument("--minutes", type=float, default=30, help="of a peer [30]")
-    parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32", help="of all")
+    parser.add_argument("--minutes", type=float, default=30, help="minutes of a peer [30]")
+    parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32", help="[fp32]")
     parser.add_argument("--at-once", type=int, default=1, help="runs that share the cores [1]")
-    parser.add_argument("--alone", action="store_true", help="the runs alone, no result file")
+    parser.add_argument("--alone", action="store_true", help="only run, write no result file")
 
 
 def main(arguments: argparse.Namespace) -> None:

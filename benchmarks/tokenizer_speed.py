@@ -1,7 +1,7 @@
-"""Training a WordPiece tokenizer beside `tokenizers` alone, on the same text.
+"""Compare WordPiece training with the `tokenizers` library alone, on the same text.
 
-Both read the same list of articles and learn 8,192 tokens of BERT's normalized words; our sample
-may hold all of the text.
+Both read the same list of articles and learn 8,192 tokens of BERT's normalized words; our sample is
+large enough for all of the text.
 """
 
 import argparse

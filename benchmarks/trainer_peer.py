@@ -1,8 +1,8 @@
-"""The peer in training: transformers' Trainer, its models and its collator, as `run_mlm.py` does.
+"""The peer in training: transformers' Trainer, models and collator, as in `run_mlm.py`.
 
 Rows are lists of token ids, of one length (`group_texts`) or of a sentence each, padded to the
-longest of a batch or to one length. Dynamic masks at 15 %, AdamW, linear decay. The collator looks
-up which tokens are special ones: `Trainer` drops the column that says so.
+longest of a batch or to one length. Dynamic masks at 15 %, AdamW, linear decay. The collator
+computes which tokens are special, because `Trainer` drops the column with this information.
 
     python -m benchmarks.trainer_peer FOLDER
 

@@ -1,11 +1,11 @@
-"""Tokens a second in training beside transformers' Trainer and beside bare matrix products.
+"""Compare training speed with transformers' Trainer and with bare matrix products.
 
-All models have 6 layers of width 256, 8,192 words and 2,048 positions a step; a step includes
+All models have 6 layers of width 256, 8,192 words and 2,048 positions per step; a step includes
 loading, masking, forward, backward, optimizer and logging. On packed text the rows are full. On
 sentences the peer's rows are padded, to the longest of a batch as `run_mlm.py --line_by_line` does
 or to the whole row as its `--pad_to_max_length` does; ours hold several sentences. Throughput
 counts real tokens; padding is excluded. The peer is not compiled, which is its default. Contenders
-take turns, each in a process of its own; ratios are medians over the rounds. ``products of`` is a
+take turns, each in its own process; ratios are medians over the rounds. ``products of`` is a
 step that consists of its matrix products and nothing else, each timed at its shape.
 """
 
@@ -205,12 +205,12 @@ def list_pairs() -> Iterator[tuple[str, str]]:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     add_data(parser)
-    parser.add_argument("--sentences", type=Path, help="its prepared sentences [prepared anew]")
+    parser.add_argument("--sentences", type=Path, help="its prepared sentences [prepare them]")
     parser.add_argument("--corpora", nargs="+", choices=KINDS, default=list(KINDS))
     parser.add_argument("--steps", type=int, default=20, help="timed steps of each round [20]")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32", help="of all")
-    parser.add_argument("--alone", metavar="NAME", help="one contender; prints its tokens a second")
+    parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32", help="[fp32]")
+    parser.add_argument("--alone", metavar="NAME", help="print the tokens/s of one contender")
 
 
 def main(arguments: argparse.Namespace) -> None:

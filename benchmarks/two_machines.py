@@ -1,9 +1,9 @@
-"""torchrun on two machines: network namespaces with a cable (a veth pair) between them.
+"""Test torchrun on two machines: network namespaces with a cable (a veth pair) between them.
 
-Needs root and ip (iproute2). First the losses of one process beside those of two ranks, on one
-machine and on two. Then, each in a run of its own, a rank or a torchrun is killed or the cable is
-unplugged; a torchrun that fails is started again, as a scheduler would. Losses and weights at the
-end are those of the undisturbed run, bit for bit, or not. Pauses are those of five seconds or more.
+It needs root and ip (iproute2). First it compares the losses of one process with those of two
+ranks, on one machine and on two. Then, in separate runs, a rank or a torchrun is killed or the
+cable is unplugged; a torchrun that fails is restarted, as a scheduler would. The final losses and
+weights are compared with the undisturbed run, bit for bit. Only pauses above five seconds count.
 Linux gives up a connection after `tcp_retries2` retransmissions: 15 take 15 minutes, 3 a second.
 """
 

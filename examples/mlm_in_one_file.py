@@ -3,8 +3,8 @@
     python examples/mlm_in_one_file.py FILE.txt --steps 200
     python examples/mlm_in_one_file.py data/NAME     (a folder that `maskwright prepare` wrote)
 
-The computation of the library in its simplest form, not the fastest, without importing it; a test
-requires equal losses of both. R rows of L tokens, D width, H heads of K, M masked tokens, V words.
+The library's computation in its simplest, not its fastest form, without importing the library; a
+test requires equal losses. R rows of L tokens, D width, H heads of K, M masked tokens, V words.
 """
 
 import argparse
@@ -32,17 +32,17 @@ class Settings(NamedTuple):
     num_hidden_layers: int = 6
     num_attention_heads: int = 4  # H
     intermediate_size: int = 704
-    learning_rate: float = 0.003  # of AdamW: words and norms
-    muon_learning_rate: float = 0.02  # of Muon: the matrices of the blocks
+    learning_rate: float = 0.003  # of AdamW, for word embeddings and norms
+    muon_learning_rate: float = 0.02  # of Muon, for the matrices of the blocks
     momentum: float = 0.95
     weight_decay: float = 0.01  # of both
     warmup_share: float = 0.03  # learning rates rise from 0 in this share of the steps,
     decay_share: float = 0.5  # are constant, and fall to 0 in this share
 
 
-MAX_WORDS = 8187  # tokens of a text file, beside the five special ones
+MAX_WORDS = 8187  # words in the vocabulary of a text file, besides the five special tokens
 
-# A random number is a hash of its purpose, so any row of any epoch can be built on its own.
+# A random number is a hash of its purpose, so any row of any epoch can be built independently.
 ORDER, ROW_ORDER, MASK_COUNT, MASK_CHOICE, CORRUPTION, REPLACEMENT = 1, 2, 3, 4, 6, 7
 
 
@@ -62,7 +62,7 @@ def draw(*purpose: int) -> int:
 
 
 def shuffle(index: int, size: int, *key: int) -> int:
-    """Return the position of `index` in a random order of range(size), which is never stored.
+    """Return the position of `index` in a random order of range(size), without storing the order.
 
     A Feistel network on a grid of a x b cells: add a hash of the line to the column, then one of
     the column to the line. Both are invertible, so no two indices meet. Cells outside of `size`
@@ -130,21 +130,21 @@ class Corpus:
 
 
 def pack(lengths: list[int], capacity: int) -> list[list[int]]:
-    """Pack by best fit decreasing: the longest first, each in the fullest row with room for it."""
-    rows, rows_by_room = [], [[] for _ in range(capacity + 1)]  # room is free slots
+    """Pack by best fit decreasing: the longest first, each in the fullest row with space for it."""
+    rows, rows_by_room = [], [[] for _ in range(capacity + 1)]  # room: the free positions of a row
     for index in sorted(range(len(lengths)), key=lambda index: -lengths[index]):
         room = next((n for n in range(lengths[index], capacity) if rows_by_room[n]), capacity)
         row = rows_by_room[room].pop() if room < capacity else []
         if not row:
             rows.append(row)
         row.append(index)
-        if len(row) < capacity // 4:  # a limit that gives the library arrays of a fixed size
+        if len(row) < capacity // 4:  # with this limit, the library's arrays have a fixed size
             rows_by_room[room - lengths[index]].append(row)
     return rows
 
 
 def plan_rows(corpus: Corpus, seed: int, window_size: int = 4096) -> Iterator[tuple[int, list]]:
-    """Yield key and segments of each row: shuffled, packed a window at a time, shuffled."""
+    """Yield key and segments of each row: shuffle, pack a window at a time, shuffle the rows."""
     size = len(corpus.segments)
     for epoch in count():
         for window, first in enumerate(range(0, size, window_size)):
@@ -159,8 +159,8 @@ def plan_rows(corpus: Corpus, seed: int, window_size: int = 4096) -> Iterator[tu
 def build_row(key: int, segments: list, corpus: Corpus, rate: float) -> list[list[int]]:
     """Return input ids, labels (-100 where no token is masked), positions and segment numbers.
 
-    The padding at the end is a segment too. A share `rate` of the ordinary tokens is masked,
-    rounded at random; 80 % of these become [MASK], 10 % a random token, 10 % stay (Devlin et al.
+    The padding at the end is a segment too. A share `rate` of the ordinary tokens, rounded at
+    random, is masked: 80 % become [MASK], 10 % a random token, 10 % are unchanged (Devlin et al.
     2019).
     """
     pad, cls, sep = (corpus.special[token] for token in ("[PAD]", "[CLS]", "[SEP]"))
@@ -197,7 +197,7 @@ class Block(nn.Module):
     def forward(self, x: Tensor, rotations: Tensor, attention_mask: Tensor) -> Tensor:
         qkv = self.qkv(self.attention_norm(x)).unflatten(-1, (3, *self.heads))
         qkv = qkv.permute(2, 0, 3, 1, 4)  # [3, R, H, L, K]
-        # Rotary positions (Su et al. 2021): the halves of a head are real and imaginary parts.
+        # Rotary embeddings (Su et al. 2021): the halves of a head are real and imaginary parts.
         qk = torch.complex(*qkv[:2].chunk(2, dim=-1)) * rotations
         q, k = torch.cat((qk.real, qk.imag), dim=-1)
         scores = q @ k.mT / math.sqrt(q.shape[-1])
@@ -220,7 +220,7 @@ class Encoder(nn.Module):
         generator = torch.Generator().manual_seed(settings.seed)
         for name, weight in self.named_parameters():
             if "output" in name:
-                nn.init.zeros_(weight)  # so that every block begins as the identity
+                nn.init.zeros_(weight)  # so that every block is the identity at first
             elif weight.ndim == 2:
                 nn.init.normal_(weight, 0.0, 0.02, generator)
         self.words.weight.data[corpus.special["[PAD]"]] = 0.0
@@ -239,7 +239,7 @@ class Encoder(nn.Module):
 def orthogonalize(x: Tensor) -> Tensor:
     """Move singular values s towards 1 by Newton-Schulz: s = 3.4445 s - 4.775 s^3 + 2.0315 s^5."""
     if x.shape[0] > x.shape[1]:
-        return orthogonalize(x.mT).mT  # the same, with smaller products
+        return orthogonalize(x.mT).mT  # the same result with smaller products
     x = x / (x.norm() + 1e-7)
     for _ in range(5):
         gram = x @ x.mT
@@ -249,13 +249,13 @@ def orthogonalize(x: Tensor) -> Tensor:
 
 @torch.no_grad()
 def step_muon(name: str, weight: Tensor, average: Tensor, scale: float, settings: Settings) -> None:
-    """Update a matrix by Muon (Jordan et al. 2024): against its orthogonalized momentum."""
+    """Update a matrix by Muon (Jordan et al. 2024): subtract its orthogonalized momentum."""
     assert weight.grad is not None
     rate = scale * settings.muon_learning_rate
     average.lerp_(weight.grad, 1 - settings.momentum)
-    direction = weight.grad.lerp(average, settings.momentum)  # Nesterov's
+    direction = weight.grad.lerp(average, settings.momentum)  # Nesterov momentum
     weight.mul_(1 - rate * settings.weight_decay)
-    n = 3 if "qkv" in name else 2 if "gate_up" in name else 1  # matrices that are stacked in one
+    n = 3 if "qkv" in name else 2 if "gate_up" in name else 1  # matrices stacked in this weight
     for part, change in zip(weight.chunk(n), direction.chunk(n), strict=True):
         part -= rate * max(1, part.shape[0] / part.shape[1]) ** 0.5 * orthogonalize(change)
 

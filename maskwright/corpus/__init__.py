@@ -1,4 +1,4 @@
-"""Text in: documents read from files, folders, hubs or the environment, cleaned.
+"""Reading and cleaning of documents from files, folders, hubs or the Python environment.
 
-`maskwright.corpus.stream.stream_corpus` is the whole room in one call.
+`maskwright.corpus.stream.stream_corpus` does all of it in one call.
 """

@@ -1,8 +1,8 @@
 """Logical blocks of a corpus: parts of files that independent tasks read.
 
-Blocks depend on the input alone, not on how many processes read them. A large file is cut where a
-document ends, which is looked for only near each cut, so that the work is proportional to the
-number of blocks and not to the text.
+Blocks depend on the input alone, not on the number of processes. A large file is cut at ends of
+documents, which are searched for only near each cut, so the time to cut depends on the number of
+blocks, not on the text.
 """
 
 import bz2
@@ -24,14 +24,14 @@ from maskwright.corpus.readers.text import has_safe_line_ends, infer_beginning
 from maskwright.errors import MaskwrightError
 
 _FEWEST_BYTES = 2_000_000
-_MOST_BLOCKS = 64  # of a text that is smaller than this many of the largest blocks
-_LATE, _SMALLER = 0.6, 4  # from this share of many blocks on they are this many times smaller
-_MOST_PACKED_PARTS = 16  # unpacking is some 60 times as fast as all else
+_MOST_BLOCKS = 64  # of a text that is smaller than 64 blocks of the configured size
+_LATE, _SMALLER = 0.6, 4  # after 60 % of a long text, blocks are 4 times smaller
+_MOST_PACKED_PARTS = 16  # each part unpacks the file again, 60 times as fast as the other work
 _UNPACKED = 3  # estimated bytes of text in a byte of a compressed file
 
-_HEAD_BYTES = 1 << 20  # hold the first document, or what precedes the first page of a dump
+_HEAD_BYTES = 1 << 20  # contain the first document, or the XML before the first page of a dump
 _WINDOW = 1 << 16
-_OVERLAP = 64  # a blank line or signature that two windows share is rarely longer
+_OVERLAP = 64  # of windows; a blank line or signature is rarely longer
 # The header of a table, and empty lines before it.
 _HEADER = re.compile(rb"(?:\xef\xbb\xbf)?[\r\n]*[^\r\n]+\r?\n")
 _PAGE = re.compile(rb"(?=<page>)")  # text of a page spells "<" as "&lt;"
@@ -40,17 +40,17 @@ _STREAM = re.compile(rb"(?=BZh[1-9]1AY&SY)")  # 80 bits that do not occur by cha
 
 @dataclass(frozen=True)
 class Block:
-    """Consecutive files and parts of files, about as much text as in every other block."""
+    """Consecutive files and parts of files, with about as much text as every other block."""
 
     sources: tuple[Source, ...]
 
     @property
     def num_bytes(self) -> int:
-        """Return the estimated bytes of its text."""
+        """The estimated bytes of its text."""
         return sum(map(estimate_bytes, self.sources))
 
     def to_plain(self) -> list[list[Any]]:
-        """Return the block as values of JSON; file names may hold lone surrogates."""
+        """Return the block as JSON values; file names may contain lone surrogates."""
         return [
             [span, explicit, path and str(path), *names]
             for *names, path, explicit, span in map(astuple, self.sources)
@@ -58,7 +58,7 @@ class Block:
 
     @classmethod
     def from_plain(cls, plain: Iterable[Sequence[Any]]) -> "Block":
-        """Return the block that `to_plain` returned as `plain`."""
+        """Build a block from the values of `to_plain`."""
         return cls(
             tuple(
                 Source(
@@ -70,7 +70,7 @@ class Block:
 
 
 class _UncuttableError(Exception):
-    """Why a file is one block, and the remedy."""
+    """The reason why a file cannot be cut, and the remedy."""
 
 
 def choose_block_bytes(total_bytes: int, most: int) -> int:
@@ -82,7 +82,7 @@ def estimate_bytes(source: Source) -> int:
     """Return the estimated bytes of text in a source; 0 if it is not a file that can be read."""
     try:
         size = source.path.stat().st_size if source.path else 0
-    except OSError:  # the reader says what is wrong
+    except OSError:  # the reader will raise the error
         return 0
     if (span := source.span) is not None:
         share = span.end - span.start
@@ -99,9 +99,9 @@ def cut_into_blocks(
 ) -> list[Block]:
     """Return `sources` in blocks of about `block_bytes` of estimated text, in order.
 
-    The documents of the blocks are those of the sources. Small files share a block; a larger file
-    is cut, and if it cannot be, it is one block and `report` is called with the reason. Of many
-    blocks the last are smaller, so that all processes end at about the same time.
+    The blocks have the same documents as the sources. Small files share a block. A larger file is
+    cut; if it cannot be cut, it is one block and `report` is called with the reason. The last of
+    many blocks are smaller, so that all processes end at about the same time.
     """
     blocks: list[Block] = []
     gathered: list[Source] = []
@@ -136,7 +136,7 @@ def _cut(
             raise _UncuttableError("no boundary between documents was found to cut it at")
     except (OSError, MaskwrightError, _UncuttableError) as error:
         reason = error if isinstance(error, _UncuttableError) else "its beginning cannot be read"
-        if source.kind != "pydocs":  # is small
+        if source.kind != "pydocs":  # which is small
             report(f"{source.name} is read by one process: {reason}.")
         yield source, max(size, block_bytes + 1)
         return
@@ -149,7 +149,7 @@ def _find_spans(
     source: Source, config: CorpusConfig, block_bytes: int, size: int
 ) -> Iterator[Span]:
     if source.path is None:
-        raise _UncuttableError("its size is not known. Write its text to files")
+        raise _UncuttableError("its size is unknown. Write its text to files")
     if source.compression and (
         source.kind not in ("plain", "markdown", "jsonl")
         and (source.kind, source.compression) != ("dump", ".bz2")
@@ -206,8 +206,8 @@ def _cut_text(source: Source, path: Path, config: CorpusConfig, step: int) -> It
 
 
 def _cut_packed(path: Path, step: int, part: Span) -> Iterator[Span]:
-    """Yield even parts of a file whose compression cannot be cut: few, as each is read from the
-    beginning of the file.
+    """Yield equal parts of a file whose compression cannot be cut. They are few, as reading a part
+    begins at the beginning of the file.
     """
     size = path.stat().st_size
     number = min(_MOST_PACKED_PARTS, -(-size // step))
@@ -216,7 +216,7 @@ def _cut_packed(path: Path, step: int, part: Span) -> Iterator[Span]:
 
 
 def _check_beginning(source: Source, config: CorpusConfig) -> None:
-    """Raise unless a part has a document, so that later parts may have none."""
+    """Raise unless a part contains a document; later parts then need not contain one."""
     if next(read_source(source, config, Counter()), None) is None:
         raise _UncuttableError("no document was found at its beginning")
 

@@ -1,6 +1,6 @@
 """Cleaning: valid Unicode in NFC, no control characters, tidy whitespace.
 
-No step depends on the language and no word is lost; the result is a fixed point:
+No step depends on the language, and no word is lost. Cleaning is idempotent:
 ``clean_text(clean_text(x)) == clean_text(x)``.
 """
 
@@ -17,13 +17,13 @@ _CONTROL = re.compile(r"[\x01-\x08\x0e-\x1b\x7f-\x84\x86-\x9f\ufffe\uffff]+")
 # Soft hyphen, zero-width space, direction marks, word joiner, byte order mark. The zero-width
 # (non-)joiner stays: Persian, the scripts of India and emoji need it.
 _INVISIBLE = re.compile(r"[\xad\u200b\u200e\u200f\u202a-\u202e\u2060-\u2064\u2066-\u206f\ufeff]+")
-# Not the single blank, which stays and is most blanks.
+# The single blank, which is kept and most frequent, does not match.
 _BLANKS = re.compile(r"[^\S\n ][^\S\n]*| [^\S\n]+")
 _BLANKS_AT_LINE_ENDS = re.compile(r" ?\n ?")
 _BLANK_LINES = re.compile(r"\n{3,}")
 
-# Normalizing a run of combining marks takes time quadratic in its length. No word has so many
-# that UAX #15 ("Stream-Safe Text Format") could not cut them off.
+# Normalizing a run of combining marks takes time quadratic in its length. No word has more than
+# the 30 marks that UAX #15 ("Stream-Safe Text Format") allows, so further ones are removed.
 MAX_MARKS = 30
 _LONG_LINE = 2_000  # characters; in a shorter line no run is long enough to matter
 _MAY_BE_MARKS = re.compile(rf"\W{{{MAX_MARKS + 1}}}")  # a mark is not a letter or digit
@@ -37,10 +37,10 @@ _REPAIRS = (
 
 
 def clean_text(text: str, counts: Counter[str]) -> str:
-    """Return the cleaned text; a repair is counted in `counts` by its reason, once a document.
+    """Return the cleaned text; `counts` counts each kind of repair once per document.
 
-    Line ends become newlines; other whitespace becomes single blanks, none at the ends of a line,
-    and at most one blank line in a row. Tidying whitespace is not counted.
+    Line ends become newlines. Other whitespace becomes single blanks, with none at line ends and at
+    most one blank line in a row. Changes of whitespace are not counted.
     """
     if _is_clean(text):
         return text
@@ -52,7 +52,7 @@ def clean_text(text: str, counts: Counter[str]) -> str:
 
 
 def _is_clean(text: str) -> bool:
-    """Return True for most texts, at the speed of C: no character that is repaired is printable."""
+    """Return True only if cleaning changes nothing; most of the check runs at the speed of C."""
     return (
         "\n\n\n" not in text
         and " \n" not in text
@@ -60,7 +60,7 @@ def _is_clean(text: str) -> bool:
         and "  " not in text
         and text == text.strip()
         and text.replace("\n", "").isprintable()
-        # The only slow check, so it is made by line: most lines are ASCII.
+        # The only slow check, so it is done by line: most lines are ASCII.
         and (text.isascii() or all(_is_composed(line) for line in text.split("\n")))
     )
 
@@ -69,7 +69,7 @@ def _is_composed(text: str) -> bool:
     if text.isascii():
         return True
     if len(text) > _LONG_LINE and _MAY_BE_MARKS.search(text):
-        return False  # unknown; to find out takes as long as composing
+        return False  # unknown; the check takes as long as composing
     return unicodedata.is_normalized("NFC", text)
 
 
@@ -115,7 +115,7 @@ def _marks_beyond() -> re.Pattern[str]:
 
 
 def _is_mark(character: str) -> bool:
-    """Return True if normalizing sorts the character, or its decomposition, among marks."""
+    """Return True if the character, or its decomposition, begins with a combining mark."""
     if not unicodedata.decomposition(character):
         return unicodedata.combining(character) > 0
     return unicodedata.combining(unicodedata.normalize("NFD", character)[0]) > 0

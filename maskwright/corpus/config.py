@@ -19,26 +19,26 @@ class CorpusConfig:
     """
 
     documents: DocumentMode = setting(
-        "auto", "what is one document in plain text: a block between blank lines, a line, a file"
-    )
+        "auto", "unit of plain text that is one document: a block between blank lines, a line, a "
+        "file; auto: inferred",
+    )  # fmt: skip
     text_field: str = setting("text", "field or column that holds the text (jsonl, csv, parquet)")
     encoding: str = setting(
-        "utf-8", "encoding of text that is not UTF-8, such as cp1252; a byte order mark wins"
+        "utf-8", "encoding of text that is not UTF-8, such as cp1252 (a byte order mark overrides)"
     )
     deduplicate: bool = setting(True, "drop documents whose cleaned text occurred before")
     valid_fraction: float | None = setting(
         None,
-        "share of documents held out for validation, by hash; none: 0.01, more of a small text "
-        "(up to 0.1) to hold out about 20,000 tokens",
+        "share of documents held out for validation, by hash; none: 0.01, or up to 0.1 for small "
+        "text, to hold out about 20,000 tokens",
     )
     valid_text: tuple[str, ...] = setting(
         (),
-        "hold out these files instead of a share; documents in both are not trained on",
+        "hold out these files instead of a share; their documents are removed from the training "
+        "text",
         is_path=True,
     )
-    max_document_characters: int = setting(
-        1_000_000, "longer documents are cut, which bounds the memory"
-    )
+    max_document_characters: int = setting(1_000_000, "cut longer documents, which bounds memory")
 
     def __post_init__(self) -> None:
         if not self.text_field:
@@ -58,8 +58,8 @@ class CorpusConfig:
 
 def _check_encoding(name: str) -> None:
     try:
-        b"    ".decode(name, "ignore")  # fails if a codec does not decode bytes to text
+        b"    ".decode(name, "ignore")  # raises if the codec does not decode bytes to text
         codecs.getincrementaldecoder(name)
     except (LookupError, ValueError):
-        rule = "is not an encoding of Python"
+        rule = "is not an encoding that Python knows"
         raise ConfigError("encoding", name, rule, "Try cp1252, cp1251 or utf-16.") from None

@@ -1,6 +1,6 @@
-"""Documents and where they come from.
+"""Documents and their sources.
 
-A document is a piece of text that belongs together; no training segment crosses its ends.
+A document is a coherent text, such as an article; no training segment crosses its ends.
 """
 
 import sys
@@ -21,7 +21,7 @@ from maskwright.corpus.readers.blocks import (
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One document: its text, where it comes from, and an id to find it by.
+    """One document: its text, its id, and its source.
 
     `id` is short and readable (``wiki.txt.gz:17``: the 17th document of that file;
     ``wiki.txt@64000000:17``: of its part that begins at that byte); `source` is the input as the
@@ -35,15 +35,15 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """A part of a file: bytes (row groups for Parquet) that are read after the file's first bytes.
+    """A part of a file, in bytes or, for Parquet, in row groups.
 
     Attributes:
-        head: how many bytes of the beginning of the file are read before the part: the header
-            line of a table, or what precedes the first page of a dump.
-        mode: what one document is, as inferred from the beginning of the file.
-        encoding: likewise; None if the beginning is ASCII.
-        total: how many row groups a Parquet file has, or bytes a file whose compression cannot be
-            cut, so that each part unpacks all before it.
+        head: number of bytes at the beginning of the file that are read before the part: the header
+            line of a table, or the XML before the first page of a dump.
+        mode: the unit that is one document, as inferred from the beginning of the file.
+        encoding: the encoding, also inferred; None if the beginning is ASCII.
+        total: number of row groups of a Parquet file, or of bytes of a file whose compression
+            cannot be cut, so that each part unpacks everything before it. Else 0.
     """
 
     start: int
@@ -55,29 +55,29 @@ class Span:
 
     @property
     def ranges(self) -> tuple[tuple[int, int], ...]:
-        """Return the bytes that are read, in order."""
+        """The byte ranges to read, in order."""
         return ((0, self.head), (self.start, self.end))
 
     @property
     def is_beginning(self) -> bool:
-        """Return True if the first byte that is read is the first one of the file."""
+        """Whether reading begins at the first byte of the file."""
         return not self.start or self.head > 0
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One thing to read.
+    """One input to read: a file, a part of a file, or a stream of texts.
 
     Attributes:
         title: the input as the user named it.
-        label: the short form in document ids.
+        label: the short name in document ids.
         kind: a key of `maskwright.corpus.readers.dispatch.FORMATS`.
-        compression: of the file.
-        path: None unless it is a file.
-        explicit: the user named this very file, so it is an error if it cannot be read; a file
-            found in a folder is skipped and counted.
-        span: the part to read; None: all. A file is cut only if its beginning has a document, so a
-            part without documents is no error.
+        compression: the suffix of the file's compression; "" for none.
+        path: the file; None for other inputs.
+        explicit: the user named this file itself, so it is an error if it cannot be read; an
+            unreadable file in a folder is skipped and counted.
+        span: the part to read; None: all. Only a file with a document at its beginning is cut, so
+            a part without documents is not an error.
     """
 
     title: str
@@ -105,7 +105,7 @@ class Source:
 
     @property
     def name(self) -> str:
-        """Return the name for messages; that of a part has its range."""
+        """The name for messages; the name of a part includes its range."""
         if self.span is None:
             return self.title
         unit = "row groups" if self.kind == "parquet" else "bytes"
@@ -114,10 +114,10 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What a reader is given.
+    """The arguments of a reader.
 
     Attributes:
-        counts: the reader counts in it what it drops or repairs, by reason.
+        counts: the reader's counts of dropped and repaired items, by reason.
     """
 
     source: Source
@@ -128,8 +128,8 @@ class Reading:
 def cut_text(text: str, limit: int) -> Iterator[str]:
     """Cut `text` into pieces of at most `limit` characters; nothing is lost.
 
-    A cut falls on the last line end in the second half of a piece, else on the last blank there,
-    else in mid-word.
+    A piece ends at the last line end in its second half, else at the last blank there, else inside
+    a word.
     """
     start = 0
     while len(text) - start > limit:

@@ -1,7 +1,7 @@
-"""Fingerprints of cleaned texts, to find exact duplicates, and of sources, to know them again.
+"""Fingerprints of cleaned texts, to find exact duplicates, and of sources, to recognize them.
 
-Among ten million different documents the chance of even one equal fingerprint of 64 bits is 3 in a
-million; `maskwright.preparation` compares 128.
+Among ten million different documents, the chance of any collision of 64-bit fingerprints is 3 in a
+million; `maskwright.preparation` compares 128 bits.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ def fingerprint_text(text: str) -> int:
 
 
 def fingerprint_pair(text: str) -> tuple[int, int]:
-    """Return `fingerprint_text` and a second, independent hash of `text`: together 128 bits."""
+    """Return `fingerprint_text` and a second, independent 64-bit hash of `text`."""
     content = text.encode()
     digests = blake2b(content, digest_size=8), blake2b(content, digest_size=8, key=b"second")
     first, second = (int.from_bytes(one.digest(), "little") for one in digests)
@@ -34,10 +34,10 @@ def fingerprint_pair(text: str) -> tuple[int, int]:
 
 
 def identify_source(source: Source) -> list[Any]:
-    """Return what identifies a source: the content of its files, and not their names.
+    """Return the identity of a source: the content of its files, not their names.
 
-    All parts of a file cover its content. A dataset on the hub counts by its name: a change there
-    is not noticed. One in a local folder counts by the files in it.
+    The parts of a file together cover its content. A dataset on the hub is identified by its name,
+    so a change there is not noticed; a dataset in a local folder, by its files.
 
     Raises:
         CorpusError: a file cannot be read.
@@ -47,7 +47,7 @@ def identify_source(source: Source) -> list[Any]:
     if source.kind == "pydocs":
         return ["pydocs", sys.version, *(_version(name) for name in ("numpy", "torch"))]
     if source.kind == "hub" and (folder := (name := parse_hub_name(source.name)).folder):
-        # Here names count too: they tell `datasets` which file is of which split.
+        # Names matter here: `datasets` infers the split of a file from its name.
         names_and_hashes = (
             part
             for path in list_files(folder)
@@ -58,11 +58,11 @@ def identify_source(source: Source) -> list[Any]:
 
 
 def _hash_part(path: Path, source: Source | None = None) -> str:
-    """Return the sha256 of a file, or of the bytes that a part of it counts by."""
+    """Return the sha256 of a file, or of the bytes that stand for a part of it."""
     digest, span = hashlib.sha256(), source and source.span
     try:
         start, end = 0, path.stat().st_size
-        if span is not None:  # in row groups, which are not looked for: any cut will do
+        if span is not None:  # proportional for row groups, as any cut covers the whole file
             unit = end if span.total else 1
             start, end = (unit * n // (span.total or 1) for n in (span.start, span.end))
         with path.open("rb") as file:

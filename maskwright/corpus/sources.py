@@ -1,8 +1,8 @@
-"""Inputs as the user names them: a list of things to read, in an order that never varies.
+"""Resolution of the inputs that a user names to a list of sources, in a fixed order.
 
 An input is a file, a folder (read recursively), a pattern such as ``corpus/**/*.txt``, ``-`` for
 standard input, ``pydocs`` for the documentation of the Python environment, or a Hugging Face
-dataset, ``hf:NAME[:CONFIG][#FIELD]``. Texts in memory become a file first.
+dataset, ``hf:NAME[:CONFIG][#FIELD]``. Texts in memory are written to a file first.
 """
 
 import hashlib
@@ -23,7 +23,7 @@ from maskwright.files import flush, naming_file, temporary_path
 # Names that Wikimedia gives to dumps of articles, and to the indices of multistream dumps.
 _DUMP = re.compile(r"pages-articles[^.]*\.xml(?:-p\d+p\d+)?(?:\.\w+)?$")
 _INDEX = re.compile(r"pages-articles.*-index\d*\.txt(?:-p\d+p\d+)?(?:\.bz2)?")
-# JSON spells one character with at most six; a longer line of a file would be cut.
+# JSON escapes a character with at most six; a longer line of a file would be cut.
 _MAX_TEXT_CHARACTERS = MAX_RECORD_CHARACTERS // 8
 
 PathLike = str | os.PathLike[str]
@@ -32,13 +32,13 @@ PathLike = str | os.PathLike[str]
 def find_sources(
     paths: Sequence[str], counts: Counter[str] | None = None, reads_json: bool = False
 ) -> list[Source]:
-    """Return all sources that `paths` name: in the given order, folders sorted, no file twice.
+    """Return all sources that `paths` name, in the given order, folders sorted, each file once.
 
-    Hidden files and folders are skipped; files of unknown suffix inside folders are ignored
-    and counted in `counts`. Symbolic links to folders are not followed.
+    Hidden files and folders are skipped; files of unknown suffix in folders are ignored and
+    counted in `counts`. Symbolic links to folders are not followed.
 
     Args:
-        reads_json: read ``.json`` files in folders, too.
+        reads_json: also read ``.json`` files in folders.
 
     Raises:
         CorpusError: no input, a missing path, a pattern without matches, a folder with nothing
@@ -71,17 +71,20 @@ def _expand_path(given: str, counts: Counter[str], reads_json: bool) -> Iterator
         if match.is_dir():
             yield from _walk(match, counts, reads_json)
         elif _is_dump_index(match):
-            raise CorpusError(f"{match} is the index of a dump and holds no text. Name the dump.")
+            raise CorpusError(f"{match} is the index of a dump, without text. Name the dump.")
         elif match.is_file():
             kind, compression = recognize_name(match, named=True)
             name, label = show_name(str(match)), show_name(match.name)
             yield Source(name, label, kind or "plain", compression, match)
-        else:  # a device may not end, and a pipe can be read only once
+        else:  # a device may be endless, and a pipe can be read only once
             raise CorpusError(f"{match} is not a regular file. Send its text to standard input: -")
 
 
 def list_matches(given: str) -> list[Path]:
-    """Return what a path or pattern names, sorted, no dump index; raise CorpusError if nothing."""
+    """Return the sorted matches of a path or pattern, or raise CorpusError if there are none.
+
+    A pattern does not match indices of dumps.
+    """
     path = expand_home(given)
     if path.name == "**":  # folders are read recursively
         path = path.parent
@@ -103,7 +106,7 @@ def _exists(path: Path) -> bool:
 
 
 def _match(pattern: Path) -> list[Path]:
-    """Return what a pattern matches, sorted; hidden names only if it spells them out."""
+    """Return the sorted matches of a pattern; hidden names only if the pattern has them."""
     relative = pattern.relative_to(pattern.anchor)
     named = set(pattern.parts)
     try:
@@ -123,8 +126,8 @@ def _walk(folder: Path, counts: Counter[str], reads_json: bool) -> Iterator[Sour
         if recognize_name(path, named=True)[0] == "dump" and _DUMP.search(path.name):
             pattern = folder / (f"*.xml*{compression}" if compression else "*.xml")
             raise CorpusError(
-                f"{path} is a dump of Wikipedia, which is not read as one file of a folder. Name "
-                f"it: {path}, or a pattern: {pattern}"
+                f"{path} is a Wikipedia dump, which is not read from a folder by default. Name the "
+                f"file, {path}, or a pattern, {pattern}"
             )
         if kind in (None, "dump") or _is_dump_index(path) or not path.is_file():
             counts[f"ignored file {show_name(path.suffix.lower()) or 'without suffix'}"] += 1
@@ -134,7 +137,7 @@ def _walk(folder: Path, counts: Counter[str], reads_json: bool) -> Iterator[Sour
         yield Source(show_name(name), show_name(label), kind, compression, path, explicit=False)
     if empty:
         known = " ".join(suffix for form in FORMATS.values() for suffix in form.suffixes)
-        raise CorpusError(f"{folder} holds no file to read. Known suffixes: {known}.")
+        raise CorpusError(f"{folder} contains no readable file. Known suffixes: {known}.")
 
 
 def _is_dump_index(path: Path) -> bool:
@@ -142,7 +145,7 @@ def _is_dump_index(path: Path) -> bool:
 
 
 def list_files(folder: Path) -> Iterator[Path]:
-    """Yield the files below `folder`, sorted folder by folder, without hidden ones.
+    """Yield the files below `folder` except hidden ones, sorted within each folder.
 
     Raises:
         CorpusError: a folder cannot be listed.
@@ -157,27 +160,27 @@ def list_files(folder: Path) -> Iterator[Path]:
 
 
 def show_name(name: str) -> str:
-    """Return `name` as valid Unicode: file names may be any bytes, and what we write is UTF-8."""
+    """Return `name` as valid Unicode, as file names may be any bytes."""
     return name.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def keep_texts(
     text: PathLike | Sequence[PathLike], texts: Iterable[str], folder: Path, field: str
 ) -> str:
-    """Write texts to ``folder/texts-HASH.jsonl``, one a line, and return its path.
+    """Write texts to ``folder/texts-HASH.jsonl``, one per line, and return its path.
 
-    Preparation reads text more than once. The same texts have the same file, so a run that is
-    repeated or resumed finds its text again.
+    Preparation reads text more than once. The same texts have the same file name, so a repeated or
+    resumed run finds its text.
 
     Args:
-        text: the caller's argument beside `texts`; must be empty.
-        texts: read once, and never held together in memory.
+        text: the caller's argument `text`; must be empty, as `texts` replaces it.
+        texts: read once, as a stream.
         field: the name of the field that holds the text.
 
     Raises:
-        TypeError: `text` is given, too, or `texts` holds something else than strings.
+        TypeError: `text` is given too, or `texts` contains anything but strings.
         CorpusError: there are no texts.
-        OSError: the file cannot be written; names it.
+        OSError: the file cannot be written; the error names it.
     """
     if text:
         raise TypeError("give text or texts, not both")
@@ -193,7 +196,7 @@ def keep_texts(
                     digest.update(line)
                     file.write(line)
         if not number:
-            raise CorpusError("texts is empty: nothing to train on.")
+            raise CorpusError("texts is empty: there is nothing to train on. Give at least one.")
         flush(temporary)
         kept = folder / f"texts-{digest.hexdigest()[:12]}.jsonl"
         temporary.replace(kept)
@@ -206,4 +209,4 @@ def _to_lines(text: object, number: int, field: str) -> Iterable[bytes]:
     if not isinstance(text, str):
         raise TypeError(f"texts[{number - 1}] is {type(text).__name__}; every text must be a str")
     for part in cut_text(text, _MAX_TEXT_CHARACTERS):
-        yield json.dumps({field: part}).encode() + b"\n"  # in ASCII, whatever a text holds
+        yield json.dumps({field: part}).encode() + b"\n"  # always ASCII

@@ -1,8 +1,8 @@
-"""Read, clean and deduplicate a corpus, and the rule that splits it.
+"""Reading, cleaning and deduplication of a corpus, and the rule that splits it.
 
-The split into training and validation is by the fingerprint of a text, so a document is on the same
-side in every run, corpus and order. Adding text moves nothing, and a larger fraction contains the
-smaller one.
+The fingerprint of a document decides between training and validation, so its split is the same in
+every run, corpus and order. Adding text changes no other split, and the validation set of a larger
+fraction contains that of a smaller one.
 """
 
 from collections import Counter
@@ -21,17 +21,17 @@ from maskwright.errors import CorpusError
 Split = Literal["train", "valid"]
 LEAST_VALID_FRACTION = 0.01
 _MOST = 0.1
-_ENOUGH_BYTES = 80_000  # some 20,000 tokens
+_ENOUGH_BYTES = 80_000  # about 20,000 tokens
 
 
 def stream_corpus(
     paths: Sequence[str], config: CorpusConfig, counts: Counter[str]
 ) -> Iterator[Document]:
-    """Yield all documents that `paths` name, cleaned, those to hold out among them.
+    """Yield the cleaned documents of both splits that `paths` name.
 
-    The same input yields the same documents in the same order. Memory does not grow with the text
-    but for about 70 bytes a document if `config.deduplicate`. All that is dropped or repaired is
-    counted by reason in `counts`: documents, lines or files, as the reason says.
+    The same input yields the same documents in the same order. Memory does not grow with the text,
+    except for about 70 bytes per document if `config.deduplicate`. `counts` counts what is dropped
+    or repaired by reason: documents, lines or files, as the reason says.
 
     Raises:
         CorpusError: an input cannot be read, or no document is left.
@@ -55,7 +55,7 @@ def stream_corpus(
 
 
 def explain_nothing(paths: Sequence[str], purpose: str, counts: Counter[str]) -> str:
-    """Return the message for text of which nothing is left, with the reasons."""
+    """Return the error message for a corpus without any document left, with the reasons."""
     reasons = [f"{reason}: {number}" for reason, number in counts.most_common()]
     why = ", ".join(reasons) or "no documents"
     return f"{', '.join(paths)}: nothing is left to {purpose} on ({why})."
@@ -67,8 +67,8 @@ def is_validation(fingerprint: int, valid_fraction: float) -> bool:
 
 
 def choose_valid_fraction(sizes: Iterable[int]) -> float:
-    """Return the share to hold out of documents of these sizes (bytes of UTF-8) if the user gives
-    none. For more than 8 MB the least share is enough, so no more sizes are asked for.
+    """Return the default share of documents to hold out, given their sizes in bytes of UTF-8. Stops
+    reading sizes at 8 MB, where the smallest share is enough.
     """
     most, num_bytes = _ENOUGH_BYTES / LEAST_VALID_FRACTION, 0
     for size in sizes:

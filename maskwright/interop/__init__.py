@@ -1,1 +1,1 @@
-"""Other libraries and the hub: exports of a model, each compared there, and its upload."""
+"""Export of models to other libraries, with a comparison of outputs, and upload to the hub."""

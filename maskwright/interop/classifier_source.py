@@ -1,7 +1,7 @@
-"""A fine-tuned model to export, compared and judged on examples of its task.
+"""A fine-tuned model to export, compared and scored on examples of its task.
 
-The examples are those that the model was scored on, or built-in sentences where their file is gone.
-B inputs in a batch, L tokens in the longest, K labels.
+The examples are those that the model was scored on, or built-in sentences if their file is gone.
+Shapes: B inputs in a batch, L tokens in the longest, K labels.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -44,9 +44,9 @@ from maskwright.model_folder.native.family import Family
 from maskwright.runs.run_directory import read_example_files
 
 NUM_EXAMPLES = 512  # from the beginning of the file
-_COLUMNS = (*TEXT_ROLES, LABEL)  # of a table, where no run says otherwise
+_COLUMNS = (*TEXT_ROLES, LABEL)  # of a table, unless a run has recorded others
 _BATCH_TOKENS, _TIMED_ROWS = 2048, 8
-Logits = list[NDArray[np.float32]]  # of each input: [K], or [words, K]
+Logits = list[NDArray[np.float32]]  # for each input: [K], or [words, K]
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class ExampleFile:
 
     Attributes:
         columns: the role of each column -> its name or position.
-        has_header: True if a table begins with names; None: if any column is called by name.
+        has_header: True if a table begins with column names; None: if `columns` has names.
     """
 
     path: Path
@@ -68,12 +68,12 @@ class TaskExamples:
     """Inputs of a fine-tuned model.
 
     Attributes:
-        source: where they come from.
+        source: the name of their file, or of the built-in texts.
         task: the task of the model.
-        names: of its labels.
-        texts: of each input, one or two; None where an input is a part of a longer sentence.
+        names: the names of its labels.
+        texts: the text or two texts of each input; None for a part of a longer sentence.
         encoded: the inputs, and their targets if `labeled`.
-        pad_id: of the tokenizer.
+        pad_id: the tokenizer's padding id.
     """
 
     source: str
@@ -85,7 +85,7 @@ class TaskExamples:
     labeled: bool
 
     def run(self, compute: Compute) -> Logits:
-        """Return the logits of each input, of padded batches, as `compute_logits` does."""
+        """Return the logits of each input, computed in padded batches as in `compute_logits`."""
         found: list[Any] = [None] * len(self.encoded)
         for indices in plan_scoring(self.encoded.lengths, _BATCH_TOKENS):
             logits = compute(*self.batch(indices)).numpy()
@@ -95,7 +95,7 @@ class TaskExamples:
         return found
 
     def batch(self, indices: Sequence[int]) -> tuple[Tensor, Tensor, Tensor]:
-        """Return ids, attention mask and token types of some inputs: int64 [B, L] each."""
+        """Return ids, attention mask and token types of a batch of inputs: int64 [B, L] each."""
         batch = collate([self.encoded.inputs[index] for index in indices], self.pad_id)
         shape = (len(indices), -1)
         real = (batch.context.segment_ids == 0).long()
@@ -187,7 +187,7 @@ class ClassifierSource:
         theirs = self.examples.run(compute)
         largest = scale = 0.0
         for one, other in zip(ours, theirs, strict=True):
-            if one.size:  # else a part of a sentence in which no word begins
+            if one.size:  # else the input is a part of a sentence without a word start
                 largest = max_or_nan(largest, float(np.abs(one - other).max()))
                 scale = max(scale, float(np.abs(one).max()))
         num_tokens = sum(encoded.lengths)
@@ -196,14 +196,14 @@ class ClassifierSource:
     def judge(self) -> "ExampleJudge":
         if not self.examples.labeled:
             raise InputError(
-                "onnx-int8 is judged on labeled examples: name a file of them with --data, or "
-                "export from the run directory, whose own files must still exist."
+                "onnx-int8 needs labeled examples to measure its loss of quality. Name a file with "
+                "--data, or export from a run directory whose task files still exist."
             )
         return ExampleJudge(self.examples)
 
 
 def find_examples(run: Path, model: Path, data: Path | str | None) -> ExampleFile | None:
-    """Return the examples of a fine-tuned model's task: `data`, or those that it was scored on.
+    """Return the examples of a fine-tuned model's task: `data`, or those it was scored on.
 
     Args:
         run: the run directory of the model, or the model folder.
@@ -221,7 +221,7 @@ def find_examples(run: Path, model: Path, data: Path | str | None) -> ExampleFil
     found = next((Path(name) for name in given if name and Path(name).is_file()), None)
     if found is None:
         if data:
-            raise InputError(f"--data = {data} is not a file of labeled examples")
+            raise InputError(f"--data = {data} does not exist. Name a file of labeled examples.")
         return None
     if not asked and not has_conll_name(found):  # a model folder without its run
         names = list_names(found)
@@ -234,7 +234,7 @@ def choose_examples(loaded: LoadedClassifier, file: ExampleFile | None) -> TaskE
 
     Raises:
         CorpusError: the file cannot be read, or has labels that the model does not know.
-        InputError: it holds no examples.
+        InputError: the file contains no examples.
     """
     level = loaded.model.head_config.level
     of_tokens, task = level == "token", find_label_task(level, loaded.problem)
@@ -273,7 +273,7 @@ def _encode_tagged(loaded: LoadedClassifier, file: ExampleFile, task: LabelTask)
 def _join_words(
     words: Sequence[Sequence[str]], owners: Sequence[int]
 ) -> list[tuple[str, ...] | None]:
-    """Return the text of each input; None where its sentence was divided into several inputs."""
+    """Return the text of each input; None if its sentence was divided into several inputs."""
     return [(" ".join(words[owner]),) if owners.count(owner) == 1 else None for owner in owners]
 
 
@@ -281,20 +281,20 @@ def _encode_table(loaded: LoadedClassifier, file: ExampleFile, task: LabelTask) 
     missing = next((role for role in ("sentence1", "label") if role not in file.columns), None)
     if missing:
         raise InputError(
-            f"{file.path} has no column {missing}: examples have the columns sentence1 (and "
+            f"{file.path} has no column {missing}: examples must have the columns sentence1 (and "
             "sentence2) and label. Rename its columns, or export from the run directory, which "
-            "knows them."
+            "has recorded them."
         )
     rows = list(islice(read_columns(file.path, file.columns, file.has_header), NUM_EXAMPLES))
     if not rows:
-        raise InputError(f"{file.path} holds no examples to compare on.")
+        raise InputError(f"{file.path} contains no examples. Name another file.")
     encoded = task.encode(rows, Labels(loaded.labels), loaded.tokenizer, loaded.max_length)
     return [tuple(row.texts) for row in rows], encoded
 
 
 @dataclass(frozen=True)
 class ExampleJudge:
-    """Judges a quantized graph by its answers to labeled examples; see `MaskJudge`."""
+    """The judge of a quantized graph by its predictions for labeled examples; see `MaskJudge`."""
 
     examples: TaskExamples
 
@@ -309,7 +309,7 @@ class ExampleJudge:
     @property
     def agreement(self) -> str:
         if self.examples.task.problem == "regression":
-            return "numbers that correlate by"
+            return "predictions that correlate by"
         return f"the same {'tag' if self.examples.task.level == 'token' else 'label'} for"
 
     def answer(self, graph: Compute) -> Logits:
@@ -318,7 +318,7 @@ class ExampleJudge:
     def agree(self, before: Any, after: Any) -> float:
         first, second = self._decide(before), self._decide(after)
         if self.examples.task.problem == "regression":
-            with np.errstate(invalid="ignore"):  # equal numbers have no correlation: NaN
+            with np.errstate(invalid="ignore"):  # constant predictions have no correlation: NaN
                 return float(np.corrcoef(first, second)[0, 1])
         same = first == second
         return float((same.all(-1) if same.ndim > 1 else same).mean())

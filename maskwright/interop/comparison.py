@@ -1,6 +1,6 @@
-"""Our outputs beside another library's: the texts, padded batches, and how far they may differ.
+"""Comparison of a model's outputs with another library's: texts, padded batches, tolerances.
 
-B rows of L positions, D width, V vocabulary.
+Shapes: B rows of L positions, D width, V vocabulary.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,8 +16,8 @@ from maskwright.corpus.readers.pydocs import read_pydocs
 from maskwright.errors import ExportError
 from maskwright.model_folder.folder import Loaded, LoadedModel
 
-# fp32 has about seven digits, of which a deep model loses two: an absolute bound for logits of up
-# to 10, a relative one for larger logits.
+# fp32 has about seven digits, of which a deep model loses two. The bound is absolute for logits of
+# up to 10, and relative for larger ones.
 TOLERANCE, RELATIVE_TOLERANCE = 1e-4, 1e-5
 PYDOCS = "pydocs"  # the source of the built-in texts
 AWKWARD = (
@@ -29,9 +29,9 @@ AWKWARD = (
     "!",
 )
 NUM_TEXTS = 24
-LONGEST = 512  # tokens; longer inputs cost time and show nothing new
+LONGEST = 512  # tokens; longer inputs take time and reveal no other differences
 SHORTEST = 4
-_CHARACTERS_PER_TOKEN = 20  # more than any real text has
+_CHARACTERS_PER_TOKEN = 20  # more than in any real text
 _MAX_LOGITS = 1 << 25  # in one batch: 128 MiB
 _MAX_ROWS = 8
 
@@ -44,8 +44,8 @@ class Comparison:
     """The difference between two computations of the same outputs.
 
     Attributes:
-        what: the outputs that are compared, in words.
-        largest: the largest absolute difference of any number.
+        what: the name of the outputs, for messages.
+        largest: the largest absolute difference.
         allowed: the largest difference that rounding explains.
     """
 
@@ -56,10 +56,10 @@ class Comparison:
     num_tokens: int
 
     def check(self, library: str) -> None:
-        """Raise ExportError unless rounding explains the difference, as it never explains NaN."""
+        """Raise ExportError unless rounding explains the difference; it never explains NaN."""
         if not self.largest <= self.allowed:
             raise ExportError(
-                f"{library} computes another function than the model: {self.what} differ by up "
+                f"{library} computes other outputs than the model: {self.what} differ by up "
                 f"to {self.largest:.2g}, and {self.allowed:.2g} is allowed. Nothing was written. "
                 "Report it: this is a bug in maskwright or in that library."
             )
@@ -72,7 +72,7 @@ class Comparison:
 
 
 def choose_texts(loaded: Loaded[Any], documents: Iterable[str] | None = None) -> Iterator[str]:
-    """Yield awkward texts, then beginnings of documents, from a few tokens to the model's length.
+    """Yield texts with unusual characters, then beginnings of documents of increasing length.
 
     Args:
         documents: real text; None for the documentation in the Python environment (``pydocs``).
@@ -82,12 +82,12 @@ def choose_texts(loaded: Loaded[Any], documents: Iterable[str] | None = None) ->
     real = _cut(loaded, documents, np.geomspace(SHORTEST, longest, NUM_TEXTS))
     special = loaded.tokenizer.special_tokens.values()
     for text in (*AWKWARD, *real):
-        if not any(token in text for token in special):  # some libraries would encode the token
+        if not any(token in text for token in special):  # some libraries encode it as a token
             yield text
 
 
 def _cut(loaded: Loaded[Any], documents: Iterable[str], lengths: Iterable[float]) -> Iterator[str]:
-    """Yield the beginning of each document, about as long in tokens as `lengths` says."""
+    """Yield the beginning of each document, with about as many tokens as `lengths` has."""
     extra = len(loaded.wrap([]))
     for document, length in zip(documents, lengths, strict=False):
         most = max(1, round(length) - extra)
@@ -105,7 +105,7 @@ class PaddedBatch:
 
     @property
     def attention_mask(self) -> Tensor:
-        """[B, L] int64, 1 where there is a token."""
+        """The attention mask: [B, L] int64, 1 for tokens and 0 for padding."""
         position = torch.arange(self.input_ids.shape[1])
         return (position < torch.tensor(self.lengths)[:, None]).long()
 
@@ -113,10 +113,10 @@ class PaddedBatch:
 def batch_rows(
     rows: Sequence[list[int]], vocab_size: int, pad_id: int, by_length: bool = False
 ) -> Iterator[tuple[list[int], PaddedBatch]]:
-    """Yield batches of rows, in which the number of logits is bounded, and the rows' indices.
+    """Yield batches of rows with a bounded number of logits, and the indices of their rows.
 
     Args:
-        by_length: put rows of similar lengths together, which need little padding.
+        by_length: group rows of similar lengths, which reduces padding.
     """
     most = max(1, min(_MAX_ROWS, _MAX_LOGITS // (max(map(len, rows)) * vocab_size)))
     order = list(range(len(rows)))
@@ -140,7 +140,7 @@ def pad_rows(rows: Sequence[list[int]], pad_id: int) -> PaddedBatch:
 def compare_logits(
     loaded: LoadedModel, batches: Iterable[PaddedBatch], compute: Compute
 ) -> Comparison:
-    """Compare the logits of `compute` to those of our model, padding excluded."""
+    """Compare the logits of `compute` with those of our model, without padding."""
     largest, scale, num_texts, num_tokens = 0.0, 0.0, 0, 0
     for batch in batches:
         real = batch.attention_mask.bool()

@@ -1,4 +1,4 @@
-"""Exports of a model for other libraries, each compared to the model there before it appears."""
+"""Export of a model to another library, written only if the outputs there are equal."""
 
 import dataclasses
 import importlib
@@ -22,7 +22,7 @@ RECORD = "export.json"
 
 
 class ExportRecord(TypedDict, total=False):
-    """``export.json``; `compared` and `int8` hold the fields of `Comparison` and `Int8Scores`."""
+    """``export.json``; `compared` and `int8` have the fields of `Comparison` and `Int8Scores`."""
 
     to: str
     files: dict[str, int]
@@ -35,18 +35,18 @@ class ExportRecord(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class ExportResult:
-    """An export, and how it was compared to the model.
+    """An export and its comparison with the model.
 
     Attributes:
         to: the target.
         folder: the folder that was written.
-        files: bytes of each file.
-        versions: of the libraries; the first one computed the comparison.
-        source: where the texts of the comparison come from.
+        files: size of each file in bytes.
+        versions: versions of the libraries; the first one computed the comparison.
+        source: the name of the texts of the comparison.
         comparison: the largest difference between the library's outputs and ours.
-        int8: what quantization changed; None without it.
-        max_length: the longest input in tokens; longer ones are cut.
-        notes: what else a user of the folder should know.
+        int8: the scores before and after quantization; None without it.
+        max_length: the longest input in tokens; longer ones are truncated.
+        notes: further lines for users of the folder.
     """
 
     to: str
@@ -60,7 +60,7 @@ class ExportResult:
     notes: tuple[str, ...] = ()
 
     def describe(self) -> list[str]:
-        """Return lines for a reader."""
+        """Return the result as lines of text."""
         library, version = next(iter(self.versions.items()))
         size = sum(self.files.values()) / 1e6
         subject = "the graph in fp32" if self.int8 else "it"
@@ -73,7 +73,7 @@ class ExportResult:
         ]
 
     def to_json(self) -> ExportRecord:
-        """Return the record that ``export.json`` holds."""
+        """Return the content of ``export.json``."""
         record: ExportRecord = {
             "to": self.to,
             "files": self.files,
@@ -90,11 +90,11 @@ class ExportResult:
 def export(
     folder: Path | str, to: str, out: Path | str, data: Path | str | ExampleFile | None = None
 ) -> ExportResult:
-    """Write a model for another library, and check that it computes the same there.
+    """Write a model for another library, and check that its outputs there are the same.
 
-    What was written is loaded with the other library, and its outputs are compared to ours on
-    real sentences, those of a fine-tuned model on examples of its task. `out` appears only if they
-    are equal, with a record of the comparison in ``export.json``::
+    The export is loaded with the other library, and its outputs are compared with ours on real
+    sentences, or on examples of the task of a fine-tuned model. `out` is written only if they are
+    equal, with a record of the comparison in ``export.json``::
 
         result = export("runs/mine", to="onnx", out="exports/mine-onnx")
         print(result.comparison.largest)
@@ -102,15 +102,15 @@ def export(
     Args:
         folder: a run directory, a model folder, or ``hf:NAME[@REVISION]``.
         to: ``hf`` (transformers), ``onnx``, ``onnx-int8`` or ``sentence-transformers``.
-        out: the folder to write; it must not exist, or be empty.
-        data: a prepared folder or its URL, whose held-out text is compared on; of a fine-tuned
-            model a file of labeled examples. Default: those of the run, else built-in sentences,
-            which have no labels and so cannot judge ``onnx-int8``.
+        out: the folder to write, which must be new or empty.
+        data: the text of the comparison: a prepared folder or its URL, or a file of labeled
+            examples for a fine-tuned model. Default: the data of the run, else built-in sentences,
+            which are not sufficient for ``onnx-int8``.
 
     Raises:
         ModelFolderError: `folder` is not a model folder.
-        ExportError: the outputs differ, no class of transformers computes this architecture, int8
-            changes too many answers, or `out` exists already.
+        ExportError: the outputs differ, no class of transformers has this architecture, int8
+            changes too many predictions, or `out` exists already.
         InputError: an unknown target, `data` of another kind, ``onnx-int8`` without `data`.
         MissingPackageError: a package that the target needs is not installed.
         ShardError: `data` is damaged, or was prepared with another tokenizer.
@@ -143,12 +143,12 @@ def export(
 def _write(
     to: str, target: Target, folder: Path, source: Source, versions: Mapping[str, str]
 ) -> Written:
-    """Write `source` for a target; raise ExportError unless the library computes the same."""
+    """Write `source` for a target; raise ExportError unless the library's outputs are the same."""
     try:
         written = target.write(folder, source)
     except (MaskwrightError, OSError):
         raise
-    except Exception as error:  # of several libraries, and of other classes in each release
+    except Exception as error:  # libraries raise many classes, which vary between releases
         reason = " ".join(str(error).split())[:300] or type(error).__name__
         names = ", ".join(f"{name} {version}" for name, version in versions.items())
         raise ExportError(
@@ -159,19 +159,22 @@ def _write(
 
 
 def _open_source(run: Path, model: Path, data: Path | str | ExampleFile | None) -> Source:
-    """Open a model with the texts to compare on, which are `data` or those of the run."""
+    """Open a model with the texts of the comparison: `data`, or those of the run."""
     if is_classifier(model):
         is_found = isinstance(data, ExampleFile)
         return ClassifierSource.open(model, data if is_found else find_examples(run, model, data))
     if isinstance(data, ExampleFile):
-        raise InputError(f"{data.path} holds labeled examples, but {model} labels nothing")
+        raise InputError(
+            f"{data.path} holds labeled examples, but {model} is not a fine-tuned model. Name a "
+            "prepared folder."
+        )
     return MaskedModelSource.open(model, find_prepared_data(run, data))
 
 
 def _check_out(out: Path) -> None:
     """Raise unless `out` is a new folder, or an empty one."""
     if out.name in ("", "..") or out.resolve() == Path.cwd():
-        raise InputError(f"--out = {out} must be a folder of its own. Name a new one.")
+        raise InputError(f"--out = {out} must be a new folder. Name another one.")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ExportError(f"{out} exists already. Choose another --out, or remove it.")
 

@@ -1,4 +1,4 @@
-"""Libraries of others, imported when they are needed and kept quiet while they work."""
+"""Imports of optional libraries, without their warnings and log output."""
 
 import logging
 import warnings
@@ -27,7 +27,7 @@ def list_versions(*packages: str) -> dict[str, str]:
 
 @contextmanager
 def quiet() -> Generator[None]:
-    """Suppress warnings and log records below ERROR: we check the results ourselves."""
+    """Suppress warnings and log records below ERROR, because the results are checked anyway."""
     disabled = logging.root.manager.disable
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -40,7 +40,7 @@ def quiet() -> Generator[None]:
 
 @contextmanager
 def quiet_transformers(transformers: Any) -> Generator[None]:
-    """Suppress the progress bars of transformers as well."""
+    """Do the same as `quiet`, and suppress the progress bars of transformers."""
     bars = transformers.utils.logging
     had_bars = bars.is_progress_bar_enabled()
     bars.disable_progress_bar()

@@ -1,7 +1,7 @@
-"""A masked language model to export, compared on sentences and judged on masked held-out text.
+"""A masked language model to export, compared on sentences and scored on masked held-out text.
 
-The masks are those of every validation (`maskwright.evaluation.pinned`), on rows as long as the
-model's longest input; packed rows are split, because other libraries have no packing.
+The masked tokens are those of validation (`maskwright.evaluation.pinned`), in rows as long as the
+model's longest input. Packed rows are split, because other libraries do not support packing.
 """
 
 from collections.abc import Iterator, Sequence
@@ -43,13 +43,13 @@ from maskwright.runs.find_data import check_made_for, is_prepared, locate
 from maskwright.runs.run_directory import CONFIG_NAME, name_prepared, read_provenance
 from maskwright.shards.reader import TokenStore
 
-NUM_TOKENS = 16_384  # of held-out text, padding included: about 2,400 masks
+NUM_TOKENS = 16_384  # of held-out text, padding included: about 2,400 masked tokens
 _TIMED_ROWS = 8
 
 
 @dataclass(frozen=True)
 class Sentences:
-    """Texts and their ids as the model reads them; `source` is where the texts come from."""
+    """Texts and their token ids; `source` is the name of the texts."""
 
     source: str
     texts: list[str]
@@ -58,7 +58,7 @@ class Sentences:
 
 @dataclass(frozen=True)
 class MaskedModelSource:
-    """A masked language model to export, with texts on which the export is compared to it.
+    """A masked language model to export, with the texts of the comparison.
 
     Attributes:
         card: the model's own card; None if it has none.
@@ -85,32 +85,32 @@ class MaskedModelSource:
 
     @property
     def texts_from(self) -> str:
-        """Where the texts of the comparison come from."""
+        """The name of the texts of the comparison."""
         return PYDOCS if self.data is None else self.data.name
 
     @property
     def max_length(self) -> int:
-        """The longest input in tokens; longer ones are cut."""
+        """The longest input in tokens; longer ones are truncated."""
         return self.model.config.max_position_embeddings
 
     @property
     def metadata(self) -> HubMetadata:
-        """What the hub is told about the model."""
+        """The model card's metadata."""
         return describe_for_hub(native=True)
 
     @property
     def has_unused_head(self) -> bool:
-        """True if the folder holds a head that `auto_class` does not load."""
+        """Whether the folder contains a head that `auto_class` does not load."""
         return self.model.config.sentence_pair_head  # which AutoModelForPreTraining loads
 
     @property
     def example_text(self) -> str:
-        """A text for the example in a card."""
+        """A text for the example in the model card."""
         return f"A sentence with a {self.loaded.tokenizer.mask_token} in it."
 
     @cached_property
     def sentences(self) -> Sentences:
-        """The sentences of the comparison, each with a mask token in it."""
+        """The sentences of the comparison, each with a mask token."""
         return choose_sentences(self.loaded, self.data, mask_words=True)
 
     def save(self, folder: Path) -> None:
@@ -121,7 +121,7 @@ class MaskedModelSource:
             write_text(folder / CARD, self.card)
 
     def find_family(self) -> tuple[Family | None, str]:
-        """Return the family of transformers that computes the model, or why there is none."""
+        """Return the transformers family of the architecture, or None and the reason."""
         return native_family(self.model.config)
 
     def check_ids(self, tokenizer: Any) -> None:
@@ -136,39 +136,40 @@ class MaskedModelSource:
             check_equal_ids(text, ours, found)
 
     def compare(self, compute: Compute) -> Comparison:
-        """Compare the logits of `compute` to those of the model on all texts."""
+        """Compare the logits of `compute` with those of the model on all texts."""
         config, pad_id = self.model.config, self.loaded.tokenizer.pad_id
         batches = batch_rows(self.sentences.rows, config.vocab_size, pad_id)
         return compare_logits(self.loaded, (batch for _, batch in batches), compute)
 
     def judge(self) -> "MaskJudge":
-        """Return the judge of a quantized graph; raise InputError if it has no question."""
+        """Return the judge of a quantized graph; raise InputError without held-out text."""
         if self.data is None:
             raise InputError(
-                "onnx-int8 is judged on held-out text: name a prepared folder with --data, or "
-                "export from a run directory whose prepared data still exists."
+                "onnx-int8 needs held-out text to measure its loss of quality. Name a prepared "
+                "folder with --data, or export from a run directory whose prepared data still "
+                "exists."
             )
         rows = read_masked_rows(self.loaded, self.data)
         return MaskJudge(rows, self.model.config.vocab_size, self.loaded.tokenizer.pad_id)
 
 
 def check_equal_ids(text: str, ours: Sequence[int], theirs: Sequence[int]) -> None:
-    """Raise ExportError unless both tokenizers give the same ids for `text`."""
+    """Raise ExportError unless both tokenizers return the same ids for `text`."""
     if ours != theirs:
         raise ExportError(
-            f"the tokenizer of transformers gives other ids for {text[:60]!r}: {theirs[:8]} … "
+            f"the tokenizer of transformers returns other ids for {text[:60]!r}: {theirs[:8]} … "
             f"instead of {ours[:8]} …. Nothing was written. Report it: this is a bug in maskwright "
             "or in transformers."
         )
 
 
 def find_prepared_data(run: Path, data: Path | str | None) -> Path | None:
-    """Return the prepared folder to take texts from: `data`, or that of a run directory.
+    """Return the prepared folder with the texts: `data`, or the data of a run directory.
 
     Args:
         run: a run directory, or another folder, which has no data.
-        data: a prepared folder or its URL; None for that of the run. If the run has several, the
-            first one is taken, because any text shows whether outputs are equal.
+        data: a prepared folder or its URL; None for the data of the run. If the run has several
+            folders, the first one is used, because any text shows whether outputs are equal.
 
     Returns:
         None if `data` is None and `run` has no data, or its data is gone.
@@ -179,7 +180,7 @@ def find_prepared_data(run: Path, data: Path | str | None) -> Path | None:
     if data is not None:
         found = locate(str(data))
         if not is_prepared(found):
-            raise InputError(f"--data = {found} is not a folder that maskwright prepare wrote")
+            raise InputError(f"--data = {found} is not a folder that maskwright prepare wrote.")
         return found
     if not (run / CONFIG_NAME).is_file():
         return None
@@ -191,11 +192,11 @@ def find_prepared_data(run: Path, data: Path | str | None) -> Path | None:
 
 
 def choose_sentences(loaded: LoadedModel, data: Path | None, mask_words: bool) -> Sentences:
-    """Return sentences that fit into the model and hold no special tokens but masks.
+    """Return sentences that fit into the model and contain no special tokens but [MASK].
 
     Args:
         data: a prepared folder; None for the built-in texts.
-        mask_words: True to replace a word of each by the mask token.
+        mask_words: replace a word of each sentence by the mask token.
     """
     longest = min(loaded.model.config.max_position_embeddings, LONGEST)
     documents = None if data is None else _read_held_out(loaded, data)
@@ -234,7 +235,7 @@ def _open_held_out(loaded: LoadedModel, data: Path) -> TokenStore:
 
 @dataclass(frozen=True)
 class MaskedRow:
-    """One segment: its ids, the positions of its masked tokens, and their labels."""
+    """A segment: its ids, the positions of its masked tokens, and their labels."""
 
     ids: list[int]
     positions: list[int]
@@ -244,10 +245,10 @@ class MaskedRow:
 def read_masked_rows(
     loaded: LoadedModel, data: Path, num_tokens: int = NUM_TOKENS
 ) -> list[MaskedRow]:
-    """Return the segments of a prepared folder's held-out text that hold a masked token.
+    """Return the segments with masked tokens of a prepared folder's held-out text.
 
     Raises:
-        ShardError: the data was prepared with another tokenizer, or holds too little held-out text.
+        ShardError: the data was prepared with another tokenizer, or has too little held-out text.
     """
     tokenizer, valid = loaded.tokenizer, _open_held_out(loaded, data)
     longest = min(loaded.model.config.max_position_embeddings, LONGEST)
@@ -263,14 +264,14 @@ def read_masked_rows(
     rows = [row for batch in batches for row in split_rows(batch)]
     if not rows:
         raise ShardError(
-            f"{data} holds too little validation text: no token of it is masked. Prepare it with a "
-            "larger corpus.valid_fraction."
+            f"{data} has too little validation text: none of its tokens is masked. Prepare it with "
+            "a larger corpus.valid_fraction."
         )
     return rows
 
 
 def split_rows(batch: Batch) -> Iterator[MaskedRow]:
-    """Yield the segments of a batch that hold a masked token."""
+    """Yield the segments of a batch that contain a masked token."""
     used = batch.masked_labels != IGNORED
     positions, labels = batch.masked_positions[used], batch.masked_labels[used]
     order = positions.argsort()
@@ -285,26 +286,26 @@ def split_rows(batch: Batch) -> Iterator[MaskedRow]:
 
 @dataclass(frozen=True)
 class MaskJudge:
-    """Judges a quantized graph by the likeliest tokens for the masks of held-out text.
+    """The judge of a quantized graph by its predictions for the masked tokens of held-out text.
 
     Attributes:
-        metric: the name of what `score` computes.
-        agreement: what `agree` computes, as part of a sentence.
+        metric: the name of the metric that `score` computes.
+        agreement: the name of the share that `agree` computes, as part of a sentence.
     """
 
     rows: list[MaskedRow]
     vocab_size: int
     pad_id: int
     metric = "accuracy"
-    agreement = "the same best word for"
+    agreement = "the same most likely token for"
 
     @property
     def questions(self) -> str:
-        """Their number with a noun."""
-        return f"{sum(len(row.labels) for row in self.rows):,} masks of held-out text"
+        """The number of predictions with a noun."""
+        return f"{sum(len(row.labels) for row in self.rows):,} masked tokens of held-out text"
 
     def answer(self, graph: Compute) -> Tensor:
-        """Return the answers of a graph to all questions: the likeliest tokens of M masks, [M]."""
+        """Return a graph's predictions: the most likely token for each of M masked tokens, [M]."""
         rows, found = [row.ids for row in self.rows], [torch.empty(0)] * len(self.rows)
         for indices, batch in batch_rows(rows, self.vocab_size, self.pad_id, by_length=True):
             logits = graph(batch.input_ids, batch.attention_mask)
@@ -313,15 +314,15 @@ class MaskJudge:
         return torch.cat(found)
 
     def agree(self, before: Any, after: Any) -> float:
-        """Return how far two graphs give the same answers: 1 if all are equal."""
+        """Return the agreement of the predictions of two graphs: 1 if all are equal."""
         return (after == before).float().mean().item()
 
     def score(self, answers: Any) -> float:
-        """Return the metric of the answers."""
+        """Return the metric of the predictions."""
         return self.agree(torch.tensor([n for row in self.rows for n in row.labels]), answers)
 
     def timed_batch(self) -> tuple[Tensor, Tensor]:
-        """Return the longest inputs, on which graphs are timed; the first tensor is [B, L]."""
+        """Return a batch of the longest inputs, to time graphs; the first tensor is [B, L]."""
         longest = sorted((row.ids for row in self.rows), key=len)[-_TIMED_ROWS:]
         batch = pad_rows(longest, self.pad_id)
         return batch.input_ids, batch.attention_mask

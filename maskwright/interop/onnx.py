@@ -1,11 +1,11 @@
-"""Export to ONNX: a graph with open sizes for onnxruntime, optimum and transformers.js.
+"""Export to ONNX: a graph with dynamic sizes for onnxruntime, optimum and transformers.js.
 
-Inputs ``input_ids`` and ``attention_mask`` (int64 [B, L]; of a classifier with token types also
-``token_type_ids``), output ``logits`` (fp32 [B, L, V]; of classifiers [B, K] for texts, [B, L, K]
-for tokens): the names that optimum and transformers.js look for.
+Inputs: ``input_ids`` and ``attention_mask`` (int64 [B, L]), and ``token_type_ids`` for classifiers
+with token types. Output: ``logits`` (fp32 [B, L, V]; of classifiers [B, K] for texts, [B, L, K] for
+tokens). Optimum and transformers.js require these names.
 
-The encoder sees packed tokens here as everywhere: B padded rows are flattened to B * L tokens in
-rows of L, in which padding is a segment of its own. B rows of L positions, V vocabulary, K labels.
+The encoder takes packed tokens here too: B padded rows are flattened to B * L tokens in rows of L,
+in which padding is a separate segment. Shapes: B rows of L positions, V vocabulary, K labels.
 """
 
 from dataclasses import dataclass
@@ -25,15 +25,15 @@ from maskwright.model_folder.weights import WEIGHTS
 
 GRAPH = "model.onnx"
 OUTPUT = "logits"
-# The first opset with attention and RMSNorm as operators: on long rows a tenth to a quarter faster
-# than 18 or 20 in onnxruntime, which supports it since 1.23.
+# The first opset with attention and RMSNorm as operators: on long rows 10 to 25 % faster than 18 or
+# 20 in onnxruntime, which supports it since 1.23.
 OPSET = 23
-# The file of a graph cannot pass 2 GiB; larger weights than this go into a file beside it.
+# The file of a graph cannot exceed 2 GiB; larger weights than this are stored in a second file.
 MAX_BYTES_WITHIN = 1 << 30
 _NEEDED_BY = "an export to ONNX"
 _CARD = """
-An ONNX graph with open sizes: {inputs} [batch, length] in, `logits` out: {shape}. The tokenizer is
-beside it.
+An ONNX graph with dynamic sizes. Inputs: {inputs} [batch, length]. Output: `logits` {shape}. The
+tokenizer is in the same folder.
 
 ```python
 import numpy, onnxruntime, tokenizers
@@ -53,7 +53,7 @@ _ENCODINGS = {
 
 
 def write(folder: Path, source: Source) -> Written:
-    """Write the graph and all else that goes with it, and compare logits in onnxruntime."""
+    """Write the graph with configuration, tokenizer and card, and compare logits in onnxruntime."""
     write_frame(folder, source, GRAPH)
     write_graph(folder / GRAPH, source.model)
     return Written(source.compare(OnnxModel(folder / GRAPH)))
@@ -63,7 +63,7 @@ def write_frame(folder: Path, source: Source, graph: str) -> None:
     """Write configuration, tokenizer and card: a model folder without the weights.
 
     Args:
-        graph: the name of the graph that will be beside them.
+        graph: the file name of the graph, for the card.
     """
     source.save(folder)
     (folder / WEIGHTS).unlink()
@@ -81,7 +81,7 @@ def write_frame(folder: Path, source: Source, graph: str) -> None:
 
 
 def write_graph(path: Path, model: MaskedLanguageModel | Classifier) -> None:
-    """Write the graph of `model`; very large weights go beside it, into ``PATH.data``.
+    """Write the graph of `model`; very large weights go into ``PATH.data``.
 
     Raises:
         MissingPackageError: a package of the extra `onnx` is missing.
@@ -90,7 +90,7 @@ def write_graph(path: Path, model: MaskedLanguageModel | Classifier) -> None:
         import_library(module, "onnx", _NEEDED_BY)
     size = sum(parameter.nbytes for parameter in model.parameters())
     padded = build_padded(model)
-    # Not one tensor several times: the trace would take the inputs for the same one.
+    # Different tensors, because the trace would treat the same tensor as one input.
     example = tuple(torch.ones((3, 5), dtype=torch.int64) for _ in padded.inputs)
     sizes = {0: torch.export.Dim("batch_size"), 1: torch.export.Dim("sequence_length")}
     with quiet(), torch.no_grad():
@@ -109,9 +109,9 @@ def write_graph(path: Path, model: MaskedLanguageModel | Classifier) -> None:
 
 
 class OnnxModel:
-    """A graph, ready to run on the CPU: ``model(input_ids, attention_mask)`` -> logits.
+    """A graph that runs on the CPU: ``model(input_ids, attention_mask)`` -> logits.
 
-    Token types are a third argument, which a graph without such an input ignores.
+    Token types are a third argument; a graph without this input ignores it.
 
     Raises:
         MissingPackageError: onnxruntime is not installed.
@@ -134,10 +134,10 @@ class OnnxModel:
 
 @dataclass(frozen=True)
 class PaddedContext(AttentionContext):
-    """A context that asks nothing about its sizes, so that a traced graph leaves them open."""
+    """A context without conditions on its sizes, so that a traced graph has dynamic sizes."""
 
     def attention_mask(self, window: int | None) -> Tensor:
-        """Return the mask of `AttentionContext`; a window as wide as the row is applied too."""
+        """Return the attention mask; a window is applied even if it is as wide as the row."""
         attention_mask = super().attention_mask(None)
         if window is None:
             return attention_mask
@@ -148,8 +148,8 @@ class PaddedContext(AttentionContext):
 class PaddedModel(nn.Module):
     """``logits = model(input_ids, attention_mask)``: [B, L], [B, L] -> [B, L, V].
 
-    Logits of padding mean nothing, nor do those of a row's first token where a token is predicted
-    from the one before it. Positions are counted within a row, as in transformers.
+    Logits of padding are undefined, and so are those of a row's first token if tokens are predicted
+    from the previous one. Positions are counted within a row, as in transformers.
     """
 
     inputs = ("input_ids", "attention_mask")
@@ -167,10 +167,10 @@ class PaddedModel(nn.Module):
 
 
 class PaddedClassifier(nn.Module):
-    """The same for a classifier of K labels: -> [B, K] for texts, [B, L, K] for tokens.
+    """A classifier of K labels with padded rows: -> [B, K] for texts, [B, L, K] for tokens.
 
-    A model with token types, or that compares two texts, takes ``token_type_ids`` [B, L] as a third
-    input.
+    A model with token types, or one that compares two texts, has a third input ``token_type_ids``
+    [B, L].
     """
 
     def __init__(self, model: Classifier) -> None:
@@ -190,7 +190,7 @@ class PaddedClassifier(nn.Module):
 
 
 def build_padded(model: MaskedLanguageModel | Classifier) -> PaddedModel | PaddedClassifier:
-    """Return the model with padded rows as its inputs."""
+    """Return a module that takes padded rows."""
     return PaddedClassifier(model) if isinstance(model, Classifier) else PaddedModel(model)
 
 

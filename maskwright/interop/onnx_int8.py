@@ -1,21 +1,21 @@
-"""Export to ONNX in int8: the first of several recipes that keeps the answers of the fp32 graph.
+"""Export to ONNX in int8, by the first of several recipes that keeps the fp32 graph's predictions.
 
 Weights are quantized once, with a scale for each output. Activations are quantized while the graph
-runs (``onnxruntime.quantization.quantize_dynamic``), with one scale for a whole tensor: one huge
-number in one token leaves little precision to all others, and the answer for a sentence depends on
+runs (``onnxruntime.quantization.quantize_dynamic``), with one scale for a whole tensor: one outlier
+in one token leaves little precision for all others, and the predictions for a sentence depend on
 its neighbors in the batch. So every row is divided by its largest number before the product, and
-multiplied by it afterwards, which gives every token a scale of its own. (Dettmers et al.,
-"LLM.int8()", 2022, call it row-wise quantization.)
+multiplied by it afterwards, which gives every token its own scale (row-wise quantization in
+Dettmers et al., "LLM.int8()", 2022).
 
 All matrices are stored in int8 (`compress`), because most bytes of a small model are embeddings.
-These have a scale for each token; where the decoder is tied to them, both use one matrix. Weights
-of products that stay in fp32 are int8 as well, and onnxruntime converts them when it loads the
+These have a scale for each token; if the decoder is tied to them, both use one matrix. Weights of
+products that stay in fp32 are stored in int8 too, and onnxruntime converts them when it loads the
 graph.
 
 The instruction for signed weights adds pairs of products in 16 bits, which overflow unless the
-weights have 7 bits; that for unsigned weights does not overflow and is a tenth slower. The second
-product of the MLP is the most sensitive one, because its inputs are products of two numbers; it is
-small. Queries, keys and values are next.
+weights have 7 bits; the instruction for unsigned weights does not overflow and is 10 % slower. The
+second product of the MLP is the most sensitive one, because its inputs are products of two numbers;
+it is small. Queries, keys and values are next.
 """
 
 import shutil
@@ -38,13 +38,13 @@ QUANTIZED = "model_quantized.onnx"
 _NEEDED_BY = "an export to ONNX"
 _SMALLEST, _LAST_AXIS = "smallest divisor of a row", "last axis"
 AIM = 0.98  # agreement that ends the search for a recipe
-FLOOR = 0.90  # below it the quantized model is another model
+FLOOR = 0.90  # smallest agreement of an export
 _REPETITIONS = 9
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """A way to quantize: the weights' type and range, and the layers whose products stay fp32."""
+    """A recipe: the weights' type and range, and the layers whose products stay in fp32."""
 
     weight_type: str
     reduce_range: bool
@@ -56,7 +56,7 @@ class Recipe:
         return f"{self.weight_type} weights of {bits} bits; in fp32: {', '.join(self.in_fp32)}"
 
 
-# From the fastest to the most faithful.
+# From the fastest to the most accurate.
 RECIPES = (
     Recipe("QInt8", True, ("mlp.output",)),
     Recipe("QInt8", True, ("mlp.output", "attention.qkv")),
@@ -65,12 +65,12 @@ RECIPES = (
 
 
 def write(folder: Path, source: Source) -> Written:
-    """Write the graph, compare its logits, and quantize it with the first recipe that is good.
+    """Write the graph, compare its logits, and quantize it (see `search_recipe`).
 
     Raises:
-        ExportError: the graph in fp32 computes another function than the model, or no recipe keeps
-            `FLOOR` of the answers.
-        InputError: there is no text to judge it on.
+        ExportError: the outputs of the fp32 graph differ from the model's, or no recipe keeps
+            `FLOOR` of the predictions.
+        InputError: there is no text to measure the agreement on.
     """
     judge = source.judge()
     write_frame(folder, source, QUANTIZED)
@@ -105,7 +105,7 @@ def search_recipe(source: Path, target: Path, judge: Judge) -> Int8Scores:
     best = max(tried, key=lambda candidate: candidate.same)
     if not best.same >= FLOOR:
         raise ExportError(
-            f"int8 changes too many answers to {judge.questions}: {judge.agreement} "
+            f"int8 changes too many predictions for {judge.questions}: {judge.agreement} "
             f"{best.same:.1%}, and at least {FLOOR:.0%} is required. Nothing was written. "
             "Export it to onnx."
         )
@@ -132,9 +132,8 @@ def search_recipe(source: Path, target: Path, judge: Judge) -> Int8Scores:
 
 
 def time_interleaved(programs: list[Callable[[], object]]) -> list[float]:
-    """Return the median time of each in seconds, measured in turns after one warm-up.
-
-    So whatever slows the machine for a while slows all of them.
+    """Return the median time of each in seconds, measured in turns after one warm-up, so that other
+    load on the machine affects all of them.
     """
     seconds: list[list[float]] = [[] for _ in programs]
     for repetition in range(_REPETITIONS + 1):
@@ -147,12 +146,12 @@ def time_interleaved(programs: list[Callable[[], object]]) -> list[float]:
 
 
 def _size_of(graph: Path) -> int:
-    """Return the bytes of a graph and of the weights beside it."""
+    """Return the size of a graph in bytes, with its separate weights."""
     return sum(path.stat().st_size for path in graph.parent.glob(f"{graph.name}*"))
 
 
 def quantize(source: Path, target: Path, recipe: Recipe) -> None:
-    """Write a graph whose matrices are int8, as most products; raise ExportError if it has none."""
+    """Write a graph with int8 matrices and products; raise ExportError if it has no products."""
     onnx: Any = import_library("onnx", "onnx", _NEEDED_BY)
     with quiet():
         library: Any = import_library("onnxruntime.quantization", "onnx", _NEEDED_BY)
@@ -179,7 +178,7 @@ def quantize(source: Path, target: Path, recipe: Recipe) -> None:
 
 
 def _remove(*paths: Path) -> None:
-    """Remove files: onnx would add weights to one that exists."""
+    """Remove files, because onnx appends weights to an existing file."""
     for path in paths:
         path.unlink(missing_ok=True)
 
@@ -187,8 +186,8 @@ def _remove(*paths: Path) -> None:
 def rewrite_products(onnx: Any, graph: Any, in_fp32: Sequence[str]) -> list[str]:
     """Replace every ``Gemm`` with weights by a ``MatMul`` on scaled rows, and return their names.
 
-    onnxruntime does this without scales as well, but it transposes a matrix for all of its users,
-    and the decoder's may be the word embeddings.
+    onnxruntime also does this, without scales, but it transposes a matrix for all of its users,
+    and the decoder's matrix may be the word embeddings.
 
     Args:
         in_fp32: layers whose products are not scaled, and not returned.
@@ -217,7 +216,7 @@ def rewrite_products(onnx: Any, graph: Any, in_fp32: Sequence[str]) -> list[str]
 
 
 def _replace_nodes(graph: Any, nodes: Sequence[Any]) -> None:
-    """Replace all nodes by `nodes`, and remove the weights that none of them uses."""
+    """Replace all nodes by `nodes`, and remove unused weights."""
     del graph.node[:]
     graph.node.extend(nodes)
     used = {name for node in nodes for name in node.input}
@@ -227,7 +226,7 @@ def _replace_nodes(graph: Any, nodes: Sequence[Any]) -> None:
 
 
 def _find_tied(graph: Any, names: Sequence[str]) -> dict[str, str]:
-    """Return the tables that a product uses as well: embeddings -> the product's weights."""
+    """Return the embedding tables that a product also uses -> the product's weights."""
     products = {node.input[1] for node in graph.node if node.name in names}
     return {
         weight.doc_string: weight.name for weight in graph.initializer if weight.name in products
@@ -235,11 +234,11 @@ def _find_tied(graph: Any, names: Sequence[str]) -> dict[str, str]:
 
 
 def compress(onnx: Any, graph: Any, tied: Mapping[str, str]) -> None:
-    """Store the tables and the matrices of a quantized graph that are still in fp32 as int8.
+    """Store in int8 the tables and matrices of a quantized graph that are still in fp32.
 
     Args:
-        tied: tables of embeddings that a quantized product uses as well -> its weights, which
-            replace the table.
+        tied: embedding tables that a quantized product also uses -> its weights, which replace the
+            table.
     """
     weights = {weight.name: weight for weight in graph.initializer}
     matrices = {
@@ -270,7 +269,7 @@ def compress(onnx: Any, graph: Any, tied: Mapping[str, str]) -> None:
 
 
 class _Int8Store:
-    """Matrices in int8 in a graph, and the nodes that read them.
+    """The int8 matrices of a graph, and the nodes that read them.
 
     Each has the initializers ``NAME rows`` (int8), ``NAME row scales`` and, if its numbers are
     unsigned, ``NAME row zeros``.
@@ -294,9 +293,9 @@ class _Int8Store:
         self._write(scales, f"{name} row scales")
 
     def share(self, weights: Mapping[str, Any], name: str) -> list[Any]:
-        """Add the transposed weights of a quantized product; return the node that turns them.
+        """Add the transposed weights of a quantized product; return the node that transposes them.
 
-        onnxruntime computes what that node does when it loads the graph.
+        onnxruntime computes this node when it loads the graph.
         """
         read = self.onnx.numpy_helper.to_array
         quantized, zeros = f"{name}_quantized", read(weights[f"{name}_zero_point"])
@@ -325,7 +324,7 @@ class _Int8Store:
         yield self._node("Mul", [numbers, f"{found} scales"], found)
 
     def convert(self, name: str) -> Iterator[Any]:
-        """Return the nodes that make fp32 of a matrix, which are computed once, on loading."""
+        """Return the nodes that convert a matrix to fp32, which are computed once, on loading."""
         yield self._node(
             "Cast", [f"{name} rows"], f"{name} numbers", to=self.onnx.TensorProto.FLOAT
         )
@@ -333,7 +332,7 @@ class _Int8Store:
 
 
 def _write_product(onnx: Any, gemm: Any, scaled: bool) -> Iterator[Any]:
-    """Yield the nodes for ``(x / s) W s + b``, s the largest number of each row, or ``x W + b``."""
+    """Yield the nodes for ``(x / s) W s + b``, s the maximum of each row, or for ``x W + b``."""
 
     def write(operator: str, inputs: Sequence[str], what: str, **attributes: Any) -> Any:
         output = gemm.output[0] if what == last else f"{gemm.name} {what}"

@@ -1,9 +1,9 @@
-"""A model folder on the Hugging Face hub: checked first, then uploaded in one commit.
+"""Upload of a model folder to the Hugging Face hub, after a check, in one commit.
 
-Only the files of the model are uploaded, whatever else the folder holds; the model card gets the
-metadata that the hub asks for. The same commit removes weights and tokenizer files of an older
-model that libraries would read beside or instead of the new ones. `HfApi.upload_folder` does
-neither: it may divide an upload into several commits, and the card must not change on disk.
+Only the files of the model are uploaded, even if the folder has others, and the model card gets the
+hub's metadata. The same commit removes weights and tokenizer files of an older model, which
+libraries would read too. `HfApi.upload_folder` cannot do this: it may split an upload into several
+commits, and it would upload the card from disk, which must not change.
 """
 
 import hashlib
@@ -38,7 +38,7 @@ from maskwright.runs.find_model import find_model_folder
 from maskwright.runs.run_directory import CONFIG_NAME
 
 _FILES = (CONFIG, "tokenizer.json", "tokenizer_config.json", "special_tokens_map.json")
-# What libraries look for in a model folder; any of it that is not uploaded is of an older model.
+# Files that libraries read from a model folder; those that are not uploaded are an older model's.
 _OF_A_MODEL = re.compile(
     r"(model|pytorch_model)(-\d+-of-\d+)?\.(safetensors|bin)|(tf_model\.h5|flax_model\.msgpack)"
     r"|(model\.safetensors|pytorch_model\.bin|tf_model\.h5|flax_model\.msgpack)\.index\.json"
@@ -46,17 +46,17 @@ _OF_A_MODEL = re.compile(
     r"|merges\.txt|(special_tokens_map|added_tokens|tokenizer_config)\.json"
 )
 _NAME = r"[A-Za-z0-9][\w.-]*"
-_LOGIN = "log in with: hf auth login; or set HF_TOKEN to a token that may write"
+_LOGIN = "log in with: hf auth login, or set HF_TOKEN to a token with write access"
 
 
 @dataclass(frozen=True)
 class PublishResult:
-    """What was uploaded, or would be.
+    """The files that were uploaded, or would be with `dry_run`.
 
     Attributes:
-        files: path of each file, but for the card.
-        card: the model card as the hub shows it.
-        url: the address of the model; None if nothing was uploaded.
+        files: path of each file except the card.
+        card: the model card as on the hub.
+        url: the URL of the model; None if nothing was uploaded.
         removed: files of an older model that the commit removed.
     """
 
@@ -67,15 +67,15 @@ class PublishResult:
     removed: tuple[str, ...] = ()
 
     def describe(self) -> list[str]:
-        """Return a line for each file, with bytes and sha256, and what the card quotes."""
+        """Return a line for each file, with bytes and sha256, and for each quoted text."""
         card = self.card.encode()
         entries = [(CARD, len(card), hashlib.sha256(card).hexdigest())]
         entries += [(path.name, path.stat().st_size, hash_file(path)) for path in self.files]
         lines = [f"{name:<24} {size:>14,}  {digest}" for name, size, digest in entries]
         if quoted := read_example(self.card):
             lines.append(
-                f"\n{CARD} quotes a text as its example (widget), which a run takes from held-out "
-                "text. Remove it there if it is private:"
+                f"\n{CARD} quotes held-out text as its example (widget). Remove it from the card "
+                "if it is private:"
             )
         return lines + [f"  {text}" for text in quoted]
 
@@ -102,26 +102,26 @@ def publish(
     Args:
         folder: a run directory or a model folder.
         repo: OWNER/NAME of the repository, which is created if it does not exist.
-        private: make the repository private; an existing public one is refused.
+        private: make the repository private; raise if it exists and is public.
         revision: the branch, which is created if it does not exist. Default: main.
-        message: of the commit.
-        license: for the model card, such as ``apache-2.0``.
-        language: for the model card, such as ``en`` or ``en,ko``.
+        message: the commit message.
+        license: the license in the model card, such as ``apache-2.0``.
+        language: the language in the model card, such as ``en`` or ``en,ko``.
         base_model: the model on the hub that this one was initialized from. Default: that of the
-            run, if it began with ``hf:NAME``.
+            run, if it was initialized from ``hf:NAME``.
         dry_run: upload nothing; needs no network.
-        report: receives the lines about the files before anything is uploaded.
+        report: called with the lines about the files before the upload.
 
     Raises:
-        InputError: a wrong name, a public repository with `private`, no token, no right to write
-            there, no network, or whatever else the hub refuses; the hub takes the commit as a whole
-            or not at all.
+        InputError: an invalid name, a public repository with `private`, no token, no write access,
+            no network, or another error of the hub, which accepts a commit completely or not at
+            all.
         MissingPackageError: huggingface_hub is not installed.
-        ModelFolderError: `folder` is not a model folder, its card is damaged, or a file of it is a
-            link that leads out of the folder.
+        ModelFolderError: `folder` is not a model folder, its card is damaged, or one of its files
+            is a link to outside the folder.
     """
     if is_hub_name(str(folder)):
-        raise InputError(f"{folder} is on the hub already. Name a folder.")
+        raise InputError(f"{folder} is already on the hub. Name a local folder.")
     codes = filter(None, language.split(",")) if isinstance(language, str) else language
     metadata = {
         "license": license,
@@ -142,7 +142,7 @@ def publish(
 
 
 def find_base_model(run: Path) -> str | None:
-    """Return the model on the hub that a run began with; None if there is none."""
+    """Return the model on the hub that a run was initialized from, or None."""
     path = run / CONFIG_NAME
     source = read_yaml(path).get("init_from") if path.is_file() else None
     if not isinstance(source, str) or not is_hub_name(source):
@@ -151,7 +151,7 @@ def find_base_model(run: Path) -> str | None:
 
 
 def _check_names(repo: str, metadata: dict[str, str | list[str] | None]) -> None:
-    """Raise InputError if a name has not the form that the hub expects."""
+    """Raise InputError unless all names have the form that the hub expects."""
     word = r"[A-Za-z0-9][A-Za-z0-9.+-]*"
     for flag, given, pattern, form in (
         ("--repo", repo, f"{_NAME}/{_NAME}", "OWNER/NAME"),
@@ -166,7 +166,7 @@ def _check_names(repo: str, metadata: dict[str, str | list[str] | None]) -> None
 
 
 def _write_card(folder: Path, metadata: dict[str, str | list[str] | None]) -> str:
-    """Return the model's card with the metadata that the hub asks for; what it says stays."""
+    """Return the model's card and the hub's metadata; `metadata` overrides existing values."""
     if is_classifier(folder):
         loaded = open_classifier(folder)
         config, head = loaded.model.config, loaded.model.head_config
@@ -187,7 +187,7 @@ def _write_card(folder: Path, metadata: dict[str, str | list[str] | None]) -> st
 
 
 def _list_weights(folder: Path) -> list[str]:
-    """Return the names of the weight files, which have been read before."""
+    """Return the names of the weight files, which are valid."""
     if (folder / WEIGHTS).is_file():
         return [WEIGHTS]
     parts = set(read_json(folder / INDEX, MAX_INDEX_BYTES)["weight_map"].values())
@@ -197,11 +197,11 @@ def _list_weights(folder: Path) -> list[str]:
 def _upload(
     result: PublishResult, private: bool, revision: str | None, message: str | None
 ) -> PublishResult:
-    """Create the repository and the branch if need be, and upload everything in one commit."""
+    """Create the repository and the branch if needed, and upload everything in one commit."""
     hub = import_library("huggingface_hub", "hub", "publishing")
     repo, token, ours = result.repo, hub.get_token(), version("maskwright")
     if token is None:
-        raise InputError(f"the hub needs to know who publishes {repo}: {_LOGIN}")
+        raise InputError(f"no hub token to publish {repo}: {_LOGIN}.")
     api = hub.HfApi(token=token, library_name="maskwright", library_version=ours)
     contents = {CARD: result.card.encode(), **{path.name: path for path in result.files}}
     try:
@@ -221,20 +221,19 @@ def _upload(
             api.create_commit(repo, operations, commit_message=message, revision=revision)
     except InputError:
         raise
-    except Exception as error:  # of several libraries, and of other classes in each release
+    except Exception as error:  # libraries raise many classes, which vary between releases
         raise InputError(f"{repo} is not published: {_explain(error, repo)}") from None
     url = f"{api.endpoint}/{repo}" + (f"/tree/{revision}" if revision else "")
     return replace(result, url=url, removed=tuple(older))
 
 
 def _explain(error: Exception, repo: str) -> str:
-    """Return what went wrong, and what to do."""
+    """Return the reason and the remedy."""
     status = getattr(getattr(error, "response", None), "status_code", None)
     said = getattr(error, "server_message", None) or str(error)
     reasons: dict[object, str] = {
-        401: f"the hub does not accept the token; {_LOGIN}",
-        403: f"the token may not write to what belongs to {repo.partition('/')[0]}; use one that "
-        "may",
-        404: f"the hub knows no {repo}, or not by this token; {_LOGIN}",
+        401: f"the hub rejects the token; {_LOGIN}",
+        403: f"the token has no write access to {repo.partition('/')[0]}; use one that has",
+        404: f"the hub has no {repo}, or the token has no access to it; {_LOGIN}",
     }
     return reasons.get(status) or " ".join(said.split()) or type(error).__name__

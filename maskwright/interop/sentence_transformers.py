@@ -1,7 +1,7 @@
 """Export to sentence-transformers: the encoder without its head, then mean pooling.
 
-The JSON files are in the form that all versions of the library since 2 read; older versions cannot
-read the form that version 6 writes.
+The JSON files have the format that every version of the library since 2 reads; older versions
+cannot read the format that version 6 writes.
 """
 
 import inspect
@@ -26,7 +26,7 @@ from maskwright.model_folder.weights import WEIGHTS
 _NEEDED_BY = "an export to sentence-transformers"
 _POOLING, _NORMALIZE = "1_Pooling", "2_Normalize"
 _CARD = """
-The encoder with mean pooling over all tokens, as vectors of length 1:
+The encoder with mean pooling over all tokens; vectors are normalized to length 1:
 
 ```python
 from sentence_transformers import SentenceTransformer
@@ -35,8 +35,8 @@ model = SentenceTransformer("path/to/this/folder")
 vectors = model.encode(["A sentence.", "Another one."])
 ```
 
-Texts are cut at {longest} tokens. It has learned to predict masked words, not yet which
-sentences mean the same: fine-tune it for that.
+Texts are truncated to {longest} tokens. The model is trained to predict masked words, not sentence
+similarity: fine-tune it for that.
 """
 _METADATA: HubMetadata = {
     "library_name": "sentence-transformers",
@@ -49,14 +49,14 @@ def write(folder: Path, source: Source) -> Written:
     """Write the folder, load it with sentence-transformers, and compare vectors.
 
     Raises:
-        ExportError: no class of transformers computes this architecture, the model is a
-            classifier, or the library cuts texts elsewhere.
+        ExportError: no class of transformers has this architecture, the model is a classifier, or
+            the library truncates texts at another length.
         InputError: the installed transformers is too old.
     """
     if not isinstance(source, MaskedModelSource):
         raise ExportError(
-            "this model labels its inputs and has no sentence vectors. Export it to hf: if it "
-            "labels texts, CrossEncoder of sentence-transformers loads that folder."
+            "a classifier has no sentence vectors. Export it to hf: if it labels texts, "
+            "CrossEncoder of sentence-transformers loads that folder."
         )
     library = import_library("sentence_transformers", "sentence-transformers", _NEEDED_BY)
     transformers = import_transformers()
@@ -77,20 +77,20 @@ def write(folder: Path, source: Source) -> Written:
     embed = Embedder.from_parts(loaded.model, loaded.tokenizer, loaded.add_special_tokens)
     ours = torch.from_numpy(embed(sentences.texts))
     comparison = compare_vectors(ours, theirs, sum(map(len, sentences.rows)))
-    note = f"encode() cuts texts at {longest} tokens (max_seq_length)"
+    note = f"encode() truncates texts to {longest} tokens (max_seq_length)"
     return Written(comparison, notes=(note,))
 
 
 def _write_encoder(folder: Path, source: MaskedModelSource, transformers: Any) -> None:
-    """Write what AutoModel loads of the model, and the modules around it."""
+    """Write the part of the model that AutoModel loads, and the configuration of its modules."""
     whole = folder / "whole"
     source.save(whole)
     config = transformers.AutoConfig.from_pretrained(whole, local_files_only=True)
     model_class = transformers.MODEL_MAPPING[type(config)]
-    # BERT's class would add a layer of random weights that nothing here uses.
+    # BERT's class would add an unused layer of random weights.
     has_pooler = "add_pooling_layer" in inspect.signature(model_class.__init__).parameters
     options = {"add_pooling_layer": False} if has_pooler else {}
-    model = load_whole(model_class, whole, may_leave=True, **options)  # it leaves the head
+    model = load_whole(model_class, whole, may_leave=True, **options)  # without the head
     for path in whole.iterdir():
         if path.name not in (CONFIG, WEIGHTS):
             path.rename(folder / path.name)

@@ -1,7 +1,7 @@
-"""The export targets: the module of each, what a target is, and what it may ask of a model.
+"""The export targets and their interface.
 
-To add a target, write a module with a `Target` named ``TARGET`` and register it in `TARGETS`. A
-command line reads this module before torch is imported, so torch appears in annotations only.
+To add a target, write a module with a `Target` named ``TARGET`` and register it in `TARGETS`. The
+command line imports this module before torch, so torch appears in annotations only.
 """
 
 from collections.abc import Callable
@@ -27,14 +27,14 @@ class Int8Scores:
     """Scores, speed and size in fp32 and in int8, as measured on this machine.
 
     Attributes:
-        recipe: how it was quantized.
-        questions: the number of questions with a noun.
+        recipe: the quantization recipe in words.
+        questions: the number of predictions with a noun.
         metric: the name of the scores.
-        score_fp32, score_int8: before and after.
+        score_fp32, score_int8: the scores before and after quantization.
         agreement: the name of `same`, as part of a sentence.
-        same: 1 if all answers are the same before and after.
-        milliseconds_fp32, milliseconds_int8: of one batch, median of interleaved repetitions.
-        batch_rows, batch_slots: of that batch.
+        same: agreement of the predictions before and after: 1 if all are the same.
+        milliseconds_fp32, milliseconds_int8: time of one batch, the median of interleaved runs.
+        batch_rows, batch_slots: rows and tokens per row of that batch.
         bytes_fp32, bytes_int8: size of the graphs.
     """
 
@@ -58,9 +58,9 @@ class Int8Scores:
         lines = [
             f"{self.questions}: {self.metric} {self.score_fp32:.4f} in fp32, "
             f"{self.score_int8:.4f} in int8; {self.agreement} {self.same:.1%} ({self.recipe})",
-            f"{self.batch_rows} rows of {self.batch_slots}: {self.milliseconds_fp32:.1f} ms in "
-            f"fp32, {self.milliseconds_int8:.1f} ms in int8 ({speed_up:.2f} x) on this machine; "
-            f"{self.bytes_fp32 / 1e6:.1f} MB, then {self.bytes_int8 / 1e6:.1f} MB",
+            f"{self.batch_rows} rows of {self.batch_slots} tokens: {self.milliseconds_fp32:.1f} ms "
+            f"in fp32, {self.milliseconds_int8:.1f} ms in int8 ({speed_up:.2f} x) on this machine; "
+            f"{self.bytes_fp32 / 1e6:.1f} MB in fp32, {self.bytes_int8 / 1e6:.1f} MB in int8",
         ]
         failures = ["smaller"] * (self.bytes_int8 >= self.bytes_fp32)
         failures += ["faster on this machine"] * (self.milliseconds_int8 >= self.milliseconds_fp32)
@@ -73,14 +73,14 @@ class Int8Scores:
 
 
 class Written(NamedTuple):
-    """What a target wrote: the comparison, int8 scores if any, and further lines for the reader."""
+    """The result of a target: the comparison, int8 scores if any, and further lines to print."""
 
     comparison: "Comparison"
     int8: Int8Scores | None = None
     notes: tuple[str, ...] = ()
 
 
-# The first of each pair documents what a target may ask of it; the second has the same names.
+# The first of each pair documents the interface; the second has the same attributes.
 Source: TypeAlias = "MaskedModelSource | ClassifierSource"
 Judge: TypeAlias = "MaskJudge | ExampleJudge"
 
@@ -91,7 +91,7 @@ class Target:
 
     Attributes:
         packages: packages whose versions are recorded; the first one computes the comparison.
-        write: writes a model into a new folder, loads it from there with the library, and compares.
+        write: writes a model to a new folder, loads it with the library, and compares outputs.
     """
 
     packages: tuple[str, ...]

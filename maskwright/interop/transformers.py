@@ -1,4 +1,4 @@
-"""Export to transformers: a folder in its names, loaded and compared there."""
+"""Export to transformers: a model folder, loaded with transformers and compared."""
 
 from pathlib import Path
 from typing import Any
@@ -15,29 +15,29 @@ _INPUTS = ("input_ids", "attention_mask", "token_type_ids")
 
 
 def import_transformers() -> Any:
-    """Return the module, which knows our families; raise MissingPackageError without the extra."""
+    """Return transformers with our families registered; raise MissingPackageError if missing."""
     return import_library("transformers", "sentence-transformers", _NEEDED_BY)
 
 
 def check_family(source: Source) -> None:
-    """Raise unless a class of the installed transformers computes this architecture.
+    """Raise unless a class of the installed transformers has this architecture.
 
     Raises:
-        ExportError: there is no such class; the message says why.
+        ExportError: there is no such class; the message has the reason.
         InputError: the installed version is too old to have it.
     """
     family, reason = source.find_family()
     if family is None:
         raise ExportError(
-            f"no class of transformers computes this architecture: {reason}. Export it to onnx, "
-            "which takes every architecture."
+            f"no class of transformers has this architecture: {reason}. Export it to onnx, which "
+            "supports every architecture."
         )
     installed, needed = import_transformers().__version__, family.since(source.model.config)
     version = import_library("packaging.version", "sentence-transformers", _NEEDED_BY).Version
     if version(installed) < version(needed):
         raise InputError(
             f"a folder of model_type {family.model_type} needs transformers {needed} or newer, "
-            f"and {installed} is installed. Run: pip install 'transformers>={needed}'"
+            f"but {installed} is installed. Run: pip install 'transformers>={needed}'"
         )
 
 
@@ -45,7 +45,7 @@ def write(folder: Path, source: Source) -> Written:
     """Write the model folder, load it with transformers, and compare ids and logits.
 
     Raises:
-        ExportError: no class of transformers computes this architecture, or the ids differ.
+        ExportError: no class of transformers has this architecture, or the ids differ.
         InputError: the installed transformers is too old.
     """
     transformers = import_transformers()
@@ -67,10 +67,10 @@ def write(folder: Path, source: Source) -> Written:
 
 
 def load_whole(model_class: Any, folder: Path, may_leave: bool = False, **options: Any) -> Any:
-    """Load a model with transformers and require that no tensor is missing or of another shape.
+    """Load a model with transformers; raise if a tensor is missing or has another shape.
 
     Args:
-        may_leave: True if the folder may hold tensors that this class does not load.
+        may_leave: the folder may contain tensors that this class does not load.
 
     Raises:
         ExportError: there is such a tensor.

@@ -1,1 +1,1 @@
-"""From text to a prepared folder: tokenizer, shards and manifest."""
+"""Preparation of text: tokenizer, token shards and manifest."""

@@ -1,6 +1,6 @@
-"""Stages as executors of datatrove. This module imports datatrove, so it is imported late.
+"""Datatrove executors that run the stages. Imported late, because it imports datatrove.
 
-Pickled executors name these classes, and every machine that runs a task imports them from here.
+Pickled executors name these classes, and every machine that runs a task imports this module.
 """
 
 import os
@@ -13,17 +13,17 @@ from typing import Any
 from maskwright.preparation.stages import Stage, TaskRunner, list_rounds, list_undone, work_through
 from maskwright.preparation.work import CONNECT, Work
 
-# It has no types of its own.
+# datatrove has no type annotations.
 PipelineStep: Any = import_module("datatrove.pipeline.base").PipelineStep
 LocalPipelineExecutor: Any = import_module("datatrove.executor.local").LocalPipelineExecutor
 SlurmPipelineExecutor: Any = import_module("datatrove.executor.slurm").SlurmPipelineExecutor
 
 
 class TaskStep(PipelineStep):
-    """Does every n-th task of a stage, for one rank of n, and counts them.
+    """A pipeline step that runs every n-th task of a stage, for one rank of n, and counts them.
 
     Args:
-        folder: of the stages' files.
+        folder: the folder of the stages' files.
         cores: processes in each rank.
     """
 
@@ -44,7 +44,7 @@ class TaskStep(PipelineStep):
                 tasks = list_undone(work, stage, rank, world_size)
                 for _ in work_through(tasks, runner, self.cores, stage.name):
                     self.stat_update("tasks")
-        except Exception as error:  # whoever waits for the stage reads it
+        except Exception as error:  # the process that waits for the stage reports it
             work.report_failure(self.stage.name, rank, error)
             raise
         yield from ()
@@ -53,19 +53,19 @@ class TaskStep(PipelineStep):
 def run_rank(folder: Path, stage: Stage, cores: int, logs: str, ranks: int, rank: int) -> None:
     """Run a rank of a stage in this process, with datatrove's logs and completion marker.
 
-    Its executors for one machine and for Ray wait for ever for processes that are killed, and when
-    they are killed themselves, others stay behind.
+    Datatrove's executors for one machine and for Ray wait forever for processes that are killed,
+    and leave processes running when they are killed themselves.
     """
     with Path(logs, "log.txt").open("ab") as log:
-        os.dup2(log.fileno(), 2)  # where datatrove reports errors
+        os.dup2(log.fileno(), 2)  # datatrove reports errors on stderr
     executor = LocalPipelineExecutor([TaskStep(folder, stage, cores)], ranks, logging_dir=logs)
     executor._run_for_rank(rank, local_rank=1)
 
 
 class SlurmExecutor(SlurmPipelineExecutor):
-    """Datatrove's, without a further job for statistics.
+    """Datatrove's Slurm executor, without its extra job for statistics.
 
-    That one waits for the array to succeed, so it stays in the queue for ever if it does not.
+    That job waits for the array to succeed, so it stays in the queue forever if a task fails.
     """
 
     def launch_merge_stats(self) -> None:

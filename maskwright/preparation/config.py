@@ -1,4 +1,4 @@
-"""How text becomes token shards: everything that ``maskwright prepare`` can be told."""
+"""The configuration of ``maskwright prepare``: how text becomes token shards."""
 
 import re
 from dataclasses import dataclass
@@ -19,62 +19,62 @@ _SBATCH = re.compile(r"([a-z][a-z-]*)(?:=([^\r\n]*))?")
 
 @dataclass(frozen=True)
 class ClusterConfig:
-    """What a cluster is asked for. Nothing of it changes what is prepared.
+    """Cluster resources. None of these settings changes the prepared data.
 
     Raises:
         ConfigError: a value outside its range.
     """
 
-    tasks: int = setting(16, "tasks that share each stage; Slurm: jobs of an array")
-    cores: int = setting(1, "processes in each task, one a core")
-    memory_gigabytes: int = setting(2, "memory for each core")
-    time: str = setting("24:00:00", "hours:minutes:seconds that a task may take")
-    partition: str | None = setting(None, "partition of Slurm (sinfo lists them)")
-    sbatch: tuple[str, ...] = setting((), "what else sbatch is told: account=NAME, qos=NAME, …")
+    tasks: int = setting(16, "parallel tasks in each stage (with Slurm: jobs in the array)")
+    cores: int = setting(1, "processes in each task, one per core")
+    memory_gigabytes: int = setting(2, "memory per core, in GB")
+    time: str = setting("24:00:00", "time limit of a task, as hours:minutes:seconds")
+    partition: str | None = setting(None, "Slurm partition (sinfo lists them)")
+    sbatch: tuple[str, ...] = setting((), "further sbatch options: account=NAME, qos=NAME, …")
 
     def __post_init__(self) -> None:
         if not 1 <= self.tasks <= _MOST_TASKS:
             rule = f"must be between 1 and {_MOST_TASKS:,}"
-            raise ConfigError("tasks", self.tasks, rule, "Give each of them more cores.")
+            raise ConfigError("tasks", self.tasks, rule, "Raise cores, the cores of each task.")
         for name in ("cores", "memory_gigabytes"):
             if getattr(self, name) <= 0:
                 raise ConfigError(name, getattr(self, name), "must be above 0")
         if not _TIME.fullmatch(self.time):
-            rule = "must be hours, minutes and seconds"
+            rule = "must be hours:minutes:seconds"
             raise ConfigError("time", self.time, rule, "Write 24:00:00 for a day.")
         for argument in self.sbatch:
             if not _SBATCH.fullmatch(argument):
-                rule = "must be NAME or NAME=VALUE, without dashes before it"
-                raise ConfigError("sbatch", argument, rule, "Write account=NAME, say.")
+                rule = "must be NAME or NAME=VALUE, without leading dashes"
+                raise ConfigError("sbatch", argument, rule, "Example: account=NAME.")
 
     @property
     def seconds(self) -> int:
-        """`time` in seconds."""
+        """Return `time` in seconds."""
         hours, minutes, seconds = map(int, self.time.split(":"))
         return (hours * 60 + minutes) * 60 + seconds
 
     @property
     def sbatch_arguments(self) -> dict[str, str]:
-        """`sbatch` by name; a flag without a value has an empty one."""
+        """Return the options of `sbatch` by name; the value of a flag is empty."""
         return {name: value for name, _, value in (part.partition("=") for part in self.sbatch)}
 
 
 @dataclass(frozen=True, kw_only=True)
 class PrepareConfig:
-    """Reading, selection, tokenizer, shards, and who does the work.
+    """Reading, selection, tokenizer, shards, and the engine that runs the tasks.
 
     Raises:
-        ConfigError: a value outside its range, or one that the engine needs is missing.
+        ConfigError: a value is outside its range, or a value that the engine needs is missing.
     """
 
     corpus: CorpusConfig = section(CorpusConfig)
     select: SelectionConfig = section(SelectionConfig)
     tokenizer: TokenizerConfig = section(TokenizerConfig)
     block_megabytes: int = setting(
-        64, "text in one block at most, which becomes one shard; less for little text"
+        64, "largest block in MB of text; a block becomes one shard (small corpora: smaller blocks)"
     )
-    workers: int = setting(0, "processes of this machine; 0 for one per core")
-    engine: EngineName = setting("local", "who does the work; see docs/scale.md")
+    workers: int = setting(0, "processes on this machine; 0: one per core")
+    engine: EngineName = setting("local", "what runs the tasks: see docs/scale.md")
     cluster: ClusterConfig = section(ClusterConfig)
 
     def __post_init__(self) -> None:
@@ -82,8 +82,8 @@ class PrepareConfig:
             rule = "must be between 1 and 1024"
             raise ConfigError("block_megabytes", self.block_megabytes, rule, "Try 64.")
         if self.workers < 0:
-            raise ConfigError("workers", self.workers, "must not be negative", "0 takes all cores.")
+            raise ConfigError("workers", self.workers, "must not be negative", "0 uses all cores.")
         check_extension(self.tokenizer)
         if self.engine == "datatrove-slurm" and not self.cluster.partition:
-            rule = "is needed by engine = datatrove-slurm"
+            rule = "is required by engine = datatrove-slurm"
             raise ConfigError("cluster.partition", None, rule, "sinfo lists the partitions.")

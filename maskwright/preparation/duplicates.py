@@ -1,7 +1,7 @@
-"""Exact and near duplicates among all blocks: tasks over ranges of hashes, no task over all.
+"""Exact and near duplicates among all blocks, in tasks that each own a range of hashes.
 
-Of documents that are alike the one with the smallest key (block, index) stays. That is commutative,
-so the result depends neither on the number of tasks nor on their order.
+The duplicate with the smallest key (block, index) is kept. Taking the smallest is commutative, so
+the result does not depend on the number or order of tasks.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -33,7 +33,7 @@ _PAIRS_AT_ONCE = 1 << 16
 
 
 def find_exact(work: Work, stage: str, number: int) -> Facts:
-    """Write which documents of range `number` of fingerprints are dropped; return how many."""
+    """Write the documents to drop in range `number` of the fingerprints; return how many."""
     dropped, whole = 0, cut_range(0, _ALL, number, work.plan.num_ranges)
     with work.writing(stage, number, DROPS) as writer:
         for keys, by in _list_leaders(work.read_range(READ, KEYS, *whole), _by_text):
@@ -68,9 +68,9 @@ def _make_drops(keys: Values, by: Values) -> Records:
 
 
 def _find_copies(plan: Plan, keys: Values, by: Values) -> NDArray[np.bool_]:
-    """Return which documents are dropped, given the one that stays for each.
+    """Return which documents are dropped, given for each the duplicate that is kept.
 
-    What a text was before it was mended only tells whether it is held out.
+    The original of a repaired text is only compared with held-out documents.
     """
     num_held_out = np.uint64(plan.num_held_out) << BLOCK
     is_copy = (by < keys) & (by < BEFORE_MENDING)
@@ -79,8 +79,8 @@ def _find_copies(plan: Plan, keys: Values, by: Values) -> NDArray[np.bool_]:
 
 
 def find_near(work: Work, stage: str, number: int) -> Facts:
-    """Write the pairs of similar documents among those that meet in one band and one range;
-    return how many were compared and are similar.
+    """Write the similar pairs among documents that share a hash in one band and one range; return
+    how many pairs were compared and how many are similar.
     """
     compared, similar, ranges = 0, 0, work.plan.num_ranges
     band, part = divmod(number, ranges)
@@ -108,8 +108,8 @@ def _load(work: Work, keys: Values) -> NDArray[np.uint32]:
 
 
 def connect_range(work: Work, stage: str, number: int) -> Facts:
-    """Write the pairs of the next round of joining pairs to components (`connect`), and the
-    documents of range `number` that go as far as is known.
+    """Run one round of `connect` on range `number`: write the pairs for the next round, and the
+    documents known so far to be dropped.
     """
     round_number, changed = int(stage.rpartition("-")[2]), False
     before = f"{CONNECT}-{round_number - 1}" if round_number > 1 else NEAR

@@ -1,7 +1,7 @@
-"""The last stages: the documents of a block that stay become one shard of each split, and what the
-tasks reported is added up in the manifest.
+"""The last stages: encode the kept documents of each block to one shard per split, and add up the
+task reports in the manifest.
 
-Adding up takes work and memory by the number of blocks, not by the text.
+Time and memory of adding up grow with the number of blocks, not with the text.
 """
 
 from collections import Counter, defaultdict
@@ -33,15 +33,15 @@ from maskwright.shards.manifest import (
 from maskwright.shards.writer import ShardWriter, write_array
 from maskwright.tokenizer.tokenizer import Tokenizer
 
-COUNTS = "counts"  # suffix: how often each id occurs in the training text of a block
-VALID_FRACTION_KEY = "valid_fraction"  # in the manifest's description of its source: as chosen
+COUNTS = "counts"  # suffix of files with the frequency of each id in a block's training text
+VALID_FRACTION_KEY = "valid_fraction"  # the fraction that was chosen, in the manifest's `source`
 EXTENSION_KEY = "tokenizer_extension"
-HELD_OUT = "in corpus.valid_text"  # why a document is dropped
+HELD_OUT = "in corpus.valid_text"  # a reason for dropping a document
 CUT = "document cut in two to hold out its end"
 
 
 class BlockEncoder:
-    """Encodes one block after the other."""
+    """Encoder of blocks to shards, loaded once per process."""
 
     def __init__(self, work: Work) -> None:
         self.work, self.plan = work, work.plan
@@ -49,7 +49,7 @@ class BlockEncoder:
         self.splits = Splits(**work.facts(VOCABULARY)["splits"])
 
     def __call__(self, number: int) -> Facts:
-        """Write ``WORK/SPLIT/NNNNN.*``; return their description, and what was dropped."""
+        """Write the shards ``WORK/SPLIT/NNNNN.*``; return their description and the drop counts."""
         counts, tally, vocab_size = Counter[str](), Tally(), self.tokenizer.vocab_size
         unigrams, sizes = np.zeros(vocab_size, np.uint32), defaultdict[str, Counter[str]](Counter)
         with ExitStack() as stack:
@@ -88,13 +88,13 @@ class BlockEncoder:
 
 
 def describe_source(paths: Sequence[str], config: PrepareConfig, seed: int) -> JsonObject:
-    """Return what a manifest says of text and configuration, as far as it is known ahead."""
+    """Return the manifest's `source` as known before reading: paths, seed and configuration."""
     return {"paths": list(paths), "seed": seed, **describe_config(config)}
 
 
 def finish_folder(work: Work, stage: str, number: int) -> Facts:
-    """Move tokenizer and shards into the prepared folder and write its manifest, last of all; one
-    that is finished gets what selection counted alone.
+    """Move tokenizer and shards into the prepared folder, then write its manifest. A finished
+    folder only gets the selection counts.
     """
     read, encoded = list(work.all_facts(READ)), list(work.all_facts(ENCODE))
     if work.plan.config.select.does_anything:
@@ -109,7 +109,7 @@ def finish_folder(work: Work, stage: str, number: int) -> Facts:
 
 
 def _move_folders(work: Work) -> None:
-    """Move what no task has moved yet, and remove what killed tasks left in it."""
+    """Move the folders that are not moved yet, without the files that killed tasks left."""
     for name in (TOKENIZER_NAME, *SPLITS):
         made, place = work.folder / name, work.out / name
         if made.is_dir() and not place.exists():

@@ -1,7 +1,7 @@
-"""Who runs the tasks of a stage: processes of this machine, or datatrove's executors.
+"""Engines, which run the tasks of a stage: processes on this machine, or datatrove's executors.
 
-Whatever the engine, the same functions do the same tasks, and nothing passes between them but
-files: the prepared folder is the same, byte for byte.
+Every engine runs the same task functions, which exchange data only through files, so the prepared
+folder is the same, byte for byte.
 """
 
 import os
@@ -32,26 +32,26 @@ from maskwright.preparation.stages import (
 )
 from maskwright.preparation.work import LOGS, Work
 
-_PACKAGES = {"datatrove": "cluster", "ray": "ray"}  # and the extra that brings each
+_PACKAGES = {"datatrove": "cluster", "ray": "ray"}  # package: the extra that installs it
 _SLURM = ("sbatch", "squeue", "scancel")
 _JOB_NAME = "slurm-job-name"
 _CONNECT_SECONDS = 10.0
 
 
-# Runs the tasks of a stage that are not done; yields now and then how many more are done. Closing
-# the iterator stops the work.
+# Runs the unfinished tasks of a stage and yields, from time to time, how many more are done.
+# Closing the iterator stops the tasks.
 Engine = Callable[[Work, Stage], Iterator[int]]
 
 
 def run_locally(workers: int, work: Work, stage: Stage) -> Iterator[int]:
-    """Run tasks by processes of this machine that each take the next one."""
+    """Run tasks in processes on this machine; a free process takes the next task."""
     tasks, start = list_undone(work, stage), partial(TaskRunner, work.folder)
     for _ in work_through(tasks, start, workers, str(work.out)):
         yield 1
 
 
 def _run_local_ranks(workers: int, work: Work, stage: Stage) -> Iterator[int]:
-    """Run every n-th task by each of n ranks of datatrove, which are processes of this machine."""
+    """Run tasks in n datatrove ranks, which are processes on this machine; each runs every n-th."""
     run: Any = import_module("maskwright.preparation.cluster").run_rank
     left = len(list_undone(work, stage))
     ranks = min(workers, left)
@@ -62,9 +62,9 @@ def _run_local_ranks(workers: int, work: Work, stage: Stage) -> Iterator[int]:
 
 
 def _run_on_ray(cluster: ClusterConfig, work: Work, stage: Stage) -> Iterator[int]:
-    """Run every n-th task by each of n ranks of datatrove, which are tasks of Ray.
+    """Run tasks in n datatrove ranks, which are Ray tasks; each runs every n-th.
 
-    Ray starts them again if process or node die.
+    Ray restarts a rank if its process or node dies.
     """
     run: Any = import_module("maskwright.preparation.cluster").run_rank
     ray, cores = _connect_to_ray(), cluster.cores
@@ -86,17 +86,17 @@ def _run_on_ray(cluster: ClusterConfig, work: Work, stage: Stage) -> Iterator[in
             ray.cancel(rank, force=True)
     if left:
         raise ShardError(
-            f"{work.out}: {left} of {stage.num_tasks} tasks of the stage {stage.name} were not "
-            f"done, perhaps for lack of memory or time; logs are in {work.folder / LOGS}. Run "
+            f"{work.out}: {left} of {stage.num_tasks} tasks of the stage {stage.name} did not "
+            f"finish, perhaps for lack of memory or time; logs are in {work.folder / LOGS}. Run "
             "again to continue, with other --cluster.* settings."
         )
 
 
 def _connect_to_ray() -> Any:
-    """Connect to the cluster at RAY_ADDRESS, or start one of this machine; return Ray.
+    """Connect to the cluster at RAY_ADDRESS, or start one on this machine; return the module ray.
 
     Raises:
-        ShardError: nothing answers there.
+        ShardError: no cluster answers at RAY_ADDRESS.
     """
     ray: Any = import_module("ray")
     if ray.is_initialized():
@@ -104,25 +104,28 @@ def _connect_to_ray() -> Any:
     address = os.environ.get("RAY_ADDRESS", "")
     host, colon, port = address.removeprefix("ray://").rpartition(":")
     try:
-        if colon and port.isdecimal():  # Ray itself would wait for minutes
+        if colon and port.isdecimal():  # checked here because Ray waits for minutes
             socket.create_connection((host.strip("[]"), int(port)), _CONNECT_SECONDS).close()
         ray.init(log_to_driver=False, include_dashboard=False)
     except (OSError, RuntimeError, ValueError) as error:
-        reason = " ".join(str(error).split())
-        raise ShardError(f"no cluster of Ray at RAY_ADDRESS={address}: {reason}") from None
+        reason = " ".join(str(error).split()).rstrip(".")
+        raise ShardError(
+            f"no Ray cluster at RAY_ADDRESS={address}: {reason}. Correct the address, or unset it "
+            "to use this machine."
+        ) from None
     return ray
 
 
 def submit_to_slurm(work: Work, cluster: ClusterConfig) -> None:
-    """Submit all stages, each as an array of jobs that waits for the one before.
+    """Submit every stage as a job array that waits for the previous array.
 
-    Nothing has to run meanwhile. If a job fails, those that wait for it are cancelled.
+    This process may exit afterwards. If a job fails, Slurm cancels the jobs that wait for it.
 
     Raises:
-        ShardError: Slurm refuses them.
+        ShardError: Slurm rejects the jobs.
     """
     modules: Any = import_module("maskwright.preparation.cluster")
-    os.environ.pop("SLURM_ARRAY_TASK_ID", None)  # datatrove would take us for one of its jobs
+    os.environ.pop("SLURM_ARRAY_TASK_ID", None)  # with it, datatrove runs a rank instead
     name, last = f"maskwright-{secrets.token_hex(4)}", None
     write_text(work.folder / _JOB_NAME, name)
     for stage in list_stages(work, ahead=True):
@@ -141,17 +144,20 @@ def submit_to_slurm(work: Work, cluster: ClusterConfig) -> None:
             logging_dir=_new_logs(work, stage),
             depends_job_id=last,
             sbatch_args={"kill-on-invalid-dep": "yes", **cluster.sbatch_arguments},
-            with_srun=False,  # a job is one task, and srun takes a second to start it
+            with_srun=False,  # each job is one task, and srun adds a second to its start
         )
         try:
             executor.run()
-        except (subprocess.CalledProcessError, OSError):  # sbatch has said why
-            raise ShardError(f"{work.out}: Slurm refuses the jobs of stage {stage.name}.") from None
+        except (subprocess.CalledProcessError, OSError):  # sbatch has printed the reason
+            raise ShardError(
+                f"{work.out}: Slurm rejects the jobs of stage {stage.name}. Correct --cluster.* as "
+                "sbatch says above, and run again."
+            ) from None
         last = executor.job_id
 
 
 def find_jobs(out: Path) -> list[str]:
-    """Return the jobs of Slurm that still work, or wait, for the preparation of `out`.
+    """Return the running and pending Slurm jobs that prepare `out`.
 
     Raises:
         ShardError: Slurm does not answer.
@@ -162,22 +168,25 @@ def find_jobs(out: Path) -> list[str]:
     command = ["squeue", "--noheader", "--format=%F", f"--name={name.read_text()}"]
     listed = subprocess.run(command, capture_output=True, text=True, check=False)
     if listed.returncode:
-        raise ShardError(f"{out} was given to Slurm, which does not answer: {listed.stderr}")
+        raise ShardError(
+            f"{out} was submitted to Slurm, which does not answer: {listed.stderr.strip()}. "
+            "Run again when squeue works."
+        )
     return sorted(set(listed.stdout.split()), key=int)
 
 
 def choose_engine(config: PrepareConfig) -> Engine | None:
-    """Return the engine that `config` names; None for Slurm, to which stages are submitted.
+    """Return the engine that `config` names; None for Slurm (see `submit_to_slurm`).
 
     Raises:
-        ConfigError: a package or a program that it needs is not there.
+        ConfigError: a package or program that the engine needs is missing.
     """
     workers = config.workers or count_cores()
     if config.engine == "local":
         return partial(run_locally, workers)
     _check_installed(config.engine)
     logs: Any = import_module("datatrove.utils.logging")
-    logs.logger.disable("datatrove")  # here; its ranks log to files
+    logs.logger.disable("datatrove")  # in this process; the ranks log to files
     if config.engine == "datatrove-local":
         return partial(_run_local_ranks, workers)
     return partial(_run_on_ray, config.cluster) if config.engine == "datatrove-ray" else None
@@ -192,12 +201,12 @@ def _check_installed(engine: EngineName) -> None:
     if engine == "datatrove-slurm":
         missing = [name for name in _SLURM if shutil.which(name) is None]
         if missing:
-            rule = f"needs {', '.join(missing)}, which cannot be found on PATH"
-            raise ConfigError("engine", engine, rule, "Run it where jobs are handed in to Slurm.")
+            rule = f"needs {', '.join(missing)}, not found on PATH"
+            raise ConfigError("engine", engine, rule, "Run it on a login node of the cluster.")
 
 
 def _new_logs(work: Work, stage: Stage) -> str:
-    """Return a folder for datatrove's logs and completion markers, which name ranks of this run."""
+    """Make a new folder for datatrove's logs; its completion markers hold for one run only."""
     logs = work.folder / LOGS
     number = len(list(logs.glob(f"{stage.name}-*"))) if logs.is_dir() else 0
     folder = logs / f"{stage.name}-{number}"

@@ -1,8 +1,8 @@
-"""The folder that is prepared: who may write to it, and how far it has come.
+"""The prepared folder: locking, progress, and the check of a finished folder.
 
-``.work-ID`` holds the files of the stages, ID from input and configuration: what a process of an
-earlier preparation still writes goes nowhere. They count only beside their plan, which is written
-first and removed first. ``manifest.json`` finishes the folder.
+``.work-ID`` holds the files of the stages. ID is a hash of input and configuration, so a process
+of an earlier preparation that still runs writes to another folder. The files are valid only beside
+their plan, which is written first and removed first. A folder with ``manifest.json`` is finished.
 """
 
 import json
@@ -27,7 +27,7 @@ from maskwright.shards.reader import TokenStore
 from maskwright.tokenizer.tokenizer import Tokenizer
 
 SELECTION_NAME = "selection.json"  # what selection dropped and why
-STDIN_NAME = "stdin-{}.txt"  # of what standard input held, by its hash
+STDIN_NAME = "stdin-{}.txt"  # a copy of standard input; {} is the hash of its content
 STDIN_TEMPORARY = ".stdin.txt.tmp"
 _STDIN_NAMES, _WORK_NAMES = STDIN_NAME.format("?" * 16), ".work-*"
 _MAX_TALLY_BYTES = 16 << 20
@@ -37,7 +37,7 @@ Report = Callable[[str], None]
 
 @contextmanager
 def making_folder(folder: Path, report: Report) -> Generator[None]:
-    """Make `folder` and keep other processes from preparing it; wait for one that does.
+    """Make `folder` and lock it; if another process prepares it, wait for that process.
 
     Raises:
         ShardError: `folder` is a file.
@@ -45,7 +45,7 @@ def making_folder(folder: Path, report: Report) -> Generator[None]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except FileExistsError:
-        raise ShardError(f"{folder} is a file, in use for something else.") from None
+        raise ShardError(f"{folder} is a file, not a folder. Choose another --out.") from None
     busy = f"{folder} is being prepared by another process; waiting for it"
     with locking_folder(folder, lambda: report(busy), report):
         yield
@@ -65,14 +65,14 @@ def is_busy(out: Path) -> bool:
 
 
 def check_use(out: Path) -> None:
-    """Raise if a folder holds anything but prepared data, finished or not, or leads elsewhere.
+    """Raise if a folder holds anything but prepared data, finished or not, or symbolic links.
 
     Raises:
         ShardError: it does.
     """
     ours = (out / MANIFEST_NAME).is_file() or any(out.glob(_WORK_NAMES))
     if not ours and {*out.iterdir()} - {*out.glob(_STDIN_NAMES), out / STDIN_TEMPORARY}:
-        raise ShardError(f"{out} is in use for something else. Choose another --out.")
+        raise ShardError(f"{out} holds files that are not prepared data. Choose another --out.")
     if link := find_link(out):
         raise ShardError(
             f"{link} is a symbolic link, so data would be written elsewhere. Link {out} as a whole,"
@@ -83,10 +83,10 @@ def check_use(out: Path) -> None:
 def claim_finished(
     out: Path, fingerprint: str, source: Mapping[str, Any], report: Report
 ) -> Manifest | None:
-    """Return the manifest of a finished folder; None if it was damaged and is to be filled again.
+    """Return the manifest of a finished folder; None if it is damaged and must be prepared again.
 
     Args:
-        source: what the manifest is to say of the text and the configuration.
+        source: the `source` of the manifest that this run would write.
 
     Raises:
         ShardError: `out` holds other data.
@@ -97,22 +97,22 @@ def claim_finished(
         differences = list(_list_differences(manifest.source, source))
         raise ShardError(
             f"{out} was prepared from other text or with another configuration: "
-            f"{', '.join(differences) or 'what is in the files'}. "
+            f"{', '.join(differences) or 'the content of the files differs'}. "
             "Choose another --out, or remove that folder."
         )
     damage = _find_damage(out, manifest)
     if damage is None:
         return manifest
-    report(f"preparing {out} again, because it was damaged: {damage}")
+    report(f"preparing {out} again, because it is damaged: {damage}")
     _renew_work(out)
     (out / MANIFEST_NAME).unlink()
     return None
 
 
 def claim_work(out: Path, identity: str) -> Path:
-    """Return the folder for the files of the stages, with what an earlier process left of it.
+    """Return the folder for the files of the stages, with the files of an interrupted run.
 
-    What belongs to another input is removed.
+    Files of another input are removed.
     """
     work = out / _WORK_NAMES.replace("*", identity[:12])
     if not (work / PLAN_NAME).is_file():
@@ -126,8 +126,8 @@ def claim_work(out: Path, identity: str) -> Path:
 
 
 def _renew_work(out: Path) -> Path:
-    """Remove the files of all stages; return an empty folder, by which `out` stays known as ours
-    whenever this process is killed.
+    """Remove the files of all stages; return an empty work folder. It exists throughout, so
+    `check_use` accepts `out` even after this process was killed.
     """
     new = out / _WORK_NAMES.replace("*", "new")
     new.mkdir(exist_ok=True)
@@ -143,7 +143,7 @@ def find_work(out: Path) -> Path | None:
 def _list_differences(
     before: Mapping[str, Any], now: Mapping[str, Any], prefix: str = ""
 ) -> Iterator[str]:
-    """List what the two state differently."""
+    """List the keys of `now` whose values differ, with both values."""
     for name, value in now.items():
         other = before.get(name)
         if isinstance(value, Mapping) and isinstance(other, Mapping):
@@ -154,7 +154,7 @@ def _list_differences(
 
 
 def _find_damage(out: Path, manifest: Manifest) -> str | None:
-    """Return what of the finished folder differs from the manifest."""
+    """Return how a finished folder differs from its manifest, as a sentence; None if it matches."""
     try:
         for split in SPLITS:
             TokenStore.open(out, split)
@@ -167,13 +167,13 @@ def _find_damage(out: Path, manifest: Manifest) -> str | None:
 
 
 def tidy_folder(out: Path) -> None:
-    """Remove what only an unfinished preparation needs."""
+    """Remove the files that only an unfinished preparation needs."""
     _remove_work(out)
     _remove_stdin(out)
 
 
 def read_tally(out: Path) -> Tally | None:
-    """Return what selection counted for the folder `out`; None if that is missing or damaged."""
+    """Return the selection counts of the folder `out`; None if they are missing or damaged."""
     try:
         return Tally.from_plain(read_json(out / SELECTION_NAME, _MAX_TALLY_BYTES))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):

@@ -1,7 +1,7 @@
-"""What identifies an input, so that the same text is not prepared twice.
+"""Fingerprints of inputs, so that the same text is not prepared twice.
 
-The fingerprint covers the content of the files (`maskwright.corpus.fingerprints`), all of the
-configuration that changes the result, and the version of the shard format.
+A fingerprint covers the content of the files (`maskwright.corpus.fingerprints`), every
+configuration value that changes the result, and the version of the shard format.
 """
 
 import hashlib
@@ -37,9 +37,9 @@ def list_blocks(
     counts: Counter[str],
     report: Callable[[str], None] = lambda line: None,
 ) -> tuple[list[Block], int]:
-    """Return the blocks of ``corpus.valid_text`` and of `paths`, and how many the former are.
+    """Return the blocks of ``corpus.valid_text`` and then of `paths`, and the number of the former.
 
-    Files that are not read are counted by reason.
+    Ignored files are counted by reason.
 
     Raises:
         CorpusError: an input that is missing.
@@ -53,14 +53,14 @@ def list_blocks(
 
 
 def fingerprint_input(paths: Sequence[str], config: PrepareConfig, seed: int) -> str:
-    """Return the sha256 (hex) of the text that `paths` name and of how it is to be prepared.
+    """Return the sha256 (hex) of the text that `paths` name and of its configuration.
 
     Raises:
         CorpusError: an input that is missing or cannot be read.
         TokenizerError: `config.tokenizer.path` holds no tokenizer.
     """
     blocks, num_held_out = list_blocks(paths, config, Counter())
-    with ThreadPoolExecutor() as threads:  # hashing leaves Python's lock to others
+    with ThreadPoolExecutor() as threads:  # hashing releases the GIL
         identities = list(threads.map(identify_block, blocks))
     return fingerprint_blocks(identities, num_held_out, config, seed)
 
@@ -82,8 +82,8 @@ def fingerprint_blocks(
 def identify_plan(
     blocks: Sequence[Block], num_held_out: int, config: PrepareConfig, seed: int
 ) -> str:
-    """Return the sha256 (hex) of what a preparation does, without reading the text: its files count
-    by name, size and time of change.
+    """Return the sha256 (hex) of a preparation without reading the text: files are identified by
+    name, size and modification time.
 
     Raises:
         CorpusError, TokenizerError: as `fingerprint_input`.
@@ -97,10 +97,11 @@ def identify_plan(
 
 
 def _describe(config: PrepareConfig) -> dict[str, Any]:
-    """Describe the configuration; files that it names count by their content."""
+    """Return the configuration as plain values; the tokenizer is identified by its content."""
     plain, tokenizer = describe_config(config), config.tokenizer
     if tokenizer.path is None:
-        del plain["tokenizer"]["extend_vocab"], plain["tokenizer"]["replace_vocab"]  # of nothing
+        # Without a tokenizer to extend or replace, these have no effect.
+        del plain["tokenizer"]["extend_vocab"], plain["tokenizer"]["replace_vocab"]
     elif tokenizer.replace_vocab:
         plain["tokenizer"]["path"] = Tokenizer.load(tokenizer.path).fingerprint
     else:
@@ -112,7 +113,7 @@ def _describe(config: PrepareConfig) -> dict[str, Any]:
 
 
 def identify_block(block: Block) -> list[list[Any]]:
-    """Return what identifies each source of a block.
+    """Return the identity of each source of a block (see `identify_source`).
 
     Raises:
         CorpusError: a file cannot be read.

@@ -1,8 +1,8 @@
 """``maskwright prepare``: text to a prepared folder, stage by stage.
 
 The coordinator lists the blocks of the input, writes the plan, and has an engine run the stages in
-order (`maskwright.preparation.stages`). It may be interrupted at any moment, and so may any task:
-the same command goes on, and the result is the same, byte for byte.
+order (`maskwright.preparation.stages`). It may be interrupted at any point, and so may any task:
+the same command resumes, and the result is the same, byte for byte.
 """
 
 import hashlib
@@ -43,9 +43,9 @@ from maskwright.selection.contamination import EvaluationTexts, read_evaluation
 from maskwright.selection.selector import Selector
 from maskwright.shards.manifest import MANIFEST_NAME, Manifest, read_manifest
 
-# 15 % of so many tokens are some 1,500 masks: an accuracy of 0.3 is known to within 0.025.
+# 15 % of 10,000 tokens are 1,500 masked tokens: an accuracy of 0.3 is then within 0.025.
 _FEW_HELD_OUT = 10_000
-_SAMPLE_SLACK = 1.5  # candidates for the tokenizer's sample, of which duplicates are dropped
+_SAMPLE_SLACK = 1.5  # more candidates for the tokenizer's sample, as duplicates are dropped later
 
 
 def prepare(
@@ -59,29 +59,29 @@ def prepare(
     """Prepare the text that `paths` name into the folder `out`.
 
     The result depends on the text, the configuration and the seed alone: not on the engine, the
-    number of workers, nor on interruptions. If it is there already and undamaged, nothing is done,
-    or the text is read again for what ``config.select.describe`` asks for. While another process
-    prepares `out`, this one waits.
+    number of workers, or interruptions. An existing, undamaged result is reused; the text is read
+    again only if ``config.select.describe`` asks for counts that are missing. While another
+    process prepares `out`, this one waits.
 
     Args:
         paths: files, folders, patterns, ``pydocs``, ``hf:NAME``, ``-`` (see `find_sources`).
-        out: the prepared folder; made if it is not there.
-        config: what to do.
-        seed: draws the tokenizer's sample.
+        out: the prepared folder; made if missing.
+        config: the configuration.
+        seed: the seed of the tokenizer's sample.
         report: called with a line about each stage.
-        fingerprint: that of the input, if it is known (`fingerprint_input`).
+        fingerprint: the input's fingerprint, if it is known (`fingerprint_input`).
 
     Returns:
         The manifest; None if the stages were submitted to Slurm, which runs them.
 
     Raises:
         CorpusError: text that cannot be read, or none.
-        TokenizerError: the text holds no word, or fewer new tokens than it is to add.
-        ShardError: `out` holds something else, or jobs of Slurm work on it.
-        ConfigError, MissingPackageError: what `config` needs is not there.
+        TokenizerError: the text holds no word, or fewer new tokens than `extend_vocab` asks for.
+        ShardError: `out` holds other files, or Slurm jobs prepare it.
+        ConfigError, MissingPackageError: a package or program that `config` needs is missing.
     """
     engine = choose_engine(config)
-    Selector(config.select)  # raises where a step cannot be taken, before hours of reading
+    Selector(config.select)  # raises now, not after hours of reading, if a package is missing
     with making_folder(out, report):
         check_use(out)
         _check_jobs(out)
@@ -90,11 +90,11 @@ def prepare(
             fingerprint = fingerprint or fingerprint_input(inputs, config, seed)
             source = describe_source(paths, config, seed)
             if (finished := claim_finished(out, fingerprint, source, report)) is not None:
-                report(f"{out}: prepared before from the same text and configuration, reused")
+                report(f"{out}: already prepared from the same text and configuration, reused")
                 if not config.select.describe or ((tally := read_tally(out)) and tally.languages):
                     tidy_folder(out)
                     return finished
-                report("the text is read again, to be described; the shards stay as they are")
+                report("reading the text again for select.describe; the shards do not change")
         work = plan_work(inputs, paths, out, config, seed, report)
         if engine is None:
             submit_to_slurm(work, config.cluster)
@@ -103,7 +103,7 @@ def prepare(
         try:
             for stage in list_stages(work):
                 _run_stage(work, stage, engine, report)
-        except CorpusError as error:  # names what was written from standard input
+        except CorpusError as error:  # names the copy of standard input; the user wrote -
             raise CorpusError(str(error).replace(", ".join(inputs), ", ".join(paths))) from None
         report(_summarize(manifest := read_manifest(out)))
         tidy_folder(out)
@@ -113,24 +113,24 @@ def prepare(
 def _check_jobs(out: Path) -> None:
     if jobs := " ".join(find_jobs(out)):
         raise ShardError(
-            f"{out} is being prepared by Slurm, as jobs {jobs}. Wait for them (prepare --status "
-            f"tells how far they are), or end them: scancel {jobs}"
+            f"{out} is being prepared by the Slurm jobs {jobs}. Wait for them (prepare --status "
+            f"shows their progress), or cancel them: scancel {jobs}"
         )
 
 
 def describe_progress(out: Path) -> list[str]:
-    """Return a line about each stage of a preparation, whoever works on it; what failed comes last.
+    """Return a line about each stage of a preparation, on any engine, then lines about failures.
 
     Raises:
-        ShardError: `out` is not being prepared, nor has it been.
+        ShardError: `out` holds no preparation, finished or not.
     """
     folder, jobs = find_work(out), find_jobs(out)
     if (out / MANIFEST_NAME).is_file() and not jobs:
         if not is_busy(out):
-            tidy_folder(out)  # if Slurm has finished it
+            tidy_folder(out)  # no coordinator did it if Slurm ran the stages
         return [f"{out}: finished", _summarize(read_manifest(out))]
     if folder is None:
-        raise ShardError(f"{out} is not being prepared. Check --out.")
+        raise ShardError(f"{out} holds no preparation. Check --out.")
     work, lines = Work(folder), list[str]()
     stages = list(list_stages(work, ahead=True))
     for stage in stages:
@@ -138,10 +138,10 @@ def describe_progress(out: Path) -> list[str]:
         lines.append(f"{stage.name}: {done:,} of {count_noun(stage.num_tasks, stage.unit)}")
     failures = [error for stage in stages if (error := work.find_failure(stage.name))]
     lines += [f"failed: {error}" for error in failures]
-    end = f"Slurm still has the jobs {' '.join(jobs)}." if jobs else "A process is at work."
+    end = f"Running or pending: Slurm jobs {' '.join(jobs)}." if jobs else "A process is running."
     if not (jobs or is_busy(out)):
         logs = folder / LOGS
-        end = "Nothing of Slurm is at work. To go on, run the command again that began it."
+        end = "No job or process is running. To resume, run the same prepare command again."
         end += f" Logs are in {logs}." if logs.exists() else ""
     return [*lines, end]
 
@@ -154,7 +154,7 @@ def plan_work(
     seed: int,
     report: Report,
 ) -> Work:
-    """List the blocks of the input and write the plan, unless it is there."""
+    """List the blocks of the input and write the plan, unless it exists."""
     ignored: Counter[str] = Counter()
     blocks, num_held_out = list_blocks(inputs, config, ignored, report)
     identity = identify_plan(blocks, num_held_out, config, seed)
@@ -179,19 +179,21 @@ def plan_work(
 
 
 def _read_evaluation(config: SelectionConfig, work: Work, report: Report) -> None:
-    """Write down which runs of words no document may hold."""
+    """Write the word runs of the evaluation texts, which no document may contain."""
     ignored: Counter[str] = Counter()
     texts = EvaluationTexts(read_evaluation(config.decontaminate, ignored))
     if not len(texts):
         names = ", ".join(config.decontaminate)
-        raise CorpusError(f"select.decontaminate = {names}: no text there has eight words.")
+        raise CorpusError(
+            f"select.decontaminate = {names}: no text there has eight words. Name other files."
+        )
     texts.save(work.folder / EVALUATION_NAME)
     skipped = "".join(f", {count:,} {reason}" for reason, count in ignored.items())
-    report(f"decontamination: {len(texts):,} runs of words of evaluations{skipped}")
+    report(f"decontamination: {len(texts):,} word runs of evaluation texts{skipped}")
 
 
 def _run_stage(work: Work, stage: Stage, engine: Engine, report: Report) -> None:
-    """Run a stage and report how far it is."""
+    """Run a stage and report its progress."""
     start, total, pulse = time.monotonic(), stage.num_tasks, Pulse(report)
     before = done = total - len(list_undone(work, stage))
     if before:
@@ -236,6 +238,6 @@ def _spool_stdin(paths: Sequence[str], out: Path) -> list[str]:
         while block := sys.stdin.buffer.read(1 << 20):
             digest.update(block)
             file.write(block)
-    os.utime(temporary, (0, 0))  # its name says all: the same text is the same file
+    os.utime(temporary, (0, 0))  # the same text has the same name, and so the same identity
     spool = temporary.replace(out / STDIN_NAME.format(digest.hexdigest()[:16]))
     return [str(spool) if path == "-" else path for path in paths]

@@ -1,7 +1,7 @@
-"""The first stage: one block is read, repaired, cleaned and selected from.
+"""The first stage: read, repair, clean and select the documents of one block.
 
-It leaves the cleaned texts, a key of each with its fingerprint, its MinHash signature, and what the
-tokenizer's sample may take of it.
+It writes the cleaned texts, a key and fingerprint of each, their MinHash signatures, and the
+candidate pieces for the tokenizer's sample.
 """
 
 from collections import Counter
@@ -36,12 +36,12 @@ from maskwright.selection.tally import Tally
 from maskwright.tokenizer.word_counts import draw_pieces
 
 EVALUATION_NAME = "evaluation.npz"
-_LEVEL = 1  # of zstandard: packing is a hundredth of the work
-_AT_ONCE, _CHARACTERS_AT_ONCE = 1_000, 4_000_000  # documents that are written together
+_LEVEL = 1  # zstandard level; compression then takes 1 % of the stage's time
+_AT_ONCE, _CHARACTERS_AT_ONCE = 1_000, 4_000_000  # documents in a batch
 
 
 class BlockReader:
-    """Reads one block after the other."""
+    """Reader of blocks, loaded once per process."""
 
     def __init__(self, work: Work) -> None:
         self.work, self.plan = work, work.plan
@@ -50,7 +50,7 @@ class BlockReader:
         self.select = Selector(self.plan.config.select, evaluation)
 
     def __call__(self, number: int) -> Facts:
-        """Read a block; return what was read, dropped and repaired."""
+        """Read a block; return the counts of documents read, dropped and repaired."""
         counts, tally = Counter[str](), Tally()
         with ExitStack() as stack:
             files = _BlockFiles(stack, self.work, number, self.select.sign)
@@ -65,7 +65,7 @@ class BlockReader:
         }
 
     def _keep(self, number: int, counts: Counter[str], tally: Tally) -> Iterator[list[Kept]]:
-        """Yield the documents of a block that are kept, in batches."""
+        """Yield the kept documents of a block in batches."""
         batch, size, cleans_only = list[Kept](), 0, self.work.is_held_out(number)
         for source in self.plan.blocks[number].sources:
             for document in read_source(source, self.plan.config.corpus, counts):
@@ -79,7 +79,7 @@ class BlockReader:
 
 
 class _BlockFiles:
-    """The files of a block, open until the `stack` is left."""
+    """The files of a block, open until the `stack` is closed."""
 
     def __init__(self, stack: ExitStack, work: Work, number: int, sign: Signer | None) -> None:
         self.num_documents = self.num_bytes = 0
@@ -119,7 +119,7 @@ class _BlockFiles:
         self.num_bytes += sum(map(len, encoded))
 
     def _write_sample(self, text: str, high: int, key: int) -> None:
-        """Write what the tokenizer may learn from: pieces with the smallest numbers drawn."""
+        """Write the candidates for the tokenizer's sample: pieces with the smallest random keys."""
         for drawn, piece in draw_pieces(text, high, self._plan.seed):
             if drawn < self._plan.sample_share * 2**64:
                 content = piece.encode()

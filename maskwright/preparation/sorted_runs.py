@@ -1,8 +1,8 @@
 """Files of records in runs, each sorted by the first field of the records, a uint64.
 
-A task that owns a range of values reads that range of many such files by binary search. So a stage
-that regroups records writes one file for each of its tasks, not one for each pair of tasks, and a
-task holds a bounded number of records, whatever the sizes of files and ranges.
+A task that owns a range of values reads that range from many such files by binary search. So a
+stage that regroups records writes one file per task, not one per pair of tasks, and a task holds a
+bounded number of records, however large the files and ranges are.
 """
 
 import mmap
@@ -19,8 +19,8 @@ from numpy.typing import NDArray
 
 from maskwright.files import writing_file
 
-RUN = 1 << 16  # records; every run of a file but the last has as many
-CHUNK = 1 << 20  # records that a task holds at a time, some 80 MB with what it finds
+RUN = 1 << 16  # records in a run; the last run of a file has fewer
+CHUNK = 1 << 20  # records that a task holds at a time: about 80 MB with its results
 
 Records = NDArray[Any]  # of a structured dtype
 Values = NDArray[np.uint64]
@@ -28,13 +28,13 @@ Part = Callable[[], Iterable[Records]]  # reads its chunks
 
 
 class RunWriter:
-    """Writes records, which come in any order."""
+    """Writer of records, which may arrive in any order."""
 
     def __init__(self, file: BinaryIO, dtype: np.dtype[Any]) -> None:
         self._file, self._waiting, self._num_waiting = file, [np.empty(0, dtype)], 0
 
     def add(self, records: Records, least: int = RUN) -> None:
-        """Add records of the dtype; write runs as long as `least` records wait."""
+        """Add records; write runs while at least `least` records are buffered."""
         self._waiting.append(records)
         self._num_waiting += len(records)
         if self._num_waiting >= least:
@@ -47,14 +47,14 @@ class RunWriter:
 
 
 def field_of(dtype: np.dtype[Any]) -> str:
-    """Return the name of the field that records are sorted by."""
+    """Return the name of the sort field: the first one."""
     assert dtype.names is not None
     return dtype.names[0]
 
 
 @contextmanager
 def writing_runs(path: Path, dtype: np.dtype[Any]) -> Generator[RunWriter]:
-    """Yield a writer; the file appears when the block succeeds."""
+    """Yield a writer; the file appears if the block succeeds."""
     with writing_file(path) as file:
         writer = RunWriter(file, dtype)
         yield writer
@@ -62,7 +62,7 @@ def writing_runs(path: Path, dtype: np.dtype[Any]) -> Generator[RunWriter]:
 
 
 def read_all(path: Path, dtype: np.dtype[Any]) -> Records:
-    """Return the records of a file, mapped (`np.memmap` takes three times as long to open one)."""
+    """Return the records of a file, memory-mapped (`np.memmap` takes three times as long)."""
     with path.open("rb") as file:
         if not os.fstat(file.fileno()).st_size:
             return np.empty(0, dtype)
@@ -95,9 +95,9 @@ def _search(values: Values, low: int, high: int) -> tuple[int, int]:
 
 
 def read_parts(paths: Sequence[Path], dtype: np.dtype[Any], low: int, high: int) -> Iterator[Part]:
-    """Cut a range so that each part has about a chunk of values; calling a part reads its chunks.
+    """Cut a range into parts of about one chunk each; calling a part reads its chunks.
 
-    A range of a single chunk is read once, however often it is called.
+    A range of a single chunk is read once and reused.
     """
     first = list(islice(read_between(paths, dtype, low, high), 2))
     if len(first) < 2:
@@ -118,7 +118,7 @@ def cut_range(low: int, high: int, number: int, of: int) -> tuple[int, int]:
 class Leaders:
     """The smallest rank among the records of each identity, which is a pair of uint64.
 
-    Taking the smallest is commutative, so the order in which chunks come changes nothing.
+    Taking the smallest is commutative, so the result does not depend on the order of chunks.
     """
 
     def __init__(self) -> None:
@@ -137,6 +137,6 @@ class Leaders:
     def find(self, first: Values, second: Values) -> Values:
         """Return the smallest rank of each of these identities, all of which were added."""
         places = np.searchsorted(self._first, first)
-        while (others := self._second[places] != second).any():  # the same in their first half
+        while (others := self._second[places] != second).any():  # only `first` is equal
             places[others] += 1
         return self._rank[places]

@@ -1,9 +1,9 @@
-"""The stages of a preparation, each a number of independent tasks, and the processes that do them.
+"""The stages of a preparation, which consist of independent tasks, and the processes that run them.
 
-A task that is done is not done again, so a stage may be begun again at any moment, by any number of
-processes, in any order. `ProcessPoolExecutor` waits for its processes when it is interrupted, and
-its semaphores outlive a program that is killed; pools of `multiprocessing` wait for ever for a
-process that died. So these processes are started here.
+A finished task is skipped, so a stage may be restarted at any time, by any number of processes, in
+any order. `ProcessPoolExecutor` waits for its processes when it is interrupted, and its semaphores
+outlive a killed program; pools of `multiprocessing` wait forever for a process that died. So this
+module starts its own processes.
 """
 
 import os
@@ -42,10 +42,10 @@ from maskwright.preparation.work import (
 
 Line: TypeAlias = "Connection[Any, Any]"
 Item = TypeVar("Item")
-# Called once in each process; returns what is then called for each item.
+# Called once in each process; returns the function that is called for each item.
 Start: TypeAlias = Callable[[], Callable[[Item], None]]
 
-_FEW_ITEMS = 2  # are done sooner than other processes are started
+_FEW_ITEMS = 2  # take less time than starting other processes
 
 
 def count_cores() -> int:
@@ -58,13 +58,13 @@ def count_cores() -> int:
 def work_through(
     items: Sequence[Item], start: Start[Item], workers: int, place: str, apart: bool = False
 ) -> Generator[None]:
-    """Work on all items, in any order; yield after each. Closing the generator stops the work.
+    """Process all items in any order; yield after each. Closing the generator stops the processes.
 
     Args:
-        start: sent to each process, so it and what it returns are made of importable functions.
-        workers: number of processes; with 1, or few items, this one does the work.
-        place: what is worked on, for messages.
-        apart: the work is done in other processes in any case.
+        start: pickled and sent to each process, which calls it once.
+        workers: number of processes; with 1, or few items, this process does the work.
+        place: the name of the work, for messages.
+        apart: always use other processes.
 
     Raises:
         ShardError: a process died.
@@ -98,7 +98,7 @@ def work_through(
                 if error is not None:
                     raise error
                 yield
-    finally:  # at any point: files appear complete or not at all
+    finally:  # killing is safe: files appear complete or not at all
         for process in crew.values():
             process.kill()
         for process in crew.values():
@@ -106,15 +106,15 @@ def work_through(
 
 
 def _start_process(start: Start[Any]) -> tuple[Line, SpawnProcess]:
-    """Start a process. Ctrl-C, which the terminal sends to all, is for the parent.
+    """Start a process that ignores Ctrl-C, which the terminal sends to all; the parent handles it.
 
-    It imports nothing of the program's main file: it needs nothing of that, and one that calls us
-    without a guard would do so in each process, and wait for the folder that we have locked.
+    The process does not import the program's main file: a main file that calls `prepare` without
+    a ``__main__`` guard would call it again, and wait for the folder that is locked here.
     """
     context = get_context("spawn")
     ours, theirs = context.Pipe()
     process = context.Process(target=_work, args=(start, theirs), daemon=True)
-    resource_tracker.ensure_running()  # which the first start does else, and unblocks signals
+    resource_tracker.ensure_running()  # else the first start does it, which unblocks signals
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     main = sys.modules["__main__"]
     sys.modules["__main__"] = ModuleType("__main__")
@@ -128,11 +128,11 @@ def _start_process(start: Start[Any]) -> tuple[Line, SpawnProcess]:
 
 
 def _work(start: Start[Any], line: Line) -> None:
-    """Do what arrives from the parent, in one thread, until the parent hangs up or is gone."""
+    """Process the items that the parent sends, until it closes the connection or dies."""
     os.environ["TOKENIZERS_PARALLELISM"] = "false"
     threading.Thread(target=_exit_with_parent, daemon=True).start()
-    begun = cache(start)  # with the first item, so that its errors are reported like others
-    with suppress(EOFError, OSError):  # nobody is there any more
+    begun = cache(start)  # called with the first item, so that its errors are reported like others
+    with suppress(EOFError, OSError):  # the parent has closed the connection
         while True:
             item = line.recv()
             try:
@@ -155,8 +155,8 @@ class Stage:
     """One stage of a preparation.
 
     Attributes:
-        name: also of its folder.
-        verb, unit: for messages: what it does to how many of what.
+        name: its name, and the name of its folder.
+        verb, unit: for messages such as "read 3 of 8 blocks".
     """
 
     name: str
@@ -166,10 +166,10 @@ class Stage:
 
 
 def list_stages(work: Work, ahead: bool = False) -> Iterator[Stage]:
-    """Yield the stages in their order, each when those before it are done.
+    """Yield the stages in order, each when the previous ones are done.
 
     Args:
-        ahead: list all of them now, and all rounds of joining near duplicates as one stage.
+        ahead: list all stages now, with all rounds of `connect` as one stage.
     """
     plan = work.plan
     blocks, ranges = len(plan.blocks), plan.num_ranges
@@ -185,9 +185,7 @@ def list_stages(work: Work, ahead: bool = False) -> Iterator[Stage]:
 
 
 def list_rounds(work: Work) -> Iterator[Stage]:
-    """Yield rounds of joining near duplicates, each when the one before is done, until one of them
-    changes nothing.
-    """
+    """Yield rounds of `connect`, each when the previous one is done, until one changes nothing."""
     for number in count(1):
         if work.last_round() is not None:
             return
@@ -196,14 +194,14 @@ def list_rounds(work: Work) -> Iterator[Stage]:
 
 
 class TaskRunner:
-    """Runs tasks; what a stage loads is kept until a task of another one comes."""
+    """Runner of tasks. Data that a stage loads is kept until a task of another stage arrives."""
 
     def __init__(self, folder: Path) -> None:
         self._work, self._stage = Work(folder), ""
         self._run: Callable[[int], Facts] | None = None
 
     def __call__(self, task: tuple[str, int]) -> None:
-        """Run a task of a stage, by its name and number, unless it is done."""
+        """Run a task, given as stage name and number, unless it is done."""
         stage, number = task
         if self._work.is_done(stage, number):
             return
@@ -228,6 +226,6 @@ _TASKS: dict[str, Callable[[Work, str, int], Facts]] = {
 
 
 def list_undone(work: Work, stage: Stage, rank: int = 0, ranks: int = 1) -> list[tuple[str, int]]:
-    """Return the tasks of a stage that are not done; with several ranks, those of one of them."""
+    """Return the unfinished tasks of a stage; with several ranks, those of `rank`."""
     tasks = range(rank, stage.num_tasks, ranks)
     return [(stage.name, number) for number in tasks if not work.is_done(stage.name, number)]

@@ -1,11 +1,11 @@
-"""What is settled once for all blocks: the two splits, and the tokenizer.
+"""The stage that decides once for all blocks: the two splits, and the tokenizer.
 
-Documents are held out by hash, unless the user names the files to hold out. That leaves nothing or
-next to nothing to validate on when there are only a few. If it is less than half of its share of
-the text, and little at that, the end of the longest document makes up the share, cut at a line end.
+Documents are held out by hash, unless the user names the files to hold out. With only a few
+documents, a hash may hold out nothing or almost nothing. If the held-out text is small and less
+than half of its share, the end of the longest document, cut at a line end, makes up the share.
 
-The tokenizer is trained on a sample of the text, taken from elsewhere, or extended. This is the one
-stage that is one task: its input is bounded by the sample, whatever the text.
+The tokenizer is trained on a sample of the text, loaded, or extended. This stage is a single task,
+because the sample bounds its input.
 """
 
 import time
@@ -26,17 +26,17 @@ from maskwright.tokenizer.extension import extend_tokenizer, measure_extension
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.tokenizer.train import describe_shortage, train_tokenizer
 
-_ENOUGH_CHARACTERS = 2_000  # to validate on, however small a share of the text
+_ENOUGH_CHARACTERS = 2_000  # of validation text, however small a share this is
 
 
 @dataclass(frozen=True)
 class Splits:
-    """Which documents are held out.
+    """The rule that holds out documents.
 
     Attributes:
-        valid_fraction: of all documents that are not held out by name.
-        cut: the block and the index of the document whose end is held out, and the characters of
-            that end; None if there is none.
+        valid_fraction: share of the documents that are not held out by name.
+        cut: block and index of the document whose end is held out, and the number of characters of
+            that end; None if no document is cut.
     """
 
     valid_fraction: float
@@ -66,9 +66,9 @@ class Splits:
 
 
 def settle_splits(work: Work) -> Splits:
-    """Return the splits of what stays after the search for duplicates.
+    """Return the splits of the documents that are left after deduplication.
 
-    Keys are read as far as they matter: 8 MB of text, unless hardly any is held out.
+    Reads only the first keys (8 MB of text), unless little text is held out.
 
     Raises:
         CorpusError: no document is left to train or validate on, or too little text to hold some of
@@ -106,7 +106,7 @@ def settle_splits(work: Work) -> Splits:
 
 
 def _choose_fraction(work: Work) -> float:
-    """Return which share of the documents that are not held out by name is held out."""
+    """Return the share to hold out of the documents that are not held out by name."""
     config, num_held_out = work.plan.config.corpus, work.plan.num_held_out
     if config.valid_text:
         if next(_list_kept(work, range(num_held_out)), None) is None:
@@ -120,7 +120,7 @@ def _choose_fraction(work: Work) -> float:
 
 
 def _list_kept(work: Work, blocks: range) -> Iterator[tuple[int, int, int, int, int]]:
-    """Yield block, index, fingerprint, characters and bytes of the documents that stay."""
+    """Yield block, index, fingerprint, characters and bytes of the kept documents."""
     for block in blocks:
         keys = work.read_kept_keys(block)
         fields = (keys[field].tolist() for field in ("key", "high", "characters", "bytes"))
@@ -129,7 +129,7 @@ def _list_kept(work: Work, blocks: range) -> Iterator[tuple[int, int, int, int, 
 
 
 def cut_tail(text: str, num_characters: int) -> tuple[str, str]:
-    """Cut about `num_characters`, at most half, off the end: at a line end, else at a blank."""
+    """Cut about `num_characters`, at most half, off the end, at a line end or else at a blank."""
     place = len(text) - min(max(num_characters, 1), len(text) // 2)
     for blank in ("\n", " "):
         found = text.rfind(blank, len(text) // 4, place)
@@ -144,8 +144,8 @@ _NEVER = np.uint64((1 << 64) - 1)
 
 
 def make_vocabulary(work: Work, stage: str, number: int) -> Facts:
-    """Settle the splits and write the tokenizer, to ``WORK/tokenizer``; return the splits, what is
-    known of an extension, and lines to report.
+    """Choose the splits and write the tokenizer to ``WORK/tokenizer``; return the splits, the
+    measures of an extension, and lines to report.
     """
     splits, start = settle_splits(work), time.monotonic()
     config, seed = work.plan.config.tokenizer, work.plan.seed
@@ -176,9 +176,9 @@ def make_vocabulary(work: Work, stage: str, number: int) -> Facts:
 
 
 def _sample(work: Work, splits: Splits) -> Iterator[str]:
-    """Yield the pieces of training text with the smallest numbers drawn, in their order.
+    """Yield the pieces of training text with the smallest random keys, in text order.
 
-    Of a document that is cut in two, the training part comes whole.
+    The training part of a document that is cut in two is yielded whole.
     """
     blocks = range(len(work.plan.blocks))
     pieces = np.concatenate([work.read(READ, block, SAMPLED) for block in blocks])
@@ -199,7 +199,7 @@ def _sample(work: Work, splits: Splits) -> Iterator[str]:
 
 
 def _list_held_out(work: Work, splits: Splits) -> Iterator[str]:
-    """Yield some of the text that is held out."""
+    """Yield held-out text, up to `_MEASURED_CHARACTERS`."""
     num_characters = 0
     for block in range(len(work.plan.blocks)):
         for _, _, parts in splits.divide_block(work, block):

@@ -1,8 +1,8 @@
-"""What a preparation does and the files of its stages, below ``OUT/.work-ID``.
+"""The plan of a preparation and the files of its stages, below ``OUT/.work-ID``.
 
-The coordinator writes the plan; tasks read it and write the files of their stage by temporary name
-and rename, last of all what they report (``STAGE/NNNNN.json``), by which they count as done. A task
-may run twice at the same time: both write the same bytes, to temporary files of their own.
+The coordinator writes the plan. A task reads it, writes its files by temporary name and rename, and
+last its report (``STAGE/NNNNN.json``), which marks it as done. A task may run twice at the same
+time: both write the same bytes, to temporary files of their own.
 """
 
 import json
@@ -42,22 +42,22 @@ READ, EXACT, NEAR, CONNECT, VOCABULARY, ENCODE, FINISH = (
     "read", "exact", "near", "connect", "vocabulary", "encode", "finish",
 )  # fmt: skip
 PLAN_NAME, LOGS = "plan.json", "logs"
-# The fingerprint of a document and its key: its block and its index. A text that was mended has a
-# second record, of what it was before.
+# The fingerprint of a document and its key (block and index). A repaired text has a second record,
+# for its original.
 KEY = np.dtype([("high", "<u8"), ("low", "<u8"), ("key", "<u8"), ("characters", "<u4"),
                 ("bytes", "<u4")])  # fmt: skip
-BLOCK = np.uint64(32)  # the bits of a key below its block
-BEFORE_MENDING = np.uint64(1 << 63)  # added to the key
+BLOCK = np.uint64(32)  # a key is block << 32 | index
+BEFORE_MENDING = np.uint64(1 << 63)  # added to the key of an original
 TEXTS, PIECES = "texts.zst", "pieces.zst"
 _MOST_RANGES, _BLOCKS_A_RANGE = 64, 16
-SEPARATOR = b"\0"  # which no cleaned text holds
+SEPARATOR = b"\0"  # no cleaned text contains it
 _READ_BYTES = 1 << 20
 
-Facts = dict[str, Any]  # what a task reports, as JSON
+Facts = dict[str, Any]  # the report of a task, as JSON
 
 
 class Kind(NamedTuple):
-    """A kind of files of records."""
+    """A kind of record file."""
 
     suffix: str
     dtype: np.dtype[Any]
@@ -66,12 +66,12 @@ class Kind(NamedTuple):
 KEYS = Kind("keys", KEY)
 SIGNATURES = Kind("signatures", np.dtype((np.uint32, (NUM_HASHES,))))
 BANDS = Kind("bands", BAND)
-# Pieces of text that the tokenizer may learn from.
+# Candidate pieces for the tokenizer's sample.
 SAMPLED = Kind(
     "sampled", np.dtype([("drawn", "<u8"), ("high", "<u8"), ("key", "<u8"), ("size", "<u8")])
 )
 PAIRS = Kind("pairs", PAIR)
-# Documents that are dropped, each with the one that stays instead.
+# Dropped documents, each with the document that is kept instead.
 DROPS = Kind("drops", np.dtype([("key", "<u8"), ("by", "<u8")]))
 
 
@@ -81,11 +81,11 @@ class Plan:
 
     Attributes:
         paths: the input, as the user names it.
-        blocks: those of ``corpus.valid_text`` first.
-        num_held_out: how many these are.
-        ignored: files that are not read, by reason.
-        sample_share: of the pieces of text, how many may be in the tokenizer's sample.
-        directory: the current directory of whoever made the plan; paths may be relative.
+        blocks: the blocks of ``corpus.valid_text``, then those of `paths`.
+        num_held_out: the number of blocks of ``corpus.valid_text``.
+        ignored: counts of ignored files by reason.
+        sample_share: the share of pieces that are candidates for the tokenizer's sample.
+        directory: the working directory of the coordinator, as paths may be relative.
     """
 
     paths: list[str]
@@ -99,17 +99,17 @@ class Plan:
 
     @property
     def num_ranges(self) -> int:
-        """Into how many ranges hashes are cut: a share of the blocks, so that files stay few."""
+        """The number of ranges of hashes: fewer than blocks, so that there are few files."""
         return min(_MOST_RANGES, -(-len(self.blocks) // _BLOCKS_A_RANGE))
 
     @property
     def finds_exact(self) -> bool:
-        """Whether copies are looked for: among all documents, or of those that are held out."""
+        """Whether exact duplicates are searched for: among all documents, or of held-out ones."""
         return self.config.corpus.deduplicate or self.num_held_out > 0
 
     @property
     def finds_near(self) -> bool:
-        """Whether near duplicates are looked for."""
+        """Whether near duplicates are searched for."""
         return self.config.select.near_duplicates > 0
 
     def count_tasks(self, stage: str) -> int:
@@ -151,22 +151,22 @@ class Work:
         return Plan.read(self.folder / PLAN_NAME)
 
     def path(self, stage: str, number: int, suffix: str) -> Path:
-        """Return a file of task `number`."""
+        """Return the path of a file of task `number`."""
         return self.folder / stage / f"{number:05d}.{suffix}"
 
     def is_done(self, stage: str, number: int) -> bool:
-        """Return True if a task is done, by asking for its file, which no stale listing hides."""
+        """Return True if the report of a task exists; a listing of the folder could be stale."""
         if stage == CONNECT:  # all rounds
             return self.last_round() is not None
         return self.path(stage, number, "json").exists()
 
     def report_done(self, stage: str, number: int, facts: Facts) -> None:
-        """Mark a task as done; its other files are complete."""
+        """Write the report of a task, which marks it as done; its other files are complete."""
         with replacing_file(self.path(stage, number, "json"), shared=True) as temporary:
             temporary.write_text(json.dumps(facts), encoding="utf-8")
 
     def report_failure(self, stage: str, rank: int, error: Exception) -> None:
-        """Leave an error for whoever waits for the stage, in another process or another time."""
+        """Store an error for the process that waits for the stage, or for ``--status``."""
         if not isinstance(error, MaskwrightError):
             what = f"{type(error).__name__}: {' '.join(str(error).split())}"
             error = ShardError(
@@ -177,7 +177,7 @@ class Work:
         write_json(self.path(stage, rank, "error"), [type(error).__name__, str(error)])
 
     def find_failure(self, stage: str) -> MaskwrightError | None:
-        """Return the first error that was left."""
+        """Return the first stored error of a stage, or None."""
         for path in sorted((self.folder / stage).glob("*.error")):
             kind, message = json.loads(path.read_text(encoding="utf-8"))
             error = MaskwrightError.__new__(getattr(errors, kind, ShardError))
@@ -186,24 +186,24 @@ class Work:
         return None
 
     def forget_failures(self) -> None:
-        """Remove errors that were left."""
+        """Remove all stored errors."""
         for path in self.folder.glob("*/*.error"):
             path.unlink()
 
     def facts(self, stage: str, number: int = 0) -> Facts:
-        """Return what a finished task reported."""
+        """Return the report of a finished task."""
         return json.loads(self.path(stage, number, "json").read_text(encoding="utf-8"))
 
     def all_facts(self, stage: str) -> Iterator[Facts]:
-        """Yield what the tasks of a stage reported, in order."""
+        """Yield the reports of the tasks of a stage, in order."""
         return (self.facts(stage, number) for number in range(self.plan.count_tasks(stage)))
 
     def is_held_out(self, block: int) -> bool:
-        """Return True if a block is of ``corpus.valid_text``."""
+        """Return True if a block belongs to ``corpus.valid_text``."""
         return block < self.plan.num_held_out
 
     def read_texts(self, block: int, name: str = TEXTS) -> Iterator[str]:
-        """Yield the cleaned documents of a block by their index, or what else is separated so."""
+        """Yield the cleaned documents of a block in order, or the texts of its file `name`."""
         rest = b""
         with self.path(READ, block, name).open("rb") as packed:
             reader = zstandard.ZstdDecompressor().stream_reader(packed)
@@ -216,7 +216,7 @@ class Work:
         return next(islice(self.read_texts(block), index, None))
 
     def writing(self, stage: str, number: int, kind: Kind) -> AbstractContextManager[RunWriter]:
-        """Open a file of task `number` to write records to."""
+        """Open a file of task `number` for writing records."""
         return writing_runs(self.path(stage, number, kind.suffix), kind.dtype)
 
     def read(self, stage: str, number: int, kind: Kind) -> Records:
@@ -232,17 +232,17 @@ class Work:
         return [self.path(stage, number, kind.suffix) for number in numbers]
 
     def read_kept_keys(self, block: int) -> Records:
-        """Return the keys of the documents of a block that stay, by their index."""
+        """Return the keys of the kept documents of a block, sorted by index."""
         keys = self.read(READ, block, KEYS)
         dropped = np.fromiter(self.read_drops(block), np.uint64) + (np.uint64(block) << BLOCK)
         stay = (keys["key"] < BEFORE_MENDING) & ~np.isin(keys["key"], dropped)
         return np.sort(keys[stay], order="key")
 
     def read_drops(self, block: int) -> dict[int, tuple[str, int]]:
-        """Return the documents of a block that are dropped, by index: the stage that found them,
-        and the block of the document that stays.
+        """Return the dropped documents of a block by index, each with the stage that dropped it and
+        the block of the document that is kept.
 
-        What is held out by name is never dropped for being similar.
+        A document that is held out by name is never dropped as a near duplicate.
         """
         found: dict[int, tuple[str, int]] = {}
         for stage in self._drop_stages()[self.is_held_out(block) and self.plan.finds_near :]:
@@ -254,20 +254,20 @@ class Work:
         return found
 
     def list_dropped(self) -> Iterator[NDArray[np.uint64]]:
-        """Yield the keys of all documents that are dropped, in arrays, some of them twice."""
+        """Yield the keys of all dropped documents, in arrays; a key may occur twice."""
         for stage in self._drop_stages():
             for number in range(self.plan.num_ranges):
                 yield self.read(stage, number, DROPS)["key"]
 
     def _drop_stages(self) -> list[str]:
         near = self.last_round() if self.plan.finds_near else None
-        assert near or not self.plan.finds_near, "components are whole before they are asked for"
+        assert near or not self.plan.finds_near, "the components are not complete yet"
         return [stage for stage in (near, EXACT if self.plan.finds_exact else None) if stage]
 
     def last_round(self) -> str | None:
-        """Return the stage that found the components of near duplicates whole; None if none did.
+        """Return the name of the first `connect` round that changed nothing, or None.
 
-        It is the first round that changed nothing.
+        After that round the components of near duplicates are complete.
         """
         if self._components is None:
             tasks, number = range(self.plan.num_ranges), 1
@@ -280,7 +280,7 @@ class Work:
 
 
 def add_counts(counted: Iterable[Mapping[str, int]]) -> Counter[str]:
-    """Add up counts by reason, in order; of bad JSON lines the reason names the first."""
+    """Add up counts by reason, in order; the reason of bad JSON lines names the first such line."""
     total, first_bad = Counter[str](), ""
     for reason, count in chain.from_iterable(counts.items() for counts in counted):
         if reason.startswith(BAD_LINE):

@@ -1,4 +1,4 @@
-"""Charts: curves and bars of reports as SVG, and learning curves as files."""
+"""Charts: curves and bars as SVG for reports, and learning curves as files."""
 
 import importlib
 import importlib.util
@@ -16,7 +16,7 @@ from maskwright.errors import InputError, make_line
 from maskwright.files import replacing_file
 from maskwright.logs import Record
 
-# The palette of Okabe and Ito, which color-blind readers can tell apart; lines have markers, too.
+# The palette of Okabe and Ito, which color-blind readers can distinguish; lines also have markers.
 COLORS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 INK, FAINT = "#333333", "#8a8a8a"
 _GRID, _INTERVAL = "#e6e6e6", "#222222"
@@ -30,14 +30,14 @@ _STYLE = {
     "axes.labelcolor": INK,
     "xtick.color": INK,
     "ytick.color": INK,
-    "svg.hashsalt": "maskwright",  # the same chart is the same file
+    "svg.hashsalt": "maskwright",  # deterministic ids, so that equal charts are equal files
     "svg.fonttype": "none",
-    "text.parse_math": False,  # names of runs and scores may contain $
+    "text.parse_math": False,  # names of runs and scores may contain "$"
 }
 _FORMATS = ("png", "svg")
-_MAX_POINTS = 400  # of a curve in a page
+_MAX_POINTS = 400  # in a curve on a page
 _MAX_LABEL = 60  # characters
-_MAX_DRAWN = 1e30  # matplotlib's own arithmetic overflows above
+_MAX_DRAWN = 1e30  # matplotlib overflows for larger values
 _SAME_LEVEL = 0.05  # baselines that differ by less are drawn as one
 _BEFORE_SVG = re.compile(r"^.*?(?=<svg)", re.DOTALL)
 _WIDTH = re.compile(r'(<svg[^>]*?) width="[^"]*"', re.DOTALL)
@@ -45,7 +45,7 @@ _HEIGHT = re.compile(r'(<svg[^>]*?) height="[^"]*"', re.DOTALL)
 _COSTS = (
     ("step", "steps", 1.0),
     ("tokens", "tokens (millions)", 1e6),
-    ("seconds", "minutes of wall-clock", 60.0),
+    ("seconds", "wall-clock minutes", 60.0),
 )
 _SCORES = (
     ("loss", "unigram_loss", "validation loss (nats)"),
@@ -63,7 +63,7 @@ _TRAINING = (
 
 @dataclass(frozen=True)
 class Curve:
-    """The name of a run, and records of its metrics.jsonl in order."""
+    """The name of a run and the records of its metrics.jsonl in order."""
 
     name: str
     records: Sequence[Record]
@@ -91,15 +91,15 @@ def check_matplotlib() -> None:
         InputError: the extra ``plots`` is not installed.
     """
     if not has_matplotlib():
-        raise InputError("plots need matplotlib: pip install 'maskwright[plots]'")
+        raise InputError("plots need matplotlib. Run: pip install 'maskwright[plots]'")
 
 
 def render(draw: Callable[[Any], None], width: float, height: float, label: str) -> str:
-    """Return the figure that `draw` fills as scalable SVG, with `label` for screen readers."""
+    """Return scalable SVG of the figure that `draw` fills, with `label` for screen readers."""
     matplotlib: Any = importlib.import_module("matplotlib")
     figures: Any = importlib.import_module("matplotlib.figure")
     with matplotlib.rc_context(_STYLE), warnings.catch_warnings():
-        # The browser has fonts for all scripts; matplotlib's are used only to measure widths.
+        # The browser has fonts for all scripts; matplotlib only measures widths with its own.
         warnings.filterwarnings("ignore", message="Glyph .* missing")
         figure = figures.Figure(figsize=(width, height), layout="constrained")
         draw(figure)
@@ -130,7 +130,7 @@ def plot_curves(curves: Sequence[Curve], folder: Path, note: str = "") -> list[P
         if note:
             figure.supxlabel(note, x=0.01, ha="left", fontsize=8.5, color=FAINT)
         for path, name in zip(paths, _FORMATS, strict=True):
-            # With a date, the same chart would not be the same file.
+            # No date, so that equal charts are equal files.
             metadata = {"Date": None} if name == "svg" else {"Software": None}
             with replacing_file(path) as temporary:
                 figure.savefig(temporary, format=name, dpi=160, metadata=metadata)
@@ -177,7 +177,7 @@ def _draw_panel(
             marker=_MARKERS[number % len(_MARKERS)],
             markersize=4.5,
             linewidth=1.6,
-            # matplotlib leaves labels that begin with _ out of the legend.
+            # matplotlib omits labels that begin with "_" from the legend.
             label=f" {make_line(curve.name)}",
             clip_on=False,
         )
@@ -189,7 +189,7 @@ def _draw_panel(
         ]
     )
     for level, color in levels:
-        # If there are several baselines, each has the color of its run.
+        # Each of several baselines has the color of its run.
         color = color if len(levels) > 1 else FAINT
         axes.axhline(level, color=color, linewidth=1, linestyle=_DASHED, zorder=0)
     if levels:
@@ -204,7 +204,7 @@ def _draw_panel(
 
 
 def _annotate_level(axes: Any, level: float, name: str) -> None:
-    """Write the name of a horizontal line above its right end."""
+    """Write the name of a horizontal line at its right end."""
     axes.annotate(
         name,
         (1, level),
@@ -219,7 +219,7 @@ def _annotate_level(axes: Any, level: float, name: str) -> None:
 
 
 def _merge_levels(levels: Sequence[tuple[float, str]]) -> list[tuple[float, str]]:
-    """Return distinct levels: a baseline moves a little with the text of each validation."""
+    """Return distinct levels, as baselines vary slightly with the text of each validation."""
     kept: list[tuple[float, str]] = []
     for level, color in sorted(levels):
         if not kept or level > kept[-1][0] * (1 + _SAME_LEVEL):
@@ -334,7 +334,7 @@ def draw_lengths(lengths: Sequence[int]) -> str:
         axes.set_xscale("log")
         axes.xaxis.set_major_formatter("{x:,.0f}")
         axes.xaxis.set_minor_formatter("")
-        axes.set_xlabel("tokens of a document")
+        axes.set_xlabel("tokens per document")
         axes.set_ylabel("documents")
 
     return render(draw, 8, 2.8, "Histogram of the lengths of documents")

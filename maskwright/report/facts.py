@@ -1,4 +1,4 @@
-"""The facts about a run that its report shows, read from its run directory."""
+"""The data that the report of a run shows, read from its run directory."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -35,13 +35,13 @@ _SAMPLED_AT = (0.01, 0.1, 0.5, 1.0)  # of the training time
 
 @dataclass(frozen=True)
 class RunFacts:
-    """The facts about one run.
+    """The data of one run.
 
     Attributes:
         records: its metrics.jsonl, as `maskwright.logs.read_training` checks it.
-        config, provenance: its config.yaml and provenance.json, which may contain anything.
+        config, provenance: its config.yaml and provenance.json, which are not validated.
         evaluation: the suites in its evaluation.json; empty without ``maskwright evaluate``.
-        manifest: of its prepared data; None if they are gone.
+        manifest: the manifest of its prepared data; None if the data are gone.
         document_lengths: the tokens of each training document; empty if the data are gone.
         is_finished: True if it has a model.
     """
@@ -89,7 +89,7 @@ class RunFacts:
         ]
 
     def share_time(self) -> list[tuple[str, float]]:
-        """Return the seconds of steps, of compiling, of validations and of everything else."""
+        """Return the seconds of steps, compilation, validation and other work."""
         training, previous, busy = self.training, 0, 0.0
         for record in training:
             speed = record.get("tokens_per_second")
@@ -100,14 +100,14 @@ class RunFacts:
         validating = sum(record.get("validation_seconds") or 0.0 for record in self.validations)
         shares = [
             ("steps", min(busy, total)),
-            ("first steps of a shape: compiling", starting),
-            ("validations", validating),
+            ("compilation (first step of each shape)", starting),
+            ("validation", validating),
         ]
         rest = max(0.0, total - sum(seconds for _, seconds in shares))
-        return [*shares, ("everything else", rest)]
+        return [*shares, ("other", rest)]
 
     def describe_extent(self, suite: str) -> str:
-        """Return ``, with --fast`` if the suite used a part of its text, else an empty text."""
+        """Return ``, with --fast`` if the suite used only a part of its text, else ``""``."""
         result = choose_result(self.evaluation, suite)
         return ", with --fast" if result and result.settings.get("fast") else ""
 
@@ -118,13 +118,13 @@ class RunFacts:
 
 
 def gather_facts(run: Path, name: str) -> RunFacts:
-    """Return the facts in a run directory and, if they still exist, in its prepared data.
+    """Return the data in a run directory and, if it still exists, in its prepared folder.
 
     Args:
         name: the name of the run in the report.
 
     Raises:
-        InputError: it is not a run directory of pretraining, or a file in it is damaged.
+        InputError: `run` is not a run directory of pretraining, or a file in it is damaged.
         ConfigError: its config.yaml is not a mapping.
         ShardError: its prepared data are damaged.
     """

@@ -1,4 +1,4 @@
-"""The page about one run, or several side by side: one file that loads nothing from outside."""
+"""The report of one run, or of several side by side: one HTML file without external resources."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -34,7 +34,7 @@ _SIZES = (
     ("num_attention_heads", "{} heads"),
     ("intermediate_size", "MLP width {}"),
 )
-# A line of `maskwright.inference.samples` with one masked word, and the spellings of the mask.
+# A line of `maskwright.inference.samples` with one masked word.
 _SAMPLE = re.compile(
     r"(?P<sign>[✓✗]) (?P<text>.*)  →  (?P<guesses>.*)  \(was: (?P<word>.*)\)", re.DOTALL
 )
@@ -45,7 +45,7 @@ Bars = dict[str, tuple[float, float | None, float | None]]
 
 @dataclass(frozen=True)
 class RunSummary:
-    """The column of a run in the table at the top."""
+    """The column of a run in the first table."""
 
     name: str
     state: str
@@ -54,7 +54,7 @@ class RunSummary:
 
 @dataclass(frozen=True)
 class SampleRow:
-    """A text around a masked word, and (right or wrong, guesses) at each time."""
+    """A text with a masked word, and the predictions ("right" or "wrong", words) at each time."""
 
     before: str
     word: str
@@ -67,9 +67,9 @@ class Section:
     """A section of the page; the template shows the parts that are not empty.
 
     Attributes:
-        scores, details: name, value, interval and baseline of scores; details are folded.
+        scores, details: name, value, interval and baseline of scores; details are collapsed.
         times, rows: samples as a table with a column for each time.
-        samples: other samples: the time and the lines, each as parts with their CSS class.
+        samples: other samples, as the time and the lines, each as parts with their CSS class.
     """
 
     title: str
@@ -92,14 +92,16 @@ def write_report(runs: Sequence[RunFacts], out: Path) -> None:
 
 
 def render_page(runs: Sequence[RunFacts]) -> str:
-    """Return the page as HTML: everything about one run, or the curves and scores of several.
+    """Return the page as HTML: all data of one run, or the curves and scores of several.
 
     Raises:
         InputError: the extra ``plots`` is not installed, or no run has a line of metrics yet.
     """
     check_matplotlib()
     if not any(run.records for run in runs):
-        raise InputError(f"{runs[0].name} has no line in metrics.jsonl yet: nothing to report.")
+        raise InputError(
+            f"{runs[0].name} has no line in metrics.jsonl yet. Report it after the first steps."
+        )
     return fill_template(
         "report.html.j2",
         title=" · ".join(run.name for run in runs),
@@ -115,8 +117,8 @@ def _list_notes(runs: Sequence[RunFacts]) -> Iterator[str]:
     """Yield caveats about the curves."""
     if any(run.last.get("final") for run in runs):
         yield (
-            "The last point of a finished run is on more of the held-out text than those before "
-            "it, so it may lie a little beside their line."
+            "The last point of a finished run is measured on more held-out text than the others, "
+            "so it may deviate slightly from the curve."
         )
     # From the provenance, because the prepared data may be gone.
     corpora = (run.provenance.get("corpus") for run in runs)
@@ -125,8 +127,8 @@ def _list_notes(runs: Sequence[RunFacts]) -> Iterator[str]:
     }
     if len(texts) > 1:
         yield (
-            "The runs were trained and scored on different text, or in different tokens: their "
-            "losses and accuracies do not compare. maskwright compare --data scores all on one."
+            "The runs were trained and scored on different text or with different tokenizers, so "
+            "their losses and accuracies are not comparable. Use maskwright compare --data."
         )
 
 
@@ -175,7 +177,7 @@ def _show_number(value: float) -> str:
 def _describe_score(record: Mapping[str, Any], name: str, baseline: str, words: str) -> str:
     value, other = record.get(name), record.get(baseline)
     if not isinstance(value, int | float):
-        return "none yet"
+        return "not measured yet"
     beside = f" ({words}: {_show_number(other)})" if isinstance(other, int | float) else ""
     return f"{_show_number(value)}{beside}"
 
@@ -193,10 +195,10 @@ def _list_sections(run: RunFacts) -> Iterator[Section]:
         )
     yield _draw_steps([run])
     if sources := list(_list_sources(run.last)):
-        yield Section("Source by source", table=sources)
-    yield Section("Where the time went", table=_list_shares(run))
+        yield Section("Scores by source", table=sources)
+    yield Section("Time", table=_list_shares(run))
     if decades := _find_decades(run.find_scores("mlm")):
-        title = "Masked accuracy by how often a token occurs in training"
+        title = "Masked accuracy by token frequency in training"
         title += run.describe_extent("mlm")
         yield Section(title, draw_scores(decades, title))
     if phenomena := _find_phenomena(run.find_scores("blimp")):
@@ -211,11 +213,11 @@ def _list_sections(run: RunFacts) -> Iterator[Section]:
 
 def _draw_steps(runs: Sequence[RunFacts]) -> Section:
     curves = [Curve(run.name, run.training) for run in runs]
-    return Section("The training", draw_training(curves))
+    return Section("Training curves", draw_training(curves))
 
 
 def _describe_samples(picked: Sequence[tuple[str, Sequence[str]]]) -> Section:
-    title = "What it filled in"
+    title = "Predictions for masked words"
     if rows := tabulate_samples([lines for _, lines in picked]):
         return Section(title, times=[time for time, _ in picked], rows=rows)
     samples = [(time, [list(split_sample(line)) for line in lines]) for time, lines in picked]
@@ -248,7 +250,7 @@ def tabulate_samples(samples: Sequence[Sequence[str]]) -> list[SampleRow] | None
 
 def _split_at_mask(text: str, word: str) -> tuple[str, str, str]:
     found = _MASK.search(text)
-    if found is None:  # another spelling of the mask: the word follows the text
+    if found is None:  # unknown form of the mask token: append the word
         return f"{text} ", word, ""
     return text[: found.start()], word, text[found.end() :]
 
@@ -259,7 +261,7 @@ def _describe_suite(result: SuiteResult) -> str:
 
 
 def _list_scores(result: SuiteResult) -> Iterator[tuple[str, str, str, str]]:
-    """Yield name, value, interval and baseline of each score that is in no chart."""
+    """Yield name, value, interval and baseline of each score that is not in a chart."""
     for score in result.scores:
         if _DECADE.fullmatch(score.name) or score.name.count("/") > 1:
             continue
@@ -272,7 +274,7 @@ def _list_scores(result: SuiteResult) -> Iterator[tuple[str, str, str, str]]:
 
 
 def _find_decades(scores: Sequence[Score]) -> Bars:
-    """Return the masked accuracy by how often tokens occur in training."""
+    """Return the masked accuracy by token frequency in training."""
     found = ((_DECADE.fullmatch(score.name), score) for score in scores)
     return {
         _describe_decade(int(named[1])): (score.value, score.low, score.high)
@@ -315,13 +317,13 @@ def _describe_text(manifest: Manifest) -> list[Row]:
         ("documents", f"{train.num_documents:,}"),
         ("words", f"{train.num_words:,}"),
         ("tokens", f"{train.num_tokens:,}"),
-        ("tokens a word", f"{train.num_tokens / max(1, train.num_words):.3f}"),
-        ("characters a token", f"{train.num_characters / max(1, train.num_tokens):.2f}"),
+        ("tokens per word", f"{train.num_tokens / max(1, train.num_words):.3f}"),
+        ("characters per token", f"{train.num_characters / max(1, train.num_tokens):.2f}"),
         ("vocabulary", f"{manifest.vocab_size:,}"),
         *((f"dropped or repaired: {reason}", f"{n:,}") for reason, n in manifest.dropped.items()),
     ]
 
 
 def _describe_decade(decade: int) -> str:
-    """Return the training counts in a frequency bin; bin 0 holds 0 to 9."""
+    """Return the range of training counts in a frequency bin, as text; bin 0 is 0 to 9."""
     return f"{10**decade if decade else 0:,} to {10 ** (decade + 1) - 1:,} times"

@@ -1,4 +1,4 @@
-"""The page of `prepare --report`: documents in and out, and samples of what each rule drops."""
+"""The page of `prepare --report`: counts of documents, and samples of those that a rule drops."""
 
 from collections.abc import Iterator
 
@@ -42,10 +42,10 @@ def _list_facts(manifest: Manifest, tally: Tally) -> Iterator[tuple[str, str]]:
     train, valid = manifest.splits["train"], manifest.splits["valid"]
     yield "documents read", f"{tally.read:,}"
     yield "documents kept by selection", f"{tally.kept:,} ({tally.kept / max(1, tally.read):.1%})"
-    yield "characters of these", f"{tally.characters:,}"
-    yield "documents to train on", f"{train.num_documents:,}"
-    yield "tokens to train on", f"{train.num_tokens:,}"
-    yield "documents held out", f"{valid.num_documents:,}"
+    yield "characters in kept documents", f"{tally.characters:,}"
+    yield "training documents", f"{train.num_documents:,}"
+    yield "training tokens", f"{train.num_tokens:,}"
+    yield "validation documents", f"{valid.num_documents:,}"
     yield "text", ", ".join(manifest.source["paths"])
 
 
@@ -53,7 +53,7 @@ def _draw_charts(tally: Tally) -> Iterator[tuple[str, str]]:
     """Yield the title and the SVG of each chart."""
     powers = range(min(tally.lengths, default=0), max(tally.lengths, default=0) + 1)
     lengths = {f"{2**power >> 1:,}": tally.lengths[power] for power in powers}
-    title = "Lengths of documents: characters, from … on"
+    title = "Document lengths in characters (smallest of each bin)"
     yield title, draw_counts(lengths, title)
     if tally.languages:
         title = "Languages"

@@ -13,9 +13,9 @@ def render_sweep(name: str, goal: str, best: Sequence[str], rows: Sequence[Row])
     """Return the page as HTML; without matplotlib it has no charts.
 
     Args:
-        goal: what the score is.
+        goal: the name of the score.
         best: the command of the best trial.
-        rows: the folder, the score and the settings of each trial, the best first.
+        rows: the folder, score and settings of each trial, best first.
     """
     settings = list(rows[0][2])
     scored = [(found, score) for _, score, found in rows if score is not None]

@@ -1,4 +1,4 @@
-"""HTML pages from the templates in this folder, and the rows of their tables."""
+"""Rendering of the HTML templates in this folder, and the rows of their tables."""
 
 import importlib
 from collections.abc import Iterator, Mapping
@@ -7,17 +7,17 @@ from typing import Any, cast
 
 from maskwright.errors import show_value
 
-_MAX_DEPTH = 8  # of a configuration that anybody may have written
+_MAX_DEPTH = 8  # of a configuration file, which is not validated
 
 
 def fill_template(name: str, **content: Any) -> str:
     """Return a page as HTML, with all content escaped."""
-    jinja: Any = importlib.import_module("jinja2")  # late: few commands write a page
+    jinja: Any = importlib.import_module("jinja2")  # imported late, as few commands write a page
     environment = jinja.Environment(
         loader=jinja.FunctionLoader(_read), autoescape=True, trim_blocks=True, lstrip_blocks=True
     )
     page: str = environment.get_template(name).render(**content)
-    return page.encode("utf-8", "replace").decode()  # JSON may hold unpaired surrogates
+    return page.encode("utf-8", "replace").decode()  # JSON may contain unpaired surrogates
 
 
 def _read(name: str) -> str:

@@ -1,1 +1,1 @@
-"""Which documents are worth training on, and why the others are not."""
+"""Selection of documents by language, quality, near duplicates and contamination."""

@@ -1,8 +1,8 @@
-"""Documents that hold text of an evaluation.
+"""Detection of documents that contain evaluation text.
 
-A document is contaminated if it shares 13 words in a row with a text to evaluate on (Brown et al.
-2020, appendix C). A text that has fewer counts whole, if it has at least 8; shorter ones are
-ordinary phrases. Of scripts without blanks these are twice or four times as many letters.
+A document is contaminated if it shares 13 consecutive words with an evaluation text (Brown et al.
+2020, appendix C). An evaluation text of 8 to 12 words must occur whole; a shorter one is ignored,
+because it is an ordinary phrase. In scripts without blanks, 2 or 4 letters count as a word.
 """
 
 import csv
@@ -31,7 +31,7 @@ WORDS, FEWEST_WORDS = 13, 8
 
 
 class EvaluationTexts:
-    """All runs of words that no training text may hold: sorted hashes, by their length.
+    """The word runs that no training text may contain: sorted hashes, by run length.
 
     Args:
         texts: sentences, questions, answers, …
@@ -51,7 +51,7 @@ class EvaluationTexts:
         return sum(map(len, self._runs.values()))
 
     def save(self, path: Path) -> None:
-        """Write them to a file of NumPy (``.npz``)."""
+        """Write the hashes to a NumPy file (``.npz``)."""
         named: dict[str, Any] = {str(n): runs for n, runs in self._runs.items()}
         np.savez(path, **named)
 
@@ -64,7 +64,7 @@ class EvaluationTexts:
         return texts
 
     def find_in(self, hashes: Hashes) -> slice | None:
-        """Return which words of a document, given by hashes [W], are in such a run, or None."""
+        """Return the first such run in a document of word hashes [W], as a slice, or None."""
         for n, ngrams in join_hashes(hashes, self._runs):
             if len(places := find_members(ngrams, self._runs[n])):
                 return slice(int(places[0]), int(places[0]) + n)
@@ -72,16 +72,17 @@ class EvaluationTexts:
 
 
 def find_evaluations(paths: Sequence[str], ignored: Counter[str]) -> list[Source]:
-    """Return the evaluation files; inside folders, files without text are counted in `ignored`.
+    """Return the evaluation files; in folders, files without text are counted in `ignored`.
 
     Raises:
-        CorpusError: a file that is missing, or of a kind that is not read here.
+        CorpusError: a file that is missing, or of an unsupported kind.
     """
     sources = find_sources(paths, ignored, reads_json=True) if paths else []
     for source in sources:
         if source.path is None or source.kind in ("parquet", "dump"):
             raise CorpusError(
-                f"{source.name} cannot be read for select.decontaminate: give text, tables or JSON."
+                f"{source.name} cannot be read for select.decontaminate. Name text, CSV, TSV or "
+                "JSON files."
             )
     return sources
 
@@ -89,7 +90,7 @@ def find_evaluations(paths: Sequence[str], ignored: Counter[str]) -> list[Source
 def read_evaluation(paths: Sequence[str], ignored: Counter[str]) -> Iterator[str]:
     """Yield the texts in evaluation files: fields of tables, values of JSON, lines of text.
 
-    A file of one JSON value is read whole.
+    A file that is a single JSON value is read whole.
 
     Raises:
         CorpusError: as `find_evaluations`, or a file that cannot be read.
@@ -108,7 +109,7 @@ def read_evaluation(paths: Sequence[str], ignored: Counter[str]) -> Iterator[str
 
 
 def _split_line(line: str, kind: str) -> Iterable[str]:
-    """Return the texts in a line; one that is damaged is a text itself."""
+    """Return the texts in a line; a line that cannot be parsed is itself a text."""
     try:
         if kind == "jsonl":
             return list(_find_texts(json.loads(line)))

@@ -1,10 +1,10 @@
 """Near duplicates by MinHash, locality-sensitive hashing and connected components.
 
 Broder 1997; the banding is that of Leskovec, Rajaraman and Ullman (Mining of Massive Datasets,
-section 3.4). A signature estimates how similar the 5-grams of words of two documents are. Documents
-whose signatures agree in a band are compared with the earliest of them by their whole signatures.
-`maskwright.preparation.duplicates` shares the work out; `find_near_duplicates` in the tests is the
-same in one process. N documents.
+section 3.4). Signatures estimate the Jaccard similarity of the word 5-grams of two documents. When
+signatures agree in a band, each document is compared with the earliest one by whole signatures.
+`maskwright.preparation.duplicates` distributes the work; `find_near_duplicates` in the tests does
+it in one process. Shapes: N documents.
 """
 
 from dataclasses import dataclass
@@ -16,24 +16,24 @@ from numpy.typing import NDArray
 from maskwright.extras import import_extra
 from maskwright.selection.words import Hashes, join_hashes
 
-NUM_HASHES = 128  # of a signature: similarities are known to within 0.03
+NUM_HASHES = 128  # in a signature; the standard error of a similarity of 0.8 is 0.035
 SHINGLE = 5  # words
 _SEED = 1
-_RECALL = 0.99  # of pairs as similar as the threshold, how many meet in a band
+_RECALL = 0.99  # smallest share of the pairs at the threshold that agree in some band
 _MULTIPLIER = np.uint64(0xC2B2AE3D27D4EB4F)
 _INVERSE = np.uint64(pow(0xC2B2AE3D27D4EB4F, -1, 1 << 64))
-BAND_BITS = 57  # of a hash; the bits above are the number of its band, of 128 at most
+BAND_BITS = 57  # of a hash; the 7 bits above are the number of its band, at most 128
 BAND = np.dtype([("value", "<u8"), ("key", "<u8")])  # the hash of a band, and its document
-# A document (its key times an odd number, so that places are even), and one of its component.
+# A document (its key times an odd number, which spreads places evenly) and one of its component.
 PAIR = np.dtype([("place", "<u8"), ("member", "<u8")])
-_SIGNED_AT_ONCE = 1_000  # documents: rensa gives their hashes as numbers of Python, 5 kB for each
+_SIGNED_AT_ONCE = 1_000  # documents; rensa returns Python integers, 5 kB per document
 
 Signatures = NDArray[np.uint32]  # [N, 128]
 Records = NDArray[Any]  # of a structured dtype
 
 
 class Signer:
-    """Signatures of documents.
+    """Function that computes MinHash signatures.
 
     Raises:
         MissingPackageError: rensa is not installed.
@@ -44,8 +44,8 @@ class Signer:
         self._digest: Any = package.RMinHash.digest_matrix_from_flat_token_hashes
 
     def __call__(self, documents: list[Hashes]) -> Signatures:
-        """Return the MinHash signatures [N, 128] of the word shingles of N documents; a short one
-        is one shingle.
+        """Return the MinHash signatures [N, 128] of the word shingles of N documents. A document of
+        fewer than 5 words is one shingle.
         """
         starts = range(0, len(documents), _SIGNED_AT_ONCE)
         signed = [self._sign(documents[n : n + _SIGNED_AT_ONCE]) for n in starts]
@@ -66,10 +66,10 @@ def _shingle(hashes: Hashes) -> Hashes:
 
 
 def choose_rows(threshold: float) -> int:
-    """Return the hashes in a band: the most with which 99 % of the pairs at the threshold meet in
+    """Return the hashes per band: the most with which 99 % of the pairs at the threshold agree in
     some band.
 
-    At 0.8 these are 6, in 21 bands: of pairs with a similarity of 0.5 then 28 % are compared.
+    At 0.8 this is 6, in 21 bands; then 28 % of the pairs with a similarity of 0.5 are compared.
     """
     rows = 1
     while 1 - (1 - threshold ** (rows + 1)) ** (NUM_HASHES // (rows + 1)) >= _RECALL:
@@ -86,7 +86,7 @@ def hash_bands(signatures: Signatures, threshold: float, first: int) -> Records:
     """Return the hash of each band of N signatures, as `BAND`: [N * bands].
 
     Args:
-        first: the key of the first document; those of the others follow.
+        first: the key of the first document; the next documents have the next keys.
     """
     rows = choose_rows(threshold)
     found = np.empty((count_bands(threshold), len(signatures)), BAND)
@@ -100,7 +100,7 @@ def hash_bands(signatures: Signatures, threshold: float, first: int) -> Records:
 
 
 def to_pairs(ones: Hashes, others: Hashes) -> Records:
-    """Return the pairs that `connect` begins with: each document with itself and its neighbors."""
+    """Return the first pairs for `connect`: each document with itself and its neighbors."""
     sides = [(ones, ones), (ones, others), (others, ones), (others, others)]
     return np.concatenate([_make_pairs(*side) for side in sides])
 
@@ -111,12 +111,12 @@ def _make_pairs(nodes: Hashes, members: Hashes) -> Records:
 
 @dataclass(frozen=True)
 class Round:
-    """What one round of `connect` found.
+    """The result of one round of `connect`.
 
     Attributes:
-        pairs: those of the next round.
-        nodes, least: documents that are not the smallest that they know of, and that one.
-        changed: components are not whole yet.
+        pairs: the pairs of the next round.
+        nodes, least: documents with a smaller neighbor, and the smallest neighbor of each.
+        changed: the components are not complete yet.
     """
 
     pairs: Records
@@ -126,14 +126,14 @@ class Round:
 
 
 def connect(pairs: Records) -> Round:
-    """Tell all that a document knows of to the smallest of them, and that one to all.
+    """Run a round of Hash-to-Min: connect each document's smallest neighbor with all its neighbors.
 
-    Hash-to-Min (Rastogi et al. 2013, Finding Connected Components in Map-Reduce in Logarithmic
-    Rounds). When no round over any documents changes anything, each knows the smallest document of
-    its component, and that one knows all. A round may be shared out by places, which are whole.
+    Rastogi et al. 2013, Finding Connected Components in Map-Reduce in Logarithmic Rounds. When a
+    round changes nothing, each document is paired with the smallest document of its component, and
+    that one with all. Tasks may share a round if all pairs of a place are in one task.
 
     Args:
-        pairs: all of some places, in any order, with repetitions.
+        pairs: all pairs of some places, in any order, possibly repeated.
     """
     pairs = _sort_pairs(pairs)
     place, member = pairs["place"], pairs["member"]
@@ -149,6 +149,6 @@ def connect(pairs: Records) -> Round:
 
 
 def _sort_pairs(pairs: Records) -> Records:
-    """Return each of the pairs once, sorted."""
+    """Return the pairs sorted, without repetitions."""
     pairs = pairs[np.lexsort((pairs["member"], pairs["place"]))]
     return pairs[np.append(True, pairs[1:] != pairs[:-1])[: len(pairs)]]

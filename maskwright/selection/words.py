@@ -1,8 +1,8 @@
-"""Words as the rules of selection count them, in any script.
+"""Words as the selection rules count them, in any script.
 
 In scripts without blanks between words (Chinese, Japanese, Thai, Lao, Khmer, Burmese, Tibetan)
-each letter counts as a word, with the vowel signs and tones that it carries. What counts words in a
-row takes more of these: as many as make a word of the language (`count_letters_a_word`).
+each letter counts as a word, with its vowel signs and tones. Rules about consecutive words multiply
+their number by the letters of an average word of the language (`count_letters_a_word`).
 """
 
 import re
@@ -16,16 +16,16 @@ from numpy.typing import NDArray
 _EAST_ASIAN = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 _SOUTH_EAST_ASIAN = "\u0e00-\u109f\u1780-\u17ff"
 UNSPACED = _SOUTH_EAST_ASIAN + _EAST_ASIAN
-# Of ASCII and Latin-1, of all scripts, of East Asia, of Arabic and of Hindi.
+# ASCII and Latin-1, general punctuation, East Asia; then Arabic, Hindi and Japanese.
 _PUNCTUATION = (
     r"!-/:-@\[-`{-~" "\u00a1-\u00bf\u2010-\u206f\u3001-\u303f\uff01-\uff0f\uff1a-\uff20"
     "\u060c\u061b\u061f\u06d4\u0964\u0965\u30a0\u30fb"
 )  # fmt: skip
 _CODES = (*range(0x0E00, 0x10A0), *range(0x1780, 0x1800))
-# Signs that belong to the letter before them, and what stands between words (Tibetan's tsheg).
+# Signs that belong to the letter before them, and separators of words (Tibetan's tsheg).
 _SIGNS = "".join(chr(n) for n in _CODES if unicodedata.category(chr(n)).startswith("M"))
 _BETWEEN = "".join(chr(n) for n in _CODES if unicodedata.category(chr(n))[0] in "PSZ")
-# Vowel signs are no letters to `re`, so a word is what is not something else.
+# `re` does not count vowel signs as letters, so a word is a run of everything but separators.
 _WORDS = re.compile(
     rf"(?![{_BETWEEN}{_PUNCTUATION}])[{UNSPACED}][{_SIGNS}]*|[^\s{_PUNCTUATION}{UNSPACED}]+"
 )
@@ -42,10 +42,8 @@ def split_words(text: str) -> list[str]:
 
 
 def count_letters_a_word(text: str, words: list[str]) -> int:
-    """Return how many of these `words` of `text` make a word of its language: 1 where blanks
-    separate words.
-
-    Some 2 in Chinese and Japanese, some 4 in the scripts of South-East Asia.
+    """Return how many of these `words` of `text` make up a word of its language: 1 if blanks
+    separate words, 2 in Chinese and Japanese, 4 in the scripts of South-East Asia.
     """
     if not _UNSPACED.search(text):
         return 1
@@ -57,7 +55,7 @@ def count_letters_a_word(text: str, words: list[str]) -> int:
 
 
 class WordHashes:
-    """64-bit hashes of words and of n words in a row, the same in every process."""
+    """64-bit hashes of words, the same in every process, with a cache."""
 
     def __init__(self) -> None:
         self._known: dict[str, int] = {}
@@ -78,9 +76,9 @@ def _hash_word(word: str) -> int:
 
 
 def join_hashes(hashes: Hashes, lengths: Iterable[int]) -> Iterator[tuple[int, Hashes]]:
-    """Return for each n of `lengths`, smallest first, a hash of each n consecutive words.
+    """Yield for each n of `lengths`, smallest first, a hash of each n consecutive words.
 
-    That are [W - n + 1] of W words; nothing for an n above W.
+    W words have W - n + 1 such hashes; an n above W is left out.
     """
     joined, joined_words = hashes, 1
     for n in sorted(lengths):
@@ -93,6 +91,6 @@ def join_hashes(hashes: Hashes, lengths: Iterable[int]) -> Iterator[tuple[int, H
 
 
 def find_members(ngrams: Hashes, among: Hashes) -> NDArray[np.intp]:
-    """Return the indices of the n-grams that are `among` these, which are sorted and not empty."""
+    """Return the indices of the n-grams that are in `among`, which is sorted and not empty."""
     places = np.minimum(np.searchsorted(among, ngrams), len(among) - 1)
     return np.flatnonzero(among[places] == ngrams)

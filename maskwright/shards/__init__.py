@@ -1,1 +1,1 @@
-"""Token ids on disk: plain files, described by a manifest."""
+"""Token shards: plain files of token ids on disk, described by a manifest."""

@@ -1,17 +1,16 @@
-"""Where fetched data is kept: folders under one limit, of which those unused longest go first.
+"""The cache of downloaded data: folders under one size limit; the least recently used go first.
 
 ::
 
     CACHE/
-      .lock                         held while room is made and while a folder is entered
+      .lock                         held while space is freed and while a mirror is opened
       NAME-0123456789abcdef/        a mirror of a prepared folder
-        .origin                       its URL; locked by whoever uses the mirror, its time says when
+        .origin                       its URL; locked while in use; its mtime is the last use
         manifest.json ...
-        train/.00003.tokens.claim     room set aside for a file: takes no space, but is as long
+        train/.00003.tokens.claim     space reserved for a file: a sparse file of the same length
 
-A mirror is used as a whole: the order of training jumps through all of its shards, so as long as
-a process has it open, none of its files is taken away. The locks (`flock`) go away with their
-processes.
+A mirror is used as a whole, because training reads its shards in random order, so none of its files
+is removed while a process has it open. The locks (`flock`) are released when their process ends.
 """
 
 import fcntl
@@ -37,7 +36,7 @@ def cache_folder() -> Path:
     """Return ``$MASKWRIGHT_CACHE``, or ``maskwright`` in the system's cache folder.
 
     Raises:
-        ConfigError: there is no home folder to keep it in.
+        ConfigError: there is no home folder.
     """
     given = os.environ.get(FOLDER) or Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache")
     try:
@@ -49,8 +48,8 @@ def cache_folder() -> Path:
 
 
 def claim_path(path: Path) -> Path:
-    """Return the file that reserves room for a coming file and is locked by the process that
-    fetches it.
+    """Return the path of the claim of a file, which reserves space for the file and is locked by
+    the process that downloads it.
     """
     return path.with_name(f".{path.name}{_CLAIM}")
 
@@ -63,10 +62,10 @@ def _claimed_path(claim: Path) -> Path:
 def locking_file(path: Path) -> Generator[None]:
     """Hold an exclusive lock on `path`, which is created if needed.
 
-    Whoever holds the lock may remove the file.
+    The process that holds the lock may remove the file.
 
     Raises:
-        ShardError: the file system cannot lock.
+        ShardError: the file system does not support locks.
     """
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
@@ -94,13 +93,12 @@ def _lock(descriptor: int, path: Path, kind: int) -> None:
         raise
     except OSError as error:
         raise ShardError(
-            f"{path} cannot be locked ({error.strerror}). Let {FOLDER} name a folder on a local "
-            "disk."
+            f"{path} cannot be locked ({error.strerror}). Set {FOLDER} to a folder on a local disk."
         ) from None
 
 
 class Cache:
-    """The cache that the environment names.
+    """The cache, as the environment variables configure it.
 
     Raises:
         ConfigError: ``$MASKWRIGHT_CACHE_GB`` is not a number above 0.
@@ -114,7 +112,7 @@ class Cache:
         """Mark `mirror` as used until `leave` is called with the returned descriptor.
 
         Args:
-            fill: writes what makes it a mirror, while nobody else can enter.
+            fill: called under the cache's lock; writes the first files of the mirror.
         """
         with self._alone():
             fill()
@@ -125,14 +123,14 @@ class Cache:
             return descriptor
 
     def claim(self, files: Mapping[Path, int], origin: str) -> None:
-        """Reserve room for files to come, removing idle mirrors if there is too little.
+        """Reserve space for files, removing idle mirrors if there is too little.
 
         Args:
-            files: their sizes in bytes. Those that are there, or have been claimed, cost nothing.
-            origin: what they are part of, for messages.
+            files: their sizes in bytes. Files that exist or are claimed need no more space.
+            origin: the name of their folder, for messages.
 
         Raises:
-            ShardError: there is not enough room, whatever is removed that nobody uses.
+            ShardError: there is not enough space even without the idle mirrors.
         """
         if not _missing(files):
             return
@@ -162,15 +160,15 @@ class Cache:
         if excess > sum(idle.values()):
             in_use = sum(map(sum, here.values())) - sum(idle.values())
             raise ShardError(
-                f"{origin} needs {num_bytes / _GB:,.3f} GB more in {self.folder}, which may hold "
+                f"{origin} needs {num_bytes / _GB:,.3f} GB more in {self.folder}, whose limit is "
                 f"{limit / _GB:,.3f} GB, of which {in_use / _GB:,.3f} are in use. Training reads "
-                f"its shards in no order, so it needs all of them at hand: raise {LIMIT}, or let "
-                f"{FOLDER} name a folder with more room."
+                f"shards in random order, so it needs all of them: raise {LIMIT}, or set {FOLDER} "
+                "to a folder with more space."
             )
         for mirror, size in idle.items():
             if excess <= 0:
                 break
-            tell(f"removing {mirror} ({size / _GB:,.3f} GB) to make room for {origin}")
+            tell(f"removing {mirror} ({size / _GB:,.3f} GB) to free space for {origin}")
             _remove(mirror)
             excess -= size
 
@@ -195,7 +193,7 @@ def _read_limit() -> int | None:
 
 
 def _missing(files: Mapping[Path, int]) -> dict[Path, int]:
-    """Return the files that are neither there nor claimed. A file appears before its claim goes."""
+    """Return the files that neither exist nor are claimed. A file appears before its claim ends."""
     return {
         path: num_bytes
         for path, num_bytes in files.items()
@@ -204,15 +202,15 @@ def _missing(files: Mapping[Path, int]) -> dict[Path, int]:
 
 
 def _measure(mirror: Path) -> tuple[int, int]:
-    """Return the bytes of the files that are there and of those that are claimed."""
+    """Return the bytes of the existing files and of the claimed ones."""
     present = claimed = 0
     for path in mirror.rglob("*"):
         try:
             status = path.lstat()
-        except FileNotFoundError:  # just fetched by somebody, and now of another name
+        except FileNotFoundError:  # just downloaded and renamed by another process
             continue
         if path.name.endswith(_CLAIM):
-            if not _claimed_path(path).exists():  # else a process died between file and claim
+            if not _claimed_path(path).exists():  # else a process died before removing the claim
                 claimed += status.st_size
         elif stat.S_ISREG(status.st_mode) and not path.name.endswith(".tmp"):  # which has a claim
             present += status.st_size
@@ -228,7 +226,7 @@ def _remove(mirror: Path) -> None:
 
 
 def _is_idle(mirror: Path) -> bool:
-    """Return True if no process uses the mirror; none can begin while the cache is locked."""
+    """Return True if no process uses the mirror. Call it while the cache is locked."""
     descriptor = os.open(mirror / ORIGIN_NAME, os.O_RDWR)
     try:
         _lock(descriptor, mirror, fcntl.LOCK_EX | fcntl.LOCK_NB)

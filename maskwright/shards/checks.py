@@ -1,4 +1,4 @@
-"""Whether the files of a prepared folder are those that its manifest describes."""
+"""Checks of the files of a prepared folder against its manifest."""
 
 from pathlib import Path
 from typing import Any, Literal
@@ -29,12 +29,12 @@ def check_file(path: Path, info: FileInfo, verify: Verify) -> None:
     """Raise unless a file matches its description.
 
     Raises:
-        ShardError: it is missing or differs.
+        ShardError: the file is missing or differs.
     """
     try:
         num_bytes = path.stat().st_size
         if num_bytes != info.num_bytes:
-            raise ShardError(f"{path} has {num_bytes} bytes and not {info.num_bytes}. {REMEDY}")
+            raise ShardError(f"{path} has {num_bytes} bytes, not {info.num_bytes}. {REMEDY}")
         if verify == "full" and hash_file(path) != info.sha256:
             raise ShardError(f"{path} is damaged: its sha256 is not the manifest's. {REMEDY}")
     except OSError as error:
@@ -42,26 +42,26 @@ def check_file(path: Path, info: FileInfo, verify: Verify) -> None:
 
 
 def check_known(name: str, ids: NDArray[np.unsignedinteger[Any]], vocab_size: int) -> None:
-    """Raise unless every id, [n] with n > 0, is of the vocabulary and so has a word embedding.
+    """Raise unless every id, [n] with n > 0, is in the vocabulary and so has a word embedding.
 
     Args:
-        name: of the file that they are from, for the message.
+        name: the name of the file, for the message.
 
     Raises:
-        ShardError: one lies outside.
+        ShardError: an id is too large.
     """
     if (highest := int(ids.max())) >= vocab_size:
         raise ShardError(
-            f"{name} is damaged: it holds the id {highest}, but vocab_size is {vocab_size}. "
+            f"{name} is damaged: it contains the id {highest}, but vocab_size is {vocab_size}. "
             f"{REMEDY}"
         )
 
 
 def check_ids(path: Path, manifest: Manifest) -> None:
-    """Raise unless every token id is in the vocabulary, which has a word embedding for each.
+    """Raise unless every token id of a file is in the vocabulary.
 
     Raises:
-        ShardError: one does.
+        ShardError: an id is too large.
     """
     with path.open("rb") as file:
         while len(ids := np.fromfile(file, TOKEN_DTYPES[manifest.dtype], _IDS_AT_ONCE)):
@@ -72,7 +72,7 @@ def check_shard(folder: Path, shard: ShardInfo, dtype: str, verify: Verify) -> N
     """Raise unless the three files of a shard match its description and one another.
 
     Raises:
-        ShardError: a file is missing or differs, or the counts do not fit the sizes.
+        ShardError: a file is missing or differs, or the counts do not match the sizes.
     """
     for kind in (TOKENS, ENDS, STARTS):
         check_file(folder / f"{shard.name}.{kind}", shard.files[kind], verify)
@@ -82,10 +82,10 @@ def check_shard(folder: Path, shard: ShardInfo, dtype: str, verify: Verify) -> N
 def check_ends(folder: Path, shard: ShardInfo, dtype: str) -> None:
     """Raise unless the file sizes match the token counts and documents end inside the shard.
 
-    Of the files, only the ends are read.
+    Reads only the file of document ends.
 
     Raises:
-        ShardError: they have not, or the ends do not rise to the number of tokens.
+        ShardError: the sizes differ, or the ends do not increase up to the number of tokens.
     """
     expected = {
         TOKENS: shard.num_tokens * TOKEN_DTYPES[dtype].itemsize,
@@ -95,8 +95,8 @@ def check_ends(folder: Path, shard: ShardInfo, dtype: str) -> None:
     for kind, num_bytes in expected.items():
         if shard.files[kind].num_bytes != num_bytes:
             raise ShardError(
-                f"{folder / shard.name}.{kind} has {shard.files[kind].num_bytes} bytes, which is "
-                f"not what {shard.num_tokens} tokens in {shard.num_documents} documents take. "
+                f"{folder / shard.name}.{kind} has {shard.files[kind].num_bytes} bytes, which does "
+                f"not match {shard.num_tokens} tokens in {shard.num_documents} documents. "
                 f"{REMEDY}"
             )
     ends = np.fromfile(folder / f"{shard.name}.{ENDS}", ENDS_DTYPE)

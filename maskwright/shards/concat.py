@@ -1,4 +1,4 @@
-"""Several prepared folders of one tokenizer, read as one."""
+"""Concatenation of prepared folders with the same tokenizer."""
 
 import hashlib
 from bisect import bisect_right
@@ -17,15 +17,15 @@ from maskwright.shards.reader import TokenStore
 
 
 class ConcatStore(TokenStore):
-    """One split of several prepared folders: their documents, one folder after the other.
+    """One split of several prepared folders, concatenated.
 
     Args:
-        stores: by name, all made with one tokenizer, which is for the caller to see to.
-        passes: how often training passes over each; once if nothing is said.
+        stores: the stores by name; the caller ensures that they have the same tokenizer.
+        passes: the passes of training over each store; empty: one each.
 
     Attributes:
-        folder: that of the first.
-        num_documents_each: of each store, in their order.
+        folder: the folder of the first store.
+        num_documents_each: the number of documents of each store, in order.
     """
 
     def __init__(self, stores: Mapping[str, TokenStore], passes: Sequence[float] = ()) -> None:
@@ -46,22 +46,22 @@ class ConcatStore(TokenStore):
 
     @cached_property
     def unigram_counts(self) -> NDArray[np.int64]:
-        """How often training sees each id in an epoch of all, int64 [vocab_size]."""
+        """The count of each id in an epoch over all stores, int64 [vocab_size]."""
         counts = zip(self.stores.values(), self.passes, strict=True)
         return np.rint(sum(store.unigram_counts * times for store, times in counts)).astype(
             np.int64
         )
 
     def source_of(self, position: int) -> str:
-        """Return the name of the store that holds this token."""
+        """Return the name of the store that contains the token at `position`."""
         return [*self.stores][bisect_right(self._ends, position)]
 
 
 def concat_manifests(manifests: Mapping[str, Manifest]) -> Manifest:
-    """Return the manifest of these folders concatenated; no such file exists.
+    """Return a manifest (not a file) for the concatenation of these folders.
 
     Args:
-        manifests: by name, of one tokenizer; the names are in ``source``.
+        manifests: the manifests by name, with the same tokenizer; the names are in ``source``.
     """
     parts = [*manifests.values()]
     described = {
@@ -83,10 +83,10 @@ def concat_manifests(manifests: Mapping[str, Manifest]) -> Manifest:
 
 
 def fingerprint_folders(folders: Mapping[str, Path]) -> str:
-    """Return the fingerprint of the input of one folder, or of several concatenated.
+    """Return the fingerprint of the input of one folder, or of several concatenated ones.
 
     Raises:
-        ShardError: a folder that is not there, or damaged.
+        ShardError: a folder is missing or damaged.
     """
     found = [read_manifest(folder).fingerprint for folder in folders.values()]
     return found[0] if len(found) == 1 else _hash(found)

@@ -1,4 +1,4 @@
-"""A prepared folder and its files: all there, or a mirror whose files are downloaded when needed.
+"""A prepared folder, local or a mirror whose files are downloaded when needed.
 
 A mirror is stored in the cache under a name with a hash of its URL and its manifest, so data that
 changed at its origin gets another mirror. Each downloaded file is checked against the manifest.
@@ -56,12 +56,12 @@ def run_in_threads(
     conclude: Callable[[list[Item]], None],
     num_threads: int,
 ) -> None:
-    """Start to `do` all of `items` in their order in threads; return at once.
+    """Call `do` for all `items`, in order, in threads; return at once.
 
-    The threads are daemons: nobody waits for them when the program ends before they do.
+    The threads are daemons, so the program may end before they do.
 
     Args:
-        conclude: told at the end for which items there was a ShardError.
+        conclude: called at the end with the items for which `do` raised a ShardError.
     """
     waiting, turn = iter(items), threading.Lock()
     failed: list[Item] = []
@@ -88,20 +88,20 @@ def run_in_threads(
         thread.start()
 
 
-_AT_ONCE = 8  # files that a process fetches; a single connection to a store is slow
+_AT_ONCE = 8  # parallel downloads of a process, because a single connection to a store is slow
 _MAX_URL_BYTES = 10_000
 _COPY_AGAIN = "Copy the prepared folder there again."
 
 
 class PreparedFolder:
-    """A prepared folder whose files are all there.
+    """A local prepared folder.
 
     Attributes:
-        path: where it is.
-        name: what to call it beside others.
+        path: the path of the folder.
+        name: a name that distinguishes it from other folders.
 
     Raises:
-        ShardError: no manifest, or a damaged one.
+        ShardError: the manifest is missing or damaged.
     """
 
     def __init__(self, path: Path) -> None:
@@ -113,7 +113,7 @@ class PreparedFolder:
         """Compare the files of a split, and the counts, with the manifest.
 
         Raises:
-            ShardError: names the file that is missing or differs.
+            ShardError: a file is missing or differs; the error names it.
         """
         check_file(self.path / COUNTS_NAME, self.manifest.unigram_counts, verify)
         for shard in self.manifest.splits[split].shards:
@@ -122,24 +122,24 @@ class PreparedFolder:
                 check_ids(self.path / split / f"{shard.name}.{TOKENS}", self.manifest)
 
     def place(self, name: str) -> Path:
-        """Return the path of a file in the folder; `name` has slashes."""
+        """Return the path of a file in the folder, given as ``train/00000.tokens``."""
         return self.path / name
 
     def describe(self, name: str) -> str:
-        """Return the name for messages of the file that `place` returns."""
+        """Return the name of the file that `place` returns, for messages."""
         return str(self.path / name)
 
 
-File = tuple[PreparedFolder, str]  # and its name there
+File = tuple[PreparedFolder, str]  # a folder, and the name of a file in it
 
 
 class Mirror(PreparedFolder):
-    """A prepared folder elsewhere, in the cache as far as it has been asked for.
+    """A remote prepared folder, whose files are cached when they are first used.
 
-    While the object lives, nothing of the mirror is removed to make room.
+    While the object exists, the cache does not remove files of the mirror.
 
     Attributes:
-        remote: where it comes from.
+        remote: the remote folder.
     """
 
     def __init__(self, path: Path, fill: Callable[[], None]) -> None:
@@ -160,10 +160,10 @@ class Mirror(PreparedFolder):
                 yield f"{split}/{shard.name}.{kind}", info
 
     def check(self, split: str, verify: Verify) -> None:
-        """Remove files that differ from the manifest, to be fetched again; fetch counts and ends.
+        """Remove files that differ from the manifest, and download the counts and ends.
 
         Raises:
-            ShardError: these cannot be fetched, or do not fit the manifest.
+            ShardError: these cannot be downloaded, or do not match the manifest.
         """
         for name in (COUNTS_NAME, *dict(self._list_files(split))):
             path = self.path / name
@@ -172,7 +172,7 @@ class Mirror(PreparedFolder):
                     check_file(path, self._infos[name], verify)
                 except ShardError as damage:
                     text = str(damage).replace(str(path), self.describe(name))
-                    tell(f"{text.removesuffix(REMEDY)}It is fetched again.")
+                    tell(f"{text.removesuffix(REMEDY)}It is downloaded again.")
                     path.unlink(missing_ok=True)
         shards = self.manifest.splits[split].shards
         ends = [f"{split}/{shard.name}.{ENDS}" for shard in shards]
@@ -195,12 +195,12 @@ class Mirror(PreparedFolder):
                 raise
 
     def place(self, name: str) -> Path:
-        """Return the path of a file in the folder, fetched if it was missing.
+        """Return the path of a file in the folder; download the file if it is missing.
 
-        Of several threads and processes that ask for it, one fetches it.
+        If several threads or processes need it, one of them downloads it.
 
         Raises:
-            ShardError: it cannot be fetched, or there is no room for it.
+            ShardError: it cannot be downloaded, or there is no space for it.
         """
         path = self.path / name
         if path.exists():
@@ -215,16 +215,13 @@ class Mirror(PreparedFolder):
         return path
 
     def describe(self, name: str) -> str:
-        return f"the copy here of {self.remote.url}/{name}"
+        return f"the local copy of {self.remote.url}/{name}"
 
     def claim_split(self, split: str) -> list[int]:
-        """Reserve room for the missing files of a split.
-
-        Returns:
-            Their sizes in bytes.
+        """Reserve space for the missing files of a split; return their sizes in bytes.
 
         Raises:
-            ShardError: there is no room for all of them.
+            ShardError: there is not enough space.
         """
         missing = [name for name, _ in self._list_files(split) if not (self.path / name).exists()]
         self._claim(missing)
@@ -244,16 +241,16 @@ class Mirror(PreparedFolder):
 
 
 def fetch_ahead(folders: Iterable[PreparedFolder], split: str, files: Iterable[File]) -> None:
-    """Start fetching the missing files of a split, for those of `folders` that are mirrors.
+    """Start downloading the missing files of a split, for those of `folders` that are mirrors.
 
-    What is asked for meanwhile comes at once. A file that cannot be fetched is tried again by
-    whoever asks for it, who is told.
+    A file that is needed sooner is downloaded at once. A failed download is tried again when the
+    file is needed, and raises then if it fails again.
 
     Args:
-        files: all of the split's, in the order in which they are to come.
+        files: all files of the split, in the order of their downloads.
 
     Raises:
-        ShardError: there is no room for all of them.
+        ShardError: there is not enough space.
     """
     mirrors = [folder for folder in folders if isinstance(folder, Mirror)]
     missing = {mirror: sizes for mirror in mirrors if (sizes := mirror.claim_split(split))}
@@ -262,34 +259,34 @@ def fetch_ahead(folders: Iterable[PreparedFolder], split: str, files: Iterable[F
     what: list[str] = []
     for mirror, sizes in missing.items():
         what.append(f"{sum(sizes) / 1e6:,.1f} MB of {mirror.remote.url}/{split}")
-        tell(f"fetching {what[-1]} in {len(sizes):,} files to {mirror.path} while they are read")
+        tell(f"downloading {what[-1]} ({len(sizes):,} files) to {mirror.path} in the background")
     begun = time.monotonic()
 
     def conclude(failed: list[File]) -> None:
         seconds = time.monotonic() - begun
         retries = sum(mirror.remote.num_retries for mirror in missing)
-        lost = f", {len(failed):,} files could not be fetched" if failed else ""
+        lost = f", {len(failed):,} files could not be downloaded" if failed else ""
         all_of_it = " and ".join(what)
-        tell(f"fetched {all_of_it} in {seconds:,.1f} seconds, {retries:,} repeated attempts{lost}")
+        tell(f"downloaded {all_of_it} in {seconds:,.1f} seconds, {retries:,} retries{lost}")
 
     run_in_threads(files, lambda file: file[0].place(file[1]), conclude, _AT_ONCE)
 
 
-MIRRORS: dict[Path, Mirror] = {}  # of this process, which uses them to its end
+MIRRORS: dict[Path, Mirror] = {}  # the mirrors that this process has opened; it never closes them
 
 
 def open_folder(name: Path | str) -> PreparedFolder:
-    """Open the prepared folder that a path or a URL names.
+    """Open the prepared folder at a path or a URL.
 
     Raises:
-        ShardError: there is none, or its manifest is damaged.
+        ShardError: there is no prepared folder, or its manifest is damaged.
     """
     if isinstance(name, str) and is_remote(name):
         return open_mirror(name)
     path = Path(name)
-    # Folders from elsewhere may hold anything; only those in the cache are believed to be mirrors.
+    # Other folders may contain any file names, so only folders in the cache can be mirrors.
     if (path / ORIGIN_NAME).is_file():
-        root, found = cache_folder(), path.resolve()  # runs note where links lead to
+        root, found = cache_folder(), path.resolve()  # runs store resolved paths
         if found.parent == root.resolve():
             return _enter(root / found.name, lambda: None)
     return PreparedFolder(path)
@@ -300,7 +297,7 @@ def open_mirror(url: str) -> Mirror:
     """Open the mirror of the prepared folder at `url`, as it was when first requested.
 
     Raises:
-        ShardError: there is none, it cannot be reached, or its manifest is damaged.
+        ShardError: there is no prepared folder, it cannot be reached, or its manifest is damaged.
     """
     remote = RemoteFolder(url)
     with tempfile.TemporaryDirectory() as scratch:
@@ -321,7 +318,7 @@ def open_mirror(url: str) -> Mirror:
             (path / folder).mkdir(parents=True, exist_ok=True)
         if not _holds(path / MANIFEST_NAME, manifest):
             _write(path / MANIFEST_NAME, manifest)
-        if not (path / ORIGIN_NAME).exists():  # else others may hold locks on this very file
+        if not (path / ORIGIN_NAME).exists():  # else other processes may hold locks on this file
             _write(path / ORIGIN_NAME, origin)
 
     return _enter(path, fill)
@@ -356,7 +353,7 @@ def check_json(path: Path) -> None:
     """Raise unless a file is valid JSON, which a truncated file is not.
 
     Raises:
-        ShardError: it is not.
+        ShardError: it is not valid JSON.
     """
     try:
         read_json(path, MAX_MANIFEST_BYTES)

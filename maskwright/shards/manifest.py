@@ -1,4 +1,4 @@
-"""What a prepared folder holds, and how ``manifest.json`` says it. See docs/shard-format.md.
+"""The files of a prepared folder, and ``manifest.json``, which describes them.
 
 ::
 
@@ -7,12 +7,12 @@
       unigram.counts             uint64 [V], how often each id occurs in the train split
       tokenizer/                 tokenizer.json, tokenizer_config.json
       train/00000.tokens         uint16 or uint32 [tokens], ids
-      train/00000.ends           uint64 [documents], where each document ends, in tokens
-      train/00000.starts         bits [tokens], least significant first: does a word begin here
+      train/00000.ends           uint64 [documents], end position of each document, in tokens
+      train/00000.starts         bits [tokens], least significant first: 1 if a word begins here
       train/00001.tokens ...
       valid/...
 
-All numbers are little endian.
+All numbers are little endian. See docs/shard-format.md.
 """
 
 import re
@@ -34,10 +34,10 @@ COUNTS_NAME = "unigram.counts"
 TOKENIZER_NAME = "tokenizer"
 SPLITS = ("train", "valid")
 
-MAX_MANIFEST_BYTES = 64 << 20  # a hundred thousand shards
+MAX_MANIFEST_BYTES = 64 << 20  # enough for a hundred thousand shards
 
-_SHARD_NAME = re.compile(r"[0-9]{5,12}")  # no path, so nothing outside the folder
-_MOST = (1 << 53) - 1  # of anything that is counted
+_SHARD_NAME = re.compile(r"[0-9]{5,12}")  # digits only, so that it is not a path out of the folder
+_MOST = (1 << 53) - 1  # the largest count that a JSON number represents exactly
 
 TOKENS, ENDS, STARTS = "tokens", "ends", "starts"
 ENDS_DTYPE = np.dtype("<u8")
@@ -69,9 +69,9 @@ class ShardInfo:
 
 @dataclass(frozen=True)
 class SplitInfo:
-    """One split: its shards in order, and what its text amounts to.
+    """One split: its shards in order, and the sizes of its text.
 
-    `num_bytes` counts the text as UTF-8, `num_words` its parts between whitespace.
+    `num_bytes` is the size of the text in UTF-8, `num_words` its number of whitespace-split words.
     """
 
     num_tokens: int
@@ -84,10 +84,10 @@ class SplitInfo:
 
 @dataclass(frozen=True)
 class Manifest:
-    """All about a prepared folder but the tokens.
+    """The description of a prepared folder.
 
-    `fingerprint` identifies the input (text and configuration), so that the same is not prepared
-    twice; `source` describes it for a reader: paths, configuration, seed.
+    `fingerprint` identifies the input (text and configuration), so that it is not prepared twice;
+    `source` describes the input for people: paths, configuration, seed.
     """
 
     vocab_size: int
@@ -112,7 +112,7 @@ def read_manifest(folder: Path) -> Manifest:
     """Read ``manifest.json``; the files that it lists are not checked.
 
     Raises:
-        ShardError: not there, damaged, or of another version.
+        ShardError: the manifest is missing, damaged, or of another version.
     """
     file = folder / MANIFEST_NAME
     if not folder.exists():
@@ -122,7 +122,7 @@ def read_manifest(folder: Path) -> Manifest:
         )
     if not file.is_file():
         raise ShardError(
-            f"{folder} holds no {MANIFEST_NAME}: it is not prepared data, or unfinished. "
+            f"{folder} has no {MANIFEST_NAME}: it is not prepared data, or not finished. "
             "Run `maskwright prepare` with this --out."
         )
     remedy = f"Remove {folder} and prepare the data again."
@@ -135,7 +135,7 @@ def read_manifest(folder: Path) -> Manifest:
         raise ShardError(f"{file} is damaged: {describe(error)}. {remedy}") from None
     if version != VERSION:
         raise ShardError(
-            f"{file} has version {version}, this maskwright reads version {VERSION}. {remedy}"
+            f"{file} has version {version}, but this maskwright reads version {VERSION}. {remedy}"
         )
     try:
         return parse_manifest(values)
@@ -150,9 +150,7 @@ def describe(error: Exception) -> str:
 
 
 def parse_manifest(values: Mapping[str, Any]) -> Manifest:
-    """Return a manifest from plain values; raise ValueError, KeyError or TypeError if they are
-    none.
-    """
+    """Return a manifest from plain values; raise ValueError, KeyError or TypeError if invalid."""
     counts = _build(FileInfo, values["unigram_counts"])
     manifest = _build(
         Manifest,
@@ -180,7 +178,7 @@ def _parse_split(values: Mapping[str, Any]) -> SplitInfo:
         (split.num_documents, sum(shard.num_documents for shard in shards)),
     ):
         if total != added:
-            raise ValueError(f"the shards do not add up ({added} and not {total})")
+            raise ValueError(f"the shards do not add up: {added}, not {total}")
     return split
 
 
@@ -191,12 +189,12 @@ def parse_shard(values: Mapping[str, Any]) -> ShardInfo:
     if not _SHARD_NAME.fullmatch(shard.name):
         raise ValueError(f"{shard.name} is not a shard name, which is a number of 5 digits or more")
     if not bool(shard.num_tokens) <= shard.num_documents <= shard.num_tokens:
-        raise ValueError(f"{shard.num_documents} documents do not hold {shard.num_tokens} tokens")
+        raise ValueError(f"{shard.num_documents} documents cannot have {shard.num_tokens} tokens")
     return shard
 
 
 def _build(cls: type[_Described], values: Mapping[str, Any], **parsed: Any) -> _Described:
-    """Return a dataclass after checking that counts are counts and texts are texts."""
+    """Build a dataclass from plain values after checking the types of counts and texts."""
     given: JsonObject = {**values, **parsed}
     for field in fields(cls):
         if field.type is int:
@@ -208,5 +206,5 @@ def _build(cls: type[_Described], values: Mapping[str, Any], **parsed: Any) -> _
 
 def _count(value: Any, name: str) -> int:
     if type(value) is not int or not 0 <= value <= _MOST:
-        raise ValueError(f"{name} = {show_value(value)} is no count")
+        raise ValueError(f"{name} = {show_value(value)} is not a count")
     return value

@@ -1,8 +1,8 @@
-"""Reads the shards of one split as a single run of tokens, verified on open or as they come.
+"""Reading of the shards of one split as one sequence of tokens.
 
-Tokens are read from the files as they are asked for. Mapped into memory they would be no faster
-to get at, but every page once touched would count as this process's memory, each mapped shard
-would hold a file open, and a file cut short under a run would kill it with SIGBUS.
+Files are verified on open, or after each download. They are read, not memory-mapped: mapping is no
+faster, every page once read would count as this process's memory, each mapped shard would keep a
+file open, and a file that is truncated during a run would kill the process with SIGBUS.
 """
 
 import os
@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from maskwright.errors import ShardError
-from maskwright.shards.checks import Verify, check_known
+from maskwright.shards.checks import REMEDY, Verify, check_known
 from maskwright.shards.folder import File, Mirror, PreparedFolder, fetch_ahead, open_folder
 from maskwright.shards.manifest import (
     COUNTS_NAME,
@@ -30,26 +30,26 @@ from maskwright.shards.manifest import (
     Manifest,
 )
 
-_MOST_OPEN = 128  # files of a store; shells allow a process 1024, and a large corpus has more
+_MOST_OPEN = 128  # open files of a store; the usual limit of a process is 1024
 
 
 class TokenStore:
     """The tokens of one split, addressed by their position in the split.
 
-    Documents follow one another in the order of the shards; document `d` is the tokens from
-    ``document_lengths[:d].sum()`` on. Nothing is read until it is asked for. A pickled store
-    holds the path only, and opens the files again where it is unpickled.
+    Documents are in the order of the shards; document `d` begins at position
+    ``document_lengths[:d].sum()``. Tokens are read on request. A pickled store contains only its
+    path, and opens the files again when it is unpickled.
 
     Attributes:
-        document_lengths: tokens of each document, int64 [num_documents].
+        document_lengths: number of tokens of each document, int64 [num_documents].
     """
 
     def __init__(self, folders: Sequence[PreparedFolder], split: str, manifest: Manifest) -> None:
         """Use `open`, which checks the files.
 
         Args:
-            folders: whose shards follow one another; one, unless this is a `ConcatStore`.
-            manifest: of all of them as one.
+            folders: the folders whose shards are concatenated; one, except for a `ConcatStore`.
+            manifest: the manifest of the concatenation.
         """
         self.folders = folders
         self.folder = folders[0].path
@@ -74,13 +74,13 @@ class TokenStore:
 
         Args:
             folder: a prepared folder, or its URL (``s3://``, ``gs://``, ``hf://``, ``https://``;
-                extra `remote`). Of a URL, files are fetched, and compared, as they are needed.
+                extra `remote`). Remote files are downloaded and compared when they are needed.
             split: ``train`` or ``valid``.
             verify: ``full`` compares sizes and sha256 sums (about a second a gigabyte), ``sizes``
                 only the sizes.
 
         Raises:
-            ShardError: names the file that is missing or differs, or cannot be fetched.
+            ShardError: a file is missing, differs, or cannot be downloaded; the error names it.
         """
         if split not in SPLITS:
             raise ShardError(f"{folder} has no split {split}. Choose {' or '.join(SPLITS)}.")
@@ -93,28 +93,28 @@ class TokenStore:
 
     @property
     def name(self) -> str:
-        """What to call it beside others."""
+        """A name that distinguishes the store from others."""
         return self.folders[0].name
 
     @property
     def is_remote(self) -> bool:
-        """Whether files come from elsewhere, as they are needed."""
+        """Whether files are downloaded when they are needed."""
         return any(isinstance(folder, Mirror) for folder in self.folders)
 
     def fetch_ahead(self, positions: Iterable[NDArray[np.int64]]) -> None:
-        """Start fetching the missing files of remote folders.
+        """Start downloading the missing files of remote folders.
 
         Args:
-            positions: of tokens, in the order in which they will be read; [n] at a time. What holds
-                none of them comes last.
+            positions: token positions in the order of reading, in arrays [n]. Files without any of
+                them are downloaded last.
 
         Raises:
-            ShardError: there is no room for all of it.
+            ShardError: the cache has not enough space.
         """
         fetch_ahead(self.folders, self.split, self._order_files(positions))
 
     def _order_files(self, positions: Iterable[NDArray[np.int64]]) -> Iterator[File]:
-        """List the files of all shards, those with the first positions first."""
+        """Yield the files of all shards in the order in which `positions` need them."""
         listed = set[int]()
         for shards in chain(map(self._find_shards, positions), [range(len(self._tokens))]):
             for shard in shards:
@@ -130,7 +130,7 @@ class TokenStore:
 
     @cached_property
     def unigram_counts(self) -> NDArray[np.int64]:
-        """How often each id occurs in the train split, int64 [vocab_size]."""
+        """The count of each id in the train split, int64 [vocab_size]."""
         return np.fromfile(self.folders[0].place(COUNTS_NAME), "<u8").astype(np.int64)
 
     def tokens(self, start: int, stop: int) -> NDArray[np.unsignedinteger[Any]]:
@@ -146,13 +146,11 @@ class TokenStore:
         file = self._open_file(*self._tokens[shard])
         content = file.read((start - offset) * width, (stop - start) * width)
         ids = np.frombuffer(content, self._dtype)
-        check_known(file.name, ids, self.vocab_size)  # the hash was compared long ago
+        check_known(file.name, ids, self.vocab_size)  # it may be damaged since then
         return ids
 
     def word_starts(self, start: int, stop: int) -> NDArray[np.bool_]:
-        """Return whether a word begins at each of these positions; range and errors as for
-        `tokens`.
-        """
+        """Return True for each position where a word begins; range and errors as for `tokens`."""
         shard, offset = self._locate(start, stop)
         if start == stop:
             return np.zeros(0, np.bool_)
@@ -172,7 +170,7 @@ class TokenStore:
 
 
 def _list_files(folders: Sequence[PreparedFolder], split: str, kind: str) -> list[File]:
-    """List the files of one kind of all shards."""
+    """Return the files of one kind of all shards."""
     return [
         (folder, f"{split}/{shard.name}.{kind}")
         for folder in folders
@@ -189,7 +187,7 @@ def _read_document_lengths(files: Iterable[File]) -> NDArray[np.int64]:
 
 
 class _OpenFile:
-    """A file to read parts of, by any thread; closed when nobody holds it any more."""
+    """A file whose parts any thread may read; closed when there are no more references."""
 
     _descriptor = -1
 
@@ -210,5 +208,6 @@ class _OpenFile:
         except OSError as error:
             raise ShardError(f"{self.name} cannot be read: {error.strerror}.") from None
         if len(content) < num_bytes:
-            raise ShardError(f"{self.name} ends before byte {start + num_bytes}: it was cut short.")
+            end = start + num_bytes
+            raise ShardError(f"{self.name} ends before byte {end}: it is truncated. {REMEDY}")
         return content

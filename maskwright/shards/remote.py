@@ -1,8 +1,8 @@
-"""Remote prepared data: a file is downloaded whole, checked, and retried unless that is hopeless.
+"""Download of remote prepared data: files are checked, and transient errors are retried.
 
-The transport is fsspec (extra `remote`), so every scheme that it knows can be read: ``s3://``,
+The transport is fsspec (extra `remote`), so every scheme that it supports can be read: ``s3://``,
 ``gs://``, ``hf://``, ``https://`` and others. It finds credentials in their usual places. fsspec
-imports its backends late, so an error is classified by its HTTP status or by its name.
+imports its backends late, so errors are classified by HTTP status or by class name.
 """
 
 import errno
@@ -31,12 +31,12 @@ _NAMES = frozenset((
     # botocore, for S3
     "NoCredentialsError", "PartialCredentialsError", "ProfileNotFound", "ParamValidationError",
     "SSOTokenLoadError", "UnauthorizedSSOTokenError", "TokenRetrievalError",
-    # google.auth, for Google's storage; gcsfs has tried the second one again and again
+    # google.auth, for Google Cloud Storage; gcsfs has already retried the second one
     "DefaultCredentialsError", "RefreshError",
     # huggingface_hub
     "LocalTokenNotFoundError", "HFValidationError", "OfflineModeIsEnabled",
 ))  # fmt: skip
-_FORBIDDEN = "Forbidden: "  # all that gcsfs says of the status 403
+_FORBIDDEN = "Forbidden: "  # gcsfs reports the status 403 only in this text
 # Request timeout, too early, too many requests.
 _PASSING = (408, 425, 429)
 
@@ -45,7 +45,7 @@ def is_permanent(error: BaseException) -> bool:
     """Return True if a retry cannot succeed."""
     if isinstance(error, _KINDS) or _NAMES.intersection(c.__name__ for c in type(error).__mro__):
         return True
-    if isinstance(error, TimeoutError):  # of S3, with the status 400
+    if isinstance(error, TimeoutError):  # S3 reports timeouts with the status 400
         return False
     status = next(filter(None, map(_find_status, _list_causes(error))), None)
     if status is not None:
@@ -76,15 +76,15 @@ def _find_status(error: BaseException) -> int | None:
 
 ATTEMPTS = 5
 FIRST_PAUSE_SECONDS = 1.0  # before the second attempt; doubled each time, 15 seconds in all
-PATIENCE_SECONDS = 60.0  # with fewer new bytes in this time than
-LEAST_BYTES = 64 << 10  # these, a file is given up and asked for again
+PATIENCE_SECONDS = 60.0  # a download with fewer new bytes in this time than
+LEAST_BYTES = 64 << 10  # these is stopped and retried
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _SIGNED_IN = re.compile(r"([^:/]+)://(?P<user>[^/?#]*)@|(https?)://[^?]*\?", re.IGNORECASE)
-# There the part before @ is a container of Azure, or a name on the hub with its revision.
+# In these schemes the part before @ is an Azure container, or a name on the hub with a revision.
 _NO_USER = ("abfs", "abfss", "wasb", "wasbs", "hf")
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT)
-_OURS = ("s3", "s3a", "gs", "gcs", "hf", "http", "https")  # whose packages the extra brings
+_OURS = ("s3", "s3a", "gs", "gcs", "hf", "http", "https")  # the extra installs their packages
 _INSTALL = "Run: pip install 'maskwright[remote]'"
 _CHECK = (
     "Check the URL and the credentials (AWS_PROFILE, GOOGLE_APPLICATION_CREDENTIALS, HF_TOKEN or "
@@ -103,11 +103,11 @@ class RemoteFolder:
     """The files below a URL.
 
     Attributes:
-        url: without a slash at its end.
-        num_retries: how often a file had to be asked for again.
+        url: the URL, without a slash at its end.
+        num_retries: number of repeated requests.
 
     Raises:
-        ShardError: the URL holds what may be a credential: a user, a token, a query.
+        ShardError: the URL may contain a credential: a user, a token, a query.
     """
 
     def __init__(self, url: str) -> None:
@@ -117,10 +117,10 @@ class RemoteFolder:
 
     @cached_property
     def _system(self) -> tuple[Any, str]:
-        """fsspec's file system, and the folder's name there."""
+        """The fsspec file system, and the folder's name in it."""
         try:
             return importlib.import_module("fsspec").core.url_to_fs(self.url)
-        except Exception as error:  # every backend has its own
+        except Exception as error:  # every backend has its own exceptions
             remedy = self._choose_remedy(error)
             reason = _describe(error).rstrip(".")
         raise ShardError(f"{self.url} cannot be reached: {reason}. {remedy}")
@@ -129,34 +129,34 @@ class RemoteFolder:
         if not isinstance(error, ImportError):
             return _CHECK
         needs_ours = error.name == "fsspec" or self.url.partition("://")[0].lower() in _OURS
-        return _INSTALL if needs_ours else "Its package is not part of the extra remote."
+        return _INSTALL if needs_ours else "The extra remote does not include this package."
 
     def fetch(self, name: str, path: Path, most_bytes: int, check: Check) -> None:
         """Download ``URL/NAME`` to `path`, which exists only once it is complete.
 
         Args:
-            most_bytes: of a file that goes on and on no more is taken.
-            check: raises a ShardError that says what is wrong with a fetched file.
+            most_bytes: the download fails if the file is longer.
+            check: raises a ShardError if a downloaded file is damaged.
 
         Raises:
-            ShardError: the file is not there or may not be read, which is not tried again; every
-                attempt failed; or it cannot be written here.
+            ShardError: the file is missing or forbidden, which is not retried; every attempt
+                failed; or the local file cannot be written.
         """
         system, root = self._system
         get_file, complaint = partial(system.get_file, f"{root}/{name}"), ""
         for attempt in range(ATTEMPTS):
             if attempt:
                 self.num_retries += 1
-                tell(f"{self.url}/{name}: {complaint} (attempt {attempt} of {ATTEMPTS}, again)")
+                tell(f"{self.url}/{name}: {complaint} (attempt {attempt} of {ATTEMPTS}; retrying)")
                 time.sleep(FIRST_PAUSE_SECONDS * 2 ** (attempt - 1))
-            # One that was given up may still come to life and write to its own file.
+            # A stopped download may continue in its thread, so each attempt has its own file.
             temporary = path.with_name(f".{path.name}.{attempt}.tmp")
             try:
                 _fetch_once(get_file, temporary, most_bytes)
                 check(temporary)
                 temporary.replace(path)
                 return
-            except Exception as error:  # every backend has its own
+            except Exception as error:  # every backend has its own exceptions
                 complaint = _describe(error).replace(str(temporary), "it")
                 if isinstance(error, OSError) and _is_local(error, temporary):
                     reason = f"cannot be written to {path}: {error.strerror}."
@@ -171,24 +171,25 @@ class RemoteFolder:
                 with suppress(OSError):
                     temporary.unlink()
         raise ShardError(
-            f"{self.url}/{name} could not be fetched in {ATTEMPTS} attempts; the last: {complaint}"
+            f"{self.url}/{name} could not be downloaded in {ATTEMPTS} attempts. The last error: "
+            f"{complaint}"
         )
 
 
 def _check_credentials(url: str) -> None:
-    """Raise a ShardError if a URL holds a credential, which runs and logs would repeat."""
+    """Raise a ShardError if a URL contains a credential, because runs and logs store the URL."""
     found = _SIGNED_IN.match(url)
     if found is None:
         return
     scheme, user = found[1] or found[3], found["user"]
     if user is None:
         raise ShardError(
-            f"{scheme}://… holds a query (?…), which cannot be part of the URL of a folder and may "
+            f"{scheme}://… contains a query (?…), which a folder's URL cannot have, and which may "
             "be a credential. Remove it, and put credentials where fsspec looks for them."
         )
     if ":" in user or scheme.lower() not in _NO_USER:
         raise ShardError(
-            f"{scheme}://… holds a user or a password before @, and runs and logs repeat the URL. "
+            f"{scheme}://… contains a user or password before @, and runs and logs store the URL. "
             "Remove it, and put credentials where fsspec looks for them (~/.config/fsspec)."
         )
 
@@ -199,7 +200,7 @@ def _is_local(error: OSError, path: Path) -> bool:
 
 
 def _fetch_once(get_file: Callable[..., None], path: Path, most_bytes: int) -> None:
-    """Fetch in a separate thread, because not every backend closes a silent connection."""
+    """Download in a separate thread, because some backends never close a silent connection."""
     transfer = Transfer(most_bytes)
 
     def work() -> None:
@@ -216,7 +217,7 @@ def _fetch_once(get_file: Callable[..., None], path: Path, most_bytes: int) -> N
         if after - before < LEAST_BYTES:
             transfer.is_given_up = True
             raise TimeoutError(
-                f"fewer than {LEAST_BYTES:,} bytes came in {PATIENCE_SECONDS:g} seconds"
+                f"fewer than {LEAST_BYTES:,} bytes arrived in {PATIENCE_SECONDS:g} seconds"
             )
         before = after
     if transfer.error is not None:
@@ -224,7 +225,7 @@ def _fetch_once(get_file: Callable[..., None], path: Path, most_bytes: int) -> N
 
 
 class Transfer:
-    """What fsspec calls back while a file comes."""
+    """The progress callback of fsspec for one download."""
 
     def __init__(self, most_bytes: int) -> None:
         self.most_bytes = most_bytes
@@ -242,13 +243,13 @@ class Transfer:
     def absolute_update(self, value: int) -> None:
         self.num_bytes = value
         if self.is_given_up:
-            raise TimeoutError("given up")
+            raise TimeoutError("stopped")
         if value > self.most_bytes:
-            raise ShardError(f"it has more than the {self.most_bytes:,} bytes that it may have.")
+            raise ShardError(f"it has more than {self.most_bytes:,} bytes, its largest valid size.")
 
 
 def _size_of(path: Path) -> int:
-    """Return the size of a growing file: some backends report no progress."""
+    """Return the size of a growing file, because some backends report no progress."""
     try:
         return path.stat().st_size
     except FileNotFoundError:
@@ -256,7 +257,7 @@ def _size_of(path: Path) -> int:
 
 
 def _describe(error: BaseException) -> str:
-    """Return an error as one line; its kind where its text may hold secrets."""
+    """Return an error as one line, or only its class if its text may contain secrets."""
     text = " ".join(str(error).split())
     if isinstance(error, ShardError):
         return text

@@ -1,4 +1,4 @@
-"""Writes one shard: three files that appear under their names only when they are whole."""
+"""Writing of a shard: three files that get their names when they are complete."""
 
 import hashlib
 from contextlib import ExitStack
@@ -23,10 +23,10 @@ _TOKENS_AT_ONCE = 1 << 20
 
 
 class ShardWriter:
-    """Writes documents to the shard ``FOLDER/NAME.*``, which appears when it is closed.
+    """Writer of documents to the shard ``FOLDER/NAME.*``, which appears when it is closed.
 
-    A shard may be of any size: what is held in memory is a million tokens. As a context manager it
-    removes its files after an error.
+    A shard may have any size; at most about a million tokens are in memory. As a context manager,
+    it removes its files after an error.
     """
 
     def __init__(self, folder: Path, name: str, dtype: str) -> None:
@@ -77,7 +77,7 @@ class ShardWriter:
         return ShardInfo(self._name, self._num_tokens, self._num_documents, infos)
 
     def _write(self) -> None:
-        """Write what was added; of word starts whole bytes."""
+        """Write the buffered tokens and the whole bytes of word starts."""
         self._files[TOKENS].write(np.concatenate([np.zeros(0, self._dtype), *self._tokens]))
         self._files[ENDS].write(np.array(self._ends, ENDS_DTYPE))
         starts = np.concatenate([np.zeros(0, np.bool_), *self._word_starts])
@@ -88,7 +88,7 @@ class ShardWriter:
 
 
 class _HashedFile:
-    """A file that is hashed as it is written, and gets its name when the `stack` is closed."""
+    """A file that is hashed while it is written, and gets its name when the `stack` is closed."""
 
     def __init__(self, path: Path, stack: ExitStack) -> None:
         self._file = stack.enter_context(writing_file(path))
@@ -105,7 +105,7 @@ class _HashedFile:
 
 
 def write_array(path: Path, array: NDArray[Any], shared: bool = False) -> FileInfo:
-    """Write the bytes of `array`; see `replacing_file`."""
+    """Write the bytes of `array` to a file; see `replacing_file` for `shared`."""
     content = np.ascontiguousarray(array).data.cast("B") if array.size else b""
     with replacing_file(path, shared) as temporary:
         temporary.write_bytes(content)

@@ -1,1 +1,1 @@
-"""Text to token ids and back: training, encoding, word starts; on the `tokenizers` library."""
+"""Tokenizers, based on the `tokenizers` library: training, encoding, decoding, word starts."""

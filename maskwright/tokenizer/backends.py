@@ -1,4 +1,4 @@
-"""The four kinds of tokenizer before training: what they do to text around their vocabulary.
+"""The four kinds of untrained tokenizers: their normalization and pre-tokenization.
 
 ====================  ==========================================  ==============================
 kind                  normalization and pre-tokens                whitespace
@@ -9,10 +9,10 @@ kind                  normalization and pre-tokens                whitespace
 ``character``         NFC; every character                        kept
 ====================  ==========================================  ==============================
 
-One thing differs from BERT. It strips accents by decomposing all characters and dropping every
-nonspacing mark, which takes Hangul apart and deletes vowels of Thai and Hindi and the voicing
-marks of Japanese. Here only the marks of European scripts (U+0300 to U+036F) are dropped, and
-what remains is composed again.
+One detail differs from BERT, which strips accents by decomposing all characters and dropping every
+nonspacing mark. That decomposes Hangul and deletes vowels of Thai and Hindi and the voicing marks
+of Japanese. Here only the marks of European scripts (U+0300 to U+036F) are dropped, and the rest is
+composed again.
 """
 
 from typing import Any, cast
@@ -55,7 +55,7 @@ def install_model(backend: Tokenizer, model: Model, kind: TokenizerKind) -> None
     """Set the trained model of `backend`; its first five tokens are the special ones."""
     backend.model = model
     for token in SPECIAL_TOKENS.values():
-        # In byte-level BPE the blank before a word belongs to it, so also to the mask.
+        # In byte-level BPE the blank before a word belongs to it, so [MASK] includes it too.
         takes_blank = kind == "bpe" and token == SPECIAL_TOKENS["mask"]
         cast(Any, backend).add_special_tokens([AddedToken(token, lstrip=takes_blank, special=True)])
     cls, sep = SPECIAL_TOKENS["cls"], SPECIAL_TOKENS["sep"]

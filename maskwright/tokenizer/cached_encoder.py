@@ -1,10 +1,10 @@
-"""Fast encoding: a text is cut into parts that encode independently, and each is encoded once.
+"""Fast encoding: text is cut into parts that encode independently, and each part is encoded once.
 
-Most of a text consists of few different words. Where a tokenizer never looks across a blank,
-encoding chunk by chunk is exactly encoding the whole, and a dictionary from chunk to tokens
-does nearly all the work. A chunk that is new ("snails.") is first divided further, into parts
-that have mostly been met before ("snails", "."). `choose_cutting` decides from a tokenizer's own
-description whether and where its text may be cut; any other tokenizer gets the whole text.
+Most of a text consists of few different words. If a tokenizer never uses context across a blank,
+encoding the chunks between blanks is the same as encoding the whole text, and a dictionary from
+chunk to tokens does nearly all the work. A new chunk ("snails.") is first divided into parts that
+are mostly known ("snails", "."). `choose_cutting` decides from the tokenizer's description whether
+and where its text may be cut; other tokenizers get the whole text.
 """
 
 import re
@@ -23,14 +23,14 @@ from maskwright.files import JsonObject
 from maskwright.tokenizer.library import calling_library
 from maskwright.tokenizer.words import find_word_starts
 
-WORD_START = 1 << 31  # the high bit of a packed token; the others are its id
+WORD_START = 1 << 31  # the high bit of a packed token; the other bits are its id
 
-# A run without a blank that is longer than this is cut: the library needs some 100 bytes of
-# memory a character. BERT's WordPiece makes [UNK] of any word beyond 100 characters anyway.
+# A longer run without a blank is cut, because the library needs about 100 bytes of memory per
+# character. BERT's WordPiece encodes every word of more than 100 characters as [UNK] anyway.
 MAX_CHUNK_CHARACTERS = 16_384
-# A text that may not be cut is cut all the same where the library would make more of it than this.
+# Even a text that may not be cut is cut if normalization could make it longer than this.
 MAX_GROWN_CHARACTERS = 2_000_000
-# Of a character, on average over a text. One character may become 33 bytes, each a token.
+# Tokens per character, averaged over a text. One character may become 33 bytes, each a token.
 _MOST_TOKENS, _TOKEN_BYTES = 64, 4
 
 _CACHE_BYTES = 150_000_000
@@ -39,14 +39,14 @@ _ENTRY_BYTES = 200
 
 @dataclass(frozen=True)
 class Cutting:
-    """How text may be cut: `split` into chunks, and those that match `plain` into `parts`."""
+    """Rules for cutting text: `split` into chunks, then chunks that match `plain` into `parts`."""
 
     split: Callable[[str], list[str]]
     plain: re.Pattern[str] | None = None
     parts: re.Pattern[str] | None = None
 
     def divide(self, chunk: str) -> list[str]:
-        """Return the parts of a chunk; a chunk that cannot be divided is its only part."""
+        """Return the parts of a chunk, or the chunk itself if it cannot be divided."""
         if self.plain and self.parts and self.plain.fullmatch(chunk):
             return self.parts.findall(chunk)
         return [chunk]
@@ -62,10 +62,10 @@ _BEFORE_SINGLE_BLANK = re.compile(r"(?<=\S)(?= \S)")
 
 
 def _split_before_blanks(text: str) -> list[str]:
-    """Split before each blank between two other characters, for tokenizers that keep whitespace.
+    """Split before each single blank, for tokenizers that keep whitespace.
 
-    The regular expression of byte-level BPE takes one blank into the word after it, and a cut in
-    a longer run of whitespace would change how the run is divided.
+    The regular expression of byte-level BPE joins one blank with the word after it, and a cut
+    inside a longer run of whitespace would change how the run is divided.
     """
     if _BLANK_BESIDE_SPACE.search(text) or text[:1].isspace() or text[-1:].isspace():
         return _BEFORE_SINGLE_BLANK.split(text)
@@ -73,8 +73,8 @@ def _split_before_blanks(text: str) -> list[str]:
     return [first, *[" " + part for part in others]]
 
 
-# For BERT's pre-tokenizer every punctuation character of ASCII stands alone. Byte-level BPE keeps
-# runs of them together, with the blank before, and treats some apostrophes as letters.
+# BERT's pre-tokenizer separates every ASCII punctuation character. Byte-level BPE keeps runs of
+# them together, with the blank before, and treats some apostrophes as letters.
 BERT_CUTTING = Cutting(
     _split_at_blanks, re.compile(r"[!-~]+"), re.compile(r"[A-Za-z0-9]+|[^A-Za-z0-9]")
 )
@@ -84,14 +84,14 @@ BYTE_CUTTING = Cutting(
     re.compile(r" ?[A-Za-z0-9]+| ?[^ A-Za-z0-9]+"),
 )
 BLANK_CUTTING = Cutting(_split_at_blanks)
-# For any tokenizer, but not exactly: enough to count words with.
+# For any tokenizer; approximate, but sufficient to count words.
 ROUGH_CUTTING = Cutting(_split_before_blanks)
 
 _PER_CHARACTER = {"BertNormalizer", "Lowercase", "NFC", "NFD", "NFKC", "NFKD", "StripAccents"}
 
 
 def choose_cutting(description: JsonObject) -> Cutting | None:
-    """Return an exact way to cut text for the tokenizer of this ``tokenizer.json``, or None."""
+    """Return exact rules for cutting text for this ``tokenizer.json``, or None."""
     ordinary_added = any(not token["special"] for token in description["added_tokens"])
     if ordinary_added or not _is_per_character(description["normalizer"]):
         return None
@@ -111,24 +111,24 @@ def choose_cutting(description: JsonObject) -> Cutting | None:
 
 
 def _is_per_character(normalizer: JsonObject | None) -> bool:
-    """Return True if normalizing the parts between blanks equals normalizing the whole text."""
+    """Return True if normalizing the parts between blanks is the same as normalizing the text."""
     if normalizer is None:
         return True
     if normalizer["type"] == "Sequence":
         parts = cast(list[JsonObject], normalizer["normalizers"])
         return all(_is_per_character(part) for part in parts)
-    if normalizer["type"] == "Replace":  # of one character out of a class without whitespace
+    if normalizer["type"] == "Replace":  # exact for single characters other than whitespace
         return normalizer["pattern"] == {"Regex": "[\u0300-\u036f]"}
     return normalizer["type"] in _PER_CHARACTER
 
 
 class CachedEncoder:
-    """Text to packed tokens (uint32: word-start bit and id) through a dictionary of chunks."""
+    """Encoder of text to packed tokens (uint32: word-start bit and id), with a chunk dictionary."""
 
     def __init__(
         self, backend: tokenizers.Tokenizer, cutting: Cutting | None, growth: int = 1
     ) -> None:
-        """`growth`: how many characters the backend's normalizer may make of one."""
+        """`growth`: the most characters that the backend's normalizer makes of one."""
         self._backend = backend
         self._cutting = cutting
         self._longest = MAX_CHUNK_CHARACTERS if cutting else MAX_GROWN_CHARACTERS // growth
@@ -142,7 +142,7 @@ class CachedEncoder:
         chunks = self._cutting.split(text)
         if self._bytes > _CACHE_BYTES:
             self._known, self._bytes = {}, 0
-        known = self._known  # another thread may begin a new one meanwhile
+        known = self._known  # another thread may replace it meanwhile
         new = set(filterfalse(known.__contains__, chunks))
         if new:
             self._learn(known, {chunk: self._cutting.divide(chunk) for chunk in new})
@@ -174,7 +174,7 @@ class CachedEncoder:
 
     def _encode_part(self, part: str) -> bytes:
         with calling_library("the tokenizer fails on this text"):
-            # A batch of one: `encode` keeps all other threads from running meanwhile.
+            # A batch of one, because `encode` holds the GIL.
             [encoding] = self._backend.encode_batch([part], add_special_tokens=False)
         return pack_encoding(part, encoding)
 
@@ -183,7 +183,7 @@ def pack_encoding(text: str, encoding: tokenizers.Encoding) -> bytes:
     """Return the library's encoding of `text` as the bytes of packed tokens."""
     packed = array("I", encoding.ids)
     if text.isascii() and text.isalnum():
-        starts = [True] * bool(packed)  # a plain word: only its first token begins one
+        starts = [True] * bool(packed)  # a plain word: only its first token begins a word
     else:
         starts = find_word_starts(text, encoding.offsets)
     for index, is_start in enumerate(starts):

@@ -1,4 +1,4 @@
-"""Which tokenizer to train: the `tokenizer` section of a configuration."""
+"""The `tokenizer` section of a configuration."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -14,30 +14,28 @@ _NUM_SPECIAL = 5
 
 @dataclass(frozen=True)
 class TokenizerConfig:
-    """Training a tokenizer, or naming one that exists.
+    """Training of a tokenizer, or the path of an existing one.
 
     Raises:
         ConfigError: a value outside its range.
     """
 
-    kind: TokenizerKind = setting("wordpiece", "how words are cut into tokens")
+    kind: TokenizerKind = setting("wordpiece", "algorithm that splits words into tokens")
     vocab_size: int = setting(
-        8192, "number of tokens, rounded up to a multiple of 64; fewer if the text gives no more"
-    )
+        8192, "vocabulary size, rounded up to a multiple of 64; smaller if the text has too few "
+        "words",
+    )  # fmt: skip
     lowercase: bool = setting(
-        False, "lowercase the text (uncased, as the first BERT); WordPiece then also strips accents"
+        False, "lowercase the text, as bert-base-uncased does (WordPiece then also strips accents)"
     )
-    min_frequency: int = setting(2, "a token must occur this often in the sample")
-    sample_megabytes: float = setting(100.0, "most text to train the tokenizer on, drawn by seed")
+    min_frequency: int = setting(2, "smallest frequency of a token in the training sample")
+    sample_megabytes: float = setting(100.0, "size of the random sample to train on, in MB of text")
     path: str | None = setting(
         None, "use the tokenizer in this folder instead of training one", is_path=True
     )
-    extend_vocab: int = setting(
-        0, "number of tokens to learn from the text and add to that tokenizer"
-    )
-
+    extend_vocab: int = setting(0, "number of new tokens to learn and add to tokenizer.path")
     replace_vocab: int = setting(
-        0, "number of tokens of a new tokenizer, trained on the text to replace that one"
+        0, "vocabulary size of a new tokenizer, trained on the text, that replaces tokenizer.path"
     )
 
     def __post_init__(self) -> None:
@@ -58,7 +56,7 @@ class TokenizerConfig:
 
 
 def check_extension(config: TokenizerConfig) -> None:
-    """Raise ConfigError if a tokenizer is to be extended or replaced and there is none."""
+    """Raise ConfigError if there is no tokenizer to extend or replace, or both are requested."""
     for name, verb in (("extend_vocab", "extend"), ("replace_vocab", "replace")):
         value = getattr(config, name)
         if value and config.path is None:

@@ -1,15 +1,15 @@
-"""Adding tokens to an existing tokenizer, learned from text of another domain.
+"""Extension of an existing tokenizer by tokens that are learned from text of another domain.
 
-Pair merging resumes where the old vocabulary stopped: words of the new text are cut by the old
-tokenizer, and each new token joins two neighbors inside a word, the most frequent pair first. So
-every new token is spelled by old pieces, old ids stay as they are, and text without any new token
-is encoded as before.
+Pair merging resumes where the old vocabulary stopped: the old tokenizer splits the words of the new
+text, and each new token joins two neighboring tokens inside a word, the most frequent pair first.
+So every new token consists of old ones, old ids do not change, and text without any new token is
+encoded as before.
 
-* BPE gets the new merges after its own: it applies them where its own leave off.
-* WordPiece finds the longest token from the left and Unigram the most likely path, whatever
-  merging did. So the words are encoded again with the new tokens, and those that are not used
-  (steps on the way to longer ones, mostly) make room for others. A new piece of Unigram has its
-  frequency in the new text, when it was made, as its likelihood.
+* BPE gets the new merges after its own, and applies them last.
+* WordPiece chooses the longest token from the left and Unigram the most likely path, whatever the
+  merges were. So the words are encoded again with the new tokens, and unused tokens (mostly steps
+  to longer ones) are replaced by others. The likelihood of a new Unigram piece is its frequency in
+  the new text when it was merged.
 """
 
 import math
@@ -30,16 +30,16 @@ from maskwright.tokenizer.token_text import TokenText, match_greedily
 from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.tokenizer.word_counts import count_words, keep_frequent, sample_texts
 
-_CHARACTERS = 2_000_000  # of different words to learn from: bounds memory and time
-_NUM_SHOWN = 12  # new tokens
+_CHARACTERS = 2_000_000  # of different words to train on, which bounds memory and time
+_NUM_SHOWN = 12  # new tokens in a report
 _STEPS = ("normalizer", "pre_tokenizer")
 
 
 @dataclass(frozen=True)
 class NewTokens:
-    """Learnt tokens in the order of their ids, the merges behind them, and how often each was made.
+    """Learned tokens in the order of their ids, their merges, and how often each was merged.
 
-    `num_tokens` is how many tokens the text had before.
+    `num_tokens` is the number of tokens of the text before the extension.
     """
 
     tokens: list[str]
@@ -51,17 +51,16 @@ class NewTokens:
 def extend_tokenizer(
     base: Tokenizer, texts: Iterable[str], config: TokenizerConfig, seed: int = 0
 ) -> Tokenizer:
-    """Return `base` with ``config.extend_vocab`` more tokens, learned from (a sample of) `texts`.
+    """Return `base` with ``config.extend_vocab`` more tokens, trained on (a sample of) `texts`.
 
-    Their ids follow the largest of `base`. Reads `texts` once, as a stream.
+    Their ids follow the largest id of `base`. Reads `texts` once, as a stream.
 
     Raises:
-        TokenizerError: the text supports fewer tokens, or `base` cuts text in a way that cannot be
-            extended.
+        TokenizerError: the text supports fewer tokens, or the kind of `base` cannot be extended.
     """
     if base.description["model"]["type"] == "WordLevel" or not base.description["pre_tokenizer"]:
         raise TokenizerError(
-            "the tokenizer does not cut words into pieces, so it cannot be extended: leave out "
+            "the tokenizer does not split words into pieces, so it cannot be extended. Remove "
             "tokenizer.extend_vocab."
         )
     sample = sample_texts(texts, int(config.sample_megabytes * 1_000_000), seed)
@@ -74,8 +73,8 @@ def extend_tokenizer(
         found = len(learned.tokens)
         remedy = f"Set it to {found} or less, or give more text." if found else "Give more text."
         raise TokenizerError(
-            f"tokenizer.extend_vocab = {config.extend_vocab} is more than the text supports, which "
-            f"is {found} new tokens. {remedy}"
+            f"tokenizer.extend_vocab = {config.extend_vocab} is too large: the text supports only "
+            f"{found} new tokens. {remedy}"
         )
     return Tokenizer(_append(base, learned), base.special_tokens)
 
@@ -83,8 +82,8 @@ def extend_tokenizer(
 def measure_extension(
     base: Tokenizer, tokenizer: Tokenizer, held_out: Iterable[str]
 ) -> tuple[dict[str, Any], list[str]]:
-    """Return how many tokens an extension, or another tokenizer, saves on text that it was not
-    learned from, as values and as lines.
+    """Return the effect of an extension, or of another tokenizer, on text that it was not trained
+    on, as values and as lines of a report.
     """
     texts = list(held_out)
     before, after = (measure_tokenizer(which, texts) for which in (base, tokenizer))
@@ -100,17 +99,17 @@ def measure_extension(
         "fertility": after.fertility,
     }
     return found, [
-        f"tokenizer: {base.vocab_size:,} tokens before, {tokenizer.vocab_size:,} now; new are "
+        f"tokenizer: {base.vocab_size:,} tokens before, {tokenizer.vocab_size:,} now; new tokens: "
         f"{' '.join(shown)} …",
-        f"tokens a word on held-out text: {before.fertility:.3f} before, {after.fertility:.3f} now "
-        f"({saved:.1%} fewer tokens)",
+        f"tokens per word of held-out text: {before.fertility:.3f} before, {after.fertility:.3f} "
+        f"now ({saved:.1%} fewer tokens)",
     ]
 
 
 def extends(tokenizer: Tokenizer, base: Tokenizer) -> bool:
     """Return True if `tokenizer` has all tokens of `base` with the same ids, and the same rules.
 
-    How a text is wrapped is no such rule: the configuration of a run says that.
+    The special tokens around a text are not compared, because the run configuration sets them.
     """
     ours, theirs = tokenizer.description, base.description
     known, merges = base.backend.get_vocab(True), theirs["model"].get("merges", [])
@@ -124,7 +123,7 @@ def extends(tokenizer: Tokenizer, base: Tokenizer) -> bool:
 
 
 def _learn_used(base: Tokenizer, words: Mapping[str, int], config: TokenizerConfig) -> NewTokens:
-    """Return the requested number of new tokens that are used, or as many as there are."""
+    """Return the requested number of new tokens that encoding uses, or as many as there are."""
     pieces = TokenText(base)
     cut = _cut_words(pieces, words, base.unk_token)
     num_tokens = sum(len(symbols) * count for symbols, count in cut.items())
@@ -137,18 +136,18 @@ def _learn_used(base: Tokenizer, words: Mapping[str, int], config: TokenizerConf
         if base.kind == "bpe":
             return learned
         used = _settle(base, learned, words, config.min_frequency)
-        # Without those that are too many, others may be used less.
+        # Without the surplus tokens, others may be used more or less.
         first = NewTokens(used.tokens[:wanted], [], used.counts[:wanted], num_tokens)
         used = _settle(base, first, words, config.min_frequency)
         if len(used.tokens) == wanted or len(joins.tokens) < num_joins:
             return used
-        num_joins += 2 * (wanted - len(used.tokens))  # of which again some will not be used
+        num_joins += 2 * (wanted - len(used.tokens))  # twice, as some will not be used either
 
 
 def _settle(
     base: Tokenizer, learned: NewTokens, words: Mapping[str, int], min_frequency: int
 ) -> NewTokens:
-    """Drop new tokens until each of those left is used without the dropped ones."""
+    """Drop unused new tokens, repeatedly, until all that are left are used."""
     while True:
         used = _keep_used(base, learned, words, min_frequency)
         if len(used.tokens) == len(learned.tokens):
@@ -159,7 +158,7 @@ def _settle(
 def _cut_words(
     pieces: TokenText, words: Mapping[str, int], unknown: str
 ) -> Counter[tuple[str, ...]]:
-    """Count neighboring tokens that may be joined."""
+    """Count the runs of neighboring tokens that may be joined."""
     cut: Counter[tuple[str, ...]] = Counter()
     for word, count in words.items():
         if not pieces.has_letters(word):
@@ -180,7 +179,7 @@ def _cut_words(
 def _keep_used(
     base: Tokenizer, learned: NewTokens, words: Mapping[str, int], min_frequency: int
 ) -> NewTokens:
-    """Return the new tokens that occur when the words are encoded with all of them."""
+    """Return the new tokens that are used when the words are encoded with all of them."""
     if not learned.tokens:
         return learned
     before = TokenText(base)
@@ -190,7 +189,7 @@ def _keep_used(
         found = pieces.cut(word)
         is_unknown = found == [base.unk_token] and base.kind == "wordpiece"
         if is_unknown and before.cut(word) != found:
-            # A longer match may leave a rest that nothing matches, and the whole word is unknown.
+            # After a longer match the rest may match nothing, which makes the whole word unknown.
             harmful.update(match_greedily(word, pieces.vocabulary, pieces.prefix)[0])
         for token in found:
             uses[token] += count
@@ -225,8 +224,8 @@ def _append(base: Tokenizer, learned: NewTokens) -> JsonObject:
 def _settle_added_tokens(base: Tokenizer) -> JsonObject:
     """Move the added tokens into the model's own vocabulary, so that their ids are stored there.
 
-    The library numbers added tokens that its model does not know from the size of the vocabulary
-    on, whatever the file says: a vocabulary that grows would push them away.
+    The library ignores the stored ids of added tokens that are not in the model's vocabulary, and
+    numbers them from the vocabulary size on, so a larger vocabulary would change their ids.
     """
     model = base.description["model"]
     added = sorted(base.description["added_tokens"], key=lambda token: token["id"])

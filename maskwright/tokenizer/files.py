@@ -1,9 +1,9 @@
-"""A tokenizer on disk: ``tokenizer.json`` and ``tokenizer_config.json``, as Hugging Face has them.
+"""A tokenizer on disk: ``tokenizer.json`` and ``tokenizer_config.json``, as in Hugging Face.
 
-The first defines the encoding, the second names the token of each role. Older folders keep the
-roles in ``special_tokens_map.json``, and the oldest (roberta-base, xlm-roberta-base) leave them to
-the class that loads them. Language models name ``bos`` and ``eos`` where BERT has ``cls`` and
-``sep``. A tokenizer that spells everything in bytes may have no unknown token.
+The first defines the encoding, the second names the token of each role. Older folders have the
+roles in ``special_tokens_map.json``, and the oldest (roberta-base, xlm-roberta-base) only in the
+code of their tokenizer class. Language models name ``bos`` and ``eos`` instead of BERT's ``cls``
+and ``sep``. A byte-level tokenizer may have no unknown token.
 """
 
 import json
@@ -16,7 +16,7 @@ from maskwright.files import JsonObject, read_object, write_text
 from maskwright.tokenizer.vocabulary import SPECIAL_TOKENS, find_unknown, list_tokens
 
 ROLES = tuple(SPECIAL_TOKENS)
-# Written again where a folder has them: transformers reads them, maskwright does not.
+# Written again if a folder has them: transformers reads them, maskwright does not.
 OTHER_ROLES = ("bos", "eos")
 _ALIASES = {"cls": "bos", "sep": "eos"}
 _ROBERTA = {"pad": "<pad>", "unk": "<unk>", "cls": "<s>", "sep": "</s>", "mask": "<mask>"}
@@ -30,8 +30,8 @@ def find_roles(named: Mapping[str, Any], vocabulary: Container[str]) -> dict[str
         vocabulary: all tokens.
 
     Returns:
-        The five roles, without ``unk`` where there is no such token, and ``bos`` and ``eos`` where
-        they are named. Of a role that nothing plays it has BERT's token, which does not exist.
+        The five roles, without ``unk`` if there is no such token, and ``bos`` and ``eos`` if they
+        are named. A role without a token has BERT's token, which is not in the vocabulary.
     """
     roles: dict[str, str] = {}
     for role, token in SPECIAL_TOKENS.items():
@@ -56,8 +56,8 @@ def _content(token: Any) -> str | None:
 
 TOKENIZER = "tokenizer.json"
 CONFIG = "tokenizer_config.json"
-MAX_TOKENIZER_BYTES = 64 << 20  # twice the largest that is known
-SHORTEST = 8  # tokens of an input that hold two texts with what stands around them
+MAX_TOKENIZER_BYTES = 64 << 20  # twice the largest known file
+SHORTEST = 8  # tokens: the smallest input for two texts with their special tokens
 _MAX_LENGTH = "model_max_length"
 _OLDER = ("vocab.txt", "vocab.json", "sentencepiece.bpe.model", "spiece.model")
 
@@ -73,7 +73,7 @@ def write_tokenizer(
     """Write both files; see `Tokenizer.save`."""
     inputs = ["input_ids", *["token_type_ids"] * with_types, "attention_mask"]
     config: JsonObject = {
-        # The class that takes tokenizer.json as it is; BertTokenizer would build its own.
+        # This class uses tokenizer.json unchanged; BertTokenizer would build its own pipeline.
         "tokenizer_class": "PreTrainedTokenizerFast",
         "do_lower_case": lowercase,
         "clean_up_tokenization_spaces": False,
@@ -91,7 +91,7 @@ def read_tokenizer(path: Path) -> tuple[Path, JsonObject, dict[str, str]]:
     """Read the ``tokenizer.json`` at `path` (a folder or the file) and the token of each role.
 
     Raises:
-        TokenizerError: nothing there, or no JSON object.
+        TokenizerError: the file is missing, or it is not a JSON object.
     """
     file = path / TOKENIZER if path.is_dir() else path
     if not file.is_file():
@@ -106,12 +106,12 @@ def read_tokenizer(path: Path) -> tuple[Path, JsonObject, dict[str, str]]:
 
 
 def read_max_length(folder: Path) -> float | None:
-    """Return the model's longest input by ``tokenizer_config.json``, in tokens, or None.
+    """Return the model's longest input in tokens, as ``tokenizer_config.json`` has it, or None.
 
-    It may say more than any model takes: transformers writes 1e30 where it knows no limit.
+    It may be larger than any model's limit: transformers writes 1e30 if it knows no limit.
 
     Raises:
-        TokenizerError: it says what no input fits into, or no number.
+        TokenizerError: the value is not a number, or is too small for any input.
     """
     file = folder / CONFIG
     said = _read_object(file).get(_MAX_LENGTH) if file.is_file() else None
@@ -120,7 +120,7 @@ def read_max_length(folder: Path) -> float | None:
     if isinstance(said, bool) or not isinstance(said, int | float) or not said >= SHORTEST:
         raise TokenizerError(
             f"{file}: {_MAX_LENGTH} = {show_value(said)} must be a number of tokens, at least "
-            f"{SHORTEST}. Correct it, or remove it for what the model takes."
+            f"{SHORTEST}. Correct it, or remove it to use the model's limit."
         )
     return said
 
@@ -130,7 +130,7 @@ def _suggest(path: Path) -> str:
     if older is None:
         return "Name a folder written by `maskwright tokenizer train` or a model folder."
     return (
-        f"It has {older}, the older format: load the folder with transformers' AutoTokenizer and "
+        f"It has {older}, an older format. Load the folder with transformers' AutoTokenizer and "
         f"call save_pretrained, which writes {TOKENIZER}."
     )
 

@@ -1,9 +1,9 @@
-"""The `tokenizers` library at arm's length: a ``tokenizer.json`` is a small program, and not ours.
+"""Safe use of the `tokenizers` library: a ``tokenizer.json`` is a small, untrusted program.
 
-The library runs whatever steps the file describes. What it cannot do it reports by a bare
-Exception, or by a panic of its Rust code, which is not even an Exception; and a step that replaces
-one character by many takes memory that no text explains. So its failures are translated here, and
-what a file asks for is measured before any text goes through it.
+The library runs every step that the file describes. It reports failures by a bare Exception, or by
+a panic of its Rust code, which is not even an Exception; and a step that replaces one character by
+many may exhaust memory. So this module converts its failures to TokenizerError, and computes the
+growth of text by a file's steps before any text is encoded.
 """
 
 import base64
@@ -18,19 +18,19 @@ from maskwright.config import MAX_VOCAB_SIZE
 from maskwright.errors import TokenizerError, show_value
 from maskwright.files import JsonObject, as_mapping
 
-# BERT's WordPiece stops at words of 100 characters; the time grows with the cube.
+# BERT's WordPiece limits words to 100 characters; time grows with the cube of the limit.
 MAX_WORD_CHARACTERS = 1_000
-# How many times a text may grow. Normalizing ALBERT's way can make 1188 characters of one.
+# The largest growth of a text. ALBERT's normalization can turn one character into 1188.
 MAX_GROWTH = 2_000
 
-_UNICODE_GROWTH = 18  # NFKC makes so many characters of U+FDFA
+_UNICODE_GROWTH = 18  # NFKC turns U+FDFA into 18 characters
 _COMPATIBLE = ("NFKC", "NFKD")
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 
 
 @contextmanager
 def calling_library(what: str) -> Generator[None]:
-    """Turn every failure of the library into a TokenizerError that begins with `what`."""
+    """Convert every failure of the library to a TokenizerError that begins with `what`."""
     try:
         yield
     except (KeyboardInterrupt, SystemExit):
@@ -40,7 +40,7 @@ def calling_library(what: str) -> Generator[None]:
 
 
 def make_valid(text: str) -> str:
-    """Return `text` as the library accepts it: invalid Unicode becomes U+FFFD."""
+    """Return `text` as valid Unicode, which the library requires: surrogates become U+FFFD."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -49,9 +49,9 @@ def make_valid(text: str) -> str:
 
 
 def check_ids(description: Mapping[str, Any]) -> None:
-    """Raise TokenizerError if an id is so large that no model could have an embedding for each id.
+    """Raise TokenizerError if an id is larger than any model's embedding table.
 
-    Before the library sees them: it counts up to the largest, in gigabytes if need be.
+    Call it before the library loads the ids, which allocates memory up to the largest id.
     """
     ids = [*as_mapping(as_mapping(description.get("model")).get("vocab")).values()]
     added = description.get("added_tokens")
@@ -65,10 +65,10 @@ def check_ids(description: Mapping[str, Any]) -> None:
 
 
 def hide_special_tokens(description: Mapping[str, Any]) -> JsonObject:
-    """Return a ``tokenizer.json`` whose model finds no special tokens in a text; ids stay.
+    """Return a ``tokenizer.json`` whose model does not match special tokens in text; ids stay.
 
-    Where a pre-tokenizer leaves punctuation alone, the model itself would find ``<mask>`` in its
-    vocabulary. BPE finds nothing that its merges do not make.
+    If the pre-tokenizer does not separate punctuation, the model would match ``<mask>`` in its
+    vocabulary. BPE only produces tokens that its merges make.
     """
     model: JsonObject = description["model"]
     if model["type"] == "BPE":
@@ -79,17 +79,18 @@ def hide_special_tokens(description: Mapping[str, Any]) -> JsonObject:
     special.discard(model.get("unk_token"))
     hidden: list[Any] = [["\0" + token if token in special else token, n] for token, n in pairs]
     present = special.intersection(token for token, _ in pairs)
-    # The library gives ids to the added tokens that its model does not have, in their order.
+    # The library numbers added tokens that its model does not have, in their order.
     kept = [token for token in description["added_tokens"] if token["content"] not in present]
     vocabulary = dict(hidden) if is_mapping else hidden
     return {**description, "added_tokens": kept, "model": {**model, "vocab": vocabulary}}
 
 
 def measure_growth(description: Mapping[str, Any]) -> int:
-    """Return how many characters the steps of a ``tokenizer.json`` may make of one.
+    """Return the most characters that the steps of a ``tokenizer.json`` may make of one.
 
     Raises:
-        TokenizerError: too many, or words of a length that takes too long.
+        TokenizerError: the growth is above `MAX_GROWTH`, or words may be so long that encoding
+            takes too much time.
     """
     longest = description["model"].get("max_input_chars_per_word") or 0
     if longest > MAX_WORD_CHARACTERS:
@@ -100,8 +101,8 @@ def measure_growth(description: Mapping[str, Any]) -> int:
     growth = max(growths)
     if growth > MAX_GROWTH:
         raise TokenizerError(
-            f"makes up to {growth} characters of one, more than {MAX_GROWTH}: text would take too"
-            " much memory."
+            f"turns one character into up to {growth} characters, more than {MAX_GROWTH}: text"
+            " would take too much memory. Use another tokenizer."
         )
     return growth
 

@@ -1,9 +1,9 @@
-"""Byte-pair encoding learned from word counts (Sennrich et al. 2016, arXiv:1508.07909).
+"""Byte-pair encoding, trained on word counts (Sennrich et al. 2016, arXiv:1508.07909).
 
-WordPiece is learned in the same way, as the `tokenizers` library does it, but with a prefix for
-symbols inside a word. The library's own trainer numbers those symbols in the order of a randomly
-seeded hash table, so two runs give two vocabularies; here the same words give the same one, and
-from counts rather than text it takes a third of the time. Ties go to the pair with smaller ids.
+WordPiece is trained in the same way, as in the `tokenizers` library, but with a prefix for symbols
+inside a word. The library's trainer numbers those symbols in the order of a randomly seeded hash
+table, so its vocabulary differs between runs. Here the same words give the same vocabulary, and
+training on counts instead of text takes a third of the time. Ties go to the pair with smaller ids.
 """
 
 import heapq
@@ -18,10 +18,7 @@ _RIGHT = (1 << _SHIFT) - 1
 
 @dataclass(frozen=True)
 class Merges:
-    """A learned vocabulary in the order of its ids, and the pairs whose merging made it.
-
-    `counts` has for each pair how often it was merged.
-    """
+    """A learned vocabulary in the order of its ids, and the merged pairs with their counts."""
 
     tokens: list[str]
     pairs: list[tuple[str, str]]
@@ -40,7 +37,7 @@ def learn_merges(
     Args:
         words: counts of words spelled in `alphabet`.
         alphabet: the first tokens.
-        size: number of tokens wanted.
+        size: number of tokens to learn, the alphabet included.
         min_frequency: a rarer pair is not merged.
         prefix: put before symbols that do not begin a word (``##`` for WordPiece).
     """
@@ -60,14 +57,14 @@ def learn_joins(
     min_frequency: int,
     prefix: str = "",
 ) -> Merges:
-    """Continue merging where another vocabulary stopped; `tokens` holds only the new ones.
+    """Continue merging where another vocabulary stopped; the result has only the new tokens.
 
-    A pair that makes a token which is known, in another way, is left alone.
+    A pair whose joined token is already known is not merged.
 
     Args:
-        words: counts of words as the vocabulary cuts them.
-        known: all its tokens.
-        num_new: number of tokens wanted; there may be fewer.
+        words: counts of words, each as the tokens of the vocabulary.
+        known: all tokens of the vocabulary.
+        num_new: number of tokens to learn; the result may have fewer.
         min_frequency, prefix: as in `learn_merges`.
     """
     learner = _Learner(list(known), prefix, makes_new=True)
@@ -79,7 +76,7 @@ def learn_joins(
 
 
 class _Learner:
-    """Words as lists of ids, the count of each pair, and for each pair the words that hold it."""
+    """Words as lists of ids, the count of each pair, and the words that contain each pair."""
 
     def __init__(self, tokens: list[str], prefix: str, makes_new: bool = False) -> None:
         self.makes_new = makes_new
@@ -126,7 +123,7 @@ class _Learner:
                 heapq.heappush(queue, (-counts[changed], changed))
 
     def merges(self) -> Merges:
-        """Return what has been learned so far."""
+        """Return the vocabulary and merges learned so far."""
         pairs = [(self.tokens[left], self.tokens[right]) for left, right, _ in self.merged]
         return Merges(self.tokens, pairs, [count for _, _, count in self.merged])
 

@@ -1,4 +1,4 @@
-"""Which tokens end a sentence."""
+"""Tokens that end a sentence."""
 
 from maskwright.tokenizer.tokenizer import Tokenizer
 
@@ -6,10 +6,10 @@ SENTENCE_ENDS = frozenset((".", "!", "?", "\u3002", "\uff01", "\uff1f"))
 
 
 def find_sentence_ends(tokenizer: Tokenizer) -> frozenset[int]:
-    """Return the ids of tokens that spell the end of a sentence, each by itself.
+    """Return the ids of tokens that are the end mark of a sentence.
 
-    A tokenizer that knows a mark only by its bytes has none for it: the last byte also ends many
-    a letter.
+    A mark that the tokenizer spells in several byte tokens has no such id, because its last byte
+    also ends letters.
     """
     last = (tokenizer.encode(end).ids[-1:].tolist() for end in SENTENCE_ENDS)
     return frozenset(

@@ -1,4 +1,4 @@
-"""How well tokenizers fit a text: the figures of ``tokenizer inspect`` and ``compare``."""
+"""Measures of how well a tokenizer fits a text, for ``tokenizer inspect`` and ``compare``."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -13,17 +13,17 @@ _NUM_LISTED = 20
 
 @dataclass(frozen=True)
 class TokenizerStats:
-    """A tokenizer on a text. Shares and ratios are 0 for a text without words or tokens.
+    """Measures of a tokenizer on a text. Ratios are 0 for a text without words or tokens.
 
     Attributes:
         num_tokens, num_characters, num_bytes: sizes of the text (UTF-8).
-        num_words: its parts between whitespace; in scripts without spaces, whole sentences.
+        num_words: number of parts between whitespace; in scripts without spaces, whole sentences.
         fertility: tokens per such word (Rust et al. 2021, arXiv:2012.15613).
-        tokens_per_character, bytes_per_token: the same for any script.
-        unknown_share: of the tokens, [UNK].
-        split_share: of the words as masking sees them (punctuation apart), those of several tokens.
-        used_share: of the ordinary vocabulary, at least once in the text.
-        most_frequent: tokens with their counts.
+        tokens_per_character, bytes_per_token: measures that are comparable in every script.
+        unknown_share: share of tokens that are [UNK].
+        split_share: share of words, as whole-word masking splits them, with several tokens.
+        used_share: share of the ordinary vocabulary that occurs in the text.
+        most_frequent: the most frequent tokens with their counts.
         longest: the longest tokens of the vocabulary.
     """
 
@@ -75,7 +75,7 @@ def measure_tokenizer(tokenizer: Tokenizer, texts: Iterable[str]) -> TokenizerSt
 
 
 def find_longest_tokens(tokenizer: Tokenizer) -> list[str]:
-    """Return the longest ordinary tokens, as the vocabulary spells them."""
+    """Return the longest ordinary tokens, as they are in the vocabulary."""
     tokens = tokenizer.tokens(tokenizer.ordinary_ids.tolist())
     return sorted(tokens, key=lambda token: (-len(token), token))[:_NUM_LISTED]
 

@@ -1,6 +1,6 @@
-"""Model inputs of one text or two: the special tokens around them, and how they are cut.
+"""Model inputs of one text or two: special tokens, token types and truncation.
 
-The tokenizer's own post-processor defines the special tokens, as in transformers: BERT's
+The tokenizer's post-processor defines the special tokens, as in transformers: BERT's
 ``[CLS] A [SEP] B [SEP]`` with types 0 and 1, RoBERTa's ``<s> A </s></s> B </s>``, …
 """
 
@@ -15,12 +15,12 @@ from maskwright.tokenizer.tokenizer import Tokenizer
 
 @dataclass(frozen=True)
 class ModelInput:
-    """One input.
+    """One model input.
 
     Attributes:
-        ids: tokens, special ones included.
-        type_ids: the type of each.
-        first: where in `ids` the text, or the first of two, begins.
+        ids: token ids, special tokens included.
+        type_ids: the token type of each.
+        first: position in `ids` where the text, or the first of two, begins.
     """
 
     ids: list[int]
@@ -30,11 +30,11 @@ class ModelInput:
 
 @dataclass(frozen=True)
 class InputTemplate:
-    """Special tokens and types of an input of so many texts, one or two.
+    """Special tokens and token types of an input of one text or two.
 
     Attributes:
-        around: ids and types of what stands before, between and after the texts.
-        text_types: the type of each text.
+        around: ids and types of the special tokens before, between and after the texts.
+        text_types: the token type of each text.
     """
 
     around: tuple[tuple[tuple[int, int], ...], ...]
@@ -61,11 +61,11 @@ class InputTemplate:
 
     @property
     def num_added(self) -> int:
-        """How many special tokens there are."""
+        """The number of special tokens."""
         return sum(map(len, self.around))
 
     def fill(self, texts: Sequence[Sequence[int]], max_length: int) -> ModelInput:
-        """Return the input of these texts, cut to `max_length` tokens by `cut_texts`."""
+        """Return the input of these texts, truncated to `max_length` tokens by `cut_texts`."""
         texts = cut_texts(texts, max_length - self.num_added)
         ids = [token for token, _ in self.around[0]]
         types = [kind for _, kind in self.around[0]]
@@ -77,9 +77,9 @@ class InputTemplate:
 
 
 def cut_texts(texts: Sequence[Sequence[int]], room: int) -> list[Sequence[int]]:
-    """Cut one text or two to `room` tokens; the longer one is cut first.
+    """Truncate one text or two to `room` tokens in all, the longer one first.
 
-    As ``longest_first`` of `tokenizers` does it, to the token.
+    Equal to the strategy ``longest_first`` of `tokenizers`.
     """
     if len(texts) == 1:
         return [texts[0][:room]]
@@ -93,13 +93,13 @@ def cut_texts(texts: Sequence[Sequence[int]], room: int) -> list[Sequence[int]]:
 
 
 def list_added_ids(tokenizer: Tokenizer) -> list[int]:
-    """Return the special tokens that the tokenizer's own post-processor adds to a text."""
+    """Return the ids of the special tokens that the tokenizer's post-processor adds to a text."""
     with calling_library("the tokenizer's post-processor fails"):
         return tokenizer.backend.encode("").ids
 
 
 def wraps_inputs(tokenizer: Tokenizer) -> bool | None:
-    """Return True if inputs are [CLS] … [SEP], False if nothing is added; None: something else."""
+    """Return True if inputs are [CLS] … [SEP], False if nothing is added, None in other cases."""
     known: dict[tuple[int, ...], bool] = {(): False, (tokenizer.cls_id, tokenizer.sep_id): True}
     return known.get(tuple(list_added_ids(tokenizer)))
 

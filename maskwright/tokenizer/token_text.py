@@ -1,7 +1,8 @@
-"""The text that tokens stand for, and how a vocabulary cuts a string into tokens.
+"""The text that tokens represent, and the tokens of a string.
 
-Byte-level tokens spell bytes as printable characters, WordPiece marks what continues a word,
-SentencePiece the blank before one. Bits per character divide by the characters of tokens.
+Byte-level tokens represent bytes by printable characters, WordPiece marks tokens that continue a
+word, and SentencePiece marks the blank before a word. Bits per character divide by the characters
+that tokens represent.
 """
 
 import re
@@ -18,11 +19,11 @@ from maskwright.tokenizer.tokenizer import Tokenizer
 from maskwright.tokenizer.words import is_punctuation
 
 _METASPACE = "▁"
-_BYTE = re.compile("<0x([0-9A-F]{2})>")  # a byte of a character that SentencePiece has no token for
+_BYTE = re.compile("<0x([0-9A-F]{2})>")  # SentencePiece's token for a byte
 
 
 class TokenText:
-    """The tokens of one tokenizer.
+    """The tokens of one tokenizer and the text that they represent.
 
     Attributes:
         prefix: put before symbols that continue a word (``##`` for WordPiece).
@@ -41,15 +42,15 @@ class TokenText:
         self.vocabulary = tokenizer.backend.get_vocab(with_added_tokens=False)
 
     def cut(self, word: str) -> list[str]:
-        """Return the tokens of a pre-tokenized word, including the unknown token where needed.
+        """Return the tokens of a pre-tokenized word, with the unknown token where needed.
 
-        Unigram spells what it does not know as it stands there, which is no token.
+        Unigram returns unknown text unchanged, which is not a token.
         """
         with calling_library("the tokenizer fails on this text"):
             return [token.value for token in self._model.tokenize(word)]
 
     def cut_token(self, token: str) -> list[int]:
-        """Return the ids of the tokens that spell a string which is not a token itself."""
+        """Return the ids of the tokens of a string that is not a token itself."""
         if self._is_greedy and token.startswith(self.prefix):
             found, _ = match_greedily(token, self.vocabulary, self.prefix)
         else:
@@ -58,24 +59,22 @@ class TokenText:
         return ids or [self._tokenizer.unk_id]
 
     def may_join(self, token: str) -> bool:
-        """Return True if a token may be part of a longer one: letters and digits, at most one blank
-        before.
+        """Return True if a token may be part of a longer one: letters and digits, with at most one
+        blank before.
 
-        Punctuation is a word of its own to masking, so a token may not hold it and more.
+        Punctuation is excluded, because masking treats it as a separate word.
         """
         text = self.spell(token).removeprefix(" ")
         return not any(is_punctuation(c) or c.isspace() for c in text)
 
     def has_letters(self, word: str) -> bool:
-        """Return True if a pre-tokenized word holds a letter or digit, not only blanks or
-        punctuation.
-        """
+        """Return True if a pre-tokenized word contains a letter or digit."""
         return any(character.isalnum() for character in self.spell(word))
 
     def count_characters(self, token: str) -> int:
-        """Return how many characters of text a token stands for, whitespace excluded.
+        """Return the number of characters that a token represents, without whitespace.
 
-        A character of several tokens, each some of its bytes, counts with the first of them.
+        A character whose bytes are several tokens counts for the first of them.
         """
         if self._is_bytes:
             alphabet = _byte_alphabet()
@@ -86,7 +85,7 @@ class TokenText:
         return sum(not character.isspace() for character in self.spell(token))
 
     def is_blank(self, token: str) -> bool:
-        """Return True if a token stands for whitespace only."""
+        """Return True if a token represents only whitespace."""
         if self._has_bytes and (byte := _BYTE.fullmatch(token)):
             return int(byte[1], 16) < 0x80 and chr(int(byte[1], 16)).isspace()
         return self.spell(token).isspace()
@@ -96,7 +95,7 @@ class TokenText:
         if self._is_bytes:
             alphabet = _byte_alphabet()
             values = bytes(alphabet[c] for c in token if c in alphabet)
-            return values.decode("utf-8", "ignore")  # of a part of a character nothing is known
+            return values.decode("utf-8", "ignore")  # without incomplete characters
         token = token.removeprefix(self.prefix).removesuffix(self._suffix)
         return token.replace(_METASPACE, " ")
 
@@ -107,7 +106,7 @@ def _begins_character(byte: int) -> bool:
 
 
 def match_greedily(token: str, vocabulary: Container[str], prefix: str) -> tuple[list[str], str]:
-    """Return WordPiece's longest matches from the left, and the rest that matched nothing."""
+    """Return WordPiece's longest matches from the left, and the rest that nothing matches."""
     found: list[str] = []
     rest = token
     while rest and rest != prefix:
@@ -128,22 +127,20 @@ def _mentions_bytes(step: JsonObject | None) -> bool:
 
 @cache
 def _byte_alphabet() -> dict[str, int]:
-    """Return GPT-2's byte alphabet: printable bytes are themselves, others characters from U+0100
-    on.
-    """
+    """Return GPT-2's byte alphabet: other than printable bytes are characters from U+0100 on."""
     printable = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
     others = [byte for byte in range(256) if byte not in printable]
     disguised = {chr(0x100 + place): byte for place, byte in enumerate(others)}
     return {chr(byte): byte for byte in printable} | disguised
 
 
-BLANK = -1  # in the place of a token's number of characters: it spells none
+BLANK = -1  # instead of a number of characters: the token represents no text, or only blanks
 
 
 def count_characters(tokenizer: Tokenizer) -> NDArray[np.int64]:
-    """Return the number of characters of text that each token stands for: [V].
+    """Return the number of characters that each token represents: [V].
 
-    `BLANK` for blanks alone, and for special tokens such as [UNK], which stand for unknown ones.
+    It is `BLANK` for blanks, and for special tokens such as [UNK], whose text is unknown.
     """
     pieces = TokenText(tokenizer)
     counts = np.full(tokenizer.vocab_size, BLANK, np.int64)

@@ -1,4 +1,4 @@
-"""The tokenizer as the rest of the program sees it: text to ids with word starts, and back."""
+"""The tokenizer: text to token ids with word starts, and back to text."""
 
 import hashlib
 import json
@@ -33,7 +33,7 @@ from maskwright.tokenizer.vocabulary import is_filler
 from maskwright.tokenizer.words import find_word_starts
 
 _KINDS: dict[str, TokenizerKind] = {"WordPiece": "wordpiece", "BPE": "bpe", "Unigram": "unigram"}
-_PROMPTS = 1024  # that go to the library together; its own form of each is large
+_PROMPTS = 1024  # in a batch for the library, whose own objects are large
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +58,9 @@ class Tokenizer:
         vocab_size: one more than the largest id.
         pad_token, unk_token, cls_token, sep_token, mask_token: the special tokens, and
         pad_id, unk_id, cls_id, sep_id, mask_id: their ids. A tokenizer without an unknown token,
-            which spells every text, has its padding in that place: neither occurs in a text.
-        special_tokens: the token of each role that the files know, with ``bos`` and ``eos``.
-        special_ids: these and any other special token of the file.
+            which encodes every text, uses the padding token instead: neither occurs in a text.
+        special_tokens: the token of each role that the files name, with ``bos`` and ``eos``.
+        special_ids: the ids of these and of any other special token in the file.
         fingerprint: sha256 (hex) of the tokenizer's canonical JSON.
     """
 
@@ -76,7 +76,7 @@ class Tokenizer:
             plain = {**description, "truncation": None, "padding": None}
             self.backend = tokenizers.Tokenizer.from_str(json.dumps(plain))
             self.description: JsonObject = json.loads(self.backend.to_str())
-            # In text a literal "[MASK]" is just characters; only in a prompt is it the mask.
+            # A literal "[MASK]" is ordinary text, except in a prompt.
             plain = hide_special_tokens(self.description)
             self._plain = tokenizers.Tokenizer.from_str(json.dumps(plain))
             self._plain.encode_special_tokens = True
@@ -104,7 +104,7 @@ class Tokenizer:
 
     @property
     def kind(self) -> TokenizerKind:
-        """How words are cut into tokens; ``character`` is any that does not cut them."""
+        """The algorithm that splits words; ``character`` for tokenizers that do not split them."""
         return _KINDS.get(self.description["model"]["type"], "character")
 
     @cached_property
@@ -114,7 +114,7 @@ class Tokenizer:
 
     @cached_property
     def ordinary_ids(self) -> NDArray[np.int64]:
-        """The ids of all tokens that can stand for text: no special token, no filler; sorted."""
+        """The sorted ids of all tokens that represent text: no special tokens, no fillers."""
         vocabulary = self.backend.get_vocab(with_added_tokens=True)
         ordinary = [
             token_id
@@ -125,12 +125,12 @@ class Tokenizer:
 
     @property
     def lowercase(self) -> bool:
-        """True if the tokenizer lowercases text."""
+        """Whether the tokenizer lowercases text."""
         return self._normalize("A").endswith("a")
 
     @property
     def case(self) -> str:
-        """What becomes of case and accents, in words: ``cased, accents kept``."""
+        """The treatment of case and accents in words, such as ``cased, accents kept``."""
         strips_accents = self._normalize("é").endswith("e")
         case = "uncased" if self.lowercase else "cased"
         return f"{case}, accents {'removed' if strips_accents else 'kept'}"
@@ -156,7 +156,7 @@ class Tokenizer:
         """Return the tokens of `text` as `encode` does, with the character span of each.
 
         Raises:
-            InputError: `text` is longer than anybody's sentence.
+            InputError: `text` is too long to encode at once.
             TokenizerError: the tokenizer has a step that fails on this text.
         """
         return self._encode_whole(self._plain, text)
@@ -165,7 +165,7 @@ class Tokenizer:
         """Encode `text`, recognizing special tokens written in it, such as [MASK].
 
         Raises:
-            InputError: `text` is longer than anybody's prompt.
+            InputError: `text` is too long to encode at once.
             TokenizerError: the tokenizer has a step that fails on this text.
         """
         return self._encode_whole(self.backend, text)
@@ -176,7 +176,7 @@ class Tokenizer:
             raise checked
         text = checked
         with calling_library("the tokenizer fails on this text"):
-            # A batch of one: `encode` keeps all other threads from running meanwhile.
+            # A batch of one, because `encode` holds the GIL.
             [encoding] = backend.encode_batch([text], add_special_tokens=False)
         starts = find_word_starts(text, encoding.offsets)
         ids = np.array(encoding.ids, np.uint32)
@@ -189,7 +189,7 @@ class Tokenizer:
     def encode_prompts(self, texts: Iterable[str]) -> list[list[int] | InputError]:
         """Return the ids of `encode_prompt` for many texts, computed on all cores.
 
-        A text that is too long has its error in the place of ids.
+        A text that is too long has an error instead of ids.
 
         Raises:
             TokenizerError: the tokenizer has a step that fails on one of the texts.
@@ -207,22 +207,23 @@ class Tokenizer:
         return [next(ids) if isinstance(text, str) else text for text in checked]
 
     def _check_prompt(self, text: str) -> str | InputError:
-        """Return the text as the library accepts it, or raise."""
+        """Return the text as valid Unicode, or an error if it is too long."""
         longest = MAX_GROWN_CHARACTERS // self._growth
         if len(text) <= longest:
             return make_valid(text)
         return InputError(
-            f"the text has {len(text)} characters; this tokenizer takes {longest} at once."
+            f"the text has {len(text):,} characters; the limit of this tokenizer is {longest:,}. "
+            "Split the text."
         )
 
     def decode(self, ids: Iterable[int]) -> str:
-        """Return the text of `ids`, special tokens included. What normalization dropped is lost."""
+        """Return the text of `ids`, special tokens included, as normalization left it."""
         numbers = [int(token_id) for token_id in ids]
         with calling_library("the tokenizer fails on these tokens"):
             return self.backend.decode(numbers, skip_special_tokens=False)
 
     def token(self, token_id: int) -> str:
-        """Return the token as the vocabulary spells it; an unused id gives the unknown token."""
+        """Return the token as it is in the vocabulary; an unused id has the unknown token."""
         return self.backend.id_to_token(int(token_id)) or self.unk_token
 
     def tokens(self, ids: Sequence[int]) -> list[str]:
@@ -230,7 +231,7 @@ class Tokenizer:
         return [self.token(token_id) for token_id in ids]
 
     def token_id(self, token: str) -> int | None:
-        """Return the id of a token spelled as in the vocabulary, or None."""
+        """Return the id of a token as it is in the vocabulary, or None."""
         return self.backend.token_to_id(make_valid(token))
 
     def save(
@@ -239,10 +240,10 @@ class Tokenizer:
         """Write ``tokenizer.json`` and ``tokenizer_config.json`` for maskwright and transformers.
 
         Args:
-            folder: made if it is not there.
+            folder: made if missing.
             max_length: longest input of the model, special tokens included.
-            with_types: whether the model tells the two texts of a pair by token types, which
-                transformers then gives it.
+            with_types: the model distinguishes the two texts of a pair by token types, so
+                transformers must pass them.
         """
         write_tokenizer(
             Path(folder),
@@ -258,7 +259,7 @@ class Tokenizer:
         """Load from a folder that holds a ``tokenizer.json``, or from the file itself.
 
         Raises:
-            TokenizerError: nothing there, damaged, or without one of the five special tokens.
+            TokenizerError: the file is missing or damaged, or lacks one of the special tokens.
         """
         file, description, special_tokens = read_tokenizer(Path(path))
         try:
@@ -272,7 +273,7 @@ def _find_special_ids(backend: tokenizers.Tokenizer, tokens: Mapping[str, str]) 
     missing = [f"{role}_token {tokens[role]}" for role, found in ids.items() if found is None]
     if missing:
         raise TokenizerError(
-            f"has no {', '.join(missing)}. Name in tokenizer_config.json the tokens that it uses "
-            "for pad, unk, cls, sep and mask; a masked language model needs all five."
+            f"has no {', '.join(missing)}. A masked language model needs tokens for pad, unk, cls, "
+            "sep and mask: name them in tokenizer_config.json."
         )
     return [found for found in ids.values() if found is not None]

@@ -1,6 +1,6 @@
-"""Training a tokenizer from a stream of texts, in bounded memory.
+"""Training of a tokenizer on a stream of texts, in bounded memory.
 
-texts → a seeded sample → a bag of words → a vocabulary → a tokenizer. The same texts,
+The steps: texts → a seeded sample → word counts → a vocabulary → a tokenizer. The same texts,
 configuration and seed give the same tokenizer.
 """
 
@@ -28,13 +28,13 @@ from maskwright.tokenizer.word_counts import (
 
 _SPECIAL = list(SPECIAL_TOKENS.values())
 
-# The rarest characters of a large text mostly come from other scripts; what contains them
-# becomes [UNK]. WordPiece may need two tokens for a character, hence the smaller share.
+# The rarest characters of a large text are mostly from other scripts; words with them become
+# [UNK]. WordPiece may need two tokens per character, so its share is smaller.
 _COVERAGE = 0.9999
 _WORDPIECE_ALPHABET_SHARE = 4
 _UNIGRAM_ALPHABET_SHARE = 2
 
-# Characters of different words to learn from: bounds memory and time.
+# Characters of different words to train on, which bounds memory and time.
 _MERGE_CHARACTERS = 2_000_000
 _UNIGRAM_CHARACTERS = 500_000
 _UNIGRAM_WORDS = 1_000_000
@@ -43,23 +43,22 @@ _UNIGRAM_WORDS = 1_000_000
 def train_tokenizer(texts: Iterable[str], config: TokenizerConfig, seed: int = 0) -> Tokenizer:
     """Train a tokenizer on (a sample of) `texts`, which are read once, as a stream.
 
-    `seed` decides what is in the sample if the texts are more than it may hold.
-    `config.path` is not looked at. Texts that are too little for `config.vocab_size` give as many
-    tokens as they can (`describe_shortage`).
+    `seed` chooses the sample if the texts are larger than it. `config.path` is ignored. Texts that
+    are too small for `config.vocab_size` give a smaller vocabulary (`describe_shortage`).
 
     Raises:
-        TokenizerError: no text, or no word in it.
+        TokenizerError: no text, or text without words.
     """
     sample = sample_texts(texts, int(config.sample_megabytes * 1_000_000), seed)
     if not sample:
-        raise TokenizerError("there is no text to train a tokenizer on.")
+        raise TokenizerError("there is no text to train a tokenizer on. Give more text.")
     backend = build_backend(config)
     size = round_up(config.vocab_size)
     if config.kind == "character":
         model = _learn_characters(sample, backend, config)
     else:
         cutting = choose_cutting(json.loads(backend.to_str()))
-        assert cutting is not None  # all kinds of ours can be cut
+        assert cutting is not None  # all four kinds can be cut
         words = count_words(sample, backend, cutting)
         sample.clear()
         learn = {"wordpiece": _learn_wordpiece, "bpe": _learn_bpe, "unigram": _learn_unigram}
@@ -69,12 +68,12 @@ def train_tokenizer(texts: Iterable[str], config: TokenizerConfig, seed: int = 0
 
 
 def describe_shortage(tokenizer: Tokenizer, config: TokenizerConfig) -> str | None:
-    """Return one line if the text supports fewer tokens than configured, or None."""
+    """Return a message if the text supports fewer tokens than configured, or None."""
     if config.kind == "character" or tokenizer.vocab_size >= config.vocab_size:
         return None
     return (
-        f"the text is too little for tokenizer.vocab_size = {config.vocab_size:,}: it gives "
-        f"{tokenizer.vocab_size:,} tokens, and these are used"
+        f"the text is too small for tokenizer.vocab_size = {config.vocab_size:,}: the vocabulary "
+        f"has {tokenizer.vocab_size:,} tokens"
     )
 
 
@@ -121,10 +120,10 @@ def _learn_unigram(words: Counter[str], size: int, config: TokenizerConfig, seed
 
 
 def _settle_scores(scores: Mapping[str, float]) -> dict[str, float]:
-    """Return the library's scores without what varies from run to run.
+    """Return the library's scores without their differences between runs.
 
-    It adds in parallel, so the last digits vary; and characters that it must keep but has no use
-    for get the lowest score plus 0.0001 for each one before, in the order of a hash table.
+    The library adds in parallel, so the last digits vary. Characters that it must keep but does not
+    use get the lowest score plus 0.0001 for each previous one, in the order of a hash table.
     """
     lowest = min(scores.values(), default=0.0)
     useless = lowest + 0.0001 * (1 + sum(len(piece) == 1 for piece in scores))
@@ -155,7 +154,7 @@ def _learn_characters(
 
 
 def _number_tokens(learned: list[str]) -> dict[str, int]:
-    """Return the vocabulary with specials and fillers; raise TokenizerError if none is learned."""
+    """Return the vocabulary with special tokens and fillers; raise if `learned` is empty."""
     if not learned:
         raise TokenizerError("the text holds no word to train a tokenizer on. Give more text.")
     tokens = [*_SPECIAL, *learned]

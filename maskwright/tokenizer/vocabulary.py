@@ -1,8 +1,8 @@
-"""Tokens of a vocabulary that stand for no text: special tokens, and fillers up to a round size.
+"""Tokens of a vocabulary that represent no text: special tokens, and fillers up to a round size.
 
-Matrices whose sides are multiples of 64 multiply faster, so vocabularies have such sizes. When a
+Multiplication is faster for matrices whose sizes are multiples of 64, so vocabulary sizes are. If a
 text supports the requested size but not the next multiple, tokens that occur in no text fill the
-gap; BERT's own vocabulary has the same ``[unused0]``, ``[unused1]``, ...
+gap, as ``[unused0]``, ``[unused1]``, … do in BERT's vocabulary.
 """
 
 import re
@@ -29,7 +29,7 @@ def round_up(size: int) -> int:
 
 
 def is_filler(token: str) -> bool:
-    """Return True if this token only fills up a vocabulary."""
+    """Return True if a token is a filler."""
     return _FILLER.fullmatch(token) is not None
 
 
@@ -39,7 +39,7 @@ def name_fillers(count: int) -> list[str]:
 
 
 def list_tokens(description: Mapping[str, Any]) -> set[str]:
-    """Return all tokens of a ``tokenizer.json``, as far as it can be read."""
+    """Return all tokens of a ``tokenizer.json``, as far as it is valid."""
     added: Any = description.get("added_tokens")
     entries = cast(list[Any], added) if isinstance(added, list) else []
     contents = [as_mapping(entry).get("content") for entry in entries]
@@ -47,7 +47,7 @@ def list_tokens(description: Mapping[str, Any]) -> set[str]:
 
 
 def find_unknown(description: Mapping[str, Any]) -> str | None:
-    """Return the token that the model of a ``tokenizer.json`` has for what it cannot spell."""
+    """Return the unknown token of the model in a ``tokenizer.json``, or None."""
     model, tokens = as_mapping(description.get("model")), _model_tokens(description)
     place = model.get("unk_id")
     found = tokens[place] if isinstance(place, int) and 0 <= place < len(tokens) else None
@@ -60,5 +60,5 @@ def _model_tokens(description: Mapping[str, Any]) -> list[Any]:
     if isinstance(vocabulary, dict):
         return list(cast(JsonObject, vocabulary))
     pairs = cast(list[Any], vocabulary) if isinstance(vocabulary, list) else []
-    # Unigram has pairs of piece and score; what is none keeps its place, for `find_unknown`.
+    # Unigram has pairs of piece and score; invalid entries stay, so that indices do not change.
     return [cast(list[Any], pair)[0] if isinstance(pair, list) and pair else None for pair in pairs]

@@ -1,7 +1,7 @@
 """The words that a tokenizer is trained on: a bounded sample of the text, and its word counts.
 
-The sample is the same for the same seed. The library's normalizer and pre-tokenizer see each
-different part of the text once. Memory is bounded: rare words are left out.
+The sample depends on the seed alone. Each different part of the text is normalized and
+pre-tokenized once. Rare words are left out, which bounds memory.
 """
 
 import heapq
@@ -18,14 +18,13 @@ _PIECE_CHARACTERS = 16_384
 
 
 def sample_texts(texts: Iterable[str], max_bytes: int, seed: int) -> list[str]:
-    """Return at most `max_bytes` (UTF-8) of the texts in their order; all of them if they are
-    fewer.
+    """Return a sample of the texts, at most `max_bytes` (UTF-8), in their order.
 
-    Every piece of text (up to 16,384 characters, cut at a blank) gets a random key, and those
-    with the smallest keys stay: each piece is as likely as any other, wherever it stands.
+    Every piece of text (up to 16,384 characters, cut at a blank) gets a random key, and the pieces
+    with the smallest keys are kept, so every piece is equally likely.
     """
     generator = random.Random(seed)
-    kept: list[tuple[float, int, bytes]] = []  # a heap whose first has the largest key
+    kept: list[tuple[float, int, bytes]] = []  # a heap whose first item has the largest key
     num_bytes = 0
     for index, piece in enumerate(piece for text in texts for piece in cut_pieces(text)):
         encoded = piece.encode("utf-8", "replace")
@@ -35,7 +34,7 @@ def sample_texts(texts: Iterable[str], max_bytes: int, seed: int) -> list[str]:
             num_bytes -= len(heapq.heappop(kept)[2])
     kept.sort(key=lambda entry: -entry[1])
     sample: list[str] = []
-    while kept:  # so that no text is held twice
+    while kept:  # pop, so that no text is in memory twice
         sample.append(kept.pop()[2].decode())
     return sample
 
@@ -53,23 +52,23 @@ def cut_pieces(text: str) -> Iterator[str]:
 
 
 def draw_pieces(text: str, fingerprint: int, seed: int) -> Iterator[tuple[int, str]]:
-    """Yield the pieces of a text, each with a random number of 64 bits that depends on the text,
-    the piece and `seed` alone.
+    """Yield the pieces of a text, each with a random 64-bit key that depends only on the text, the
+    number of the piece, and `seed`.
     """
     for number, piece in enumerate(cut_pieces(text)):
         drawn = blake2b(b"%d %d %d" % (fingerprint, number, seed), digest_size=8).digest()
         yield int.from_bytes(drawn, "little"), piece
 
 
-# A longer word is counted as pieces of this length: learning merges looks through a whole word for
-# each of them, so text without any blank would take hours.
+# A longer word is counted as pieces of this length, because each merge scans whole words, so text
+# without blanks would take hours.
 MAX_WORD_CHARACTERS = 256
 
 
 def count_words(
     texts: Iterable[str], backend: tokenizers.Tokenizer, cutting: Cutting
 ) -> Counter[str]:
-    """Count the pre-tokens of `texts`, as the trainer's model will see them."""
+    """Count the pre-tokens of `texts`, as the trainer expects them."""
     chunks: Counter[str] = Counter()
     for text in texts:
         chunks.update(cutting.split(text))
@@ -121,6 +120,6 @@ def choose_alphabet(words: dict[str, int], coverage: float, max_size: int) -> li
 
 
 def drop_words_beyond(words: dict[str, int], alphabet: Iterable[str]) -> dict[str, int]:
-    """Return the words that `alphabet` can spell."""
+    """Return the words whose characters are all in `alphabet`."""
     known = frozenset(alphabet)
     return {word: count for word, count in words.items() if known.issuperset(word)}

@@ -1,9 +1,9 @@
-"""Where words begin, for whole-word masking: one rule for every tokenizer and script.
+"""Word starts for whole-word masking: one rule for every tokenizer and script.
 
-A word ends at whitespace and at punctuation, and a punctuation character is a word of its own.
-In scripts that are written without spaces (Chinese, Japanese, Thai, ...) every character may
-begin a word, so there a token is a word. Combining marks belong to the character before them.
-Punctuation is what BERT takes it to be: all ASCII symbols and Unicode's categories P.
+A word ends at whitespace and at punctuation, and a punctuation character is a separate word. In
+scripts without spaces (Chinese, Japanese, Thai, …) every character may begin a word, so a token is
+a word. Combining marks belong to the character before them. Punctuation is as in BERT: all ASCII
+symbols and Unicode's categories P.
 """
 
 import unicodedata
@@ -30,7 +30,7 @@ _UNSPACED = (
 
 
 class _CharacterClasses(dict[str, int]):
-    """The class of each character, worked out when it is first met."""
+    """The class of each character, computed on first use."""
 
     def __missing__(self, character: str) -> int:
         self[character] = found = _classify(character)
@@ -38,7 +38,7 @@ class _CharacterClasses(dict[str, int]):
 
 
 def is_punctuation(character: str) -> bool:
-    """Return True if BERT treats a character, which is not whitespace, as punctuation."""
+    """Return True if BERT treats a (non-whitespace) character as punctuation."""
     if character.isascii():
         return not character.isalnum()
     return unicodedata.category(character)[0] == "P"
@@ -60,7 +60,7 @@ _classes = _CharacterClasses()
 
 
 def find_boundaries(text: str) -> list[bool]:
-    """Return for each character whether a word may begin there."""
+    """Return, for each character, True if a word may begin there."""
     boundaries: list[bool] = []
     previous = _SPACE
     for character in text:
@@ -75,10 +75,10 @@ def find_boundaries(text: str) -> list[bool]:
 
 
 def find_word_starts(text: str, spans: Iterable[tuple[int, int]]) -> list[bool]:
-    """Return for each token, given by its character span in `text`, whether it begins a word.
+    """Return, for each token given by its character span in `text`, True if it begins a word.
 
-    A token begins a word if its first character that is no whitespace may begin one, and no
-    token before it begins with the same character (as the bytes of one character do).
+    A token begins a word if its first non-whitespace character may begin one, and no previous token
+    begins with the same character (as the byte tokens of one character do).
     """
     boundaries = find_boundaries(text)
     starts: list[bool] = []

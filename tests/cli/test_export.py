@@ -49,7 +49,7 @@ def test_a_run_finds_its_own_held_out_text_and_int8_is_scored_on_it(
     assert record["compared"]["largest"] <= 1e-4
     number, _, unit = scores["questions"].partition(" ")
     assert int(number.replace(",", "")) > 200
-    assert unit == "masks of held-out text"
+    assert unit == "masked tokens of held-out text"
     assert 0.9 <= scores["same"] <= 1
     assert scores["score_fp32"] > 0.4
     assert abs(scores["score_fp32"] - scores["score_int8"]) < 0.05
@@ -85,7 +85,7 @@ def test_too_much_lost_in_int8_fails_and_leaves_nothing(
     capsys.readouterr()
     assert main(export) == 2
     [line] = capsys.readouterr().err.splitlines()
-    assert line.startswith("ExportError: int8 changes too many answers to ")
+    assert line.startswith("ExportError: int8 changes too many predictions for ")
     assert tried == list(RECIPES)
     assert list(tmp_path.iterdir()) == []
 
@@ -126,7 +126,7 @@ def test_other_targets(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--to", "onnx-int8"], "judged on held-out text"),
+        (["--to", "onnx-int8"], "needs held-out text"),
         (["--to", "tflite"], "invalid choice: 'tflite'"),
         (["--to", "hf", "--data", "nowhere"], "--data = nowhere is not a folder that maskwright"),
         ([], "the following arguments are required: --to"),
@@ -156,7 +156,7 @@ def test_the_current_folder_is_not_written_over(
     monkeypatch.chdir(tmp_path)
     model = str((workplace / "runs/small/model").resolve())
     assert main(["export", model, "--to", "hf", "--out", "."]) == 2
-    assert "--out = . must be a folder of its own" in capsys.readouterr().err
+    assert "--out = . must be a new folder" in capsys.readouterr().err
 
 
 def test_data_that_is_gone_is_not_found(workplace: Path, tmp_path: Path) -> None:

@@ -129,7 +129,7 @@ def test_words_are_tagged(workplace: Path, tmp_path: Path, capsys: pytest.Captur
     arguments += ["--valid", str(tmp_path / "valid.conll"), "--out", str(tmp_path / "run")]
     assert main(arguments) == 0
     assert "span_f1" in capsys.readouterr().out
-    assert "Class by class" in (tmp_path / "run" / "report.html").read_text()
+    assert "Scores by class" in (tmp_path / "run" / "report.html").read_text()
     tagged = (tmp_path / "run" / "predictions.conll").read_text().splitlines()
     assert [line.split("\t")[1] for line in tagged if line] == ["O", "I-ANIMAL", "O", "I-FOOD"]
     card = (tmp_path / "run" / "model" / "README.md").read_text()

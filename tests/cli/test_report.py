@@ -65,7 +65,7 @@ def test_a_run_ends_with_its_report(workplace: Path, tmp_path: Path):
     folders = ["--runs-dir", str(tmp_path), "--data-dir", str(workplace / "data")]
     text = str(workplace / "animals.txt")
     assert main(["pretrain", text, *folders, "--name", "short", *options]) == 0
-    assert "What it learned" in (tmp_path / "short" / "report.html").read_text(encoding="utf-8")
+    assert "Learning curves" in (tmp_path / "short" / "report.html").read_text(encoding="utf-8")
     assert not (workplace / "runs" / "small" / "report.html").exists()
 
 

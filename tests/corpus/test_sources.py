@@ -93,7 +93,7 @@ def test_no_input_and_a_folder_without_text_are_errors(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match="no input given"):
         find_sources([])
     write(tmp_path / "photo.jpg", "x")
-    with pytest.raises(CorpusError, match="holds no file to read"):
+    with pytest.raises(CorpusError, match="contains no readable file"):
         find_sources([str(tmp_path)])
 
 
@@ -106,7 +106,7 @@ def test_the_index_of_a_dump_is_no_text(tmp_path: Path, index: str):
     write(tmp_path / "pages.txt", "x")
     for given in (str(tmp_path), f"{tmp_path}/*"):
         assert [source.label for source in find_sources([given])] == ["pages.txt"]
-    with pytest.raises(CorpusError, match="is the index of a dump and holds no text"):
+    with pytest.raises(CorpusError, match="is the index of a dump, without text"):
         find_sources([str(tmp_path / f"{DUMP}{index}")])
 
 
@@ -114,7 +114,7 @@ def test_the_index_of_a_dump_is_no_text(tmp_path: Path, index: str):
 def test_a_dump_is_not_lost_in_a_folder(tmp_path: Path, suffix: str):
     write(tmp_path / f"{DUMP}{suffix}", "x")
     write(tmp_path / "notes.txt", "x")
-    with pytest.raises(CorpusError, match=r"is a dump of Wikipedia, .* Name it"):
+    with pytest.raises(CorpusError, match=r"is a Wikipedia dump, .* Name the"):
         find_sources([str(tmp_path)])
     assert len(find_sources([f"{tmp_path}/*.xml*"])) == 1
 

@@ -163,7 +163,7 @@ def test_nothing_in_a_page_is_markup(
     assert "src=" not in page
     assert ("Confusion matrix" in page) == (task in ("classification", "tokens") and len(names) < 9)
     assert ("Most frequent confusions" in page) == (len(names) > 20)
-    assert "Mistakes" in page
+    assert "<h2>Errors</h2>" in page
 
 
 def test_a_test_is_shown_instead_of_the_validation(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -174,6 +174,6 @@ def test_a_test_is_shown_instead_of_the_validation(monkeypatch: pytest.MonkeyPat
     page = render("classification", ["a"], ["a"], test={**judged, "random_encoder": scores})
     assert "Scores on the test examples" in page
     assert "0.1000</td><td>0.2000</td><td>0.8750 ± 0.0100</td><td>0.8750 ± 0.0100" in page
-    assert "Mistakes" not in page
+    assert "<h2>Errors</h2>" not in page
     assert "<svg" not in page
     assert "maskwright[plots]" in page

@@ -46,7 +46,7 @@ def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
         CorpusError, match=r"x\.txt is not a regular file. Send its text to standard"
     ):
         find_sources([str(tmp_path / "x.txt")])
-    with pytest.raises(CorpusError, match="holds no file to read"):
+    with pytest.raises(CorpusError, match="contains no readable file"):
         find_sources([str(tmp_path)])
 
 

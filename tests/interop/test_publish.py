@@ -148,11 +148,11 @@ def test_weights_in_parts_go_with_their_index(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("path", "status", "said"),
     [
-        ("/api/repos/create", 401, "does not accept the token; log in with: hf auth login"),
-        ("/api/repos/create", 403, "may not write to what belongs to me"),
-        ("/api/models/me/larvae/preupload", 404, "the hub knows no me/larvae"),
+        ("/api/repos/create", 401, "rejects the token; log in with: hf auth login"),
+        ("/api/repos/create", 403, "has no write access to me"),
+        ("/api/models/me/larvae/preupload", 404, "the hub has no me/larvae"),
         ("/api/models/me/larvae/commit", 400, "no, for a reason"),
-        ("/api/models/me/larvae/commit", 403, "may not write to what belongs to me"),
+        ("/api/models/me/larvae/commit", 403, "has no write access to me"),
     ],
 )
 def test_what_the_hub_refuses_is_one_line(
@@ -181,7 +181,7 @@ def test_without_a_token_or_the_package_there_is_a_remedy(
     constants: Any = pytest.importorskip("huggingface_hub.constants")
     monkeypatch.delenv("HF_TOKEN")
     monkeypatch.setattr(constants, "HF_TOKEN_PATH", str(tmp_path / "no-token"))
-    with pytest.raises(InputError, match=r"who publishes me/larvae: .*hf auth login; or set HF"):
+    with pytest.raises(InputError, match=r"no hub token to publish me/larvae: .*hf auth login"):
         publish(folder, "me/larvae")
     monkeypatch.setitem(sys.modules, "huggingface_hub", None)
     with pytest.raises(

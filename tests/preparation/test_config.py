@@ -45,6 +45,6 @@ def test_values_of_a_cluster_out_of_range(field: str, value: Any) -> None:
 
 
 def test_slurm_needs_a_partition() -> None:
-    with pytest.raises(ConfigError, match=r"^cluster.partition = None is needed by engine"):
+    with pytest.raises(ConfigError, match=r"^cluster.partition = None is required by engine"):
         PrepareConfig(engine="datatrove-slurm")
     assert PrepareConfig(engine="datatrove-slurm", cluster=ClusterConfig(partition="cpu"))

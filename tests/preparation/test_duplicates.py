@@ -137,7 +137,7 @@ def test_a_text_that_is_held_out_mended_is_not_trained_on(tmp_path: Path) -> Non
 
 
 def test_copies_before_mending_are_no_copies(tmp_path: Path) -> None:
-    """What a text was before it was mended only tells whether it is held out."""
+    """The original of a repaired text is only compared with held-out documents."""
     mended = "schön, daß Sie da waren"
     broken = mended.encode().decode("cp1252")
     config = replace(SMALL, select=SelectionConfig(repair=True))

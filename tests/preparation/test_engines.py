@@ -62,7 +62,7 @@ def test_a_machine_without_slurm_is_one_line(
     monkeypatch.setattr(engines, "find_spec", lambda name: 1)
     monkeypatch.setenv("PATH", str(tmp_path))
     config = PrepareConfig(engine="datatrove-slurm", cluster=ClusterConfig(partition="cpu"))
-    with pytest.raises(ConfigError, match="needs sbatch, squeue, scancel, which cannot be found"):
+    with pytest.raises(ConfigError, match="needs sbatch, squeue, scancel, not found on PATH"):
         choose_engine(config)
 
 
@@ -208,7 +208,7 @@ def test_slurm_gets_a_job_for_each_stage_and_the_same_command_goes_on(
     said = capsys.readouterr().out
     for line in ("connect: 1 of 1", "vocabulary: 1 of 1 tokenizer", "encode: 0 of 5 blocks"):
         assert line in said
-    assert "run the command again" in said
+    assert "run the same prepare command again" in said
     assert main(arguments) == 0
     jobs = slurm.list_jobs()
     assert [stage in job for stage, job in zip(("/encode-", "/finish-"), jobs, strict=True)]
@@ -229,7 +229,7 @@ def test_a_partition_that_slurm_does_not_have_is_one_line(
     told = capfd.readouterr().err.splitlines()
     assert "invalid partition specified: gpu" in told[-2]
     assert told[-1].startswith("ShardError: ")
-    assert "refuses" in told[-1]
+    assert "rejects" in told[-1]
     assert main(list_arguments(text, out)) == 0  # with another one it is taken
 
 
@@ -322,7 +322,7 @@ def test_ranks_on_ray_that_died_are_told_and_the_same_command_makes_the_same_fol
             once.setenv(name, value)
         assert main([*command, "--out", str(tmp_path / "out"), *ON_RAY]) == 2
     error = capsys.readouterr().err
-    assert "2 of 3 tasks of the stage read were not done" in error  # of two ranks the first
+    assert "2 of 3 tasks of the stage read did not finish" in error  # of two ranks the first
     assert len(error.splitlines()) == 1
     ray.processes.clear()
     assert main([*command, "--out", str(tmp_path / "out"), *ON_RAY]) == 0

@@ -75,7 +75,7 @@ def test_a_vocabulary_that_the_text_does_not_give_is_smaller(tmp_path: Path) -> 
     config = replace(small_config(), tokenizer=TokenizerConfig(vocab_size=8192))
     manifest, lines = prepare_quietly([write_corpus(tmp_path / "a.txt")], tmp_path / "out", config)
     assert manifest.vocab_size < 8192
-    said = f"vocab_size = 8,192: it gives {manifest.vocab_size:,} tokens, and these are used"
+    said = f"vocab_size = 8,192: the vocabulary has {manifest.vocab_size:,} tokens"
     assert sum(line.endswith(said) for line in lines) == 1
 
 
@@ -118,7 +118,7 @@ def test_damaged_data_is_prepared_again(damaged: str, tmp_path: Path) -> None:
     file = out / damaged if damaged != "tokenizer" else out / "tokenizer" / "tokenizer.json"
     file.write_bytes(file.read_bytes().replace(b"to", b"tu")[:-2] + b"}\n")
     _, lines = prepare_quietly([path], out, small_config())
-    assert "again, because it was damaged" in lines[0]
+    assert "again, because it is damaged" in lines[0]
     assert damaged in lines[0]
     assert read_folder(out) == before
     assert "reused" in prepare_quietly([path], out, small_config())[1][0]
@@ -145,7 +145,7 @@ def test_a_folder_with_other_data_is_left_alone(tmp_path: Path) -> None:
     for paths, config, difference in (
         ([other], small_config(), rf"paths was \['{path}'\] and is \['{other}'\]\. Choose"),
         ([path], small_config(block_megabytes=2), r"block_megabytes was \d+ and is 2\. Choose"),
-        ([changed], small_config(), r"configuration: what is in the files\. Choose"),
+        ([changed], small_config(), r"configuration: the content of the files differs\. Choose"),
     ):
         with pytest.raises(ShardError, match=f"out was prepared from other text .*{difference}"):
             prepare_quietly(paths, out, config)
@@ -153,7 +153,7 @@ def test_a_folder_with_other_data_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "thesis.doc").write_text("do not touch")
     for used in (tmp_path / "full", path):
-        with pytest.raises(ShardError, match="in use for something else"):
+        with pytest.raises(ShardError, match=r"not a folder|not prepared data"):
             prepare_quietly([path], used, small_config())
     assert [entry.name for entry in (tmp_path / "full").iterdir()] == ["thesis.doc"]
 
@@ -252,7 +252,7 @@ def test_after_a_failure_another_configuration_may_be_tried(tmp_path: Path) -> N
     first = tmp_path / "first"
     prepare_quietly([path], first, small_config())
     extended = TokenizerConfig(path=str(first / "tokenizer"), extend_vocab=100_000)
-    with pytest.raises(TokenizerError, match="more than the text supports") as error:
+    with pytest.raises(TokenizerError, match="the text supports only") as error:
         prepare_quietly([path], out, replace(small_config(), tokenizer=extended))
     assert "\n" not in str(error.value)
     prepare_quietly([path], out, small_config())
@@ -371,17 +371,17 @@ def test_progress_of_what_is_unfinished_and_finished(
 ) -> None:
     cut_small(monkeypatch, 10_000)
     path, out = write_corpus(tmp_path / "a.txt"), tmp_path / "out"
-    with pytest.raises(ShardError, match="out is not being prepared"):
+    with pytest.raises(ShardError, match="out holds no preparation"):
         describe_progress(out)
     interrupt_at(monkeypatch, BlockReader, 3)
     with pytest.raises(KeyboardInterrupt):
         prepare_quietly([path], out, small_config())
     with making_folder(out, print):
-        assert describe_progress(out)[-1] == "A process is at work."
+        assert describe_progress(out)[-1] == "A process is running."
     lines = describe_progress(out)
     assert re.fullmatch(r"read: 2 of \d+ blocks", lines[0])
     assert re.fullmatch(r"encode: 0 of \d+ blocks", lines[-3])
-    assert "run the command again" in lines[-1]
+    assert "run the same prepare command again" in lines[-1]
     prepare_quietly([path], out, small_config())
     (out / ".work-of-slurm").mkdir()
     with making_folder(out, print):

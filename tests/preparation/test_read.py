@@ -74,7 +74,7 @@ def test_a_text_that_is_mended_has_the_key_of_the_original_too(tmp_path: Path) -
     keys = np.sort(work.read(READ, 0, KEYS), order="key")
     assert keys["key"].tolist() == [0, 1, int(BEFORE_MENDING) + 1]
     assert keys[2].tolist()[:2] == fingerprint_pair(broken)
-    assert read_facts(work)[0]["counts"] == {"mended by ftfy": 1}
+    assert read_facts(work)[0]["counts"] == {"repaired by ftfy": 1}
 
 
 def test_blocks_have_the_documents_of_the_files(
@@ -124,13 +124,13 @@ def test_reasons_are_counted_by_block(tmp_path: Path) -> None:
         "another language": 1,
         "boilerplate lines dropped": 2,
         "empty": 2,
-        "holds text of an evaluation": 1,
+        "contains evaluation text": 1,
         "quality: too few words": 1,
     }
     told = json.loads((tmp_path / "out" / "selection.json").read_text())
     assert (told["read"], told["kept"]) == (7, 2)
     assert sum(told["languages"].values()) == 5
-    [(_, shown)] = told["samples"]["holds text of an evaluation"]
+    [(_, shown)] = told["samples"]["contains evaluation text"]
     assert shown.startswith(f"[{' '.join(QUESTION.split()[:13])}] The ")  # why, and what
     assert [shown for _, shown in told["samples"]["another language"]] == [GERMAN]
 

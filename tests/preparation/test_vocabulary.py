@@ -155,7 +155,7 @@ def test_an_extension_is_measured_on_text_that_it_was_not_learned_from(tmp_path:
     assert manifest.vocab_size == 320
     assert found["held_out_words"] > 0.8 * manifest.splits["valid"].num_words
     assert found["fertility"] < found["fertility_before"]
-    assert sum("tokens a word on held-out text" in line for line in lines) == 1
+    assert sum("tokens per word of held-out text" in line for line in lines) == 1
 
 
 def test_a_task_that_is_done_twice_makes_the_same(tmp_path: Path) -> None:

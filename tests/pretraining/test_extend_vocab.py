@@ -89,7 +89,7 @@ def test_data_is_prepared_anew_for_another_number(
     capsys.readouterr()
     again = ["--name", "again", "--tokenizer.extend_vocab", "8"]
     assert main(command(text, twin, tmp_path, *again)) == 0
-    assert "prepared before from the same text" in capsys.readouterr().out
+    assert "already prepared from the same text" in capsys.readouterr().out
     for folder in (tmp_path / "data").iterdir():
         record = read_manifest(folder).source.get("tokenizer_extension")
         if record is not None:
@@ -106,7 +106,7 @@ def test_mistakes(text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert "tokenizer.extend_vocab = 8 needs a tokenizer to extend" in capsys.readouterr().err
     assert main(command(text, twin, tmp_path, "--extend-vocab", "100000")) == 2
     error = capsys.readouterr().err
-    assert "TokenizerError: tokenizer.extend_vocab = 100000 is more than the text" in error
+    assert "TokenizerError: tokenizer.extend_vocab = 100000 is too large: the text" in error
     assert not (tmp_path / "run").exists()
     out = ["--out", str(tmp_path / "tokenizer"), "--tokenizer.path", str(twin)]
     assert main(["tokenizer", "train", str(text), *out]) == 2

@@ -77,7 +77,7 @@ def test_a_run_of_two_folders_is_scored_on_each(place: Path) -> None:
     card = (place / "runs" / "both" / "model" / "README.md").read_text(encoding="utf-8")
     assert "75.0% of the tokens" in card
     assert "| loss (nats), days |" in card
-    assert "Source by source" in (place / "runs" / "both" / "report.html").read_text()
+    assert "Scores by source" in (place / "runs" / "both" / "report.html").read_text()
 
 
 def test_training_takes_tokens_by_their_shares(place: Path) -> None:

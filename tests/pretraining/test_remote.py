@@ -191,7 +191,7 @@ def test_a_shard_that_is_always_corrupt_is_one_line(
     assert pretrain(URL, tmp_path, "run") == 2
     errors = [line for line in capsys.readouterr().err.splitlines() if "ShardError" in line]
     assert len(errors) == 1
-    start = f"ShardError: {URL}/train/00003.tokens could not be fetched in 5 attempts; the last: "
+    start = f"ShardError: {URL}/train/00003.tokens could not be downloaded in 5 attempts. The last "
     assert errors[0].startswith(start)
 
 

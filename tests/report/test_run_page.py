@@ -65,7 +65,7 @@ def test_several_runs_are_shown_with_what_differs_between_them() -> None:
     row = '<th scope="row">train.max_steps</th><td>400</td><td>800</td><td>800</td>'
     assert row in page
     assert '<th scope="row">text</th>' not in page  # the same in all
-    assert "How their configurations differ" not in render_page([make_run("a"), make_run("b")])
+    assert "Differences in configuration" not in render_page([make_run("a"), make_run("b")])
 
 
 def test_nothing_in_a_run_is_markup() -> None:
@@ -128,10 +128,10 @@ def test_several_runs_stand_side_by_side() -> None:
 @pytest.mark.usefixtures("no_charts")
 def test_what_curves_do_not_say_is_said() -> None:
     ours, theirs = (make_run(provenance={"corpus": {"fingerprint": letter}}) for letter in "ab")
-    assert "do not compare" in render_page([ours, theirs])  # though the data of both are gone
+    assert "are not comparable" in render_page([ours, theirs])  # though the data of both are gone
     kept = replace(ours, manifest=make_manifest({}))
-    assert "do not compare" not in render_page([ours, kept])
-    assert "do not compare" not in render_page([ours, replace(ours, provenance={})])
+    assert "are not comparable" not in render_page([ours, kept])
+    assert "are not comparable" not in render_page([ours, replace(ours, provenance={})])
     *records, last = ours.records
     ended = replace(ours, records=[*records, {**last, "final": True}], manifest=None)
     assert "The last point of a finished run" in render_page([ended])
@@ -169,7 +169,7 @@ def test_the_top_says_what_was_trained_and_by_which_recipe() -> None:
     page = render_page([make_run(config={"model": sizes}, provenance=provenance)])
     assert "1,475,200 parameters, bert, 4 layers, width 128, 2 heads" in page
     assert '<th scope="row">recipe</th><td>sprint</td>' in page
-    assert page.index("1,475,200") < page.index("What it learned")
+    assert page.index("1,475,200") < page.index("Learning curves")
 
 
 @pytest.mark.usefixtures("no_charts")

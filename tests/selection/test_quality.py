@@ -44,12 +44,12 @@ def test_prose_is_kept() -> None:
         ("too many digits", "max_digits", "12345 67890 and 13579 24680"),
         ("too few words with letters", "min_letters", "one 2 3 4 five 6 7"),
         ("too many bullets", "max_bullets", "- one\n- two\n• three"),
-        ("too many lines that break off", "max_ellipses", "read more...\nsee all…\nend."),
+        ("too many lines end with an ellipsis", "max_ellipses", "read more...\nsee all…\nend."),
         ("repeated lines", "max_repeated_lines", "the same\nthe same\nthe same\nanother"),
         ("repeated lines", "max_repeated_line_characters", f"{PROSE}\nno\n{PROSE}\nno"),
-        ("lines without an end", "min_ended_lines", "Home\nAbout us\nContact\nImprint"),
+        ("few lines end like a sentence", "min_ended_lines", "Home\nAbout us\nContact\nImprint"),
         ("short lines", "max_short_lines", "Yes.\nNo.\nPerhaps.\n" + PROSE.split("\n")[0]),
-        ("one phrase over and over", "max_top_ngram", f"{PROSE} " + "buy now " * 60),
+        ("one phrase repeated", "max_top_ngram", f"{PROSE} " + "buy now " * 60),
         ("repeated phrases", "max_repeated_ngrams", f"{PROSE} {PROSE}"),
     ],
 )
@@ -102,7 +102,7 @@ def find_repetition(words: list[str], limits: QualityLimits) -> str | None:
         ((commonest, count),) = Counter(ngrams).most_common(1)
         limit = limits.max_top_ngram - 0.02 * (n - 2)
         if count > 1 and count * sum(map(len, commonest)) > limit * total:
-            return "one phrase over and over"
+            return "one phrase repeated"
     for n in range(5, min(11, len(words) + 1)):
         seen, repeated = set[tuple[str, ...]](), set[int]()
         for i in range(len(words) - n + 1):
@@ -155,7 +155,7 @@ def test_boilerplate_is_found_in_linear_time(line: str) -> None:
 def test_limits_that_make_no_sense_are_refused() -> None:
     with pytest.raises(ConfigError, match="min_words = -1 must not be negative"):
         QualityLimits(min_words=-1)
-    with pytest.raises(ConfigError, match=r"max_digits = 20 is a share, 1 at most\. Try 0\.2\."):
+    with pytest.raises(ConfigError, match=r"max_digits = 20 must be at most 1\. Try 0\.2\."):
         QualityLimits(max_digits=20)
 
 

@@ -48,7 +48,7 @@ def test_what_was_decoded_wrongly_is_mended_and_spelling_is_not() -> None:
     mended = select("schÃ¶n, daÃŸ Sie da sind", tally)
     assert mended is not None
     assert mended.text == "schön, daß Sie da sind"
-    assert tally.repaired["mended by ftfy"] == 1
+    assert tally.repaired["repaired by ftfy"] == 1
     untouched = "“curled” quotes, ﬁne ligatures, ＷＩＤＥ"
     kept = select(untouched, tally)
     assert kept is not None
@@ -60,7 +60,7 @@ def test_rules_count_by_their_names() -> None:
     tally, select = Tally(), Selector(config, EvaluationTexts([ENGLISH]))
     for text in ("Too short.", f"{ENGLISH} And so on.", "Another river goes its own way."):
         select(text, tally)
-    assert tally.dropped == {"quality: too few words": 1, "holds text of an evaluation": 1}
+    assert tally.dropped == {"quality: too few words": 1, "contains evaluation text": 1}
     assert tally.read == 3
 
 

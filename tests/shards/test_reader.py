@@ -116,7 +116,7 @@ def test_damage_is_found_and_named(name: str, tmp_path: Path) -> None:
         path.write_bytes(damaged)
         check("sha256")
     path.write_bytes(content[:-1])
-    check(f"has {len(content) - 1} bytes and not {len(content)}")
+    check(f"has {len(content) - 1} bytes, not {len(content)}")
     path.write_bytes(content + b"\0")
     check(f"has {len(content) + 1} bytes")
     path.unlink()
@@ -143,7 +143,7 @@ def test_counts_that_do_not_fit_the_files(key: str, tmp_path: Path) -> None:
     values["splits"]["train"]["shards"][0][key] += 1
     values["splits"]["train"][key] += 1
     file.write_text(json.dumps(values))
-    with pytest.raises(ShardError, match=r"00000\.(tokens|ends) has .* which is not what"):
+    with pytest.raises(ShardError, match=r"00000\.(tokens|ends) has .* which does not match"):
         TokenStore.open(tmp_path, "train")
 
 
@@ -189,7 +189,7 @@ def test_a_file_cut_short_while_it_is_used(tmp_path: Path, kind: str) -> None:
     store = TokenStore.open(tmp_path, "train")
     path = tmp_path / "train" / f"00001.{kind}"
     path.write_bytes(b"\1")
-    with pytest.raises(ShardError, match=rf"{kind} ends before byte \d+: it was cut short"):
+    with pytest.raises(ShardError, match=rf"{kind} ends before byte \d+: it is truncated"):
         (store.tokens if kind == "tokens" else store.word_starts)(4, 13)
 
 

@@ -101,8 +101,8 @@ def test_a_file_that_is_always_wrong(plan: Plan, capsys: pytest.CaptureFixture[s
     with pytest.raises(ShardError) as caught:
         store.tokens(4, 13)
     assert str(caught.value) == (
-        f"{URL}/train/00001.tokens could not be fetched in 5 attempts; the last: it is damaged: "
-        "its sha256 is not the manifest's. Copy the prepared folder there again."
+        f"{URL}/train/00001.tokens could not be downloaded in 5 attempts. The last error: "
+        "it is damaged: its sha256 is not the manifest's. Copy the prepared folder there again."
     )
     assert len(capsys.readouterr().err.splitlines()) == 4
     left = [path.name for path in store.folder.rglob("*00001.tokens*")]
@@ -139,7 +139,7 @@ def test_ids_outside_the_vocabulary_do_not_come_in(tmp_path: Path, plan: Plan) -
     values["unigram_counts"]["num_bytes"] -= 8
     fsspec.filesystem("memory").pipe_file("/bucket/mine/manifest.json", json.dumps(values).encode())
     mirror = open_mirror(URL)
-    with pytest.raises(ShardError, match=r"the last: .*it holds the id 399, but vocab_size is 399"):
+    with pytest.raises(ShardError, match=r"The last error: .*contains the id 399, but vocab_size"):
         mirror.place("train/00001.tokens")
 
 
@@ -155,9 +155,9 @@ def test_what_was_damaged_in_the_cache_comes_again(
     assert read_all(TokenStore.open(URL, "train")) == expected
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 2
-    names = (f"the copy here of {URL}/train/{name}" for name in ("00000.tokens", "00001.ends"))
+    names = (f"the local copy of {URL}/train/{name}" for name in ("00000.tokens", "00001.ends"))
     assert all(line.startswith(name) for line, name in zip(lines, names, strict=True))
-    assert all(line.endswith(". It is fetched again.") for line in lines)
+    assert all(line.endswith(". It is downloaded again.") for line in lines)
 
 
 def test_a_manifest_damaged_in_the_cache_comes_again(local: Path) -> None:
@@ -188,7 +188,7 @@ def test_a_copy_cut_short_under_its_reader_names_the_url(plan: Plan) -> None:
     start_anew()
     store = TokenStore.open(URL, "train")
     (store.folder / "train" / "00000.tokens").write_bytes(b"")
-    with pytest.raises(ShardError, match=rf"^the copy here of {URL}/train/00000\.tokens ends "):
+    with pytest.raises(ShardError, match=rf"^the local copy of {URL}/train/00000\.tokens ends "):
         store.tokens(0, 3)
 
 
@@ -246,11 +246,11 @@ def test_all_is_fetched_ahead_in_the_order_of_need(
     monkeypatch.setattr("maskwright.shards.folder._AT_ONCE", 1)
     store = TokenStore.open(URL, "train")
     store.fetch_ahead([np.array([14, 5])])
-    said = wait_until_said(capsys, "repeated attempts")
+    said = wait_until_said(capsys, " retries")
     kinds = ("tokens", "starts")
     wanted = [f"train/{shard}.{kind}" for shard in ("00001", "00000") for kind in kinds]
     assert [name for name in names_of(plan) if "ends" not in name][-4:] == wanted
-    assert re.search(r"\nfetched 0\.0 MB of memory://bucket/mine/train in .* 0 repeated", said)
+    assert re.search(r"\ndownloaded 0\.0 MB of memory://bucket/mine/train in .* 0 retries", said)
     store.fetch_ahead([np.array([14])])
     assert capsys.readouterr().err == ""  # everything is here already
     assert set(plan.asked.values()) == {1}
@@ -262,8 +262,8 @@ def test_what_fails_in_the_background_is_told_to_who_reads_it(
     plan.add("00000.tokens", "refuse", 10)
     store = TokenStore.open(URL, "train")
     store.fetch_ahead([])
-    wait_until_said(capsys, "1 files could not be fetched")
-    with pytest.raises(ShardError, match=r"00000\.tokens could not be fetched in 5 attempts"):
+    wait_until_said(capsys, "1 files could not be downloaded")
+    with pytest.raises(ShardError, match=r"00000\.tokens could not be downloaded in 5 attempts"):
         store.tokens(0, 3)
 
 
@@ -300,7 +300,7 @@ def test_a_file_without_an_end_is_not_taken(
     ],
 )
 def test_a_credential_in_a_url_is_refused(url: str) -> None:
-    with pytest.raises(ShardError, match=r"://… holds a .*where fsspec looks for") as caught:
+    with pytest.raises(ShardError, match=r"://… contains a .*where fsspec looks for") as caught:
         TokenStore.open(url, "train")
     assert "secret" not in str(caught.value)
 
@@ -323,7 +323,7 @@ def test_a_missing_package_names_the_extra(monkeypatch: pytest.MonkeyPatch, loca
 def test_a_package_of_no_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "adlfs", None)
     monkeypatch.delitem(_registry, "az", raising=False)
-    with pytest.raises(ShardError, match=r"^az://x cannot be .*Install adlfs .* not part of"):
+    with pytest.raises(ShardError, match=r"^az://x cannot be .*Install adlfs .* does not include"):
         TokenStore.open("az://x", "train")
 
 

@@ -140,7 +140,7 @@ def test_too_many_are_refused(folder: Path) -> None:
 
 
 def test_characters_cannot_be_joined() -> None:
-    with pytest.raises(TokenizerError, match="does not cut words into pieces"):
+    with pytest.raises(TokenizerError, match="does not split words into pieces"):
         extend_tokenizer(trained("character"), TEXTS, config())
 
 
@@ -175,7 +175,7 @@ def test_a_new_token_must_not_make_words_unknown(tmp_path: Path) -> None:
     numbered = {token: place for place, token in enumerate(vocabulary)}
     small = {**base.description, "model": {**model, "vocab": numbered}}
     tokenizer = Tokenizer(small, base.special_tokens)
-    with pytest.raises(TokenizerError, match="supports, which is 0 new tokens"):
+    with pytest.raises(TokenizerError, match="supports only 0 new tokens"):
         extend_tokenizer(tokenizer, ["xy xy xy xyz"], config(1))
     more = extend_tokenizer(tokenizer, ["xy xy xy xyz"], config(2, min_frequency=1))
     assert more.tokens(range(8, 10)) == ["xy", "xyz"]

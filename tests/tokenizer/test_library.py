@@ -45,7 +45,7 @@ def test_growth_is_that_of_the_steps(name: str) -> None:
 
 
 def test_too_much_growth_and_too_long_words_are_refused() -> None:
-    with pytest.raises(TokenizerError, match="makes up to 2001 characters of one"):
+    with pytest.raises(TokenizerError, match="turns one character into up to 2001 characters"):
         measure_growth(description(normalizer=replace({"Regex": "x"}, "y" * 2000)))
     with pytest.raises(TokenizerError, match="max_input_chars_per_word = 1001"):
         measure_growth(description(model={"max_input_chars_per_word": 1001}))

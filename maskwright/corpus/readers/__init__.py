@@ -1,1 +1,1 @@
-"""One module a file format; `maskwright.corpus.readers.dispatch.read_source` picks it."""
+"""Readers, one module per file format; `maskwright.corpus.readers.dispatch` chooses one."""

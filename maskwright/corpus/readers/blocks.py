@@ -1,4 +1,4 @@
-"""The bytes of a file in blocks of bounded size, decompressed by suffix."""
+"""Reading of the decompressed bytes of a file in blocks of bounded size."""
 
 import bz2
 import errno
@@ -20,40 +20,40 @@ Compression = Literal["", ".gz", ".bz2", ".xz", ".zst"]
 COMPRESSIONS: dict[str, Compression] = {".gz": ".gz", ".bz2": ".bz2", ".xz": ".xz", ".zst": ".zst"}
 BLOCK_BYTES = 1 << 20
 _INPUT_BYTES = 1 << 16
-_OVERLAP = 64  # a blank line that two blocks share is rarely longer
+_OVERLAP = 64  # of blocks; a blank line is rarely longer
 LINE_END, BLANK_LINE = re.compile(rb"\n"), re.compile(rb"\n[ \t\r]*\n")
 # Memory of a decompressor; the strongest usual settings (xz -9, zstd -19) need a third of it.
 MAX_DECOMPRESSOR_BYTES = 256 << 20
-# So few bytes of zstandard unpack to 8 MB at most (runs of 128 kB in four bytes each).
+# These few bytes of zstandard unpack to at most 8 MB (runs of 128 kB take four bytes each).
 _ZSTD_INPUT_BYTES = 256
 _ZSTD_MAGICS = tuple(
     magic.to_bytes(4, "little") for magic in (0xFD2FB528, *range(0x184D2A50, 0x184D2A60))
 )
 
-# Text shrinks to a tenth or a twentieth of its size. What unpacks to a thousand times its size is
-# one byte repeated, made to fill memory, disk or time (a "decompression bomb").
+# Text is compressed to a tenth or a twentieth of its size. A file that unpacks to a thousand times
+# its size repeats one byte, to exhaust memory, disk or time (a "decompression bomb").
 MAX_EXPANSION = 500
-_FREE_BYTES = 64 << 20  # are harmless, and a test file may well repeat itself
+_FREE_BYTES = 64 << 20  # not limited: they are harmless, and test files may be repetitive
 
 
 class Expansion:
-    """The sum of what the file `name` has unpacked to."""
+    """The total size that the file `name` has unpacked to."""
 
     def __init__(self, name: str) -> None:
         self._name = name
         self._num_unpacked = 0
 
     def add(self, num_bytes: int, num_packed: int) -> None:
-        """Add what was just unpacked from the first `num_packed` bytes of the file.
+        """Add the bytes that were just unpacked; `num_packed` bytes of the file are read so far.
 
         Raises:
-            CorpusError: it is more than `MAX_EXPANSION` times as many bytes.
+            CorpusError: the total is more than `MAX_EXPANSION` times `num_packed`.
         """
         self._num_unpacked += num_bytes
         if self._num_unpacked > _FREE_BYTES + MAX_EXPANSION * num_packed:
             raise CorpusError(
-                f"{self._name} unpacks to more than {MAX_EXPANSION} times its size, as no text does"
-                " (a decompression bomb?). If you trust it, unpack it and name the result."
+                f"{self._name} unpacks to more than {MAX_EXPANSION} times its size, which no text"
+                " does (a decompression bomb?). If you trust it, unpack it and name the result."
             )
 
 
@@ -67,8 +67,9 @@ def read_blocks(
     """Yield the decompressed bytes of `path` (None: standard input); only the last block is short.
 
     Args:
-        ranges: the bytes to read of a file that is not compressed, or the streams of a bzip2 file.
-        part: the part to yield of a compressed file, all of which up to its end is unpacked.
+        ranges: the byte ranges to read of an uncompressed file, or of a bzip2 file with several
+            streams.
+        part: the part to yield of another compressed file, which is unpacked from its beginning.
 
     Raises:
         CorpusError: the file cannot be read, its compressed data is damaged or cut off, or it
@@ -94,7 +95,7 @@ def read_blocks(
     except (EOFError, zlib.error, gzip.BadGzipFile, lzma.LZMAError, zstandard.ZstdError) as error:
         raise _damaged(name, error) from None
     except OSError as error:
-        if error.errno is None:  # bz2 reports damage so
+        if error.errno is None:  # bz2 reports damage as an OSError
             raise _damaged(name, error) from None
         raise CorpusError(f"{name} cannot be read: {error.strerror}.") from None
 
@@ -102,22 +103,22 @@ def read_blocks(
 class PackedPart:
     """A part of a text file whose compression cannot be cut.
 
-    It begins at the first boundary in what is unpacked once `start` bytes of the file were read,
-    and ends likewise; the first part begins where the file begins.
+    It begins after the first document boundary that is unpacked once `start` bytes of the file were
+    read, and ends likewise at `end`; the first part begins at the beginning of the file.
 
     Args:
         end: None for the last part.
-        boundary: what ends a document.
+        boundary: matches the end of a document.
     """
 
     def __init__(self, start: int, end: int | None, boundary: re.Pattern[bytes]) -> None:
         self.is_over = False
         self._start, self._end, self._boundary = start, end, boundary
         self._is_inside = not start
-        self._before = b""  # the end of the last block, in which a boundary may begin
+        self._before = b""  # the end of the previous block, where a boundary may begin
 
     def take(self, block: bytes, position: int) -> bytes:
-        """Return what is of the part in the next block, which took `position` bytes of the file."""
+        """Return the bytes of the part in the next block; `position` bytes of the file are read."""
         window, begin, end = self._before + block, 0, len(block)
         self._before = window[-_OVERLAP:]
         if not self._is_inside:
@@ -129,7 +130,7 @@ class PackedPart:
         return block[begin:end]
 
     def _find(self, window: bytes, length: int, position: int, wanted: int) -> int:
-        """Return where in the block a document ends once `wanted` bytes were read, or its end."""
+        """Return the first boundary in the block once `wanted` bytes are read, else `length`."""
         if position >= wanted:
             before = len(window) - length
             for match in self._boundary.finditer(window):
@@ -151,14 +152,14 @@ def _damaged(name: str, error: Exception) -> CorpusError:
 def _read_ranges(
     file: BinaryIO, ranges: Iterable[tuple[int, int]], most: int = _INPUT_BYTES
 ) -> Iterator[bytes]:
-    """Yield the bytes of the ranges in pieces of `most` bytes or fewer."""
+    """Yield the bytes of the ranges in pieces of at most `most` bytes."""
     for position, end in ranges:
         file.seek(position)
         while piece := file.read(min(most, end - position)):
             position += len(piece)
             yield piece
         if position < end < sys.maxsize:
-            raise OSError(errno.EIO, f"It ends before byte {end:,}, so it has changed")
+            raise OSError(errno.EIO, f"it ends before byte {end:,}, so it has changed")
 
 
 def _decompress(
@@ -174,7 +175,7 @@ def _decompress(
 
 
 class _SmallReads:
-    """Reads as much at a time in every version of Python, so that parts of a file are the same."""
+    """A file that reads equal amounts in every Python version, so that its parts are the same."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -189,7 +190,7 @@ def _read_file(file: BinaryIO | gzip.GzipFile) -> Iterator[bytes]:
 
 
 def _gather(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the same bytes in blocks, of which only the last is short."""
+    """Yield the same bytes in blocks of equal size; only the last one is shorter."""
     ready = bytearray()
     for piece in pieces:
         ready += piece
@@ -205,7 +206,7 @@ def _unpack_streams(
 ) -> Iterator[bytes]:
     """Unpack bz2 or xz.
 
-    Unlike the standard library, this bounds the memory of xz and finds garbage after a stream.
+    Unlike the standard library, this limits the memory of xz and detects garbage after a stream.
     """
     data = next(pieces, b"")
     while data:
@@ -221,7 +222,7 @@ def _unpack_streams(
 
 
 def _unzstd(file: BinaryIO) -> Iterator[bytes]:
-    """Unpack zstandard. Unlike its own reader, this finds that a file is cut off."""
+    """Unpack zstandard. Unlike the library's reader, this detects a truncated file."""
     frame = None
     rest = b""
     while piece := rest + file.read(_ZSTD_INPUT_BYTES - len(rest)):

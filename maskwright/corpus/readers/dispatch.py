@@ -1,6 +1,6 @@
-"""The formats that can be read, and reading any source in its format.
+"""The supported formats, and reading of any source in its format.
 
-To add a format: write a module with a reader, a function of a `Reading` that yields texts, and
+To add a format, write a module with a reader, a function of a `Reading` that yields texts, and
 register it in `FORMATS`.
 """
 
@@ -21,18 +21,18 @@ from maskwright.corpus.readers.records import read_csv, read_jsonl, read_tsv
 from maskwright.corpus.readers.signatures import UnreadableError
 from maskwright.corpus.readers.text import read_markdown, read_plain
 
-# Yields texts, or (name, text) where texts have names of their own.
+# Yields texts, or (name, text) if texts have names.
 Reader = Callable[[Reading], Iterator[str] | Iterator[tuple[str, str]]]
 
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """How sources of one kind are read.
+    """The reader of one kind of source, and the suffixes of its files.
 
     Attributes:
-        suffixes: of its files.
-        suffixes_if_named: suffixes that count only for a file that the user names: data sets often
-            call their JSON lines .json, but inside a folder such files are settings.
+        suffixes: suffixes of its files.
+        suffixes_if_named: suffixes that count only for a file that the user names. Data sets often
+            name JSON lines .json, but in a folder such files are usually settings.
     """
 
     read: Reader
@@ -51,14 +51,14 @@ FORMATS: dict[str, Format] = {
     "hub": Format(read_hub),
     "pydocs": Format(lambda _: read_pydocs()),
 }
-_DUMP_PART = re.compile(r"\.xml-p\d+p\d+")  # holds the pages with these numbers
+_DUMP_PART = re.compile(r"\.xml-p\d+p\d+")  # a file with the pages of these numbers
 
 
 def recognize_name(path: Path, named: bool = False) -> tuple[str | None, Compression]:
     """Return the kind of a file (None for an unknown suffix) and its compression ("" for none).
 
     Args:
-        named: the user named this very file.
+        named: the user named this file itself.
     """
     suffixes = [_DUMP_PART.sub(".xml", suffix.lower()) for suffix in path.suffixes]
     compression = COMPRESSIONS.get(suffixes[-1], "") if suffixes else ""
@@ -74,10 +74,10 @@ def recognize_name(path: Path, named: bool = False) -> tuple[str | None, Compres
 def read_source(source: Source, config: CorpusConfig, counts: Counter[str]) -> Iterator[Document]:
     """Yield the documents of one source, uncleaned, in bounded memory.
 
-    What cannot be read is counted by reason in `counts`.
+    Unreadable files and records are counted in `counts` by reason.
 
     Raises:
-        CorpusError: the source is damaged, or cannot be read although the user named it.
+        CorpusError: the source is damaged, or it cannot be read and the user named it.
     """
     number = 0
     limit = config.max_document_characters

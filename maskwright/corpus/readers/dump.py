@@ -1,12 +1,11 @@
-"""Dumps of Wikipedia: bzip2 streams, their XML, and the articles in it.
+"""Reader of Wikipedia dumps: bzip2 streams, their XML, and its articles.
 
-expat calls us for every element and only the current page is kept, so memory does not grow with
-the dump (https://www.mediawiki.org/wiki/Help:Export). A dump declares neither a document type nor
-entities; one that does is refused, because expanding entities could fill any memory.
+The parser, expat, keeps only the current page, so memory does not grow with the dump
+(https://www.mediawiki.org/wiki/Help:Export). A valid dump declares neither a document type nor
+entities; a dump that does is rejected, because expanding entities could exhaust memory.
 
-A part of a dump is read after what precedes the first page, which names the namespaces. A
-multistream dump is bzip2 files of a hundred pages each, one after the other, so streams of it are
-a part.
+The XML before the first page, which names the namespaces, is read before each part of a dump. A
+multistream dump is a sequence of bzip2 streams of a hundred pages each, so a part is some of them.
 """
 
 from collections import Counter
@@ -24,7 +23,7 @@ from maskwright.errors import CorpusError
 _MAX_FIELD_CHARACTERS = 64 << 20
 _ARTICLES = "0"  # the namespace of articles
 DUMP_END = b"</mediawiki>"
-# Elements whose text matters, below their parents: users and revisions have an <id> as well.
+# Elements whose text is read, with their parents: users and revisions also have an <id>.
 _FIELDS = {
     ("namespaces", "namespace"),
     ("page", "title"),
@@ -37,7 +36,7 @@ _FIELDS = {
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """A page as it is stored; `text` is wikitext unless `model` names another kind."""
+    """A page as stored in the dump; `text` is wikitext unless `model` names another format."""
 
     title: str
     id: str
@@ -51,11 +50,11 @@ class DumpReader:
     """A parser of the XML of one dump.
 
     Args:
-        name: of the dump, for messages.
+        name: the name of the dump, for messages.
 
     Attributes:
-        namespaces: the wiki's own names of its namespaces by their numbers, such as 14: Kategorie;
-            complete before the first page is read.
+        namespaces: the wiki's names of its namespaces by number, such as 14: Kategorie; complete
+            before the first page is read.
     """
 
     def __init__(self, name: str) -> None:
@@ -75,7 +74,7 @@ class DumpReader:
         self._pages: list[Page] = []
 
     def read(self, blocks: Iterable[bytes]) -> Iterator[Page]:
-        """Yield all pages, of any namespace, and redirects.
+        """Yield all pages of all namespaces, redirects included.
 
         Raises:
             CorpusError: the XML is damaged, cut off, or not a dump of MediaWiki.
@@ -93,8 +92,8 @@ class DumpReader:
             ) from None
         except (LookupError, ValueError) as error:  # an encoding that expat does not know
             raise CorpusError(
-                f"{self.name} declares an unsupported encoding ({error}). Dumps of MediaWiki are"
-                " UTF-8."
+                f"{self.name} declares an unsupported encoding ({error}), but dumps of MediaWiki"
+                " are UTF-8. Download it again."
             ) from None
         yield from self._take()
 
@@ -144,14 +143,14 @@ class DumpReader:
             if name == "namespace":
                 self.namespaces[self._namespace] = text
             else:
-                self._fields[name] = text  # the last of several revisions is the newest
+                self._fields[name] = text  # the last revision is the newest
         if name == "page":
             self._pages.append(_build_page(self._fields))
 
     def _refuse(self, *_: Any) -> None:
         raise CorpusError(
-            f"{self.name} declares a document type or entities, so it is not a dump of MediaWiki"
-            " and is not read."
+            f"{self.name} declares a document type or entities, so it is not a dump of MediaWiki."
+            " Download a dump from dumps.wikimedia.org."
         )
 
 
@@ -167,7 +166,7 @@ def _build_page(fields: dict[str, str]) -> Page:
 
 
 def read_dump(reading: Reading) -> Iterator[str]:
-    """Yield the articles of a dump; other pages are counted. Raises as `DumpReader.read` does."""
+    """Yield the articles of a dump; other pages are counted. Errors as in `DumpReader.read`."""
     source = reading.source
     reader = DumpReader(source.name)
     links: Links | None = None
@@ -178,13 +177,13 @@ def read_dump(reading: Reading) -> Iterator[str]:
 
 
 def _complete(source: Source) -> Iterator[bytes]:
-    """Yield what a part of a dump lacks at its end."""
+    """Yield the end tag of the XML if the source is a part that lacks it."""
     if source.path and source.span and source.span.end < source.path.stat().st_size:
         yield DUMP_END
 
 
 def read_article(page: Page, links: Links, counts: Counter[str]) -> str:
-    """Return title, blank line, and text of an article; "" for other pages, counted by reason."""
+    """Return the title, a blank line and the text of an article; count other pages, return ""."""
     reason = _explain_dropping(page)
     text = "" if reason else read_wikitext(page.text, links, counts)
     if not text:
@@ -194,7 +193,7 @@ def read_article(page: Page, links: Links, counts: Counter[str]) -> str:
 
 
 def _explain_dropping(page: Page) -> str:
-    """Return why a page is not an article; "" if it is one."""
+    """Return the reason why a page is not an article; "" if it is one."""
     if page.namespace != _ARTICLES:
         return "page that is no article"
     if page.is_redirect:

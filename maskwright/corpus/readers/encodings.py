@@ -1,8 +1,8 @@
-"""The encoding of text that is not UTF-8: guessed from a sample, and named in errors.
+"""Detection of the encoding of text that is not UTF-8, and the errors that name it.
 
-Every candidate decodes the sample; the one whose characters beyond ASCII are most often letters of
-the languages that are written in it is likely. For German and French in cp1252 this is right where
-charset-normalizer 3.5 says cp1250, which would turn è into č.
+Every candidate encoding decodes the sample. The likely one is that whose non-ASCII characters are
+most often letters of the languages written in it. For German and French in cp1252 this is right,
+while charset-normalizer 3.5 returns cp1250, which would turn è into č.
 """
 
 import codecs
@@ -15,16 +15,16 @@ from pathlib import Path
 from maskwright.errors import CorpusError
 
 UTF_8 = "utf-8"
-UNDECODABLE = re.compile(r"[\udc80-\udcff]")  # each stands for a byte
+UNDECODABLE = re.compile(r"[\udc80-\udcff]")  # each represents a byte
 FLAG = "--corpus.encoding"
 
 _UNDECODABLE_RUN = re.compile(r"[\udc80-\udcff]+")
-_MAX_STRAY = 3  # bytes, as of one character that is cut off
+_MAX_STRAY = 3  # bytes: those of one truncated character
 _BEYOND_ASCII = re.compile(r"[^\x00-\x7f\udc80-\udcff]+")
 _FIRST_BEYOND_ASCII = re.compile(rb"[\x80-\xff]")
 _RANGE = re.compile(r" \(bytes [\d,]+ to [\d,]+\)$")
 _UNPACK = {".gz": "gzip -dc", ".bz2": "bzip2 -dc", ".xz": "xz -dc", ".zst": "zstd -dc"}
-_ICONV = {  # where iconv has another name than Python
+_ICONV = {  # encodings whose name in iconv differs from Python's
     "utf-16-le": "UTF-16LE",
     "utf-16-be": "UTF-16BE",
     "utf-32-le": "UTF-32LE",
@@ -50,7 +50,7 @@ _LEVEL_1_BIG5 = bytes(
     for trail in (*range(0x40, 0x7F), *range(0xA1, 0xFF))
     for byte in (lead, trail)
 ).decode("big5", "ignore")
-# In order of preference among equals.
+# In order of preference if scores are equal.
 _CANDIDATES = {
     "cp1252": _WESTERN,
     "cp1250": _CENTRAL,
@@ -79,18 +79,18 @@ _FREQUENT = {
     _HEBREW: frozenset("יוהלאמר"),
     _ARABIC: frozenset("اليمنو"),
 }
-_FREQUENT_SHARE = 0.3  # in text it is more
+_FREQUENT_SHARE = 0.3  # text has a larger share of frequent letters
 _SURE, _LIKELY = 0.9, 0.5  # scores
-# Characters beyond ASCII, and whether letters of ASCII are beside them.
+# Runs of non-ASCII characters, with the ASCII letters next to them.
 _RUN = re.compile(r"([A-Za-z]?)([^\x00-\x7f]+)([A-Za-z]?)")
 _LONGEST_LATIN_RUN = 3
 _SAMPLE_BYTES = 1 << 14
 _LOW_BYTES = bytes(range(9))
-_LOW_SHARE = 0.15  # of the bytes of UTF-16 and UTF-32; there are no such bytes in other text
+_LOW_SHARE = 0.15  # smallest share of bytes below 9 in UTF-16 and UTF-32; other text has none
 
 
 def guess_encoding(sample: bytes) -> str | None:
-    """Return Python's name of the likely encoding of `sample`; None if it is not like text."""
+    """Return Python's name of the likely encoding of `sample`; None if none is likely."""
     sample = sample[:_SAMPLE_BYTES]
     num_low = len(sample) - len(sample.translate(None, _LOW_BYTES))
     if num_low >= _LOW_SHARE * len(sample):
@@ -114,9 +114,9 @@ def _guess_wide(sample: bytes) -> str | None:
 
 
 def _score(sample: bytes, encoding: str, alphabet: str) -> float:
-    """Return the share of the characters beyond ASCII that are expected in this encoding.
+    """Return the share of non-ASCII characters that are expected in this encoding.
 
-    Words are in one script, so letters of another one beside those of ASCII count as wrong, and so
+    A word is in one script, so letters of another script next to ASCII letters count as wrong; so
     do many accented letters in a row, and a capital letter after a small one.
     """
     letters, frequent = _expected(alphabet), _FREQUENT.get(alphabet)
@@ -139,9 +139,9 @@ def _expected(alphabet: str) -> frozenset[str]:
 
 
 def is_mostly_utf8(block: bytes) -> bool | None:
-    """Return True if what is beyond ASCII in a block is mostly UTF-8; None if it is all ASCII.
+    """Return True if the non-ASCII bytes of a block are mostly UTF-8; None if all bytes are ASCII.
 
-    A character that is cut off at the end does not count.
+    A character that is truncated at the end is ignored.
     """
     text = codecs.getincrementaldecoder(UTF_8)("surrogateescape").decode(block)
     num_good = sum(map(len, _BEYOND_ASCII.findall(text)))
@@ -150,11 +150,11 @@ def is_mostly_utf8(block: bytes) -> bool | None:
 
 
 def is_stray(text: str, block: bytes, encoding: str) -> bool:
-    """Return True if all that cannot be decoded is one damaged character that is not a letter.
+    """Return True if the only undecodable bytes are one damaged character that is not a letter.
 
     Args:
-        text: `block` as it was decoded, with a lone surrogate for each undecodable byte.
-        encoding: the one in which it was decoded.
+        text: the decoded `block`, with a lone surrogate for each undecodable byte.
+        encoding: the encoding of `block`.
     """
     runs = _UNDECODABLE_RUN.findall(text)
     if len(runs) > 1 or len(runs[0]) > _MAX_STRAY:
@@ -163,7 +163,7 @@ def is_stray(text: str, block: bytes, encoding: str) -> bool:
     if likely is None:
         return True
     letters = _FIRST_BEYOND_ASCII.search(block)
-    assert letters is not None, "bytes of ASCII are decodable in UTF-8"
+    assert letters is not None, "ASCII bytes are decodable in UTF-8"
     start = letters.start()
     return block[start : start + len(runs[0])].decode(likely, "replace").isspace()
 
@@ -176,12 +176,12 @@ def not_decodable(
     flag: str | None = None,
     given: str | None = None,
 ) -> CorpusError:
-    """Return the error about bytes that cannot be decoded: the likely encoding, how to read it.
+    """Return the error about undecodable bytes, with the likely encoding and how to read it.
 
     Args:
-        block: some bytes of the file, among them those that cannot be decoded.
-        encoding: the one in which it was read.
-        where: what cannot be decoded: the number of a line, or how much.
+        block: bytes of the file, including those that cannot be decoded.
+        encoding: the encoding in which the file was read.
+        where: the number of the undecodable line, or the undecodable share in words.
         flag: the command's flag for the encoding; None if it has none.
         given: the value of that flag, if any.
     """
@@ -197,7 +197,7 @@ def not_decodable(
         return mixed(name, encoding, likely)
     why = why and f" ({why})"
     if likely is None or likely == encoding:
-        remedy = f"Say what it is with {flag}, or convert" if flag else "Convert"
+        remedy = f"Name its encoding with {flag}, or convert" if flag else "Convert"
         return CorpusError(f"{place} is not {_show(encoding)}{why}. {remedy} it to UTF-8.")
     read = f"Read it with {flag} {likely} (prepare, pretrain), or convert" if flag else "Convert"
     return CorpusError(
@@ -207,9 +207,9 @@ def not_decodable(
 
 
 def mixed(name: str, first: str, later: str) -> CorpusError:
-    """Return the error about a file that changes its encoding."""
+    """Return the error about a file whose parts have different encodings."""
     return CorpusError(
-        f"{name} is in {_show(first)} first and in {_show(later)} later. Convert its parts to "
+        f"{name} begins in {_show(first)} and continues in {_show(later)}. Convert its parts to "
         "UTF-8, or leave it out."
     )
 
@@ -219,13 +219,13 @@ def _show(encoding: str) -> str:
 
 
 def _guess(block: bytes) -> str | None:
-    """Return the likely encoding, by the bytes from the first one beyond ASCII."""
+    """Return the likely encoding of the bytes from the first non-ASCII one on."""
     beyond = _FIRST_BEYOND_ASCII.search(block)
     return guess_encoding(block[beyond.start() // 4 * 4 if beyond else 0 :])
 
 
 def _convert(name: str, encoding: str, options: str = "") -> str:
-    """Return the command that writes a file in UTF-8, beside it in the current folder."""
+    """Return the shell command that writes a UTF-8 copy of a file to the current folder."""
     name = _RANGE.sub("", name)  # the command converts the whole file
     path = Path(name)
     iconv = f"iconv {options}-f {_ICONV.get(encoding, encoding)} -t UTF-8"

@@ -1,7 +1,7 @@
-"""Hugging Face datasets, streamed (extra `hub`): ``hf:wikimedia/wikipedia:20231101.en#text``.
+"""Reader of Hugging Face datasets, streamed (extra `hub`).
 
-A local folder works, too, ``hf:/data/my_set#body``: one that `datasets` can load, or that its
-`save_to_disk` has written.
+A name such as ``hf:wikimedia/wikipedia:20231101.en#text`` is a dataset on the hub, and
+``hf:/data/my_set#body`` is a local folder that `datasets` can load or `save_to_disk` has written.
 """
 
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ _SPLIT = "train"
 
 @dataclass(frozen=True, slots=True)
 class HubName:
-    """A parsed name; `config` and `field` are empty where the name has none."""
+    """A parsed dataset name; `config` and `field` are empty if the name has none."""
 
     path: str
     config: str
@@ -33,7 +33,7 @@ class HubName:
 
 
 def expand_home(given: str) -> Path:
-    """Return a path with ``~`` or ``~user`` replaced; raise CorpusError if nobody is called so."""
+    """Return a path with ``~`` or ``~user`` expanded; raise CorpusError if the user is unknown."""
     try:
         return Path(given).expanduser()
     except RuntimeError as error:
@@ -46,12 +46,12 @@ def parse_hub_name(name: str) -> HubName:
     local = rest.startswith(("/", ".", "~"))
     path, config = (rest, "") if local else rest.partition(":")[::2]
     if not path:
-        raise CorpusError(f"{name} names no dataset. Write hf:NAME, hf:NAME:CONFIG or add #FIELD.")
+        raise CorpusError(f"{name} names no dataset. Write hf:NAME[:CONFIG][#FIELD].")
     return HubName(path, config, field)
 
 
 def read_hub(reading: Reading) -> Iterator[str]:
-    """Yield the texts of a dataset's train split in its order.
+    """Yield the texts of a dataset's train split in order.
 
     Raises:
         CorpusError: the dataset cannot be found or read, or lacks the field.
@@ -72,7 +72,7 @@ def read_hub(reading: Reading) -> Iterator[str]:
                 yield text
     except CorpusError:
         raise
-    except Exception as error:  # damaged datasets raise anything
+    except Exception as error:  # damaged datasets raise many kinds of errors
         reason = " ".join(str(error).split()) or type(error).__name__
         raise CorpusError(f"{name} cannot be read: {reason}") from None
     field.check_found()

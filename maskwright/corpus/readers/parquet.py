@@ -1,8 +1,8 @@
-"""Parquet: one column of strings, read a few rows at a time (extra `parquet`).
+"""Reader of one string column of a Parquet file, a few rows at a time (extra `parquet`).
 
-A file of 1 kB can make pyarrow take gigabytes of memory: for a page that unpacks to them (31 kB:
-5 GB), or for one long value that many rows repeat. Nothing but the headers of the pages says how
-large they are unpacked, so the headers are read first and decide how many rows are read at a time.
+A file of 1 kB can make pyarrow take gigabytes of memory, by a page that unpacks to gigabytes
+(31 kB: 5 GB) or by one long value that many rows repeat. Only the page headers state the unpacked
+sizes, so they are read first, to choose the number of rows to read at a time.
 https://github.com/apache/parquet-format
 """
 
@@ -28,30 +28,30 @@ MAX_FOOTER_BYTES = 16 << 20
 _HEAD_BYTES = 1 << 12
 _BATCH_ROWS = 64
 _BATCH_BYTES = 64 << 20
-_ROW_BYTES = 64  # counted for each row, even if it is empty
-# What pyarrow raises for damaged files, beside its own errors.
+_ROW_BYTES = 64  # estimated for each row, even an empty one
+# Errors that pyarrow raises for damaged files, besides its own.
 _DAMAGE = (OSError, ValueError, ArithmeticError, LookupError, RuntimeError)
-_BUFFER_BYTES = 1 << 20  # reads a column chunk in parts
-_HEADER_BYTES = 1 << 12  # of most page headers; a longer one is read again with more
+_BUFFER_BYTES = 1 << 20  # with a buffer, pyarrow reads a column chunk in parts
+_HEADER_BYTES = 1 << 12  # enough for most page headers; a longer one is read again with more
 _MOST_HEADER_BYTES = 1 << 24
 _MOST_PAGES = 1_000_000
 _MAGIC = b"PAR1"
 
-# Thrift's kinds of values. That of a boolean field is its value.
+# Thrift's value types. The type of a boolean field is its value.
 _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET = range(1, 11)
 _STRUCT = 12
 _FIXED_BYTES = {_TRUE: 0, _FALSE: 0, _BYTE: 1, _DOUBLE: 8}
 _DEEPEST = 16
-# Number and kind of the fields that say where pages are and how large.
+# Number and type of the fields with the offsets and sizes of pages.
 _ROW_GROUPS = (4, _LIST)  # of FileMetaData
 _COLUMNS = (1, _LIST)  # of RowGroup
 _META_DATA = (3, _STRUCT)  # of ColumnChunk
-_PLACES = ((7, _I64), (9, _I64), (11, _I64))  # packed bytes, first data page, dictionary page
+_PLACES = ((7, _I64), (9, _I64), (11, _I64))  # packed bytes, offsets of data and dictionary pages
 _SIZES = ((2, _I32), (3, _I32))  # of PageHeader: unpacked and packed bytes of the page
 
 
 def read_parquet(reading: Reading) -> Iterator[str]:
-    """Yield the texts of one column in the order of the rows; too long ones are counted.
+    """Yield the texts of one column in the order of the rows; texts that are too long are counted.
 
     Raises:
         CorpusError: the file is damaged, asks for too much memory, or lacks the column.
@@ -91,7 +91,7 @@ def read_parquet(reading: Reading) -> Iterator[str]:
 def _choose_rows(
     arrow: Any, table: Any, file: BinaryIO, footer: bytes, field: TextField, groups: range
 ) -> int:
-    """Return how many rows to read at a time: so few that they take little memory."""
+    """Return the number of rows to read at a time, which bounds memory."""
     kind = table.schema_arrow.field(field.name).type
     kind = kind.value_type if arrow.types.is_dictionary(kind) else kind
     if kind not in (arrow.string(), arrow.large_string(), arrow.string_view()):
@@ -103,7 +103,7 @@ def _choose_rows(
     if largest > MAX_PAGE_BYTES:
         raise CorpusError(
             f"{field.source} has a page of {largest >> 20} MB in its column {field.name}; the limit"
-            f" is {MAX_PAGE_BYTES >> 20} MB. Write it again with smaller pages (pyarrow:"
+            f" is {MAX_PAGE_BYTES >> 20} MB. Write the file again with smaller pages (pyarrow:"
             " write_batch_size=16)."
         )
     return max(1, min(_BATCH_ROWS, _BATCH_BYTES // max(largest, 1)))
@@ -120,7 +120,7 @@ def _read_values(arrow: Any, column: Any, counts: Counter[str]) -> list[str | No
 
 
 def _drop_long(column: Any, counts: Counter[str]) -> Any:
-    """Replace long values by nulls: a string in Python may take four times their bytes."""
+    """Replace long values by nulls, because a Python string may take four times their bytes."""
     compute: Any = importlib.import_module("pyarrow.compute")
     fits = compute.less_equal(compute.binary_length(column), MAX_RECORD_CHARACTERS)
     counts["record too long"] += len(column) - column.null_count - (compute.sum(fits).as_py() or 0)
@@ -133,7 +133,7 @@ def _open_seekable(
 ) -> Generator[tuple[BinaryIO, int]]:
     """Open the file and return it with its size.
 
-    A compressed one is first unpacked to a temporary file, as Parquet is read from its end.
+    A compressed file is first unpacked to a temporary file, because Parquet is read from its end.
     """
     with ExitStack() as stack:
         try:
@@ -156,11 +156,11 @@ def _open_seekable(
 
 
 class PageError(Exception):
-    """A footer or page header that is damaged or asks for too much."""
+    """A footer or page header is damaged or asks for too much memory."""
 
 
 def read_footer(file: BinaryIO) -> bytes:
-    """Return the metadata at the end of a Parquet file; raise PageError if none, or too large."""
+    """Return the metadata at the end of a Parquet file; raise PageError if missing or too large."""
     size = file.seek(0, 2)
     file.seek(max(size - 8, 0))
     ending = file.read(8)
@@ -188,8 +188,8 @@ def find_largest_page(
 ) -> int:
     """Return the unpacked bytes of the largest page in column number `column` of row groups.
 
-    The footer is read here because pyarrow 26 ends the process (SIGABRT) over one damaged footer
-    in a thousand when it is asked where a column is, and no library reads page headers.
+    The footer is parsed here because pyarrow 26 aborts the process (SIGABRT) on one in a thousand
+    damaged footers when asked for the offset of a column, and no library reads page headers.
 
     Raises:
         PageError: footer or page headers are damaged.
@@ -209,7 +209,7 @@ def find_largest_page(
 
 
 def _find_chunks(reader: "StructReader", column: int) -> Iterator[tuple[int, int]]:
-    """Yield where the pages of the column begin and end, for each row group."""
+    """Yield the start and end offsets of the column's pages, for each row group."""
     for _ in reader.fields(_ROW_GROUPS):
         for _ in reader.items():
             chunks = list(_find_chunk(reader, column))
@@ -234,7 +234,7 @@ def _find_chunk(reader: "StructReader", column: int) -> Iterator[tuple[int, int]
 
 
 def _read_page_sizes(file: BinaryIO, start: int, end: int) -> Iterator[int]:
-    """Yield the unpacked bytes of the pages between two places in the file."""
+    """Yield the unpacked bytes of the pages between two offsets in the file."""
     place, size = start, _HEADER_BYTES
     while place < end:
         file.seek(place)
@@ -242,12 +242,12 @@ def _read_page_sizes(file: BinaryIO, start: int, end: int) -> Iterator[int]:
         reader = StructReader(content)
         try:
             found = {field: reader.integer() for field in reader.fields(*_SIZES)}
-        except IndexError:  # the header goes on
+        except IndexError:  # the header is longer
             if len(content) < size or size >= _MOST_HEADER_BYTES:
                 raise PageError("a page header is cut off") from None
             size *= 16
             continue
-        # pyarrow would read another size from the low 32 bits of a longer number.
+        # pyarrow takes the low 32 bits of a longer number, which is another size.
         if len(found) < 2 or not all(0 <= number < 2**31 for number in found.values()):
             raise PageError("a page header has no size")
         unpacked, packed = (found[field] for field, _ in _SIZES)
@@ -256,7 +256,7 @@ def _read_page_sizes(file: BinaryIO, start: int, end: int) -> Iterator[int]:
 
 
 class StructReader:
-    """A position in structs of Thrift's compact protocol, as far as Parquet uses it.
+    """Reader of structs in Thrift's compact protocol, as far as Parquet uses it.
 
     Reading past the end raises IndexError.
     https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md
@@ -266,9 +266,9 @@ class StructReader:
         self._content, self.place = content, 0
 
     def fields(self, *wanted: tuple[int, int], depth: int = _DEEPEST) -> Iterator[int]:
-        """Yield the number of each wanted field, (number, kind), and skip all others.
+        """Yield the number of each requested field, (number, kind), and skip all others.
 
-        The caller reads the value of a field before it asks for the next.
+        The caller reads the value of a field before it requests the next field.
         """
         field, seen = 0, set[int]()
         while head := self._byte():
@@ -293,7 +293,7 @@ class StructReader:
         return head & 15, head >> 4 if head >> 4 < 15 else self._varint()
 
     def integer(self) -> int:
-        """Return a number in "zigzag": 0, -1, 1, -2 … are stored as 0, 1, 2, 3 …"""
+        """Return a zigzag-encoded number: 0, -1, 1, -2 … are stored as 0, 1, 2, 3 …"""
         number = self._varint()
         return (number >> 1) ^ -(number & 1)
 

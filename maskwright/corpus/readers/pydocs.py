@@ -1,8 +1,8 @@
-"""The built-in corpus: the English documentation in the Python environment.
+"""Reader of the built-in corpus: the English documentation in the Python environment.
 
 About 8 MB of docstrings of the standard library, numpy and torch, and the language reference in
-`pydoc_data.topics`, read without importing any of the modules. It needs no download, so that you
-can try everything at once, and it differs slightly between versions.
+`pydoc_data.topics`, read without importing any of the modules. It needs no download, so you can try
+maskwright at once, and it differs slightly between versions.
 """
 
 import ast
@@ -24,8 +24,8 @@ _SKIPPED_FOLDERS = frozenset(
 _LONG_CHARACTERS = 1_000
 
 # Everything up to the next triple-quoted string (or the end), then that string. Both parts match
-# anything at the first attempt, so a file takes linear time whatever is in it. Possessive groups
-# would say so, but may loop forever in Python before 3.11.5 (gh-106052).
+# any text without backtracking, so every file takes linear time. Possessive groups would state
+# this, but may loop forever in Python before 3.11.5 (gh-106052).
 _SHORT = r"""(?!"{3}|'{3})(?:"[^"\\\n]*(?:\\.[^"\\\n]*)*"|'[^'\\\n]*(?:\\.[^'\\\n]*)*'|["'])"""
 _CODE = rf"""[^"'\#]*(?:(?:\#[^\n]*|{_SHORT})[^"'\#]*)*"""
 _TRIPLE = (
@@ -35,7 +35,7 @@ _TRIPLE = (
 _NEXT_TRIPLE = re.compile(f"({_CODE})({_TRIPLE}|\\Z)", re.DOTALL)
 
 _DEFINITION = re.compile(r"\b(?:class|def)\s+(\w+)")
-# How torch and numpy document functions that are written in C.
+# Calls by which torch and numpy document functions that are written in C.
 _DOCUMENTING_CALL = re.compile(r"add_?(?:newdoc|docstr)\w*\(([^()]*(?:\([^()]*)?),$")
 _DOTTED_NAME = re.compile(r"\w+(?:\.\w+)*")
 _TAIL_CHARACTERS = 4_000  # of the code before a string: the longest signatures
@@ -61,7 +61,7 @@ _WRAPPED_CHARACTERS = 50  # the next line may continue a line of this length
 
 
 def read_pydocs() -> Iterator[tuple[str, str]]:
-    """Yield the name and the text of each document, in an order that depends on files alone.
+    """Yield the name and the text of each document, in an order that depends only on the files.
 
     A document is a language topic, a long docstring, or the other docstrings of one module.
     """
@@ -120,8 +120,8 @@ def _read_module(path: Path, module: str) -> Iterator[tuple[str, str]]:
 def find_docstrings(source: str) -> Iterator[tuple[str, str]]:
     """Yield the name of each documented object ("" for the module) and its docstring, in order.
 
-    A regular expression finds the strings because `ast.parse` takes 10 seconds instead of 2.5 for
-    the whole environment, which a preparation reads three times; `ast.literal_eval` evaluates them.
+    A regular expression finds the strings, because `ast.parse` takes 10 seconds instead of 2.5 for
+    the whole environment, which preparation reads three times. `ast.literal_eval` evaluates them.
     """
     for match in _NEXT_TRIPLE.finditer(source):
         if not match[2]:
@@ -139,7 +139,7 @@ def find_docstrings(source: str) -> Iterator[tuple[str, str]]:
 
 def _evaluate(literal: str) -> str | None:
     try:
-        with warnings.catch_warnings():  # about the escapes in other people's docstrings
+        with warnings.catch_warnings():  # other packages' docstrings have invalid escapes
             warnings.simplefilter("ignore")
             return ast.literal_eval(literal)
     except (SyntaxError, ValueError):  # not closed, or a bad escape
@@ -147,7 +147,7 @@ def _evaluate(literal: str) -> str | None:
 
 
 def _find_name(before: str, at_start: bool) -> str | None:
-    """Return the name of what a string after the code `before` documents; None if nothing."""
+    """Return the name of the object that a string after the code `before` documents, or None."""
     code = _strip_comments(before, "" if at_start else ":,")
     if at_start and not code:
         return ""
@@ -178,7 +178,7 @@ def _strip_comments(code: str, endings: str) -> str:
 
 
 def extract_prose(text: str) -> str:
-    """Return the English paragraphs of a documentation text, a line each; "" if there are none.
+    """Return the English paragraphs of a documentation text, one per line; "" if there are none.
 
     Doctests, literal blocks, formulas, tables, rulers and reStructuredText markup are dropped;
     sentences, headings and descriptions of parameters stay.

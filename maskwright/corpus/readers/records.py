@@ -1,4 +1,4 @@
-"""Records with a text field: JSON lines, and comma- and tab-separated tables with a header."""
+"""Readers of records with a text field: JSON lines, and CSV and TSV tables with a header."""
 
 import csv
 import json
@@ -15,19 +15,20 @@ from maskwright.corpus.readers.text import read_lines, read_text
 from maskwright.errors import CorpusError
 from maskwright.files import JsonObject
 
-# A longer line of JSON or of a table is cut, so it is not a record (parsing one takes up to thirty
-# times its size); a longer value in a Parquet file is dropped.
+# A longer line of JSON or of a table is cut, so it is not parsed as a record (parsing takes up to
+# thirty times its size in memory); a longer value in a Parquet file is dropped.
 MAX_RECORD_CHARACTERS = 16_000_000
 _NUM_SHOWN = 12
-# A row with an unclosed quotation mark is dropped after so many characters.
+# A row with an unclosed quotation mark is dropped after this many characters.
 MAX_ROW_CHARACTERS = 10_000_000
 BAD_LINE = "bad JSON line"
 
 
 class TextField:
-    """The field that holds the text: picks texts out of records and counts records without one.
+    """The field with the text: picks texts from records and counts records without text.
 
-    A field that no record has is an error even in a folder, as the whole source would be lost.
+    If no record has the field, this is an error even in a folder, because the whole source would
+    be lost.
     """
 
     def __init__(self, name: str, source: str, counts: Counter[str]) -> None:
@@ -39,11 +40,11 @@ class TextField:
     def of(cls, reading: Reading) -> "TextField":
         """Return the field that the configuration names."""
         field = cls(reading.config.text_field, reading.source.name, reading.counts)
-        field._found = reading.source.span is not None  # in another part, if not in this one
+        field._found = reading.source.span is not None  # the beginning of the file has the field
         return field
 
     def pick(self, value: object, columns: Collection[str]) -> str | None:
-        """Return `value` if it is a text; else count it. `columns` are those of its record."""
+        """Return `value` if it is a text, else count it; `columns` are the record's columns."""
         if isinstance(value, str):
             self._found = True
             return value
@@ -53,12 +54,12 @@ class TextField:
         return None
 
     def check_found(self) -> None:
-        """Raise CorpusError, at the end of a source, if no record had the field."""
+        """Raise CorpusError at the end of a source if no record had the field."""
         if self._failure is not None and not self._found:
             raise self._failure
 
     def check_columns(self, columns: Collection[str]) -> None:
-        """Raise CorpusError unless the field is one of `columns`; names some that are."""
+        """Raise CorpusError unless the field is one of `columns`; the error lists some of them."""
         if self.name not in columns:
             raise self._no_column(columns)
 
@@ -66,6 +67,7 @@ class TextField:
         """Return the error for a field whose values are not text."""
         return CorpusError(
             f"{self.source} has no text in its field {self.name}: its values are not strings."
+            " Choose another with corpus.text_field."
         )
 
     def _no_column(self, columns: Collection[str]) -> CorpusError:
@@ -84,7 +86,7 @@ def read_jsonl(reading: Reading) -> Iterator[str]:
     """Yield the texts of JSON lines; lines that are not a JSON object are counted.
 
     Raises:
-        UnreadableError: no line holds an object.
+        UnreadableError: no line is a JSON object.
         CorpusError: no object has the field.
     """
     field, counts = TextField.of(reading), reading.counts
@@ -93,7 +95,7 @@ def read_jsonl(reading: Reading) -> Iterator[str]:
         if not line or line.isspace():
             continue
         try:
-            # Not strict: cleaning removes a raw control character in a string.
+            # Not strict, because cleaning removes raw control characters.
             record: object = json.loads(line, strict=False)
         except (ValueError, RecursionError):
             record = None
@@ -106,16 +108,16 @@ def read_jsonl(reading: Reading) -> Iterator[str]:
         if (text := field.pick(mapping.get(field.name), mapping)) is not None:
             yield text
     if not num_objects and reading.source.span is None:
-        where = f", and line {first_bad} is not one" if first_bad else ""
+        where = f"; line {first_bad} is not an object" if first_bad else ""
         raise UnreadableError(
             "not JSON lines",
-            f"{field.source} holds no JSON object: one a line is expected{where}.",
+            f"{field.source} contains no JSON object, but must have one per line{where}.",
         )
     field.check_found()
 
 
 def _find_reason(counts: Counter[str], source: Source, number: int) -> str:
-    """Return the reason, which names the first bad line of all sources."""
+    """Return the reason for counting a bad line, which names the first bad line of all sources."""
     found = next((reason for reason in counts if reason.startswith(BAD_LINE)), None)
     start = source.span.start if source.span else 0
     after = f" after byte {start:,}" if start else ""
@@ -123,13 +125,13 @@ def _find_reason(counts: Counter[str], source: Source, number: int) -> str:
 
 
 def read_csv(reading: Reading) -> Iterator[str]:
-    """Yield the texts of one column of a table as RFC 4180 has it: fields may be quoted."""
+    """Yield the texts of one column of a CSV table (RFC 4180), whose fields may be quoted."""
     lines = _RowLines(_read_lines(reading))
     return _read_table(csv.reader(lines), lines, reading)
 
 
 def read_tsv(reading: Reading) -> Iterator[str]:
-    """Yield the texts of one column of IANA's text/tab-separated-values: quotes are text."""
+    """Yield the texts of one column of a TSV table (IANA), where quotation marks are text."""
     lines = _RowLines(_read_lines(reading))
     return _read_table(csv.reader(lines, delimiter="\t", quoting=csv.QUOTE_NONE), lines, reading)
 
@@ -154,9 +156,9 @@ def _read_table(rows: Iterator[list[str]], lines: "_RowLines", reading: Reading)
 
 
 class _RowLines:
-    """Lines for the csv module, which takes lines for a row until its quotation marks are closed.
+    """An iterator of lines for the csv module, which reads lines until a row's quotes are closed.
 
-    `num_characters` were taken since it was last set to 0.
+    `num_characters` is the number of characters read since it was last set to 0.
     """
 
     def __init__(self, lines: Iterable[str]) -> None:

@@ -1,4 +1,4 @@
-"""Files that are not text, recognized by their first bytes whatever their names."""
+"""Detection of files that are not text by their first bytes."""
 
 from maskwright.errors import CorpusError
 
@@ -38,7 +38,7 @@ _SIGNATURES = {
     b"OggS\0": "an Ogg recording",
     b"fLaC\0": "a FLAC recording",
 }
-# At other places than the first byte.
+# Signatures of two byte strings at the given offsets.
 _INNER = {
     (0, b"BZh", 4, b"1AY&SY"): "compressed by bzip2",
     (0, b"RIFF", 8, b"WEBP"): "a WebP image",
@@ -61,9 +61,9 @@ _TO_TEXT = "Convert it to plain text first, or leave it out."
 
 
 class UnreadableError(CorpusError):
-    """A source without text of the expected kind: binary, empty, other JSON.
+    """A source has no text of the expected kind: it is binary, empty, or other JSON.
 
-    An error for a file that the user named; inside a folder the file is skipped and counted under
+    This is an error for a file that the user named; a file in a folder is skipped and counted under
     `reason`. Damage, such as a truncated archive, is a `CorpusError` in both cases.
     """
 
@@ -73,7 +73,7 @@ class UnreadableError(CorpusError):
 
 
 def check_signature(head: bytes, name: str) -> None:
-    """Raise UnreadableError, which names the kind, if a file with these first bytes is not text."""
+    """Raise UnreadableError, which names the format, if these first bytes are not text."""
     kind = recognize(head)
     if kind is not None:
         remedy = next((r for word, r in _REMEDIES.items() if word in kind), _TO_TEXT)
@@ -83,7 +83,7 @@ def check_signature(head: bytes, name: str) -> None:
 
 
 def recognize(head: bytes) -> str | None:
-    """Return the kind of a file with these first bytes, for a message; None if unknown."""
+    """Return the format of a file with these first bytes, for a message; None if unknown."""
     for signature, kind in _SIGNATURES.items():
         if head.startswith(signature):
             inside = (what for part, what in _ZIPPED.items() if part in head)

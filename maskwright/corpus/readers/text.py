@@ -1,4 +1,4 @@
-"""Plain text: from bytes to text, lines and documents.
+"""Reader of plain text: decoding, lines and documents.
 
 A document is a block between blank lines, a line, or the whole file.
 """
@@ -26,12 +26,12 @@ from maskwright.corpus.readers.encodings import (
 from maskwright.corpus.readers.signatures import UnreadableError, check_signature
 
 _HEAD_BYTES = 1 << 16
-_MAX_UNDECODABLE = 0.001  # of the bytes; more is another encoding, or damage that loses words
-# Control characters. Text has none; compressed data has some 12 %.
+_MAX_UNDECODABLE = 0.001  # share of bytes; more is another encoding, or damage that loses words
+# Control characters. Text has none; compressed data has about 12 %.
 _CONTROL = re.compile(r"[\x00-\x08\x0e-\x1a\x1c-\x1f\x7f]")
 _MAX_CONTROL, _MAX_CONTROL_UNDECODABLE = 0.1, 0.01
 _ASCII = bytes(range(128))
-_MARKS = {  # byte order marks; that of UTF-32 begins as that of UTF-16 does
+_MARKS = {  # byte order marks; UTF-32 first, because its mark begins with that of UTF-16
     codecs.BOM_UTF8: "utf-8",
     codecs.BOM_UTF32_LE: "utf-32-le",
     codecs.BOM_UTF32_BE: "utf-32-be",
@@ -39,13 +39,13 @@ _MARKS = {  # byte order marks; that of UTF-32 begins as that of UTF-16 does
     codecs.BOM_UTF16_BE: "utf-16-be",
 }
 
-# Stray blank lines in a file of one document a line must not join thousands of lines; the longest
-# articles of an encyclopedia have a few hundred paragraphs.
+# Stray blank lines in a file with one document per line must not join thousands of lines; the
+# longest articles of an encyclopedia have a few hundred paragraphs.
 _MAX_LINES_A_BLANK = 500
 
 
 def _keep_visible(error: UnicodeError) -> tuple[str, int]:
-    """Decode each undecodable byte to a lone surrogate; "surrogateescape" has none for ASCII."""
+    """Decode undecodable bytes to lone surrogates; "surrogateescape" cannot for ASCII bytes."""
     if not isinstance(error, UnicodeDecodeError):
         raise error
     return "\udcff" * (error.end - error.start), error.end
@@ -60,7 +60,7 @@ def read_plain(reading: Reading) -> Iterator[str]:
 
 
 def read_markdown(reading: Reading) -> Iterator[str]:
-    """Yield a Markdown file as one document, unless the configuration says what is one."""
+    """Yield a Markdown file as one document, unless ``corpus.documents`` is set."""
     mode = reading.config.documents
     return _read_documents(reading, "file" if mode == "auto" else mode)
 
@@ -79,9 +79,9 @@ def read_text(reading: Reading) -> Iterator[str]:
 
 
 def infer_beginning(source: Source, config: CorpusConfig) -> tuple[DocumentMode, str | None]:
-    """Return what separates the documents of a text file, and its encoding (None: ASCII so far).
+    """Return the document mode of a text file, and its encoding (None: ASCII so far).
 
-    Both are inferred from the first block, as the reader of the whole file infers them.
+    Both are inferred from the first block, in the same way as for the whole file.
 
     Raises:
         CorpusError: the beginning is not text.
@@ -108,19 +108,19 @@ def decode_text(
     A byte that cannot be decoded becomes a lone surrogate, which cleaning replaces and counts.
 
     Args:
-        blocks: of the file, in order.
-        name: of the file, for messages.
-        encoding: that of text which is not UTF-8. A byte order mark has precedence, and so has
-            UTF-8 if the first characters beyond ASCII are UTF-8.
-        exact: no byte may be lost, and the command has no flag for the encoding.
-        span: the part of a file of text that `blocks` are. The bytes before it count as decodable,
-            so that a file is not refused in parts that would be accepted as a whole.
+        blocks: the bytes of the file, in order.
+        name: the name of the file, for messages.
+        encoding: the encoding of text that is not UTF-8. A byte order mark has precedence, and so
+            has UTF-8 if the first non-ASCII characters are UTF-8.
+        exact: raise for any undecodable byte; the command has no flag for the encoding.
+        span: the part of the file that `blocks` are. The bytes before it count as decodable, so
+            that a part is not rejected if the whole file would be accepted.
 
     Raises:
-        UnreadableError: there are no bytes, or those at the beginning are not text.
-        CorpusError: more than 0.1 % of the bytes so far cannot be decoded, and not just one stray
-            character, or any if `exact`; names the encoding that they are likely in. Or UTF-8
-            comes after text in `encoding`.
+        UnreadableError: there are no bytes, or the first ones are not text.
+        CorpusError: more than 0.1 % of the bytes so far cannot be decoded and they are more than
+            one stray character, or any if `exact` (the error names the likely encoding); or UTF-8
+            follows text in `encoding`.
     """
     rest = iter(blocks)
     first = next(rest, b"")
@@ -161,7 +161,7 @@ def _find_mark(first: bytes) -> bytes:
 
 
 def _choose_at_once(first: bytes, encoding: str) -> str | None:
-    """Return the encoding of a file without a mark; None if it is ASCII so far in any case."""
+    """Return the encoding of text without a mark; None if the first non-ASCII bytes decide."""
     kind = codecs.lookup(encoding).name
     if kind == UTF_8:
         return UTF_8
@@ -172,7 +172,7 @@ def _choose_at_once(first: bytes, encoding: str) -> str | None:
     is_utf8 = b"\0" not in first and is_mostly_utf8(first) is not False
     if is_utf8 or kind not in ("utf-16", "utf-32"):
         return UTF_8 if is_utf8 else encoding
-    likely = guess_encoding(first)  # which comes first, the low byte or the high one
+    likely = guess_encoding(first)  # to infer the byte order
     return likely if likely is not None and likely.startswith(kind) else f"{kind}-le"
 
 
@@ -184,35 +184,35 @@ def _reads_ascii(encoding: str) -> bool:
 
 
 def has_safe_line_ends(encoding: str) -> bool:
-    """Return True if the byte 10 is a line end, and text can be decoded from there."""
+    """Return True if every byte 10 is a line end after which decoding can begin."""
     return _reads_ascii(encoding) and not codecs.lookup(encoding).name.startswith("iso2022")
 
 
 class _Chooser(codecs.IncrementalDecoder):
-    """A decoder of UTF-8 or another encoding, whichever the first non-ASCII characters are in.
+    """A decoder of UTF-8 or `given`, as the first non-ASCII characters decide.
 
     Args:
-        name: of the file, for messages.
-        given: the encoding of text which is not UTF-8.
+        name: the name of the file, for messages.
+        given: the encoding of text that is not UTF-8.
         chosen: the encoding, if it is known.
-        may_mix: UTF-8 after text in `given` is to be refused.
+        may_mix: the file may mix encodings, so raise if UTF-8 follows text in `given`.
     """
 
     def __init__(self, name: str, given: str, chosen: str | None, may_mix: bool) -> None:
         super().__init__()
-        self.encoding = chosen or UTF_8  # as far as the bytes so far say
+        self.encoding = chosen or UTF_8  # until the first non-ASCII bytes
         self._name, self._given, self._may_mix = name, given, may_mix
         self._decoder = _build_decoder(chosen) if chosen else None
         self._held = b""
 
     def decode(self, input: Any, final: bool = False) -> str:
-        """Return the text of the next bytes; raise CorpusError if UTF-8 follows other text."""
+        """Return the text of the next bytes; raise CorpusError if UTF-8 follows text in `given`."""
         block, self._held = self._held + bytes(input), b""
         if self._decoder is None:
             if block.isascii():
                 return block.decode("ascii")
             is_utf8 = is_mostly_utf8(block)
-            if is_utf8 is None and not final:  # its end cuts off the only character beyond ASCII
+            if is_utf8 is None and not final:  # the only non-ASCII character is truncated
                 self._held = block
                 return ""
             self.encoding = UTF_8 if is_utf8 else self._given
@@ -227,7 +227,7 @@ def _build_decoder(encoding: str) -> codecs.IncrementalDecoder:
 
 
 def _check_control(text: str, block: bytes, name: str, encoding: str, flag: str | None) -> None:
-    """Raise if the beginning of a file is not text in any encoding."""
+    """Raise if the beginning of a file is binary or in an undeclared wide encoding."""
     share = len(_CONTROL.findall(text)) / max(len(text), 1)
     is_decodable = len(UNDECODABLE.findall(text)) <= _MAX_UNDECODABLE * len(text)
     if share <= (_MAX_CONTROL if is_decodable else _MAX_CONTROL_UNDECODABLE):
@@ -243,13 +243,13 @@ def _check_control(text: str, block: bytes, name: str, encoding: str, flag: str 
 
 
 def read_lines(texts: Iterable[str], limit: int, counts: Counter[str]) -> Iterator[str]:
-    """Yield the lines of a text that comes in blocks; lines longer than `limit` are cut."""
+    """Yield the lines of a text given in blocks; lines longer than `limit` are cut."""
     pending = ""
     for text in texts:
         lines = (pending + text).split("\n")
         pending = lines.pop()
         if len(pending) > limit:
-            # The last piece may go on in the next block.
+            # The last piece may continue in the next block.
             *pieces, pending = cut_text(pending, limit)
             lines += pieces
             counts["long line cut"] += len(pieces)
@@ -267,7 +267,7 @@ def read_lines(texts: Iterable[str], limit: int, counts: Counter[str]) -> Iterat
 def split_documents(
     texts: Iterable[str], mode: DocumentMode, limit: int, counts: Counter[str]
 ) -> Iterator[str]:
-    """Yield the documents of a plain text; longer ones than `limit` characters are cut."""
+    """Yield the documents of a plain text; documents longer than `limit` characters are cut."""
     blocks = iter(texts)
     if mode == "auto":
         first = next(blocks, "")
@@ -280,13 +280,13 @@ def split_documents(
 
 
 def detect_mode(beginning: str) -> DocumentMode:
-    """Return what separates the documents of a file, inferred from its first megabyte.
+    """Return the document mode of a file, inferred from its first megabyte.
 
-    Blank lines do if there are more than a few; otherwise every line is a document.
+    Blank lines separate documents if there are more than a few; else every line is a document.
     """
     lines = [bool(line.strip()) for line in beginning.split("\n")]
     num_separators = sum(a and not b for a, b in pairwise(lines))
-    # Blank lines at the end separate nothing.
+    # Blank lines at the end separate no documents.
     num_separators -= not lines[-1] and any(lines)
     few = num_separators * _MAX_LINES_A_BLANK < sum(lines)
     return "line" if few else "blank_line"

@@ -1,10 +1,10 @@
-"""Wikitext to text.
+"""Conversion of wikitext to plain text.
 
-`read_simply` reads pages without unusual markup by regular expressions: most of a dump, for which
-mwparserfromhell takes 3 to 7 times as long. `read_exactly` reads the others with mwparserfromhell,
-and `read_roughly` those that it would take minutes for. Templates, tables, references, pictures
-and categories go; links and emphasis leave their text; headings, lists and paragraphs stay, a line
-each.
+`read_simply` converts pages without unusual markup by regular expressions: most of a dump, for
+which mwparserfromhell takes 3 to 7 times as long. `read_exactly` converts the others with
+mwparserfromhell, and `read_roughly` those for which mwparserfromhell would take minutes. Templates,
+tables, references, pictures and categories are dropped; the text of links and emphasis is kept;
+headings, list items and paragraphs are kept, one per line.
 """
 
 import html
@@ -22,21 +22,21 @@ _MEDIA, _FILE, _CATEGORY = -2, 6, 14
 _HIDDEN_EVERYWHERE = ("media", "file", "image", "category")  # names that every wiki understands
 _LANGUAGE = re.compile(r"[a-z]{2,3}(?:-[a-z]+)*|simple")
 
-# Elements whose content is no running text.
+# Elements whose content is not running text.
 _DROPPED_TAGS = frozenset((
     "ref", "references", "gallery", "math", "chem", "ce", "timeline", "score", "table",
     "imagemap", "hiero", "syntaxhighlight", "source", "graph", "mapframe", "maplink",
     "templatedata", "templatestyles", "indicator", "inputbox", "categorytree", "section",
     "includeonly", "style", "script",
 ))  # fmt: skip
-# Elements that stand on lines of their own.
+# Elements that are on lines of their own.
 _BLOCK_TAGS = frozenset((
     "br", "hr", "p", "div", "blockquote", "center", "poem", "li", "dd", "dt", "ul", "ol", "dl",
     "pre",
 ))  # fmt: skip
-# Elements whose content is shown as it is written.
+# Elements whose content is shown verbatim.
 _LITERAL_TAGS = frozenset(("nowiki", "pre"))
-# Templates that show their arguments of these numbers: without them sentences would be torn.
+# Templates that show the arguments with these numbers, which are parts of sentences.
 _SHOWN_ARGUMENTS = {
     "lang": (2,),
     "nowrap": (1,),
@@ -46,23 +46,23 @@ _SHOWN_ARGUMENTS = {
 }
 _MOST_SHOWN = 4  # by `convert`, where the second argument is one of these words
 _RANGES = frozenset(("to", "-", "\u2013", "and", "or", "by", "x", "*", "+/-", "\u00b1"))
-# Templates that show a character.
+# Templates that show one character.
 _SHOWN_CHARACTERS = {
     "ndash": "\u2013", "en dash": "\u2013", "mdash": "\u2014", "em dash": "\u2014",
     "snd": "\u00a0\u2013 ", "spnd": "\u00a0\u2013 ", "spaced ndash": "\u00a0\u2013 ",
     "spaced en dash": "\u00a0\u2013 ", "nbsp": "\u00a0", "sp": " ",
 }  # fmt: skip
 
-# Marks a heading until it is known whether there is text below it; no XML can hold it.
+# Marks a heading until it is known whether there is text below it; not valid in XML.
 _HEADING_MARK = "\x01"
-# Marks where markup was dropped, so that what follows does not begin a line; no XML can hold it.
+# Marks dropped markup, so that the text after it does not begin a line; not valid in XML.
 _GONE = "\x02"
 
 _QUOTES = re.compile(r"'{2,}")
 _SWITCH = re.compile(r"__[^\W\d_]+(?:_[^\W\d_]+)*__")
-_HIDDEN_VARIANT = re.compile(r"-\{[HT](?:;[A-Z])*\|[^{}]*\}-")  # rules for other places
+_HIDDEN_VARIANT = re.compile(r"-\{[HT](?:;[A-Z])*\|[^{}]*\}-")  # conversion rules, not text
 _VARIANT = re.compile(r"-\{(?:[A-Z]\|)?(?:[^{}:;]*:)?([^{};]*)(?:;[^{}]*)?\}-")
-# MediaWiki drops these tags where their other half is missing.
+# MediaWiki drops these tags if their other half is missing.
 _STRAY_TAG = re.compile(
     r"</?(abbr|b|big|blockquote|br|center|cite|code|dd|del|div|dl|dt|em|font|gallery|h[1-6]|hr|i|"
     r"ins|li|noinclude|includeonly|nowiki|ol|onlyinclude|p|poem|pre|ref|references|s|small|span|"
@@ -94,7 +94,7 @@ class Links:
 
     @classmethod
     def of(cls, namespaces: Mapping[int, str]) -> "Links":
-        """Return the rules of a wiki with these names of its namespaces by their numbers."""
+        """Return the rules of a wiki, given the names of its namespaces by number."""
         local = (namespaces.get(number, "") for number in (_MEDIA, _FILE, _CATEGORY))
         return cls(frozenset([*_HIDDEN_EVERYWHERE, *(name.lower() for name in local if name)]))
 
@@ -110,7 +110,7 @@ class Links:
 
 
 def read_wikitext(wikitext: str, links: Links, counts: Counter[str]) -> str:
-    """Return the text of a page; a page that is read roughly is counted with the reason.
+    """Return the text of a page; a page that `read_roughly` converts is counted with the reason.
 
     Raises:
         MissingPackageError: mwparserfromhell is needed and not installed.
@@ -119,12 +119,12 @@ def read_wikitext(wikitext: str, links: Links, counts: Counter[str]) -> str:
     if text is not None:
         return text
     if not is_tame(wikitext):
-        counts["article read roughly: too much in it is not closed"] += 1
+        counts["article converted roughly: too much unclosed markup"] += 1
         return read_roughly(wikitext, links)
     try:
         return read_exactly(wikitext, links)
     except RecursionError:
-        counts["article read roughly: nested too deeply"] += 1
+        counts["article converted roughly: nested too deeply"] += 1
         return read_roughly(wikitext, links)
 
 
@@ -142,7 +142,7 @@ def read_exactly(wikitext: str, links: Links) -> str:
 
 
 def _show_target(target: str) -> str:
-    """Return what a link without a label shows."""
+    """Return the text that a link without a label shows."""
     return target.strip().removeprefix(":")
 
 
@@ -152,7 +152,7 @@ def _shows_arguments(template: str) -> bool:
 
 
 def _show_template(name: str, arguments: Sequence[str]) -> str:
-    """Return what a template shows; `arguments` are those without a name, in order."""
+    """Return the text that a template shows; `arguments` are those without a name, in order."""
     name = name.strip().lower()
     numbers = _SHOWN_ARGUMENTS.get(name, ())
     if numbers == (1, 2) and len(arguments) > 1 and arguments[1].strip() in _RANGES:
@@ -162,7 +162,7 @@ def _show_template(name: str, arguments: Sequence[str]) -> str:
 
 
 def _drop_stray_tags(text: str) -> str:
-    """Return `text` without the tags that no parser has paired."""
+    """Return `text` without unpaired tags."""
 
     def show(match: re.Match[str]) -> str:
         return "\n" if match[1].lower() in _BLOCK_TAGS else ""
@@ -184,7 +184,7 @@ def _tidy(text: str) -> str:
     text = _AFTER_OPENING.sub(r"\1", _EMPTY_PARENTHESES.sub("", text))
     text = _BEFORE_PUNCTUATION.sub("", _BEFORE_CLOSING.sub("", text))
     lines = [line.strip() for line in text.split("\n")]
-    # A table that is not closed leaves its rows and its headings.
+    # The rows and headings of an unclosed table are still in the text.
     marks = "|!" if any(line.startswith("|") for line in lines) else "|"
     kept = [line for line in lines if not line or not _is_remains(line, marks)]
     return re.sub(r"\n{3,}", "\n\n", "\n".join(_keep_headings(kept))).strip()
@@ -197,7 +197,7 @@ def _unquote(match: re.Match[str]) -> str:
 
 
 def _is_remains(line: str, marks: str) -> bool:
-    """Return True for a row of a table that is not closed, or a line without letter or digit."""
+    """Return True for a row of an unclosed table, or a line without letters and digits."""
     return line[0] in marks or line.startswith("{|") or _NO_TEXT.fullmatch(line) is not None
 
 
@@ -255,9 +255,9 @@ def _write_heading(node: Any, links: Links, pieces: list[str]) -> None:
 def _write_entity(node: Any, _: Links, pieces: list[str]) -> None:
     try:
         character = node.normalize()
-    except (ValueError, OverflowError):  # a number that is no character
+    except (ValueError, OverflowError):  # not the number of a character
         return
-    if unicodedata.category(character) == "Cs":  # half of one
+    if unicodedata.category(character) == "Cs":  # a lone surrogate
         character = "\ufffd"
     if unicodedata.category(character) != "Cc" or character in "\t\n":
         pieces.append(character)
@@ -283,7 +283,7 @@ def _write_tag(node: Any, links: Links, pieces: list[str]) -> None:
     if node.contents is not None and not node.self_closing:
         for inner in node.contents.nodes:
             if name in _LITERAL_TAGS and type(inner).__name__ == "Text":
-                pieces.append(str(inner.value))  # what looks like a tag is none
+                pieces.append(str(inner.value))  # with anything that looks like a tag
             else:
                 _write([inner], links, pieces)
         pieces.append(edge)
@@ -309,7 +309,7 @@ _STYLE = re.compile(
 )
 _BREAK = re.compile(r"<(?:br|hr)\s*/?>", re.IGNORECASE)
 _TEMPLATE = re.compile(r"\{\{([^{}]*)\}\}")
-_NAMED = re.compile(r"[\w\s]*=")  # one class: two that share blanks take quadratic time
+_NAMED = re.compile(r"[\w\s]*=")  # one class, as two that share blanks take quadratic time
 _LINK = re.compile(r"\[\[([^\[\]|\n]*)(?:\|([^\[\]]*))?\]\]")
 _EXTERNAL = re.compile(r"(?<!\[)\[(?:https?:)?//[^\s\[\]<>\"]+(?: +((?! )[^\[\]\n]*))?\]")
 _BARE = re.compile(r"(?<!\w)https?://[^\s\[\]<>\"|]*")
@@ -317,13 +317,13 @@ _HEADING = re.compile(r"^(={1,6})([^=\n](?:[^\n]*[^=\n])?)\1[ \t\x02]*$", re.MUL
 _LIST = re.compile(r"^[*#:;]+", re.MULTILINE)
 _PAIRS = [re.compile(pair) for pair in (r"(\{\{)|\}\}", r"(\[)|\]", r"(<!--)|-->")]
 _NO_NAME = re.compile(r"^$|[\n<>\[\]]")
-# What is left of markup that `read_simply` does not know, and what it would read otherwise than
-# mwparserfromhell does.
+# Markup that `read_simply` does not know, and markup that it would convert differently from
+# mwparserfromhell.
 _ODD = re.compile(r"\{\{|\}\}|\{\||\[\[|\]\]|<|://|^-{4}", re.MULTILINE)
 _SURPRISE = re.compile(r"\[\[\s*(?:https?:)?//|^[*#:]*;.*:|^=.*<[bh]r", re.MULTILINE)
 _TAG_PAIR = re.compile(r"(<[a-zA-Z])|</|/>")
 _TABLE_PAIR = re.compile(r"(\{\|)|\|\}")
-# An address (of any scheme that mwparserfromhell knows) with brackets in it, in double brackets.
+# A URL (of any scheme that mwparserfromhell knows) that contains brackets, in double brackets.
 _NESTED_ADDRESS = re.compile(
     r"\[\[(?://|(?:bitcoin|ftps?|geo|git|gopher|https?|ircs?|magnet|mailto|mms|news|nntp|redis|sftp|"
     r"sips?|sms|ssh|svn|tel|telnet|urn|worldwind|xmpp):)[^\[\]]*(?=\[)",
@@ -339,14 +339,14 @@ _MOST_CHARACTERS = 1_000_000
 def is_tame(text: str) -> bool:
     """Return True if `read_exactly` takes little time.
 
-    mwparserfromhell takes time quadratic in what is not closed, and exponential in the number of
-    double brackets that begin with an address and hold more brackets, ``[[http://[[http://``.
+    mwparserfromhell takes time quadratic in the unclosed markup, and exponential in the number of
+    double brackets that begin with a URL and contain more brackets, ``[[http://[[http://``.
     """
     if len(text) > _MOST_CHARACTERS:
         return False
     gaps = [_count_unclosed(text, pair) for pair in _PAIRS]
     gaps.append(_count_unclosed(_BREAK.sub("", text), _TAG_PAIR))
-    rows = _count_unclosed(text, _TABLE_PAIR) * len(text)  # all that follows are rows of each table
+    rows = _count_unclosed(text, _TABLE_PAIR) * len(text)  # the rest are rows of each open table
     return (
         max(gaps) <= _MOST_UNCLOSED
         and rows <= _MOST_CHARACTERS
@@ -355,7 +355,7 @@ def is_tame(text: str) -> bool:
 
 
 def _count_unclosed(text: str, pair: re.Pattern[str]) -> int:
-    """Return how many beginnings (the group of `pair`) have no end after them."""
+    """Return the number of openings (the group of `pair`) without a closing after them."""
     count = 0
     for match in pair.finditer(text):
         count = count + 1 if match[1] else max(0, count - 1)
@@ -363,7 +363,7 @@ def _count_unclosed(text: str, pair: re.Pattern[str]) -> int:
 
 
 def read_simply(text: str, links: Links) -> str | None:
-    """Return the text of a page; None if it has markup that this reader does not know."""
+    """Return the text of a page; None if it has markup that this function does not know."""
     if "{{{" in text or "[[[" in text:
         return None
     text = _REFERENCE.sub(_GONE, _drop_comments(text))
@@ -379,7 +379,7 @@ def read_simply(text: str, links: Links) -> str | None:
 
 
 def read_roughly(text: str, links: Links) -> str:
-    """Return the text of any page in time linear in its length; unclosed markup stays as text."""
+    """Return the text of any page in linear time; unclosed markup is kept as text."""
     text = _REFERENCE.sub(_GONE, _drop_comments(text))
     text, _ = _replace_inside_out(_TEMPLATE, _show_roughly, text)
     text = _drop_tables(text) or text
@@ -389,7 +389,7 @@ def read_roughly(text: str, links: Links) -> str:
 
 
 def _drop_comments(text: str) -> str:
-    """Return `text` without its comments; one that does not end stays."""
+    """Return `text` without its comments; an unclosed one is kept."""
     kept: list[str] = []
     place = 0
     while (begin := text.find("<!--", place)) >= 0 and (end := text.find("-->", begin + 4)) >= 0:
@@ -410,7 +410,7 @@ def _replace_links(text: str, links: Links) -> tuple[str, bool]:
 
 
 def _replace_addresses(text: str) -> str:
-    """Return `text` without addresses of other sites, and with marked headings."""
+    """Return `text` without URLs, and with marked headings."""
     text = _BARE.sub(_GONE, _EXTERNAL.sub(lambda match: match[1] or _GONE, text))
     return _HEADING.sub(lambda match: _mark_heading(len(match[1]), match[2]), text)
 
@@ -418,7 +418,7 @@ def _replace_addresses(text: str) -> str:
 def _replace_inside_out(
     pattern: re.Pattern[str], replacement: Callable[[re.Match[str]], str], text: str
 ) -> tuple[str, bool]:
-    """Replace matches that hold no other match, repeatedly; return True if none is left."""
+    """Replace innermost matches repeatedly; return the text, and True if no match is left."""
     for _ in range(_MOST_NESTED):
         text, count = pattern.subn(replacement, text)
         if not count:
@@ -429,9 +429,9 @@ def _replace_inside_out(
 def _show_if_sure(match: re.Match[str]) -> str:
     name, *arguments = match[1].split("|")
     if _NO_NAME.search(name.strip()):
-        return match[0]  # unchanged, so that it is left over
+        return match[0]  # unchanged, so that `_ODD` finds it
     if _shows_arguments(name) and any("=" in argument for argument in arguments):
-        return match[0]  # which arguments have names is not known here
+        return match[0]  # "=" may name an argument or be part of its text
     return _GONE + _show_template(name, arguments)
 
 
@@ -441,7 +441,7 @@ def _show_roughly(match: re.Match[str]) -> str:
 
 
 def _drop_tables(text: str) -> str | None:
-    """Return the lines outside of tables, which may be nested; None if a table does not end."""
+    """Return the lines outside of tables, which may be nested; None if a table is unclosed."""
     if "{|" not in text:
         return text
     kept: list[str] = []

@@ -52,7 +52,7 @@ def test_json_that_is_not_one_object_a_line_is_refused(tmp_path: Path) -> None:
     path = write(tmp_path / "x.json", json.dumps([{"text": "a"}], indent=1))
     with pytest.raises(
         CorpusError,
-        match=r"x.json holds no JSON object: .* line 1 ",
+        match=r"x.json contains no JSON object, .* line 1 ",
     ):
         read_all(path)
     write(tmp_path / "y.txt", "words")
