@@ -57,5 +57,5 @@ def test_a_configuration_that_was_written_reads_the_same(tmp_path: Path, recipe:
 
 
 def test_a_section_that_is_none_is_an_error(tmp_path: Path):
-    with pytest.raises(ConfigError, match="train = 5 is a section"):
+    with pytest.raises(ConfigError, match="train = 5 must be a section"):
         resolve("tiny", write(tmp_path, "train: 5\n"))
