@@ -1,6 +1,6 @@
-"""The segment boundaries of a packed batch: all that attention needs to know.
+"""The segment boundaries of a packed batch, which define its attention mask.
 
-T tokens packed in R rows of L, N segments. No segment crosses the end of a row.
+A batch has T tokens in R rows of length L, and N segments. No segment crosses the end of a row.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,16 +12,16 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class AttentionContext:
-    """Segment boundaries of one packed batch, in the two forms that attention kernels want.
+    """Segment boundaries of one packed batch, in the two forms that attention kernels need.
 
     Attributes:
         positions: [T] int64, the token's position inside its segment.
-        segment_ids: [T], number of the token's segment inside its row; a row's unfilled tail is
-            a segment of its own.
-        cu_seqlens: [N + 1] int32, where segments begin in [T], and T at the end.
-        max_seqlen: no segment is longer than this.
+        segment_ids: [T], index of the token's segment in its row; the padding of a row is a
+            segment of its own.
+        cu_seqlens: [N + 1] int32, the first token of each segment, and T at the end.
+        max_seqlen: upper bound of the segment lengths.
         row_length: L; T is a multiple of it.
-        is_causal: whether tokens attend to no token after them.
+        is_causal: True if tokens do not attend to later tokens.
     """
 
     positions: Tensor
@@ -32,7 +32,7 @@ class AttentionContext:
     is_causal: bool = False
 
     def attention_mask(self, window: int | None) -> Tensor:
-        """Return [R, 1, L, L] booleans: same segment, at most `window` tokens apart, not later."""
+        """Return [R, 1, L, L] booleans: same segment, within `window`, not later if causal."""
         rows = self.segment_ids.view(-1, self.row_length)
         mask = rows[:, :, None] == rows[:, None, :]
         if window is not None and window < self.row_length - 1:
@@ -62,8 +62,8 @@ def context_from_lengths(
     """Return the context of plain padded rows: one segment a row, then the row's padding.
 
     Args:
-        lengths: the real tokens of each row, at least 1.
-        row_length: tokens in a row with its padding; default: the longest.
+        lengths: number of real tokens of each row, at least 1.
+        row_length: tokens in a row, padding included; default: the longest of `lengths`.
     """
     row_length = row_length or max(lengths)
     real = torch.tensor(lengths)[:, None]

@@ -2,7 +2,7 @@
 
 A configuration is a tree of frozen dataclasses, each beside the code it configures. Unknown keys
 are errors that name the nearest valid key; values are converted only where nothing is lost
-(``"1e-3"`` to a float, ``8`` to ``8.0``). Rules between fields live in ``__post_init__`` and
+(``"1e-3"`` to a float, ``8`` to ``8.0``). Rules between fields are in ``__post_init__`` and
 raise `ConfigError`; this module puts the section's name before the field's.
 """
 
@@ -25,10 +25,10 @@ from maskwright.errors import ConfigError, UnknownKeyError, show_value
 ConfigType = TypeVar("ConfigType")
 Plain = dict[str, Any]
 
-# Of all parts of the program; the largest published vocabularies have a million tokens.
+# The limit everywhere in the package; the largest published vocabularies have a million tokens.
 MAX_VOCAB_SIZE = 1 << 24
-# A configuration has a few kilobytes, and more only if it names thousands of files; reading this
-# much YAML takes half a minute.
+# A configuration has a few kilobytes, unless it names thousands of files; parsing this much YAML
+# takes half a minute.
 MAX_YAML_BYTES = 1_000_000
 
 
@@ -36,7 +36,7 @@ def setting(default: Any, help: str, *, is_path: bool = False) -> Any:
     """Return a dataclass field with a default value and its help line.
 
     Args:
-        is_path: whether it names files, whose folders are not to be published.
+        is_path: True if the value names files, whose folders must not be published.
     """
     return dataclasses.field(default=default, metadata={"help": help, "is_path": is_path})
 
@@ -48,7 +48,7 @@ def section(factory: type[ConfigType]) -> ConfigType:
 
 @dataclass(frozen=True)
 class FieldInfo:
-    """One leaf of a configuration tree, as a flag needs it."""
+    """One field of a configuration tree, with the facts that a flag needs."""
 
     name: str  # dotted, as in "train.max_steps"
     annotation: Any
@@ -58,7 +58,7 @@ class FieldInfo:
 
 
 def fields_of(cls: type, prefix: str = "") -> Iterator[FieldInfo]:
-    """List all leaves of the tree `cls`, depth first, with dotted names."""
+    """Yield all fields of the tree `cls`, depth first, with dotted names."""
     hints = typing.get_type_hints(cls)
     for field in dataclasses.fields(cls):
         annotation = hints[field.name]
@@ -99,7 +99,7 @@ def _check_section(value: Any, path: str) -> Mapping[str, Any]:
     if isinstance(value, Mapping):
         return cast(Mapping[str, Any], value)
     name = path.removesuffix(".") or "configuration"
-    raise ConfigError(name, value, "is a section and needs keys of its own")
+    raise ConfigError(name, value, "must be a section with keys and values")
 
 
 def to_mapping(config: Any) -> Plain:
@@ -116,7 +116,7 @@ def to_mapping(config: Any) -> Plain:
 
 
 def merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> Plain:
-    """Return `base` with the values of `over` over it, section by section."""
+    """Return `base` overridden by the values of `over`, section by section."""
     merged = dict(base)
     for key, value in over.items():
         below = merged.get(key)
@@ -147,7 +147,7 @@ def read_yaml(path: Path) -> Plain:
             content = file.read(MAX_YAML_BYTES + 1)
         if len(content) > MAX_YAML_BYTES:
             rule = f"has more than {MAX_YAML_BYTES:,} bytes, too many for a configuration"
-            raise ConfigError("config", path, rule, "Was another file meant?")
+            raise ConfigError("config", path, rule, "Check the path.")
         text = content.decode()
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else "not UTF-8 text"
@@ -164,7 +164,7 @@ def parse_yaml(text: str, name: str) -> Plain:
     if loaded is None:
         return {}
     if not isinstance(loaded, dict):
-        raise ConfigError("config", name, "does not hold keys and values")
+        raise ConfigError("config", name, "must contain keys and values")
     return cast(Plain, loaded)
 
 
@@ -175,9 +175,9 @@ def _describe(error: Exception) -> str:
 
 
 class _StrictLoader(yaml.SafeLoader):
-    """Plain data only, and a key that occurs twice is an error: YAML would let the last one win.
+    """A loader of plain data that refuses duplicate keys, of which YAML keeps only the last.
 
-    Aliases are refused: ten lines of aliases of aliases are a billion values ("billion laughs").
+    It also refuses aliases: ten lines of nested aliases are a billion values ("billion laughs").
     """
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
@@ -205,7 +205,7 @@ def _nearest(key: str, names: list[str], path: str) -> str | None:
 
 
 def describe_type(annotation: Any) -> str:
-    """Return a type for users: ``int``, ``gelu|relu``, ``list of str``, ``float or none``."""
+    """Describe a type for users: ``int``, ``gelu|relu``, ``list of str``, ``float or none``."""
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
     if origin is Literal:
         return "|".join(str(choice) for choice in arguments)
@@ -220,7 +220,7 @@ def convert(value: Any, annotation: Any, name: str) -> Any:
     """Convert one plain value to its field's type.
 
     Raises:
-        ConfigError: the value is not one of the type's, naming the nearest choice if there is one.
+        ConfigError: the value is not of this type; names the nearest choice, if there is one.
     """
     try:
         return _convert(value, annotation, name)
@@ -264,7 +264,7 @@ def _convert(value: Any, annotation: Any, name: str) -> Any:
 
 def _one_of(value: Any, choices: tuple[Any, ...]) -> Any:
     for choice in choices:
-        # YAML 1.1 reads a bare on/off as a boolean; a choice spelled so is still the choice.
+        # YAML 1.1 reads a bare on/off as a boolean, so a choice may arrive as either.
         spelled = {True: "on", False: "off"}.get(value) if isinstance(value, bool) else value
         if choice in (value, spelled):
             return choice
@@ -305,7 +305,7 @@ def _convert_text(value: Any) -> str:
     if not isinstance(value, str | int | float | date):
         raise ValueError
     text = str(value)
-    # What is no Unicode cannot be written anywhere; file names that are no UTF-8 can.
+    # Text that is not valid Unicode cannot be written; file names that are not UTF-8 can.
     text.encode("utf-8", "surrogateescape")
     return text
 
@@ -324,7 +324,7 @@ def _convert_integer(value: Any) -> int:
         if isinstance(value, int | str):
             return int(value)
     except ValueError:
-        pass  # "1e3" and "8.0" are whole numbers, too
+        pass  # "1e3" and "8.0" are integers, too
     number = float(value)
     if not number.is_integer():
         raise ValueError

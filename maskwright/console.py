@@ -1,7 +1,7 @@
-"""Where commands print: nothing that a file, a model or a vocabulary says can steer a terminal.
+"""Printing to a terminal, with control characters escaped, as in ``\\x1b``.
 
-Escape sequences in such text would move the cursor, hide lines, set the clipboard or the title;
-marks of direction would show a name backwards. They are printed as ``\\x1b`` and the like.
+In text of a file, a model or a vocabulary, escape sequences could move the cursor, hide lines, or
+set the clipboard or the title, and direction marks could show a name backwards.
 """
 
 import json
@@ -13,13 +13,13 @@ from typing import Any
 import rich.console
 from rich.segment import Segment
 
-# All control characters but the ends of lines and tabs, marks of direction that embed, override
-# or isolate, and halves of characters, which cannot be encoded.
+# Control characters except line ends and tabs, direction marks (embedding, override, isolate), and
+# surrogates, which cannot be encoded.
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
 def escape_controls(text: str) -> str:
-    """Return `text` with control characters as Python writes them, such as ``\\x1b``."""
+    """Return `text` with control characters escaped as in Python, such as ``\\x1b``."""
     return _CONTROL.sub(lambda found: repr(found[0])[1:-1], text)
 
 
@@ -35,7 +35,7 @@ def say_json(value: Any, indent: int | None = None) -> None:
 
 
 def tell(line: str) -> None:
-    """Print a line on standard error: standard output is for results, which others may read."""
+    """Print a line on standard error; standard output is for results only."""
     print(escape_controls(line), file=sys.stderr, flush=True)
 
 

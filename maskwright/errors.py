@@ -1,19 +1,19 @@
-"""Every failure that a user can cause, as one tree.
+"""The errors that a user can cause, as one hierarchy.
 
 ::
 
     MaskwrightError            shown as one line on standard error, exit code 2
     ├── ConfigError            a configuration field or flag
-    ├── CorpusError            text that cannot be read or holds nothing
+    ├── CorpusError            text that cannot be read or is empty
     ├── TokenizerError         a tokenizer that cannot be trained or loaded
     ├── ShardError             prepared data that is missing, damaged or does not fit
-    ├── ModelFolderError       a folder that is not a model, or not this one
-    ├── TrainingError          a run that cannot go on
+    ├── ModelFolderError       a folder that is not a valid model folder
+    ├── TrainingError          a run that cannot continue
     ├── CheckpointError        a checkpoint that cannot be written or resumed from
-    ├── ExportError            a conversion that is not equal to the model, or cannot be made
-    ├── InputError             a sentence or argument given to a finished model
+    ├── ExportError            a conversion that fails, or whose outputs differ from the model's
+    ├── InputError             an argument or text that a command cannot use
     ├── MissingPackageError    a package that an optional feature needs
-    └── StoppedError           SIGTERM came before the end; exit code 143
+    └── StoppedError           SIGTERM stopped the command; exit code 143
 
 A message names the field or file, its value, the rule it breaks and the remedy, in one line.
 Anything that is not in this tree is a bug in maskwright and keeps its traceback.
@@ -28,13 +28,13 @@ _MOST_BITS = 256
 
 
 class MaskwrightError(Exception):
-    """Base of every error that is the input's fault and not the program's."""
+    """The base class of all errors that the user's input causes."""
 
     def __init__(self, message: str = "") -> None:
         super().__init__(make_line(message))
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickle the error as it is, so that it survives the way from another process."""
+        """Pickle the error with its attributes, so that another process can raise it."""
         return _restore, (type(self), str(self), vars(self))
 
 
@@ -50,8 +50,7 @@ def _restore(
 def make_line(text: str) -> str:
     """Return `text` as one printable line; the middle of a long one is left out.
 
-    What a message quotes may come from a hostile file: line ends, a terminal's control sequences,
-    megabytes.
+    A message may quote a hostile file: line ends, control sequences of a terminal, megabytes.
     """
     if len(text) > _LONGEST_MESSAGE:
         half = _LONGEST_MESSAGE // 2
@@ -62,7 +61,7 @@ def make_line(text: str) -> str:
 
 
 def show_value(value: object) -> str:
-    """Return a value as a message quotes it: shortened if it is large, deep or a huge number."""
+    """Return a value for a message, shortened if it is large, deeply nested or a huge number."""
     is_bulky = isinstance(value, int | list | tuple | dict | set | frozenset)
     return _SHORTENED.repr(value) if is_bulky else str(value)
 
@@ -80,7 +79,7 @@ _SHORTENED.maxlist = _SHORTENED.maxtuple = _SHORTENED.maxdict = 20
 
 
 class ConfigError(MaskwrightError):
-    """A configuration field holds a value that breaks a rule.
+    """A configuration field with a value that breaks a rule.
 
     ``ConfigError("rate", 1.5, "must be between 0 and 1", "Try 0.15.")`` reads
     ``rate = 1.5 must be between 0 and 1. Try 0.15.``; `within` puts the section before it.
@@ -96,7 +95,7 @@ class ConfigError(MaskwrightError):
 
 
 class UnknownKeyError(ConfigError):
-    """A configuration key that does not exist; names the nearest one that does."""
+    """A configuration key that does not exist; the message names the nearest one that does."""
 
     def __init__(self, field: str, nearest: str | None) -> None:
         MaskwrightError.__init__(
@@ -107,11 +106,11 @@ class UnknownKeyError(ConfigError):
 
 
 class CorpusError(MaskwrightError):
-    """Text that cannot be read, or an input with nothing in it to learn from."""
+    """Text that cannot be read, or an input without text to train on."""
 
 
 class TokenizerError(MaskwrightError):
-    """A tokenizer that cannot be trained from this text, or a folder that holds none."""
+    """A tokenizer that cannot be trained on a text, or a folder without a tokenizer."""
 
 
 class ShardError(MaskwrightError):
@@ -119,11 +118,11 @@ class ShardError(MaskwrightError):
 
 
 class ModelFolderError(MaskwrightError):
-    """A folder that is not a model folder, or whose parts do not belong together."""
+    """A folder that is not a model folder, or whose files do not fit together."""
 
 
 class TrainingError(MaskwrightError):
-    """A run that cannot go on: its loss is not finite, or another rank is gone."""
+    """A run that cannot continue: its loss is not finite, or another rank has ended."""
 
 
 class CheckpointError(MaskwrightError):
@@ -131,19 +130,19 @@ class CheckpointError(MaskwrightError):
 
 
 class ExportError(MaskwrightError):
-    """A conversion that does not compute what the model computes, or cannot be made."""
+    """A conversion that fails, or whose outputs differ from the model's."""
 
 
 class InputError(MaskwrightError):
-    """An argument or a sentence that a finished model cannot work on."""
+    """An argument or a text that a command or a trained model cannot use."""
 
 
 class MissingPackageError(MaskwrightError):
-    """A package that an optional feature needs and that is not installed; names the extra."""
+    """A missing package that an optional feature needs; the message names the extra."""
 
 
 class StoppedError(MaskwrightError):
-    """SIGTERM ended the work before its end; what it left can be resumed.
+    """SIGTERM stopped the command before its end; the command can be resumed.
 
     Ctrl-C raises KeyboardInterrupt instead, as Python programs expect.
     """

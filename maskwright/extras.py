@@ -8,11 +8,11 @@ from maskwright.errors import MissingPackageError
 
 
 def import_extra(module: str, extra: str, needed_by: str) -> ModuleType:
-    """Import `module`, which an extra of maskwright installs.
+    """Import `module`, which is installed by an extra of maskwright.
 
     Args:
         module: dotted name.
-        extra: of maskwright, for the message.
+        extra: name of the extra, for the message.
         needed_by: the file or feature that needs the package, for the message.
 
     Raises:

@@ -14,9 +14,9 @@ from typing import Any, BinaryIO, cast
 
 from maskwright.errors import InputError
 
-# From a file that others write: its fields are checked where they are read.
+# A JSON object of unknown origin: its fields are checked where they are used.
 JsonObject = dict[str, Any]
-# In a JSON file; each takes up to a hundred bytes of memory, however short it is written.
+# The limit of a JSON file, because each value takes up to 100 bytes of memory, however short.
 _MOST_VALUES = 4_000_000
 
 
@@ -41,18 +41,18 @@ def naming_file(path: Path) -> Generator[None]:
 def replacing_file(path: Path, shared: bool = False) -> Generator[Path]:
     """Yield a temporary file to write, which replaces `path` when the block succeeds.
 
-    If it fails, `path` is as it was before, and the temporary file takes up no space.
+    If the block fails, `path` is unchanged and the temporary file is removed.
 
     Args:
-        shared: other processes may write the same file at the same time, so that each needs a
-            temporary file of its own.
+        shared: True if other processes may write the same file at the same time; each then has
+            a temporary file of its own.
     """
     temporary = temporary_path(path)
     if shared:
         temporary = temporary.with_name(f"{temporary.name}-{secrets.token_hex(4)}")
     try:
         with naming_file(path):
-            temporary.unlink(missing_ok=True)  # if somebody put a link there, it is not followed
+            temporary.unlink(missing_ok=True)  # a link at this path must not be followed
             yield temporary
             flush(temporary)
             temporary.replace(path)
@@ -64,18 +64,18 @@ def replacing_file(path: Path, shared: bool = False) -> Generator[Path]:
 
 @contextmanager
 def writing_file(path: Path) -> Generator[BinaryIO]:
-    """Yield a new file to write to, which replaces `path` and may be written by others, too."""
+    """Yield a file to write, which replaces `path`; other processes may write it, too."""
     with replacing_file(path, shared=True) as temporary, temporary.open("wb") as file:
         yield file
 
 
 def temporary_path(path: Path) -> Path:
-    """Return where a file or folder is written before it gets its name."""
+    """Return the path of a file or folder until it is complete and renamed."""
     return path.with_name(f".{path.name}.tmp")
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write a text file so that a crash leaves the old one or the new one."""
+    """Write a text file; after a crash it has either the old or the new content."""
     with replacing_file(path) as temporary:
         temporary.write_text(text, encoding="utf-8")
 
@@ -83,7 +83,7 @@ def write_text(path: Path, text: str) -> None:
 def write_json(path: Path, value: Any) -> None:
     """Write a value as indented JSON; see `write_text`.
 
-    Strings that are no Unicode, such as some file names, are written with JSON's escapes.
+    Strings that are not valid Unicode, such as some file names, are written as JSON escapes.
     """
     text = json.dumps(value, indent=2, ensure_ascii=False) + "\n"
     write_text(path, text.encode("utf-8", "backslashreplace").decode())
@@ -95,12 +95,12 @@ def locking_folder(
 ) -> Generator[None]:
     """Lock `folder` against other processes that lock it, too.
 
-    The lock is on the folder itself and goes away with its process: nothing is left behind. The
-    library filelock leaves a file behind and has no shared locks, which the cache of mirrors needs.
+    The lock is on the folder itself and ends with its process, so no file is left behind. The
+    library filelock leaves a file and has no shared locks, which the cache of mirrors needs.
 
     Args:
-        when_busy: called if another process has the lock, which is waited for if it returns.
-        report: is told where a file system cannot lock, so that nothing guards the folder.
+        when_busy: called if another process has the lock; if it returns, the lock is waited for.
+        report: called with a warning if the file system has no locks.
     """
     descriptor = os.open(folder, os.O_RDONLY)
     try:
@@ -118,9 +118,9 @@ def locking_folder(
 
 
 class HeldFolder:
-    """A folder that is kept open, to recognize it whatever happens to its name.
+    """An open folder, to detect that it was removed, renamed or replaced.
 
-    While it is open, the operating system gives its number (inode) to no other folder.
+    While it is open, the operating system does not reuse its inode for another folder.
     """
 
     def __init__(self, path: Path) -> None:
@@ -128,7 +128,7 @@ class HeldFolder:
         self._descriptor = os.open(path, os.O_RDONLY)
 
     def is_in_place(self) -> bool:
-        """Return False if `path` is gone or is another folder by now."""
+        """Return False if `path` no longer exists or is another folder."""
         try:
             return os.path.samestat(self.path.stat(), os.fstat(self._descriptor))
         except (FileNotFoundError, NotADirectoryError):
@@ -139,7 +139,7 @@ class HeldFolder:
 
 
 def find_link(folder: Path) -> Path | None:
-    """Return a symbolic link in `folder` (not deeper) through which writing goes elsewhere."""
+    """Return a symbolic link directly in `folder`, or None; writing to it would go elsewhere."""
     return next((entry for entry in sorted(folder.iterdir()) if entry.is_symlink()), None)
 
 
@@ -179,7 +179,7 @@ def as_mapping(value: object) -> Mapping[str, Any]:
 def replacing_folder(path: Path) -> Generator[Path]:
     """Yield a temporary folder to fill, which replaces `path` when the block succeeds.
 
-    If it fails, or the temporary folder cannot be renamed, `path` is as it was before.
+    If the block fails, or the temporary folder cannot be renamed, `path` is unchanged.
     """
     restore_folder(path)
     temporary = temporary_path(path)
@@ -203,17 +203,17 @@ def replacing_folder(path: Path) -> Generator[Path]:
 
 
 def _flush_all(folder: Path) -> None:
-    # Some libraries keep a file from everybody else; it gets the rights any new one would have.
+    # Some libraries write files that only the owner can read; set the usual permissions.
     rights = folder.stat().st_mode & 0o666
     for entry in (*folder.rglob("*"), folder):
         if entry.is_file():
-            with suppress(OSError):  # some file systems (FAT, SMB) have no rights to change
+            with suppress(OSError):  # some file systems (FAT, SMB) have no permissions
                 entry.chmod(rights)
         flush(entry)
 
 
 def restore_folder(path: Path) -> None:
-    """Restore `path` where `replacing_folder` was stopped between its two renames."""
+    """Restore `path` if `replacing_folder` was interrupted between its two renames."""
     old = _old_folder(path)
     if old.is_dir() and not path.exists():
         old.rename(path)
@@ -224,12 +224,12 @@ def _old_folder(path: Path) -> Path:
 
 
 def flush(path: Path) -> None:
-    """Wait until a file, or the names in a folder, are on disk."""
+    """Wait until a file, or the entries of a folder, are on disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
     except OSError as error:
-        # Some file systems (SMB) cannot flush a folder; they write its names by themselves.
+        # Some file systems (SMB) cannot flush a folder; they write its entries without it.
         if error.errno != errno.EINVAL or not path.is_dir():
             raise
     finally:
@@ -240,20 +240,20 @@ def check_new_folder(out: Path) -> None:
     """Raise unless the folder is missing or empty.
 
     Raises:
-        InputError: it holds something, or it is a file.
+        InputError: it is not empty, or is a file.
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise InputError(f"--out = {out} exists already. Choose another folder, or remove it.")
 
 
 def check_new_file(out: Path) -> None:
-    """Raise unless the file is missing and can be made.
+    """Raise unless the file is missing and can be created.
 
     Raises:
-        InputError: it exists, or there is no folder for it.
+        InputError: it exists, or its folder does not.
     """
     if not out.absolute().parent.is_dir():
-        raise InputError(f"--out = {out}: there is no folder to write it to")
+        raise InputError(f"--out = {out}: its folder does not exist. Create it first.")
     if out.is_dir():
         raise InputError(f"--out = {out} is a folder. Name a file in it.")
     if out.exists():

@@ -1,6 +1,6 @@
 """Text for people: counts with their nouns, short names, escaped Markdown.
 
-Names in a model card may be anybody's: none may become a link, an image, HTML or end a table.
+Names in a model card are untrusted: they must not become links, images or HTML, or end a table.
 """
 
 import re
@@ -16,7 +16,7 @@ def count_noun(number: int, noun: str) -> str:
 
 
 def describe_cut(num_cut: int, num_texts: int, longest: int) -> str:
-    """Return one line on texts that are longer than the model reads: how many, and the limit."""
+    """Return a line that reports how many texts are longer than the model's limit."""
     return (
         f"{num_cut:,} of {count_noun(num_texts, 'text')} ({num_cut / num_texts:.1%}) cut: only the "
         f"first {longest:,} tokens are read"
@@ -24,7 +24,7 @@ def describe_cut(num_cut: int, num_texts: int, longest: int) -> str:
 
 
 def shorten_names(names: Sequence[str]) -> list[str]:
-    """Return the last parts of paths, as many as it takes to tell them apart."""
+    """Return the last components of paths, as many as make them distinct."""
     parts = [Path(name).resolve().parts for name in names]
     for count in range(1, max(map(len, parts))):
         short = ["/".join(own[-count:]) for own in parts]
@@ -33,7 +33,7 @@ def shorten_names(names: Sequence[str]) -> list[str]:
     return list(names)
 
 
-# Between letters _ is no emphasis; :// and www. become links by themselves on GitHub.
+# Between letters, _ is not emphasis. GitHub turns :// and www. into links.
 _SPECIAL = re.compile(
     r"^[#>+-]|[\\`*\[\]|~$]|(?<![0-9A-Za-z])_|_(?![0-9A-Za-z])|:(?=//)|(?<=www)\.", re.IGNORECASE
 )
@@ -42,7 +42,7 @@ _BACKTICKS = re.compile(r"`+")
 
 
 def escape_markdown(text: str) -> str:
-    """Return one line of Markdown that renders as `text`, also in a cell of a table."""
+    """Return one line of Markdown that renders as `text`, in table cells too."""
     escaped = _SPECIAL.sub(lambda found: f"\\{found[0]}", make_line(text))
     return "".join(_ENTITIES.get(character, character) for character in escaped)
 
@@ -62,6 +62,6 @@ def write_code_block(text: str, language: str) -> str:
 
 
 def _fence(text: str, least: int) -> str:
-    """Return more backticks than stand in a row anywhere in `text`, so that it cannot close it."""
+    """Return a fence that is longer than any run of backticks in `text`."""
     longest = max(map(len, _BACKTICKS.findall(text)), default=0)
     return "`" * max(least, longest + 1)

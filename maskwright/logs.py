@@ -1,4 +1,4 @@
-"""metrics.jsonl: one JSON object a line, the source of truth about a run.
+"""metrics.jsonl: one JSON object per line, the source of truth about a run.
 
 Every other view of a run (terminal, TensorBoard, reports) is derived from these lines.
 """
@@ -25,15 +25,15 @@ _GUESS = re.compile(r"(^[✓✗]|⟨[^⟩]*⟩)")
 
 
 class MetricsLog:
-    """Appends records to ``metrics.jsonl``, each at once, so a killed run loses none.
+    """A writer of ``metrics.jsonl``, which flushes each record, so a killed run loses none.
 
     Args:
-        path: the file; lines after `last_step` (of a run that is resumed from an earlier
-            checkpoint) are cut off, because the resumed run writes them again; so is a last line
-            that a crash left unfinished.
+        path: the file; an incomplete last line, which a crash may leave, is removed.
+        last_step: the step to resume from; records of later steps are removed, because the run
+            writes them again.
 
     Raises:
-        OSError: it cannot be opened or cut; names the file.
+        OSError: the file cannot be opened or truncated; names the file.
     """
 
     def __init__(self, path: Path, last_step: int | None = None) -> None:
@@ -52,12 +52,12 @@ class MetricsLog:
         Other numbers keep eight significant digits.
 
         Raises:
-            OSError: the disk is full, say; names the file.
+            OSError: for example, the disk is full; names the file.
         """
         finite = {key: _jsonable(value) for key, value in record.items()}
         line = memoryview(json.dumps(finite).encode() + b"\n")
         with naming_file(self.path):
-            while line:  # the last bytes of a disk take a part of it
+            while line:  # a nearly full disk may take only a part of it
                 line = line[self._file.write(line) :]
 
     def close(self) -> None:
@@ -80,14 +80,14 @@ def read_metrics(path: Path) -> list[Record]:
 
 
 def read_training(path: Path) -> list[Record]:
-    """Return the records of pretraining in a metrics file that anybody may have written.
+    """Return the records of pretraining in a metrics file of unknown origin, validated.
 
-    Each has ``split`` (``train`` or ``valid``), ``step``, ``tokens`` and ``seconds``, ``samples``
-    is a list of texts, ``final`` a truth value, and all else a finite number or None. A last line
-    without its end is still being written, and is left out.
+    Each has ``split`` (``train`` or ``valid``), ``step``, ``tokens`` and ``seconds``. ``samples``
+    is a list of texts, ``final`` a boolean, and every other value a finite number or None. A last
+    line without a line end is skipped, because it is still being written.
 
     Raises:
-        InputError: a line that is no such record, or a file that is none or enormous.
+        InputError: a line is not such a record, or the path is not a file or is too large.
     """
     if not path.exists():
         return []
@@ -134,13 +134,13 @@ def _find_rule(name: str, value: Any) -> str:
 
 
 def of_sources(record: Record, score: str) -> dict[str, float]:
-    """Return a score of a validation by source, if the text has several."""
+    """Return a validation score by source; empty if the text has one source."""
     found = {name: value for name, value in record.items() if name.startswith(f"{score}/")}
     return {name.removeprefix(f"{score}/"): v for name, v in found.items() if v is not None}
 
 
 def split_sample(line: str) -> Iterator[tuple[str, str]]:
-    """Yield the parts of a sample (`inference.samples`): right and wrong guesses, text."""
+    """Yield kind (right, wrong, plain) and text of each part of a sample (`inference.samples`)."""
     for number, part in enumerate(_GUESS.split(line)):
         is_guess = number % 2 == 1
         kind = ("wrong" if "✗" in part or "≠" in part else "right") if is_guess else "plain"
@@ -149,14 +149,14 @@ def split_sample(line: str) -> Iterator[tuple[str, str]]:
 
 
 def is_number(value: Any) -> bool:
-    """Return True if a value from JSON is a number to compute with: finite, and no truth value."""
+    """Return True if a JSON value is a finite number, not a boolean."""
     return type(value) in (int, float) and -_MOST_NUMBER < value < _MOST_NUMBER
 
 
 def _end_of_kept(path: Path, last_step: int | None) -> int:
-    """Return how many bytes of a metrics file stay when its run resumes after `last_step`.
+    """Return the number of bytes of a metrics file to keep when its run resumes from `last_step`.
 
-    Steps only grow, so it is looked at from its end: a long run is resumed as fast as a short one.
+    Steps only grow, so the file is searched from its end, which is fast for long runs too.
     """
     content = path.read_bytes()
     end = content.rfind(b"\n") + 1
@@ -172,7 +172,7 @@ def _read_step(line: bytes) -> float:
     try:
         step = json.loads(line)["step"]
     except (ValueError, KeyError, TypeError, RecursionError):
-        return math.inf  # no record, so nothing to keep
+        return math.inf  # not a record: remove it
     return step if isinstance(step, int | float) else math.inf
 
 

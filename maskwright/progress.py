@@ -1,4 +1,4 @@
-"""Signs of life of long work: a plain line now and then, on a terminal and in a log alike."""
+"""Progress of long tasks: a plain line every half minute, on a terminal and in a log."""
 
 import time
 from collections.abc import Callable
@@ -7,10 +7,10 @@ EVERY_SECONDS = 30.0
 
 
 class Pulse:
-    """Says how far something is, but only when nothing has been said for a while.
+    """A reporter of progress that prints at most one line every `EVERY_SECONDS`.
 
     Args:
-        tell: takes a line.
+        tell: called with each line.
     """
 
     def __init__(self, tell: Callable[[str], None] = lambda line: None) -> None:
@@ -19,7 +19,7 @@ class Pulse:
 
     @property
     def is_due(self) -> bool:
-        """Whether the last line was said half a minute ago or earlier."""
+        """Return True if the last line is at least `EVERY_SECONDS` old."""
         return time.monotonic() - self._last >= EVERY_SECONDS
 
     def beat(self, line: str) -> None:
@@ -28,6 +28,6 @@ class Pulse:
             self.say(line)
 
     def say(self, line: str) -> None:
-        """Report `line` in any case."""
+        """Report `line` now."""
         self._tell(line)
         self._last = time.monotonic()

@@ -1,4 +1,4 @@
-"""What ran where: code revision, versions and hardware of a run, for provenance.json."""
+"""The environment of a run for provenance.json: code revision, versions and hardware."""
 
 import importlib.metadata
 import os
@@ -26,7 +26,7 @@ class Environment(TypedDict):
 
 
 def describe_environment() -> Environment:
-    """Describe this process."""
+    """Return the environment of this process."""
     return {
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": sys.argv,
@@ -60,8 +60,7 @@ def _version(package: str) -> str | None:
 def _describe_source(folder: Path) -> dict[str, str] | None:
     """Return revision and uncommitted changes of a git checkout; None for an installed package.
 
-    An installed package may lie inside somebody else's checkout, whose changes are none of our
-    business; so git must know this very file.
+    An installed package may be inside the checkout of another project, so git must track this file.
     """
     revision = _git(folder, "rev-parse", "HEAD")
     if revision is None or _git(folder, "ls-files", "--error-unmatch", Path(__file__).name) is None:

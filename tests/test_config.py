@@ -58,7 +58,7 @@ def test_values_are_put_into_their_sections() -> None:
         ({"stepps": 1}, "unknown key stepps; did you mean steps?"),
         ({"inner": {"rte": 1}}, "unknown key inner.rte; did you mean inner.rate?"),
         ({"inner": {"xyz": 1}}, "unknown key inner.xyz."),
-        ({"inner": 5}, "inner = 5 is a section and needs keys of its own."),
+        ({"inner": 5}, "inner = 5 must be a section with keys and values."),
         ({"inner": {"rate": 1.5}}, "inner.rate = 1.5 must be between 0 and 1. Try 0.15."),
         ({"inner": {"kind": "gleu"}}, "inner.kind = gleu must be gelu|relu or none. Did you mean"),
         ({"inner": {"switch": "onn"}}, "inner.switch = onn must be auto|on|off. Did you mean on?"),

@@ -1,1 +1,1 @@
-"""Several processes for one run: torch's own parallelism, applied to a model from outside."""
+"""Training on several processes, with torch's data parallelism applied to a built model."""

@@ -1,8 +1,8 @@
-"""Data parallelism, applied to a finished model: torch's DDP or FSDP2.
+"""Data parallelism of a built model: torch's DDP or FSDP2.
 
-The model is single-device code. Gradients are *sums* over ranks, because every rank divides its
-loss by the number of predictions of all ranks: a factor undoes DDP's averaging, and FSDP2's is
-switched off.
+The model itself is single-device code. Gradients are *sums* over ranks, because every rank divides
+its loss by the number of predictions of all ranks: a factor undoes DDP's averaging, and FSDP2's
+averaging is switched off.
 """
 
 from collections.abc import Callable, Iterable
@@ -22,13 +22,13 @@ from maskwright.distributed.world import World
 
 @dataclass(frozen=True)
 class Parallel:
-    """An objective on all ranks.
+    """An objective that runs on all ranks.
 
     Attributes:
         objective: called like the objective that it wraps.
-        loss_factor: the factor of losses that undoes averaging over ranks.
-        accumulating: a context for the backward passes of all micro-batches but the last, whose
-            pass reduces gradients over ranks.
+        loss_factor: the factor of the loss that undoes the averaging of gradients over ranks.
+        accumulating: the context of the backward pass of every micro-batch except the last, whose
+            backward pass reduces the gradients over ranks.
         sharding: how parameters, gradients and optimizer states are sharded.
     """
 
@@ -41,7 +41,7 @@ class Parallel:
 def checkpoint_activations(blocks: Iterable[nn.Module]) -> None:
     """Recompute the activations inside every block in the backward pass instead of storing them.
 
-    About a third more arithmetic for a fraction of the memory (Chen et al. 2016,
+    This costs about a third more arithmetic and takes a fraction of the memory (Chen et al. 2016,
     https://arxiv.org/abs/1604.06174).
     """
     for block in blocks:

@@ -20,13 +20,13 @@ from torch.distributed.rendezvous import rendezvous
 
 from maskwright.errors import ConfigError, TrainingError
 
-# For the preparation of data by one process. A rank that dies meanwhile is noticed at once.
+# The time that ranks wait while one prepares the data; they still notice at once if a rank dies.
 _LONG_WAIT = timedelta(days=7)
 
 
 @dataclass(frozen=True)
 class World:
-    """This process among all of them.
+    """The rank of this process, and the number of processes.
 
     Attributes:
         rank: its number, from 0.
@@ -68,7 +68,7 @@ class World:
         self.sum(0)
 
     def text_from_first(self, make: Callable[[], str]) -> str:
-        """Return the result of `make` on rank 0, even after days. All ranks must call it."""
+        """Return the result of `make` on rank 0, which may take days. All ranks must call it."""
         if self.size == 1:
             return make()
         text = make().encode() if self.is_first else b""
@@ -87,7 +87,7 @@ class World:
             yield
         except RuntimeError as error:
             raise TrainingError(
-                f"rank {self.rank} has lost another rank, whose own message gives the reason "
+                f"rank {self.rank} has lost another rank, whose own message reports the reason "
                 f"({str(error).splitlines()[0]})"
             ) from None
 
@@ -96,18 +96,18 @@ ALONE = World()
 
 
 def open_channel(timeout: timedelta | None = None) -> dist.ProcessGroup:
-    """Return another group of all ranks, whose messages do not block the training."""
+    """Return another process group of all ranks, whose messages do not block the training."""
     group = dist.new_group(backend="gloo", timeout=timeout)
     assert isinstance(group, dist.ProcessGroup)
     return group
 
 
 def read_world() -> World:
-    """Return the world that the environment states, without joining it.
+    """Return the world that the environment variables describe, without joining it.
 
     Raises:
-        ConfigError: a variable is not a number, a rank is outside the world, or torchrun is to
-            restart ranks of several machines with a store that keeps the addresses of dead ones.
+        ConfigError: a variable is not a number, a rank is outside the world, or torchrun restarts
+            ranks on several machines with a store that keeps the addresses of dead ranks.
     """
     if "RANK" not in os.environ or "WORLD_SIZE" not in os.environ:
         return ALONE
@@ -148,7 +148,7 @@ def joining(world: World, device: torch.device) -> Generator[World]:
     backends = {"cpu": "gloo", "cuda": "cpu:gloo,cuda:nccl"}
     if device.type not in backends:
         rule = "cannot be used by several processes"
-        raise ConfigError("train.device", device.type, rule, "Take cpu or cuda, or one process.")
+        raise ConfigError("train.device", device.type, rule, "Use cpu or cuda, or one process.")
     if device.type == "cuda" and device.index != world.local_rank:
         rule = "is a single GPU, and every process needs its own"
         raise ConfigError("train.device", str(device), rule, "Set it to cuda.")

@@ -35,7 +35,7 @@ class Optimizers:
                 group["lr"] = peak * scale
 
     def step(self, is_good: Tensor | None = None) -> None:
-        """Update all parameters, unless `is_good` [], on the device, is False.
+        """Update all parameters, unless `is_good` ([], on the device) is False.
 
         The device decides, so that the host does not wait for it. torch's fused optimizers change
         neither weights nor state if their attribute ``found_inf`` is 1, a feature for mixed
@@ -60,9 +60,9 @@ class Optimizers:
         }
 
     def allocate_state(self, shapes: Mapping[str, torch.Size]) -> dict[str, Tensor]:
-        """Return state as `state_tensors`, of these names and shapes, for the caller to fill.
+        """Allocate state of these names and shapes; return its tensors for the caller to fill.
 
-        A slot of its parameter's shape is sharded like the parameter.
+        State of the shape of its parameter is sharded like the parameter.
 
         Raises:
             CheckpointError: a name belongs to no parameter of this model.
@@ -117,7 +117,7 @@ def build_optimizers(
             lr=config.learning_rate,
             betas=(config.beta1, config.beta2),
             eps=config.eps,
-            fused=True,  # a third of the time of the default, on a CPU too
+            fused=True,  # takes a third of the time of the default, on a CPU too
         )
     ]
     if hidden:

@@ -1,4 +1,4 @@
-"""What a user can choose about the optimizer and its schedule."""
+"""The configuration of the optimizer and its schedule."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -27,17 +27,17 @@ class OptimConfig:
     momentum: float = setting(0.95, "Muon: momentum (Nesterov)")
     muon_beta2: float = setting(
         0.0,
-        "Muon: decay of the mean squared update of each neuron, which evens them out (NorMuon); "
-        "0: as published",
+        "Muon: decay of the mean squared update by which the update of each neuron is divided "
+        "(NorMuon); 0: no division",
     )
     newton_schulz_steps: int = setting(5, "Muon: iterations of the orthogonalization")
     schedule: Schedule = setting(
         "wsd",
-        "after the warm-up: linear or cosine decay; wsd, wsd_sqrt: stable, then a decay, linear or "
-        "as 1 - sqrt; onecycle: cosine both ways; noam: inverse square root",
+        "after the warm-up; linear, cosine: decay; wsd, wsd_sqrt: constant, then a linear or "
+        "1 - sqrt decay; onecycle: cosine warm-up and decay; noam: inverse square root",
     )
-    warmup_share: float = setting(0.03, "share of the budget in which the rate rises to its peak")
-    decay_share: float = setting(0.5, "wsd: share of the budget in which the rate falls at the end")
+    warmup_share: float = setting(0.03, "share of the budget for the warm-up to the peak")
+    decay_share: float = setting(0.5, "wsd, wsd_sqrt: share of the budget for the decay at the end")
     initial_share: float = setting(0.0, "learning rate at the start, as a share of the peak")
     final_share: float = setting(0.0, "learning rate at the end, as a share of the peak")
 
@@ -63,11 +63,11 @@ class OptimConfig:
                 "decay_share",
                 self.decay_share,
                 f"and warmup_share = {self.warmup_share} add up to more than 1",
-                f"At most {1 - self.warmup_share:g} is left.",
+                f"Set it to at most {1 - self.warmup_share:g}.",
             )
 
     def _check_noam(self) -> None:
-        """Check ``noam``: its formula has no first or last share and divides by the warm-up."""
+        """Check ``noam``: its formula divides by the warm-up and has no initial or final share."""
         if self.warmup_share == 0:
             raise ConfigError("warmup_share", 0.0, "must be above 0 for noam", "Try 0.1.")
         for name in ("initial_share", "final_share"):

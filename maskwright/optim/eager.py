@@ -1,7 +1,7 @@
 """torch's optimizers without the wrappers for torch's compiler: no optimizer is compiled here.
 
-The wrappers import the compiler at the first call. Without them a training of two small layers
-takes its first step after 3.7 seconds of CPU time instead of 5.1 (two cores, torch 2.13).
+The wrappers import the compiler at the first call. Without them the first step of a model of two
+small layers ends after 3.7 seconds of CPU time instead of 5.1 (two cores, torch 2.13).
 """
 
 import inspect
@@ -14,7 +14,7 @@ class EagerOptimizer(torch.optim.Optimizer):
     """An optimizer with the unwrapped methods of torch's.
 
     Attributes:
-        found_inf: [] on the device; where it is 1, a step changes nothing. The name is torch's.
+        found_inf: [] on the device; if it is 1, a step changes nothing. The name is torch's.
     """
 
     found_inf: Tensor | None = None

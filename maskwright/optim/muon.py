@@ -17,8 +17,8 @@ from maskwright.optim.eager import EagerOptimizer
 
 # Quintic iteration x -> a x + b x^3 + c x^5 for singular values x, from the source above.
 _A, _B, _C = 3.4445, -4.7750, 2.0315
-# Above this ratio of columns to rows, iterations on the Gram matrix take fewer products. Five of
-# them have a rounding error of 1e-4 of the update in fp32, each further one twelve times as much.
+# Above this ratio of columns to rows, iterating on the Gram matrix takes fewer products. In fp32, 5
+# iterations have a rounding error of 1e-4 of the update, and each further one multiplies it by 12.
 _WIDE, _MOST_ON_GRAM = 1.5, 5
 _TINY = 1e-8
 
@@ -46,13 +46,13 @@ def orthogonalize(matrices: Tensor, num_steps: int, dtype: torch.dtype) -> Tenso
 
 
 def uses_gram(rows: int, columns: int, num_steps: int, dtype: torch.dtype) -> bool:
-    """Return True if `iterate_on_gram` takes fewer products for these and is exact enough."""
+    """Return True if `iterate_on_gram` takes fewer products and is precise enough."""
     exact = dtype is torch.float32 and num_steps <= _MOST_ON_GRAM
     return exact and columns > _WIDE * rows
 
 
 def iterate(x: Tensor, num_steps: int) -> Tensor:
-    """Apply ``x <- (a + b x x^T + c (x x^T)^2) x`` N times to [B, m, n]."""
+    """Apply ``x <- (a + b x x^T + c (x x^T)^2) x`` `num_steps` times to [B, m, n]."""
     for _ in range(num_steps):
         gram = x @ x.mT
         x = torch.baddbmm(x, _evaluate(gram), x, beta=_A)
@@ -119,7 +119,7 @@ class Muon(EagerOptimizer):
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> Any:
         """Update all parameters that have a gradient; a `closure` is not called."""
-        # A tensor if the device decides whether there is a step.
+        # A tensor if the device decides whether the step changes anything.
         share = 1.0 if self.found_inf is None else 1.0 - self.found_inf
         by_shape: dict[tuple[int, ...], list[_Entry]] = defaultdict(list)
         for group in self.param_groups:
@@ -144,12 +144,12 @@ class Muon(EagerOptimizer):
     def _normalize_rows(self, parameter: Tensor, update: Tensor, share: Tensor | float) -> Tensor:
         """Divide each row by the root of its mean square over the steps; keep the norm of a matrix.
 
-        A row is a neuron, whose updates then are about as large as any other's: NorMuon, Li et al.
-        2025, arXiv 2510.05491.
+        A row is a neuron, so the updates of all neurons have about the same size: NorMuon, Li et
+        al. 2025, arXiv 2510.05491.
 
         Args:
             update: [S, m, n], orthogonal.
-            share: 0 if there is no step, 1 otherwise.
+            share: 0 if the step changes nothing, 1 otherwise.
         """
         state, square = self.state[parameter], update.square().mean(-1, keepdim=True)
         if "row_square" not in state:

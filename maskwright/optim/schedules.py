@@ -1,19 +1,19 @@
 """Learning-rate schedules as functions of progress.
 
-Progress is the share of the budget that is used, whether the budget is steps, tokens or minutes;
-so a schedule works with any of them.
+Progress is the used share of the budget, so a schedule works with a budget of steps, tokens or
+minutes.
 
 ==============  ==================================  ==============================================
-schedule        after the rise                      source
+schedule        after the warm-up                   source
 ==============  ==================================  ==============================================
-``linear``      a line                              Devlin et al. 2019, BERT; with a rise of 0.75
-                                                    from 0.25 the triangle of Geiping and
+``linear``      linear                              Devlin et al. 2019, BERT; with a warm-up of
+                                                    0.75 from 0.25 the triangle of Geiping and
                                                     Goldstein 2022 (cramming)
 ``cosine``      half a cosine                       Loshchilov and Hutter 2017, without restarts
-``wsd``         the peak, then a line               Hu et al. 2024, MiniCPM, arXiv 2404.06395
-``wsd_sqrt``    the peak, then 1 - sqrt             Hägele et al. 2024, arXiv 2405.18392
-``onecycle``    half a cosine; the rise is one too  Smith 2018, arXiv 1803.09820, as torch's
-                                                    ``OneCycleLR`` has it
+``wsd``         constant, then linear               Hu et al. 2024, MiniCPM, arXiv 2404.06395
+``wsd_sqrt``    constant, then 1 - sqrt             Hägele et al. 2024, arXiv 2405.18392
+``onecycle``    half a cosine, as in the warm-up    Smith 2018, arXiv 1803.09820, as in torch's
+                                                    ``OneCycleLR``
 ``noam``        the inverse square root             Vaswani et al. 2017, section 5.3
 ==============  ==================================  ==============================================
 """

@@ -1,1 +1,1 @@
-"""The job that ``maskwright pretrain`` starts."""
+"""The job of ``maskwright pretrain``."""

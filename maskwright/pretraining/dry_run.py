@@ -1,4 +1,4 @@
-"""``maskwright pretrain --dry-run``: everything checked and counted, nothing trained or written."""
+"""``maskwright pretrain --dry-run``: check and estimate a run without training or writing."""
 
 import math
 from collections.abc import Iterator
@@ -28,15 +28,15 @@ from maskwright.runs.find_data import find_prepared, named_folder
 from maskwright.train.device import choose_device, should_compile
 
 _BYTES_PER_PARAMETER = 16  # fp32 weight, gradient and two AdamW moments; Muon keeps one
-_BYTES_PER_TOKEN = 4.2  # of English text and some 16 thousand tokens; others differ by half
-_COMPRESSION = 3.5  # of text by gzip; also taken for parquet
+_BYTES_PER_TOKEN = 4.2  # of English text, vocabulary 16,000; others differ by up to half
+_COMPRESSION = 3.5  # of text by gzip; also assumed for parquet
 
 
 def describe_run(config: PretrainConfig, data_dir: Path) -> Iterator[str]:
-    """Yield lines about what the run would be; those that have to be measured come last.
+    """Yield lines that describe the run; those that need a measurement come last.
 
     Raises:
-        MaskwrightError: whatever would stop the run.
+        MaskwrightError: any error that would stop the run.
     """
     initial = load_initial(config)
     if named_folder(config) is None:
@@ -68,7 +68,7 @@ def describe_run(config: PretrainConfig, data_dir: Path) -> Iterator[str]:
     yield f"model        {num_parameters:,} parameters: {objective.describe_parameters(model)}"
     yield (
         f"memory       about {num_parameters * _BYTES_PER_PARAMETER / 1e6:,.0f} MB for weights, "
-        "gradients and optimizer, activations not counted"
+        "gradients and optimizer, without activations"
     )
     yield f"device       {device}, {'compiled' if compiles else 'not compiled'}: {reason}"
     yield f"work         {flops / 1e6:,.0f} MFLOP a token, {_describe_budget(config)}"
@@ -97,22 +97,22 @@ def _describe_data(data: PreparedData) -> str:
 
 
 def _guess_tokens(sources: list[Source]) -> tuple[float | None, str]:
-    """Return the tokens in files that are not prepared yet, from their sizes, and a sentence."""
+    """Estimate the tokens of files that are not prepared yet; return a description, too."""
     described = f"{count_noun(len(sources), 'source')}, not prepared yet"
     num_bytes = 0.0
     for source in sources:
         if source.path is None:
-            return None, f"{described}; how many tokens is not known before"
+            return None, f"{described}; the number of tokens is not known before"
         packed = source.compression or source.kind == "parquet"
         num_bytes += source.path.stat().st_size * (_COMPRESSION if packed else 1)
     tokens = num_bytes / _BYTES_PER_TOKEN
-    return tokens, f"{described}; about {tokens:,.0f} tokens, guessed from the size of the files"
+    return tokens, f"{described}; about {tokens:,.0f} tokens, estimated from the file sizes"
 
 
 def _describe_budget(config: PretrainConfig) -> str:
     train = config.train
     mean = " on average" * bool(train.batch_tokens_schedule)
-    slots = f"{train.mean_batch_tokens:,.0f} token slots a step{mean}"
+    slots = f"{train.mean_batch_tokens:,.0f} tokens per step{mean}, padding included"
     return f"budget {train.describe_budget()}, {slots}"
 
 

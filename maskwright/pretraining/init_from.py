@@ -1,8 +1,8 @@
-"""Runs that begin with a model that exists: its weights, and its part of the configuration.
+"""Runs that begin with an existing model: its weights, and its part of the configuration.
 
-Architecture, tokenizer and whether inputs are wrapped are written to config.yaml like those of any
-other run. So a resumed run needs the model folder no more. What the user asked for and the folder
-contradicts is an error; what only a recipe says gives way.
+Architecture, tokenizer and special tokens of the model are written to config.yaml, so a resumed run
+does not need the model folder. A value of the user that contradicts the model is an error; a value
+of a recipe is replaced.
 """
 
 import os
@@ -38,7 +38,7 @@ from maskwright.train.config import parse_schedule
 
 @dataclass(frozen=True)
 class InitialModel:
-    """A model that training begins with: what the user called it, and what its folder holds."""
+    """The model that training begins with: its name as given, and the content of its folder."""
 
     name: str
     folder: Path
@@ -55,11 +55,11 @@ class InitialModel:
         """Return the same weights in an architecture that may have another vocabulary.
 
         Args:
-            config: differs from the model's own in vocabulary, in positions that are computed, in
-                what only training reads, and in the head for pairs.
+            config: the model's own, except for the vocabulary, the number of positions that are not
+                learned, dropout, and the head for pairs.
             tokenizer: the model's own, one that extends it, or with `transfer` any other.
-            seed: names the weights of that head, if the model has none.
-            transfer: where the rows of a vocabulary that replaces the model's come from.
+            seed: seed of the weights of that head, if the model has none.
+            transfer: the origin of the rows of a vocabulary that replaces the model's.
         """
         tensors = {name: p.detach() for name, p in self.model.named_parameters()}
         if config.sentence_pair_head:
@@ -76,7 +76,7 @@ class InitialModel:
         return MaskedLanguageModel.from_tensors(config, tensors)
 
     def describe(self) -> Origin:
-        """Return what identifies it, for provenance.json."""
+        """Return the entry of the model in provenance.json."""
         weights = sorted(self.folder.glob("*.safetensors"))
         return {
             "name": self.name,
@@ -90,7 +90,7 @@ def load_initial(config: PretrainConfig) -> InitialModel | None:
     """Return the model of ``init_from``, on the CPU; None for a run from scratch.
 
     Raises:
-        InputError, ModelFolderError, TokenizerError: it cannot be had or read.
+        InputError, ModelFolderError, TokenizerError: it cannot be downloaded or read.
     """
     if config.init_from is None:
         return None
@@ -113,12 +113,12 @@ def load_initial(config: PretrainConfig) -> InitialModel | None:
 
 Report = Callable[[str], None]
 
-# A folder does not fix these: how to compute, and how an extended tokenizer is trained.
+# The model does not fix how to compute, and how a new or extended tokenizer is trained.
 _OUR_OWN = (
     *("attention_backend", "extend_vocab", "replace_vocab", "min_frequency", "sample_megabytes"),
 )
-_OF_NEW_TOKENIZERS = ("kind", "lowercase")  # which one that replaces the model's may choose
-# Only training reads these, so they may differ from the folder's.
+_OF_NEW_TOKENIZERS = ("kind", "lowercase")  # may differ if a new tokenizer replaces the model's
+# Only training uses these, so they may differ from the model's.
 _MAY_DIFFER = ("embedding_dropout", "attention_dropout", "hidden_dropout", "mlp_dropout")
 _POSITIONS = "max_position_embeddings"
 
@@ -129,7 +129,7 @@ class ModelFacts:
 
     Attributes:
         source: the model, for messages.
-        special_tokens: whether inputs are [CLS] … [SEP]; None if they are anything else.
+        special_tokens: True if inputs are [CLS] … [SEP]; None if they have other special tokens.
     """
 
     source: str
@@ -153,14 +153,14 @@ def adopt_model(
     """Return `config` with the parts that the model of ``init_from`` fixes; unchanged without one.
 
     Args:
-        given: what the user asked for over the recipe, nested.
+        given: the values that the user set over the recipe, nested.
         report: called with a line about each value that differs from the recipe.
-        begun: that of the run to resume, which has adopted the model already.
+        begun: the configuration of the run to resume, which has adopted the model already.
 
     Raises:
         ConfigError: `given` contradicts the model.
         ModelFolderError, TokenizerError: the folder is not a model.
-        ShardError: the text is prepared data, of another tokenizer.
+        ShardError: the text is data that was prepared with another tokenizer.
     """
     if config.init_from is None:
         return config
@@ -192,7 +192,7 @@ def read_model_facts(source: str, config: PretrainConfig) -> ModelFacts:
         )
         num_tokens = tokenizer.vocab_size + config.tokenizer.extend_vocab
         num_tokens = config.tokenizer.replace_vocab or num_tokens
-    else:  # whose tokenizer is in `config` already, by `adopt_preparation`
+    else:  # `adopt_preparation` has put the tokenizer of the data into `config`
         stated, found = config.tokenizer, Tokenizer.load(prepared / TOKENIZER_NAME)
         num_tokens = found.vocab_size
         if not extends(found, tokenizer) and not stated.replace_vocab:
@@ -207,7 +207,7 @@ def read_model_facts(source: str, config: PretrainConfig) -> ModelFacts:
 
 
 def _asked(given: Mapping[str, Any], section: str, name: str) -> bool:
-    """Return True if the user gave a field a value; none and an empty list are no value."""
+    """Return True if the user set a field to a value other than none and an empty list."""
     value = as_mapping(given.get(section)).get(name)
     return value is not None and str(value).lower() not in ("", "none", "null", "[]")
 
@@ -215,10 +215,10 @@ def _asked(given: Mapping[str, Any], section: str, name: str) -> bool:
 def _adopt_section(
     section: str, asked: Any, stated: Any, given: Mapping[str, Any], source: str
 ) -> Any:
-    """Return the model's section, with those of its fields that the user may choose.
+    """Return the model's section with the fields that the user may set.
 
     Raises:
-        ConfigError: another field was given, with another value.
+        ConfigError: the user set another field to another value.
     """
     chosen: Plain = {}
     free = (*_MAY_DIFFER, *(_OF_NEW_TOKENIZERS if getattr(asked, "replace_vocab", 0) else ()))
@@ -236,7 +236,7 @@ def _adopt_section(
 def _choose_positions(
     asked: ModelConfig, facts: ModelFacts, given: Mapping[str, Any]
 ) -> dict[str, int]:
-    """Return the positions asked for; more than the model has only if they are not learned."""
+    """Return the number of positions that was set; learned positions cannot be added."""
     positions, stated = asked.max_position_embeddings, facts.model.max_position_embeddings
     if not _asked(given, "model", _POSITIONS) or positions is None or stated is None:
         return {}
@@ -267,7 +267,7 @@ def _choose_wrapping(config: PretrainConfig, facts: ModelFacts, given: Mapping[s
 def _shorten_rows(
     config: PretrainConfig, source: str, given: Mapping[str, Any], report: Report
 ) -> PretrainConfig:
-    """Return the configuration with rows no longer than the model has positions."""
+    """Return the configuration with rows that are no longer than the model's positions."""
     length, longest = config.data.max_seq_length, config.model.max_position_embeddings
     if longest is None or length <= longest:
         return config
@@ -276,7 +276,7 @@ def _shorten_rows(
         remedy = f"Give at most {longest}{more * (config.model.positions != 'learned')}."
         rule = f"is longer than the {longest} positions of {source}"
         raise ConfigError("data.max_seq_length", length, rule, remedy)
-    report(f"data.max_seq_length is {longest} and not {length}: {source} has no more positions")
+    report(f"data.max_seq_length is {longest} instead of {length}: {source} has no more positions")
     stages = config.train.seq_length_schedule
     if stages:
         parsed = parse_schedule("seq_length_schedule", stages, longest)

@@ -39,11 +39,11 @@ class PreparedData:
     """A prepared folder: both splits and the tokenizer they were made with.
 
     Args:
-        verify: whether to hash the files; of several ranks one is enough.
+        verify: "full" to hash the files, which one rank does for all.
 
     Attributes:
-        sources: by name what this is put together from; empty where it is one folder.
-        mixture: how training mixes them.
+        sources: the sources of a mixture by name; empty for a single folder.
+        mixture: the mixture of the sources in training; None for a single folder.
     """
 
     sources: Mapping[str, "PreparedData"] = MappingProxyType({})
@@ -63,27 +63,27 @@ class PreparedData:
         if found != expected:
             raise ShardError(
                 f"{name_path(folder / 'tokenizer')} has the fingerprint {found}, but the tokens "
-                f"were made with {expected}. Bring that tokenizer back, or prepare the data again."
+                f"were made with {expected}. Restore that tokenizer, or prepare the data again."
             )
 
     @property
     def name(self) -> str:
-        """Its name in messages."""
+        """The name of the data in messages."""
         return name_path(self.folder)
 
     @property
     def epoch_tokens(self) -> float:
-        """Tokens of text that training reads in an epoch."""
+        """The number of tokens that training reads in an epoch."""
         return self.train.num_tokens
 
     @property
     def epoch_words(self) -> float:
-        """Words of that text: its parts between whitespace, as counted when it was prepared."""
+        """The number of words of an epoch, separated by whitespace and counted in preparation."""
         return self.train.manifest.splits["train"].num_words
 
     @property
     def vocabulary(self) -> Vocabulary:
-        """The tokenizer's part of masking."""
+        """The vocabulary for masking."""
         return Vocabulary(
             size=self.tokenizer.vocab_size,
             mask_id=self.tokenizer.mask_id,
@@ -114,7 +114,7 @@ def resolve_model(config: PretrainConfig, tokenizer: Tokenizer) -> EncoderConfig
 
 
 def guess_model(config: PretrainConfig) -> EncoderConfig:
-    """Return the architecture before there is a tokenizer, with the vocabulary asked for."""
+    """Return the architecture before a tokenizer exists, with the configured vocabulary."""
     tokenizer = config.tokenizer
     size = round_up(tokenizer.replace_vocab or tokenizer.vocab_size)
     if tokenizer.path is not None and not tokenizer.replace_vocab:
@@ -132,7 +132,7 @@ def guess_model(config: PretrainConfig) -> EncoderConfig:
 def _check_wrapping(config: PretrainConfig, model: EncoderConfig) -> None:
     if model.next_token_prediction and not config.data.special_tokens:
         rule = "needs data.special_tokens = True: [CLS] predicts the first token"
-        raise ConfigError("model.next_token_prediction", True, rule, "Leave data.special_tokens.")
+        raise ConfigError("model.next_token_prediction", True, rule, "Set it to true.")
 
 
 def objective_of(config: PretrainConfig) -> Objective[Any]:
@@ -146,15 +146,15 @@ def build_planner(config: PretrainConfig) -> Planner:
 
 
 def check_config(config: PretrainConfig) -> None:
-    """Raise for what is wrong whatever the text is, before hours go into preparing it.
+    """Check everything that does not depend on the text, before it is prepared for hours.
 
     Raises:
-        ConfigError: sections that do not fit one another or this machine.
-        TokenizerError: no tokenizer in ``tokenizer.path``.
+        ConfigError: sections contradict each other, or do not suit this machine.
+        TokenizerError: there is no tokenizer in ``tokenizer.path``.
     """
     build_planner(config)
     if config.evaluate.blimp is not None and not Path(config.evaluate.blimp).exists():
-        raise ConfigError("evaluate.blimp", config.evaluate.blimp, "is not there")
+        raise ConfigError("evaluate.blimp", config.evaluate.blimp, "does not exist")
     if config.train.trackers:
         check_trackers(config.train.trackers)
     choose_device(config.train.device)
@@ -172,8 +172,8 @@ def build_row_source(
     Training mixes the sources of `data`, if there are several; validation reads each once.
 
     Raises:
-        ConfigError: a protected token that the tokenizer does not know.
-        ShardError: pairs of two documents are asked for, and there is one document.
+        ConfigError: the vocabulary lacks a token of `masking.no_mask_tokens`.
+        ShardError: pairs need two documents, and there is only one.
     """
     protected: list[int] = []
     for token in config.masking.no_mask_tokens:
@@ -190,12 +190,12 @@ def build_row_source(
 def fetch_ahead(
     config: PretrainConfig, data: PreparedData, position: DataPosition, world: World = ALONE
 ) -> None:
-    """Begin to fetch what is not here yet of remote data, in the order in which it is read.
+    """Start to download the missing files of remote data, in the order in which they are read.
 
-    One rank of a machine does so for all of them.
+    One rank of each machine downloads for all of its ranks.
 
     Raises:
-        ShardError: there is no room for all of it.
+        ShardError: the disk has no room for all files.
     """
     if world.local_rank == 0 and data.train.is_remote:
         planner = build_row_source(config, data).planner(position.row_length)
@@ -207,16 +207,16 @@ class PreparedMixture(PreparedData):
     """Several prepared folders as one.
 
     Args:
-        folders: by name, of remote data the mirror; at least one.
-        config: how much of each training reads.
-        verify: whether to hash the files.
+        folders: the folders, or mirrors of remote data, by name; at least one.
+        config: the share of each folder in training.
+        verify: "full" to hash the files.
 
     Attributes:
-        folder: that of the first, whose tokenizer all have.
+        folder: the first folder; all have its tokenizer.
 
     Raises:
         ShardError: a folder is damaged, holds no text, or was made with another tokenizer.
-        ConfigError: `config` names other folders than these.
+        ConfigError: `config` names a folder that is not among these.
     """
 
     def __init__(
@@ -253,7 +253,7 @@ class PreparedMixture(PreparedData):
         return sum(self.passes[name] * s.epoch_words for name, s in self.sources.items())
 
     def describe(self) -> Iterator[str]:
-        """Yield a line for each source: its share of the training, and its passes an epoch."""
+        """Yield a line for each source: its share of the training tokens, its passes per epoch."""
         width = max(map(len, self.sources))
         for name, source in self.sources.items():
             num_tokens = source.train.num_tokens
@@ -279,7 +279,7 @@ def open_data(
 
 
 def describe_sources(data: PreparedData) -> list[str]:
-    """Return a line about each source, if there are several."""
+    """Return a line for each source; empty for a single folder."""
     return [*data.describe()] if isinstance(data, PreparedMixture) else []
 
 
@@ -293,5 +293,5 @@ def _check_source(source: PreparedData, first: Path, tokenizer: Tokenizer) -> No
         command = shlex.join(["prepare", *paths, "--tokenizer.path", path, "--out", out])
         raise ShardError(
             f"{source.name} was prepared with another tokenizer than {name_path(first)}. Prepare "
-            f"its text again: maskwright {command} (and its other flags)"
+            f"its text again: maskwright {command} (with its other flags)"
         )

@@ -1,4 +1,4 @@
-"""The job of ``maskwright pretrain``: start or resume a run and train it to its end."""
+"""The job of ``maskwright pretrain``: start or resume a run, and train to its end."""
 
 import json
 import signal
@@ -88,11 +88,11 @@ def pretrain(
             once. They are kept in ``data_dir/texts-HASH.jsonl``, so that the run can be resumed.
         init_from: a model to continue pretraining: a folder, a run, or ``hf:NAME``. It brings
             tokenizer and architecture.
-        recipe: the recipe to start from: ``auto``, or ``continue`` with `init_from`.
+        recipe: the recipe to start from; default: ``auto``, or ``continue`` with `init_from`.
         config: a YAML file put over the recipe; or a whole configuration, instead of a recipe and
             `sections`.
         out: the run directory; must not exist yet, unless `auto_resume`.
-        data_dir: where prepared data is kept and found again.
+        data_dir: the folder of prepared data, which later runs reuse.
         resume: a run directory to resume as it is, from its newest checkpoint, instead of a new
             run in `out`; only `sections` of ``train``, ``optim`` and ``evaluate`` can change.
         auto_resume: resume from the newest checkpoint in `out`, if there is one.
@@ -104,11 +104,11 @@ def pretrain(
         The model folder of the run, which `print_config` and `dry_run` do not write.
 
     Raises:
-        MaskwrightError: anything wrong with the input, as one line.
+        MaskwrightError: the input is wrong; the message is one line.
         StoppedError: SIGTERM came before the end; the run can be resumed.
         KeyboardInterrupt: Ctrl-C came before the end; the run can be resumed.
-        TypeError: a whole `config` with a recipe, a model or sections beside it, or a model in it;
-            `text` and `texts`, or `texts` that holds anything but strings.
+        TypeError: a whole `config` is given with a recipe, a model or sections, or names a model;
+            `text` is given with `texts`, or `texts` holds anything but strings.
     """
     given = sections if init_from is None else {"init_from": str(init_from), **sections}
     folder = Path(data_dir)
@@ -124,11 +124,11 @@ def pretrain(
 
 @dataclass(frozen=True)
 class _Request:
-    """A run to start or, if there are `changes` of its configuration, to resume.
+    """A run to start or to resume.
 
     Attributes:
         recipe: the name of the recipe that `config` began with, for the report.
-        changes: nested; empty if the configuration is that of the run.
+        changes: the changed values of a run to resume, nested; None for a run to start.
     """
 
     run: Path
@@ -148,7 +148,7 @@ def _request_run(
     given: Mapping[str, Any],
     auto_resume: bool,
 ) -> _Request:
-    """Resolve the arguments of `pretrain`, which are in `given` if they are no others."""
+    """Resolve the arguments of `pretrain`; `given` holds the sections and `init_from`."""
     file = Path(config) if isinstance(config, str | Path) else None
     if isinstance(config, PretrainConfig):
         if recipe is not None or given:
@@ -176,11 +176,11 @@ def _request_run(
 
 
 def _carry_out(request: _Request, print_config: bool, dry_run: bool) -> Path:
-    """Do what is asked for; return the model folder of the run."""
+    """Carry out a request; return the model folder of the run."""
     if print_config:
         say(write_yaml(request.config), end="")
     elif not request.config.text:
-        raise InputError("no text given: name files or folders, or try pydocs")
+        raise InputError("no text given. Name files or folders, or try pydocs.")
     elif dry_run:
         for line in describe_run(request.config, request.data_dir):
             say(line, flush=True)
@@ -202,9 +202,9 @@ def _joined(config: PretrainConfig) -> Generator[World]:
 
 
 def _start(request: _Request) -> None:
-    """Prepare the data if need be, then train in a new run directory.
+    """Prepare the data if necessary, then train in a new run directory.
 
-    Nothing is written there before all has been checked.
+    The directory is not written before everything is checked.
     """
     run, config, data_dir = request.run, request.config, request.data_dir
     with _joined(config) as world:
@@ -222,7 +222,7 @@ def _start(request: _Request) -> None:
             console.print(f"size: {reason}")
         session = open_session(run, config, data, world, console, initial=initial, origin=origin)
         fetch_ahead(config, data, session.trainer.state.position, world)
-        del initial  # its weights are in the trainer now, or copied and grown
+        del initial  # the trainer has its weights, or extended copies of them
         run.mkdir(parents=True, exist_ok=True)
         with _owning(run, world):
             if world.is_first:
@@ -237,10 +237,10 @@ def _start(request: _Request) -> None:
 
 
 def _resume(request: _Request, changes: Mapping[str, Any]) -> None:
-    """Resume from the newest whole checkpoint of a run.
+    """Resume a run from its newest undamaged checkpoint.
 
     Raises:
-        ConfigError: a new budget is spent already.
+        ConfigError: the new budget is already spent.
     """
     run, config, data_dir = request.run, request.config, request.data_dir
     begun = load_run_config(run, {})
@@ -282,9 +282,9 @@ def _train(session: Session) -> None:
 
 
 def _check_budget(begun: PretrainConfig, config: PretrainConfig, trainer: Trainer) -> None:
-    """Raise if a new budget is spent already, so that no learning rate can fall to its end.
+    """Raise if a new budget is already spent, because the learning rate could not decay.
 
-    A run that ended by its own budget may be resumed with it, for its scores and its model.
+    A run that used up its own budget may be resumed with it, to be scored and saved again.
 
     Raises:
         ConfigError: names the budget.
@@ -300,13 +300,13 @@ def _check_budget(begun: PretrainConfig, config: PretrainConfig, trainer: Traine
         f"train.{spent}",
         getattr(config.train, spent),
         f"is already spent: the run has taken {used}",
-        "Raise it, or leave it out to resume with the budget that the run had.",
+        "Raise it, or remove it to resume with the budget of the run.",
     )
 
 
 @contextmanager
 def _owning(run: Path, world: World) -> Generator[None]:
-    """Keep other runs out of the run directory; all ranks of this one are in it together."""
+    """Lock the run directory against other runs; the first rank holds the lock for all."""
     if not world.is_first:
         yield
         return
@@ -317,9 +317,9 @@ def _owning(run: Path, world: World) -> Generator[None]:
 def _open_data(
     world: World, config: PretrainConfig, find: Callable[[], Mapping[str, Path]]
 ) -> PreparedData:
-    """Open on all ranks what the first one finds, and has verified.
+    """Open on all ranks the data that the first rank finds and verifies.
 
-    Of remote data every machine has a mirror, which the first rank there verifies.
+    Every machine has its own mirror of remote data, which its first rank verifies.
     """
 
     def find_whole() -> str:
@@ -372,26 +372,26 @@ def _find_checkpoint(run: Path, report: Callable[[str], None]) -> Checkpoint:
 def _find_data(
     run: Path, config: PretrainConfig, data_dir: Path, report: Callable[[str], None]
 ) -> dict[str, Path]:
-    """Return the prepared data that the run began with; one folder is prepared again if it is gone.
+    """Return the prepared data of a run to resume; a single missing folder is prepared again.
 
     Raises:
-        CheckpointError: the data there is another now, or the run does not name its data.
+        CheckpointError: the data has changed or is missing, or the run does not name it.
     """
     provenance = read_provenance(run)
     folders = name_prepared(provenance)
-    if is_elsewhere(config):  # whatever has become of the mirrors
-        texts = zip(config.text, folders.items(), strict=False)  # if not one each, other data
+    if is_elsewhere(config):  # the mirrors may be missing
+        texts = zip(config.text, folders.items(), strict=False)  # fingerprints detect other data
         folders = {
             name: locate(text) if is_remote(text) else folder for text, (name, folder) in texts
         }
     gone = [folder for folder in folders.values() if not is_prepared(folder)]
     if gone and len(folders) > 1:
-        raise CheckpointError(f"{gone[0]}, a source of {run}, is gone. Bring it back.")
+        raise CheckpointError(f"{gone[0]}, a source of {run}, is missing. Restore it.")
     if gone:
         folders = locate_data(config, data_dir, report)
     if fingerprint_folders(folders) != provenance["corpus"]["fingerprint"]:
         raise CheckpointError(
             f"{' + '.join(map(str, folders.values()))} is not the data that {run} began with: the "
-            "text has changed. Start a new run, or bring the old text back."
+            "text has changed. Start a new run, or restore the old text."
         )
     return folders

@@ -36,8 +36,8 @@ from maskwright.train.trainer import Trainer
 
 
 def open_console(world: World) -> Console:
-    """Return where this process speaks to the user: only the first does."""
-    # Paths and reasons may hold brackets, which are no markup.
+    """Return the console of this process; only the first rank prints."""
+    # Brackets in paths and messages are not markup.
     return Console(highlight=False, soft_wrap=True, markup=False, quiet=not world.is_first)
 
 
@@ -47,8 +47,8 @@ class Session:
 
     Attributes:
         reporting: the context in which the trainer reports.
-        note: a sentence on whether it compiles.
-        origin: what provenance.json says about the model that the run began with, if any.
+        note: a sentence on whether the trainer compiles.
+        origin: the entry of provenance.json on the model that the run began with, if any.
     """
 
     run: Path
@@ -62,7 +62,7 @@ class Session:
     origin: Mapping[str, Any] | None = None
 
     def train(self) -> signal.Signals | None:
-        """Train and save; return the signal that stopped it before its end, if one did."""
+        """Train and save; return the signal that stopped the run before its end, or None."""
         trainer = self.trainer
         with self.reporting:
             size = count_parameters_of(trainer.model)
@@ -88,16 +88,16 @@ class Session:
         return None
 
     def _report(self) -> None:
-        """Write a page about the run; without it, whatever goes wrong, the run is still whole."""
+        """Write the report page; no error in it may fail the run."""
         try:
             write_report([gather_facts(self.run, self.run.absolute().name)], self.run / REPORT_NAME)
         except Exception as error:
-            self.console.print(f"no {REPORT_NAME}: {error} (then: maskwright report {self.run})")
+            self.console.print(f"no {REPORT_NAME}: {error} (retry: maskwright report {self.run})")
             return
-        self.console.print(f"How it went: {self.run / REPORT_NAME}")
+        self.console.print(f"Report: {self.run / REPORT_NAME}")
 
     def _save(self, milestone: str = "", final: Record | None = None) -> None:
-        """Save the model as it is: at the end of the run with its scores, or at a milestone."""
+        """Save the current model: at the end of the run with its scores, or at a milestone."""
         with self.trainer.averaged_weights():
             network = consolidate(self.trainer)
             for trained in self.objective.list_models(network) if network is not None else ():
@@ -128,7 +128,7 @@ class Session:
 
     @cached_property
     def _prompt(self) -> str | None:
-        """The first of the samples that the run shows, with its mask; None if there is none."""
+        """The first sample of held-out text, with its mask; None if there is none."""
         longest = self.trainer.model.config.max_position_embeddings
         samples = HeldOutSamples(
             self.data.valid, self.data.tokenizer, 1, longest - self.config.data.extra_slots
@@ -136,9 +136,9 @@ class Session:
         return samples.show_prompt()
 
     def _read_beginning(self) -> Record | None:
-        """Return the scores of the model that the run began with, if that was scored.
+        """Return the scores of the model that the run began with, or None.
 
-        Lines that are no records do not matter here: the model must be saved in any case.
+        Invalid lines are skipped, because the model must be saved in any case.
         """
         if self.config.init_from is None:
             return None
@@ -148,7 +148,7 @@ class Session:
         return next((record for record in scored if names & record.keys()), None)
 
     def _show_result(self, final: Record) -> None:
-        """Print what the model learned, beside the baselines, and what to do next."""
+        """Print the scores beside the baselines, and the next commands."""
         say = self.console.print
         counts = [f"{final[name]:,} {noun}" for name, noun in self.objective.counts]
         say(
@@ -167,7 +167,7 @@ class Session:
         self._show_next()
 
     def _show_next(self) -> None:
-        """Print what to do with each model, with a sentence of the held-out text as the example."""
+        """Print a command for each model, with a sentence of the held-out text."""
         places, commands = list[str](), list[str]()
         for trained in self.objective.list_models(self.trainer.model):
             folder = self.run if trained.folder is None else self.run / trained.folder
@@ -192,12 +192,12 @@ def open_session(
     origin: Mapping[str, Any] | None = None,
     last_step: int | None = None,
 ) -> Session:
-    """Build the trainer of a run and what it reports to; nothing is written yet.
+    """Build the trainer and the reporter of a run; nothing is written yet.
 
     Args:
-        initial: the model that training begins with; not needed for weights of a checkpoint.
-        origin: what provenance.json says about the model that the run began with, if any.
-        last_step: of the checkpoint that the run resumes from.
+        initial: the model that training begins with; None if a checkpoint replaces its weights.
+        origin: the entry of provenance.json on the model that the run began with, if any.
+        last_step: the step of the checkpoint that the run resumes from.
     """
     objective = objective_of(config)
     reporter = SILENT

@@ -1,4 +1,4 @@
-"""The result of a run in words: lines on the terminal, and data, recipe and scores in a card."""
+"""The description of a finished run: lines on the terminal, and a model card."""
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -48,12 +48,12 @@ Seed {seed}, {steps:,} steps, {minutes:.1f} minutes on {circumstances}.
 
 
 _EXTENSION = """
-Of these, {new:,} were added to a vocabulary of {base:,}, learned from this text: on held-out text
-it now takes {after:.3f} tokens a word, before {before:.3f}.
+Of these, {new:,} were added to a vocabulary of {base:,} and trained on this text. Held-out text now
+has {after:.3f} tokens a word, before {before:.3f}.
 """
 _REPLACEMENT = """
-They replace a vocabulary of {base:,} and were learned from this text: on held-out text it now
-takes {after:.3f} tokens a word, before {before:.3f}.
+They replace a vocabulary of {base:,} and were trained on this text. Held-out text now has
+{after:.3f} tokens a word, before {before:.3f}.
 """
 
 
@@ -71,9 +71,9 @@ def describe_training(
     """Return Markdown for the card, from the run's last validation record.
 
     Args:
-        title: kind of model, with which the first sentence begins.
-        before: the record of the model that the run began with.
-        origin: what provenance.json says about that model.
+        title: kind of model, at the start of the first sentence.
+        before: the validation record of the model that the run began with.
+        origin: the entry of provenance.json on that model.
     """
     source = data.train.manifest.source
     return _CARD.format(
@@ -102,7 +102,7 @@ def describe_training(
 
 
 def _describe_tokenizer(config: PretrainConfig) -> str:
-    """Return where the tokenizer is from, or the kind of the one that was trained here."""
+    """Return the origin of the tokenizer, or its kind if the run trained it."""
     if config.init_from is not None:
         return f"that of {write_code(shorten_path(config.init_from))}"
     path = config.tokenizer.path
@@ -110,7 +110,7 @@ def _describe_tokenizer(config: PretrainConfig) -> str:
 
 
 def _list_paths(source: Mapping[str, Any]) -> str:
-    """Return the names of the texts in a manifest, which anybody may have written."""
+    """Return the names of the texts in a manifest of unknown origin."""
     paths = source.get("paths")
     listed = cast(list[Any], paths) if isinstance(paths, list) else []
     names = [path for path in listed if isinstance(path, str)]
@@ -118,7 +118,7 @@ def _list_paths(source: Mapping[str, Any]) -> str:
 
 
 def _list_sources(data: PreparedData) -> str:
-    """Return a list of the sources, if there are several."""
+    """Return a Markdown list of the sources; empty for a single one."""
     lines = "".join(f"- {escape_markdown(line)}\n" for line in describe_sources(data))
     return f"\n{lines}\n" if lines else ""
 
@@ -126,7 +126,7 @@ def _list_sources(data: PreparedData) -> str:
 def list_results(
     scores: Sequence[ScoreLine], final: Record, before: Record | None = None
 ) -> Iterator[str]:
-    """Yield a line for each score of a run, beside that of its beginning and of no learning."""
+    """Yield a line for each score of a run, with the score before it and the baseline."""
     lines = _list_lines(scores, final)
     width = max((len(line.title) for line in lines), default=0)
     for line in lines:
@@ -139,7 +139,7 @@ def list_results(
 
 
 def _tabulate(scores: Sequence[ScoreLine], final: Record, before: Record | None) -> str:
-    """Return the scores beside the baselines and, if there is one, the model before."""
+    """Return a table of the scores, the scores before the run if given, and the baselines."""
     lines = _list_lines(scores, final)
     names = {line.baseline_name for line in lines if line.baseline}
     baseline = names.pop() if len(names) == 1 else "baseline"
@@ -155,7 +155,7 @@ def _tabulate(scores: Sequence[ScoreLine], final: Record, before: Record | None)
 
 
 def _list_lines(scores: Sequence[ScoreLine], record: Record) -> list[ScoreLine]:
-    """Return the lines whose scores a record has: over all text, then for each source."""
+    """Return the lines for the scores of a record: of all text, then of each source."""
     lines = [line for line in scores if record.get(line.name) is not None]
     sources = dict.fromkeys(name for line in lines for name in of_sources(record, line.name))
     of_each = [
@@ -173,7 +173,7 @@ def _list_lines(scores: Sequence[ScoreLine], record: Record) -> list[ScoreLine]:
 
 
 def _describe_origin(origin: Mapping[str, Any]) -> str:
-    """Return which weights the run began with; `sha256` has the hash of each of their files."""
+    """Return the name and the file hashes of the weights that the run began with."""
     hashes = origin.get("sha256")
     named = cast(dict[Any, Any], hashes) if isinstance(hashes, dict) else {}
     files = [f"{escape_markdown(str(f))} {write_code(str(sha))}" for f, sha in named.items()]
@@ -182,7 +182,7 @@ def _describe_origin(origin: Mapping[str, Any]) -> str:
 
 
 def _describe_extension(extension: object) -> str:
-    """Return what the manifest, which anybody may have written, says about new tokens."""
+    """Return a sentence on new tokens from a manifest of unknown origin; empty if none."""
     if not isinstance(extension, Mapping):
         return ""
     names = ("base_vocab_size", "vocab_size", "fertility_before", "fertility")
@@ -196,7 +196,7 @@ def _describe_extension(extension: object) -> str:
 
 
 def _describe_machine() -> str:
-    """Return this machine's hardware and versions as the end of a sentence."""
+    """Return hardware and package versions of this machine, to end a sentence."""
     packages = describe_environment()["packages"]
     versions = ", ".join(f"{name} {version}" for name, version in packages.items() if version)
     return f"{_describe_hardware()}, with {versions}"

@@ -1,8 +1,7 @@
 """Suites scored while a model trains: `evaluate.suites`, at validations, in their fast form.
 
-Every rank works all of it out and comes to the same scores. So weights that are spread over ranks
-are at hand wherever they are needed, and no rank runs ahead into the next step and waits there for
-the first one longer than collectives are given.
+Every rank computes all suites and gets the same scores. So sharded weights can be gathered when
+they are needed, and no rank waits in the next step for the first one until a collective times out.
 """
 
 from collections.abc import Callable
@@ -18,7 +17,7 @@ from maskwright.pretraining.prepared_data import PreparedData
 from maskwright.runs.config import PretrainConfig, SuiteName
 from maskwright.runs.evaluation_file import SuiteResult
 
-# The scores to show where there is little room.
+# The scores for a short summary.
 HEADLINES = find_headlines(get_args(SuiteName))
 
 
@@ -27,7 +26,7 @@ class TrainingSuites:
 
     Raises:
         CorpusError: the minimal pairs of `evaluate.blimp` cannot be read.
-        InputError: a suite cannot be scored: too little text, or pairs longer than the model.
+        InputError: a suite cannot be scored: too little text, or pairs over the model's limit.
     """
 
     def __init__(
@@ -50,10 +49,10 @@ class TrainingSuites:
         model.train(was_training)
 
     def score(self, check: Callable[[], None]) -> dict[str, float]:
-        """Return the scores by name, each below the name of its suite.
+        """Return the scores by name, prefixed by the name of the suite.
 
         Args:
-            check: called before each pass through the model, to stop by raising.
+            check: called before each forward pass; it may raise to stop.
         """
         request = self._request()
         scores: dict[str, float] = {}
@@ -70,7 +69,7 @@ class TrainingSuites:
 
 
 def name_scores(result: SuiteResult) -> dict[str, float]:
-    """Return scores as ``fill/accuracy``; of minimal pairs the phenomena, but no paradigms."""
+    """Return scores by names such as ``fill/accuracy``, without paradigms of minimal pairs."""
     prefix = f"{result.suite}/"
     return {
         prefix + score.name.removeprefix(prefix): score.value

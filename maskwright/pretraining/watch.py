@@ -19,16 +19,16 @@ _SECONDS = 1.0
 
 
 def watch(run: str | Path, *, once: bool = False) -> None:
-    """Show a run of pretraining on the terminal until it has its model::
+    """Show a run of pretraining on the terminal until its model is saved::
 
         watch("runs/mine")
 
     Args:
         run: a run directory.
-        once: show it as it is and return.
+        once: show the current state and return.
 
     Raises:
-        InputError: no such run.
+        InputError: there is no such run.
     """
     run = Path(run)
     check_pretraining(run)
@@ -38,16 +38,16 @@ def watch(run: str | Path, *, once: bool = False) -> None:
             counts = {name: record[name] for name in ("step", "tokens", "seconds")}
             # Epochs need the number of tokens of the text, which is not known here.
             progress = min(max(config.train.used_shares(**counts).values(), default=0.0), 1.0)
-            # The panel leaves the last scores of a run to whoever ends it; here nobody does.
+            # The panel does not show final scores, which `pretrain` prints itself.
             panel.show({**record, "final": False}, progress)
-    if console.is_terminal:  # where the panel is gone by now
+    if console.is_terminal:  # which has removed the live panel
         console.print(panel.draw())
 
 
 def follow(run: Path, *, once: bool = False) -> Iterator[Record]:
-    """Yield the records of a run: those that exist, and new ones until it has its model.
+    """Yield the records of a run, and new ones until its model is saved.
 
-    A run that is resumed cuts off lines that it writes again; they are then yielded again.
+    A resumed run removes some records and writes them again; they are then yielded again.
     """
     shown = 0
     while True:

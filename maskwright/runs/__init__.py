@@ -1,1 +1,1 @@
-"""What a run is, and where its parts are stored."""
+"""Runs: their configuration and directory, and where their data and models are stored."""

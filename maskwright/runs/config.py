@@ -30,7 +30,7 @@ class EvaluateConfig:
     suites: tuple[SuiteName, ...] = setting(
         (), "suites to score at validations: mlm, fill, pll, blimp"
     )
-    every_validations: int = setting(1, "validations from one scoring of the suites to the next")
+    every_validations: int = setting(1, "score the suites at every N-th validation and the last")
     blimp: str | None = setting(
         None, "folder of minimal pairs (JSON lines) for the suite blimp", is_path=True
     )
@@ -39,12 +39,12 @@ class EvaluateConfig:
         if self.every_validations < 1:
             raise ConfigError("every_validations", self.every_validations, "must be at least 1")
         if ("blimp" in self.suites) != (self.blimp is not None):
-            rule = "and evaluate.suites belong together: the suite blimp needs its folder"
-            raise ConfigError("blimp", self.blimp, rule, "Give both, or neither.")
+            rule = "and evaluate.suites contradict each other: the suite blimp needs its folder"
+            raise ConfigError("blimp", self.blimp, rule, "Set both, or neither.")
 
 
-DEFAULT_RECIPE = "auto"  # for any budget (docs/experiments.md)
-CONTINUE_RECIPE = "continue"  # the default where a run begins with a model that exists
+DEFAULT_RECIPE = "auto"  # suits any budget (docs/experiments.md)
+CONTINUE_RECIPE = "continue"  # the default for runs with init_from
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class PretrainConfig:
         "continue pretraining this model: a folder, a run, or hf:NAME[@REVISION]",
         is_path=True,
     )
-    seed: int = setting(0, "names the initial weights, the order of the data and the masks")
+    seed: int = setting(0, "random seed of the initial weights, the data order and the masks")
     corpus: CorpusConfig = section(CorpusConfig)
     select: SelectionConfig = section(SelectionConfig)
     tokenizer: TokenizerConfig = section(TokenizerConfig)
@@ -77,7 +77,7 @@ class PretrainConfig:
             raise ConfigError("seed", self.seed, "must be between 0 and 2^63 - 1")
         if not any(getattr(self.train, budget) for budget in BUDGETS):
             raise ConfigError(
-                f"train.{BUDGETS[0]}", None, "and no other budget is set", "Set it to 10, say."
+                f"train.{BUDGETS[0]}", None, "and no other budget is set", "Set it, e.g. to 10."
             )
         if self.init_from is None:
             check_extension(self.tokenizer)
@@ -100,7 +100,7 @@ class PretrainConfig:
 
     @property
     def valid_rows(self) -> DataConfig:
-        """Rows of single segments, as validations have them."""
+        """Rows of single segments, as in validations."""
         return replace(self.data, max_seq_length=self.valid_row_length, pairs=None)
 
 
@@ -109,8 +109,7 @@ def resolve(
     config_file: Path | None = None,
     overrides: Mapping[str, Any] | None = None,
 ) -> PretrainConfig:
-    """Return the configuration of a recipe (see `default_recipe`), over it a YAML file, over both
-    single values.
+    """Return the configuration of a recipe, overridden by a YAML file and then by single values.
 
     Raises:
         ConfigError: an unknown key, or a value that breaks a rule.
@@ -122,7 +121,7 @@ def resolve(
     values = load_recipe(name).values if name is not None else {}
     values = put_over(put_over(values, from_file), overrides)
     if name == CONTINUE_RECIPE and not values.get("init_from"):
-        rule = f"is needed by the recipe {name}, which continues a model that exists"
+        rule = f"is required by the recipe {name}, which continues an existing model"
         raise ConfigError("init_from", None, rule, "Give --init-from MODEL.")
     return from_mapping(PretrainConfig, values)
 
@@ -130,7 +129,7 @@ def resolve(
 def choose_recipe(
     recipe: str | None, config_file: Path | None, overrides: Mapping[str, Any]
 ) -> str | None:
-    """Return the recipe: as named, as in the file, or the default; None: the file needs none."""
+    """Return the given recipe, the file's, or the default; None if the file has none."""
     if recipe is not None or config_file is None:
         return default_recipe(overrides) if recipe is None else recipe
     base = read_yaml(config_file).get("recipe")
@@ -138,14 +137,12 @@ def choose_recipe(
 
 
 def default_recipe(overrides: Mapping[str, Any]) -> str:
-    """Return the recipe to use when neither a recipe nor a file is named; it differs with
-    ``init_from``.
-    """
+    """Return the recipe of a run without recipe and file, which depends on ``init_from``."""
     return CONTINUE_RECIPE if overrides.get("init_from") else DEFAULT_RECIPE
 
 
 def read_given(config_file: Path | None, overrides: Mapping[str, Any]) -> Plain:
-    """Return what the user set over any recipe, in a file or as single values, nested."""
+    """Return the values that the user set over the recipe, in a file or singly, nested."""
     from_file = read_yaml(config_file) if config_file is not None else {}
     return put_over(from_file, overrides)
 
@@ -153,12 +150,12 @@ def read_given(config_file: Path | None, overrides: Mapping[str, Any]) -> Plain:
 def put_over(values: Mapping[str, Any], layer: Mapping[str, Any]) -> Plain:
     """Merge a higher layer into `values`: a file over a recipe, flags over a file.
 
-    What says the same thing in another way is replaced, too: a budget replaces all budgets, batch
-    tokens replace their schedule and the other way round, a row length replaces a schedule of row
-    lengths, and the size of a model its choice by the budget.
+    Fields with the same purpose are replaced, too: a budget replaces all budgets, batch tokens and
+    their schedule replace each other, a row length replaces the schedule of row lengths, and a
+    model size replaces its choice by the budget.
 
     Raises:
-        ConfigError: the layer gives both batch tokens and a schedule of them.
+        ConfigError: the layer sets both batch tokens and their schedule.
     """
     train, data, model = (as_mapping(layer.get(name)) for name in ("train", "data", "model"))
     replaced: set[str] = set()
@@ -180,8 +177,8 @@ def put_over(values: Mapping[str, Any], layer: Mapping[str, Any]) -> Plain:
 
 
 def _check_batch_tokens(train: Mapping[str, Any]) -> None:
-    """Raise if both are given; config.yaml holds every field, so there a default is no choice."""
+    """Raise if both are set; a default does not count, because config.yaml has every field."""
     given = train.get("batch_tokens", TrainConfig.batch_tokens)
     if train.get("batch_tokens_schedule") and str(given) != str(TrainConfig.batch_tokens):
-        rule = "is given beside train.batch_tokens_schedule"
-        raise ConfigError("train.batch_tokens", given, rule, "Leave one of the two out.")
+        rule = "cannot be combined with train.batch_tokens_schedule"
+        raise ConfigError("train.batch_tokens", given, rule, "Remove one of the two.")

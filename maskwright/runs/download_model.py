@@ -1,6 +1,6 @@
 """Downloading models from the Hugging Face hub (extra `hub`): ``hf:NAME[@REVISION]``.
 
-Configuration, tokenizer and weights in safetensors go into the hub cache: never a pickle, never
+Configuration, tokenizer and safetensors weights are downloaded to the hub cache, never pickles or
 code. Without a network a cached model is used.
 """
 
@@ -19,7 +19,7 @@ _BELOW = "*/*"  # subfolders hold other formats, and parts of larger models
 
 
 def is_hub_name(name: str) -> bool:
-    """Return True if this names a model on the hub, not a folder."""
+    """Return True if `name` is that of a model on the hub, not of a folder."""
     return name.startswith(PREFIX)
 
 
@@ -27,7 +27,7 @@ def download_model(name: str) -> Path:
     """Return the folder in the hub's cache that holds the model ``hf:NAME[@REVISION]``.
 
     Raises:
-        InputError: no such name or revision, no right to it, or no network.
+        InputError: the hub has no such model or revision, access is denied, or no network.
         MissingPackageError: huggingface_hub is not installed.
         ModelFolderError: its weights are not in safetensors.
     """
@@ -40,14 +40,14 @@ def download_model(name: str) -> Path:
             allow_patterns=list(_DOWNLOADED),
             ignore_patterns=[_BELOW],
         )
-    except Exception as error:  # of several libraries, and in each release of others
+    except Exception as error:  # errors of several libraries, which differ between releases
         raise InputError(f"{name}: {_explain(hub, error, repository, revision)}") from None
     if not any(Path(folder).glob("*.safetensors")):
         raise ModelFolderError(
             f"{name} holds no weights in safetensors; pickles (pytorch_model.bin) are never loaded,"
-            f" for reading one can run code. Try {PREFIX}{repository}@refs/pr/1, where the hub's"
-            " converter often puts them, or convert it: load it with transformers where you trust"
-            " it, and call save_pretrained."
+            f" because they can run code. Try {PREFIX}{repository}@refs/pr/1, where the hub's"
+            " converter often puts them. If you trust the model, you can also load it with"
+            " transformers and call save_pretrained."
         )
     return Path(folder)
 
@@ -68,7 +68,7 @@ def _explain(hub: Any, error: Exception, repository: str, revision: str) -> str:
     if isinstance(error, kinds.LocalEntryNotFoundError):
         return (
             "the hub does not answer, and the cache does not hold the whole model; download it"
-            " where there is a network, and name its folder"
+            " on a machine with a network, and name its folder"
         )
     reason = " ".join(str(error).split()) or type(error).__name__
     return f"the model cannot be downloaded: {reason}"

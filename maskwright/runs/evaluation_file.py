@@ -1,4 +1,4 @@
-"""The ``evaluation.json`` of a run: scores of suites, one form for every score.
+"""The ``evaluation.json`` of a run: the scores of its suites in one format.
 
 See docs/evaluation.md.
 """
@@ -26,9 +26,9 @@ class Score:
     Attributes:
         name: such as ``masked_accuracy`` or ``blimp/binding/principle_A_case_2``; unique among the
             scores of all suites.
-        low, high: the interval; None where there is none.
-        num_samples: the number of predictions, pairs or sentences that it is a mean of.
-        baseline: the value without learning: token frequencies, 0.5 for a choice of two.
+        low, high: the interval; None if there is none.
+        num_samples: the number of predictions, pairs or sentences in the mean.
+        baseline: the value of a trivial model: token frequencies, or 0.5 for a choice of two.
     """
 
     name: str
@@ -40,10 +40,11 @@ class Score:
 
 
 class DataFacts(TypedDict, total=False):
-    """What a model was scored on; `fingerprint` is a sha256. Numbers that a suite lacks are absent.
+    """The data that a model was scored on; a suite sets only the fields that it has.
 
-    `unigram_counts`: the text whose token frequencies are the baseline. `is_cut`: only the first
-    `num_characters` were read. `num_left_out`: texts that are longer than the model.
+    `fingerprint`: a sha256. `unigram_counts`: the text whose token frequencies are the baseline.
+    `is_cut`: True if only the first `num_characters` were read. `num_left_out`: texts that are
+    longer than the model's limit.
     """
 
     name: Required[str]
@@ -63,8 +64,8 @@ class SuiteResult:
     """The scores of one suite.
 
     Attributes:
-        data: what the model was scored on.
-        settings: all else that the scores depend on: masks, seed, metric, kind of interval.
+        data: the data that the model was scored on.
+        settings: everything else that the scores depend on: masks, seed, metric, kind of interval.
     """
 
     suite: str
@@ -118,12 +119,12 @@ class EvaluationResult(TypedDict):
 
 
 def record_result(result: SuiteResult) -> ResultRecord:
-    """Convert a result to values that JSON has."""
+    """Convert a result to JSON values."""
     return to_plain(asdict(result))
 
 
 def to_plain(value: Any) -> Any:
-    """Convert values to those of JSON: lists for tuples, null for numbers that are not finite."""
+    """Convert values to JSON: tuples to lists, numbers that are not finite to null."""
     if isinstance(value, dict):
         return {key: to_plain(item) for key, item in cast(dict[str, Any], value).items()}
     if isinstance(value, list | tuple):
@@ -132,10 +133,10 @@ def to_plain(value: Any) -> Any:
 
 
 def merge_earlier(path: Path, new: EvaluationResult) -> EvaluationResult:
-    """Return `new` behind the suites of an earlier file that it does not replace.
+    """Return `new` after the suites of an earlier file that it does not replace.
 
-    A result replaces an earlier one of the same suite, on the same data, and equally fast. Results
-    of other weights are dropped, as is all of a file that cannot be read.
+    A result replaces an earlier one of the same suite, data and speed (`--fast`). Results of other
+    weights are dropped; so is a file that cannot be read.
     """
     replaced = {_identify(suite) for suite in new["suites"]}
     try:
@@ -157,7 +158,7 @@ def _identify(suite: SuiteRecord) -> tuple[str, str, bool]:
 def choose_result(results: Sequence[SuiteResult], suite: str) -> SuiteResult | None:
     """Return the latest result of a suite; None if there is none.
 
-    A fast one gives way to a full one on the same data, however much later it was scored.
+    On the same data a full result is preferred to a fast one, even if the fast one is newer.
     """
     found = [result for result in results if result.suite == suite]
     if not found:
@@ -167,7 +168,7 @@ def choose_result(results: Sequence[SuiteResult], suite: str) -> SuiteResult | N
 
 
 def parse_results(values: Any, where: str) -> list[SuiteResult]:
-    """Return the results of an ``evaluation.json`` that anybody may have written.
+    """Return the results of an ``evaluation.json`` of unknown origin, validated.
 
     Args:
         values: the content of the file.
@@ -175,7 +176,7 @@ def parse_results(values: Any, where: str) -> list[SuiteResult]:
 
     Raises:
         InputError: a value of another type than `SuiteResult` and `Score` have, or a score that is
-            not finite. A score whose value is null (it was not finite) is left out.
+            not finite. A score whose value is null (it was not finite) is skipped.
     """
     suites = _check(values, dict, "an object", where).get("suites")
     found: list[SuiteResult] = []

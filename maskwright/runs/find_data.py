@@ -1,4 +1,4 @@
-"""Finds or makes the prepared data of a run."""
+"""Find or prepare the data of a run."""
 
 import shlex
 import time
@@ -31,25 +31,25 @@ def is_prepared(folder: Path) -> bool:
 
 
 def is_elsewhere(config: PretrainConfig) -> bool:
-    """Return True if the data of the run is a URL; each machine then has a mirror of its own."""
+    """Return True if the data of the run is remote; each machine then has its own mirror."""
     return any(map(is_remote, config.text))
 
 
 def locate_prepared(names: Sequence[str]) -> list[Path]:
-    """Return the prepared folders that `names` mean, or mirrors of URLs; empty if they are text.
+    """Return the prepared folders of `names`, or mirrors of URLs; empty for text.
 
     Raises:
-        InputError: prepared data and other text together.
-        ShardError: a URL where no prepared data is, or that cannot be read.
+        InputError: `names` are prepared data and text.
+        ShardError: a URL cannot be read, or is not prepared data.
     """
     prepared = [name for name in names if is_remote(name) or is_prepared(Path(name))]
     folders = [locate(name) for name in prepared]
     other = [name for name in names if name not in prepared]
     if prepared and other:
         raise InputError(
-            f"{prepared[0]} is prepared data; it cannot be mixed with other text. Prepare that, "
-            f"too: maskwright prepare {shlex.quote(other[0])} --out data/NAME --tokenizer.path "
-            f"{shlex.quote(str(folders[0] / TOKENIZER_NAME))}"
+            f"{prepared[0]} is prepared data; it cannot be mixed with other text. Prepare the "
+            f"text, too: maskwright prepare {shlex.quote(other[0])} --out data/NAME "
+            f"--tokenizer.path {shlex.quote(str(folders[0] / TOKENIZER_NAME))}"
         )
     return folders
 
@@ -58,16 +58,16 @@ def named_sources(config: PretrainConfig) -> dict[str, Path]:
     """Return the prepared folders that the run names as its text, by their last path components.
 
     Raises:
-        InputError: other text beside them, or two of one name.
-        ShardError: a URL where no prepared data is, or that cannot be read.
+        InputError: the run also names text, or two folders of one name.
+        ShardError: a URL cannot be read, or is not prepared data.
     """
     folders = locate_prepared(config.text)
     names = [Path(text).absolute().name for text in config.text]  # that of a URL, too
     for number, name in enumerate(names if folders else []):
         if (first := names.index(name)) < number:
             raise InputError(
-                f"{config.text[first]} and {config.text[number]} are both called {name}, and a "
-                "mixture knows folders by their names. Rename one of the two."
+                f"{config.text[first]} and {config.text[number]} are both called {name}, but "
+                "the folders of a mixture need different names. Rename one of the two."
             )
     return dict(zip(names, folders, strict=False))  # no folders if it is text
 
@@ -84,14 +84,14 @@ def named_folder(config: PretrainConfig) -> Path | None:
 def adopt_preparation(config: PretrainConfig, given: Mapping[str, Any]) -> PretrainConfig:
     """Return `config` with the preparation settings of the prepared folder that it names, if any.
 
-    Of several folders it says what the first one says, whose tokenizer all have.
+    Several folders have one tokenizer, and the settings of the first one are returned.
 
     Args:
-        given: what the user asked for over recipe and file, nested.
+        given: the values that the user set over recipe and file, nested.
 
     Raises:
-        ConfigError: `given` asks for another preparation, which would have no effect; or a mixture
-            is asked for of one folder, or of text.
+        ConfigError: `given` has other preparation settings, which would have no effect; or a
+            mixture is set for one folder, or for text.
     """
     folders = named_sources(config)
     _check_mixture(config, len(folders))
@@ -105,8 +105,8 @@ def _check_mixture(config: PretrainConfig, num_folders: int) -> None:
         remedy = "Name them: maskwright pretrain data/wiki data/books."
         raise ConfigError(f"mixture.{field}", config.mixture.show(field), rule, remedy)
     if num_folders > 1 and config.data.pairs == "next":
-        rule = "needs a single prepared folder: the source of a text would give its pair away"
-        raise ConfigError("data.pairs", "next", rule, "Take order, or prepare all text as one.")
+        rule = "needs a single prepared folder: pairs of two sources would be easy to detect"
+        raise ConfigError("data.pairs", "next", rule, "Use order, or prepare it in one folder.")
 
 
 def _adopt_folder(config: PretrainConfig, folder: Path, given: Mapping[str, Any]) -> PretrainConfig:
@@ -120,13 +120,13 @@ def _adopt_folder(config: PretrainConfig, folder: Path, given: Mapping[str, Any]
         for name in given.get(section, {}):
             if asked[name] != found[name]:
                 rule = f"has no effect: {name_path(folder)} is prepared already, with {found[name]}"
-                remedy = "Leave it out, or name the text itself."
+                remedy = "Remove it, or name the text itself."
                 raise ConfigError(f"{section}.{name}", asked[name], rule, remedy)
     return adopted
 
 
 def prepare_for(config: PretrainConfig, data_dir: Path, report: Callable[[str], None]) -> Path:
-    """Return the prepared folder for a run: the one that it names, or one made from its text."""
+    """Return the prepared folder of a run: the one that it names, or one prepared from its text."""
     named = named_folder(config)
     if named is not None:
         return named
@@ -142,9 +142,7 @@ def prepare_for(config: PretrainConfig, data_dir: Path, report: Callable[[str], 
 def locate_data(
     config: PretrainConfig, data_dir: Path, report: Callable[[str], None]
 ) -> dict[str, Path]:
-    """Return the prepared folders for a run by name: those that it names, or one made from its
-    text.
-    """
+    """Return the folders of `prepare_for` by name; a run may name several."""
     named = named_sources(config)
     if named:
         return named
@@ -153,7 +151,7 @@ def locate_data(
 
 
 def find_prepared(config: PretrainConfig, data_dir: Path) -> dict[str, Path]:
-    """Return the prepared folders for a run by name if they exist already, else nothing."""
+    """Return the prepared folders of a run by name; empty if they do not exist yet."""
     named = named_sources(config)
     if named:
         return named
@@ -166,9 +164,9 @@ def _prepare_config(config: PretrainConfig) -> PrepareConfig:
 
 
 def _fingerprint(config: PretrainConfig) -> str | None:
-    """Hash the text and every setting that shapes shards.
+    """Hash the text and every setting that changes shards.
 
-    None for text from standard input, which cannot be hashed before it is read.
+    Return None for standard input, which cannot be hashed before it is read.
     """
     if "-" in config.text:
         return None
@@ -176,7 +174,7 @@ def _fingerprint(config: PretrainConfig) -> str | None:
 
 
 def _folder_name(config: PretrainConfig, fingerprint: str | None) -> str:
-    """Return NAME-HASH; standard input is prepared anew each time."""
+    """Return NAME-HASH, or a new name for standard input, which is prepared each time."""
     if fingerprint is None:
         return f"stdin-{time.strftime('%Y%m%d-%H%M%S')}"
     stem = Path(config.text[0]).name.partition(".")[0] or "text"
@@ -191,23 +189,22 @@ def check_made_for(tokenizer: Tokenizer, data: Path) -> None:
         ShardError: it was prepared with another tokenizer.
     """
     made_with = Tokenizer.load(data / TOKENIZER_NAME)
-    # A model's own copy says whether the model wants [CLS] and [SEP], the data's need not.
+    # Only the model's copy must state whether inputs have [CLS] and [SEP].
     if wrap_inputs(made_with, bool(wraps_inputs(tokenizer))).fingerprint != tokenizer.fingerprint:
         raise ShardError(
             f"{name_path(data)} was prepared with another tokenizer than the model's. Name "
             "the data that the model was trained on, or "
-            "prepare some with tokenizer.path = the model folder."
+            "prepare the text with tokenizer.path = the model folder."
         )
 
 
 def locate(name: str) -> Path:
-    """Return the folder that `name` means; for a URL, its mirror, with manifest and tokenizer in
-    it.
+    """Return the folder of `name`; for a URL its mirror, with manifest and tokenizer.
 
-    The other files of a mirror come when a `TokenStore` needs them.
+    A `TokenStore` downloads the other files of a mirror when it needs them.
 
     Raises:
-        ShardError: a URL where no prepared data is, or that cannot be read.
+        ShardError: a URL cannot be read, or is not prepared data.
     """
     if not is_remote(name):
         return Path(name)
@@ -228,9 +225,7 @@ def _is_tokenizer(path: Path, mirror: Mirror) -> bool:
 
 
 def _fetch_tokenizer(folder: Path, mirror: Mirror) -> None:
-    """Download the tokenizer. The manifest has no sums of its files, but the fingerprint of them
-    all.
-    """
+    """Download the tokenizer; check its fingerprint, because the manifest has no file hashes."""
 
     def check(path: Path) -> None:
         if not _is_tokenizer(path, mirror):

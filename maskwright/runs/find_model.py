@@ -1,4 +1,4 @@
-"""The model folder that an argument names: a folder, a run directory, or ``hf:NAME[@REVISION]``."""
+"""Find a model folder by a folder, a run directory, or ``hf:NAME[@REVISION]``."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -26,10 +26,10 @@ def find_model_folder(argument: Path | str) -> Path:
     """Return the model folder itself, the one in a run directory, or a downloaded one.
 
     Raises:
-        InputError: a model that cannot be downloaded.
+        InputError: the model cannot be downloaded.
         MissingPackageError: huggingface_hub is not installed.
-        ModelFolderError: there is no such folder but a run of nearly this name, or the run has no
-            model yet.
+        ModelFolderError: the folder does not exist, but a run of a similar name does; or the run
+            has no model yet.
     """
     if is_hub_name(str(argument)):
         return download_model(str(argument))
@@ -64,7 +64,7 @@ def _find_transformer(folder: Path) -> Path:
 
 
 def find_masked_model(argument: Path | str, report: Callable[[str], None]) -> Path:
-    """Return the folder of the model that predicts masked tokens, which need not be ``model``.
+    """Return the folder of the model that predicts masked tokens, which may not be ``model``.
 
     Raises:
         MaskwrightError: as `find_model_folder`.

@@ -1,4 +1,4 @@
-"""A run's configuration and provenance as they are published: without folders and credentials."""
+"""The published form of configuration and provenance: without folders and credentials."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -19,9 +19,9 @@ _MOST_DEPTH = 8
 
 
 def shorten_path(path: str) -> str:
-    """Return a path as it is published: its name, for the folders around it are private.
+    """Return the published form of a path: its last component, because its folders are private.
 
-    Names on the hub stay whole; a URL loses whatever may be a credential (user and query).
+    Hub names are kept whole; a URL loses user and query, which may be credentials.
     """
     if is_remote(path):
         return _shorten_url(path)
@@ -32,9 +32,9 @@ def shorten_path(path: str) -> str:
 
 
 def shorten_paths(values: Mapping[str, Any]) -> Plain:
-    """Return the plain values of a configuration with all of its paths as they are published."""
+    """Return the plain values of a configuration with all paths in their published form."""
     shortened: Plain = dict(values)
-    if values.get("init_from"):  # whose tokenizer it is; a path is where the download is cached
+    if values.get("init_from"):  # it brings the tokenizer; the path is the cache of its download
         shortened = merge(shortened, nested("tokenizer.path", None))
     for info in fields_of(PretrainConfig):
         if info.is_path and (found := _find(shortened, info.name)):
@@ -43,7 +43,7 @@ def shorten_paths(values: Mapping[str, Any]) -> Plain:
 
 
 def shorten_provenance(value: Any, depth: int = 0) -> Any:
-    """Return what provenance.json says with its paths as they are published, without the diff."""
+    """Return provenance.json with its paths in their published form, without the diff."""
     if isinstance(value, Mapping | list) and depth >= _MOST_DEPTH:
         return show_value(cast(object, value))
     if isinstance(value, Mapping):

@@ -1,4 +1,4 @@
-"""A run directory: who may train in it, and what it says about the run."""
+"""A run directory: locking, configuration, provenance."""
 
 import difflib
 import os
@@ -30,8 +30,8 @@ CHECKPOINTS_NAME = "checkpoints"
 MODEL_NAME = "model"
 PROVENANCE_NAME = "provenance.json"
 INIT_FROM = "init_from"  # in provenance.json: the model that the run began with
-RUNS_NAME = "runs"  # where runs go unless --runs-dir says otherwise
-# Sections of the configuration that may change when a run goes on.
+RUNS_NAME = "runs"  # the default of --runs-dir
+# Sections of the configuration that may change when a run is resumed.
 _CHANGEABLE = ("train", "optim", "evaluate")
 _MAX_PROVENANCE_BYTES = 64 << 20
 _TENSORBOARD_NAME = "tensorboard"
@@ -47,10 +47,10 @@ class Origin(TypedDict):
 
 
 class RunFacts(TypedDict):
-    """A run of pretraining in provenance.json, beside its environment.
+    """The entries of a pretraining run in provenance.json, beside its environment.
 
     Attributes:
-        corpus: the fingerprint of the prepared data, and what its manifest says about the text.
+        corpus: the fingerprint of the prepared data, and the entries of its manifest on the text.
         prepared_data: its folder, or its folders by name.
     """
 
@@ -66,20 +66,20 @@ def check_new(run: Path) -> None:
     """Raise unless a run directory is new, or holds a run that ended before its first checkpoint.
 
     Raises:
-        InputError: it does, or it is a file, or it cannot be made.
+        InputError: it is neither, it is a file, or it cannot be created.
     """
     existing = next(path for path in (run, *run.absolute().parents) if path.exists())
     if not existing.is_dir() or not os.access(existing, os.W_OK):
-        raise InputError(f"{run} cannot be made: {existing} is not a folder to write to")
+        raise InputError(f"{run} cannot be created: {existing} is not a writable folder")
     if run.exists() and any(run.iterdir()) and not _is_dead(run):
         raise InputError(
-            f"{run} exists already: choose another --name, or continue it with --resume {run} (a "
+            f"{run} exists already: choose another --name, or resume it with --resume {run} (in a "
             "job that may be restarted: --auto-resume)"
         )
 
 
 def suggest_run(path: Path) -> str:
-    """Return ``; did you mean runs/mine?`` for a `path` that does not exist, if a run is near."""
+    """Return ``; did you mean runs/mine?`` for a missing `path`, if a similar run exists."""
     if path.exists():
         return ""
     if (Path(RUNS_NAME) / path).exists():
@@ -91,7 +91,7 @@ def suggest_run(path: Path) -> str:
 
 
 def is_fine_tuning(run: Path) -> bool:
-    """Return True if a run directory is one of ``maskwright finetune``."""
+    """Return True if ``maskwright finetune`` wrote the run directory."""
     return "finetune" in read_asked(run)
 
 
@@ -110,9 +110,7 @@ def read_example_files(run: Path) -> Mapping[str, Any]:
 
 
 def read_asked(run: Path) -> Mapping[str, Any]:
-    """Return the arguments of ``maskwright finetune`` in a run directory; empty for any other
-    folder.
-    """
+    """Return the arguments of ``maskwright finetune`` in a run directory; empty for others."""
     try:
         asked = read_json(run / PROVENANCE_NAME, _MAX_PROVENANCE_BYTES)["asked"]
     except (OSError, ValueError, KeyError, TypeError):
@@ -124,7 +122,7 @@ def check_pretraining(run: Path) -> None:
     """Raise unless `run` is a run directory of pretraining.
 
     Raises:
-        InputError: it is none, or one of fine-tuning.
+        InputError: it is not a run directory, or is one of fine-tuning.
     """
     if not (run / CONFIG_NAME).is_file():
         raise InputError(
@@ -137,24 +135,24 @@ def check_pretraining(run: Path) -> None:
 def has_checkpoint(run: Path) -> bool:
     """Return True if the run can be resumed."""
     folder = run / CHECKPOINTS_NAME
-    # The second is one that was to be replaced when the process died.
+    # The second pattern: the process died while it replaced a checkpoint.
     return any(folder.glob("step_*")) or any(folder.glob(".step_*.old"))
 
 
 def _is_dead(run: Path) -> bool:
-    """Return True if a run ended before anything that could be resumed."""
+    """Return True if a run ended without a checkpoint and a model."""
     config, has_model = run / CONFIG_NAME, (run / MODEL_NAME).exists()
-    # The second is all there is of a run that was killed while it wrote its first file.
+    # A run that was killed while it wrote its first file has only the temporary file.
     is_run = config.is_file() or temporary_path(config).is_file()
     return is_run and not has_checkpoint(run) and not has_model
 
 
 @contextmanager
 def locking_run(run: Path, report: Callable[[str], None]) -> Generator[None]:
-    """Keep other processes from training in `run`; the lock ends with its process.
+    """Lock `run` against other training processes; the lock ends with its process.
 
     Raises:
-        InputError: another process trains there, or `run` leads elsewhere.
+        InputError: another process trains in it, or it contains a symbolic link.
     """
 
     def refuse() -> NoReturn:
@@ -163,8 +161,8 @@ def locking_run(run: Path, report: Callable[[str], None]) -> Generator[None]:
     with locking_folder(run, refuse, report):
         if link := find_link(run):
             raise InputError(
-                f"{link} is a symbolic link, so the run would be written elsewhere; link {run} as a"
-                " whole"
+                f"{link} is a symbolic link, so the run would be written elsewhere. Link {run} as a"
+                " whole."
             )
         yield
 
@@ -172,10 +170,10 @@ def locking_run(run: Path, report: Callable[[str], None]) -> Generator[None]:
 def begin_run(
     run: Path, config: str, facts: Mapping[str, object], report: Callable[[str], None]
 ) -> None:
-    """Write config.yaml and provenance.json, removing what a run without checkpoints left.
+    """Write config.yaml and provenance.json; remove files of a run without checkpoints.
 
     Raises:
-        InputError: `run` is not new any more.
+        InputError: `run` is no longer new.
     """
     check_new(run)
     if (run / CONFIG_NAME).exists():
@@ -212,7 +210,7 @@ def name_prepared(provenance: Mapping[str, Any]) -> dict[str, Path]:
     """Return the prepared folders of a run by name, from its provenance.json.
 
     Raises:
-        TypeError, KeyError: it does not say.
+        TypeError, KeyError: the entry is invalid or missing.
     """
     found: Any = provenance["prepared_data"]
     if isinstance(found, str):
@@ -226,11 +224,11 @@ def name_prepared(provenance: Mapping[str, Any]) -> dict[str, Path]:
 
 
 def load_run_config(run: Path, overrides: Mapping[str, Any]) -> PretrainConfig:
-    """Return the configuration of a run with other values over it.
+    """Return the configuration of a run, overridden by other values.
 
     Raises:
-        CheckpointError: no such run.
-        ConfigError: a value that cannot change.
+        CheckpointError: there is no such run.
+        ConfigError: a value cannot change.
     """
     path = run / CONFIG_NAME
     if not path.is_file():
@@ -261,10 +259,10 @@ def list_changes(begun: PretrainConfig, asked: PretrainConfig) -> Plain:
 
 
 def check_changes(changes: Mapping[str, Any]) -> None:
-    """Raise if anything changes but budgets, precision and learning rates.
+    """Raise unless only values of train, optim and evaluate change.
 
     Raises:
-        ConfigError: anything else, which would make it another run.
+        ConfigError: another value changes, which would make it another run.
     """
     for section, values in changes.items():
         fields = as_mapping(values)
@@ -281,10 +279,9 @@ def check_changes(changes: Mapping[str, Any]) -> None:
 
 
 def record_resumption(run: Path, config: str, step: int, changes: Mapping[str, Any]) -> None:
-    """Write the new configuration, and add to provenance.json when and with what changes the run
-    resumes.
+    """Write the new configuration, and add the step and the changes to provenance.json.
 
-    Of the environment it keeps what is not as it was when the run began.
+    The entry also has those values of the environment that differ from the start of the run.
     """
     provenance = read_provenance(run)
     new = {name: v for name, v in describe_environment().items() if v != provenance.get(name)}

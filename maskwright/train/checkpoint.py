@@ -1,12 +1,11 @@
-"""Checkpoints: all that a run needs to resume, and nothing that has to be unpickled.
+"""Checkpoints: everything that a run needs to resume, without pickles.
 
-``checkpoints/step_00001200/`` holds tensors as safetensors (one file, or one of each rank where
-they are spread), the counts of `TrainState` and the sums of `LogWindow` as ``state.json`` and,
-written last, ``manifest.json`` with the sha256 of every file. A checkpoint appears under its name
-by one rename, so one that can be seen is whole; the hashes find the ones that were damaged
-afterwards, and then the checkpoint before it is used.
+``checkpoints/step_00001200/`` holds tensors as safetensors (one file, or one for each rank if they
+are sharded), the counts of `TrainState` and the sums of `LogWindow` as ``state.json`` and, written
+last, ``manifest.json`` with the sha256 of every file. A checkpoint gets its name by one rename, so
+a visible checkpoint is complete. The hashes detect later damage; then the previous one is used.
 
-Rank 0 writes one file for all, or each rank its own while the training continues.
+Rank 0 writes one file for all ranks, or each rank writes its own while training continues.
 """
 
 import math
@@ -46,12 +45,12 @@ _MAX_JSON_BYTES = 16 << 20
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """What was saved at one step.
+    """The saved state of one step.
 
     Attributes:
         path: its folder.
         state: plain values.
-        shapes: of the tensors, by name.
+        shapes: shapes of the tensors, by name.
     """
 
     path: Path
@@ -63,10 +62,10 @@ class Checkpoint:
         return int(self.path.name.removeprefix("step_"))
 
     def read_into(self, tensors: Mapping[str, Tensor], sharding: Sharding = UNSHARDED) -> None:
-        """Fill tensors in place, each by its name; a rank reads no more than its own parts.
+        """Fill tensors in place, by name; a rank reads only its own shards.
 
         Raises:
-            CheckpointError: a tensor is not there, or has another shape.
+            CheckpointError: a tensor is missing, or has another shape.
         """
         for name, tensor in tensors.items():
             found = self.shapes.get(name)
@@ -84,7 +83,7 @@ class Checkpoint:
 
 
 def _read_shards(path: Path, tensors: Mapping[str, Tensor]) -> None:
-    """Read what any number of ranks wrote, on any number of ranks."""
+    """Read a sharded checkpoint; the number of ranks may differ from that of the writers."""
     from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader
     from torch.distributed.checkpoint.state_dict_loader import load
 
@@ -95,7 +94,7 @@ def _read_shards(path: Path, tensors: Mapping[str, Tensor]) -> None:
 
 
 def describe_lost_folder(run: Path) -> str:
-    """Return what to say, and to advise, when nothing can be saved in `run` any more."""
+    """Return the message for a run directory that was removed, renamed or replaced."""
     return (
         f"{run} was removed, renamed or replaced during training, so nothing more can be saved in "
         "it. If you renamed it, resume it under its new name; if not, start it again under another "
@@ -104,12 +103,12 @@ def describe_lost_folder(run: Path) -> str:
 
 
 def checkpoint_path(folder: Path, step: int) -> Path:
-    """Return the folder of a step's checkpoint."""
+    """Return the folder of the checkpoint of a step."""
     return folder / f"step_{step:08d}"
 
 
 def seal(temporary: Path, state: Mapping[str, Any]) -> None:
-    """Add the files that make a folder of tensors a checkpoint, before it gets its name."""
+    """Write state and manifest beside the tensors, before the folder is renamed."""
     write_json(temporary / _STATE, state)
     names = sorted(file.name for file in temporary.iterdir())
     write_json(temporary / _MANIFEST, {name: hash_file(temporary / name) for name in names})
@@ -118,8 +117,8 @@ def seal(temporary: Path, state: Mapping[str, Any]) -> None:
 def keep_newest(path: Path, keep: int) -> None:
     """Delete all checkpoints beside `path` but the `keep` newest ones up to it.
 
-    A checkpoint of a later step can only be one that was found damaged when the run was resumed,
-    so it goes, too; and so does what an interrupted save has left.
+    A checkpoint of a later step can only be one that was damaged when the run was resumed, so it is
+    deleted, too; so are the remains of interrupted saves.
     """
     present = list_checkpoints(path.parent)
     kept = present[: present.index(path) + 1][-keep:]
@@ -129,7 +128,7 @@ def keep_newest(path: Path, keep: int) -> None:
 
 
 def list_checkpoints(folder: Path) -> list[Path]:
-    """Return the checkpoints in a folder, oldest first; no links, and nothing with another name."""
+    """Return the checkpoints in a folder, oldest first, without links and other folders."""
     for interrupted in folder.glob(".step_*.old"):
         restore_folder(folder / interrupted.name.removeprefix(".").removesuffix(".old"))
     found = {path: _NAME.fullmatch(path.name) for path in folder.glob("step_*")}
@@ -139,7 +138,7 @@ def list_checkpoints(folder: Path) -> list[Path]:
 
 
 def find_newest(folder: Path) -> tuple[Checkpoint | None, list[str]]:
-    """Return the newest whole checkpoint, or None, and messages about damaged ones."""
+    """Return the newest undamaged checkpoint, or None, and messages about damaged ones."""
     complaints: list[str] = []
     for path in reversed(list_checkpoints(folder)):
         try:
@@ -151,12 +150,12 @@ def find_newest(folder: Path) -> tuple[Checkpoint | None, list[str]]:
 
 
 def verify_checkpoint(path: Path) -> None:
-    """Raise CheckpointError if a file is missing, too many, or not what the manifest says."""
+    """Raise CheckpointError unless the files and their hashes are those of the manifest."""
     try:
         manifest = read_json(path / _MANIFEST, _MAX_JSON_BYTES)
         present = {file.name for file in path.iterdir()} - {_MANIFEST}
         for name in sorted(set(manifest) ^ present):
-            what = "is missing" if name in manifest else "does not belong there"
+            what = "is missing" if name in manifest else "is not in its manifest"
             raise CheckpointError(f"{path} is damaged: {name} {what}")
         for name, digest in manifest.items():
             if hash_file(path / name) != digest:
@@ -166,7 +165,7 @@ def verify_checkpoint(path: Path) -> None:
 
 
 def open_checkpoint(path: Path) -> Checkpoint:
-    """Read all of a checkpoint but its tensors, or raise CheckpointError."""
+    """Read a checkpoint without its tensors; raise CheckpointError if that fails."""
     try:
         state = read_json(path / _STATE, _MAX_JSON_BYTES)
         if not isinstance(state, dict):
@@ -196,31 +195,31 @@ def _read_shapes(path: Path) -> dict[str, torch.Size]:
 
 
 class CheckpointWriter(Protocol):
-    """Writes a run's checkpoints. All ranks call it."""
+    """A writer of a run's checkpoints. All ranks must call it."""
 
     def save(self, step: int, tensors: Mapping[str, Tensor], state: Mapping[str, Any]) -> None:
-        """Write a checkpoint, or begin to; tensors may change as soon as it returns.
+        """Write a checkpoint, or start to write it; tensors may change as soon as it returns.
 
         Raises:
-            CheckpointError: it, or the one before, could not be written.
+            CheckpointError: this checkpoint, or the previous one, cannot be written.
         """
         ...
 
     def wait(self) -> None:
-        """Return when all checkpoints are written; raise as `save` does."""
+        """Wait until all checkpoints are written; raise as `save` does."""
         ...
 
     def close(self) -> None:
-        """Finish what is being written. All ranks must call it, because they write together."""
+        """Finish pending writes. All ranks must call it, because they write together."""
         ...
 
 
 class WholeWriter:
-    """Rank 0 writes everything, for ranks that all have everything.
+    """A writer for unsharded tensors: rank 0 writes them.
 
     Args:
-        folder: of all checkpoints.
-        keep: how many of them.
+        folder: the folder of all checkpoints.
+        keep: number of checkpoints to keep.
     """
 
     def __init__(self, folder: Path, keep: int, world: World) -> None:
@@ -243,7 +242,7 @@ def save_checkpoint(
     """Write ``folder/step_N`` in this process and keep the `keep` newest checkpoints.
 
     Raises:
-        CheckpointError: it cannot be written, or the parent of `folder` is gone.
+        CheckpointError: it cannot be written, or the parent of `folder` does not exist.
     """
     path = checkpoint_path(folder, step)
     _make_folder(folder)
@@ -259,7 +258,7 @@ def save_checkpoint(
 
 
 def _make_folder(folder: Path) -> None:
-    """Make the folder of all checkpoints, but never the run directory, which somebody removed."""
+    """Create the folder of all checkpoints, but not the run directory if it was removed."""
     try:
         folder.mkdir(exist_ok=True)
     except FileNotFoundError:
@@ -267,15 +266,15 @@ def _make_folder(folder: Path) -> None:
 
 
 class ShardedWriter:
-    """Every rank writes its parts in a thread (torch.distributed.checkpoint, as safetensors).
+    """A writer for sharded tensors: every rank writes its shards in a thread.
 
-    The parts are copied to the CPU first, so that training continues meanwhile. A checkpoint gets
-    its name when the parts of all ranks are on disk.
+    It uses torch.distributed.checkpoint with safetensors. The shards are copied to the CPU first,
+    so training continues. A checkpoint gets its name when the shards of all ranks are on disk.
     """
 
     def __init__(self, folder: Path, keep: int, world: World) -> None:
         self.folder, self.keep, self.world = folder, keep, world
-        # The thread talks to the other ranks, too, and must not interfere with the training.
+        # The threads communicate, too: their own group keeps them apart from the training.
         self._channel = open_channel()
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="checkpoint")
         self._pending: Future[None] | None = None
@@ -309,7 +308,7 @@ class ShardedWriter:
         keep_newest(path, self.keep)
 
     def _write_parts(self, temporary: Path, path: Path, staged: dict[str, Tensor]) -> None:
-        """Write this rank's parts; return on rank 0 when all ranks have written."""
+        """Write this rank's shards; on rank 0, return when all ranks have written theirs."""
         from torch.distributed.checkpoint.api import CheckpointException
         from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageWriter
         from torch.distributed.checkpoint.state_dict_saver import save

@@ -1,4 +1,4 @@
-"""What a user can choose about a training run."""
+"""The configuration of a training run."""
 
 import math
 import re
@@ -18,59 +18,59 @@ _UNITS = {"": 1, "K": 1000, "M": 1_000_000}
 
 @dataclass(frozen=True)
 class TrainConfig:
-    """Budget, batches, curricula, precision, and how often things happen."""
+    """Budget, batches, curricula, precision, and the intervals of logs and checkpoints."""
 
     max_minutes: float | None = setting(
-        None, "budget in minutes of wall-clock, compiling included, but not again on resume"
+        None, "budget in minutes of wall-clock time, including compiling, except on resume"
     )
     max_steps: int | None = setting(None, "budget in optimizer steps")
-    max_tokens: int | None = setting(None, "budget in tokens (padding not counted)")
+    max_tokens: int | None = setting(None, "budget in tokens, without padding")
     max_epochs: float | None = setting(
-        None, "budget in passes over the text; [CLS] and [SEP] count, so it ends a little early"
+        None, "budget in passes over the text; [CLS] and [SEP] count, so it ends slightly early"
     )
-    batch_tokens: int = setting(2048, "token slots in a step: rows times row length")
+    batch_tokens: int = setting(2048, "tokens in a step, padding included: rows times row length")
     batch_tokens_schedule: tuple[str, ...] = setting(
-        (), "batch curriculum, as progress:tokens, e.g. 0:2048,0.5:4096"
+        (), "batch size curriculum, as progress:tokens, e.g. 0:2048,0.5:4096"
     )
     seq_length_schedule: tuple[str, ...] = setting(
-        (), "length curriculum, as progress:length, e.g. 0:64,0.7:128"
+        (), "row length curriculum, as progress:length, e.g. 0:64,0.7:128"
     )
     num_candidates: int = setting(
         0,
-        "tokens among which a prediction chooses in training until candidate_share of the budget: "
-        "faster, and the losses logged until then are estimates; 0: the whole vocabulary",
+        "number of candidate tokens for predictions in training until candidate_share of the "
+        "budget: faster, but losses logged until then are estimates; 0: the whole vocabulary",
     )
-    candidate_share: float = setting(0.7, "see num_candidates")
+    candidate_share: float = setting(0.7, "share of the budget with num_candidates")
     micro_batch_tokens: int | None = setting(
-        None, "token slots a process computes at once; smaller saves memory, the result is the same"
+        None, "tokens, padding included, in a forward pass of a process; fewer take less memory"
     )
-    grad_clip: float = setting(1.0, "gradients are scaled down to this norm; 0: never")
+    grad_clip: float = setting(1.0, "maximum norm of the gradients; 0: no clipping")
     ema_decay: float | None = setting(
-        None, "average the weights with this decay for validation and the saved model"
+        None, "validate and save an average of the weights with this decay, e.g. 0.999"
     )
     precision: Precision = setting(
-        "auto", "bf16 autocast; auto: only where the hardware computes in bf16"
+        "auto", "bf16: autocast; auto: bf16 if the hardware computes in it"
     )
     compile: Literal["auto", "on", "off"] = setting(
-        "auto", "torch.compile; auto: when the run is long enough to pay for it"
+        "auto", "torch.compile; auto: if the run is long enough to save time"
     )
     parallel: Literal["ddp", "fsdp"] = setting(
-        "ddp", "how several processes share the work; fsdp also spreads the weights over them"
+        "ddp", "data parallelism of several processes; fsdp also shards the weights"
     )
     activation_checkpointing: bool = setting(
-        False, "compute the inside of blocks twice instead of keeping it: less memory, slower"
+        False, "recompute the activations of blocks in the backward pass: less memory, slower"
     )
     max_skipped_steps: int = setting(
-        5, "steps in a row without a finite loss and gradient, each skipped, that end the run"
+        5, "end the run after N skipped steps in a row: loss or gradient not finite"
     )
     device: str = setting("auto", "cpu, cuda, cuda:1, mps; auto: a GPU if there is one")
     log_every_steps: int = setting(20, "steps between two lines of training metrics")
-    num_validations: int = setting(10, "validations, evenly over the budget; the last at its end")
+    num_validations: int = setting(10, "validations, evenly over the budget, the last at its end")
     valid_seq_length: int | None = setting(
         None, "row length of validations; none = data.max_seq_length"
     )
-    valid_tokens: int = setting(32768, "token slots of a validation during training")
-    final_valid_tokens: int = setting(262144, "token slots of the validation after training")
+    valid_tokens: int = setting(32768, "tokens, padding included, of a validation during training")
+    final_valid_tokens: int = setting(262144, "tokens, padding included, of the last validation")
     report: bool = setting(True, "write report.html when the run ends; needs maskwright[plots]")
     trackers: tuple[str, ...] = setting(
         (),
@@ -78,9 +78,9 @@ class TrainConfig:
         "TensorBoard's files if tensorboard is installed",
     )
     checkpoint_every_minutes: float = setting(10.0, "minutes between two checkpoints")
-    keep_checkpoints: int = setting(2, "how many checkpoints are kept")
+    keep_checkpoints: int = setting(2, "number of checkpoints to keep")
     checkpoint_words: tuple[str, ...] = setting(
-        (), "save the model as chck_N after N words of text, for good, e.g. 1M,2M,10M"
+        (), "save the model as chck_N after N words of text, and keep it, e.g. 1M,2M,10M"
     )
 
     def __post_init__(self) -> None:
@@ -115,10 +115,10 @@ class TrainConfig:
             raise ConfigError("seq_length_schedule", stages, rule, "Write 0:64,0.7:128.")
 
     def count_epochs(self, num_tokens: float) -> "TrainConfig":
-        """Return the same with the budget of epochs as one of tokens, which training counts.
+        """Return the configuration with its budget of epochs converted to tokens.
 
         Args:
-            num_tokens: tokens of the text; infinite if nobody knows.
+            num_tokens: tokens of the text; infinite if unknown.
         """
         if self.max_epochs is None:
             return self
@@ -127,9 +127,9 @@ class TrainConfig:
         return replace(self, max_tokens=whole, max_epochs=None)
 
     def list_milestones(self) -> dict[str, int]:
-        """Return the words after which the model is saved, or raise ConfigError.
+        """Return the numbers of words after which the model is saved; raise ConfigError.
 
-        They go by the name of the folder, a revision of a BabyLM submission: ``chck_1M``.
+        The keys are folder names, such as ``chck_1M``: the revisions of a BabyLM submission.
         """
         milestones: dict[str, int] = {}
         for count in self.checkpoint_words:
@@ -143,26 +143,26 @@ class TrainConfig:
 
     @property
     def most_minutes(self) -> float:
-        """The minutes that the run may take."""
+        """The budget in minutes; infinite if there is none."""
         return self.max_minutes or math.inf
 
     @property
     def most_tokens(self) -> float:
-        """The tokens that the run may take, as far as its budgets of tokens and steps tell."""
+        """The tokens that the budgets of tokens and steps allow; infinite if there is none."""
         steps = self.max_steps or math.inf
         return min(self.max_tokens or math.inf, steps * self.mean_batch_tokens)
 
     def describe_budget(self) -> str:
-        """Return the budgets that are set, in words."""
+        """Describe the budgets that are set."""
         values = {name: getattr(self, name) for name in BUDGETS}
         return " or ".join(f"{v:,} {name.removeprefix('max_')}" for name, v in values.items() if v)
 
     def estimate_seconds(self, step_seconds: float, epoch_tokens: float | None) -> float:
-        """Return how long the run takes; infinite if that is not known.
+        """Return the duration of the run; infinite if it is unknown.
 
         Args:
-            step_seconds: of a mean step.
-            epoch_tokens: tokens of the text, if they are known.
+            step_seconds: duration of a mean step.
+            epoch_tokens: tokens of the text; None if unknown.
         """
         counted = self.count_epochs(epoch_tokens or math.inf)
         return min(
@@ -177,11 +177,11 @@ class TrainConfig:
         startup_seconds: float = 0.0,
         repeated_startup_seconds: float = 0.0,
     ) -> dict[str, float]:
-        """Return how much of each budget is used up, which may be more than 1; epochs are left out.
+        """Return the used share of each budget except epochs; it may be more than 1.
 
-        Minutes of the budget that went into compiling are lost for learning; the share counts the
-        others, so that no schedule jumps while a graph is compiled. A resumed run compiles again;
-        the budget does not pay for that, or a few interruptions would use up a short one.
+        Compiling takes minutes from the budget, and the share is that of the remaining minutes, so
+        no schedule jumps while a graph is compiled. A resumed run compiles again; these minutes are
+        not taken from the budget, because a few interruptions would use up a short one.
         """
         shares: dict[str, float] = {}
         if self.max_steps:
@@ -195,19 +195,19 @@ class TrainConfig:
         return shares
 
     def batch_tokens_at(self, progress: float) -> int:
-        """Return the token slots of a step when `progress` (0..1) of the budget is used."""
+        """Return the tokens of a step, padding included, at `progress` (0..1) of the budget."""
         stages = parse_schedule(
             "batch_tokens_schedule", self.batch_tokens_schedule, self.batch_tokens
         )
         return _stage_at(stages, progress)
 
     def num_candidates_at(self, progress: float) -> int:
-        """Return how many tokens a prediction chooses among; 0: all."""
+        """Return the number of candidate tokens of a prediction; 0: the whole vocabulary."""
         return self.num_candidates if progress < self.candidate_share else 0
 
     @property
     def mean_batch_tokens(self) -> float:
-        """Token slots of a step, on average over the steps of a run."""
+        """The mean number of tokens of a step, padding included."""
         stages = parse_schedule(
             "batch_tokens_schedule", self.batch_tokens_schedule, self.batch_tokens
         )
@@ -217,7 +217,7 @@ class TrainConfig:
         )
 
     def seq_length_at(self, progress: float, max_seq_length: int) -> int:
-        """Return the row length when `progress` of the budget is used."""
+        """Return the row length at `progress` (0..1) of the budget."""
         stages = parse_schedule("seq_length_schedule", self.seq_length_schedule, max_seq_length)
         return _stage_at(stages, progress)
 
@@ -228,7 +228,7 @@ class TrainConfig:
 
 
 def parse_schedule(name: str, stages: tuple[str, ...], default: int) -> list[tuple[float, int]]:
-    """Parse ``("0:64", "0.7:128")`` to [(0.0, 64), (0.7, 128)]; no stages: `default` throughout.
+    """Parse ``("0:64", "0.7:128")`` to [(0.0, 64), (0.7, 128)]; without stages return `default`.
 
     Raises:
         ConfigError: a stage that is not progress:count, or stages out of order.

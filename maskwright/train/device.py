@@ -1,4 +1,4 @@
-"""Device, precision, compiling, and how this process's memory is allocated."""
+"""Device, precision, compiling and memory allocation of this process."""
 
 import ctypes
 import shutil
@@ -22,13 +22,13 @@ _WORTH_COMPILING = {
 
 
 def choose_device(name: str, local_rank: int = 0, field: str = "train.device") -> torch.device:
-    """Return the device of that name; ``auto`` and ``cuda`` take this process's own GPU.
+    """Return the device of a name; ``auto`` and ``cuda`` mean the GPU of this process.
 
     Args:
-        field: the setting that names it, for the message.
+        field: the field that names the device, for the message.
 
     Raises:
-        ConfigError: no such device here.
+        ConfigError: this machine has no such device.
     """
     if name == "auto":
         name = "cuda" if torch.cuda.is_available() else "cpu"
@@ -50,19 +50,19 @@ def computes_in_bf16(device: torch.device) -> bool:
 
 
 def product_dtype(precision: Precision, device: torch.device) -> torch.dtype:
-    """Return the type in which a run multiplies matrices."""
+    """Return the dtype of the matrix products of a run."""
     bf16 = precision == "bf16" or (precision == "auto" and computes_in_bf16(device))
     return torch.bfloat16 if bf16 else torch.float32
 
 
 def autocast(precision: Precision, device: torch.device) -> AbstractContextManager[object]:
-    """Return the context in which the loss is computed."""
+    """Return the autocast context for the loss."""
     dtype = product_dtype(precision, device)
     return nullcontext() if dtype is torch.float32 else torch.autocast(device.type, dtype=dtype)
 
 
 def should_compile(config: TrainConfig, device: torch.device) -> tuple[bool, str]:
-    """Return whether to compile, and why, in words for the user."""
+    """Return whether to compile, and the reason, for the user."""
     if config.compile != "auto":
         return config.compile == "on", f"train.compile is {config.compile}"
     if device.type == "cpu" and not (shutil.which("g++") or shutil.which("clang++")):
@@ -82,11 +82,11 @@ _LARGEST_BLOCK, _NEVER = 32 * 2**20, 2**31 - 1
 def keep_freed_memory() -> bool:
     """Make the C library keep freed memory for the next step instead of returning it.
 
-    Every training step on a CPU asks for the same large blocks again; each time the kernel would
-    map and clear their pages anew, up to a fifth of a step. Memory in use stays at its peak anyway.
+    Every training step on a CPU allocates the same large blocks. Mapping and clearing their pages
+    each time takes up to a fifth of a step, and keeping them does not raise the peak of memory.
 
     Returns:
-        Whether this C library can; glibc can.
+        True if the C library supports this, as glibc does.
     """
     try:
         mallopt = ctypes.CDLL(None).mallopt

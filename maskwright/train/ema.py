@@ -8,10 +8,10 @@ from torch import Tensor, nn
 
 
 class WeightAverage:
-    """``average = decay * average + (1 - decay) * weights`` after every step.
+    """The average of the weights: ``decay * average + (1 - decay) * weights`` after every step.
 
     The decay rises with the number of steps as ``(1 + n) / (10 + n)`` up to its value, so that
-    the first random weights are soon forgotten.
+    the initial random weights soon have no influence.
     """
 
     def __init__(self, model: nn.Module, decay: float) -> None:
@@ -20,12 +20,12 @@ class WeightAverage:
         self.restart(model)
 
     def restart(self, model: nn.Module) -> None:
-        """Restart from the weights that the model has now."""
+        """Restart from the current weights of the model."""
         self.averages = {name: p.detach().clone() for name, p in model.named_parameters()}
 
     @torch.no_grad()
     def update(self, model: nn.Module, step: int, is_good: Tensor | bool = True) -> None:
-        """Add the weights after a step; where `is_good` [] is false, nothing changes."""
+        """Add the weights after a step; if `is_good` [] is False, nothing changes."""
         weight = (1 - min(self.decay, (1 + step) / (10 + step))) * is_good
         for name, parameter in model.named_parameters():
             self.averages[name].lerp_(parameter, weight)

@@ -1,4 +1,4 @@
-"""A run in the terminal: a live panel, or plain lines where there is no terminal."""
+"""A live panel of a run in the terminal, or plain lines if the output is not a terminal."""
 
 import importlib
 import io
@@ -23,7 +23,7 @@ def describe_record(record: Record, scores: Sequence[ScoreLine]) -> str:
     """Return a record as one plain line; scores that it lacks are left out.
 
     Args:
-        scores: those of the objective; the first is shown for each source of a mixture, too.
+        scores: the scores of the objective; the first is also shown for each source of a mixture.
     """
     parts = [f"step {record['step']:,}", f"{record['tokens']:,} tokens"]
     is_valid = record["split"] == "valid"
@@ -48,15 +48,15 @@ _COLORS = {"right": "not dim green", "wrong": "not dim red", "plain": ""}
 
 
 def color_sample(line: str) -> Text:
-    """Return a sample with right guesses in green and wrong ones in red."""
+    """Return a sample with correct predictions in green and wrong ones in red."""
     parts = ((part, _COLORS[kind]) for kind, part in split_sample(line))
     return Text.assemble(*parts, style="dim")
 
 
 class Cell:
-    """A place in the output of a notebook's cell that is drawn again and again.
+    """An output of a notebook cell that is updated in place.
 
-    rich's Live needs ipywidgets there, and without them shows nothing; IPython is always there.
+    rich's Live shows nothing in a notebook without ipywidgets; IPython is always installed there.
 
     Args:
         width: characters in a line.
@@ -68,7 +68,7 @@ class Cell:
         self._last = -math.inf
 
     def show(self, drawing: RenderableType, *, is_last: bool = False) -> None:
-        """Draw, unless something was drawn less than half a second ago and more is to come."""
+        """Draw, unless the last drawing is less than half a second old and others follow."""
         if time.monotonic() - self._last < _SECONDS and not is_last:
             return
         self._last = time.monotonic()
@@ -83,14 +83,13 @@ class Cell:
 
 
 class Panel:
-    """Shows the records of a run as they come.
+    """A display of a run's records as they arrive.
 
     Args:
-        scores: what to show of them; see `Objective.scores`.
-        console: where to show; a live panel (rich) with progress, the last scores and what the
-            model fills in, if it is a terminal. Else plain lines: every validation, the first and
-            the last record of training and, of those between, one about every half a minute. In a
-            notebook the panel is in the cell's output.
+        scores: the scores to show; see `Objective.scores`.
+        console: if it is a terminal or a notebook, a live panel (rich) shows progress, the last
+            scores and sample predictions. Otherwise plain lines show every validation, the first
+            and the last training record, and about one record every half minute in between.
     """
 
     def __init__(self, scores: Sequence[ScoreLine], console: Console) -> None:
@@ -125,7 +124,7 @@ class Panel:
             self._pulse.say(self._unsaid)
 
     def advance(self, counts: Record, progress: float) -> None:
-        """Show how far a run is between two records; as a line only if one is due.
+        """Show the progress between two records; without a panel only if a line is due.
 
         Args:
             counts: split, step, tokens and seconds.
@@ -141,7 +140,7 @@ class Panel:
             self._unsaid = None
 
     def show(self, record: Record, progress: float) -> None:
-        """Show a training or validation record; `samples` in it are lines to show."""
+        """Show a training or validation record, with the lines of its `samples`."""
         is_first = record["split"] not in self._latest
         self._latest[record["split"]] = record
         self._samples = record.get("samples", self._samples)
@@ -151,12 +150,12 @@ class Panel:
                 self._cell.show(self.draw())
             else:
                 self._live.update(self.draw())
-        elif not record.get("final"):  # the last scores are shown by whoever ends the run
+        elif not record.get("final"):  # the caller shows the final scores
             self._say(f"{progress:4.0%}  {describe_record(record, self._scores)}", record, is_first)
 
     def _move_bar(self, seconds: float, progress: float) -> None:
         left = seconds * (1 - progress) / progress if progress > 0 else 0
-        elapsed = _duration(seconds)  # of the run, which may have begun long before this panel
+        elapsed = _duration(seconds)  # of the run, which may be older than this panel
         self._bar.update(self._task, completed=progress, elapsed=elapsed, left=_duration(left))
 
     def _say(self, line: str, record: Record, is_first: bool) -> None:
@@ -165,11 +164,11 @@ class Panel:
             return
         self._unsaid = None
         self._pulse.say(line)
-        for sample in record.get("samples", [])[:1]:  # the same one over time; all stand at the end
+        for sample in record.get("samples", [])[:1]:  # all are shown at the end
             self._console.print(Text("      ").append_text(color_sample(sample)), soft_wrap=True)
 
     def draw(self) -> Group:
-        """Return the records and samples that were last shown, and the bar."""
+        """Return the latest records and samples, and the progress bar."""
         table = Table.grid(padding=(0, 2))
         for record in self._latest.values():
             table.add_row(describe_record(record, self._scores))

@@ -1,4 +1,4 @@
-"""The plan of a step: a function of how much of the budget is used up."""
+"""The plan of a step: a function of the used share of the budget."""
 
 from dataclasses import dataclass
 
@@ -20,7 +20,7 @@ class StepPlan:
 
 @dataclass(frozen=True)
 class Planner:
-    """All schedules of a run in one place."""
+    """All schedules of a run."""
 
     train: TrainConfig
     data: DataConfig

@@ -1,4 +1,4 @@
-"""Where the records of a run go: metrics.jsonl, TensorBoard, trackers, and the terminal.
+"""Reports the records of a run: to metrics.jsonl, TensorBoard, trackers and the terminal.
 
 TensorBoard's files are written directly: torch's own writer thread dies on a full disk.
 """
@@ -29,11 +29,11 @@ def has_tensorboard() -> bool:
 
 
 class Board:
-    """Another event file in a folder.
+    """A new TensorBoard event file.
 
     Args:
-        folder: made if it is not there.
-        last_step: TensorBoard drops what earlier files say of later steps.
+        folder: the folder of all event files; created if it does not exist.
+        last_step: TensorBoard drops the points of later steps in earlier files.
 
     Raises:
         OSError: from every method; names the file.
@@ -69,7 +69,7 @@ class Board:
 
 
 class SilentReporter:
-    """Reports nothing: for ranks that are not the first."""
+    """A reporter that reports nothing, for all ranks but the first."""
 
     def report(self, record: Record, progress: float) -> None:
         pass
@@ -82,18 +82,18 @@ SILENT = SilentReporter()
 
 
 class RunReporter:
-    """Writes every record of a run and shows it, within its context.
+    """A reporter that writes every record of a run and shows it, within its context.
 
     Args:
         folder: the run directory; it need not exist before the context begins.
-        scores: what to show of the records; see `Objective.scores`.
-        console: where to show, see `Panel`.
-        last_step: of the checkpoint that the run resumes from.
+        scores: the scores to show; see `Objective.scores`.
+        console: the console to show them on; see `Panel`.
+        last_step: the step of the checkpoint that the run resumes from.
         trackers: names of `TRACKERS` and ``tensorboard``; none: TensorBoard if it is installed.
-        config: of the run, as plain values, for the trackers.
+        config: the configuration of the run as plain values, for the trackers.
 
     Raises:
-        TrainingError: from `advance`, when the folder is not in its place any more.
+        TrainingError: from `advance`, if the folder was removed, renamed or replaced.
     """
 
     def __init__(
@@ -132,7 +132,7 @@ class RunReporter:
         self._open.close()
 
     def report(self, record: Record, progress: float) -> None:
-        """Write and show a training or validation record; `samples` in it are lines to show."""
+        """Write and show a training or validation record, with the lines of its `samples`."""
         self._log.write(record)
         self._write_board(record)
         for tracker in self._trackers:
@@ -140,8 +140,8 @@ class RunReporter:
         self._panel.show(record, progress)
 
     def advance(self, counts: Record, progress: float) -> None:
-        """Show how far the run is, between two records."""
-        # Open files of a removed folder can be written to without an error, and nobody sees it.
+        """Show the progress between two records."""
+        # Writing to open files of a removed folder raises no error, but the records are lost.
         if not self._folder.is_in_place():
             raise TrainingError(describe_lost_folder(self._folder.path))
         self._panel.advance(counts, progress)

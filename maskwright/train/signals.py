@@ -1,4 +1,4 @@
-"""Stopping a run politely: a signal asks, the loop stops after the step."""
+"""Stopping a run by a signal: the loop ends after the current step."""
 
 import signal
 from collections.abc import Callable
@@ -9,11 +9,11 @@ Handler = Callable[[int, FrameType | None], Any] | int | None
 
 
 class AbandonedError(Exception):
-    """Something long was left undone because a signal asked to stop."""
+    """A long task ended early because of a signal."""
 
 
 class StopRequest:
-    """Within this context SIGINT and SIGTERM set `signal` instead of killing the process.
+    """A context in which SIGINT and SIGTERM set `signal` instead of ending the process.
 
     A second SIGINT interrupts at once. Outside the main thread, where Python allows no signal
     handlers, the context does nothing.

@@ -1,4 +1,4 @@
-"""The counts of a run, and how much of its budget they use up."""
+"""The counts of a run, and the share of its budget that they use up."""
 
 from dataclasses import asdict, dataclass, fields
 from typing import Any
@@ -14,15 +14,14 @@ class TrainState:
 
     Attributes:
         step: optimizer steps done.
-        tokens: tokens seen, padding not counted.
-        seconds: wall-clock spent in training.
-        startup_seconds: the part of it that went into first steps of a shape (compiling).
+        tokens: tokens seen, without padding.
+        seconds: wall-clock time of training.
+        startup_seconds: the part of `seconds` in the first step of each shape (compiling).
         validations: validations done.
         skipped_steps: steps whose loss or gradient was not finite.
         skipped_in_a_row: such steps since the last good one.
         position: the next row.
-        repeated_startup_seconds: the part of `startup_seconds` that processes which resumed the run
-            took.
+        repeated_startup_seconds: the part of `startup_seconds` after a resumption.
     """
 
     position: DataPosition
@@ -40,10 +39,10 @@ class TrainState:
 
     @classmethod
     def from_json(cls, values: dict[str, Any]) -> "TrainState":
-        """Read what `to_json` returned; counts that are missing are 0.
+        """Read the values of `to_json`; missing counts are 0.
 
         Raises:
-            CheckpointError: anything else.
+            CheckpointError: the values are not those of `to_json`.
         """
         try:
             position = DataPosition(**values["position"])
@@ -56,11 +55,11 @@ class TrainState:
                 kinds = (int, float) if count.name.endswith("seconds") else int
                 is_number = isinstance(value, kinds)
                 if value is not position and not (is_number and 0 <= value < 2**63):
-                    raise CheckpointError(f"the checkpoint's {count.name} = {value} is no count")
+                    raise CheckpointError(f"the checkpoint's {count.name} = {value} is not a count")
         return state
 
     def progress(self, config: TrainConfig) -> float:
-        """Return the share of the budget used up, 0..1: of several, that of the first to end."""
+        """Return the used share of the budget, 0..1; of several budgets the largest share."""
         return min(max(self._shares(config).values(), default=0.0), 1.0)
 
     def find_spent(self, config: TrainConfig) -> str | None:
@@ -69,7 +68,7 @@ class TrainState:
         return next(spent, None)
 
     def _shares(self, config: TrainConfig) -> dict[str, float]:
-        assert config.max_epochs is None, "an epoch's tokens are not known here: count_epochs first"
+        assert config.max_epochs is None, "epochs are not counted in tokens: call count_epochs"
         return config.used_shares(
             self.step,
             self.tokens,
@@ -79,5 +78,5 @@ class TrainState:
         )
 
     def validations_due(self, config: TrainConfig) -> int:
-        """Return how many validations belong to the share of the budget used up."""
+        """Return the number of validations that are due at the used share of the budget."""
         return int(self.progress(config) * config.num_validations + 1e-9)

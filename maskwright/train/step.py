@@ -1,8 +1,8 @@
-"""One optimizer step: the loss of a whole batch, however it is cut.
+"""One optimizer step, whose gradient does not depend on how the batch is split.
 
-The loss of a term is the sum over all predictions of all micro-batches of all ranks divided by
-their number, which is known before the first is computed; so 1 x 64 and 8 x 8 rows, on one rank or
-on four, give the same gradient. `LogWindow` has the means over the steps since the last record.
+The loss of a term is the sum over the predictions of all micro-batches of all ranks, divided by
+their number, which is known before the first forward pass. So 1 x 64 and 8 x 8 rows, on one rank
+or on four, have the same gradient. `LogWindow` has the means over the steps since the last record.
 """
 
 import math
@@ -42,12 +42,12 @@ def compute_gradients(
     """Add the gradient of the loss to the parameters.
 
     Args:
-        terms: of the objective.
-        num_predictions: those of all ranks together, for each term.
+        terms: the terms of the objective.
+        num_predictions: number of predictions of each term, of all ranks together.
 
     Returns:
-        What this rank's rows add to the mean loss and to the number of right predictions of each
-        term; all are 0, and so are the gradients, where nothing is predicted.
+        This rank's part of the mean loss and of the number of correct predictions of each term.
+        Without predictions, they and the gradients are 0.
     """
     totals = {name: max(num_predictions[name], 1) for name in terms}
     zero = torch.zeros((), device=device)
@@ -71,12 +71,12 @@ def compute_gradients(
 
 
 def count_predictions(loaded: LoadedStep, terms: Mapping[str, Term]) -> dict[str, int]:
-    """Return the number of this rank's predictions in a step, for each term."""
+    """Return the number of this rank's predictions in a step, by term."""
     return {name: sum(map(term.count, loaded.micro_batches)) for name, term in terms.items()}
 
 
 def clip_gradients(model: nn.Module, limit: float, parallel: Parallel) -> Tensor:
-    """Scale the gradients down to the norm `limit` (0: never); return their norm before, []."""
+    """Clip the gradients to the norm `limit` (0: none); return their norm before, []."""
     norm = nn.utils.clip_grad_norm_(model.parameters(), limit or float("inf"))
     return parallel.sharding.gather(norm)
 
@@ -86,9 +86,9 @@ class StepFigures:
     """The results of a step, on the device: reading them waits until the step is done.
 
     Attributes:
-        values: [2 N + 1] in fp32: mean loss and right predictions of each of N terms, of all ranks
+        values: [2 N + 1], fp32: mean loss and correct predictions of each of N terms, of all ranks
             together, and the norm of the gradient.
-        is_good: [], true if all of them are finite.
+        is_good: [], True if all values are finite.
     """
 
     values: Tensor
@@ -96,7 +96,7 @@ class StepFigures:
 
     @classmethod
     def gather(cls, own: Mapping[str, TermSums], norm: Tensor, world: World) -> "StepFigures":
-        """Build the figures from this rank's part of each term, and a norm that all ranks know."""
+        """Sum each rank's part of each term; `norm` is the same on all ranks already."""
         sums = torch.stack([figure.float() for term in own.values() for figure in term])
         values = torch.cat([world.sum_tensor(sums), norm.float()[None]])
         return cls(values, values.isfinite().all())
@@ -105,14 +105,14 @@ class StepFigures:
 def update_weights(
     optimizers: Optimizers, learning_rate_scale: float, is_good: Tensor | None = None
 ) -> None:
-    """Apply the gradients; where `is_good` [] is false, leave everything as it is."""
+    """Apply the gradients; if `is_good` [] is False, nothing changes."""
     optimizers.scale_learning_rates(learning_rate_scale)
     optimizers.step(is_good)
 
 
 @dataclass(frozen=True)
 class TermFigures:
-    """One term of one step, of all ranks together: mean loss, right predictions, predictions."""
+    """One term of one step, of all ranks together: mean loss, correct predictions, predictions."""
 
     loss: float
     num_correct: float
@@ -138,7 +138,7 @@ class _Sums:
 
 @dataclass
 class LogWindow:
-    """Sums over the good steps since it began, which a checkpoint keeps; and a clock."""
+    """Sums over the good steps since the last record, kept in checkpoints, and a clock."""
 
     terms: Mapping[str, Term]
     _sums: _Sums = field(init=False)
@@ -149,7 +149,7 @@ class LogWindow:
         self._sums = _Sums.zero(self.terms)
 
     def restart_clock(self) -> None:
-        """Leave the time until now (compiling, validation) out of the tokens per second."""
+        """Exclude the time until now (compiling, validation) from the tokens per second."""
         self._timed_tokens, self._clock = 0, time.perf_counter()
 
     def add(self, figures: Mapping[str, TermFigures], grad_norm: float) -> None:
@@ -164,7 +164,7 @@ class LogWindow:
         sums.steps += 1
 
     def add_time(self, num_tokens: int) -> None:
-        """Add the tokens of any step, which took time whether it was good or not."""
+        """Count the tokens of a step, good or not, in the tokens per second."""
         self._timed_tokens += num_tokens
 
     def to_json(self) -> dict[str, Any]:
@@ -175,7 +175,7 @@ class LogWindow:
         """Continue from the sums that `to_json` returned.
 
         Raises:
-            CheckpointError: they are anything else, or of other terms.
+            CheckpointError: the values have another form, or other terms.
         """
         expected = asdict(_Sums.zero(self.terms))
         if not _has_shape(values, expected):
@@ -200,7 +200,7 @@ class LogWindow:
 
 
 def _has_shape(values: Any, expected: Any) -> bool:
-    """Return True if `values` has the keys of `expected` and a finite number for each of its."""
+    """Return True if `values` has the keys of `expected`, each with a finite number."""
     if isinstance(expected, dict):
         return (
             isinstance(values, dict)

@@ -1,8 +1,8 @@
 """The training loop: plan, load, step, log, validate, save.
 
-`Trainer.fit` is the whole loop, in order, with nothing hooked in. Everything it needs is passed
-in, so it knows neither files of text nor evaluation suites. Every rank runs the same loop on its
-own rows; whatever a decision depends on (counts, the clock, a signal) is agreed upon first.
+`Trainer.fit` is the whole loop, in order, without hooks. Everything that it needs is passed in, so
+it depends neither on text files nor on evaluation suites. Every rank runs the same loop on its own
+rows; before a decision, the ranks agree on its inputs (counts, the clock, a signal).
 """
 
 import math
@@ -43,25 +43,25 @@ from maskwright.train.step import (
 
 
 class Reporter(Protocol):
-    """Where the loop's records go."""
+    """A receiver of the loop's records."""
 
     def report(self, record: Record, progress: float) -> None:
-        """Take a training or validation record."""
+        """Receive a training or validation record."""
 
     def advance(self, counts: Record, progress: float) -> None:
-        """Take `counts` alone, after every step and before every pass of a validation."""
+        """Receive `counts` after every step and before every forward pass of a validation."""
 
 
 class Validate(Protocol):
-    """Scores the weights as they are."""
+    """A function that scores the current weights."""
 
     def __call__(self, number: int, final: bool, is_asked_to_stop: Callable[[], bool]) -> Record:
         """Return the scores for a validation record.
 
         Args:
-            number: which validation of the run this is, from 1 on; 0 before the first step.
-            final: whether the run is over.
-            is_asked_to_stop: asked again and again.
+            number: number of the validation in the run, from 1; 0 before the first step.
+            final: True after the last step.
+            is_asked_to_stop: called before each forward pass; True stops the validation.
 
         Raises:
             AbandonedError: it was asked to stop.
@@ -71,7 +71,7 @@ class Validate(Protocol):
 
 @dataclass(frozen=True)
 class _UnreadStep:
-    """A step that the device may still be at. `step` counts from 1."""
+    """A step that the device may not have finished. `step` counts from 1."""
 
     step: int
     loaded: LoadedStep
@@ -85,15 +85,15 @@ class Trainer:
 
     Attributes:
         parallel: the loss of `model`, compiled or not, on one rank or several.
-        terms: of that loss.
-        checkpoints: where checkpoints go; None saves none.
-        last_scores: the record of the last validation of this process, None before it.
-        milestones: tokens after which the model is to be saved, by a name for each.
-        scores_beginning: whether to score the weights before the first step, which are not random,
-            on the text of the last validation.
+        terms: the terms of that loss.
+        checkpoints: the writer of checkpoints; None saves none.
+        last_scores: the record of the last validation of this process; None before it.
+        milestones: tokens after which the model is saved, by name.
+        scores_beginning: True to score the weights before the first step, as in the last
+            validation, because they are not random.
 
     Raises:
-        TrainingError: from `fit`, when too many steps in a row were skipped because the loss or
+        TrainingError: from `fit`, if too many steps in a row were skipped because the loss or
             the gradient was not finite.
     """
 
@@ -127,18 +127,18 @@ class Trainer:
         self._window = LogWindow(self.terms)
 
     def fit(self, save_model: Callable[[str], None] | None = None) -> signal.Signals | None:
-        """Train until the budget is used up; return the signal that stopped it before, if any.
+        """Train until the budget is used up; return the signal that stopped it earlier, or None.
 
         Args:
-            save_model: called on every rank with the name of each milestone, in the step that
-                reaches it; before the checkpoint of that step, so that a resumed run misses none.
+            save_model: called on every rank with the name of each milestone, after the step that
+                reaches it and before the checkpoint of that step, so a resumed run misses none.
         """
         self._window.restart_clock()
         resumed_at, clock = self.state.seconds, time.perf_counter()
         saved_at = resumed_at
         with StopRequest() as stop:
             self._score_beginning(stop)
-            self._validate_if_due(stop)  # a run may have been stopped in the middle of one
+            self._validate_if_due(stop)  # a resumed run may have been stopped during one
             while self.progress < 1:
                 plan = self.planner.plan_step(self.progress)
                 loaded = self.prefetcher.take(plan.request, self.state.position)
@@ -169,7 +169,7 @@ class Trainer:
             self.checkpoints.wait()
         if self.progress >= 1 and self.state.validations == self.config.num_validations:
             return None
-        return stop.signal or signal.SIGTERM  # the second, if only another rank got one
+        return stop.signal or signal.SIGTERM  # SIGTERM: only another rank got a signal
 
     @property
     def progress(self) -> float:
@@ -187,11 +187,11 @@ class Trainer:
     ) -> None:
         """Do one step; weights and optimizers do not change if loss or gradient is not finite.
 
-        The device decides that, and all ranks come to the same result. The figures are read when
-        the next step has been started, so that a GPU never waits for work.
+        The device decides that, with the same result on all ranks. The figures are read after the
+        next step is started, so that a GPU never waits for work.
 
         Args:
-            num_predictions: of all ranks, for each term.
+            num_predictions: number of predictions of each term, of all ranks together.
         """
         seed_dropout(self.seed, self.state.step, self.world.rank)
         self.model.train()
@@ -229,7 +229,7 @@ class Trainer:
             raise TrainingError(self._describe_failure(unread))
 
     def _count(self, loaded: LoadedStep, seconds: float) -> None:
-        # Each of these is a graph of its own, where steps are compiled.
+        # Compiled steps have a graph for each shape.
         num_slots = len(loaded.micro_batches[0].input_ids)
         request = loaded.request
         shape = (request.row_length, num_slots, request.num_candidates, loaded.is_causal)
@@ -310,7 +310,7 @@ class Trainer:
         self.reporter.report({**self._counts("valid"), **scores, "final": False}, self.progress)
 
     def _hear(self, stop: StopRequest) -> bool:
-        """Return True if the run is to stop; a validation asks that before each of its passes."""
+        """Return True if the run must stop; a validation calls this before each forward pass."""
         self.reporter.advance(self._counts("valid"), self.progress)
         return stop.signal is not None
 
@@ -325,7 +325,7 @@ class Trainer:
                 self.parallel.sharding.release(self.model)
 
     def averaged_weights(self) -> AbstractContextManager[None]:
-        """Give the model the weights to validate and save within this context."""
+        """Return a context in which the model has the weights to validate and save."""
         return self.average.applied(self.model) if self.average else nullcontext()
 
     def _counts(self, split: str) -> Record:
@@ -338,7 +338,7 @@ class Trainer:
         }
 
     def save(self) -> None:
-        """Write a checkpoint of the current step, or begin to."""
+        """Write a checkpoint of the current step, or start to write it."""
         if self.checkpoints is not None:
             tensors = {**self._weights(), **_named("optimizer", self.optimizers.state_tensors())}
             state = {**self.state.to_json(), "window": self._window.to_json()}
@@ -353,7 +353,7 @@ class Trainer:
         }
 
     def restore(self, checkpoint: Checkpoint) -> None:
-        """Continue from a checkpoint of this run; raise CheckpointError if it is of another."""
+        """Restore a checkpoint of this run; raise CheckpointError if it is of another run."""
         counts = {name: value for name, value in checkpoint.state.items() if name != "window"}
         state = TrainState.from_json(counts)
         if "window" in checkpoint.state:  # older checkpoints have none
@@ -372,7 +372,7 @@ class Trainer:
         checkpoint.read_into(tensors, self.parallel.sharding)
         if self.average and begins_to_average:
             self.average.restart(self.model)
-        # Counted against the budget of now, which may be larger than when they were done.
+        # The budget may be larger than when the validations were done; then fewer are due.
         due = state.validations_due(self.config)
         self.state = replace(state, validations=min(state.validations, due))
 

@@ -140,7 +140,7 @@ def test_a_name_that_is_a_file(
     (tmp_path / "runs" / "taken").touch()
     message = fails_with(capsys, [*pretrain, "pydocs", "--name", "taken"])
     assert message.startswith("InputError")
-    assert "taken is not a folder to write to" in message
+    assert "taken is not a writable folder" in message
     assert not (tmp_path / "data").exists()
 
 

@@ -96,8 +96,8 @@ def fails(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     [
         ("v.csv", "must end in .npy or .parquet"),
         ("v", "must end in .npy or .parquet"),
-        ("nowhere/v.npy", "there is no folder to write it to"),
-        ("texts.txt/v.npy", "there is no folder to write it to"),
+        ("nowhere/v.npy", "its folder does not exist"),
+        ("texts.txt/v.npy", "its folder does not exist"),
         ("folder.npy", "is a folder. Name a file in it"),
         ("old.npy", "exists already. Choose another file, or remove it."),
     ],

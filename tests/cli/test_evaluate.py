@@ -274,7 +274,7 @@ def test_what_is_refused(
         (run, "--data", empty): "empty.txt",
         (run, "--seq-length", 4): "--seq-length = 4 must be at least 8",
         (run, "--seq-length", 100_000): "positions of the model",
-        (run, "--out", tmp_path / "no" / "where"): "no folder to write it to",
+        (run, "--out", tmp_path / "no" / "where"): "its folder does not exist",
         (run / "model",): "Give --data",
         (tmp_path / "nothing",): "is not a folder",
         (run, "--devise", "cpu"): "did you mean --device?",

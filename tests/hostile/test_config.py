@@ -115,5 +115,5 @@ def test_a_file_may_not_be_a_section(tmp_path: Path) -> None:
     path = tmp_path / "my.yaml"
     for text in ("train: 3", "train: [a]", "train:", "model: !!binary aGVsbG8="):
         path.write_text(text)
-        with pytest.raises(ConfigError, match="is a section and needs keys of its own"):
+        with pytest.raises(ConfigError, match="must be a section with keys and values"):
             resolve(None, path)

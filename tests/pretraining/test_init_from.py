@@ -365,7 +365,7 @@ def test_prepare_takes_the_tokenizer_of_a_runs_file(
 
 def test_the_recipe_needs_a_model(text: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["pretrain", str(text), "--recipe", "continue"]) == 2
-    assert "init_from = None is needed by the recipe continue" in capsys.readouterr().err
+    assert "init_from = None is required by the recipe continue" in capsys.readouterr().err
 
 
 def test_a_run_from_scratch_scores_no_beginning(workplace: Path) -> None:

@@ -172,7 +172,7 @@ def test_the_text_of_suites_is_cut_once(
 def test_missing_minimal_pairs_are_noticed_before_anything_is_prepared(workplace: Path) -> None:
     evaluate = {"suites": ["blimp"], "blimp": "nowhere"}
     config = load_run_config(workplace / "runs" / "small", {"evaluate": evaluate})
-    with pytest.raises(ConfigError, match=r"evaluate\.blimp = nowhere is not there"):
+    with pytest.raises(ConfigError, match=r"evaluate\.blimp = nowhere does not exist"):
         check_config(config)
 
 

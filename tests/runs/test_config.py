@@ -38,7 +38,7 @@ def test_a_schedule_replaces_the_batch_tokens_of_a_file(tmp_path: Path):
 
 def test_batch_tokens_and_their_schedule_in_one_layer_are_an_error(tmp_path: Path):
     file = write(tmp_path, "train:\n  batch_tokens: 4096\n  batch_tokens_schedule: ['0:512']\n")
-    with pytest.raises(ConfigError, match=r"train\.batch_tokens = 4096 is given beside"):
+    with pytest.raises(ConfigError, match=r"train\.batch_tokens = 4096 cannot be combined with"):
         resolve(None, file)
 
 
@@ -57,5 +57,5 @@ def test_a_configuration_that_was_written_reads_the_same(tmp_path: Path, recipe:
 
 
 def test_a_section_that_is_none_is_an_error(tmp_path: Path):
-    with pytest.raises(ConfigError, match="train = 5 is a section"):
+    with pytest.raises(ConfigError, match="train = 5 must be a section"):
         resolve("tiny", write(tmp_path, "train: 5\n"))

@@ -115,7 +115,7 @@ def test_a_file_too_many_is_damage(tmp_path: Path) -> None:
     """Else a file of tensors that nobody hashed might be read."""
     path = save(tmp_path, 1)
     shutil.copy(path / "tensors.safetensors", path / "shard-00001.safetensors")
-    with pytest.raises(CheckpointError, match=r"shard-00001\.safetensors does not belong there"):
+    with pytest.raises(CheckpointError, match=r"shard-00001\.safetensors is not in its manifest"):
         verify_checkpoint(path)
 
 

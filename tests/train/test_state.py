@@ -73,10 +73,10 @@ def test_the_state_goes_round_through_json() -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"step": -1}, "step = -1 is no count"),
-        ({"tokens": 1.5}, "tokens = 1.5 is no count"),
-        ({"seconds": float("nan")}, "seconds = nan is no count"),
-        ({"position": {"row_length": "8"}}, "row_length = 8 is no count"),
+        ({"step": -1}, "step = -1 is not a count"),
+        ({"tokens": 1.5}, "tokens = 1.5 is not a count"),
+        ({"seconds": float("nan")}, "seconds = nan is not a count"),
+        ({"position": {"row_length": "8"}}, "row_length = 8 is not a count"),
         ({"position": 3}, "counts cannot be read"),
         ({"stpe": 1}, "counts cannot be read"),
     ],
